@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Makes one report of what all nodes answered, where Ansible runs: that is where all answers are."""
+"""Writes one health report about all nodes. It runs where Ansible runs, because all results are there."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class ActionModule(ActionBase):
     TRANSFERS_FILES = False
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Gather, compare, write."""
+        """Gather the results, find outliers, and write the report."""
         super().run(tmp, task_vars)
         _result, options = self.validate_argument_spec(_SPEC)
         if not options["hosts"]:
-            raise AnsibleActionFail("hosts: no node was asked, so there is nothing to report on.")
+            raise AnsibleActionFail("hosts is empty, so there is nothing to report.")
         hostvars = (task_vars or {}).get("hostvars") or {}
         asked = [_asked(host, hostvars, options["variable"]) for host in dict.fromkeys(options["hosts"])]
         report = gather(
@@ -82,17 +82,17 @@ class ActionModule(ActionBase):
 
 
 def _asked(host: str, hostvars: Mapping[str, Any], variable: str) -> NodeResult:
-    # Ansible's own mapping has no KeyError for a host that is not there: its get() would not give the default.
+    # For an unknown host, get() of Ansible's mapping would not return the default, because no KeyError is raised.
     variables = hostvars[host] if host in hostvars else {}  # noqa: SIM401
     result = registered(hostvars, host, variable) or {}
     if not isinstance(result, Mapping):
-        raise AnsibleActionFail(f"variable: {variable} of {host} holds no result of a task.")
+        raise AnsibleActionFail(f"variable: {variable} of host {host} is not the result of a task.")
     inventory = {name: variables.get(name) for name in _OF_THE_INVENTORY}
     return NodeResult(str(host), result, as_plain_values(inventory))
 
 
 def _latest(asked: list[NodeResult]) -> str:
-    """Return when the last node answered, so that the same answers make the same report; else the time now."""
+    """Return the time of the latest result, so that the same results give the same report, or the current time."""
     documents = [one.result.get("health") for one in asked]
     times = [str(document.get("time") or "") for document in documents if isinstance(document, Mapping)]
     return max(times, default="") or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs health checks by the hpcnode of the node, where that is of this collection."""
+"""Runs health checks with the node's hpcnode, if its code is identical to this collection's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ActionModule(InstalledAction):
     """hpcai.azure.node_health_info."""
 
     def spec(self) -> Mapping[str, Any]:
-        """The module's own."""
+        """Return the module's argument_spec."""
         return SPEC
 
     def words(self, options: Mapping[str, Any]) -> list[str]:
@@ -27,5 +27,5 @@ class ActionModule(InstalledAction):
         return ["health", "run", options["tier"], *only]
 
     def result(self, answer: Answer, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Fail where it was asked for."""
+        """Return the result, a failure if the verdict is one of fail_on."""
         return as_result(answer.document, options["fail_on"])

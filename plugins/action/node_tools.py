@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Sends the node core to a node only where the hpcnode there does not find itself installed as it should be."""
+"""Sends the node core to a node only if the installed hpcnode differs from what the module would install."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class ActionModule(InstalledAction):
     """hpcai.azure.node_tools."""
 
     def spec(self) -> Mapping[str, Any]:
-        """The module's own."""
+        """Return the module's argument_spec."""
         return SPEC
 
     def words(self, options: Mapping[str, Any]) -> list[str] | None:
-        """``hpcnode tools check``, about this machine itself: an image's own hpcnode is not run here."""
-        # As the task has it: a path with a variable means another one there than here.
+        """``hpcnode tools check``. It checks the running machine only, so it is not used for an image below root."""
+        # The arguments as written in the task, because a path with ~ or a variable differs between node and controller.
         given = self._task.args
         if options["state"] != "present" or given.get("root", "/") != "/":
             return None
         return ["tools", "check", *([f"--interpreter={given['interpreter']}"] if given.get("interpreter") else [])]
 
     def python(self, task_vars: Mapping[str, Any]) -> str | None:
-        """The one that would run the module: the module installs for that one by default, its bytecode always."""
+        """Return the Python that would run the module, because the module installs hpcnode for it by default."""
         if self._task.delegate_to:
             return None
         setting = C.config.get_config_value("INTERPRETER_PYTHON", variables=task_vars)
@@ -42,6 +42,6 @@ class ActionModule(InstalledAction):
         return python if python.startswith("/") and not any(letter.isspace() for letter in python) else None
 
     def result(self, answer: Answer, options: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Nothing to do, or None."""
+        """Return the result if nothing has to change, or None."""
         found = {name: value for name, value in answer.document.items() if name not in ("schema", "command", "status")}
         return None if found["changed"] else {**found, "commands": list(NAMES)}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Writes the host keys of virtual machines, as Azure knows them, for ssh on the machine where Ansible runs."""
+"""Writes the host keys of virtual machines, read from Azure, to SSH's known hosts file where Ansible runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ActionModule(ActionBase):
     TRANSFERS_FILES = False
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Read what the machines printed on their consoles, and write it if it contradicts nothing."""
+        """Read the keys on the machines' consoles, and write them if they contradict no known key."""
         super().run(tmp, task_vars)
         _result, options = self.validate_argument_spec(
             _SPEC, required_by={"machines": ["path"]}, required_one_of=[["machines", "hosts"]]
@@ -83,7 +83,7 @@ class ActionModule(ActionBase):
         return _result(outcome, left_out, before, lines)
 
     def _consoles(self, options: Mapping[str, Any], targets: set[Target]) -> dict[Target, Console]:
-        """Return what the console of each machine shows. What goes wrong is why it shows nothing."""
+        """Return the console of each machine. If it cannot be read, the console has a problem and no keys."""
         found: dict[Target, Console] = {}
         deadline = Deadline(options["timeout"])
         for subscription in sorted({target.subscription.lower() for target in targets}):
@@ -103,11 +103,11 @@ class ActionModule(ActionBase):
         ((get, _subscriptions),) = connections_for(options, {subscription}, self._loader)
         with connect(get, deadline, only_lists=False) as clients:
             logs = read_logs(clients, members, deadline)
-        # Afterwards: an id that has this vmId now had it before, because a vmId is never given again.
+        # Check the vmId after reading: if it matches now, it matched before, because Azure never reuses a vmId.
         with connect(get, deadline, only_lists=True) as clients:
             present = set(find_targets(clients, members).present)
         return {
-            target: Console(problem="Azure has no such machine any more.")
+            target: Console(problem="the machine no longer exists in Azure.")
             if target not in present
             else Console(problem=str(log))
             if isinstance(log, InventoryError)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Prepares reports of hardware faults for Azure, sends them when asked, and remembers bad physical hosts."""
+"""Prepares reports of hardware faults for Azure, sends them if requested, and records faulty physical hosts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ActionModule(ActionBase):
     TRANSFERS_FILES = False
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Prepare, remember, and send what Azure does not have yet."""
+        """Prepare the reports, update the record, and send the reports that Azure does not have yet."""
         super().run(tmp, task_vars)
         _result, options = self.validate_argument_spec(
             _SPEC, required_together=[["hosts", "variable"]], required_one_of=[["nodes", "hosts"]]
@@ -82,9 +82,9 @@ class ActionModule(ActionBase):
             )
         ]
         texts = {IMPACTS: _as_text(impacts), HOSTS: hardware_faults.record_text(after)}
-        # Where nobody was looked at, what the last look found stays.
+        # If no node has a result, the files of the last run stay.
         changed = [name for name in files if before[name] != texts[name]] if looked_at else []
-        # Written before anything is sent: what was found must not be lost where Azure does not answer.
+        # Written before anything is sent, so that nothing is lost if Azure does not answer.
         for name in [] if self._task.check_mode else changed:
             write_file(str(files[name]), texts[name])
         suspects = hardware_faults.suspects(record, machines)
@@ -106,12 +106,12 @@ class ActionModule(ActionBase):
         }
 
     def _send(self, options: Mapping[str, Any], impacts: list[Impact]) -> tuple[list[str], list[str]]:
-        """Return the names of the reports that Azure has already, and of those that were sent."""
+        """Return the names of the reports that Azure already has, and of those that were sent."""
         sendable = [impact for impact in impacts if not impact.lacks]
         deadline = Deadline(options["timeout"])
         known: list[str] = []
         new: list[tuple[Get, list[Impact]]] = []
-        # All are looked for before any is sent.
+        # Look for all reports before any is sent.
         for get, subscriptions in connections_for(options, {impact.subscription for impact in sendable}, self._loader):
             with connect(get, deadline, only_lists=True) as clients:
                 looked = find_sent(
@@ -130,11 +130,11 @@ class ActionModule(ActionBase):
 
 
 def _of_hosts(options: Mapping[str, Any], hostvars: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the hosts as nodes, and those that are no instances, or gave no health result."""
+    """Return the hosts as nodes, and the hosts that are not instances or have no health result."""
     nodes: list[dict[str, Any]] = []
     left_out: list[str] = []
     for host in map(str, options["hosts"] or []):
-        # Asked for first: what hostvars gives for an unknown host is no mapping.
+        # For an unknown host, hostvars returns a value that is not a mapping.
         known: Any = {}
         if host in hostvars:
             known = hostvars[host]
@@ -148,16 +148,16 @@ def _of_hosts(options: Mapping[str, Any], hostvars: Mapping[str, Any]) -> tuple[
 
 
 def _look(node: Mapping[str, Any]) -> tuple[Target, MachineFaults]:
-    """Return the instance of a node, with what its health result says.
+    """Return the instance of a node, with its faults.
 
-    :raises InventoryError: the result is of another machine, or none at all.
+    :raises InventoryError: the health result is invalid or belongs to another machine.
     """
     target = make_target(node["azure_id"], node["vm_id"])
     machine = machine_of(node["health"], target.name)
     if machine.vm_id.lower() not in ("", target.vm_id.lower()):
         raise InventoryError(
-            f"{machine.name}: the health result is of the machine {machine.vm_id}, while the inventory has "
-            f"{target.vm_id} as {target.azure_id}. Read the inventory anew (--flush-cache)."
+            f"{machine.name}: the health result belongs to the machine {machine.vm_id}, but in the inventory "
+            f"{target.azure_id} is the machine {target.vm_id}. Refresh the inventory (--flush-cache)."
         )
     return target, MachineFaults(replace(machine, vm_id=target.vm_id), tuple(faults_of(node["health"])))
 

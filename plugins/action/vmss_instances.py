@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Deletes, moves and replaces instances of scale sets, from where Ansible runs: the machine itself is not asked."""
+"""Deletes, moves and replaces instances of scale sets through Azure, without a connection to the machines."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ActionModule(ActionBase):
     TRANSFERS_FILES = False
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Do it to what is there and still is the machine that was meant."""
+        """Change the instances that exist and still have the given vmId."""
         super().run(tmp, task_vars)
         _result, options = self.validate_argument_spec(_SPEC)
         try:
@@ -57,7 +57,7 @@ class ActionModule(ActionBase):
         ]
         present: list[Target] = []
         gone: list[Target] = []
-        # All are looked at before anything is done to any.
+        # Check all instances before any is changed.
         for get, members in doors:
             with connect(get, deadline, only_lists=True) as clients:
                 found = find_targets(clients, members)
@@ -82,7 +82,7 @@ class ActionModule(ActionBase):
 
 
 def _do(state: str, get: Get, deadline: Deadline, targets: list[Target]) -> list[SetName]:
-    """Do it, and return the sets whose capacity somebody else changed meanwhile, so that it was left alone."""
+    """Change the instances, and return the sets whose capacity was not raised because somebody else changed it."""
     with connect(get, deadline, only_lists=False) as clients:
         if state == "redeployed":
             instance_operations.redeploy(clients, targets)
@@ -94,14 +94,14 @@ def _do(state: str, get: Get, deadline: Deadline, targets: list[Target]) -> list
 
 
 def _replace(clients: Clients, targets: list[Target]) -> list[SetName]:
-    """Delete them and have new ones come; the sets whose capacity was left alone."""
+    """Delete the instances and raise the capacity again. Return the sets whose capacity was not raised."""
     gone = instance_operations.count_by_set(targets)
     before = instance_operations.read_capacity(clients, gone)
     failed: InventoryError | None = None
     try:
         instance_operations.delete(clients, targets)
     except InventoryError as error:
-        # Where others are deleted, new ones shall come all the same.
+        # Other instances may have been deleted, and are still replaced.
         failed = error
     try:
         mine = instance_operations.sets_to_refill(before, instance_operations.read_capacity(clients, gone), gone)
@@ -112,8 +112,8 @@ def _replace(clients: Clients, targets: list[Target]) -> list[SetName]:
             f"--new-capacity {before[item]}"
             for item in gone
         )
-        first = f"{failed} " if failed else "The instances are deleted, but no new ones have come for them: "
-        raise InventoryError(f"{first}{error} When Azure lets you: {commands}") from None
+        first = f"{failed} " if failed else "The instances were deleted, but not replaced: "
+        raise InventoryError(f"{first}{error} When Azure allows it, run: {commands}") from None
     if failed:
         raise failed
     return [scale_set for scale_set in gone if scale_set not in mine]

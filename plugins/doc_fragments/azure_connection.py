@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Options of everything on the controller that speaks to Azure."""
+"""Connection options of the plugins and modules that send requests to Azure from the controller."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import re
 
 
 class ModuleDocFragment:
-    """Where Azure is and who asks."""
+    """Endpoint and credentials for Azure."""
 
     DOCUMENTATION = r"""
 options:
@@ -22,24 +22,24 @@ options:
     choices: [AzureCloud, AzureUSGovernment, AzureChinaCloud]
   endpoint:
     description:
-      - Base URL of Azure Resource Manager, where it is not the one of O(cloud), such as Azure Stack's or a simulated
-        one.
-      - Plain V(http) is refused for anything but this machine, as the token would go over the network unencrypted.
+      - Base URL of Azure Resource Manager, if it differs from the one of O(cloud), for example Azure Stack's or a
+        simulated one.
+      - Plain V(http) is refused for any host but this machine, because the token would cross the network unencrypted.
     type: str
     env:
       - name: HPCAI_AZURE_ENDPOINT
   auth_source:
     description:
-      - How to sign in. All but V(token) are done by the Python package C(azure-identity).
-      - V(auto) takes, in this order, what the environment variables E(AZURE_CLIENT_ID) and the like say, a workload
-        identity, a managed identity, C(az login). With O(token) set it is the same as V(token).
-      - V(cli) is whoever is logged in with C(az login).
-      - V(managed_identity) is the identity of the virtual machine that Ansible runs on, O(client_id) picks one of
+      - How to sign in. All methods except V(token) use the Python package C(azure-identity).
+      - V(auto) tries, in this order, environment variables such as E(AZURE_CLIENT_ID), a workload identity, a managed
+        identity, and C(az login). With O(token) set it is the same as V(token).
+      - V(cli) uses the account that is logged in with C(az login).
+      - V(managed_identity) uses the identity of the virtual machine that Ansible runs on. O(client_id) selects one of
         several.
-      - V(workload_identity) is the federated identity of a Kubernetes pod or a pipeline.
-      - V(service_principal) takes O(tenant_id), O(client_id) and O(client_secret) or O(certificate_path).
-      - V(environment) takes the environment variables of C(azure-identity)'s C(EnvironmentCredential) and nothing else.
-      - V(token) sends O(token) as it is.
+      - V(workload_identity) uses the federated identity of a Kubernetes pod or a pipeline.
+      - V(service_principal) uses O(tenant_id), O(client_id) and O(client_secret) or O(certificate_path).
+      - V(environment) uses only the environment variables of C(azure-identity)'s C(EnvironmentCredential).
+      - V(token) sends O(token) unchanged.
     type: str
     default: auto
     choices: [auto, cli, managed_identity, workload_identity, service_principal, environment, token]
@@ -54,7 +54,7 @@ options:
     type: str
   client_secret:
     description:
-      - Secret of the application. Keep it in a vault, or better use an identity that needs none.
+      - Secret of the application. Keep it in a vault, or better, use an identity that needs no secret.
     type: str
   certificate_path:
     description:
@@ -68,17 +68,17 @@ options:
       - name: HPCAI_AZURE_TOKEN
 """
 
-    # A module's options cannot say that they come from the environment; its text has to. The annotation keeps the
-    # yamllint of ansible-test away, which knows no text but one that is written out.
+    # Options of a module cannot have 'env', so it is removed here, and SOURCES names the variables. The type annotation
+    # makes the yamllint of ansible-test skip this text, because it can only check string literals.
     MODULE: str = re.sub(r"    env:\n(?:      - name: \w+\n)+", "", DOCUMENTATION)
 
     SOURCES = r"""
 options:
   sources:
     description:
-      - Files of inventory sources of P(hpcai.azure.azure_vmss#inventory). Each machine is asked for with the connection
-        options of the first source that looks into its subscription, so that nothing has to be configured twice.
-      - Without it, the connection options of the task apply. O(endpoint) and O(token) then default to the environment
+      - Inventory source files of P(hpcai.azure.azure_vmss#inventory). For each machine, the module uses the connection
+        options of the first source that covers its subscription, so you need not configure them twice.
+      - If empty, the connection options of the task apply. O(endpoint) and O(token) then default to the environment
         variables E(HPCAI_AZURE_ENDPOINT) and E(HPCAI_AZURE_TOKEN).
     type: list
     elements: path

@@ -2,13 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is said of each module that belongs to a role or to a playbook."""
+"""Documentation of modules that only roles and playbooks of this collection call."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Nobody else should call it."""
+    """A note that the module is internal to this collection."""
 
     DOCUMENTATION = r"""
 options: {}

@@ -2,18 +2,18 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How modules behave that run on the nodes. A module says only what is otherwise with it."""
+"""Attributes of modules that run on the nodes. A module documents only its differences."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Check mode, differences, second runs, and where they work."""
+    """Attributes that the modules for nodes have in common."""
 
     DOCUMENTATION = r"""
 attributes:
   check_mode:
-    description: Says in check mode what it would do, without changing anything.
+    description: Reports in check mode what it would do, without changing anything.
     support: full
   diff_mode:
     description: Shows each file before and after.

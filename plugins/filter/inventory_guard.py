@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters: reasons not to run on an inventory or to trust its roles, and a report of its scale sets."""
+"""Filters: problems of an inventory and of the roles in it, and a report of its scale sets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def role_problems(
     hosts: Iterable[Mapping[str, Any]],
     controllers: Iterable[Any] | str = (),
 ) -> list[str]:
-    """Return why hosts of this inventory may not have the roles that they have."""
+    """Return the reasons not to trust the roles of hosts in this inventory."""
     return guard.role_problems(inventory or None, groups, list(hosts), _listed(controllers))
 
 
@@ -39,13 +39,13 @@ def inventory_report(inventory: Mapping[str, Any] | None) -> list[str]:
 
 
 def _listed(controllers: Iterable[Any] | str) -> list[str]:
-    # A list may come from the command line as text, with commas.
+    # On the command line, a list may be given as text with commas.
     named = controllers.split(",") if isinstance(controllers, str) else controllers
     return [str(name).strip() for name in named]
 
 
 class FilterModule:
-    """Ansible's way to find the filters."""
+    """Registers the filters in Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by their names."""

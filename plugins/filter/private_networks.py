@@ -14,11 +14,11 @@ from ansible.errors import AnsibleFilterError
 PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.0/8", "fc00::/7", "::1/128")
 """RFC 1918, RFC 4193, and the machine itself."""
 LOCAL = "local"
-"""The server's own subnet, which it finds out itself."""
+"""The server's own subnet, which the server determines itself."""
 
 
 def private_networks(names: Iterable[Any], allow_public: bool = False) -> list[str]:
-    """Return networks and addresses as networks, joined where they touch, if a server may trust them."""
+    """Return networks and addresses as networks, adjacent ones merged, if a server may trust them."""
     try:
         import netaddr
     except ImportError as error:
@@ -35,20 +35,20 @@ def private_networks(names: Iterable[Any], allow_public: bool = False) -> list[s
         try:
             network = netaddr.IPNetwork(name).cidr
         except (netaddr.AddrFormatError, ValueError) as error:
-            raise AnsibleFilterError(f"{name!r} is no network and no address, such as 10.0.0.0/24.") from error
+            raise AnsibleFilterError(f"{name!r} is not a network or address, such as 10.0.0.0/24.") from error
         if network.prefixlen == 0:
-            raise AnsibleFilterError(f"{name} is everybody. Name the cluster's subnets.")
+            raise AnsibleFilterError(f"{name} matches every client. List the cluster's subnets.")
         if not allow_public and not any(network in netaddr.IPNetwork(private) for private in PRIVATE):
             raise AnsibleFilterError(
-                f"{name} is no private network ({', '.join(PRIVATE[:3])}). Name the cluster's subnets, or allow public "
-                f"networks on purpose (shared_fs_allow_public)."
+                f"{name} is not a private network ({', '.join(PRIVATE[:3])}). List the cluster's subnets, or set "
+                f"shared_fs_allow_public to allow public networks."
             )
         found.append(network)
     return [*([LOCAL] if LOCAL in wanted else []), *(str(network) for network in netaddr.cidr_merge(found))]
 
 
 class FilterModule:
-    """Ansible's way to find the filters."""
+    """Registers the filters in Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by their names."""

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filter: where the release files of a role are, on the controller or by their digests, and which are missing."""
+"""Filter: find the release files of a role on the controller, or their digests, and report missing ones."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def release_files(
     digests: Mapping[str, Any] | None = None,
     otherwise: str = "",
 ) -> dict[str, Any]:
-    """Return the files' paths in a folder by name, and a line for each that is not there or without a digest.
+    """Return the files' paths in a folder by name, and a problem for each file that is missing or has no digest.
 
-    :param files: each with its name, its url, and perhaps names: those that it may have in a folder, in this order.
-    :param role: the prefix of the variables that a line names, ``ROLE_files`` and ``ROLE_sha256``.
-    :param folder: a folder on the controller. With it, nothing is fetched, and its files need no digest.
+    :param files: each with its name, its url, and optionally names, the possible names in the folder, in this order.
+    :param role: the prefix of the variables in a problem, ``ROLE_files`` and ``ROLE_sha256``.
+    :param folder: a folder on the controller. If given, nothing is downloaded, and its files need no digest.
     :param digests: SHA-256 by name.
-    :param otherwise: what a user can do instead of giving a digest, other than to set ``ROLE_files``.
+    :param otherwise: what a user can do instead of setting a digest. Defaults to setting ``ROLE_files``.
     """
-    otherwise = otherwise or f"set {role}_files to a folder that has it"
+    otherwise = otherwise or f"set {role}_files to a folder with the file"
     local: dict[str, str] = {}
     problems = []
     for file in files:
@@ -48,7 +48,7 @@ def release_files(
 
 
 class FilterModule:
-    """Ansible's way to find the filters."""
+    """Registers the filters in Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by their names."""

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters: settings of an inventory, checked, as the files on a node take them."""
+"""Filters that check settings of an inventory, and return the content of the files on a node."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config i
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter import settings as arbiter
 
 SKIP = "skip"
-"""What the key OFF is called in an inventory."""
+"""Name of the key OFF in an inventory."""
 
 
 def blob_grants(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what groups of users are granted in Blob storage, if nodes of this collection can use it."""
+    """Return the checked grants of groups of users in Blob storage."""
     if not isinstance(stated, Mapping):
         raise AnsibleFilterError(f"blob_grants takes a mapping, not {stated!r}.")
     try:
@@ -39,7 +39,7 @@ def blob_grants(stated: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cluster_settings(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the cluster's settings with all keys, as nodes of this collection read them."""
+    """Return the checked settings of the cluster with all keys."""
     if not isinstance(stated, Mapping):
         raise AnsibleFilterError(f"cluster_settings takes a mapping, not {stated!r}.")
     try:
@@ -50,9 +50,9 @@ def cluster_settings(stated: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def health_settings(stated: Mapping[str, Any], name: str = "health_checks_config") -> dict[str, Any]:
-    """Return the settings for health.json; a name that no check of this collection knows is an error."""
+    """Return the checked settings for health.json. An unknown name is an error."""
     if not isinstance(stated, Mapping):
-        raise AnsibleFilterError(f"{name} is no mapping, but {stated!r}.")
+        raise AnsibleFilterError(f"{name} must be a mapping, not {stated!r}.")
     given = _without_nulls(stated)
     wrong = list(problems_of(given, off=SKIP))
     if wrong:
@@ -61,9 +61,9 @@ def health_settings(stated: Mapping[str, Any], name: str = "health_checks_config
 
 
 def health_arbiter_settings(stated: Mapping[str, Any], name: str = "health_checks_arbiter") -> dict[str, Any]:
-    """Return the arbiter's settings as they are stated; what the arbiter would not take is an error."""
+    """Return the arbiter's settings unchanged. A setting that the arbiter does not accept is an error."""
     if not isinstance(stated, Mapping):
-        raise AnsibleFilterError(f"{name} is no mapping, but {stated!r}.")
+        raise AnsibleFilterError(f"{name} must be a mapping, not {stated!r}.")
     try:
         settings = checked(arbiter.FORM, stated, name)
     except ConfigError as error:
@@ -83,7 +83,7 @@ def _without_nulls(stated: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class FilterModule:
-    """Ansible's way to find the filters."""
+    """Registers the filters in Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by their names."""

@@ -30,7 +30,7 @@ def slurm_node_name(hostvars: Mapping[str, Any]) -> str:
 def slurm_spare_nodes(
     hosts: Hosts, wanted: Any = cluster.DEFAULT_SPARES, seen: Mapping[str, int] | None = None
 ) -> list[cluster.SpareNames]:
-    """Return the names of nodes that are not there yet, for each Uniform scale set."""
+    """Return the names of spare nodes for each Uniform scale set."""
     try:
         return cluster.spare_names(hosts, wanted, seen or {})
     except ConfigError as error:
@@ -65,14 +65,14 @@ def slurm_files(hosts: Hosts, wanted: Mapping[str, Any]) -> list[dict[str, str]]
 def slurm_missing(
     hosts: Hosts, targets: Hosts, controller: str, vm_sizes: Mapping[str, Mapping[str, Any]] | None = None
 ) -> list[str]:
-    """Return a line for each variable that the role slurm lacks, or that has a value that cannot be used."""
+    """Return a line for each variable of the role slurm that is missing or has an invalid value."""
     return missing(hosts, targets, controller, vm_sizes or {})
 
 
 def slurm_retirement(hosts: Hosts, wanted: Any, force: Any = False, called: str = "retire") -> retirement.Retirement:
-    """Return which nodes leave, and which have left already."""
+    """Return the nodes to retire, and the names of nodes that no longer exist."""
     try:
-        # From the command line a boolean comes as a text.
+        # On the command line, a boolean is given as text.
         forced = str(force).strip().lower() in ("true", "yes", "1", "on")
         return retirement.plan(wanted, hosts, force=forced, called=called)
     except retirement.RetirementError as error:
@@ -80,7 +80,7 @@ def slurm_retirement(hosts: Hosts, wanted: Any, force: Any = False, called: str 
 
 
 class FilterModule:
-    """Ansible's way to find the filters."""
+    """Registers the filters in Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by their names."""

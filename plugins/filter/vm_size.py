@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filter: what is known of a VM size."""
+"""Filter: the facts of a VM size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def vm_size(name: str, vm_sizes: Mapping[str, Mapping[str, Any]] | None = None) 
 
 
 class FilterModule:
-    """Ansible's way to find the filters."""
+    """Registers the filters in Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by their names."""

@@ -10,21 +10,21 @@ DOCUMENTATION = r"""
 name: azure_vmss
 author:
   - hpcai.azure contributors (@hpcai)
-short_description: Instances of Azure scale sets, and stand-alone VMs beside them
+short_description: Instances of Azure scale sets, and stand-alone VMs
 version_added: 0.1.0
 description:
   - Lists the instances of Uniform and Flexible virtual machine scale sets, and on request stand-alone virtual machines,
-    as hosts with one and the same set of variables.
-  - It uses list calls only. The number of requests is that of scale sets and of pages, and does not grow with single
-    instances.
-  - Everything is collected and checked first. Hosts are published only when all of it is right, see O(on_error) for
-    what happens otherwise. No instance gets lost without a word, and one line (on standard error) says how many hosts
-    came, how many did not, and why.
+    as hosts that all have the same set of variables.
+  - Uses list calls only. The number of requests depends on the number of scale sets and pages, and does not grow with
+    each instance.
+  - First collects and checks everything. Hosts are published only if there was no error. O(on_error) controls what
+    happens otherwise. Hosts never disappear silently, because one line on standard error reports how many hosts were
+    found, how many were left out, and why.
   - The name of the source must end with C(azure_vmss.yml) or C(azure_vmss.yaml).
 notes:
-  - Ansible only warns about a source that fails and goes on with the others. Set C(any_unparsed_is_failed = true) in
-    the section C([inventory]) of C(ansible.cfg). C(hpcai.azure.site) checks the variable RV(ignore:azure_inventory)
-    besides.
+  - If a source fails, Ansible only warns and continues with the others. To prevent this, set
+    C(any_unparsed_is_failed = true) in the section C([inventory]) of C(ansible.cfg). The playbook C(hpcai.azure.site)
+    also checks the variable RV(ignore:azure_inventory).
   - "The identity needs these actions, all of which are in the built-in role C(Reader):
     C(Microsoft.Compute/virtualMachineScaleSets/read),
     C(Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read),
@@ -35,33 +35,33 @@ notes:
     for public addresses C(Microsoft.Compute/virtualMachineScaleSets/publicIPAddresses/read),
     C(Microsoft.Network/publicIPAddresses/read);
     for O(list_virtual_networks) C(Microsoft.Network/virtualNetworks/read)."
-  - "Variables of each host, V(null) where Azure's answer carries nothing:
+  - "Variables of each host, V(null) if Azure returns no value:
     C(azure_id), C(azure_vm_id), C(azure_name), C(azure_vmss), C(azure_vmss_id), C(azure_instance_id) (Uniform only),
     C(azure_orchestration_mode), C(azure_vm_size), C(azure_location), C(azure_zone), C(azure_fault_domain),
     C(azure_placement_group) (Uniform only), C(azure_computer_name), C(azure_admin_username), C(azure_os_type),
     C(azure_power_state), C(azure_provisioning_state), C(azure_health_state), C(azure_latest_model) (Uniform only),
-    C(azure_priority), C(azure_image), C(azure_tags) (with those of the scale set that the instance lacks),
+    C(azure_priority), C(azure_image), C(azure_tags) (including tags of the scale set that the instance lacks),
     C(azure_roles), C(azure_ready), C(azure_private_ipv4), C(azure_public_ipv4), C(azure_subnet),
     C(azure_virtual_network), C(azure_accelerated_networking), C(azure_resource_group), C(azure_subscription_id); and
     C(ansible_host)."
-  - "Groups: C(azure_hosts) of all, C(azure_vmss_SET), C(azure_size_SIZE), C(azure_location_LOCATION),
+  - "Groups: C(azure_hosts) with all hosts, C(azure_vmss_SET), C(azure_size_SIZE), C(azure_location_LOCATION),
     C(azure_zone_LOCATION_ZONE), C(azure_placement_group_ID), C(azure_power_STATE), C(azure_provisioning_STATE),
-    C(azure_model_outdated), C(azure_role_ROLE) and C(hpcai_ROLE) for each role of O(role_tag); all in lower case, with
-    C(_) for what a group's name must not hold. Two scale sets of one name get their resource group appended."
-  - C(hpcai_ROLE) holds only instances that are running, provisioned and have an address (C(azure_ready)). One that is
-    updating, failed, deallocated or without address is a host in all its other groups, C(azure_role_ROLE) included, so
-    it is not forgotten.
-  - "Variables of groups: C(azure_scale_set) of the group of a scale set (C(vm_size) of its model, C(capacity),
-    C(found), C(single_placement_group), C(accelerated_networking)); C(azure_sku) of the group of a VM size that is
-    known (its numbers and short texts, such as C(vcpus), C(gpu_count) and C(ib_rate_gbps);
-    P(hpcai.azure.vm_size#filter) gives all facts); and C(azure_inventory) of the group C(all): what each source
-    brought, from when it is, whether it is complete, and which resource groups and scale sets it names. Ansible copies
-    these to each host wherever it prints an inventory, so they are short."
-  - What Azure says (tags, names) is never taken for a template, in variables as in names of groups.
-  - An answer from the cache needs neither the network nor Azure's SDK. The cache holds what Azure answered, so
-    O(query), O(hostnames), O(connect_with), O(compose) and the like can change without asking again. It holds no
-    secret, and another selection or identity gets an answer of its own. Its expiry is O(cache_timeout), V(0) means
-    never.
+    C(azure_model_outdated), C(azure_role_ROLE) and C(hpcai_ROLE) for each role of O(role_tag). All names are in lower
+    case, with C(_) for characters that group names must not contain. If two scale sets have the same name, their
+    resource groups are appended."
+  - C(hpcai_ROLE) contains only instances that are running, provisioned and have an address (C(azure_ready)). An
+    instance that is updating, failed, deallocated or without address is still in all its other groups, including
+    C(azure_role_ROLE), so that it remains a node of its cluster.
+  - "Group variables: C(azure_scale_set) of the group of a scale set (C(vm_size) of its model, C(capacity),
+    C(found), C(single_placement_group), C(accelerated_networking)); C(azure_sku) of the group of a known VM size
+    (its numbers and short texts, such as C(vcpus), C(gpu_count) and C(ib_rate_gbps);
+    P(hpcai.azure.vm_size#filter) gives all facts); and C(azure_inventory) of the group C(all), which says for each
+    source what it found, at which time, whether that is complete, and which resource groups and scale sets the source
+    names. These variables are short, because Ansible copies them to each host when it prints an inventory."
+  - Values from Azure (tags, names) are never evaluated as templates, neither in variables nor in names of groups.
+  - An answer from the cache needs neither the network nor Azure's SDK. The cache contains Azure's answers, so you can
+    change O(query), O(hostnames), O(connect_with), O(compose) and similar options without new requests. It contains no
+    secrets. Each selection and identity has its own cache entry. O(cache_timeout) is its expiry, and V(0) means never.
 requirements:
   - azure-identity >= 1.16.1
   - azure-mgmt-compute >= 36.0.0
@@ -74,13 +74,13 @@ extends_documentation_fragment:
   - inventory_cache
 options:
   plugin:
-    description: Marks the file as one for this plugin.
+    description: Marks the file as a source of this plugin.
     type: str
     required: true
     choices: [hpcai.azure.azure_vmss]
   subscription_ids:
     description:
-      - The subscriptions to look into.
+      - The subscriptions to search.
     type: list
     elements: str
     env:
@@ -88,69 +88,69 @@ options:
       - name: AZURE_SUBSCRIPTION_ID
   resource_groups:
     description:
-      - Only scale sets and stand-alone VMs of these resource groups. All, if none is given.
-      - Name them. Otherwise every machine of the subscription can get a role by its tags, and the playbooks of this
-        collection refuse the inventory, unless O(scale_sets) names all machines with a role by their resource groups.
+      - List only scale sets and stand-alone VMs of these resource groups. By default those of all resource groups.
+      - Set this option. Otherwise every machine of the subscription can get a role by its tags, and the playbooks of
+        this collection refuse the inventory, unless O(scale_sets) names all scale sets with their resource groups.
     type: list
     elements: str
     default: []
   scale_sets:
     description:
-      - Only scale sets of these names; V(*), V(?) and V([...]) work as in file names, and the case does not count.
-      - "V(GROUP/NAME) is a scale set of one resource group, which is how playbooks know that you trust its machines;
+      - List only scale sets with these names. V(*), V(?) and V([...]) work as in file names. Case is ignored.
+      - "V(GROUP/NAME) is a scale set of one resource group. This form tells the playbooks that you trust its machines.
         V(GROUP) is a name without wildcards."
-      - Instances of others are not even asked for. Stand-alone VMs have no scale set and are not touched by this.
+      - Instances of other scale sets are not requested from Azure. This option does not filter stand-alone VMs.
     type: list
     elements: str
     default: []
   locations:
     description:
-      - Only scale sets and stand-alone VMs in these locations.
+      - List only scale sets and stand-alone VMs in these locations.
     type: list
     elements: str
     default: []
   tags:
     description:
-      - Only what carries each of these tags with this value. A list stands for any of its values, V(null) for any
-        value.
-      - A scale set whose own tags do not match is not asked for its instances. An instance counts as tagged like its
-        scale set, unless it has a tag of that name itself.
+      - List only scale sets and machines that have each of these tags with this value. A list matches any of its
+        values, V(null) matches any value.
+      - If a scale set's own tags do not match, its instances are not requested. An instance inherits the tags of its
+        scale set, unless it has its own tag of that name.
     type: dict
     default: {}
   include_vms:
     description:
-      - Which stand-alone VMs to list, within the other filters. They cost two more lists for each subscription.
-      - V(tagged) are those with the tag O(role_tag).
+      - Which stand-alone VMs to list, within the other filters. They need two more list calls per subscription.
+      - V(tagged) means those with the tag O(role_tag).
     type: str
     default: none
     choices: [none, tagged, all]
   role_tag:
     description:
-      - The tag that names what an instance is for, several separated by commas. Role V(compute) makes the group
-        C(hpcai_compute).
+      - The tag whose value is the role of an instance, or several roles, separated by commas. The role V(compute)
+        creates the group C(hpcai_compute).
     type: str
     default: hpcai_role
   list_public_addresses:
     description:
-      - List public addresses also if neither O(connect_with) nor O(hostnames) asks for them. They cost one more list
+      - List public addresses even if neither O(connect_with) nor O(hostnames) uses them. They need one more list call
         for each scale set and subscription with public addresses.
     type: bool
     default: false
   list_virtual_networks:
     description:
-      - List the virtual networks, one more list for each subscription. Without them nobody can tell whether an address
-        range overlaps the one of the InfiniBand network.
+      - List the virtual networks, with one more list call per subscription. They are needed to check whether an address
+        range overlaps the one of the InfiniBand network. With V(false), this check is skipped.
     type: bool
     default: true
   query:
     description:
       - A JMESPath expression over the variables of one host (all but C(ansible_host)). Only hosts for which it is true
-        remain.
+        are listed.
     type: str
   hostnames:
     description:
-      - What to call hosts. The first of these that an instance has, in the last resort the name of its resource.
-      - Two instances with the same name are an error; further names are for absence only.
+      - Values to use as host name. The first value that an instance has is used, else the name of its resource.
+      - Two instances with the same name are an error. Later values are only fallbacks for a missing value.
     type: list
     elements: str
     default: [computer_name]
@@ -158,8 +158,8 @@ options:
   connect_with:
     description:
       - How to reach hosts. The first of these that an instance has becomes C(ansible_host).
-      - V(private_ipv4) and V(public_ipv4) are of the primary interface, unless O(connect_subnet) or O(connect_nic)
-        chooses.
+      - V(private_ipv4) and V(public_ipv4) are addresses of the primary interface, unless O(connect_subnet) or
+        O(connect_nic) selects another one.
     type: list
     elements: str
     default: [private_ipv4]
@@ -170,50 +170,50 @@ options:
     type: str
   connect_nic:
     description:
-      - Only use interfaces with this name; V(*), V(?) and V([...]) work as in file names.
+      - Only use interfaces with this name. V(*), V(?) and V([...]) work as in file names.
     type: str
   on_error:
     description:
-      - What to do when a list fails, or when there are too few hosts for O(min_hosts) or O(max_drop_percent).
+      - What to do when a list call fails, or when there are too few hosts for O(min_hosts) or O(max_drop_percent).
       - V(fail) publishes nothing and makes the source fail.
-      - V(warn) publishes what was listed, with a warning, and marks the inventory as not complete. Where that is no
-        host at all, the source fails.
-      - V(use_cache) publishes the last complete answer, however old it is, with a warning that says how old, and marks
-        the inventory as not complete. Needs O(cache) with a O(cache_plugin) that outlives the run.
-      - A scale set that was deleted while it was listed is no error, it is counted.
+      - V(warn) publishes what was listed, with a warning, and marks the inventory as incomplete. If no host was listed,
+        the source fails.
+      - V(use_cache) publishes the last complete answer, with a warning that gives its age, and marks the inventory as
+        incomplete. There is no limit on the age. Needs O(cache) with a O(cache_plugin) that outlives the run.
+      - A scale set that is deleted during the listing is not an error. The summary counts it.
     type: str
     default: fail
     choices: [fail, warn, use_cache]
   min_hosts:
     description:
-      - Fewer hosts than this are an error.
+      - If there are fewer hosts than this, it is an error.
     type: int
     default: 0
   max_drop_percent:
     description:
-      - Fewer instances than in the last answer by more than this are an error, until it is accepted by one run with
-        C(--flush-cache). Needs O(cache) with a O(cache_plugin) that outlives the run.
+      - If the number of instances has dropped by more than this percentage since the last answer, it is an error. To
+        accept the drop, run once with C(--flush-cache). Needs O(cache) with a O(cache_plugin) that outlives the run.
     type: float
   timeout:
     description:
-      - Seconds for everything that is asked of Azure, waiting for throttled requests included.
+      - Timeout in seconds for all requests to Azure together, including the time to wait for throttled requests.
     type: int
     default: 300
   max_concurrency:
     description:
-      - Number of requests under way at a time.
+      - Most requests at the same time.
     type: int
     default: 8
 """
 
 EXAMPLES = r"""
-# As short as it gets: all scale sets of a resource group, whoever is logged in with `az login`.
+# The minimum: all scale sets of a resource group, with the account of `az login`.
 plugin: hpcai.azure.azure_vmss
 subscription_ids: [11111111-2222-3333-4444-555555555555]
 resource_groups: [training]
 
 ---
-# One cluster: its scale sets and the VMs beside them, the login node by its public address.
+# One cluster: its scale sets and stand-alone VMs. The login node is reached at its public address.
 plugin: hpcai.azure.azure_vmss
 subscription_ids: [11111111-2222-3333-4444-555555555555]
 resource_groups: [training]
@@ -223,7 +223,7 @@ tags:
 connect_with: [public_ipv4, private_ipv4]
 
 ---
-# On a virtual machine with a managed identity, kept for five minutes, and used for longer if Azure fails.
+# With the managed identity of a virtual machine. The answer is cached for five minutes, and longer if Azure fails.
 plugin: hpcai.azure.azure_vmss
 subscription_ids: [11111111-2222-3333-4444-555555555555]
 auth_source: managed_identity
@@ -237,7 +237,7 @@ cache_connection: ~/.cache/hpcai-azure-inventory
 cache_timeout: 300
 
 ---
-# Only Linux machines in zone 1 that are not spot machines, in groups by a tag of one's own.
+# Only Linux machines in zone 1 that are not spot machines, grouped by a custom tag.
 plugin: hpcai.azure.azure_vmss
 subscription_ids: "{{ lookup('ansible.builtin.file', '~/.azure-subscriptions').splitlines() }}"
 query: azure_os_type == 'Linux' && azure_zone == '1' && azure_priority != 'Spot'
@@ -266,7 +266,7 @@ from ..plugin_utils._azure.source import ListingCache, Outcome, cache_key, read_
 
 _SUFFIXES = ("azure_vmss.yml", "azure_vmss.yaml")
 _NO_TEMPLATES = ("compose", "groups", "keyed_groups", "query")
-# Cache plugins that forget everything when the process ends.
+# Cache plugins that lose everything when the process ends.
 _FORGETFUL = ("memory", "ansible.builtin.memory")
 
 
@@ -295,7 +295,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             named = [(host.name, host.facts["azure_id"]) for host in outcome.hosts.hosts]
             check_unique(named, publisher.known_ids())
         except InventoryError as error:
-            # Without the cause: Ansible would repeat its text, and that of its causes, behind this one.
+            # Without the cause, because Ansible would append its text and that of its own causes.
             raise AnsibleParserError(f"{path}: {error}") from None
         selection = options.selection
         scope = make_scope(selection.subscription_ids, selection.resource_groups, selection.scale_sets)
@@ -310,11 +310,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             used = f"an answer {report['age_seconds']} s old" if outcome.from_cache else "what could be listed"
             problems = " ".join(outcome.problems)
             self.display.warning(f"{report['source']}: the inventory is not complete, {used} is used: {problems}")
-        # Standard error, so that `ansible-inventory --list` still prints nothing but JSON on the other.
+        # On standard error, so that `ansible-inventory --list` prints only JSON on standard output.
         self.display.display(summary(report, outcome, seconds), stderr=True)
 
     def read_source_options(self, path: str) -> None:
-        """Read the options; all but those that hold templates for each host may be templates themselves."""
+        """Read the options. All except those with a template per host may be templates themselves."""
         config = self._read_config_data(path)
         try:
             check_names(config, self.option_definitions)
@@ -322,7 +322,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             raise AnsibleParserError(f"{path}: {error}") from None
         self.templar.available_variables = self._vars or {}
         given = {name: self.templar.template(value) for name, value in config.items() if name not in _NO_TEMPLATES}
-        # Once more, now that a list that a template makes is one: as text Ansible has split it at its commas.
+        # Set again, because Ansible has split the text of a template at its commas if the option is a list.
         self.set_options(direct={**config, **given}, var_options=self._vars)
 
     def _answer_cache(self, options: Options) -> ListingCache | None:
@@ -337,10 +337,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             return None
         if not keeps:
             self.display.warning(
-                f"cache: true keeps nothing, because cache_plugin is {plugin}, which forgets everything when the "
+                f"cache: true has no effect, because cache_plugin is {plugin}, which loses everything when the "
                 "command ends. Set cache_plugin: ansible.builtin.jsonfile, and cache_connection to a folder."
             )
-        # An expiry of 0: the plugin is to hand out old answers too, their age is looked at afterwards.
+        # With an expiry of 0 the plugin also returns old answers. read_source checks their age.
         settings = {
             "_timeout": 0,
             "_uri": self.get_option("cache_connection"),
@@ -351,7 +351,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return ListingCache(self._cache, key, float(self.get_option("cache_timeout")))
 
     def _construct(self, name: str, host: Any) -> None:
-        """Add what the user composes from the variables of one host."""
+        """Add the variables and groups that the user composes from the variables of one host."""
         compose, groups, keyed = (self.get_option(option) for option in ("compose", "groups", "keyed_groups"))
         strict = self.get_option("strict")
         if compose:
@@ -363,7 +363,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
 
 def _ask(options: Options) -> Listing:
-    # Imported only when it is needed: a cached answer must not cost the second that the SDK takes.
+    # Imported only when needed, because the import of the SDK takes about a second, which a cached answer can save.
     from ..plugin_utils._azure.listing import list_all
 
     deadline = Deadline(options.timeout)

@@ -8,18 +8,18 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: beeond_node
-short_description: Make a node ready to give jobs a BeeGFS of their own
+short_description: Prepare a node to run a BeeGFS file system per job
 version_added: "0.1.0"
 description:
-  - Writes the settings that C(hpcnode beeond) reads (C(/etc/hpcai/beeond.json)), a template unit of systemd for each
-    daemon of BeeGFS, and a unit that takes away at boot what dead jobs have left.
-  - The scripts that call it before and after a job are brought by M(hpcai.azure.job_hooks).
+  - Writes the settings that C(hpcnode beeond) reads (C(/etc/hpcai/beeond.json)), a systemd template unit for each
+    BeeGFS daemon, and a unit that removes leftovers of dead jobs at boot.
+  - M(hpcai.azure.job_hooks) installs the scripts that call C(hpcnode beeond) before and after a job.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   settings:
     description:
-      - Settings by name. What is not stated has its default. The keys are C(mount_point), C(data_root),
+      - Settings by name. A missing key has its default. The keys are C(mount_point), C(data_root),
         C(metadata_nodes), C(port_shift), C(daemons), C(rdma), C(interfaces), C(deadline_s), C(deadline_per_node_s),
         C(start_limit_s), C(stop_limit_s), C(least_free_mib), C(release), C(client) and C(servers); the role
         C(beeond) has a variable for each of them.
@@ -31,12 +31,12 @@ extends_documentation_fragment:
 seealso:
   - module: hpcai.azure.job_hooks
   - name: Guide to BeeOND
-    description: What a job gets, what happens when a node fails, and how it is all taken down.
+    description: What a job gets, what happens when a node fails, and how the file system is removed.
     link: https://github.com/hpcai/azure/blob/main/docs/docsite/rst/guide_beeond.rst
 """
 
 EXAMPLES = r"""
-- name: Let jobs have a BeeGFS at /beeond
+- name: Give jobs a BeeGFS at /beeond
   hpcai.azure.beeond_node:
     settings:
       mount_point: /beeond
@@ -46,7 +46,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: What was done, or in check mode would be, in its order.
+  description: Actions that were done, or in check mode would be, in order.
   returned: success
   type: list
   elements: str

@@ -8,54 +8,56 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: blob_copy
-short_description: Copy what a folder or a container lacks, from or to Azure Blob storage
+short_description: Copy missing or changed files from or to Azure Blob storage
 version_added: "0.1.0"
 description:
-  - Copies a folder of a container to a folder of the machine, or the other way, by C(azcopy). Only what the destination
-    lacks or has otherwise is copied. Nothing is removed.
-  - What came down is noted in C(.hpcai-stage) below O(dest), with a hash. What is there is compared by size, or by
-    content with O(full). A file gets its name only when its length, and its MD5 where one is stored, are right.
-  - What goes up is compared by size and MD5, which azcopy stores with it.
-  - For a data set that the nodes of a job share, C(hpcnode stage) copies on all of them at a time.
+  - Copies a folder of a container to a folder of the machine, or the other way round, with C(azcopy). Copies only the
+    files that are missing or different at the destination. Removes nothing.
+  - Records each downloaded file with a hash in C(.hpcai-stage) below O(dest). Compares existing files by size, or by
+    content with O(full). A downloaded file gets its final name only after its length is verified, and its MD5 if one
+    is stored.
+  - Compares uploads by size and by the MD5 that azcopy stores with each blob.
+  - For a data set that the nodes of a job share, use C(hpcnode stage), which copies on all of them at the same time.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   source:
     description:
-      - From where. Either the URL of a container or of a folder in it, such as
+      - The source. Either the URL of a container or of a folder in it, such as
         C(https://ACCOUNT.blob.core.windows.net/CONTAINER/FOLDER), or a folder of the machine.
     type: str
     required: true
   dest:
     description:
-      - To where. A folder of the machine if O(source) is a URL, else the URL.
-      - Root refuses a folder that other users can write to or replace. Set C(become_user) to the owner of the files.
+      - The destination. A folder of the machine if O(source) is a URL, else the URL.
+      - If the module runs as root, it refuses a folder that other users can write to or replace. Set C(become_user) to
+        the owner of the files.
     type: str
     required: true
   pattern:
     description:
-      - Only files with such a name, without its folder. V(*) stands for anything, and one range such as V({000..063})
-        for each of its numbers.
+      - Copy only files whose name, without the folder, matches this pattern. V(*) matches anything. One range such as
+        V({000..063}) matches each of its numbers.
     type: str
     default: ""
   decompress:
     description:
-      - Decompress blobs whose C(Content-Encoding) is V(gzip), checked by gzip's own check sum, and leave V(.gz) out of
-        their names.
+      - Decompress blobs whose C(Content-Encoding) is V(gzip), verify gzip's checksum, and remove V(.gz) from their
+        names.
     type: bool
     default: false
   full:
-    description: Compare what was copied before by its content, and not by its size.
+    description: Compare existing files by content instead of size.
     type: bool
     default: false
   credential:
     description:
-      - Credentials. V(identity) is a managed identity of the machine, V(workload) a workload identity, V(sas) a
-        shared access signature, V(none) none, for what anybody may read.
-      - Only root can use the managed identity. For another user, V(identity) is what C(blob_staging_grants) of role
-        P(hpcai.azure.blob_staging#role) grants the user's groups.
-      - Defaults to V(sas) where O(sas) or O(sas_file) is given, else to what role P(hpcai.azure.blob_staging#role)
-        has set, else to V(identity).
+      - Credentials. V(identity) uses a managed identity of the machine, V(workload) a workload identity, V(sas) a
+        shared access signature. V(none) uses no credentials, for public data.
+      - Only root can use the managed identity. For other users, V(identity) gives the access that
+        C(blob_staging_grants) of the role P(hpcai.azure.blob_staging#role) grants to their groups.
+      - Defaults to V(sas) if O(sas) or O(sas_file) is given, else to the setting of the role
+        P(hpcai.azure.blob_staging#role), else to V(identity).
     type: str
     choices: [identity, workload, sas, none]
   client_id:
@@ -64,33 +66,37 @@ options:
     default: ""
   sas:
     description:
-      - A shared access signature, without a question mark. Make it short-lived. While azcopy runs, it stands in its
-        arguments, which other users can read unless C(/proc) is mounted with C(hidepid).
+      - A shared access signature, without the question mark. Make it short-lived. While azcopy runs, the signature is
+        visible in its arguments, which other users can read unless C(/proc) is mounted with C(hidepid).
     type: str
   sas_file:
-    description: A file on the machine that holds one, of the user that the module runs as, with mode C(0600).
+    description:
+      - A file on the machine that contains a shared access signature. The user that the module runs as must own it, and
+        its mode must be C(0600).
     type: path
   cap_mbps:
-    description: Megabits a second at most. V(0) is without a cap.
+    description: Bandwidth limit in megabits per second. V(0) means no limit.
     type: float
     default: 0
   timeout:
-    description: Seconds after which the copy is given up.
+    description: Seconds after which the copy is aborted.
     type: int
     default: 3600
   azcopy:
-    description: The program. Defaults to what role P(hpcai.azure.blob_staging#role) has set, else to V(azcopy).
+    description:
+      - Path of the azcopy program. Defaults to the setting of the role P(hpcai.azure.blob_staging#role), else to
+        V(azcopy).
     type: str
   work:
     description:
-      - Folder for azcopy's logs and plans, which are removed after success. Defaults to what role
-        P(hpcai.azure.blob_staging#role) has set, else to the folder for temporary files.
+      - Folder for azcopy's logs and plans, which are removed after success. Defaults to the setting of the role
+        P(hpcai.azure.blob_staging#role), else to the folder for temporary files.
     type: path
 extends_documentation_fragment:
   - hpcai.azure.node
 attributes:
   diff_mode:
-    description: Shows the names of what is there before and after.
+    description: Shows the names of the copied files.
 seealso:
   - name: Staging data sets
     description: C(hpcnode stage) on the nodes of a job, caps, and what can go wrong.
@@ -98,18 +104,18 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Bring a tokenizer to each node
+- name: Copy a tokenizer to each node
   hpcai.azure.blob_copy:
     source: https://models.blob.core.windows.net/tokenizers/llama
     dest: /scratch/tokenizer
 
-- name: Keep the benchmark's results
+- name: Upload the results of a benchmark
   hpcai.azure.blob_copy:
     source: /scratch/results
     dest: https://models.blob.core.windows.net/results/{{ inventory_hostname }}
     pattern: "*.json"
 
-- name: Bring what is stored compressed, by a signature that a lookup minted
+- name: Download and decompress a data set, with a shared access signature from a lookup
   hpcai.azure.blob_copy:
     source: https://data.blob.core.windows.net/cosmoflow
     dest: /scratch/cosmoflow
@@ -120,18 +126,18 @@ EXAMPLES = r"""
 
 RETURN = r"""
 files:
-  description: Names of what was copied, or in check mode would be, relative to source and destination.
+  description: Names of the files that were copied, or in check mode would be, relative to source and destination.
   returned: success
   type: list
   elements: str
   sample: [tokenizer.json, vocab/merges.txt]
 same:
-  description: How many files were there as they are.
+  description: Number of files that were already up to date.
   returned: success
   type: int
   sample: 12
 bytes:
-  description: Bytes of what was copied, as they are stored.
+  description: Size of the copied files in bytes, as stored in Blob storage.
   returned: success
   type: int
   sample: 1842767
@@ -176,7 +182,7 @@ def main() -> NoReturn:
     asked = module.params
     try:
         if asked["timeout"] < 1:
-            raise ValueError("timeout must be 1 at least.")
+            raise ValueError("timeout must be at least 1.")
         settings = read_settings(Root("/"))
         kind = asked["credential"] or (SAS if asked["sas"] or asked["sas_file"] else settings.credential)
         given = {SAS_VARIABLE: asked["sas"]} if asked["sas"] else None

@@ -8,19 +8,21 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: cluster_users
-short_description: Give a machine the cluster's users and groups, with the same numbers everywhere
+short_description: Create the cluster's users and groups with the same UIDs and GIDs on every machine
 version_added: "0.1.0"
 description:
-  - Makes local groups and users with exactly the numbers that are asked for. NFS and Slurm know people by number only.
-  - Refuses, before it touches anything, a name or a number that is somebody else's, and an account that is there with
+  - Creates local groups and users with exactly the UIDs and GIDs that you give, because NFS and Slurm identify users by
+    number only.
+  - Before it changes anything, it refuses a name or a number that another account uses, and an existing account with
     other numbers. It never changes the numbers of an account.
-  - Accounts have no password. People log in by their keys.
-  - Run it when an image is baked, too. A node that joins by itself then has the users before slurmd starts.
+  - Accounts have no password. Users log in with their SSH keys.
+  - Also run it when you bake an image, so that a node that joins automatically has the users before slurmd starts.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   groups:
-    description: The groups. A primary group that is neither here nor on the machine is called as its user.
+    description:
+      - The groups. A primary group that is neither listed here nor on the machine is created with the name of its user.
     type: list
     elements: dict
     default: []
@@ -30,16 +32,16 @@ options:
         type: str
         required: true
       gid:
-        description: Its number, V(1000) or more.
+        description: GID of the group, V(1000) or more.
         type: int
         required: true
       state:
-        description: V(absent) removes the group, if it has this number.
+        description: V(absent) removes the group if it has this GID.
         type: str
         choices: [present, absent]
         default: present
   users:
-    description: The users. One that is no longer listed stays; list it with C(state=absent) to remove it.
+    description: The users. A user that is no longer listed stays. To remove it, list it with C(state=absent).
     type: list
     elements: dict
     default: []
@@ -49,50 +51,51 @@ options:
         type: str
         required: true
       uid:
-        description: Its number, V(1000) or more.
+        description: UID of the user, V(1000) or more.
         type: int
         required: true
       gid:
-        description: Number of its primary group. By default that of the user, with a group of its own.
+        description: GID of the primary group. Defaults to O(users[].uid), with a group for this user alone.
         type: int
       groups:
         description:
-          - Names of further groups, which must be on the machine or in O(groups).
-          - The user is taken out of those of O(groups) that are not named here. Other memberships stay.
+          - Names of additional groups, which must exist on the machine or be listed in O(groups).
+          - The user is removed from the groups of O(groups) that are not listed here. Other memberships stay.
         type: list
         elements: str
         default: []
       home:
-        description: Its home. By default its name below O(home_base).
+        description: Home directory. Defaults to a directory named after the user below O(home_base).
         type: str
       shell:
-        description: Its shell.
+        description: Login shell.
         type: str
         default: /bin/bash
       comment:
-        description: Its full name or the like. Only a new account gets it.
+        description: Comment, such as the full name. Only set when the account is created.
         type: str
         default: ''
       ssh_keys:
         description:
-          - Public keys, written as a block into C(~/.ssh/authorized_keys) where its home is made. Other lines stay.
+          - Public keys, written as a block to C(~/.ssh/authorized_keys) on the machine that creates the home directory
+            (see O(homes)). Other lines stay.
         type: list
         elements: str
         default: []
       state:
-        description: V(absent) removes the account, if it has this number. Its files stay.
+        description: V(absent) removes the account if it has this UID. Its files stay.
         type: str
         choices: [present, absent]
         default: present
   home_base:
-    description: Folder in which homes lie.
+    description: Parent folder of the home directories.
     type: path
     default: /home
   homes:
     description:
-      - Where homes are made. V(auto) makes them where they lie on a disk of this machine, that is on the server of a
-        shared file system and not on its clients. A file system that is away is not touched.
-      - V(always) makes them on a shared file system too, which may refuse root to do so. V(never) makes none.
+      - Where to create home directories. V(auto) creates them only on a local disk of this machine, that is, on the
+        server of a shared file system and not on its clients. A file system that is not available is skipped.
+      - V(always) also creates them on a shared file system, which may deny this to root. V(never) creates none.
     type: str
     choices: [auto, always, never]
     default: auto
@@ -100,18 +103,18 @@ extends_documentation_fragment:
   - hpcai.azure.node
 attributes:
   diff_mode:
-    description: Names what changes.
+    description: Shows the names of what changes.
   platform:
     description: Needs the commands of C(passwd) (Debian) or C(shadow-utils) (EL).
 notes:
-  - Who is the cluster's is written to C(/etc/hpcai/users.json).
-  - Accounts of a directory (LDAP) are not looked at.
+  - C(/etc/hpcai/users.json) lists the users and groups that this module manages.
+  - Accounts from a directory service (LDAP) are ignored.
 seealso:
   - module: hpcai.azure.compute_access
 """
 
 EXAMPLES = r"""
-- name: Two users who share a group
+- name: Create two users who share a group
   hpcai.azure.cluster_users:
     groups:
       - name: weather
@@ -129,7 +132,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: What was done, or in check mode would be, in its order.
+  description: Actions that were done, or in check mode would be, in order.
   returned: success
   type: list
   elements: str

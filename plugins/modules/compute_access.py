@@ -8,70 +8,71 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: compute_access
-short_description: Let only those log in to a compute node who have a job there, and admins
+short_description: Allow logins to a compute node only for admins and for users with a job on it
 version_added: "0.1.0"
 description:
-  - Puts C(pam_slurm_adopt) into the account phase of sshd's PAM stack. Who has no job on the node is refused with a
-    message. The session of who has one becomes part of the job, with its limits, and ends with it.
-  - Admins are let in before that, by user or by group (C(pam_listfile)). All other checks of the stack remain.
-  - In what sshd's stack includes, C(pam_systemd) is left out, by a copy of the file (C(/etc/pam.d/hpcai-*)). It would
-    take the session out of the job again. Consoles and services keep it.
-  - Only root may use cron and at there, because what they start is in no job. C(/etc/cron.allow) and C(/etc/at.allow)
-    are made empty; one that exists stays as it is.
-  - Refuses before it writes anything, if whoever runs it or all admins would be locked out, or if it could not work.
+  - Adds C(pam_slurm_adopt) to the account phase of sshd's PAM stack. A user without a job on the node is refused with a
+    message. The session of a user with a job becomes part of the job, has its limits, and ends with it.
+  - Admins are admitted before that check, by user or by group (C(pam_listfile)). All other checks of the stack remain.
+  - Makes sshd use copies of the included PAM files (C(/etc/pam.d/hpcai-*)) without C(pam_systemd), because
+    C(pam_systemd) would move the session out of the job again. Consoles and services still use it.
+  - Allows cron and at for root only, because processes that they start belong to no job. Creates empty files
+    C(/etc/cron.allow) and C(/etc/at.allow). An existing file stays unchanged.
+  - Writes nothing and fails if the user who runs it or all admins would be locked out, or if the node lacks what it
+    needs, such as a PAM module.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   state:
-    description: V(absent) puts sshd's stack back as it was, and removes the files.
+    description: V(absent) restores sshd's PAM stack and removes the files.
     type: str
     choices: [present, absent]
     default: present
   admins:
-    description: Users who are always let in. Root always is.
+    description: Users who may always log in. Root always may.
     type: list
     elements: str
     default: []
   admin_groups:
-    description: Groups whose members are always let in. One that the machine lacks does no harm.
+    description: Groups whose members may always log in. A group that does not exist on the machine is ignored.
     type: list
     elements: str
     default: [sudo, wheel]
   when:
     description:
-      - V(now) does it now, and lets each boot see that it stays so.
-      - V(boot) leaves this machine's logins as they are, and lets each boot see to it. For an image, which has neither
-        a name nor its users yet.
+      - V(now) applies the rules now and again at each boot.
+      - V(boot) leaves the logins of this machine unchanged and applies the rules at each boot. Use it in an image,
+        which has neither its name nor its users yet.
     type: str
     choices: [now, boot]
     default: now
   node_name:
     description:
-      - The node's name in Slurm, which is often not the host's name. By it the node's jobs are found.
-      - Without it the host's name counts, which Slurm must know then.
+      - The node's name in Slurm, which often differs from the host name. It is used to find the node's jobs.
+      - Defaults to the host name, which must then be the node's name in Slurm.
     type: str
   options:
     description:
-      - Options of C(pam_slurm_adopt). By default whoever cannot be made part of a job is refused. Slurm's own defaults
-        let him in.
+      - Options of C(pam_slurm_adopt). By default, a session that cannot be made part of a job is refused. Slurm's own
+        defaults admit it.
     type: list
     elements: str
     default: [action_no_jobs=deny, action_unknown=newest, action_adopt_failure=deny, action_generic_failure=deny]
   nss_slurm:
     description:
-      - Whether the names of jobs' users come with their jobs (C(nss_slurm)), for accounts of a directory. Its package
-        and C(LaunchParameters=enable_nss_slurm) are needed.
+      - Whether user names are resolved from the job (C(nss_slurm)), for accounts from a directory service. This needs
+        the package of C(nss_slurm) and C(LaunchParameters=enable_nss_slurm).
     type: bool
     default: false
   spool_dir:
-    description: Slurmd's folder (C(SlurmdSpoolDir)), for C(nss_slurm).
+    description: Slurmd's spool directory (C(SlurmdSpoolDir)), for C(nss_slurm).
     type: path
     default: /var/lib/slurm/slurmd
   hide_processes:
     description:
-      - Whether users see their own processes alone (C(hidepid=2) of C(/proc)). Root and the group C(adm) see all.
-      - Services that look into other users' processes without being root, such as C(polkit) and some exporters, have to
-        be in that group. For C(systemd-logind) that is done, from its next start on.
+      - Whether users see only their own processes (C(hidepid=2) of C(/proc)). Root and the group C(adm) see all.
+      - Services that inspect other users' processes without being root, such as C(polkit) and some exporters, must be
+        in that group. The module adds C(systemd-logind) to it, from its next start on.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -79,29 +80,30 @@ extends_documentation_fragment:
   - hpcai.azure.internal
 attributes:
   check_mode:
-    description: Says what it would do, without changing anything. A missing package is only warned of.
+    description:
+      - Reports what it would do, without changing anything. A missing package only causes a warning.
   platform:
-    description: Debian's and EL's PAM stacks.
+    description: Works with the PAM stacks of Debian and EL.
 notes:
   - Needs C(PrologFlags=Contain) in C(slurm.conf).
 seealso:
   - module: hpcai.azure.cluster_users
   - name: pam_slurm_adopt
-    description: Slurm's documentation of it, with the reasons for what is done here.
+    description: Slurm's documentation, with the reasons for these settings.
     link: https://slurm.schedmd.com/pam_slurm_adopt.html
 """
 
 EXAMPLES = r"""
-- name: Let users in where they have a job, and the people who run the cluster always
+- name: Admit users where they have a job, and the cluster's operators always
   hpcai.azure.compute_access:
     node_name: compute-17
     admins: [azureuser]
 
-- name: Let nodes made of this image see to it themselves
+- name: Apply the rules at each boot of the nodes that use this image
   hpcai.azure.compute_access:
     when: boot
 
-- name: Let everybody in again
+- name: Admit all users again
   hpcai.azure.compute_access:
     state: absent
 """
@@ -121,7 +123,7 @@ files:
     - /etc/pam.d/hpcai-common-session
     - /etc/pam.d/sshd
 actions:
-  description: What was done besides, or in check mode would be.
+  description: Other actions that were done, or in check mode would be.
   returned: success
   type: list
   elements: str

@@ -8,154 +8,155 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: container_node
-short_description: Make a node ready for jobs in containers
+short_description: Prepare a node for jobs in containers
 version_added: "0.1.0"
 description:
-  - Makes the directories of containers on the scratch, gives enroot its settings, and builds the pyxis plugin for the
-    Slurm that is installed, in this order. Nothing is changed if one of them cannot know what to do.
-  - "For enroot it writes a drop-in for C(enroot.conf) and nothing else of enroot's own files, enables hooks that its
-    package has, and makes the parents of the users' folders in C(/run), now and at each boot."
-  - Where the machine has GPUs and C(nvidia-container-cli), or InfiniBand adapters, it tells enroot's hooks to bring
-    them into containers. Where it has none, it does not, because a hook that cannot do what it is told lets each
-    container fail. Each boot looks again (C(hpcnode boot run containers)).
-  - Credentials for registries are commands, not passwords. They are run by the user who fetches an image.
-  - The options of O(enroot) are kept in C(/etc/hpcai/containers.json) for the boot.
-  - pyxis is built for exactly the Slurm that is installed, because Slurm loads a plugin of its own version only. It is
-    built again when Slurm, its package, pyxis or the source changes, or somebody changed the plugin, and only then.
-    C(/var/lib/hpcai/pyxis.json) records what it was made of.
-  - The plugin lies in C(/usr/lib/hpcai/pyxis/SLURM-PYXIS/), and C(/usr/lib/hpcai/pyxis/spank_pyxis.so), which stands in
-    C(plugstack.conf), is a link to it. Jobs that run keep the one that they have loaded.
-  - pyxis is unpacked and compiled as the user C(nobody), in a folder below C(/var/tmp) that is removed.
+  - Creates the container directories on the scratch, configures enroot, and builds the pyxis plugin for the installed
+    Slurm, in this order. It checks all options and the requirements of the pyxis build before it changes anything.
+  - For enroot it writes a drop-in for C(enroot.conf) and changes none of enroot's own files. It enables hooks of
+    enroot's package, and creates the parents of the users' folders in C(/run), now and at each boot.
+  - If the machine has GPUs and C(nvidia-container-cli), or InfiniBand adapters, it configures enroot's hooks to make
+    them available in containers. Otherwise it does not, because a container fails if one of its hooks fails. Each boot
+    checks again (C(hpcnode boot run containers)).
+  - Credentials for registries are commands, not passwords. They run as the user who pulls an image.
+  - The options of O(enroot) are saved in C(/etc/hpcai/containers.json) for the next boot.
+  - pyxis is built for exactly the installed Slurm, because Slurm only loads plugins of its own version. It is rebuilt
+    only when Slurm, its package, pyxis or the source changes, or when somebody changed the plugin.
+    C(/var/lib/hpcai/pyxis.json) records what it was built from.
+  - The plugin is in C(/usr/lib/hpcai/pyxis/SLURM-PYXIS/). C(plugstack.conf) names the link
+    C(/usr/lib/hpcai/pyxis/spank_pyxis.so), which points to it. Running jobs keep the plugin that they have loaded.
+  - pyxis is unpacked and compiled as the user C(nobody), in a folder below C(/var/tmp) that is removed afterwards.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   enroot:
-    description: What enroot is given.
+    description: Configuration of enroot.
     type: dict
     required: true
     suboptions:
       settings:
         description:
           - Settings of C(enroot.conf) by their full names. A key that enroot 4.1 does not know is refused, because
-            enroot would pass over it in silence. A null leaves the key to enroot. True and false become C(yes) and
+            enroot would silently ignore it. With null, enroot's default applies. True and false become C(yes) and
             C(no).
-          - Paths of the runtime, of data, cache and temporary files must be absolute and must not hang on C(HOME).
-            pyxis ends a job's containers without it, and a path that is another one then drains the node.
+          - Paths of the runtime, of data, cache and temporary files must be absolute and must not depend on C(HOME).
+            pyxis removes a job's containers without C(HOME), and if the path then differs, Slurm drains the node.
         type: dict
         default: {}
       hooks:
-        description: Hooks of C(/usr/share/enroot/hooks.d) to enable, by links in C(/etc/enroot/hooks.d).
+        description: Hooks of C(/usr/share/enroot/hooks.d) to enable with links in C(/etc/enroot/hooks.d).
         type: list
         elements: str
         default: []
       nvidia:
-        description: Variables for enroot's hook of NVIDIA GPUs, written where the machine has GPUs and
+        description: Variables for enroot's hook for NVIDIA GPUs, written only if the machine has GPUs and
           C(nvidia-container-cli).
         type: dict
         default: {}
       mellanox:
-        description: Variables for enroot's hook of InfiniBand adapters, written where the machine has some.
+        description: Variables for enroot's hook for InfiniBand adapters, written only if the machine has some.
         type: dict
         default: {}
       local_folders:
         description:
-          - More folders in which each user makes one of his own, on the operating system's disk, mode 1777. On a
-            compute node they are on the scratch, and M(hpcai.azure.node_directories) makes them.
+          - Additional folders in which users create their own folders, on the operating system's disk, with mode 1777.
+            On a compute node they are on the scratch, and M(hpcai.azure.node_directories) creates them.
         type: list
         elements: path
         default: []
       sysctl:
-        description: Kernel settings by which users may make user namespaces. One that the kernel does not have is
-          passed over.
+        description: Kernel settings that allow users to create user namespaces. A setting that the kernel does not have
+          is skipped.
         type: dict
         default: {}
       apparmor:
         description:
-          - What to do about the AppArmor profile that enroot's Debian package brings. V(profile) loads it, V(off) keeps
-            it from being loaded, for AppArmor before 4.0, which cannot read it, V(leave) does neither.
+          - What to do with the AppArmor profile of enroot's Debian package. V(profile) loads it. V(off) keeps it from
+            being loaded, for AppArmor before 4.0, which cannot read it. V(leave) does neither.
         type: str
         choices: [leave, profile, 'off']
         default: leave
       acr_registries:
-        description: Azure container registries whose password is the machine's managed identity, such as
-          V(training.azurecr.io).
+        description: Azure container registries, such as V(training.azurecr.io), to which the machine's managed identity
+          logs in.
         type: list
         elements: str
         default: []
       acr_groups:
-        description: Groups of users that may fetch images from a registry, by the registry's name. A registry without
-          an entry is for all users.
+        description: Groups of users that may pull images from a registry, by the registry's name. A registry without an
+          entry is open to all users.
         type: dict
         default: {}
       acr_client_id:
-        description: Client id of the identity, for machines that have several.
+        description: Client id of the managed identity, for machines that have several.
         type: str
         default: ''
       ngc_key_file:
-        description: File on the nodes with a key of NVIDIA's registry C(nvcr.io). Users who fetch images have to be
-          able to read it.
+        description: File on the nodes with a key for NVIDIA's registry C(nvcr.io). Users who pull images must be able
+          to read it.
         type: path
       cache_path:
-        description: Folder of users' folders in which C(/usr/libexec/hpcai/pyxis-importer) keeps images.
+        description: Parent of the users' folders in which C(/usr/libexec/hpcai/pyxis-importer) caches images.
         type: path
       cache_limit_gib:
-        description: How many GiB of images it keeps of each user.
+        description: Most GiB of images to cache per user.
         type: float
         default: 200
       pyxis_runtime_path:
-        description: pyxis' C(runtime_path), in which the boot looks for what dead jobs left behind.
+        description: pyxis' C(runtime_path), in which the boot looks for leftovers of dead jobs.
         type: path
       root_makes_folders:
         description:
-          - Whether root makes the users' folders, by C(hpcnode containers folders) in a job's prolog. Then users cannot
-            write to the folders above them, so that nobody can make another user's folder.
-          - The folders are those of C(ENROOT_RUNTIME_PATH), C(ENROOT_CACHE_PATH) and C(ENROOT_DATA_PATH) that end in
-            C(/user-$(id -u)), and those in O(enroot.cache_path).
+          - Whether root creates the users' folders, with C(hpcnode containers folders) in a job's prolog. Users then
+            cannot write to the parent folders, so no user can create another user's folder.
+          - This covers C(ENROOT_RUNTIME_PATH), C(ENROOT_CACHE_PATH) and C(ENROOT_DATA_PATH), if they end in
+            C(/user-$(id -u)), and the folders in O(enroot.cache_path).
         type: bool
         default: false
       apply:
-        description: V(false) only writes files. That is for an image, whose kernel and C(/run) are those of the machine
-          that bakes.
+        description: V(false) only writes files. Use it in an image, where the kernel and C(/run) belong to the machine
+          that bakes the image.
         type: bool
         default: true
   pyxis:
-    description: Which pyxis is built. Empty leaves the plugin alone.
+    description: The pyxis to build. If empty, the plugin stays as it is.
     type: dict
     default: {}
     suboptions:
       source:
         description:
-          - The archive of the source on the node, such as C(v0.24.0.tar.gz) as GitHub has it. It has to stay there,
-            because the next change of Slurm needs it again.
+          - The source archive on the node, such as GitHub's C(v0.24.0.tar.gz). Keep it there, because the next change
+            of Slurm needs it again.
         type: path
       sha256:
-        description: Its SHA-256 digest. Without it the file counts as it is; the record has its digest.
+        description: SHA-256 digest of the archive. If not given, the archive is not verified, only its digest is
+          recorded.
         type: str
       version:
-        description: Version of pyxis. Needed, as O(pyxis.source) is, where the plugin is wanted.
+        description: Version of pyxis. Required together with O(pyxis.source) to build the plugin.
         type: str
       prefix:
-        description: Folder below which Slurm is, with C(bin/scontrol) and the headers C(include/slurm/spank.h); V(/usr)
-          unless given.
+        description: Slurm's installation prefix, with C(bin/scontrol) and the headers C(include/slurm/spank.h).
+          Defaults to V(/usr).
         type: path
   folders:
     description:
-      - Directories on the scratch, as in M(hpcai.azure.node_directories). They are the set C(containers) there, so each
-        boot makes them again.
+      - Directories on the scratch, as in M(hpcai.azure.node_directories). They are saved there as the set
+        C(containers), so each boot creates them again.
     type: list
     elements: dict
     default: []
     suboptions:
       path:
-        description: Path below the scratch, or an absolute one that lies there.
+        description: Path relative to the scratch, or an absolute path below it.
         type: str
         required: true
       mode:
-        description: Permissions, octal digits in quotes.
+        description: Permissions, as octal digits in quotes.
         type: str
         default: '0755'
   make_folders:
-    description: V(false) only keeps them for the boot. That is for an image, which has no scratch.
+    description: V(false) only saves O(folders) for the next boot. Use it in an image, which has no scratch.
     type: bool
     default: true
 extends_documentation_fragment:
@@ -169,7 +170,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Make the node ready for containers
+- name: Prepare the node for containers
   hpcai.azure.container_node:
     enroot:
       settings:
@@ -186,14 +187,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: What was done, or in check mode would be, in its order.
+  description: Actions that were done, or in check mode would be, in order.
   returned: success
   type: list
   elements: str
   sample:
     - make /scratch/enroot/data root:root 1777
     - write /etc/enroot/enroot.conf.d/50-hpcai.conf
-    - "build /usr/lib/hpcai/pyxis/spank_pyxis.so: none was built yet"
+    - "build /usr/lib/hpcai/pyxis/spank_pyxis.so: no plugin was built yet"
 """
 
 from typing import Any, NoReturn
@@ -218,7 +219,7 @@ ENROOT: dict[str, dict[str, Any]] = {
     "acr_registries": {"type": "list", "elements": "str", "default": []},
     "acr_groups": {"type": "dict", "default": {}},
     "acr_client_id": {"type": "str", "default": ""},
-    # A path to a key, and no key.
+    # This is the path of a key file, not a key.
     "ngc_key_file": {"type": "path", "no_log": False},
     "cache_path": {"type": "path"},
     "cache_limit_gib": {"type": "float", "default": 200},

@@ -11,15 +11,14 @@ module: daemon
 short_description: Keep a systemd service running on its current configuration
 version_added: "0.1.0"
 description:
-  - Enables and starts a systemd service, and restarts it if, and only if, one of its files is younger than its running
-    main process.
-  - This replaces the usual pair of a changed task and a handler. A handler is lost when the run is cut off, or the
-    host drops out, between the two. Here the need for a restart is read off the machine each time, so the next run
-    makes good what an earlier one left undone.
-  - The unit's own file and drop-ins always count. When they changed, C(systemctl daemon-reload) comes first.
-  - A service that fails over and over counts as not running, also between two of systemd's attempts.
-  - Fails, with the last lines of the service's journal, if the service does not stay up.
-  - In an image at rest, where no systemd runs, the service is enabled or disabled, and neither started nor stopped.
+  - Enables and starts a systemd service. Restarts it only if one of its files is newer than its running main process.
+  - This replaces the usual handler. A handler is lost if the run is interrupted, or the host fails, between the changed
+    task and the handler. This module checks on the machine whether a restart is needed, so the next run does what an
+    earlier run left undone.
+  - The unit's own file and its drop-ins are always checked. If they changed, C(systemctl daemon-reload) runs first.
+  - A service that fails repeatedly counts as not running, even between two restart attempts of systemd.
+  - Fails with the last lines of the service's journal if the service does not stay up.
+  - In an image where no systemd runs, the service is only enabled or disabled, not started or stopped.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
@@ -29,7 +28,7 @@ options:
     required: true
   state:
     description:
-      - V(running) starts the service if needed, and restarts it if it runs on an older configuration.
+      - V(running) starts the service if needed, and restarts it if its configuration is newer.
       - V(stopped) stops it.
     type: str
     choices: [running, stopped]
@@ -37,20 +36,20 @@ options:
   enabled:
     description:
       - Whether the service starts at boot. Defaults to V(true) for O(state=running), else to V(false).
-      - A unit that has nothing to enable or disable, such as a static one, is left as it is.
+      - A unit that cannot be enabled or disabled, such as a static one, stays as it is.
     type: bool
   files:
     description:
       - Configuration files and folders that the service reads when it starts.
-      - Of a folder, the entries count and the folder itself, so that a file which was removed is noticed too.
+      - For a folder, its entries and the folder itself are checked, so that a removed file is noticed too.
       - A file that does not exist is not an error.
     type: list
     elements: path
     default: []
   pending:
     description:
-      - Whether an earlier task changed one of O(files) or of the unit's own files. It counts in check mode alone, where
-        that task has not written them, so that the restart is predicted.
+      - Whether an earlier task changed one of O(files) or of the unit's own files. Only used in check mode, where that
+        task has not written them, to predict the restart.
     type: bool
     default: false
   settle:
@@ -63,23 +62,24 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     details:
-      - A unit that systemd does not know is no failure there, because in check mode the task that installs its package
-        has not done so either. The module says that it would start the service, and warns that it cannot tell whether
-        anything will bring the unit.
+      - A unit that systemd does not know is no failure in check mode, because the task that installs its package has
+        not run either. The module reports that it would start the service, and warns that it cannot tell whether an
+        earlier task installs the unit.
   diff_mode:
     description: Shows the service's state before and after, the commands, and the reason for each.
   idempotent:
     description: A second run with unchanged files changes nothing.
   platform:
-    description: Works on systemd 249 or later, as in Ubuntu 22.04, Debian 12 and Enterprise Linux 9.
+    description: Works with systemd 249 or later, as in Ubuntu 22.04, Debian 12 and Enterprise Linux 9.
 notes:
-  - A file counts by its modification time. A tool that writes a file and gives it an old one hides the change.
+  - Files are compared by modification time. If a tool writes a file and sets an old modification time, the change is
+    not noticed.
 seealso:
   - module: ansible.builtin.systemd_service
 """
 
 EXAMPLES = r"""
-- name: Run munge on the key that lies on disk
+- name: Run munge with its current key
   hpcai.azure.daemon:
     name: munge
     files:
@@ -93,18 +93,18 @@ EXAMPLES = r"""
 
 RETURN = r"""
 commands:
-  description: The verbs given to C(systemctl), in their order; empty when nothing had to be done.
+  description: Verbs of C(systemctl) that were run, or in check mode would be, in order. Empty if none was needed.
   returned: success
   type: list
   elements: str
   sample: [daemon-reload, restart]
 reasons:
-  description: Why each of them was needed.
+  description: Why the commands were needed.
   returned: success
   type: list
   elements: str
   sample:
-    - /etc/munge/munge.key is younger than the running process
+    - /etc/munge/munge.key is newer than the running process
 """
 
 import time
@@ -148,8 +148,8 @@ def main() -> NoReturn:
         module.fail_json(msg=str(error))
     if made.verbs and facts.unknown:
         module.warn(
-            f"systemd does not know {name}. Check mode cannot tell whether an earlier task would have installed it; "
-            "if none does, the real run fails here."
+            f"systemd does not know {name}. Check mode cannot tell whether an earlier task would have installed it. "
+            "If none does, the real run fails here."
         )
     module.exit_json(
         changed=bool(made.verbs),

@@ -8,45 +8,45 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: gpu_boot
-short_description: Tell a node what to do about its GPUs at each boot
+short_description: Configure what a node does with its GPUs at each boot
 version_added: "0.1.0"
 description:
   - Writes the settings that C(hpcnode) reads at each boot, C(/etc/hpcai/gpu.json) and C(/etc/hpcai/clocks.json), and
-    enables C(nvidia-persistenced) where it is installed.
-  - Needs neither GPU nor driver, so an image can be baked on a machine without GPUs. What it writes counts from the
-    next boot on; M(hpcai.azure.gpu_clocks) and M(hpcai.azure.node_boot) do it now.
-  - For the same options M(hpcai.azure.gpu_clocks) with O(hpcai.azure.gpu_clocks#module:persistent=true) writes the very
-    same C(clocks.json), so one can follow the other.
+    enables C(nvidia-persistenced) if it is installed.
+  - Needs neither GPU nor driver, so an image can be baked on a machine without GPUs. The settings take effect at the
+    next boot. M(hpcai.azure.gpu_clocks) and M(hpcai.azure.node_boot) apply them now.
+  - For the same options M(hpcai.azure.gpu_clocks) with O(hpcai.azure.gpu_clocks#module:persistent=true) writes the
+    identical C(clocks.json), so you can run both.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   state:
     description:
-      - V(absent) removes both files. Then each boot looks for the GPUs that the VM size has, and leaves clocks alone.
-        A C(nvidia-persistenced) that was enabled stays enabled.
+      - V(absent) removes both files. Each boot then checks for the GPUs that the VM size should have, and does not set
+        clocks. If C(nvidia-persistenced) was enabled, it stays enabled.
     type: str
     choices: [present, absent]
     default: present
   min_driver:
     description:
       - Oldest version of NVIDIA's driver with which the node may take jobs, such as V(535) or V(550.54.15).
-      - Any driver will do by default.
+      - By default any version is accepted.
     type: str
   gpu_count:
     description:
-      - Number of GPUs that the node must have. V(0) looks at none.
-      - By default as many as its VM size has.
+      - Number of GPUs that the node must have. V(0) checks none.
+      - Defaults to the number that its VM size should have.
     type: int
   timeout:
     description:
-      - Seconds that one question to the driver may take at boot. A driver that does not answer twice running keeps the
-        node from taking jobs.
+      - Timeout in seconds for one query to the driver at boot. If the driver does not answer twice in a row, the node
+        takes no jobs.
     type: float
     default: 30
   clocks:
     description:
-      - The clocks to have after each boot and each load of the driver, as options of M(hpcai.azure.gpu_clocks).
-      - If it is not given, C(/etc/hpcai/clocks.json) stays as it is.
+      - The clocks to set after each boot and each load of the driver, as options of M(hpcai.azure.gpu_clocks).
+      - If not given, C(/etc/hpcai/clocks.json) stays as it is.
     type: dict
     suboptions:
       state:
@@ -84,9 +84,9 @@ options:
         default: 30
   persistence_daemon:
     description:
-      - Whether to enable C(nvidia-persistenced) where it is installed and disabled. It keeps the driver loaded, so that
-        it forgets no clocks and jobs start at once.
-      - A unit that something else starts, or that is masked, is left alone.
+      - Whether to enable C(nvidia-persistenced) if it is installed and disabled. It keeps the driver loaded, so that
+        the clocks are kept and jobs start without delay.
+      - A unit that something else starts, or that is masked, stays as it is.
     type: bool
     default: true
 extends_documentation_fragment:
@@ -96,28 +96,28 @@ attributes:
   diff_mode:
     description: Shows the files and the unit's state before and after.
   platform:
-    description: Works on Linux, also in an image at rest.
+    description: Works on Linux, also in an image that is not running.
 seealso:
   - module: hpcai.azure.gpu_clocks
   - module: hpcai.azure.node_boot
 """
 
 EXAMPLES = r"""
-- name: Bake an image whose nodes run their GPUs at their maximum, with a driver that is new enough
+- name: Bake an image whose nodes run their GPUs at maximum clocks and need a minimum driver version
   hpcai.azure.gpu_boot:
     min_driver: "550"
     clocks:
       state: max
       persistence: true
 
-- name: Undo it
+- name: Remove the settings
   hpcai.azure.gpu_boot:
     state: absent
 """
 
 RETURN = r"""
 settings:
-  description: What the look at the GPUs goes by at each boot, with the defaults.
+  description: Settings of the GPU check at each boot, with the defaults filled in.
   returned: success
   type: dict
   sample: {min_driver: "550", gpu_count: null, timeout: 30.0}

@@ -12,15 +12,14 @@ short_description: Set the clocks of NVIDIA GPUs to their maximum, to chosen val
 version_added: "0.1.0"
 description:
   - Sets the graphics and memory clocks of all or some GPUs of a node, and persistence mode on request.
-  - NVIDIA has two kinds of settings. I(Application clocks) (C(nvidia-smi -ac)) can be read back, and newer drivers do
-    not have them any more. I(Locked clocks) (C(nvidia-smi -lgc), C(-lmc)) take precedence over them, and no function of
-    the driver reads them back. The module takes application clocks where the driver has them, else locked clocks, and
-    says which.
-  - What was locked is therefore noted in C(/run/hpcai/clocks.json), for this boot and this load of the driver only. A
-    result that rests on that note says RV(gpus[].recorded=true).
-  - V(default) undoes both kinds.
-  - Where neither kind works, RV(gpus[].supported) is V(false) and RV(gpus[].reason) holds the driver's words.
-  - One GPU that fails does not keep the others from being set. The module fails at the end, with the results of all.
+  - NVIDIA has two kinds of settings. I(Application clocks) (C(nvidia-smi -ac)) can be read back, but newer drivers no
+    longer have them. I(Locked clocks) (C(nvidia-smi -lgc), C(-lmc)) take precedence, but no function of the driver
+    reads them back. The module uses application clocks if the driver has them, else locked clocks, and reports which.
+  - The module therefore records locks in C(/run/hpcai/clocks.json), valid only for this boot and this load of the
+    driver. A result that relies on this record has RV(gpus[].recorded=true).
+  - V(default) resets both kinds.
+  - If neither kind works, RV(gpus[].supported) is V(false) and RV(gpus[].reason) contains the driver's message.
+  - If one GPU fails, the others are still set. The module then fails at the end, with the results of all GPUs.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
@@ -28,59 +27,59 @@ options:
     description:
       - V(max) sets the highest clocks that the GPU supports.
       - V(explicit) sets O(graphics_mhz) and O(memory_mhz).
-      - V(default) undoes application clocks and locked clocks.
+      - V(default) resets application clocks and locked clocks.
     type: str
     choices: [max, explicit, default]
     default: max
   graphics_mhz:
     description:
-      - Graphics (SM) clock for O(state=explicit), in MHz. It must be one that the GPU supports.
-      - Defaults to the highest that goes with the memory clock.
+      - Graphics (SM) clock for O(state=explicit), in MHz. The GPU must support it.
+      - Defaults to the highest that the GPU supports with the memory clock.
     type: int
   memory_mhz:
     description:
-      - Memory clock for O(state=explicit), in MHz. It must be one that the GPU supports.
-      - Defaults to the highest.
+      - Memory clock for O(state=explicit), in MHz. The GPU must support it.
+      - Defaults to the highest that the GPU supports.
     type: int
   gpus:
     description:
-      - Which GPUs, by index, UUID or PCI address (C(0001:00:00.0)). V(all) for all of them.
-      - NVML does not promise that a GPU has the same index after a reboot. Prefer PCI addresses where
+      - The GPUs, by index, UUID or PCI address (C(0001:00:00.0)). V(all) means all GPUs.
+      - NVML does not guarantee that a GPU has the same index after a reboot. Prefer PCI addresses with
         O(persistent=true).
-      - The UUID of a MIG instance means the GPU that it is part of, since clocks belong to the whole GPU.
+      - The UUID of a MIG instance selects the GPU that it is part of, because clocks apply to the entire GPU.
     type: list
     elements: str
     default: [all]
   method:
     description:
-      - V(auto) takes application clocks where the driver has them, else locked clocks.
-      - V(application) and V(locked) take that kind only.
-      - Of no consequence for O(state=default).
+      - V(auto) uses application clocks if the driver has them, else locked clocks.
+      - V(application) and V(locked) use only that kind.
+      - Ignored for O(state=default).
     type: str
     choices: [auto, application, locked]
     default: auto
   persistence:
     description:
-      - Whether persistence mode is on. Left as it is by default.
-      - Without it the driver forgets all clocks when its last client leaves. Set V(true), unless C(nvidia-persistenced)
-        keeps it on.
+      - Whether persistence mode is on. By default it stays as it is.
+      - Without persistence mode the driver forgets all clocks when its last client exits. Set V(true) unless
+        C(nvidia-persistenced) keeps it on.
     type: bool
   on_unsupported:
-    description: Whether a GPU or driver that cannot do what is asked for makes the module fail, or only warn.
+    description: Whether the module fails or only warns if a GPU or driver does not support the requested setting.
     type: str
     choices: [fail, warn]
     default: fail
   persistent:
     description:
       - V(true) writes these options to C(/etc/hpcai/clocks.json), for C(hpcnode clocks apply) at each boot. For
-        O(state=default) without O(persistence) it removes that file, as each boot begins with the default.
-      - V(false) leaves the file alone.
+        O(state=default) without O(persistence) it removes that file, because each boot starts with the default clocks.
+      - V(false) does not change the file.
     type: bool
     default: false
   timeout:
     description:
-      - Seconds that one question to the driver may take. A driver that does not answer makes the GPU in question fail.
-      - Without persistence mode the first question starts all the GPUs, which takes some seconds for each.
+      - Timeout in seconds for one query to the driver. If the driver does not answer, the GPU in question fails.
+      - Without persistence mode the first query starts all GPUs, which takes some seconds for each.
     type: float
     default: 30
 extends_documentation_fragment:
@@ -88,25 +87,25 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     description:
-      - Can run in check mode and says what it would do, without changing anything.
-      - Whether the driver would refuse application clocks that it shows cannot be told without trying.
+      - Reports in check mode what it would do, without changing anything.
+      - Check mode cannot tell whether the driver would refuse application clocks that it lists.
   diff_mode:
     description: Shows persistence mode and clocks of each GPU that changes, before and after, and why.
   idempotent:
     description:
       - A second run changes nothing.
-      - While persistence mode is off, locked clocks are set anew by each run, because the driver may have forgotten
-        them.
+      - While persistence mode is off, each run sets locked clocks again, because the driver may have forgotten them.
   platform:
-    description: Works on Linux with NVIDIA's driver; reads through NVML, the driver's own library.
+    description: Works on Linux with NVIDIA's driver. Uses NVML, the driver's own library.
 notes:
   - Needs root.
-  - What somebody else did to the locks since (C(nvidia-smi -lgc), C(-rgc), a GPU reset) cannot be read. A clock above
-    the noted lock disproves it, and it is set anew; one below it without a reason of the driver's is warned of.
-  - GPUs with HBM refuse a locked memory clock. That is no failure, and RV(gpus[].memory_lock) tells it.
+  - The module cannot read whether somebody else changed the locks since (C(nvidia-smi -lgc), C(-rgc), a GPU reset). If
+    the clock is above the recorded lock, the lock is gone, and the module sets it again. If the clock is below and the
+    driver gives no reason, the module warns.
+  - GPUs with HBM refuse to lock the memory clock. This is no failure, and RV(gpus[].memory_lock) reports it.
 seealso:
   - ref: GPU clocks <ansible_collections.hpcai.azure.docsite.guide_gpu_clocks>
-    description: The two kinds of settings, what can be known of them, and what older procedures get wrong.
+    description: The two kinds of settings, what can be read back, and what older procedures get wrong.
 """
 
 EXAMPLES = r"""
@@ -123,40 +122,40 @@ EXAMPLES = r"""
     method: locked
     gpus: [0, 1]
 
-- name: Undo whatever was set
+- name: Reset all clocks to the default
   hpcai.azure.gpu_clocks:
     state: default
 """
 
 RETURN = r"""
 via:
-  description: How the driver was asked, always V(nvml).
-  returned: when the driver could be asked
+  description: How the driver was queried, always V(nvml).
+  returned: when the driver could be queried
   type: str
   sample: nvml
 gpus:
-  description: A result for each GPU that was meant, also when the module fails.
-  returned: when the driver could be asked
+  description: A result for each selected GPU, also if the module fails.
+  returned: when the driver could be queried
   type: list
   elements: dict
   contains:
     index:
-      description: The driver's number of the GPU.
+      description: The driver's index of the GPU.
       type: int
     uuid:
-      description: Its UUID; null if the GPU could not be read.
+      description: UUID of the GPU, or null if the GPU could not be read.
       type: str
     busid:
-      description: Its PCI address in Linux's spelling.
+      description: PCI address in Linux's spelling.
       type: str
     name:
-      description: Its model.
+      description: Model of the GPU.
       type: str
     mig:
-      description: Whether MIG mode is on; null where the GPU has no MIG.
+      description: Whether MIG mode is on, or null if the GPU has no MIG.
       type: bool
     mig_instances:
-      description: UUIDs of its MIG instances.
+      description: UUIDs of the GPU's MIG instances.
       type: list
       elements: str
     persistence:
@@ -166,37 +165,37 @@ gpus:
       description: Whether this GPU was changed.
       type: bool
     failed:
-      description: Whether it failed; RV(gpus[].msg) says why.
+      description: Whether this GPU failed. RV(gpus[].msg) gives the reason.
       type: bool
     msg:
-      description: What failed; null if nothing did.
+      description: What failed, or null if nothing failed.
       type: str
     supported:
-      description: Whether GPU and driver can do what is asked for; null if the GPU failed.
+      description: Whether GPU and driver support the requested setting, or null if the GPU failed.
       type: bool
     reason:
-      description: The driver's words for what it cannot do, also where another way was found.
+      description: The driver's message about what it does not support, also if another method worked.
       type: str
     method:
-      description: V(application) or V(locked); null for the default.
+      description: V(application) or V(locked), or null for the default.
       type: str
     recorded:
-      description: Whether our own note says so, and not the driver, that the locks are as wanted.
+      description: Whether only the module's own record, and not the driver, confirms that the locks are as requested.
       type: bool
     clocks:
       description:
         - C(highest), C(application), C(default_application), C(locked) and C(current), each with C(memory_mhz) and
-          C(graphics_mhz). C(locked) comes from our own note; null means that nothing is known.
+          C(graphics_mhz). C(locked) comes from the module's own record. Null means unknown.
       type: dict
     memory_lock:
-      description: V(locked), or the driver's words where it refused to lock the memory clock.
+      description: V(locked), or the driver's message if it refused to lock the memory clock.
       type: str
     actions:
-      description: The changes that were made; in check mode those that would be.
+      description: The changes that were made, or in check mode would be.
       type: list
       elements: str
     reasons:
-      description: Why they were needed.
+      description: Why the changes were needed.
       type: list
       elements: str
   sample:

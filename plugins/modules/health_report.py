@@ -8,29 +8,31 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: health_report
-short_description: Write one report on the health of all nodes
+short_description: Write one health report page about all nodes
 version_added: "0.1.0"
 description:
-  - Takes what M(hpcai.azure.node_health_info) returned for each node, finds the values that are unlike those of the
-    other nodes, and writes C(report.html) and C(report.json).
-  - The page needs no network and no second file. It shows nodes by checks, the distribution of each measured value
-    against its limit, and each node with what to do.
-  - A value is odd if its modified z-score (Iglewicz and Hoaglin) is beyond 3.5 among the nodes of its VM size, at least
-    four of them. A value with a unit must also differ by 5 % from the median. Where the value has a limit, only the
-    limit's side counts. A word is odd if more than half of the nodes have another one.
-  - A node that gave no result is in the report as V(no_answer).
-  - Runs where Ansible runs, whatever host the task is for. The playbook C(hpcai.azure.health_check) does all of it.
+  - Reads the results of M(hpcai.azure.node_health_info) for each node, finds outliers among the nodes, and writes
+    C(report.html) and C(report.json).
+  - The page needs no network and no other file. It shows a table of nodes and checks, the distribution of each measured
+    value with its limit, and for each node what to do.
+  - A value is an outlier if its modified z-score (Iglewicz and Hoaglin) is beyond 3.5 among the nodes of its VM size.
+    This needs at least four nodes. A value with a unit must also differ by 5 % from the median. If the value has a
+    limit, only deviations towards the limit count. A text is an outlier if more than half of the nodes have a different
+    one.
+  - A node that returned no result is in the report as V(no_answer).
+  - Always runs on the machine where Ansible runs, for any host of the task. The playbook C(hpcai.azure.health_check)
+    runs the checks and this module.
 author:
   - hpcai.azure contributors (@hpcai)
 extends_documentation_fragment:
   - hpcai.azure.internal
 options:
   path:
-    description: The folder, on the machine where Ansible runs. It is made if it is missing.
+    description: Folder for the report, on the machine where Ansible runs. It is created if it does not exist.
     type: path
     default: health-report
   hosts:
-    description: Inventory names of the nodes that were asked.
+    description: Inventory names of the nodes that were checked.
     type: list
     elements: str
     required: true
@@ -39,7 +41,7 @@ options:
     type: str
     required: true
   tier:
-    description: The tier that was run. A node that answers for another one counts as V(no_answer).
+    description: The tier that was run. A node with a result of another tier counts as V(no_answer).
     type: str
     required: true
   cluster:
@@ -47,21 +49,21 @@ options:
     type: str
     default: ""
   limit:
-    description: What the run was limited to, so that nobody takes a part for the whole.
+    description: The limit of the run (C(--limit)). It shows readers that the report covers only a part of the cluster.
     type: str
     default: ""
 attributes:
   action:
-    description: Runs on the machine where Ansible runs, because that is where all answers are.
+    description: Runs on the machine where Ansible runs, because all results are there.
     support: full
   check_mode:
-    description: Makes the report and returns what is in it, without writing files.
+    description: Builds the report and returns its content, without writing files.
     support: full
   diff_mode:
-    description: Shows the table of the report that is replaced, and that of the new one.
+    description: Shows the table of the old report and of the new one.
     support: full
   idempotent:
-    description: The same answers make the same files.
+    description: The same results give the same files.
     support: full
   platform:
     description: Nothing runs on a node.
@@ -72,7 +74,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Run the checks, and go on where a node does not answer
+- name: Run the checks, and continue if a node does not answer
   hpcai.azure.node_health_info:
     tier: periodic
   register: checked
@@ -91,24 +93,24 @@ EXAMPLES = r"""
 
 RETURN = r"""
 verdict:
-  description: The verdict on the whole. A node that gave no result makes it V(unknown), unless another one fails.
+  description: The overall verdict. If a node returned no result, it is V(unknown), unless another node fails.
   returned: success
   type: str
   sample: fail
 counts:
-  description: How many nodes have which verdict, or gave none.
+  description: Number of nodes per verdict, and of nodes without a result (C(no_answer)).
   returned: success
   type: dict
   sample: {"fail": 2, "no_answer": 1, "unknown": 0, "warn": 2, "pass": 595, "skip": 0}
 outliers:
-  description: How many values are unlike those of the other nodes.
+  description: Number of outliers.
   returned: success
   type: int
   sample: 3
 table:
   description:
-    - The report in short, line by line. It ends with the nodes on physical hosts that had a hardware fault before,
-      where M(hpcai.azure.vmss_impact) has written such hosts down in the same folder.
+    - Summary of the report, line by line. It ends with the nodes on physical hosts that had a hardware fault before, if
+      M(hpcai.azure.vmss_impact) has recorded such hosts in the same folder.
   returned: success
   type: list
   elements: str
@@ -118,12 +120,12 @@ table:
     - "NODE       VERDICT  PHYSICAL HOST  WHAT"
     - "compute-7  fail     BN4PrdHPC0003  gpu_count: 7 of 8 GPUs: 0003:00:00.0 is not there"
 html:
-  description: Where the page is.
+  description: Path of the page.
   returned: success
   type: str
   sample: /home/azureuser/ops/health-report/report.html
 json:
-  description: Where the same is for programs. Its C(schema) is V(1).
+  description: Path of the same report for programs. Its C(schema) is V(1).
   returned: success
   type: str
   sample: /home/azureuser/ops/health-report/report.json

@@ -8,26 +8,26 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: image_generalise
-short_description: Take out of a machine what is its own, before an image is made of it
+short_description: Remove a machine's identity, keys and logs before it is captured as an image
 version_added: "0.1.0"
 description:
-  - Removes keys, ids, logs, leases, histories, caches and all that tells one machine from another, so that the machine
-    can be captured as an image.
-  - B(Nobody can log in afterwards), nor is the machine of any use but to be captured. Let it be the last task for the
-    host. It needs no further connection, nor do later tasks that run on the controller.
-  - What is mounted into the image while it is made, such as a folder with packages of the host, is left alone and
-    reported.
-  - Afterwards looks for private keys that are still there, and warns.
+  - Removes keys, ids, logs, leases, histories, caches and everything else that is specific to one machine, so that the
+    machine can be captured as an image.
+  - B(Nobody can log in afterwards), and the machine can only be captured. Make this the last task for the host. Later
+    tasks can still run on the controller.
+  - Anything that is mounted into the image while it is baked, such as a folder with packages of the host, is left
+    unchanged and reported.
+  - Afterwards searches for remaining private keys, and warns about them.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   confirm:
     description:
-      - Has to be V(true), except in check mode. Otherwise nothing is done, and the module fails.
+      - Must be V(true), except in check mode. Otherwise the module fails and changes nothing.
     type: bool
     default: false
   keep:
-    description: Kinds of things that stay. A key or id that stays will be the same in every machine made of the image.
+    description: Kinds of data to keep. A key or id that is kept will be the same on every machine of this image.
     type: list
     elements: str
     default: []
@@ -51,36 +51,36 @@ options:
       - passwords
   extra:
     description:
-      - Further files and folders to remove, as absolute paths. They may hold C(*), C(?) and C([...]), and begin with
-        C(~/) for the homes of root and of all people.
+      - Additional files and folders to remove, as absolute paths. They may contain C(*), C(?) and C([...]), and may
+        start with C(~/) for the homes of root and of all people.
     type: list
     elements: str
     default: []
   root:
-    description: Folder below which the machine's files lie, for an image that is not running.
+    description: Root folder of the machine's files, for an image that is not running.
     type: path
     default: /
 extends_documentation_fragment:
   - hpcai.azure.node
 attributes:
   check_mode:
-    description: Can run in check mode and lists what it would remove, without changing anything.
+    description: Lists in check mode what it would remove, without changing anything.
   diff_mode:
-    description: Shows which paths go, and which stay as empty files.
+    description: Shows which paths are removed, and which stay as empty files.
   idempotent:
-    description: A second run on a machine at rest finds nothing. A running machine writes new logs meanwhile.
+    description: A second run on an image that is not running changes nothing. A running machine writes new logs.
   platform:
-    description: Works on Debian, Ubuntu and Enterprise Linux, running or at rest.
+    description: Works on Debian, Ubuntu and Enterprise Linux, on a running machine and on an image that is not running.
 notes:
-  - On a running machine, services that would write again what was removed are stopped first. These are the Azure agent,
-    rsyslog, and those that write the random seed and the records of logins when the machine goes down. The journal goes
-    on in memory only.
-  - Accounts stay. Their ssh folders and passwords go, so nobody can use them before Azure has provisioned the new
-    machine.
-  - With C(pipelining) for this task, Ansible needs no file on the machine, and nothing of Ansible remains.
+  - On a running machine, services that would write the removed files again are stopped first. These are the Azure
+    agent, rsyslog, and the services that write the random seed and the records of logins at shutdown. The journal
+    continues in memory only.
+  - Accounts stay. Their SSH folders and passwords are removed, so nobody can use them before Azure has provisioned the
+    new machine.
+  - Use C(pipelining) for this task. Ansible then writes no file to the machine, and leaves nothing behind.
 seealso:
   - name: Role hpcai.azure.image
-    description: Its entry point C(generalise) uses this module and says how to capture the machine.
+    description: Its entry point C(generalise) uses this module. Its documentation explains how to capture the machine.
     link: https://github.com/hpcai/azure/tree/main/roles/image
 """
 
@@ -91,7 +91,7 @@ EXAMPLES = r"""
   vars:
     ansible_pipelining: true
 
-- name: Do so with an image that is mounted here, and keep its logs
+- name: Do the same for an image that is mounted here, and keep its logs
   hpcai.azure.image_generalise:
     confirm: true
     root: /mnt/image
@@ -100,36 +100,36 @@ EXAMPLES = r"""
 
 RETURN = r"""
 removed:
-  description: What was removed. A folder stands for all that is in it.
+  description: Removed paths. A folder is listed once for all its content.
   returned: success
   type: list
   elements: str
   sample: [/etc/ssh/ssh_host_ed25519_key, /etc/munge/munge.key]
 emptied:
-  description: Files that stay and are empty now.
+  description: Files that were emptied.
   returned: success
   type: list
   elements: str
   sample: [/etc/machine-id, /var/log/dpkg.log]
 forgot_size:
-  description: Whether the VM size went from C(/etc/hpcai/node.json). Sizes described by hand stay there.
+  description: Whether the VM size was removed from C(/etc/hpcai/node.json). VM sizes that you described stay there.
   returned: success
   type: bool
   sample: false
 locked:
-  description: Accounts whose password went.
+  description: Accounts whose password was removed.
   returned: success
   type: list
   elements: str
   sample: [azureuser]
 stopped:
-  description: Services that were stopped; in check mode, that would be.
+  description: Services that were stopped, or in check mode would be.
   returned: success
   type: list
   elements: str
   sample: [walinuxagent.service]
 left_alone:
-  description: What was found and belongs to somebody else, as C(path) and C(reason).
+  description: Paths that were found but not removed, each with C(path) and C(reason).
   returned: success
   type: list
   elements: dict
@@ -137,7 +137,7 @@ left_alone:
     - path: /var/cache/apt
       reason: /var/cache/apt is a bind mount
 private_keys:
-  description: Files with a private key that are still there.
+  description: Remaining files that contain a private key.
   returned: success
   type: list
   elements: str
@@ -172,8 +172,8 @@ def main() -> NoReturn:
     params = module.params
     if not (params["confirm"] or module.check_mode):
         module.fail_json(
-            msg="This takes all keys away: nobody can log in afterwards, and the machine is good for an image only. "
-            "Set confirm (role image: image_generalise_confirm) to true if that is wanted; check mode lists what goes."
+            msg="This removes all keys: nobody can log in afterwards, and the machine can only be captured. "
+            "To continue, set confirm (role image: image_generalise_confirm) to true. Check mode lists what it removes."
         )
     try:
         root = existing_root(params["root"])
@@ -181,7 +181,7 @@ def main() -> NoReturn:
         stopped = generalise.writers(root, params["keep"], run)
         if not module.check_mode:
             generalise.stop_writers(root, stopped, params["keep"], run)
-        # Ansible runs this module out of an archive below /tmp, and removes that when it ends.
+        # Ansible runs this module from an archive below /tmp, and removes it afterwards.
         made = generalise.plan(root, mounts, params["keep"], params["extra"], [path for path in sys.path if path])
         if made.changes and not module.check_mode:
             generalise.apply(root, made)

@@ -8,77 +8,78 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: image_settings
-short_description: Give a node image the settings of a machine for HPC jobs
+short_description: Apply system settings for HPC jobs to a node image
 version_added: "0.1.0"
 description:
-  - Writes limits of processes, settings and modules of the kernel, the Azure agent's settings, who updates packages,
-    and how chrony follows the time, each where the machine has the thing at all.
-  - What the base image sets already, as Azure's HPC images do, is left alone and reported.
-  - Works on a running machine and on an image at rest. The running kernel gets its settings at once, unless this is a
-    container, whose kernel belongs to others. All else counts from the next boot, or the next start of a service.
+  - Configures process limits, kernel settings and modules, the Azure agent, automatic package updates, and chrony's
+    time source, each only if the machine has the component.
+  - Settings that the base image already has, such as Azure's HPC images, are left unchanged and reported.
+  - Works on a running machine and on an image that is not running. Kernel settings take effect immediately, except in a
+    container, which shares its host's kernel. Everything else takes effect at the next boot or service start.
   - A running container has the limits and the clock of its host. Neither is set there.
-  - Without an option, what an earlier run wrote for it is removed. The Azure agent's settings stay as they are.
+  - If an option is not given, the module removes what an earlier run wrote for it. The Azure agent's settings stay as
+    they are.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   limits:
     description:
-      - Limits of processes by their names in C(limits.conf), such as C(memlock), for all who log in, root too.
-        C(memlock) and C(nofile) also for services that state none themselves.
-      - A value of null leaves that limit alone.
+      - Process limits by their names in C(limits.conf), such as C(memlock), for all logins, including root.
+        C(memlock) and C(nofile) also apply to services that do not set them.
+      - A limit with the value null is not set.
     type: dict
     default: {}
   sysctl:
-    description: Settings of the kernel by name. A value of null leaves that one alone.
+    description: Kernel settings by name. A setting with the value null is not set.
     type: dict
     default: {}
   insist:
     description:
-      - Names of limits and settings of the kernel that are set even where the base image has them with another value.
+      - Names of limits and kernel settings to set even if the base image sets them to another value.
     type: list
     elements: str
     default: []
   modules:
-    description: Modules of the kernel to load at boot. One that no kernel of the image has is left out.
+    description: Kernel modules to load at boot. A module that no kernel of the image has is skipped.
     type: list
     elements: str
     default: []
   module_options:
-    description: Options of modules, as a mapping of module to option to value.
+    description: Options of kernel modules, as a mapping of module to option to value.
     type: dict
     default: {}
   agent:
     description:
-      - Settings of the Azure agent by their names in C(/etc/waagent.conf). Other lines, and comments, stay. Where
-        there is no such file, nothing is written.
+      - Settings of the Azure agent by their names in C(/etc/waagent.conf). Other lines and comments stay. If the file
+        does not exist, nothing is written.
     type: dict
     default: {}
   scratch:
-    description: Where scratch is mounted. If the agent mounts its temporary disk there, it is sent elsewhere.
+    description: Mount point of the scratch. If the agent mounts its temporary disk there, the disk gets another path.
     type: path
     default: /scratch
   updates:
     description:
-      - V(off) stops updates that nobody asked for. V(security) lets security updates in, but none of kernels, GPU
-        drivers, RDMA and Slurm. V(leave) leaves it to the base image.
+      - V(off) disables automatic updates. V(security) allows security updates, except for kernels, GPU drivers, RDMA
+        and Slurm. V(leave) keeps the setting of the base image.
     type: str
     choices: ["off", security, leave]
     default: leave
   network_rules:
     description:
-      - Whether to remove rules that tie names of network cards to the cards of another machine. With this the module
-        also says whether a running machine's network is accelerated.
+      - Whether to remove rules that bind network interface names to the network cards of another machine. The module
+        then also reports whether a running machine has accelerated networking.
     type: bool
     default: false
   time:
     description:
-      - V(azure) lets chrony follow the clock of the Azure host. V(auto) does so on a running machine of Azure only,
-        because elsewhere chronyd would not start. V(leave) leaves it to the base image.
+      - V(azure) makes chrony use the clock of the Azure host. V(auto) does so only on a running machine in Azure,
+        because chronyd would not start elsewhere. V(leave) keeps the setting of the base image.
     type: str
     choices: [auto, azure, leave]
     default: leave
   root:
-    description: Folder below which the machine's files lie, for an image that is mounted here.
+    description: Root folder of the machine's files, for an image that is mounted here.
     type: path
     default: /
 extends_documentation_fragment:
@@ -86,16 +87,17 @@ extends_documentation_fragment:
   - hpcai.azure.internal
 attributes:
   platform:
-    description: Works on Debian, Ubuntu and Enterprise Linux 9, running or at rest.
+    description:
+      - Works on Debian, Ubuntu and Enterprise Linux 9, on a running machine and on an image that is not running.
 seealso:
   - module: hpcai.azure.image_generalise
   - name: Role hpcai.azure.image
-    description: Uses this module, and has the values.
+    description: Uses this module, and defines the values.
     link: https://github.com/hpcai/azure/tree/main/roles/image
 """
 
 EXAMPLES = r"""
-- name: Let processes lock memory, and neighbours be many
+- name: Allow processes to lock memory, enlarge the ARP table, and disable automatic updates
   hpcai.azure.image_settings:
     limits:
       memlock: unlimited
@@ -106,19 +108,19 @@ EXAMPLES = r"""
 
 RETURN = r"""
 written:
-  description: Files that were written or removed, and settings of the running kernel that were given anew.
+  description: Files that were written or removed, and settings of the running kernel that were changed.
   returned: success
   type: list
   elements: str
   sample: [/etc/security/limits.d/90-hpcai-image.conf, /proc/sys/vm/zone_reclaim_mode]
 left_alone:
-  description: What the base image has already.
+  description: Settings that the base image already has.
   returned: success
   type: list
   elements: str
   sample: ["vm.zone_reclaim_mode is 1 (sysctl)"]
 remarks:
-  description: What somebody should know.
+  description: Remarks about the machine or the image.
   returned: success
   type: list
   elements: str
@@ -129,28 +131,28 @@ base:
   type: dict
   contains:
     os:
-      description: Its operating system and version.
+      description: Operating system and version.
       type: str
       sample: ubuntu-22.04
     hpc_image:
       description: Whether it is one of Azure's HPC images.
       type: bool
     versions:
-      description: What such an image says of its components.
+      description: Versions of the components, as an HPC image lists them.
       type: dict
       sample: {NVIDIA: 580.126.16}
     present:
-      description: Which of driver, persistenced, fabricmanager, dcgm and rdma are there.
+      description: The installed ones of driver, persistenced, fabricmanager, dcgm and rdma.
       type: list
       elements: str
     gpus:
       description: How many NVIDIA GPUs the running machine has on its PCI bus.
       type: int
     container:
-      description: Whether it is a running container, whose kernel, limits and clock are its host's.
+      description: Whether it is a running container, which has the kernel, limits and clock of its host.
       type: bool
     booted:
-      description: Whether it is a running machine with a kernel of its own, no container and no image at rest.
+      description: Whether it is a running machine with its own kernel, not a container and not an image.
       type: bool
 """
 

@@ -8,32 +8,32 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: job_hooks
-short_description: Install scripts that Slurm has run before and after each job, and from time to time
+short_description: Install scripts that Slurm runs before and after each job, and periodically
 version_added: "0.1.0"
 description:
-  - Puts scripts into C(/etc/hpcai/prolog.d), C(/etc/hpcai/epilog.d) and C(/etc/hpcai/health.d), and their limits into
-    C(/etc/hpcai/job_hooks.json). Each role keeps its own set, by O(name), and a set loses the scripts that it no longer
-    names. Files that nobody's set has are left alone.
+  - Installs scripts in C(/etc/hpcai/prolog.d), C(/etc/hpcai/epilog.d) and C(/etc/hpcai/health.d), and their timeouts in
+    C(/etc/hpcai/job_hooks.json). Each role manages its own set, identified by O(name). A script that is no longer
+    listed in its set is removed. Files that belong to no set stay unchanged.
   - Slurm calls C(/usr/libexec/hpcai/prolog), C(epilog) and C(health), which M(hpcai.azure.node_tools) installs. They
-    run the scripts of their folder in the order of the names, each with a limit, and write what it said to
+    run the scripts of their folder in the order of the names, each with a timeout, and write the output to
     C(/var/log/hpcai/jobs).
-  - The first script of a prolog that fails ends the prolog. Slurm drains the node, C(hpcnode) puts the script's last
-    line into the reason, and a batch job goes to another node. All scripts of an epilog run. If one failed, Slurm
-    drains the node, too. What a health script answers changes nothing by itself.
+  - If a prolog script fails, the remaining prolog scripts are skipped. Slurm drains the node, C(hpcnode) adds the
+    script's last line to the drain reason, and a batch job is requeued. If an epilog script fails, the others still
+    run, and Slurm drains the node. The result of a health script has no effect on the node.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   name:
-    description: Who wants these scripts. Other sets stay as they are.
+    description: Name of this set of scripts. Other sets stay as they are.
     type: str
     required: true
   prolog:
     description:
-      - Scripts to run before a job starts on the node, by name. A name is two digits, C(-), and letters, digits, C(.),
-        C(_) or C(-), for example C(50-gpu); the digits give the order.
-      - Each is a mapping of C(content), the text of the script, and C(limit), seconds that it may take. Without
-        C(limit) that of the kind counts. V(null) in the place of the mapping leaves the script out.
-      - A file of the controller becomes content by the lookup P(ansible.builtin.file#lookup).
+      - Scripts to run before a job starts on the node, by name. A name consists of two digits, C(-), and letters,
+        digits, C(.), C(_) or C(-), for example C(50-gpu). The digits define the order.
+      - Each value is a mapping of C(content), the text of the script, and C(limit), its timeout in seconds. Without
+        C(limit) the timeout of the kind applies (see O(limits)). V(null) instead of the mapping skips the script.
+      - To read the content from a file on the controller, use the lookup P(ansible.builtin.file#lookup).
     type: dict
     default: {}
   epilog:
@@ -41,15 +41,16 @@ options:
     type: dict
     default: {}
   health:
-    description: Scripts to run from time to time, in the form of O(prolog).
+    description: Scripts to run periodically, in the form of O(prolog).
     type: dict
     default: {}
   limits:
     description:
-      - Seconds by kind. C(script) for each script without a limit of its own, C(total) for all of a kind together.
-      - Slurm's own limits must be higher; the role P(hpcai.azure.slurm#role) derives them from the same numbers.
-      - A kind that is not named has its default, V(30) and V(100), of C(health) V(20) and V(50). Without this option
-        all stay as they are.
+      - Timeouts in seconds by kind. C(script) applies to each script without its own limit, C(total) to all scripts of
+        a kind together.
+      - Slurm's own timeouts must be higher. The role P(hpcai.azure.slurm#role) derives them from the same numbers.
+      - A kind that is not listed has the default C(script) V(30) and C(total) V(100), and C(health) has V(20) and
+        V(50). Without this option all timeouts stay as they are.
     type: dict
 extends_documentation_fragment:
   - hpcai.azure.node
@@ -58,9 +59,10 @@ attributes:
   diff_mode:
     description: Shows each script and the settings before and after.
 notes:
-  - A script runs as root, without a terminal, and must not call C(scontrol) or C(squeue), since slurmctld waits for it.
-  - What a script leaves running must have its own output, and goes on.
-  - Refuses to overwrite a script of the same name that it did not put there.
+  - A script runs as root, without a terminal, and must not call C(scontrol) or C(squeue), because slurmctld waits for
+    the script.
+  - A script may leave processes running in the background, but must redirect their output.
+  - Refuses to overwrite a script of the same name that it did not install.
 seealso:
   - module: hpcai.azure.node_tools
   - name: Prolog, epilog and health scripts
@@ -69,7 +71,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Refuse jobs where a GPU is missing, and note who used the node
+- name: Refuse jobs if a GPU is missing, and record who used the node
   hpcai.azure.job_hooks:
     name: site
     prolog:
@@ -83,7 +85,7 @@ EXAMPLES = r"""
       90-note:
         content: "{{ lookup('ansible.builtin.file', 'files/note.sh') }}"
 
-- name: Give prologs more time
+- name: Allow more time for prologs
   hpcai.azure.job_hooks:
     name: site
     limits:
@@ -91,14 +93,14 @@ EXAMPLES = r"""
         script: 120
         total: 300
 
-- name: Take the scripts of this set away
+- name: Remove the scripts of this set
   hpcai.azure.job_hooks:
     name: site
 """
 
 RETURN = r"""
 actions:
-  description: What was done, or in check mode would be, in its order.
+  description: Actions that were done, or in check mode would be, in order.
   returned: success
   type: list
   elements: str

@@ -8,32 +8,33 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: metadata_access
-short_description: Keep Azure's metadata service for root
+short_description: Restrict Azure's metadata service to root
 version_added: "0.1.0"
 description:
-  - Azure's metadata service gives the tokens of a machine's managed identity to every process that asks. This module
-    lets only root and listed users connect to TCP port 80 of 169.254.169.254, and to TCP ports 80 and 32526 of
-    168.63.129.16. All else stays open, such as DNS at 168.63.129.16.
+  - Azure's metadata service gives tokens of the machine's managed identity to every process that asks. This module
+    allows only root and listed users to connect to TCP port 80 of 169.254.169.254, and to TCP ports 80 and 32526 of
+    168.63.129.16. Everything else stays open, such as DNS at 168.63.129.16.
   - The rules are the table C(inet hpcai_metadata) of nftables in C(/etc/hpcai/metadata.nft). C(hpcai-metadata.service)
     loads it at boot, and C(slurmd) does not start without it. A drop-in of C(nftables.service) loads the site's own
     rules and this table in one transaction, so that a reload or restart leaves no gap.
   - Loads the rules again if somebody removed or changed them.
-  - nftables knows a connection by the user who opened its socket, and tasks of C(srun --mpi=pmix) inherit one that root
-    opened. So C(hpcai-metadata.service) also calls C(hpcnode metadata attach), which attaches a filter to the kernel
-    that looks at the user who connects. It needs C(hpcnode), which the module M(hpcai.azure.node_tools) installs,
-    cgroup v2 and Linux 5.1. Without these, as in containers, only the rules protect the metadata service.
-  - Where Azure's guest proxy agent is installed, connections to its port are limited in the same way, because it
+  - nftables matches the user who opened the socket, and tasks of C(srun --mpi=pmix) inherit a socket that root opened.
+    Therefore C(hpcai-metadata.service) also runs C(hpcnode metadata attach), which attaches a kernel filter that checks
+    the user who connects. It needs C(hpcnode), which the module M(hpcai.azure.node_tools) installs, cgroup v2 and Linux
+    5.1. Without these, as in containers, only the rules protect the metadata service.
+  - If Azure's guest proxy agent is installed, connections to its port are restricted in the same way, because it
     forwards requests as root.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   state:
-    description: V(absent) removes the rules, the filter, the service and the drop-in, and warns of what that means.
+    description: V(absent) removes the rules, the filter, the service and the drop-in, and warns about the consequences.
     type: str
     choices: [present, absent]
     default: present
   users:
-    description: Names or numbers of further users who may connect. A name must be in the machine's own C(/etc/passwd).
+    description:
+      - Names or UIDs of additional users who may connect. A name must be in the machine's own C(/etc/passwd).
     type: list
     elements: str
     default: []
@@ -47,8 +48,8 @@ options:
     default: false
   events:
     description:
-      - Whether to run C(hpcai-events.service), which passes this machine's scheduled events on to its users, on its
-        newest version. The module M(hpcai.azure.node_tools) installs it.
+      - Whether to run C(hpcai-events.service), which makes this machine's scheduled events available to its users, and
+        to restart it after an update. The module M(hpcai.azure.node_tools) installs it.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -56,16 +57,16 @@ extends_documentation_fragment:
   - hpcai.azure.internal
 attributes:
   platform:
-    description: Needs nftables 1.0 or later and systemd. In an image at rest the service is only enabled.
+    description: Needs nftables 1.0 or later and systemd. In an image that is not running, the service is only enabled.
 seealso:
   - module: hpcai.azure.node_tools
   - name: Metadata Security Protocol
-    description: Azure's own way to limit the metadata service.
+    description: Azure's own way to restrict the metadata service.
     link: https://learn.microsoft.com/en-us/azure/virtual-machines/metadata-security-protocol/overview
 """
 
 EXAMPLES = r"""
-- name: Let a monitoring agent ask too
+- name: Also allow a monitoring agent
   hpcai.azure.metadata_access:
     users: [telegraf]
 
@@ -86,7 +87,7 @@ files:
     - /etc/systemd/system/hpcai-metadata.service
     - /etc/systemd/system/nftables.service.d/hpcai-metadata.conf
 commands:
-  description: Verbs of C(systemctl) that were applied, or in check mode would be.
+  description: Verbs of C(systemctl) that were run, or in check mode would be.
   returned: success
   type: list
   elements: str
@@ -99,7 +100,8 @@ reasons:
   sample: [the kernel has no table inet hpcai_metadata]
 security_protocol:
   description:
-    - What Azure's guest proxy agent says about the Metadata Security Protocol. Empty where it is not installed.
+    - State of the Metadata Security Protocol as Azure's guest proxy agent reports it. Empty if the agent is not
+      installed.
   returned: success
   type: str
   sample: Wireserver Enforce - IMDS Enforce

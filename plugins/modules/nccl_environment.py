@@ -8,76 +8,76 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: nccl_environment
-short_description: Check NCCL's version, find its RDMA plugin, and give jobs good defaults of MPI and UCX
+short_description: Check NCCL's version, find its RDMA plugin, and set defaults of MPI and UCX for jobs
 version_added: "0.1.0"
 description:
-  - Finds the copies of NCCL on the node and compares the version that programs get with O(min_version).
-  - Finds the RDMA SHARP plugin (C(libnccl-net.so)) where the VM size has InfiniBand, and puts its folder and that of
-    SHARP's libraries at the end of C(LD_LIBRARY_PATH) of login shells.
-  - Writes the settings of MPI, UCX and CUDA that the VM size needs, as defaults. They give way to whatever a user or a
-    job has set.
-  - The defaults go to C(/etc/profile.d/hpcai-nccl.sh), which login shells read. Those of MPI and UCX also go to the
-    system files of each Open MPI and UCX on the node, as a block of lines at the top. Jobs that begin without a login
-    shell get them by these. The environment, a user's own files, and later lines of the same file win over them.
-  - NCCL's own variables are the business of M(hpcai.azure.nccl_topology).
+  - Finds the copies of NCCL on the node and compares the version that programs load with O(min_version).
+  - Finds the RDMA SHARP plugin (C(libnccl-net.so)) if the VM size has InfiniBand, and appends its folder and the folder
+    of SHARP's libraries to C(LD_LIBRARY_PATH) of login shells.
+  - Writes the settings of MPI, UCX and CUDA that the VM size needs, as defaults. Settings of a user or a job override
+    them.
+  - The defaults are written to C(/etc/profile.d/hpcai-nccl.sh), which login shells read. Those of MPI and UCX are also
+    written to the system files of each Open MPI and UCX on the node, as a block of lines at the top, for jobs that
+    start without a login shell. The environment, a user's own files, and later lines of the same file override them.
+  - M(hpcai.azure.nccl_topology) sets NCCL's own variables.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   state:
     description:
       - V(present) writes the files.
-      - V(absent) removes all that V(present) has written. It needs no VM size, and looks at no NCCL.
-      - With O(persistent) V(absent) is kept for the boot too. Without, a boot writes what the VM size needs by default.
+      - V(absent) removes everything that V(present) has written. It needs no VM size, and does not check NCCL.
+      - With O(persistent) each boot also applies V(absent). Without it, a boot writes the defaults of the VM size.
     type: str
     choices: [present, absent]
     default: present
   min_version:
     description:
-      - The oldest NCCL that is good. The default is what Microsoft advises for ND A100 v4 at scale.
+      - Oldest accepted version of NCCL. The default is what Microsoft recommends for ND A100 v4 at scale.
       - Versions are compared as numbers, so 2.10 is newer than 2.9.9.
     type: str
     default: 2.9.9
   when_old:
     description:
-      - What happens if NCCL is older. V(warn) goes on, V(fail) fails before anything is written.
-      - Where there is no NCCL, or its version cannot be told, RV(nccl.verdict) is V(unknown), and the module warns.
+      - What to do if NCCL is older. V(warn) continues with a warning. V(fail) fails before anything is written.
+      - If there is no NCCL, or its version cannot be read, RV(nccl.verdict) is V(unknown), and the module warns.
     type: str
     choices: [warn, fail]
     default: warn
   sharp_plugin:
-    description: Whether the RDMA SHARP plugin goes on the library path where there is one.
+    description: Whether to add the RDMA SHARP plugin to the library path, if it is installed.
     type: bool
     default: true
   library_paths:
     description:
-      - Folders in which to look for NCCL and for the plugin before the usual ones. Patterns such as C(/opt/nccl-*/lib)
-        are taken too.
+      - Folders in which to search for NCCL and for the plugin before the usual ones. Patterns such as
+        C(/opt/nccl-*/lib) are allowed.
     type: list
     elements: str
     default: []
   mpi_launch_only:
     description:
-      - Set V(true) where MPI does nothing but start the processes of NCCL jobs. Then UCX is limited to what the sources
-        of the size use for that, such as C(UCX_TLS=tcp) over C(eth0) on ND A100 v4.
-      - Such settings would make jobs slow that send data by MPI.
+      - Set V(true) if MPI only starts the processes of NCCL jobs. UCX is then limited to the documented settings of the
+        VM size for this purpose, such as C(UCX_TLS=tcp) over C(eth0) on ND A100 v4.
+      - These settings make jobs slow that send data with MPI.
     type: bool
     default: false
   mpi_files:
     description:
       - Whether to write to the system files of Open MPI and UCX (C(openmpi-mca-params.conf), C(ucx.conf)).
-      - V(false) takes the blocks out of them.
+      - V(false) removes the blocks from them.
     type: bool
     default: true
   settings:
     description:
-      - Variables of yours, over those of the VM size. V(null) as a value leaves a variable out, a boolean becomes 1
+      - Your own variables, which override those of the VM size. The value V(null) omits a variable. A boolean becomes 1
         or 0.
-      - What begins with C(OMPI_MCA_) or C(UCX_) goes to the system files as well.
+      - Variables that start with C(OMPI_MCA_) or C(UCX_) are also written to the system files.
     type: dict
     default: {}
   persistent:
     description:
-      - Keep the options in C(/etc/hpcai/nccl_environment.json), so that each boot does the same.
+      - Save the options in C(/etc/hpcai/nccl_environment.json), so that each boot does the same.
       - V(false) removes that file.
     type: bool
     default: true
@@ -85,16 +85,16 @@ extends_documentation_fragment:
   - hpcai.azure.nccl
   - hpcai.azure.node
 notes:
-  - NCCL in containers and in Python environments is another one. It is not looked at here.
+  - Containers and Python environments have their own NCCL, which is not checked here.
   - C(csh) and C(tcsh) do not read the drop-in. The system files of MPI and UCX work with any shell.
-  - The version is read off the name of the file (C(libnccl.so.2.18.5)). If that has none, a process of its own loads
-    the library and asks it, for ten seconds at most.
+  - The version is read from the file name (C(libnccl.so.2.18.5)). If the name has no version, a separate process loads
+    the library and queries it, with a timeout of 10 seconds.
 seealso:
   - module: hpcai.azure.nccl_topology
 """
 
 EXAMPLES = r"""
-- name: Give jobs with NCCL good defaults
+- name: Set the defaults for jobs with NCCL
   hpcai.azure.nccl_environment:
 
 - name: Refuse nodes with an old NCCL, and change some defaults
@@ -103,51 +103,53 @@ EXAMPLES = r"""
     when_old: fail
     settings:
       UCX_LOG_LEVEL: error
-      CUDA_DEVICE_ORDER:  # left out
+      CUDA_DEVICE_ORDER:  # not set
 
-- name: Keep the options in an image, for the boot
+- name: Save the options in an image, for the next boot
   hpcai.azure.nccl_environment:
     apply: false
 
-- name: Take everything back
+- name: Remove everything again
   hpcai.azure.nccl_environment:
     state: absent
 """
 
 RETURN = r"""
 vm_size:
-  description: Canonical name of the VM size; V(null) where it was not asked for.
+  description: Canonical name of the VM size, or V(null) if it was not needed.
   returned: success
   type: str
   sample: Standard_ND96asr_v4
 vm_size_from:
-  description: Who said so, that is V(given), V(node.json), V(imds) or V(remembered).
+  description: Source of the VM size, which is V(given), V(node.json), V(imds) or V(remembered).
   returned: success
   type: str
   sample: imds
 nccl:
-  description: What was found of NCCL; V(null) where it was not looked for.
+  description: What was found of NCCL, or V(null) if it was not searched for.
   returned: success, and failure of O(when_old=fail)
   type: dict
   contains:
     verdict:
-      description: V(pass), V(unknown), or O(when_old) where it is too old.
+      description: V(pass), V(unknown), or the value of O(when_old) if NCCL is too old.
       type: str
       sample: pass
     version:
-      description: Version of the copy that decides, the one of the loader's cache; V(null) where it cannot be told.
+      description: Version of the checked copy, which is the one in the loader's cache. V(null) if it cannot be read.
       type: str
       sample: 2.18.5
     min_version:
-      description: The one that was asked for.
+      description: The value of O(min_version).
       type: str
       sample: 2.9.9
     summary:
-      description: In words.
+      description: The result in one sentence.
       type: str
       sample: /usr/lib/x86_64-linux-gnu/libnccl.so.2.18.5 is NCCL 2.18.5.
     copies:
-      description: All copies on the node, each with its version, whether it is the loader's, and whether it is old.
+      description:
+        - All copies on the node, each with its version, whether it is the one in the loader's cache, and whether it is
+          too old.
       type: list
       elements: dict
       sample:
@@ -164,27 +166,27 @@ environment:
     OMPI_MCA_coll_hcoll_enable: "0"
     UCX_IB_PCI_RELAXED_ORDERING: "on"
 library_paths:
-  description: The folders that are put on the library path.
+  description: The folders that are added to the library path.
   returned: success
   type: list
   elements: str
   sample: [/usr/local/nccl-rdma-sharp-plugins/lib]
 sharp_plugin:
-  description: What was found of the plugin; V(null) where it was not looked for.
+  description: What was found of the plugin, or V(null) if it was not searched for.
   returned: success
   type: dict
   contains:
     found:
-      description: Folders that hold one, best first.
+      description: Folders that contain the plugin, best first.
       type: list
       elements: str
       sample: [/usr/local/nccl-rdma-sharp-plugins/lib]
     reason:
-      description: Why none is put on the path; empty where one is.
+      description: Why no plugin is added to the path. Empty if one is added.
       type: str
       sample: ""
     sharp:
-      description: Whether this size has SHARP. V(false) for C(Standard_ND96asr_v4), V(null) where no source says.
+      description: Whether this VM size has SHARP. V(false) for C(Standard_ND96asr_v4), V(null) if no source says.
       type: bool
       sample: false
 files:

@@ -8,65 +8,65 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: nccl_pairs
-short_description: Find the node that spoils NCCL collectives over several nodes
+short_description: Find the node or link that makes NCCL collectives over several nodes fail
 version_added: "0.1.0"
 description:
-  - Runs C(all_reduce_perf) of nccl-tests by C(srun) over pairs of nodes, all pairs at once. A node of a pair that fails
-    is tried again with good nodes, until it is plain which node is bad, or which link between two good ones.
-  - Where all pairs work, all nodes together are tried. If that fails, they are halved until no smaller group fails.
-  - A run fails if it breaks, hangs, computes wrong values or is slower than O(limit). A run that did not start says
-    nothing of the nodes.
-  - Nodes with jobs, and nodes on which Slurm starts none, are left out. Nothing is killed and nothing is drained.
-  - Runs where C(srun) works, which is normally on the controller or a login node.
+  - Runs C(all_reduce_perf) of nccl-tests with C(srun) on pairs of nodes, all pairs at once. The nodes of a failed pair
+    are tested again with good nodes, until the bad node, or the bad link between two good nodes, is identified.
+  - If all pairs work, tests all nodes together. If that fails, halves the group until no smaller group fails.
+  - A run fails if it crashes, hangs, computes wrong values or is slower than O(limit). A run that does not start says
+    nothing about the nodes.
+  - Skips nodes with jobs, and nodes on which Slurm does not start jobs. Kills and drains nothing.
+  - Run it where C(srun) works, normally on the controller or a login node.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   nodes:
-    description: Slurm's names of the nodes, neighbours in the network next to each other. Host lists are expanded.
+    description: Slurm's names of the nodes. List neighbours in the network side by side. Host lists are expanded.
     type: list
     elements: str
     required: true
   gpus:
-    description: GPUs of a node. By default those that O(vm_size) has.
+    description: Number of GPUs per node. Defaults to that of O(vm_size).
     type: int
   vm_size:
     description: The VM size, for the defaults of O(gpus) and O(limit).
     type: str
   limit:
     description:
-      - The bus bandwidth in GB/s that two nodes must reach. By default the one that is known of O(vm_size) with
-        messages of O(size).
-      - Without any limit only runs that break count as failed.
+      - The bus bandwidth in GB/s that two nodes must reach. Defaults to the known value for O(vm_size) with messages of
+        O(size).
+      - Without a limit, slow runs are not detected.
     type: float
   size:
     description: The message size.
     type: str
     default: 8G
   program:
-    description: Where C(all_reduce_perf), built with MPI, is on the nodes.
+    description: Path of C(all_reduce_perf), built with MPI, on the nodes.
     type: path
     default: /opt/nccl-tests/build/all_reduce_perf
   timeout:
-    description: Seconds that one run may take. Before it, C(srun) waits up to a minute for the nodes.
+    description: Timeout in seconds for one run. Before the run, C(srun) waits up to a minute for the nodes.
     type: int
     default: 300
   mpi:
-    description: How Slurm starts the ranks, C(srun)'s C(--mpi).
+    description: How Slurm starts the ranks, as for C(srun --mpi).
     type: str
     default: pmix
   srun_options:
     description:
-      - Further options for C(srun), for example a partition or a reservation. They count where they contradict the
-        module's own.
+      - Additional options for C(srun), for example a partition or a reservation. They override the module's own
+        options.
     type: list
     elements: str
     default: []
   environment:
-    description: Further environment variables of the program.
+    description: Additional environment variables of the program.
     type: dict
     default: {}
   known_good:
-    description: Nodes that are known to be good, to compare with. They must be free too.
+    description: Nodes that are known to be good, for comparison. They must be free too.
     type: list
     elements: str
     default: []
@@ -74,7 +74,7 @@ extends_documentation_fragment:
   - hpcai.azure.node
 attributes:
   check_mode:
-    description: Says which nodes would be left out, and runs nothing.
+    description: Reports which nodes would be skipped, and runs nothing.
   diff_mode:
     description: There is nothing to show.
     support: none
@@ -85,7 +85,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Find the bad one among four nodes
+- name: Find the bad node among four nodes
   hpcai.azure.nccl_pairs:
     nodes: ["compute-[0-3]"]
     vm_size: Standard_ND96asr_v4
@@ -101,7 +101,7 @@ words:
   type: str
   sample: compute-3 fails with each node tried
 bad:
-  description: Nodes that fail with whomever.
+  description: Nodes that fail with every node they were tested with.
   returned: success
   type: list
   elements: str
@@ -113,19 +113,19 @@ good:
   elements: str
   sample: [compute-0, compute-1, compute-2]
 links:
-  description: Pairs of good nodes that fail with each other, and only so.
+  description: Pairs of good nodes that fail only with each other.
   returned: success
   type: list
   elements: list
   sample: []
 groups_failing:
-  description: Groups of good nodes that fail together, though no smaller group of them was seen to.
+  description: Groups of good nodes that fail together although no tested smaller group of them failed.
   returned: success
   type: list
   elements: list
   sample: []
 unclear:
-  description: Nodes of which neither can be said.
+  description: Nodes that were identified neither as good nor as bad.
   returned: success
   type: list
   elements: str
@@ -134,19 +134,19 @@ left_out:
   description: Nodes that were not measured, with the reason.
   returned: success
   type: dict
-  sample: {"compute-9": "jobs are there: 4711 (alice, running)"}
+  sample: {"compute-9": "jobs run there: 4711 (alice, running)"}
 limit:
   description: The bus bandwidth in GB/s that two nodes had to reach.
   returned: success
   type: float
   sample: 175.0
 rounds:
-  description: How many rounds of runs there were.
+  description: Number of rounds of runs.
   returned: success
   type: int
   sample: 2
 trials:
-  description: All runs, each with its nodes, verdict, bus bandwidth in GB/s, and what was wrong.
+  description: All runs, each with its nodes, verdict, bus bandwidth in GB/s, and reason of failure.
   returned: success
   type: list
   elements: dict
@@ -156,7 +156,7 @@ trials:
       value: 187.3
       why: ""
 lines:
-  description: The same for people, a line for each run.
+  description: The same as text, one line per run.
   returned: success
   type: list
   elements: str
@@ -189,20 +189,20 @@ NOTHING: dict[str, Any] = {
 
 
 def read_wanted(params: dict[str, Any]) -> pair_search.RunOptions:
-    """Return how to measure.
+    """Return the options of the runs.
 
-    :raises ValueError: it is not known how many GPUs a node has, or a value is none.
+    :raises ValueError: the number of GPUs per node is unknown, or a value is invalid.
     """
     size_in_bytes(params["size"])
     size = find_size(params["vm_size"]) if params["vm_size"] else None
     gpus = params["gpus"] if params["gpus"] is not None else (size.gpu_count if size else None)
     if params["limit"] is not None and not 0 < params["limit"] < math.inf:
-        raise ValueError(f"limit is {params['limit']!r}: give GB/s above 0, or leave it out")
+        raise ValueError(f"limit is {params['limit']!r}: give GB/s above 0, or omit it")
     if gpus is None or gpus < 1:
-        raise ValueError("say how many GPUs a node has: by gpus, or by a vm_size that has some")
+        raise ValueError("the number of GPUs per node is unknown: set gpus, or a vm_size that has GPUs")
     known = size.thresholds.get(THRESHOLD) if size else None
     if known and params["size"] not in known.at.replace(",", " ").split():
-        # It was found with messages of another size.
+        # The known limit was measured with messages of another size.
         known = None
     return pair_search.RunOptions(
         gpus,
@@ -217,7 +217,7 @@ def read_wanted(params: dict[str, Any]) -> pair_search.RunOptions:
 
 
 def measure(module: AnsibleModule) -> dict[str, Any]:
-    """Leave out what cannot be measured, and measure the others."""
+    """Skip the nodes that cannot be measured, and measure the others."""
     wanted = read_wanted(module.params)
     names = list(dict.fromkeys(name for word in module.params["nodes"] for name in expand(word)))
     good = list(dict.fromkeys(name for word in module.params["known_good"] for name in expand(word)))
@@ -229,7 +229,7 @@ def measure(module: AnsibleModule) -> dict[str, Any]:
     free, free_good = ([name for name in those if name not in out] for those in (names, good))
     if len({*free, *free_good}) < 2:
         reasons = "; ".join(f"{name}: {why}" for name, why in out.items())
-        raise ValueError(f"fewer than two nodes can be measured. {reasons or 'Give two nodes at least'}")
+        raise ValueError(f"fewer than two nodes can be measured. {reasons or 'Give at least two nodes'}")
     if module.check_mode:
         return {**NOTHING, **common, "rounds": 0, "words": f"{len(free)} nodes would be measured"}
     found = pair_search.search(free, wanted, run, free_good)

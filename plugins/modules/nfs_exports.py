@@ -8,17 +8,18 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: nfs_exports
-short_description: Export folders by NFS to the cluster's subnets, and to nobody else
+short_description: Export folders over NFS to the cluster's subnets only
 version_added: "0.1.0"
 description:
-  - Writes C(/etc/exports.d/hpcai.exports), makes folders that are not there, and has a server that runs read it again.
-  - Refuses C(/), folders of the operating system, everybody (C(0.0.0.0/0)), and networks that are not private. An NFS
-    server believes what clients say of their users.
+  - Writes C(/etc/exports.d/hpcai.exports), creates missing folders, and reloads the exports of a running server.
+  - Refuses to export C(/) or folders of the operating system. Refuses C(0.0.0.0/0), which would allow every client, and
+    networks that are not private, because an NFS server trusts the UIDs that its clients send.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   exports:
-    description: The folders. What is not listed is no longer exported. An empty list removes the file.
+    description: The folders to export. Folders that are not listed are no longer exported. An empty list removes the
+      file.
     type: list
     elements: dict
     default: []
@@ -33,30 +34,31 @@ options:
         elements: str
         default: [rw, sync, no_subtree_check, root_squash]
       networks:
-        description: Who may mount this folder, in place of O(networks).
+        description: Networks or addresses that may mount this folder, instead of O(networks).
         type: list
         elements: str
         default: []
       owner:
-        description: Owner of the folder, if it has to be made.
+        description: Owner of the folder, if it is created.
         type: str
         default: root
       group:
-        description: Its group, if it has to be made.
+        description: Group of the folder, if it is created.
         type: str
         default: root
       mode:
-        description: Its permissions, if it has to be made. Octal digits in quotes.
+        description: Permissions of the folder, if it is created, as octal digits in quotes.
         type: raw
         default: '0755'
   networks:
     description:
-      - Who may mount them, as networks or addresses. V(local) is the subnet in which the server has its default route.
+      - Networks or addresses that may mount the folders. V(local) is the subnet of the server's default route.
     type: list
     elements: str
     default: [local]
   allow_public:
-    description: Whether networks may be named that are not private (RFC 1918, RFC 4193). Everybody never may.
+    description:
+      - Whether to allow networks that are not private (RFC 1918, RFC 4193). C(0.0.0.0/0) is always refused.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -68,13 +70,13 @@ attributes:
   platform:
     description: Needs the kernel's NFS server with C(exportfs), and C(ip) for V(local).
 notes:
-  - It does not start the server (C(nfs-server)).
+  - This module does not start the server (C(nfs-server)).
 seealso:
   - module: hpcai.azure.shared_mounts
 """
 
 EXAMPLES = r"""
-- name: Give homes and software to the cluster
+- name: Export homes and software to the cluster
   hpcai.azure.nfs_exports:
     exports:
       - path: /shared
@@ -85,7 +87,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: What was done, or in check mode would be, in its order.
+  description: Actions that were done, or in check mode would be, in order.
   returned: success
   type: list
   elements: str

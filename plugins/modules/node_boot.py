@@ -8,23 +8,23 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: node_boot
-short_description: Do now what a node does by itself at each boot
+short_description: Run the steps of the boot phase now
 version_added: "0.1.0"
 description:
-  - Runs the steps of the boot phase, the same that systemd runs at each boot before slurmd starts, in the same order.
-    It is C(hpcnode boot run), and what it leaves is what C(hpcnode boot status) shows.
-  - A playbook calls it once before it starts slurmd. Then a node is in the state in which its next boot leaves it, and
-    what keeps it from taking jobs is found in the run and not at that boot.
-  - Goes on after a step that failed, so that one run names all that is wrong.
-  - A step changes only what is not as it should be, and has a limit in seconds after which it is ended and counts as
+  - Runs the same steps, in the same order, that systemd runs at each boot before slurmd starts. This is
+    C(hpcnode boot run), and C(hpcnode boot status) shows the result.
+  - A playbook calls it once before it starts slurmd. The node is then in the same state as after its next boot, and the
+    run, not that boot, reports any problem that keeps the node from taking jobs.
+  - Continues after a failed step, so that one run reports all problems.
+  - A step changes only what differs from its settings. Each step has a timeout, after which it is aborted and counts as
     failed.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   steps:
     description:
-      - Names of the steps to run, in whatever order; they run in that of the boot.
-      - By default all but V(join), which is a part of slurmd's own start.
+      - Names of the steps to run. They run in the order of the boot, however they are listed.
+      - Defaults to all steps except V(join), which is part of slurmd's own start.
     type: list
     elements: str
 extends_documentation_fragment:
@@ -32,39 +32,39 @@ extends_documentation_fragment:
   - hpcai.azure.internal
 attributes:
   check_mode:
-    description: Can run in check mode and says what each step would change, without changing anything.
+    description: Reports in check mode what each step would change, without changing anything.
     details:
-      - A blocking step that fails is only a warning there, because in check mode the tasks before it, which may mend
-        that, have not done so either.
+      - A blocking step that fails only causes a warning in check mode, because earlier tasks, which may fix the
+        problem, have not run either.
   diff_mode:
-    description: Shows the changes, one a line, by their steps. What a step changes is not always a file.
+    description: Shows the changes, one per line, with their steps. Not every change is a change of a file.
     support: partial
   idempotent:
-    description: A second run changes nothing, unless a disk or the driver has lost something in between.
+    description: A second run changes nothing, unless a disk was lost or the driver was reloaded in between.
   platform:
-    description: Works on the running machine; an image at rest is not booted.
+    description: Works on a running machine only.
 notes:
-  - A step that C(boot_skip) in C(/etc/hpcai/node.json) names is skipped, here and at boot
+  - Steps that are listed in C(boot_skip) in C(/etc/hpcai/node.json) are skipped, here and at boot
     (C(node_tools_boot_skip) of the role C(node_tools)).
 seealso:
   - module: hpcai.azure.node_tools
   - name: The boot phase
-    description: The steps, their order and limits, and what to do about one that failed.
+    description: The steps, their order and timeouts, and what to do about a failed step.
     link: https://github.com/hpcai/azure/blob/main/docs/docsite/rst/guide_boot.rst
 """
 
 EXAMPLES = r"""
-- name: Bring the node into the state that each boot brings it into
+- name: Run all steps of the boot phase
   hpcai.azure.node_boot:
 
-- name: Look once more for the disks and the directories on them
+- name: Check the disks and the directories on them again
   hpcai.azure.node_boot:
     steps: [scratch, directories]
 """
 
 RETURN = r"""
 steps:
-  description: What became of each step, in the order of the boot.
+  description: Result of each step, in the order of the boot.
   returned: always
   type: list
   elements: dict
@@ -73,27 +73,27 @@ steps:
       description: Name of the step.
       type: str
     blocking:
-      description: Whether slurmd does not start if it fails.
+      description: Whether a failure of this step keeps slurmd from starting.
       type: bool
     verdict:
-      description: V(pass); V(warn), not as it should be, but jobs may run; V(fail); V(unknown), it could not be told;
-        V(skip), there is nothing of this kind on this machine.
+      description: V(pass), V(warn) (a problem that allows jobs), V(fail), V(unknown) (could not be determined), or
+        V(skip) (does not apply to this machine).
       type: str
     summary:
-      description: What is the case, or what is wrong and where. One line.
+      description: The state, or what is wrong and where. One line.
       type: str
     action:
-      description: What to do about it, if anything has to be done.
+      description: What to do about a problem, or empty.
       type: str
     changes:
       description: What was changed, or in check mode would be.
       type: list
       elements: str
     details:
-      description: What was measured; other keys for each step.
+      description: What was measured. The keys depend on the step.
       type: dict
     seconds:
-      description: How long it took.
+      description: Duration in seconds.
       type: float
   sample:
     - name: scratch
@@ -105,7 +105,7 @@ steps:
       details: {expected: 8}
       seconds: 2.14
 blocking:
-  description: Names of the steps that keep slurmd from starting. In check mode those that would as things are.
+  description: Names of the steps that keep slurmd from starting. In check mode, in the current state of the node.
   returned: always
   type: list
   elements: str

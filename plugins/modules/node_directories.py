@@ -8,41 +8,41 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: node_directories
-short_description: Make the directories that jobs and services need on a node's scratch, now and at each boot
+short_description: Create directories on a node's scratch, now and at each boot
 version_added: "0.1.0"
 description:
-  - Makes directories on the scratch, with owner, group and mode. Each role keeps its own set, by O(name), in
-    C(/etc/hpcai/directories.json), and C(hpcai-directories.service) makes them again at each boot, because the scratch
-    may be new then.
-  - Where the VM size has no local NVMe disks, a folder on Azure's temporary disk takes their place, mounted at
-    O(mountpoint), or else a plain folder on the operating system's disk. A warning says which, how large it is, and
-    that it is slow. O(fallback) allows less.
-  - Where the VM size has such disks and nothing is mounted at O(mountpoint), it fails. Nothing is ever put on the
+  - Creates directories on the scratch, with owner, group and mode. Each role manages its own set, identified by
+    O(name), in C(/etc/hpcai/directories.json). C(hpcai-directories.service) creates them again at each boot, because
+    the scratch may then be empty.
+  - If the VM size has no local NVMe disks, the module falls back to a folder on Azure's temporary disk, mounted at
+    O(mountpoint), or to a plain folder on the operating system's disk. A warning gives the kind and the size, and says
+    that it is slow. O(fallback) restricts this.
+  - If the VM size has local NVMe disks and nothing is mounted at O(mountpoint), the module fails. It never uses the
     operating system's disk in their place.
-  - Never follows a symbolic link below O(mountpoint), where each user may put one, and never changes what lies below a
-    directory that exists. Where users can write, what another user has put in the place of a
-    directory is moved aside, with a warning.
+  - Never follows a symbolic link below O(mountpoint), because users can create links there, and never changes the
+    content of an existing directory. If another user created something in the place of a directory, it is moved
+    aside, with a warning.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   name:
     description:
-      - Who wants these directories. Other sets stay as they are.
-      - Needed unless O(state=absent).
+      - Name of this set of directories. Other sets stay as they are.
+      - Required unless O(state=absent).
     type: str
   folders:
     description:
-      - The directories of this set. Missing parents belong to root and have mode C(0755).
+      - The directories of this set. Missing parents are created with owner root and mode C(0755).
     type: list
     elements: dict
     default: []
     suboptions:
       path:
-        description: Path below O(mountpoint), or an absolute one that lies there.
+        description: Path relative to O(mountpoint), or an absolute path below it.
         type: str
         required: true
       owner:
-        description: Owner, by name or number. Looked up when the directory is made, at each boot too.
+        description: Owner, by name or number. The name is resolved when the directory is created, also at each boot.
         type: str
         default: root
       group:
@@ -50,45 +50,45 @@ options:
         type: str
         default: root
       mode:
-        description: Permissions, octal digits in quotes. Refused if all users may write and the sticky bit is not set.
+        description: Permissions, as octal digits in quotes. Write access for all users requires the sticky bit.
         type: raw
         default: '0755'
   state:
     description:
-      - V(present) keeps the set and makes the directories of all sets.
-      - V(configured) only keeps it. That is the state for an image, which has no scratch.
-      - V(absent) forgets the set. Without O(name) it forgets all of them, and unmounts the folder on the temporary
-        disk. What lies in the directories stays.
+      - V(present) saves the set and creates the directories of all sets.
+      - V(configured) only saves the set. Use it in an image, which has no scratch.
+      - V(absent) removes the set from the settings. Without O(name) it removes all sets, and unmounts the folder on the
+        temporary disk. The directories and their content stay.
     type: str
     choices: [present, configured, absent]
     default: present
   mountpoint:
     description:
-      - Where the scratch is. Without it, as it was kept before, or C(/scratch).
+      - Mount point of the scratch. Defaults to the saved setting, else C(/scratch).
     type: path
   fallback:
     description:
-      - What may take the place of NVMe disks, in this order. An empty list allows nothing.
-      - Without it, as it was kept before, or V(temporary_disk) and V(directory).
+      - Allowed fallbacks if there are no NVMe disks, in this order. An empty list allows none.
+      - Defaults to the saved setting, else V(temporary_disk) and V(directory).
     type: list
     elements: str
     choices: [temporary_disk, directory]
   temporary_mounts:
     description:
-      - Mountpoints that are the temporary disk's. What is mounted at the first of them is used.
-      - Without it, as it was kept before, or an empty list. That finds the disk by udev's links
-        (C(/dev/disk/azure/resource), C(/dev/disk/cloud/azure_resource)), or, where Azure's udev rules are missing, as
-        in a container, takes a local file system that is mounted at C(/mnt) or C(/mnt/resource).
-      - A path that is no mount is never used. It would be the operating system's disk.
+      - Possible mount points of the temporary disk. The first one that is mounted is used.
+      - Defaults to the saved setting, else an empty list. With an empty list, the disk is found by udev's links
+        (C(/dev/disk/azure/resource), C(/dev/disk/cloud/azure_resource)). If Azure's udev rules are missing, as in a
+        container, a local file system that is mounted at C(/mnt) or C(/mnt/resource) is used.
+      - A path that is not a mount point is never used, because it would be on the operating system's disk.
     type: list
     elements: path
   nvme_count:
     description:
-      - How many local NVMe disks the VM size has, V(azure_sku.nvme_count). Holds for this run.
-      - Settings in C(/etc/hpcai/scratch.json) that say how many, win. Without both, the node finds out by its VM size.
+      - Number of local NVMe disks of the VM size, V(azure_sku.nvme_count). Applies to this run only.
+      - A number in C(/etc/hpcai/scratch.json) takes precedence. Without both, the node looks up its VM size.
     type: int
   wait:
-    description: Seconds to wait for cloud-init or the Azure agent to mount the temporary disk, if one of them is to.
+    description: Seconds to wait for cloud-init or the Azure agent to mount the temporary disk, if one of them does so.
     type: float
     default: 30
 extends_documentation_fragment:
@@ -97,21 +97,21 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     details:
-      - Where disks are expected and not mounted yet, because in check mode the task before did not do so either, a
-        warning says so, and all directories are named.
+      - If disks are expected but not mounted, because in check mode the earlier task has not mounted them either, the
+        module warns and lists all directories.
   diff_mode:
     description: Shows the settings before and after.
 notes:
-  - Files keep their owner and mode when those of their directory change.
+  - If the owner or mode of a directory changes, the files in it keep theirs.
 seealso:
   - module: hpcai.azure.nvme_raid
   - name: The scratch
-    description: How scratch, boot, temporary disk and redeployment play together.
+    description: How scratch, boot, temporary disk and redeployment work together.
     link: https://github.com/hpcai/azure/blob/main/docs/docsite/rst/guide_scratch.rst
 """
 
 EXAMPLES = r"""
-- name: Give jobs a folder each user may write to, and one project a folder of its own
+- name: Create a folder that all users may write to, and a folder for one project
   hpcai.azure.node_directories:
     name: site
     folders:
@@ -122,7 +122,7 @@ EXAMPLES = r"""
         group: weather
         mode: '2775'
 
-- name: Keep the same in an image
+- name: Save the settings in an image, for the next boot
   hpcai.azure.node_directories:
     name: site
     state: configured
@@ -130,7 +130,7 @@ EXAMPLES = r"""
       - path: jobs
         mode: '1777'
 
-- name: Have no scratch rather than a slow one
+- name: Fail instead of falling back to a slow scratch
   hpcai.azure.node_directories:
     name: site
     fallback: []
@@ -138,7 +138,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: What was done, or in check mode would be, in its order.
+  description: Actions that were done, or in check mode would be, in order.
   returned: success
   type: list
   elements: str
@@ -147,24 +147,24 @@ actions:
     - make /scratch/jobs root:root 1777
 kind:
   description:
-    - What the scratch is. V(mount) is a file system that is mounted there, such as that of the NVMe disks,
-      V(temporary_disk) and V(directory) are what takes its place.
-    - Null where check mode cannot know it, and with another O(state).
+    - Kind of the scratch. V(mount) is a file system that is mounted there, such as the one on the NVMe disks.
+      V(temporary_disk) and V(directory) are fallbacks.
+    - Null if check mode cannot know it, and for O(state) other than V(present).
   returned: success
   type: str
   sample: mount
 mountpoint:
-  description: Where it is; null if all was forgotten.
+  description: Mount point of the scratch, or null if all sets were removed.
   returned: success
   type: str
   sample: /scratch
 size_bytes:
-  description: Size of its file system; 0 where it was not looked at.
+  description: Size of its file system, or 0 if it was not read.
   returned: success
   type: int
   sample: 7681501126656
 free_bytes:
-  description: What users may still write there; 0 where it was not looked at.
+  description: Space that is free for users, or 0 if it was not read.
   returned: success
   type: int
   sample: 7627861917696

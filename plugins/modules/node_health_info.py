@@ -8,37 +8,37 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: node_health_info
-short_description: Run health checks on a node and return what they found
+short_description: Run health checks on a node and return the results
 version_added: "0.1.0"
 description:
-  - Runs the checks of a tier, the same that C(hpcnode health run) runs, and returns their verdicts with what was
-    measured, the limits and what to do.
-  - What could not be measured is V(unknown), never V(pass).
-  - Each check has a limit in seconds after which it is ended.
-  - The node needs nothing installed for it. Checks that call a tool which is not there are V(unknown).
+  - Runs the checks of a tier, as C(hpcnode health run) does, and returns their verdicts with the measured values, the
+    limits and what to do.
+  - A check that could not measure is V(unknown), never V(pass).
+  - Each check has a timeout, after which it is aborted.
+  - Nothing needs to be installed on the node. Checks that need a missing tool are V(unknown).
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   tier:
     description:
-      - Which checks to run. V(prolog) and V(periodic) take seconds and disturb no job.
+      - The tier of checks to run. V(prolog) and V(periodic) take seconds and disturb no job.
       - V(deep) measures bandwidths for minutes and disturbs every job on the node.
     type: str
     choices: [prolog, periodic, epilog, boot, deep]
     default: periodic
   only:
     description:
-      - Names of checks of this tier; all by default.
-      - The record of the tier's last run in C(/run/hpcai/health) is left alone then.
+      - Names of checks of this tier. By default all checks run.
+      - With this option, the record of the tier's last run in C(/run/hpcai/health) is not changed.
     type: list
     elements: str
     default: []
   fail_on:
     description:
-      - The mildest verdict for which the task fails; a worse one fails it as well.
-      - V(unknown) is worse than V(warn), and V(fail) is worse than V(unknown). Where all checks were skipped, this
-        counts as V(unknown).
-      - By default the task does not fail, whatever the verdict, so that a play can gather those of all nodes.
+      - The least severe verdict for which the task fails. The task also fails for worse verdicts.
+      - V(unknown) is worse than V(warn), and V(fail) is worse than V(unknown). If all checks were skipped, this counts
+        as V(unknown).
+      - By default the task never fails because of a verdict, so that a play can gather the verdicts of all nodes.
     type: str
     choices: [never, fail, unknown, warn]
     default: never
@@ -47,31 +47,31 @@ extends_documentation_fragment:
   - hpcai.azure.internal
 attributes:
   check_mode:
-    description: Does the same in check mode, for it changes nothing that belongs to the node's set-up.
+    description: Does the same in check mode, because it does not change the configuration of the node.
   diff_mode:
     description: There is nothing to show.
     support: none
   idempotent:
     description: Never reports a change.
   platform:
-    description: Works on the running machine.
+    description: Works on a running machine only.
 notes:
-  - Records of the runs, and findings that are latched, are kept in C(/run/hpcai/health) and C(/var/lib/hpcai/health),
-    as by C(hpcnode health run).
-  - A check may be turned off, or its limit changed, in C(/etc/hpcai/health.json).
+  - Records of the runs and latched findings are saved in C(/run/hpcai/health) and C(/var/lib/hpcai/health), as
+    C(hpcnode health run) does.
+  - To turn off a check or change its limit, edit C(/etc/hpcai/health.json).
 seealso:
   - module: hpcai.azure.node_boot
   - name: Health checks
-    description: The checks and their limits, how to run them and read their answers.
+    description: The checks and their limits, how to run them, and how to read the results.
     link: https://github.com/hpcai/azure/blob/main/docs/docsite/rst/guide_health.rst
 """
 
 EXAMPLES = r"""
-- name: Run the periodic tier, and go on whatever it says
+- name: Run the periodic tier, and continue with any verdict
   hpcai.azure.node_health_info:
   register: checked
 
-- name: Go no further with a node that has lost a GPU
+- name: Fail if the node lost a GPU
   hpcai.azure.node_health_info:
     tier: prolog
     only: [gpu_count]
@@ -85,36 +85,36 @@ health:
   type: dict
   contains:
     schema:
-      description: Version of this document's form.
+      description: Version of the schema of this document.
       type: int
     command:
       description: Always V(health).
       type: str
     status:
-      description: The exit status that C(hpcnode) would have.
+      description: The exit status that C(hpcnode) would return.
       type: int
     tier:
       description: The tier.
       type: str
     time:
-      description: When the run began, UTC, ISO 8601.
+      description: Start of the run, in UTC, ISO 8601.
       type: str
     seconds:
-      description: How long it took.
+      description: Duration in seconds.
       type: float
     verdict:
-      description: The worst verdict. V(fail) is worse than V(unknown), that than V(warn), that than V(pass).
+      description: The worst verdict of all checks. From worst to best V(fail), V(unknown), V(warn), V(pass).
       type: str
     node:
-      description: Which machine it is; an empty text for what is not known.
+      description: Identity of the machine. Unknown values are empty.
       type: dict
     checks:
-      description: The checks in their order, each with its verdict, summary, hint, action, fault, findings and
-        readings.
+      description: The checks in the order of their run, each with its verdict, summary, hint, action, fault, findings
+        and readings.
       type: list
       elements: dict
     problems:
-      description: What went wrong around the checks, such as a record that could not be written.
+      description: Problems outside of the checks, such as a record that could not be written.
       type: list
       elements: str
   sample:

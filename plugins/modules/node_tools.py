@@ -12,25 +12,26 @@ short_description: Install the node command hpcnode and its units
 version_added: "0.1.0"
 description:
   - Installs C(hpcnode), which does on a node, at boot and without Ansible, what the modules of this collection do.
-  - C(hpcnode) is the code of the modules themselves. It comes with this module, so the node needs no package index and
-    nothing else is copied, and it always has the version of the collection that installed it, also an older one.
-  - Installs the units of the boot phase and enables them, C(hpcai-boot.target) and a service for each step, such as
-    C(hpcai-scratch.service). They run at the next boot; M(hpcai.azure.node_boot) runs the same steps at once. A unit
-    that is masked stays masked; if slurmd requires it, slurmd does not start then.
-  - A new version is built beside the old one and takes its place in one step. A boot, or a C(hpcnode) that runs
-    meanwhile, sees the one or the other. What was changed by hand is put right and reported as RV(restored).
-  - An C(hpcnode) that runs, such as one that watches checkpoints, goes on with the version it was started from. That
-    version stays on the disk, and is removed by a later run of this module that finds nobody using it.
-  - Nothing is sent to a node that has it all. The task first compares a digest of the code there with the controller's,
-    and where they are equal, C(hpcnode tools check) says whether anything else would change. Only then the module runs.
+  - C(hpcnode) consists of the code of these modules. It is copied together with this module, so the node needs no
+    package index. C(hpcnode) always has the version of the collection that installed it, even if that is older.
+  - Installs and enables the units of the boot phase, C(hpcai-boot.target) and a service for each step, such as
+    C(hpcai-scratch.service). They run at the next boot. M(hpcai.azure.node_boot) runs the same steps immediately. A
+    masked unit stays masked. If slurmd requires it, slurmd does not start.
+  - A new version is built next to the old one and replaces it atomically, so that a boot or a C(hpcnode) command during
+    the update uses either the old or the new version. Manual changes are undone and reported in RV(restored).
+  - A running C(hpcnode), such as one that watches checkpoints, continues with its old version. That version stays on
+    the disk, and a later run of this module removes it when no process uses it.
+  - Nothing is sent to a node that is up to date. The task first compares a digest of the code on the node with that of
+    the controller. If they are equal, C(hpcnode tools check) checks for other changes. The module runs only if
+    something would change.
   - Removes nvidia-ml-py, which version 0.1.0 unpacked in C(/usr/lib/hpcai/site).
-  - Makes the folders C(/etc/hpcai) and C(/var/lib/hpcai).
+  - Creates the folders C(/etc/hpcai) and C(/var/lib/hpcai).
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   state:
     description:
-      - V(present) installs this version, whatever is there.
+      - V(present) installs this version, and replaces an older or newer one.
       - V(absent) removes C(hpcnode) and its units. The settings in C(/etc/hpcai) and the state in C(/var/lib/hpcai)
         stay.
     type: str
@@ -38,14 +39,14 @@ options:
     default: present
   interpreter:
     description:
-      - Absolute path of the Python that runs C(hpcnode), 3.9 or later. It runs isolated from C(PYTHON*) variables and
-        packages of a user.
-      - Defaults to the one that runs this module, as C(/usr/bin/python3) if that is the same.
+      - Absolute path of the Python that runs C(hpcnode), 3.9 or later. It ignores C(PYTHON*) variables and users'
+        packages.
+      - Defaults to the Python that runs this module, written as C(/usr/bin/python3) if that is the same.
     type: path
   root:
     description:
-      - Folder below which a machine's files lie, for an image that is not running. Units are enabled there as well,
-        but systemd is not told.
+      - Root folder of the machine's files, for an image that is not running. Units are enabled there too, but systemd
+        is not reloaded.
     type: path
     default: /
 extends_documentation_fragment:
@@ -59,8 +60,8 @@ attributes:
   platform:
     description: Works where systemd is 249 or later and Python 3.9 or later.
 notes:
-  - Refuses, and changes nothing, if C(/usr/bin/hpcnode) or one of the units is there and was not made by this module.
-  - Units that C(systemctl disable) disabled are enabled again. A step that shall not run belongs in C(boot_skip) of
+  - Fails, and changes nothing, if C(/usr/bin/hpcnode) or one of the units exists and was not created by this module.
+  - Units that were disabled with C(systemctl disable) are enabled again. To skip a step, list it in C(boot_skip) of
     C(/etc/hpcai/node.json), which the role writes.
 seealso:
   - module: hpcai.azure.node_boot
@@ -78,19 +79,19 @@ EXAMPLES = r"""
     root: /mnt/image
     interpreter: /usr/bin/python3
 
-- name: Remove it
+- name: Remove hpcnode
   hpcai.azure.node_tools:
     state: absent
 """
 
 RETURN = r"""
 version:
-  description: Version of the collection, and so of C(hpcnode).
+  description: Version of the collection and of C(hpcnode).
   returned: success
   type: str
   sample: 0.1.0
 commands:
-  description: The sub-commands of that C(hpcnode).
+  description: The sub-commands of C(hpcnode).
   returned: success
   type: list
   elements: str
@@ -101,7 +102,7 @@ interpreter:
   type: str
   sample: /usr/bin/python3
 written:
-  description: What was written, a new version as one folder.
+  description: Paths that were written. A new version is listed as one folder.
   returned: success
   type: list
   elements: str
@@ -109,20 +110,20 @@ written:
     - /usr/lib/hpcai/trees/hpcnode-0.1.0-8f3b2c41d07e
     - /usr/lib/hpcai/lib
 removed:
-  description: What was removed, such as an older version.
+  description: Paths that were removed, such as an older version.
   returned: success
   type: list
   elements: str
   sample: []
 restored:
-  description: Those of RV(written) and RV(removed) that this very version had been installed with, and that somebody
-    else had changed, removed or added.
+  description: Paths of RV(written) and RV(removed) that were changed, removed or added manually since this version was
+    installed.
   returned: success
   type: list
   elements: str
   sample: [/usr/lib/hpcai/trees/hpcnode-0.1.0-8f3b2c41d07e/hpcai_node/cli/main.py]
 nft_needed:
-  description: Whether nft is not installed, with which M(hpcai.azure.metadata_access) loads its rules.
+  description: Whether C(nft) is missing. M(hpcai.azure.metadata_access) needs it to load its rules.
   returned: success
   type: bool
   sample: false

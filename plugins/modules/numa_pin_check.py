@@ -8,108 +8,108 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: numa_pin_check
-short_description: Check the pinning of a job's processes, and advise how to start them
+short_description: Check the pinning of a job's processes, and recommend how to start them
 version_added: "0.1.0"
 description:
-  - Looks at the processes of a job, all their threads, the CPUs they may run on and last ran on, their memory's NUMA
-    nodes, the GPUs and InfiniBand adapters they use, and reports what is wrong with their pinning as findings, each
-    with a code, a severity, plain words and what to do.
-  - Says where the ranks of a node should run and which C(srun) or C(mpirun) line puts them there, for this machine or
-    for an Azure VM size. Without processes it only does that.
-  - Knows the machine from C(/sys) and C(/proc) alone, whatever VM size it is. No C(lstopo), no C(nvidia-smi).
-  - Processes that belong to one rank (the program, the shell it was started by, the workers it started) count as one.
-    Where some have a rank number in their environment, those without are launchers, and are not judged.
-  - It never looks at itself, nor at the processes it was started by, unless O(pids) names them.
+  - Inspects the processes of a job with all their threads, the CPUs that they may run on and last ran on, the NUMA
+    nodes of their memory, and the GPUs and InfiniBand adapters that they use. Reports each problem of the pinning as a
+    finding with a code, a severity, a description and what to do.
+  - Recommends where the ranks of a node should run, and the C(srun) or C(mpirun) line for it, for this machine or for
+    an Azure VM size. If no processes are selected, it only does this.
+  - Reads the machine from C(/sys) and C(/proc) only, on any VM size. Needs neither C(lstopo) nor C(nvidia-smi).
+  - Processes that belong to one rank (the program, the shell that started it, and the workers that it started) count as
+    one. If some processes have a rank number in their environment, those without are launchers and are not judged.
+  - Ignores itself and the processes that started it, unless they are listed in O(pids).
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   processes:
     description:
-      - Regular expression. Processes are looked at whose name or command line it matches somewhere.
-      - Together with O(cgroup), O(slurm_job_id) or O(pids) it chooses among their processes.
+      - Regular expression. Selects processes whose name or command line contains a match.
+      - Together with O(cgroup), O(slurm_job_id) or O(pids) it selects among their processes.
     type: str
   pids:
-    description: Processes with these ids. Each is judged, also one that has no rank.
+    description: Processes with these ids. Each of them is judged, even without a rank.
     type: list
     elements: int
     default: []
   cgroup:
     description:
-      - Processes of this control group and of those below it. The path is the one below C(/sys/fs/cgroup), of version 1
-        or 2. The uppermost group, which holds every process, is refused.
+      - Processes of this control group and of those below it. The path is relative to C(/sys/fs/cgroup), of version 1
+        or 2. The root group, which contains every process, is refused.
     type: str
   slurm_job_id:
     description:
-      - Processes of this Slurm job on this node. Found by the job's control groups, or by C(SLURM_JOB_ID) in the
-        environment of processes where Slurm does not use control groups.
+      - Processes of this Slurm job on this node. They are found by the job's control groups, or, if Slurm does not use
+        control groups, by C(SLURM_JOB_ID) in the environment of the processes.
     type: int
   memory:
     description:
-      - Look where the processes' memory lies, too, for the findings C(memory_far) and C(memory_policy).
-      - The kernel walks through all pages of a process for that, which holds up its memory management for a moment,
-        a second or so for a hundred GiB in small pages. So it is not done by default.
+      - Also check on which NUMA nodes the processes' memory is, for the findings C(memory_far) and C(memory_policy).
+      - The kernel then walks through all pages of each process, which blocks its memory management, for about one
+        second per 100 GiB in small pages. Therefore this is off by default.
     type: bool
     default: false
   vm_size:
     description:
-      - Advise for this Azure VM size in any spelling, for example V(nd96asr_v4), instead of this machine.
+      - Recommend for this Azure VM size, in any spelling, for example V(nd96asr_v4), instead of this machine.
     type: str
   vm_sizes:
-    description: VM sizes described by hand, by name, as the inventory variable C(hpcai_vm_sizes) has them.
+    description: VM sizes that you describe yourself, by name, in the form of the inventory variable C(hpcai_vm_sizes).
     type: dict
     default: {}
   launcher:
     description:
-      - What starts the ranks. V(openmpi) stands for HPC-X, too.
+      - What starts the ranks. Use V(openmpi) for HPC-X, too.
     type: str
     choices: [srun, openmpi]
     default: srun
   ranks_per_node:
     description:
-      - Ranks on a node. By default as many as were found, else one for each GPU, else one for each NUMA node.
+      - Ranks per node. Defaults to the number that was found, else one per GPU, else one per NUMA node.
     type: int
   threads_per_rank:
     description:
-      - Threads of each rank. With O(masks=disjoint) it gets as many cores instead of its whole share, or as many
-        hardware threads where its share has fewer cores.
+      - Threads per rank. With O(masks=disjoint) each rank gets this number of cores instead of its full share, or this
+        number of hardware threads if its share has fewer cores.
     type: int
   masks:
     description:
-      - With V(disjoint) each rank has whole cores of its own.
-      - With V(whole_domain) the ranks of a NUMA node share all its CPUs.
+      - With V(disjoint) each rank gets its own full cores.
+      - With V(whole_domain) the ranks of a NUMA node share all CPUs of that node.
     type: str
     choices: [disjoint, whole_domain]
     default: disjoint
   fail_on:
     description:
-      - Codes of findings, or the severities V(error), V(warning) and V(info). Any finding of these makes the task fail.
-      - The task also fails if this is not empty and nothing could be judged, for example because there is no such
-        process, or because no option chooses processes.
+      - Codes of findings, or the severities V(error), V(warning) and V(info). The task fails for any such finding.
+      - If this is not empty, the task also fails if nothing could be judged, for example because no process matches, or
+        because no option selects processes.
     type: list
     elements: str
     default: []
   root:
     description:
-      - Read C(/proc) and C(/sys) below this folder, for a captured tree. Which GPUs are used is known by
-        C(CUDA_VISIBLE_DEVICES) only, then.
+      - Read C(/proc) and C(/sys) below this folder, for a captured tree. The GPUs in use are then known only from
+        C(CUDA_VISIBLE_DEVICES).
     type: path
     default: /
 extends_documentation_fragment:
   - hpcai.azure.node
 attributes:
   check_mode:
-    description: Never changes anything, so check mode is the same.
+    description: Does the same in check mode, because it never changes anything.
   diff_mode:
-    description: There is no difference to show.
+    description: There is nothing to show.
     support: none
   idempotent:
     description: Never reports a change.
   platform:
     description: Works on any Linux with C(/proc) and C(/sys).
 notes:
-  - Run it as root to see the processes of others. Which GPUs they use is known by NVML, the driver's own library.
-  - Ranks that share a whole NUMA node are a finding of severity V(info), C(shared_domain), because
-    O(masks=whole_domain) makes them so. Any other sharing of CPUs is an C(overlap), severity V(error).
+  - Run it as root to see the processes of other users. NVML, the driver's own library, reports the GPUs that they use.
+  - Ranks that share all CPUs of a NUMA node are a finding C(shared_domain) of severity V(info), because
+    O(masks=whole_domain) recommends this. Any other sharing of CPUs is a finding C(overlap) of severity V(error).
   - The guide to pinning lists all findings.
 seealso:
   - name: Pinning processes to CPUs
@@ -118,21 +118,21 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: How should eight ranks be started on an ND A100 v4?
+- name: Get the recommended start of eight ranks on an ND A100 v4
   hpcai.azure.numa_pin_check:
     vm_size: Standard_ND96asr_v4
   register: pinning
 
-- name: Show the line for srun
+- name: Show the srun line
   ansible.builtin.debug:
     var: pinning.advice.line
 
-- name: Fail if a rank of the running job is pinned badly
+- name: Fail if a rank of the running job is badly pinned
   hpcai.azure.numa_pin_check:
     slurm_job_id: 4711
     fail_on: [error]
 
-- name: See whether HPL's ranks share CPUs or have memory on the far side
+- name: Check whether HPL's ranks share CPUs or have memory on another NUMA node
   hpcai.azure.numa_pin_check:
     processes: xhpl
     memory: true
@@ -142,20 +142,20 @@ EXAMPLES = r"""
 RETURN = r"""
 verdict:
   description:
-    - V(good), V(bad) if there is a finding of severity V(error), or V(unknown) if no process was judged, because none
-      was chosen, none was found or none could be read.
+    - V(bad) if there is a finding of severity V(error). V(unknown) if no process was judged, because none was selected,
+      found or readable. Otherwise V(good).
   returned: always
   type: str
   sample: bad
 findings:
-  description: What is wrong or worth knowing, the worst first.
+  description: Problems and remarks, the worst first.
   returned: always
   type: list
   elements: dict
   sample:
     - code: far_from_gpu
       severity: error
-      text: Rank 0 runs on NUMA node 0, its GPU 0 on 1.
+      text: Rank 0 runs on NUMA node 0, far from its GPU 0 on 1.
       action: Give it CPUs of NUMA node 1, or another GPU.
       ranks: ["0"]
       pids: [48213]
@@ -163,7 +163,7 @@ findings:
       nodes: [0]
       gpus: [0]
 ranks:
-  description: The ranks found, and what belongs to each. C(gpus) and C(hcas) are null where they are not known.
+  description: The ranks that were found, with their processes and devices. C(gpus) and C(hcas) are null if unknown.
   returned: always
   type: list
   elements: dict
@@ -189,13 +189,15 @@ ranks:
       memory_mib: {"0": 20480.5}
       memory_policies: [default]
 others:
-  description: Processes that matched and are no ranks, such as launchers and shells.
+  description: Selected processes that are not ranks, such as launchers and shells.
   returned: always
   type: list
   elements: dict
   sample: [{name: srun, pid: 48100, threads: 6}]
 machine:
-  description: NUMA nodes with their CPUs, GPUs and InfiniBand adapters; those of the VM size if only advice was asked.
+  description:
+    - NUMA nodes with their CPUs, GPUs and InfiniBand adapters. Those of O(vm_size), if it is given and no processes are
+      selected.
   returned: always
   type: dict
   sample:
@@ -207,7 +209,7 @@ machine:
     gpus: [{index: 0, busid: "0001:00:00.0", node: 1}]
     hcas: [{name: mlx5_ib0, busid: "0101:00:00.0", node: 1}]
 advice:
-  description: Where each rank should run, and the line that puts it there; null where RV(no_advice) says why not.
+  description: Where each rank should run, and the line that starts it there. Null if RV(no_advice) gives a reason.
   returned: always
   type: dict
   sample:
@@ -220,9 +222,9 @@ advice:
     line: srun --ntasks-per-node=8 --gpus-per-node=8 --cpu-bind=mask_cpu:fff000000,... --mpi=pmix
     arguments: [srun, --ntasks-per-node=8, --gpus-per-node=8, "--cpu-bind=mask_cpu:fff000000,...", --mpi=pmix]
     environment: {OMPI_MCA_coll_hcoll_enable: "0"}
-    notes: [Each rank takes the GPU of its local rank.]
+    notes: [Each rank uses the GPU with the number of its local rank.]
 no_advice:
-  description: Why there is no advice; empty if there is some.
+  description: Why there is no advice. Empty if there is one.
   returned: always
   type: str
   sample: ""

@@ -8,95 +8,94 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: nvme_raid
-short_description: Make a scratch file system of a virtual machine's local NVMe disks
+short_description: Create a scratch file system on a virtual machine's local NVMe disks
 version_added: "0.1.0"
 description:
-  - Builds a RAID 0 of the local NVMe disks, makes a file system on it and mounts it. With one disk there is no RAID,
-    and the file system lies straight on it.
-  - Finds the disks by their model, so the operating system's disk and remote disks are not touched, whatever their
-    names.
-  - Looks at what is there and does what is missing. It mounts an array of ours that is not mounted, under whatever
-    number the kernel gave it, and builds anew where members are missing or blank, as after a redeployment.
-  - Refuses to destroy anything that it did not make. A disk with a partition, a file system, a mount, or a superblock
-    of another array is named, with the reason, and nothing is changed. O(force_devices) overrules that for single
-    disks.
-  - What lies in the scratch does not last. Azure wipes the disks when it deallocates, redeploys or heals the virtual
-    machine, and this module builds the array anew when one of its disks was lost.
+  - Creates a RAID 0 array of the local NVMe disks, creates a file system on it and mounts it. With one disk there is no
+    RAID, and the file system is directly on the disk.
+  - Finds the disks by their model, so it does not touch the operating system's disk and remote disks, whatever their
+    names are.
+  - Checks the current state and does only what is missing. It mounts its own array if it is not mounted, whatever
+    number the kernel gave it, and creates the array again if members are missing or blank, as after a redeployment.
+  - Refuses to destroy data that it did not create. If a disk has a partition, a file system, a mount, or a superblock
+    of another array, the module names it with the reason, and changes nothing. O(force_devices) overrides this for
+    single disks.
+  - Data on the scratch is not permanent. Azure wipes the disks when it deallocates, redeploys or service-heals the
+    virtual machine, and this module creates the array again when one of its disks was lost.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   state:
     description:
-      - V(present) makes the scratch and mounts it.
-      - V(absent) unmounts it, stops the array and removes our superblocks and signatures from its disks. An adopted
-        array is only unmounted. Fails if somebody uses it.
-      - V(configured) only checks the options and keeps them for the boot, if O(persistent). O(owner) and O(group) must
-        exist. Disks are neither needed nor looked at, so it is the state for an image, and for a VM size without local
-        NVMe disks.
+      - V(present) creates the scratch and mounts it.
+      - V(absent) unmounts it, stops the array and removes the superblocks and signatures of this module from its disks.
+        An adopted array is only unmounted. Fails if the file system is in use.
+      - V(configured) only checks the options and, if O(persistent), saves them for the next boot. O(owner) and O(group)
+        must exist. Disks are not needed and not checked, so use it in an image, and for a VM size without local NVMe
+        disks.
     type: str
     choices: [present, absent, configured]
     default: present
   devices:
     description:
-      - Disks to use, as C(/dev/nvme0n1) or any link to it below C(/dev/disk). Without it, all disks of O(models) are
-        used.
-      - Their model does not matter, but for C(MSFT NVMe Accelerator), a remote disk, which is always refused.
+      - Disks to use, as C(/dev/nvme0n1) or any link to it below C(/dev/disk). Defaults to all disks of O(models).
+      - Any model is accepted, except C(MSFT NVMe Accelerator), a remote disk, which is always refused.
     type: list
     elements: str
     default: []
   models:
-    description: Models of the disks that are used where O(devices) names none.
+    description: Models of the disks to use if O(devices) is empty.
     type: list
     elements: str
     default: [Microsoft NVMe Direct Disk, Microsoft NVMe Direct Disk v2]
   expected_count:
     description:
-      - How many disks there must be. It is kept in the settings for the boot.
-      - Without it, each of O(devices) is expected, or O(nvme_count), or any number of disks but none at all.
-      - With V(0) a machine without such disks is left as it is.
+      - Expected number of disks. It is saved in the settings for the next boot.
+      - Defaults to the number of O(devices), else to O(nvme_count). Otherwise at least one disk is expected.
+      - With V(0), a machine without such disks stays as it is.
     type: int
   nvme_count:
     description:
-      - How many disks the VM size has, from the facts of the size, V(azure_sku.nvme_count). It counts for this run,
-        where neither O(expected_count) nor O(devices) says how many.
-      - It is not kept in the settings for the boot. There the node asks itself which size it has, so the settings of an
-        image fit each size.
+      - Number of disks of the VM size, V(azure_sku.nvme_count). It applies to this run, if neither O(expected_count)
+        nor O(devices) gives a number.
+      - It is not saved in the settings for the next boot. At boot the node looks up its own VM size, so the settings of
+        an image fit each size.
     type: int
   on_count_mismatch:
     description:
       - What to do if there are more or fewer disks than expected.
-      - V(warn) and V(ignore) go on with the disks that are there.
+      - V(warn) and V(ignore) continue with the disks that exist.
     type: str
     choices: [fail, warn, ignore]
     default: fail
   array_name:
-    description: Name of the md array. By this name, in its members' superblocks, an array is known to be ours.
+    description: Name of the md array. The module recognizes its own array by this name in the members' superblocks.
     type: str
     default: hpcai-scratch
   chunk:
     description:
       - Stripe unit of the array, a power of two from V(4K) to V(64M).
-      - The default suits large sequential reads and writes, as of training data and checkpoints. A request to a disk is
-        large, and one of 4 MiB still reaches all eight disks of an ND size.
+      - The default suits large sequential reads and writes, as for training data and checkpoints. Requests to a disk
+        are large, and a request of 4 MiB still uses all eight disks of an ND size.
     type: str
     default: 512K
   filesystem:
-    description: The file system. It is made for the array's stripes, and without discarding the whole disks first.
+    description: The file system. It is created for the array's stripes, and without discarding the disks first.
     type: str
     choices: [xfs, ext4]
     default: xfs
   label:
-    description: Label of the file system. XFS holds 12 bytes, ext4 16. Nothing waits for it at boot.
+    description: Label of the file system, at most 12 bytes for XFS and 16 for ext4. Nothing waits for it at boot.
     type: str
     default: hpcaiscratch
   mountpoint:
-    description: Where to mount it. Made if missing, and refused if there is something in it.
+    description: Where to mount it. The folder is created if it is missing, and refused if it is not empty.
     type: path
     default: /scratch
   mount_options:
     description:
-      - Options of the mount. If they change, the file system is remounted.
-      - There is no C(discard) among them. It slows down each deletion, and the disks are wiped by Azure anyway.
+      - Mount options. If they change, the file system is remounted.
+      - The default has no C(discard), because it slows down each deletion, and Azure wipes the disks anyway.
     type: list
     elements: str
     default: [noatime]
@@ -110,42 +109,43 @@ options:
     default: root
   mode:
     description:
-      - Permissions of the mounted folder, octal digits in quotes. Without quotes it is refused, because YAML reads
-        V(01777) as another number.
-      - By default as C(/tmp) has them. All users may put files there, and only remove their own.
+      - Permissions of the mounted folder, as octal digits in quotes. A number without quotes is refused, because YAML
+        reads V(01777) as another number.
+      - The default is that of C(/tmp). All users may create files, and may only remove their own.
     type: raw
     default: '1777'
   force_devices:
     description:
-      - Disks that may be wiped although they hold something that is not ours.
-      - No force beats a disk that is in use, as the operating system's, a mounted one, swap, or a member of a running
-        array.
-      - Holds for this run only. It is not kept in the settings for the boot.
+      - Disks that may be wiped although they contain data that this module did not create.
+      - A disk in use is refused even if it is listed here. In use are the operating system's disk, a mounted disk,
+        swap, and a member of a running array.
+      - Applies to this run only. It is not saved in the settings for the next boot.
     type: list
     elements: str
     default: []
   adopt:
     description:
-      - Use a healthy array that this module did not make, if it lies on chosen disks only and has a file system.
-      - It is mounted and otherwise left alone. It is never formatted, stopped or wiped, and O(chunk), O(filesystem),
-        O(label), O(owner), O(group) and O(mode) do not apply to it. O(state=absent) unmounts it.
-      - When its disks have been wiped by Azure, an array of ours takes its place.
+      - Use a healthy array that this module did not create, if it is only on the selected disks and has a file system.
+      - The module mounts it and does not change it otherwise. It never formats, stops or wipes the array, and
+        O(chunk), O(filesystem), O(label), O(owner), O(group) and O(mode) do not apply to it. O(state=absent) unmounts
+        it.
+      - After Azure has wiped its disks, the module creates its own array instead.
     type: bool
     default: false
   persistent:
     description:
-      - Keep these options in C(/etc/hpcai/scratch.json), so that C(hpcai-scratch.service) does the same at each boot,
+      - Save these options in C(/etc/hpcai/scratch.json), so that C(hpcai-scratch.service) does the same at each boot,
         as the step C(scratch) of the boot phase. The module M(hpcai.azure.node_tools) installs that service.
-      - Nothing is written to C(/etc/fstab), C(mdadm.conf) or the initramfs. A boot without the disks does not hang.
+      - Nothing is written to C(/etc/fstab), C(mdadm.conf) or the initramfs, so a boot without the disks does not hang.
       - V(false) removes the file.
     type: bool
     default: true
   lock_timeout:
-    description: Seconds to wait for another run, as at boot, to end.
+    description: Seconds to wait until another run ends, such as the one at boot.
     type: float
     default: 60
   root:
-    description: Folder below which the machine's files lie. Another than V(/) can be looked at in check mode only.
+    description: Root folder of the machine's files. Values other than V(/) are allowed in check mode only.
     type: path
     default: /
 extends_documentation_fragment:
@@ -156,50 +156,50 @@ attributes:
   platform:
     description: Needs Python 3.9 or later. Tested with mdadm 4.2, util-linux 2.38, xfsprogs 6.1 and e2fsprogs 1.47.
 requirements:
-  - mdadm, where there is more than one disk
+  - mdadm, if there is more than one disk
   - xfsprogs or e2fsprogs, for O(filesystem)
   - wipefs, mount and umount of util-linux
 notes:
-  - An array or file system of ours that was made with another O(chunk), O(filesystem) or O(label) is refused. Make it
-    anew by O(state=absent) and then O(state=present).
-  - A disk counts as blank if wipefs finds no signature on it. Raw data without any signature cannot be known.
-  - File systems of ours are known by their UUID, which is derived from the array's UUID or the disk's serial number and
-    begins with C(68706361-69). No record is needed that an image or a reboot could lose.
+  - The module fails if it created the array or file system with another O(chunk), O(filesystem) or O(label). To create
+    it again, use O(state=absent) and then O(state=present).
+  - A disk counts as blank if wipefs finds no signature on it. Raw data without a signature cannot be detected.
+  - The module recognizes its own file systems by their UUID, which is derived from the array's UUID or the disk's
+    serial number and begins with C(68706361-69). It needs no record, which an image or a reboot could lose.
 seealso:
   - module: hpcai.azure.node_tools
   - name: The scratch
-    description: How scratch, boot and redeployment play together, and what each refusal means.
+    description: How scratch, boot and redeployment work together, and what each refusal means.
     link: https://github.com/hpcai/azure/blob/main/docs/docsite/rst/guide_scratch.rst
 """
 
 EXAMPLES = r"""
-- name: Make the scratch of all local NVMe disks, as many as the VM size has
+- name: Create the scratch from all local NVMe disks of the VM size
   hpcai.azure.nvme_raid:
     nvme_count: "{{ azure_sku.nvme_count }}"
 
-- name: Keep the options in an image, for the boot of whatever is made of it
+- name: Save the options in an image, for the boot of its nodes
   hpcai.azure.nvme_raid:
     state: configured
     chunk: 1M
 
-- name: Take the array of an existing site as it is
+- name: Use the existing array of a site
   hpcai.azure.nvme_raid:
     adopt: true
     mountpoint: /mnt/resource_nvme
 
-- name: Use three disks of another model, one of which still holds an old file system
+- name: Use three disks of another model, one of which still contains an old file system
   hpcai.azure.nvme_raid:
     devices: [/dev/nvme1n1, /dev/nvme2n1, /dev/nvme3n1]
     force_devices: [/dev/nvme3n1]
 
-- name: Remove the scratch and all that is in it
+- name: Remove the scratch and all its data
   hpcai.azure.nvme_raid:
     state: absent
 """
 
 RETURN = r"""
 actions:
-  description: What was done, or in check mode would be, in its order.
+  description: Actions that were done, or in check mode would be, in order.
   returned: success
   type: list
   elements: str
@@ -210,33 +210,33 @@ actions:
     - make /scratch root:root 1777
     - write /etc/hpcai/scratch.json
 array:
-  description: The device that is mounted; null where there is none, or check mode cannot know it.
+  description: The device that is mounted, or null if there is none or check mode cannot know it.
   returned: success
   type: str
   sample: /dev/md127
 devices:
-  description: The disks that it lies on.
+  description: The disks of the scratch.
   returned: success
   type: list
   elements: str
   sample: [/dev/nvme0n1, /dev/nvme1n1]
 filesystem:
-  description: Its file system; null where there is none.
+  description: The file system, or null if there is none.
   returned: success
   type: str
   sample: xfs
 mountpoint:
-  description: Where it is mounted; null where there is none.
+  description: Where it is mounted, or null if it is not.
   returned: success
   type: str
   sample: /scratch
 size_bytes:
-  description: Size of the device, or, where check mode cannot know it, of its disks together.
+  description: Size of the device. If check mode cannot know it, the total size of the disks.
   returned: success
   type: int
   sample: 7681501126656
 adopted:
-  description: Whether it is an array that this module did not make.
+  description: Whether it is an array that this module did not create.
   returned: success
   type: bool
   sample: false
@@ -272,7 +272,7 @@ def main() -> NoReturn:
         disks = stated_count(requested, nvme_count)
         outcome = ensure(
             module.params["state"],
-            # Where disks are named, each of them is expected, by whichever path.
+            # If disks are named, ensure expects each of them, so no count is passed.
             with_count(requested, disks) if disks and not requested.devices else requested,
             existing_root(module.params["root"]),
             run,

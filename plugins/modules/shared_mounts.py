@@ -8,14 +8,15 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: shared_mounts
-short_description: Mount shared file systems such as NFS and Lustre, so that none of them keeps a machine from booting
+short_description: Mount shared file systems such as NFS and Lustre without blocking the boot
 version_added: "0.1.0"
 description:
-  - Writes a unit of systemd for each mount, and by default one that mounts it when somebody looks (automount). The list
-    is the whole of it. What this module mounted before and is not listed is unmounted.
-  - A server that is away keeps no machine from booting. slurmd waits for a mount that has no automount for at most
-    O(mounts[].timeout) seconds. An attempt that failed is made again when somebody looks.
-  - Refuses a mount that would hide the home of a local account. Nobody could log in by a key while the server is away.
+  - Writes a systemd mount unit for each mount, and by default an automount unit, which mounts it at the first access.
+    Mounts that this module created before and that are no longer listed are unmounted.
+  - An unavailable server does not block the boot. slurmd waits for a mount without automount for at most
+    O(mounts[].timeout) seconds. A failed mount is retried at the next access.
+  - Refuses a mount that would hide the home of a local account, because that user could not log in with an SSH key
+    while the server is unavailable.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
@@ -26,47 +27,47 @@ options:
     default: []
     suboptions:
       path:
-        description: Where it is mounted, such as V(/shared).
+        description: Mount point, such as V(/shared).
         type: str
         required: true
       source:
-        description: What is mounted, V(SERVER:/PATH) for NFS and V(ADDRESS@tcp:/NAME) for Lustre.
+        description: What to mount, V(SERVER:/PATH) for NFS and V(ADDRESS@tcp:/NAME) for Lustre.
         type: str
         required: true
       type:
-        description: Its type.
+        description: Type of the file system.
         type: str
         choices: [nfs4, nfs, lustre]
         default: nfs4
       options:
         description:
-          - Mount options in place of those for its type, which are
+          - Mount options instead of the defaults for the type, which are
             C(vers=4.2,hard,proto=tcp,nconnect=8,rsize=1048576,wsize=1048576) for V(nfs4), the same with C(vers=3) for
             V(nfs), and C(flock) for V(lustre).
-          - C(noatime,nosuid,nodev,nofail,_netdev) are added, unless their opposite is here.
+          - C(noatime,nosuid,nodev,nofail,_netdev) are added, unless the list contains their opposite.
         type: list
         elements: str
       automount:
-        description: Whether it is mounted when somebody looks. Otherwise it is mounted at boot, if the server is there.
+        description: Whether to mount it at the first access. Otherwise it is mounted at boot, if the server answers.
         type: bool
         default: true
       timeout:
-        description: Seconds that one attempt to mount may take, V(1) to V(300).
+        description: Timeout in seconds for one mount attempt, V(1) to V(300).
         type: int
         default: 30
       hide:
-        description: Whether it may hide homes of local accounts.
+        description: Whether the mount may hide homes of local accounts.
         type: bool
         default: false
   state:
     description:
-      - V(present) writes the units and mounts.
-      - V(configured) only writes and enables them. That is the state for an image.
+      - V(present) writes the units and mounts the file systems.
+      - V(configured) only writes and enables the units. Use it in an image.
     type: str
     choices: [present, configured]
     default: present
   when_unreachable:
-    description: What happens if something cannot be mounted now. The units stay in either case.
+    description: What to do if a file system cannot be mounted now. The units stay in either case.
     type: str
     choices: [fail, warn]
     default: fail
@@ -75,19 +76,19 @@ extends_documentation_fragment:
   - hpcai.azure.internal
 attributes:
   check_mode:
-    description: Says what it would do, without changing or mounting anything.
+    description: Reports in check mode what it would do, without changing or mounting anything.
   platform:
     description: Needs systemd and the client of the file system.
 notes:
-  - With C(hard), whoever uses a mounted file system whose server goes away waits until it is back. With C(soft) he
-    would get errors, and files with holes.
-  - What is mounted is written to C(/etc/hpcai/shared_fs.json).
+  - With C(hard), processes that use a mounted file system wait while its server is unavailable. With C(soft) they would
+    get errors, and could write files with holes.
+  - C(/etc/hpcai/shared_fs.json) lists the mounts of this module.
 seealso:
   - module: hpcai.azure.nfs_exports
 """
 
 EXAMPLES = r"""
-- name: Mount the controller's folder, and a Managed Lustre
+- name: Mount a folder of the controller, and an Azure Managed Lustre file system
   hpcai.azure.shared_mounts:
     mounts:
       - path: /shared
@@ -97,7 +98,7 @@ EXAMPLES = r"""
         type: lustre
         automount: false
 
-- name: Mount a volume of Azure NetApp Files, which has version 4.1
+- name: Mount a volume of Azure NetApp Files, which supports NFS version 4.1
   hpcai.azure.shared_mounts:
     mounts:
       - path: /data
@@ -107,7 +108,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: What was done, or in check mode would be, in its order.
+  description: Actions that were done, or in check mode would be, in order.
   returned: success
   type: list
   elements: str

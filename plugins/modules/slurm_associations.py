@@ -8,31 +8,32 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: slurm_associations
-short_description: Keep the accounts, users, limits and QOS of a Slurm cluster
+short_description: Manage the accounts, users, limits and QOS of a Slurm cluster
 version_added: "0.1.0"
 description:
-  - Compares what slurmdbd has with what is wanted, and has C(sacctmgr) change what differs.
-  - Only settings that are named count. A limit that is not named, and an account, user or QOS that is not named, stay
-    as they are, unless O(purge) asks for more.
-  - After a change it reads again what slurmdbd has, and fails if that is not what was wanted, because C(sacctmgr)
-    answers some refusals with success.
-  - Runs where C(sacctmgr) may change accounts, normally on the controller as root.
+  - Compares the records of slurmdbd with the options, and changes differences with C(sacctmgr).
+  - Changes only what is listed. Limits, accounts, users and QOS that are not listed stay as they are, unless O(purge)
+    is set.
+  - After a change it reads the records of slurmdbd again, and fails if they still differ, because C(sacctmgr) exits
+    with success for some refused changes.
+  - Run it where C(sacctmgr) may change accounts, normally on the controller as root.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   cluster:
-    description: Slurm's name of the cluster. It is added where slurmdbd does not know it.
+    description: Slurm's name of the cluster. It is added if slurmdbd does not know it.
     type: str
     required: true
   accounts:
     description:
-      - Accounts by name. Keys of each are C(Description), C(Organization), C(users), C(accounts) (those below it), and
-        settings of C(sacctmgr) such as C(Fairshare), C(GrpTRES), C(MaxJobs), C(MaxWall), C(QOS) and C(DefaultQOS).
-      - C(users) is a list of names, or a mapping of names to settings. Beside those of C(sacctmgr), C(default) makes it
-        the user's default account, and C(AdminLevel) is V(None), V(Operator) or V(Administrator).
-      - "Resources are a mapping such as C({cpu: 64, gres/gpu: 8}). A time is in minutes, or text such as V(2-12:00:00).
-        A null takes a limit away."
-      - Names are taken in lower case, as C(sacctmgr) keeps them.
+      - Accounts by name. Keys of each are C(Description), C(Organization), C(users), C(accounts) (its child accounts),
+        and settings of C(sacctmgr) such as C(Fairshare), C(GrpTRES), C(MaxJobs), C(MaxWall), C(QOS) and C(DefaultQOS).
+      - C(users) is a list of names, or a mapping of names to settings. In addition to the settings of C(sacctmgr),
+        C(default) makes this the user's default account, and C(AdminLevel) is V(None), V(Operator) or
+        V(Administrator).
+      - "Resources are a mapping such as C({cpu: 64, gres/gpu: 8}). A time is in minutes, or a text such as
+        V(2-12:00:00). Null removes a limit."
+      - Names are converted to lower case, as C(sacctmgr) does.
     type: dict
     default: {}
   qos:
@@ -41,9 +42,10 @@ options:
     default: {}
   purge:
     description:
-      - Removes the accounts, users and QOS that are not named. The account V(root), its user V(root) and the QOS
-        V(normal) stay, and so does what is set for single partitions.
-      - Refused by C(sacctmgr) where jobs of an account run, or an account is the default of a user who stays.
+      - Remove the accounts, users and QOS that are not listed. The account V(root), its user V(root), the QOS
+        V(normal), and all settings for single partitions stay.
+      - C(sacctmgr) refuses to remove an account that has running jobs, or that is the default account of a remaining
+        user.
     type: bool
     default: false
   timeout:
@@ -56,18 +58,19 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     details:
-      - A slurmdbd that does not answer is no failure there, because in check mode the tasks that start it have not done
-        so either. The module says that it would change, and warns.
+      - If slurmdbd does not answer in check mode, the module reports a change and warns, because the tasks that start
+        slurmdbd have not run either.
   diff_mode:
     description: Shows each setting before and after.
   platform:
     description: Works with Slurm 22.05 and later.
 notes:
-  - A limit on C(gres/gpu) can be set after slurmctld has told slurmdbd of that resource, by C(AccountingStorageTRES).
+  - A limit on C(gres/gpu) can be set only after slurmctld has registered that resource with slurmdbd
+    (C(AccountingStorageTRES)).
 """
 
 EXAMPLES = r"""
-- name: Give two groups their shares, and let nobody take more than sixteen GPUs at once
+- name: Give two groups their shares, and limit each user to 16 GPUs at a time
   hpcai.azure.slurm_associations:
     cluster: hpcai
     qos:
@@ -93,7 +96,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 commands:
-  description: What was, or in check mode would be, given to C(sacctmgr).
+  description: Arguments of C(sacctmgr) that were run, or in check mode would be.
   returned: success
   type: list
   elements: str
@@ -112,7 +115,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.limits imp
 
 
 def read(module: AnsibleModule) -> associations.Book:
-    """Return what slurmdbd has; in check mode nothing, with a warning, where it does not answer."""
+    """Return the records of slurmdbd. If it does not answer in check mode, warn and return no records."""
 
     def answers() -> bool:
         return run(["sacctmgr", "--noheader", "--parsable2", "show", "cluster"]).rc == 0
@@ -124,7 +127,7 @@ def read(module: AnsibleModule) -> associations.Book:
 
 
 def keep(module: AnsibleModule) -> tuple[associations.Step, ...]:
-    """Bring slurmdbd to what is wanted, and return what that took."""
+    """Change the records of slurmdbd to the options, and return the steps."""
     cluster, purge = module.params["cluster"], module.params["purge"]
     desired = associations.desired_book(module.params["accounts"], module.params["qos"])
     steps = associations.plan(cluster, read(module), desired, purge)
@@ -133,7 +136,7 @@ def keep(module: AnsibleModule) -> tuple[associations.Step, ...]:
         remaining = associations.plan(cluster, associations.read_book(cluster, run), desired, purge)
         if remaining:
             raise CommandFailed(
-                f"sacctmgr did not do '{' '.join(remaining[0].words)}'. It said: {' | '.join(filter(None, answers))}"
+                f"sacctmgr did not do '{' '.join(remaining[0].words)}'. Output: {' | '.join(filter(None, answers))}"
             )
     return steps
 

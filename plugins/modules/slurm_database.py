@@ -8,13 +8,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: slurm_database
-short_description: Run a MariaDB server with the database of slurmdbd
+short_description: Run a MariaDB server with the database for slurmdbd
 version_added: "0.1.0"
 description:
-  - Writes the server's settings, makes its data's place if that is a new one, runs the server on that, and makes the
-    database and its user.
-  - The user logs in by the socket, as the operating system's user of the same name. There is no password.
-  - The settings are those that Slurm recommends. InnoDB's buffer takes a quarter of the memory, and 4 GiB at most.
+  - Writes the server's settings, initializes a new data directory, runs the server, and creates the database and its
+    user.
+  - The user logs in through the socket, as the operating system's user of the same name. There is no password.
+  - The settings are those that Slurm recommends. InnoDB's buffer pool gets a quarter of the memory, at most 4 GiB.
   - Never moves, empties or deletes a database.
 author:
   - hpcai.azure contributors (@hpcai)
@@ -24,23 +24,24 @@ options:
     type: str
     default: slurm_acct_db
   user:
-    description: Its user, which is the operating system's user that slurmdbd runs as.
+    description: User of the database, which is the operating system's user that slurmdbd runs as.
     type: str
     default: slurm
   datadir:
     description:
-      - Where the server keeps its data, such as a folder on a disk that outlives the machine. If data of a MariaDB lies
-        there, the server goes on with it. Otherwise the place must be empty.
-      - Without it, the server's own place.
-      - Refused if the server runs in another place and has this database there, because it would be left behind.
+      - Data directory of the server, such as a folder on a disk that outlives the machine. If it contains data of
+        MariaDB, the server uses it. Otherwise it must be empty.
+      - If empty, the server's default data directory is used.
+      - Refused if the server runs with another data directory that contains this database, because the database would
+        stay behind.
     type: str
     default: ""
   settings_file:
-    description: File that the server reads after its own ones.
+    description: Settings file that the server reads after its own files.
     type: path
     default: /etc/mysql/mariadb.conf.d/zz-hpcai-slurm.cnf
   settings:
-    description: Settings of the server, which come over the recommended ones. A null leaves one out.
+    description: Settings of the server, which override the recommended ones. Null omits a setting.
     type: dict
     default: {}
   service:
@@ -53,7 +54,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     details:
-      - Where the server is not installed or does not run, everything in it counts as missing.
+      - If the server is not installed or does not run, check mode assumes that the database and the user are missing.
   diff_mode:
     description: Shows the settings before and after, and the statements.
   platform:
@@ -61,14 +62,14 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Keep the accounting on the data disk
+- name: Keep the accounting database on the data disk
   hpcai.azure.slurm_database:
     datadir: /data/slurm/database
 """
 
 RETURN = r"""
 actions:
-  description: What was, or in check mode would be, done.
+  description: Actions that were done, or in check mode would be.
   returned: success
   type: list
   elements: str
@@ -91,7 +92,7 @@ _START_S = 60
 
 
 def serve(module: AnsibleModule, wanted: database.DatabaseOptions) -> tuple[list[str], list[dict[str, str]]]:
-    """Run the server on its settings, and return what that took, with the diffs."""
+    """Run the server with its settings, and return the actions and the diffs."""
     root = Root("/")
     database.check(wanted)
     new = database.is_new_place(wanted, root)
@@ -114,11 +115,11 @@ def serve(module: AnsibleModule, wanted: database.DatabaseOptions) -> tuple[list
 
 
 def fill(module: AnsibleModule, wanted: database.DatabaseOptions) -> list[str]:
-    """Make what the server lacks, and return the statements."""
+    """Create the database and the user if they are missing, and return the statements."""
     server = database.read_server(wanted, run)
     if not module.check_mode and not server.datadir:
         raise CommandFailed(
-            f"MariaDB does not answer root on its socket within {_START_S} s. Look at "
+            f"MariaDB does not answer root on its socket within {_START_S} s. See "
             f"'journalctl -u {module.params['service']}'."
         )
     statements = database.plan_sql(wanted, server)

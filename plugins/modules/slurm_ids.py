@@ -8,42 +8,42 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: slurm_ids
-short_description: Give the accounts of Slurm and munge the same ids on every machine
+short_description: Give the accounts slurm and munge the same UIDs and GIDs on every machine
 version_added: "0.1.0"
 description:
-  - Makes the accounts C(slurm) and C(munge) and their groups with fixed ids. Called before the packages are installed,
-    it keeps these from making accounts with ids that differ between machines.
-  - Where an account is there with other ids, its services are stopped, its files are given to the new ids, the account
-    gets them, and the services start again. It refuses to do so while a job runs on the machine.
-  - Where SELinux is enabled, gives what lies in O(label) the labels that the policy says.
+  - Creates the accounts C(slurm) and C(munge) and their groups with fixed ids. Run it before the packages are
+    installed, because these would create the accounts with ids that differ between machines.
+  - If an account exists with other ids, the module stops its services, changes the owner of its files and the ids of
+    the account, and starts the services again. It refuses to do so while a job runs on the machine.
+  - If SELinux is enabled, restores the labels of the policy on the files in O(label).
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   slurm_uid:
-    description: Id of the user C(slurm).
+    description: UID of the user C(slurm).
     type: int
     required: true
   slurm_gid:
-    description: Id of the group C(slurm).
+    description: GID of the group C(slurm).
     type: int
     required: true
   munge_uid:
-    description: Id of the user C(munge).
+    description: UID of the user C(munge).
     type: int
     required: true
   munge_gid:
-    description: Id of the group C(munge).
+    description: GID of the group C(munge).
     type: int
     required: true
   paths:
     description:
-      - Folders of the site's choice that also hold files of these accounts. The usual ones (C(/var/lib/slurm),
-        C(/etc/munge) and the like) are known.
+      - Additional folders with files of these accounts. The usual folders, such as C(/var/lib/slurm) and C(/etc/munge),
+        are always included.
     type: list
     elements: path
     default: []
   label:
-    description: Files and folders whose SELinux labels are to be those of the policy.
+    description: Files and folders whose SELinux labels are restored to those of the policy.
     type: list
     elements: path
     default: []
@@ -52,7 +52,7 @@ extends_documentation_fragment:
   - hpcai.azure.internal
 attributes:
   diff_mode:
-    description: Shows what it does.
+    description: Shows the actions.
   platform:
     description: Needs C(groupadd), C(useradd), C(groupmod) and C(usermod).
 seealso:
@@ -62,7 +62,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Have the same ids everywhere
+- name: Use the same ids on all machines
   hpcai.azure.slurm_ids:
     slurm_uid: 64030
     slurm_gid: 64030
@@ -73,7 +73,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: What was done, or in check mode would be, in its order.
+  description: Actions that were done, or in check mode would be, in order.
   returned: success
   type: list
   elements: str

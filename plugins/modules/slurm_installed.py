@@ -8,51 +8,51 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: slurm_installed
-short_description: Check which Slurm a machine has, and record it
+short_description: Check which Slurm version a machine has, and record it
 version_added: "0.1.0"
 description:
-  - With O(state=allowed) checks, before packages are installed, that no Slurm would become another one unasked, and
-    that a Slurm which is not to be installed at all is there.
-  - With O(state=recorded) finds out the version and writes the record C(/etc/ansible/facts.d/hpcai_slurm.fact), by
-    which later runs know that nothing has to be installed, and others know for which Slurm they build.
+  - With O(state=allowed) checks, before packages are installed, that an existing Slurm would not change its version or
+    source without O(upgrade), and that a preinstalled Slurm exists.
+  - With O(state=recorded) determines the version and writes the record C(/etc/ansible/facts.d/hpcai_slurm.fact). It
+    tells later runs that nothing has to be installed, and other roles for which Slurm to build.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   state:
-    description: What to do, as the description says.
+    description: V(allowed) checks before the installation. V(recorded) checks and records after it.
     type: str
     choices: [allowed, recorded]
     default: recorded
   functions:
-    description: What the machine is.
+    description: Functions of the machine.
     type: list
     elements: str
     choices: [controller, login, compute, accounting]
     required: true
   source:
-    description: Where its Slurm comes from.
+    description: Source of the machine's Slurm.
     type: str
     choices: [distribution, repository, preinstalled]
     required: true
   version:
-    description: The version that is wanted, or its beginning. Empty for any.
+    description: The required version, or its beginning. Empty for any version.
     type: str
     default: ""
   packages:
-    description: Packages that are installed.
+    description: Packages that the role installs.
     type: list
     elements: str
     default: []
   client:
-    description: The package whose version is Slurm's. Empty to ask the daemons only.
+    description: The package whose version is that of Slurm. If empty, only the daemons are queried.
     type: str
     default: ""
   prefix:
-    description: Below which C(bin) and C(sbin) have Slurm's commands.
+    description: Installation prefix of Slurm, with its commands in C(bin) and C(sbin).
     type: path
     default: /usr
   upgrade:
-    description: Whether a Slurm that is there may become one of another version or source.
+    description: Whether an existing Slurm may change to another version or source.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -60,17 +60,17 @@ extends_documentation_fragment:
   - hpcai.azure.internal
 attributes:
   check_mode:
-    description: Says what it would record, without changing anything.
+    description: Reports in check mode what it would record, without changing anything.
     details:
-      - A version that cannot be told is no failure there, because in check mode nothing was installed.
+      - An unknown version is no failure in check mode, because nothing was installed.
   diff_mode:
     description: Shows the record before and after.
   platform:
-    description: Works where dpkg or rpm keep the packages, and on a machine with a Slurm of its own.
+    description: Works with packages of dpkg or rpm, and on a machine with a Slurm that was not installed from packages.
 """
 
 EXAMPLES = r"""
-- name: Check that the image has its own Slurm
+- name: Check that the image has a preinstalled Slurm
   hpcai.azure.slurm_installed:
     state: allowed
     functions: [compute]
@@ -87,7 +87,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 version:
-  description: Version of the Slurm that is installed; null if there is none.
+  description: Version of the installed Slurm, or null if there is none.
   returned: success
   type: str
   sample: 22.05.8

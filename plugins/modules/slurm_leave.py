@@ -8,16 +8,15 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: slurm_leave
-short_description: Drain Slurm nodes that are to leave, and say which jobs still run there
+short_description: Drain Slurm nodes before they are removed, and report which jobs still run there
 version_added: "0.1.0"
 description:
-  - Drains the nodes, so that no new job starts there, and says which jobs still run. Nothing is killed, whatever time
-    it takes.
-  - A node that is drained already keeps its reason, whoever gave it. One that somebody set down is drained with the
-    reason that it has, because a node that is only down comes back by itself when it registers.
-  - Looks once. To wait, repeat the task until RV(busy) is empty or RV(time_is_over), see the example. So no connection
-    stands idle for hours.
-  - Runs where C(scontrol) may change nodes, which is normally on the controller as root.
+  - Drains the nodes, so that no new job starts there, and reports which jobs still run. Never kills a job.
+  - A node that is already drained keeps its drain reason. A node that an administrator set down is drained with its
+    current reason, because a node that is only down returns to service automatically when slurmd registers.
+  - Checks once. To wait, repeat the task until RV(busy) is empty or RV(time_is_over) is true, see the example. This
+    avoids a connection that is idle for hours.
+  - Run it where C(scontrol) may change nodes, normally on the controller as root.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
@@ -27,38 +26,38 @@ options:
     elements: str
     required: true
   reason:
-    description: Why they leave; C(hpcai:) and a blank are put before it.
+    description: Drain reason. C(hpcai:) and a space are put before it.
     type: str
     default: retire
   timeout:
-    description: Seconds that whoever repeats this wants to wait. From them RV(deadline) is made.
+    description: Seconds that the repeated task may wait. RV(deadline) is calculated from it.
     type: int
     default: 0
   deadline:
-    description: RV(deadline) of the first time, where this is a repetition.
+    description: RV(deadline) of the first run, if this is a repetition.
     type: float
 extends_documentation_fragment:
   - hpcai.azure.node
 attributes:
   check_mode:
-    description: Says which nodes it would drain, and which jobs run there.
+    description: Reports in check mode which nodes it would drain, and which jobs run there.
   diff_mode:
     description: Shows the state and reason of each node that is drained.
   idempotent:
-    description: A drained node is left as it is.
+    description: A drained node stays as it is.
   platform:
     description: Works with Slurm 21.08 and later.
 """
 
 EXAMPLES = r"""
-- name: Let no new job start there
+- name: Prevent new jobs from starting on the nodes
   hpcai.azure.slurm_leave:
     nodes: [compute-3, compute-17]
     reason: "retire: replaced by newer machines"
     timeout: 3600
   register: leaving
 
-- name: Wait for its jobs
+- name: Wait until their jobs have ended
   hpcai.azure.slurm_leave:
     nodes: [compute-3, compute-17]
     deadline: "{{ leaving.deadline }}"
@@ -77,19 +76,19 @@ drained:
   sample: [compute-3]
 busy:
   description:
-    - The nodes on which jobs are, with these jobs. The list is empty where the node's state alone says that there is
-      something, for example a job that has just ended.
+    - Nodes that are in use, with their jobs. The list of jobs is empty if only the node's state shows that it is in
+      use, for example because a job has just ended.
   returned: success
   type: dict
   sample: {"compute-3": ["4711 (alice, running)"]}
 unknown:
-  description: Nodes that slurmctld does not know. There is nothing to wait for.
+  description: Nodes that slurmctld does not know. They are not waited for.
   returned: success
   type: list
   elements: str
   sample: []
 deadline:
-  description: When to stop waiting, in seconds since 1970 by this machine's clock.
+  description: Time at which to stop waiting, in seconds since 1970 (UTC) of this machine's clock.
   returned: success
   type: float
   sample: 1795334400.0
@@ -113,7 +112,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist i
 def drain(
     module: AnsibleModule, known: dict[str, nodes.NodeState], made: job_control.Drain, reason: str
 ) -> dict[str, str]:
-    """Drain, and return what each node was and is."""
+    """Drain the nodes, and return the diff of their states and reasons."""
     reasons = {**dict.fromkeys(made.drain, reason), **made.drain_as_it_is}
     if not module.check_mode:
         nodes.drain(made.drain, reason, run)
@@ -140,7 +139,7 @@ def main() -> NoReturn:
         made = job_control.plan_drain(known, names)
         diff = drain(module, known, made, f"{nodes.OUR_PREFIX} {module.params['reason']}")
         present = [name for name in names if name in known]
-        # Asked after the drain: what started just before it is seen.
+        # Read again after the drain, to include jobs that started just before it.
         after = known if module.check_mode else nodes.read_nodes(run)
         busy = job_control.busy(after, present, job_control.jobs_on(present, run))
     except (CommandFailed, HostlistError) as error:

@@ -8,19 +8,19 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: slurm_nodes
-short_description: Take Slurm nodes out of scheduling, and bring back only those that were taken out
+short_description: Drain Slurm nodes, and resume only nodes that this collection drained
 version_added: "0.1.0"
 description:
-  - Drains the nodes of O(keep_out) with O(reason), and resumes those of O(put_to_work) that were drained with a reason
-    which starts with O(prefix). A reason that somebody else gave is never overwritten, and such a node is never
-    resumed.
-  - Sets spare nodes of O(absent) down, which slurmctld would otherwise take for idle ones, and with O(hold) no new job
+  - Drains the nodes of O(keep_out) with O(reason), and resumes the nodes of O(put_to_work) whose drain reason starts
+    with O(prefix). It never overwrites a drain reason that somebody else set, and never resumes such a node.
+  - Sets the spare nodes of O(absent) to state down, because slurmctld would treat them as idle. With O(hold) no new job
     starts until that is done.
-  - With O(seen), compares what each node really has with C(slurm.conf). A node that lacks something is drained with a
-    reason that begins with C(hpcai:) C(hardware:) and names it. When it is right again, that reason is taken back.
-  - Before it resumes, it waits until the nodes of O(put_to_work) answer, and says which do not. A node that does not
-    answer is not resumed.
-  - Runs where C(scontrol) may change nodes, which is normally on the controller as root.
+  - With O(seen), compares the hardware of each node with C(slurm.conf). A node that lacks something is drained with a
+    reason that starts with C(hpcai:) C(hardware:) and names what is missing. When the node matches again, it is no
+    longer drained for this reason.
+  - Before it resumes nodes, it waits until the nodes of O(put_to_work) answer, and reports those that do not. It does
+    not resume a node that does not answer.
+  - Run it where C(scontrol) may change nodes, normally on the controller as root.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
@@ -30,55 +30,57 @@ options:
     elements: str
     default: []
   put_to_work:
-    description: Names of nodes that shall take jobs.
+    description: Names of nodes that should run jobs.
     type: list
     elements: str
     default: []
   absent:
     description:
-      - Names of spare nodes, which are declared so that a machine which comes later can join by itself. Those that
-        never had a machine and would be given jobs are set down, with a reason that says that no machine is there.
-      - A node whose machine has told its address is not touched, whether an inventory knows it or not.
-      - Ends what O(hold) began, also with an empty list.
+      - Names of spare nodes, which are declared so that a later machine can join automatically. Spares that never had a
+        machine and would be given jobs are set down, with a reason that says that there is no machine.
+      - A node whose machine has registered its address is not changed, whether it is in the inventory or not.
+      - Releases the jobs that O(hold) holds back, also with an empty list.
     type: list
     elements: str
   hold:
     description:
-      - Holds new jobs back by a reservation of all nodes, C(hpcai-new-nodes); jobs that run go on. For the time before
-        slurmctld is restarted with new names of spare nodes, so that no job is given one of them before the next task
-        has them set down by O(absent).
+      - Hold back new jobs with a reservation of all nodes, C(hpcai-new-nodes). Running jobs continue. Use it before
+        slurmctld is restarted with new names of spare nodes, so that no job is given a spare before the next task sets
+        it down with O(absent).
       - If slurmctld refuses the reservation, the module only warns.
-      - The reservation ends by itself after five minutes. Where no slurmctld answers, nothing is done.
+      - The reservation ends automatically after five minutes. If no slurmctld answers, the module does nothing.
     type: bool
     default: false
   pending:
     description:
-      - Whether an earlier task changed C(slurm.conf). It counts in check mode alone, where slurmctld does not know new
-        names of O(absent) yet, so that it is predicted that they are set down.
+      - Whether an earlier task changed C(slurm.conf). Only used in check mode, where slurmctld does not know new names
+        of O(absent) yet, to predict that they are set down.
     type: bool
     default: false
   seen:
     description:
-      - By name of the node, what M(hpcai.azure.slurmd) found there and returned as
-        RV(hpcai.azure.slurmd#module:node). Nodes that are not named here are not compared.
-      - More than configured is no difference, and what C(slurm.conf) does not say is not compared. With
-        C(config_overrides) in C(SlurmdParameters) only missing device files count.
+      - Mapping of node names to the value RV(hpcai.azure.slurmd#module:node), which M(hpcai.azure.slurmd) returned for
+        the node. Nodes that are not listed are not compared.
+      - Hardware beyond the configuration is no difference, and values that C(slurm.conf) does not set are not compared.
+        With C(config_overrides) in C(SlurmdParameters), only missing device files are differences.
     type: dict
     default: {}
   conf:
-    description: The folder of the C(slurm.conf) that O(seen) is compared with.
+    description: Folder of the C(slurm.conf) that O(seen) is compared with.
     type: path
     default: /etc/slurm
   prefix:
-    description: Marks the reasons that are ours. It must start with V(hpcai:).
+    description:
+      - Start of the drain reason that is set on nodes of O(keep_out) and removed from nodes of O(put_to_work). It must
+        start with V(hpcai:).
     type: str
     default: "hpcai: site:"
   reason:
-    description: Why the nodes of O(keep_out) are drained; O(prefix) is put before it.
+    description: Drain reason for the nodes of O(keep_out). O(prefix) is put before it.
     type: str
     default: could not be configured
   timeout:
-    description: Seconds to wait for the nodes of O(put_to_work) to answer; V(0) looks once.
+    description: Seconds to wait for the nodes of O(put_to_work) to answer. With V(0) they are checked once.
     type: int
     default: 60
 extends_documentation_fragment:
@@ -86,10 +88,10 @@ extends_documentation_fragment:
   - hpcai.azure.internal
 attributes:
   check_mode:
-    description: Says what it would do, without changing anything or waiting.
+    description: Reports in check mode what it would do, without changing anything or waiting.
     details:
-      - Neither a slurmctld that does not answer nor a node that it does not know is a failure there, because in check
-        mode the tasks that start it and tell it of the node have not done so either. A warning names them.
+      - If slurmctld does not answer in check mode, or does not know a node, the module only warns, because the tasks
+        that start and configure slurmctld have not run either.
   diff_mode:
     description: Shows each changed node's state and reason before and after.
   platform:
@@ -97,16 +99,16 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Keep a node out that could not be configured
+- name: Drain a node that could not be configured, and resume two others
   hpcai.azure.slurm_nodes:
     keep_out: [compute-3]
     put_to_work: [compute-0, compute-17]
 
-- name: Let nothing be scheduled before the spare nodes are set down
+- name: Hold back new jobs until the spare nodes are set down
   hpcai.azure.slurm_nodes:
     hold: true
 
-- name: Set spare nodes down, and let jobs start again
+- name: Set spare nodes down, and release new jobs
   hpcai.azure.slurm_nodes:
     absent: [compute-18, compute-19]
 """
@@ -131,14 +133,14 @@ resumed:
   elements: str
   sample: [compute-0]
 left_out:
-  description: Nodes of O(put_to_work) that stay out of scheduling for somebody else's reason, with that reason.
+  description: Nodes of O(put_to_work) that stay drained because somebody else set the reason, with that reason.
   returned: success
   type: dict
   sample: {"compute-17": "bad fan, ticket 4711"}
 unfit:
   description:
-    - Nodes of O(put_to_work) that lack what is configured, or whose slurmd waits for jobs to end, with the reason. It
-      is the reason in Slurm too, unless somebody else gave the node another one.
+    - Nodes of O(put_to_work) that lack configured hardware, or whose slurmd waits for jobs to end, with the reason. It
+      is also the drain reason in Slurm, unless somebody else set another one.
   returned: success
   type: dict
   sample: {"compute-5": "hpcai: hardware: RealMemory is 1900, configured 1945"}
@@ -162,7 +164,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.conf_text 
 
 
 def wait_for(names: list[str], timeout_s: int) -> list[str]:
-    """Return those of the nodes that slurmctld does not have as answering after at most so many seconds."""
+    """Wait until all nodes answer slurmctld, and return those that still do not after the timeout."""
     deadline = time.monotonic() + timeout_s
     while True:
         known = nodes.read_nodes(run)
@@ -173,19 +175,17 @@ def wait_for(names: list[str], timeout_s: int) -> list[str]:
 
 
 def unless_foreseen(module: AnsibleModule, problem: str) -> None:
-    """Fail with the problem; in check mode, where earlier tasks may have been going to mend it, only warn.
+    """Fail with the problem. In check mode only warn, because earlier tasks would perhaps have fixed it.
 
     :raises CommandFailed: not in check mode.
     """
     if not module.check_mode:
         raise CommandFailed(problem)
-    module.warn(
-        f"{problem} Check mode cannot tell whether this run would have mended that; if not, the real run fails."
-    )
+    module.warn(f"{problem} Check mode cannot tell whether this run would have fixed it. If not, the real run fails.")
 
 
 def read_before(module: AnsibleModule) -> dict[str, nodes.NodeState] | None:
-    """Return the nodes as slurmctld has them; None in check mode if it does not answer."""
+    """Return the nodes that slurmctld knows, or None if it does not answer in check mode."""
     try:
         return nodes.read_nodes(run)
     except CommandFailed as error:
@@ -194,14 +194,14 @@ def read_before(module: AnsibleModule) -> dict[str, nodes.NodeState] | None:
 
 
 def hold_jobs_back(module: AnsibleModule) -> dict[str, Any]:
-    """Hold new jobs back where a slurmctld runs that could start them."""
+    """Hold back new jobs, if a slurmctld runs that could start them."""
     held = job_control.slurmctld_answers(run)
     if held and not module.check_mode:
         try:
             job_control.hold_new_jobs(run)
         except CommandFailed as error:
-            # Nothing is lost yet, and without it the time in which a job could be is a few seconds.
-            module.warn(f"{error}. Until the spare nodes are set down, pending jobs could be given one.")
+            # Only a warning, because a job could be given a spare for a few seconds only.
+            module.warn(f"{error}. Until the spare nodes are set down, a pending job could be given one.")
             held = False
     nothing: dict[str, Any] = {"drained": [], "resumed": [], "set_down": [], "not_answering": []}
     return {**nothing, "changed": held, "left_out": {}, "unfit": {}}
@@ -212,7 +212,7 @@ def set_down(module: AnsibleModule, known: dict[str, nodes.NodeState]) -> tuple[
     absent = module.params["absent"] or ()
     wrong = nodes.absent_to_set_down(known, absent)
     if not module.check_mode:
-        # Where the site's PrivateData lacks "cloud", slurmctld does not show those that never had a machine.
+        # Without "cloud" in the site's PrivateData, slurmctld does not list nodes that never had a machine.
         nodes.set_down([*wrong, *(name for name in absent if name not in known)], nodes.NO_INSTANCE, run)
     elif module.params["pending"]:
         return (*wrong, *(name for name in absent if name not in known))
@@ -220,9 +220,9 @@ def set_down(module: AnsibleModule, known: dict[str, nodes.NodeState]) -> tuple[
 
 
 def judge(module: AnsibleModule) -> dict[str, str | None]:
-    """Return for what reason each node that was looked at should get no jobs."""
+    """Return for each measured node why it should get no jobs, or None if it may."""
     conf = read_conf(Root(), module.params["conf"])
-    # What could not be measured is no reason to drain a node, and none to take a reason back.
+    # A failed measurement neither drains a node nor removes a drain reason.
     measured = {n: hardware.from_result(found) for n, found in module.params["seen"].items() if found}
     return {
         n: hardware.reason_against(conf, n, measurement) for n, measurement in measured.items() if measurement.counts
@@ -234,7 +234,7 @@ def _shown(node: nodes.NodeState | None) -> str:
 
 
 def arrange(module: AnsibleModule, reason: str) -> dict[str, Any]:
-    """Take nodes out, and bring nodes back."""
+    """Drain and resume nodes."""
     asked = module.params
     known = read_before(module)
     before = known or {}
@@ -257,7 +257,7 @@ def arrange(module: AnsibleModule, reason: str) -> dict[str, Any]:
         not_answering = wait_for(awaited, asked["timeout"])
         resumed = tuple(name for name in made.resume if name not in not_answering)
         nodes.resume(resumed, run)
-        # slurmctld takes a resumed node for silent until it has asked it anew, and gives it no jobs before.
+        # slurmctld marks a resumed node as not responding, and gives it no jobs, until it has contacted it again.
         not_answering += wait_for(list(resumed), asked["timeout"])
     after = [f"{n}: DOWN {nodes.NO_INSTANCE}\n" for n in down] + [f"{n}: DRAIN {reason}\n" for n in made.drain]
     after += [f"{n}: DRAIN {unfit}\n" for unfit, names in made.unfit.items() for n in names]
@@ -295,9 +295,9 @@ def main() -> NoReturn:
     )
     asked = module.params
     if not asked["prefix"].startswith(nodes.OUR_PREFIX):
-        module.fail_json(msg=f"prefix must start with {nodes.OUR_PREFIX!r}, or other people's reasons could be taken.")
+        module.fail_json(msg=f"prefix must start with {nodes.OUR_PREFIX!r}, to protect the drain reasons of others.")
     if asked["hold"] and (asked["absent"] or asked["keep_out"] or asked["put_to_work"]):
-        module.fail_json(msg="hold stands alone: absent, keep_out and put_to_work belong to a later task.")
+        module.fail_json(msg="hold excludes absent, keep_out and put_to_work: use them in a later task.")
     try:
         reason = f"{asked['prefix']} {asked['reason']}"
         answer = hold_jobs_back(module) if asked["hold"] else arrange(module, reason)

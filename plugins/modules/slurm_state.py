@@ -8,30 +8,31 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: slurm_state
-short_description: Dump the queue and the accounting of a Slurm controller, and bring them back
+short_description: Dump and restore the queue and the accounting of a Slurm controller
 version_added: "0.1.0"
 description:
   - O(state=dumped) copies slurmctld's C(StateSaveLocation) and slurmdbd's database into a new folder below O(path),
-    while the daemons run. The folder appears when it is complete. The oldest beyond O(keep) are removed afterwards.
-  - O(state=restored) brings a dump back onto a controller that has lost its own state. It stops slurmctld and slurmdbd
-    for that.
-  - A host that has only one of the two, dumps and restores that one.
+    while the daemons run. The folder only appears when it is complete. Afterwards the oldest dumps beyond O(keep) are
+    removed.
+  - O(state=restored) restores a dump on a controller that has lost its own state. It stops slurmctld and slurmdbd
+    during the restore.
+  - On a host with only one of the two, only that one is dumped and restored.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   state:
     description:
-      - V(dumped) makes a dump, each time.
-      - V(restored) brings one back, once. A machine that was restored from O(path) before is left alone, because the
-        dumps that came afterwards are its own.
-      - V(configured) only keeps the settings, for C(hpcnode slurm) and its timer.
+      - V(dumped) creates a dump at each run.
+      - V(restored) restores a dump once. If the machine was restored from O(path) before, nothing is done, because
+        later dumps are its own.
+      - V(configured) only saves the settings for C(hpcnode slurm) and its timer.
     type: str
     choices: [dumped, restored, configured]
     required: true
   path:
     description:
-      - Folder of the dumps; for V(restored) one dump, or a folder of them, of which the newest is taken.
-      - Needed unless O(state=configured), where an empty one means that no dumps are made.
+      - Folder of the dumps. For V(restored), a dump, or a folder of dumps, of which the newest is used.
+      - Required unless O(state=configured), where an empty value means that no dumps are created.
     type: str
     default: ""
   cluster:
@@ -47,17 +48,17 @@ options:
     type: str
     default: ""
   keep:
-    description: How many dumps are kept.
+    description: Number of dumps to keep.
     type: int
     default: 7
   force:
     description:
-      - Restore also over jobs that the controller has. The C(StateSaveLocation) that was there lies beside it
-        afterwards, in a folder that ends with C(.before-restore). The database is replaced.
+      - Restore even if the controller has jobs. The old C(StateSaveLocation) is kept next to it, in a folder that ends
+        with C(.before-restore). The database is replaced.
     type: bool
     default: false
   start:
-    description: Start slurmdbd and slurmctld after a restore. Without, the tasks that configure them do.
+    description: Start slurmdbd and slurmctld after a restore. With V(false), the tasks that configure them start them.
     type: bool
     default: true
 extends_documentation_fragment:
@@ -65,25 +66,25 @@ extends_documentation_fragment:
   - hpcai.azure.internal
 attributes:
   check_mode:
-    description: Says what it would do, and refuses what it would refuse, without changing anything.
+    description: Reports in check mode what it would do or refuse, without changing anything.
   diff_mode:
     description: Shows the settings before and after.
     support: partial
     details:
-      - A dump has no before.
+      - Dumps are not shown.
   idempotent:
     support: partial
     details:
-      - O(state=dumped) makes a dump each time.
+      - O(state=dumped) creates a dump at each run.
   platform:
     description: Works with Slurm 22.05 and later, and MariaDB 10.5 and later.
 notes:
-  - A restore before slurmctld has run on the new machine keeps the running jobs. A slurmctld that starts without its
-    state has the nodes end jobs that it does not know.
+  - Restore before slurmctld runs on the new machine for the first time, to keep running jobs. If slurmctld starts
+    without its state, it makes the nodes end the jobs that it does not know.
 """
 
 EXAMPLES = r"""
-- name: Keep the queue and the accounting on a share before the controller gets a new image
+- name: Dump the queue and the accounting to a share before the controller gets a new image
   hpcai.azure.slurm_state:
     state: dumped
     path: /mnt/backup/slurm
@@ -91,7 +92,7 @@ EXAMPLES = r"""
     state_save_location: /var/lib/slurm/slurmctld
     database: slurm_acct_db
 
-- name: Bring them back
+- name: Restore the newest dump
   hpcai.azure.slurm_state:
     state: restored
     path: /mnt/backup/slurm
@@ -102,12 +103,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 dump:
-  description: The dump that was made or brought back; empty where none was, as in check mode before one is made.
+  description: The dump that was created or restored. Empty if there was none, or if check mode would create one.
   returned: success
   type: str
   sample: /mnt/backup/slurm/hpcai-20261122T083000Z
 before:
-  description: Folders with what a restore replaced.
+  description: Folders with the data that a restore replaced.
   returned: success
   type: list
   elements: str
@@ -131,7 +132,7 @@ _WAIT_S = 600
 
 
 def configure(module: AnsibleModule, place: Place, root: Root) -> dict[str, Any]:
-    """Keep the settings."""
+    """Save the settings."""
     settings = {name: getattr(place, name) for name in ("cluster", "state", "database", "path", "keep")}
     file = change_of(root.at(f"{FOLDER}/{CONFIG}.json"), as_config(settings))
     if not module.check_mode:
@@ -140,7 +141,7 @@ def configure(module: AnsibleModule, place: Place, root: Root) -> dict[str, Any]
 
 
 def act(module: AnsibleModule, place: Place, root: Root) -> dict[str, Any]:
-    """Make a dump, or bring one back."""
+    """Create or restore a dump."""
     asked = module.params
     if asked["state"] == "dumped":
         made = "" if module.check_mode else make_dump(place, run)

@@ -8,49 +8,49 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: slurmctld
-short_description: Keep slurmctld running on the configuration that lies on disk
+short_description: Keep slurmctld running with the configuration on disk
 version_added: "0.1.0"
 description:
-  - Compares what the running slurmctld has taken of its configuration with the files of O(conf_dir), key by key, and
-    does the least that the difference needs, which is nothing, C(scontrol reconfigure), or a restart. Comments and the
-    order of lines are no difference. Starts and enables slurmctld where it does not run.
-  - For each changed key RV(reasons) says which it is, and where it is written what it needs. A key that is not known
-    needs a restart.
-  - What slurmctld has taken is written down in C(/run/hpcai/slurmctld.taken.json), as digests, for one process. After a
-    crash, a boot or a restart by somebody else, files that are older than the process count as taken, and if a file is
-    younger, slurmctld is restarted.
-  - It is restarted too if its unit, a drop-in or its environment file is younger than the process.
-  - Waits until slurmctld answers. Jobs go on in each case.
-  - Refuses a change by which slurmctld would lose jobs that it has, such as the removal of a partition with jobs,
-    unless O(lose_jobs).
+  - Compares the configuration that the running slurmctld has loaded with the files of O(conf_dir), key by key, and does
+    only what the difference requires, which is nothing, C(scontrol reconfigure), or a restart. Comments and the order
+    of lines are no difference. Starts and enables slurmctld if it does not run.
+  - RV(reasons) lists each changed key, and the source that says what the change requires. An unknown key requires a
+    restart.
+  - C(/run/hpcai/slurmctld.taken.json) records the loaded configuration, as digests, for one process. After a crash, a
+    boot or a manual restart there is no such record. Files that are older than the process then count as loaded, and if
+    a file is newer, slurmctld is restarted.
+  - Also restarts slurmctld if its unit, a drop-in or its environment file is newer than the process.
+  - Waits until slurmctld answers. Running jobs continue in each case.
+  - Refuses a change that would make slurmctld lose jobs, such as the removal of a partition with jobs, unless
+    O(lose_jobs) is set.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   conf_dir:
-    description: The folder of C(slurm.conf) and of the files beside it.
+    description: Folder of C(slurm.conf) and the files next to it.
     type: path
     default: /etc/slurm
   lose_jobs:
     description:
-      - Whether slurmctld may take a configuration by which it loses jobs. That is the removal of a partition that has
-        jobs, and another C(SelectType), C(SwitchType), C(StateSaveLocation) or C(ClusterName) while there are any.
+      - Whether to allow changes that make slurmctld lose jobs. These are the removal of a partition that has jobs, and
+        a new C(SelectType), C(SwitchType), C(StateSaveLocation) or C(ClusterName) while there are any jobs.
     type: bool
     default: false
   pending:
     description:
-      - The texts of files of O(conf_dir) that an earlier task would have written, by name; an empty text stands for a
-        file that it would have removed. They count in check mode alone, where that task has not written them, so that
-        the module says what they need, and so does M(hpcai.azure.slurmd) after it.
+      - Contents of files of O(conf_dir) that an earlier task would have written, by name. An empty text means a file
+        that it would have removed. Only used in check mode, where that task has not written them, so that this module
+        and M(hpcai.azure.slurmd) can report what they require.
     type: dict
     default: {}
   unit_pending:
     description:
-      - Whether an earlier task changed a drop-in of slurmctld's unit. It counts in check mode alone, where that task
-        has not written it.
+      - Whether an earlier task changed a drop-in of slurmctld's unit. Only used in check mode, where that task has not
+        written it.
     type: bool
     default: false
   timeout:
-    description: Seconds for slurmctld to answer.
+    description: Seconds to wait for slurmctld to answer.
     type: int
     default: 60
 extends_documentation_fragment:
@@ -59,10 +59,10 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     details:
-      - A unit that systemd does not know is no failure there, because in check mode the task that installs its package
-        has not done so either.
+      - A unit that systemd does not know is no failure in check mode, because the task that installs its package has
+        not run either.
   diff_mode:
-    description: Shows the commands, and the reason for each.
+    description: Shows the commands and the reasons.
   idempotent:
     description: A second run with unchanged files changes nothing.
   platform:
@@ -73,24 +73,25 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Run slurmctld on what lies in /etc/slurm
+- name: Run slurmctld with the configuration in /etc/slurm
   hpcai.azure.slurmctld:
   register: controller
 
-- name: Run slurmd on it, after slurmctld
+- name: Run slurmd with the same configuration, after slurmctld
   hpcai.azure.slurmd:
     controller: "{{ hostvars['ctl'].controller.for_slurmd }}"
 """
 
 RETURN = r"""
 commands:
-  description: The verbs given to C(systemctl), in their order; V(reconfigure) is C(scontrol)'s.
+  description:
+    - Verbs of C(systemctl) that were run, or in check mode would be, in order. V(reconfigure) is a verb of C(scontrol).
   returned: success
   type: list
   elements: str
   sample: [reconfigure]
 reasons:
-  description: Why each of them was needed.
+  description: Why the commands were needed.
   returned: success
   type: list
   elements: str
@@ -98,8 +99,8 @@ reasons:
     - "slurm.conf MaxJobCount changed (slurm.conf(5))"
 for_slurmd:
   description:
-    - What the module M(hpcai.azure.slurmd) compares a node with. Digests of the files that slurmctld ships, and of each
-      key that a slurmd takes only when it is restarted.
+    - The data with which the module M(hpcai.azure.slurmd) compares a node. It contains digests of the files that
+      slurmctld sends to the nodes, and of each key that slurmd reads only at its start.
   returned: success
   type: dict
   sample:
@@ -124,12 +125,12 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import con
 def refuse_to_lose_jobs(made: slurmctld.Plan) -> None:
     """Fail if slurmctld would lose jobs.
 
-    :raises CommandFailed: it would, or does not say which jobs it has.
+    :raises CommandFailed: it would, or it does not report its jobs.
     """
     for what, jobs in slurmctld.jobs_at_stake(made.losing, run).items():
         shown = ", ".join(jobs[:10]) + (", ..." if len(jobs) > 10 else "")
         raise CommandFailed(
-            f"{what}: slurmctld would lose {len(jobs)} jobs by it ({shown}). Nothing was done. Let them end, cancel "
+            f"{what}: slurmctld would lose {len(jobs)} jobs ({shown}). Nothing was done. Wait until they end, cancel "
             f"them, or set lose_jobs (in the role slurm: slurm_lose_jobs)."
         )
 

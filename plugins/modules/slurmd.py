@@ -8,40 +8,40 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: slurmd
-short_description: Keep slurmd of a node running on its configuration, without disturbing jobs
+short_description: Keep slurmd running with its current configuration, without disturbing jobs
 version_added: "0.1.0"
 description:
-  - Starts and enables slurmd. Restarts it only if what it started with has changed. That is its unit, a drop-in, one of
-    O(files), or an entry of the cluster's configuration that a slurmd takes at its start alone, such as C(TaskPlugin)
-    or C(plugstack.conf). All else reaches it by C(scontrol reconfigure), which is the controller's to say.
-  - A restart of slurmd does not end jobs, as long as its unit has C(KillMode=process). Another C(job_container.conf)
-    would disturb those that run, so the restart waits until none does; RV(waits) says so.
-  - What slurmd started with is written down in C(/run/hpcai/slurmd.taken.json), as digests, for one process.
-  - Tells what the node holds of the configuration, and what C(slurmd -C) sees, so that the controller can compare that
-    with what is configured before it puts the node to work (M(hpcai.azure.slurm_nodes)).
+  - Starts and enables slurmd. Restarts it only if something changed that slurmd reads only at its start. This is its
+    unit, a drop-in, one of O(files), or an entry of the cluster's configuration such as C(TaskPlugin) or
+    C(plugstack.conf). All other changes reach slurmd when the controller runs C(scontrol reconfigure).
+  - A restart of slurmd does not end jobs, as long as its unit has C(KillMode=process). A new C(job_container.conf)
+    would disturb running jobs, so this restart is postponed until no job runs, and RV(waits) reports it.
+  - C(/run/hpcai/slurmd.taken.json) records what slurmd started with, as digests, for one process.
+  - Returns the configuration that the node has and the output of C(slurmd -C), so that the controller can compare them
+    with C(slurm.conf) before it resumes the node (M(hpcai.azure.slurm_nodes)).
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   controller:
     description:
-      - What M(hpcai.azure.slurmctld) returned as RV(hpcai.azure.slurmctld#module:for_slurmd). Run that module first, so
-        that slurmd fetches what slurmctld has taken.
-      - If it is empty, slurmd is compared with the configuration that it last fetched.
+      - The value RV(hpcai.azure.slurmctld#module:for_slurmd) of M(hpcai.azure.slurmctld). Run that module first, so
+        that slurmd fetches the configuration that slurmctld has loaded.
+      - If empty, slurmd is compared with the configuration that it last fetched.
     type: dict
     default: {}
   files:
-    description: Files that slurmd reads when it starts, apart from those that it fetches.
+    description: Files that slurmd reads when it starts, except those that it fetches from slurmctld.
     type: list
     elements: path
     default: [/etc/hpcai/slurmd.env, /etc/default/slurmd, /etc/sysconfig/slurmd]
   conf_cache:
-    description: The folder in which slurmd keeps what it fetched.
+    description: Folder in which slurmd keeps the fetched files.
     type: path
     default: /var/lib/slurm/slurmd/conf-cache
   pending:
     description:
-      - Whether an earlier task changed one of O(files), the unit or a drop-in. It counts in check mode alone, where
-        that task has not written them, so that the restart is predicted.
+      - Whether an earlier task changed one of O(files), the unit or a drop-in. Only used in check mode, where that task
+        has not written them, to predict the restart.
     type: bool
     default: false
   settle:
@@ -54,10 +54,10 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     details:
-      - A unit that systemd does not know is no failure there, because in check mode the task that installs its package
-        has not done so either.
+      - A unit that systemd does not know is no failure in check mode, because the task that installs its package has
+        not run either.
   diff_mode:
-    description: Shows the commands, and the reason for each.
+    description: Shows the commands and the reasons.
   platform:
     description: Works with Slurm 22.05 and later, on nodes that fetch their configuration (configless).
 seealso:
@@ -66,12 +66,12 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Run slurmd on what slurmctld has taken
+- name: Run slurmd with the configuration that slurmctld has loaded
   hpcai.azure.slurmd:
     controller: "{{ hostvars['ctl'].controller.for_slurmd }}"
   register: compute
 
-- name: Compare what the nodes have with what is configured
+- name: Compare the hardware of the nodes with slurm.conf
   hpcai.azure.slurm_nodes:
     put_to_work: [compute-0]
     seen:
@@ -81,28 +81,28 @@ EXAMPLES = r"""
 
 RETURN = r"""
 commands:
-  description: The verbs given to C(systemctl), in their order.
+  description: Verbs of C(systemctl) that were run, or in check mode would be, in order.
   returned: success
   type: list
   elements: str
   sample: [restart]
 reasons:
-  description: Why each of them was needed.
+  description: Why the commands were needed.
   returned: success
   type: list
   elements: str
   sample:
     - "slurm.conf GresTypes changed (slurm.conf(5))"
 waits:
-  description: Why slurmd still has to be restarted, once no job runs on the node.
+  description: Reasons for a restart of slurmd that is postponed until no job runs on the node.
   returned: success
   type: list
   elements: str
   sample: []
 node:
   description:
-    - What the node holds and has. C(held) are digests of the fetched files, C(hardware) is what C(slurmd -C) printed,
-      C(missing_files) are device files of C(gres.conf) that are not there, C(waits) is RV(waits).
+    - Configuration and hardware of the node. C(held) contains digests of the fetched files, C(hardware) the output of
+      C(slurmd -C), C(missing_files) the device files of C(gres.conf) that do not exist, and C(waits) is RV(waits).
   returned: success
   type: dict
   sample:
@@ -153,7 +153,7 @@ def main() -> NoReturn:
     node = slurmd.describe(made, facts, root, run, cache)
     files = asked["controller"].get("files")
     if module.check_mode and files and ("restart" in made.verbs or asked["controller"].get("handed_out")):
-        # It would have fetched them by now.
+        # In a real run slurmd would have fetched them by now.
         node["held"] = files
     module.exit_json(
         changed=bool(made.verbs),

@@ -8,19 +8,19 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: vm_host_keys
-short_description: Let ssh know the host keys of new Azure machines before it contacts them
+short_description: Add the SSH host keys of new Azure machines to known_hosts before the first contact
 version_added: "0.1.0"
 description:
   - Reads the public host keys that cloud-init printed on the serial console of a machine at its first boot, and adds
-    them to ssh's file of known hosts under the machine's C(vmId). ssh then verifies its first contact, where it would
-    accept any key otherwise.
-  - Azure keeps the log of the serial console if boot diagnostics are enabled with managed storage. The keys come from
-    the machine's system to Azure, and from Azure over TLS to this module. Nobody in the network can change them.
-  - Only lines that consist of a key and nothing else count, in a block of cloud-init's after the start of a kernel.
-    Users of a machine can bring text to its console, but it has a time, a name or a process id in front.
-    R(The guide to security, ansible_collections.hpcai.azure.docsite.guide_security) says what remains.
-  - A key that ssh has already is never replaced. If the console shows other keys, the task fails and names both.
-  - Runs where Ansible runs, whatever host the task is for. No host is contacted.
+    them to SSH's known hosts file under the machine's C(vmId). SSH then verifies the key at the first contact, where it
+    would otherwise accept any key.
+  - Azure keeps the log of the serial console if boot diagnostics are enabled with managed storage. The keys go from the
+    machine's system to Azure, and from Azure over TLS to this module, so nobody in the network can change them.
+  - Accepts only lines that contain nothing but a key, in a block of cloud-init after the start of a kernel. Users of a
+    machine can write to its console, but their lines start with a time, a name or a process id. See
+    R(The guide to security, ansible_collections.hpcai.azure.docsite.guide_security) for the remaining risk.
+  - Never replaces a key in the known hosts file. If the console shows other keys, the task fails and names both.
+  - Always runs on the machine where Ansible runs, for any host of the task. It contacts no host.
 author:
   - hpcai.azure contributors (@hpcai)
 requirements:
@@ -31,61 +31,62 @@ extends_documentation_fragment:
   - hpcai.azure.azure_connection.sources
 options:
   machines:
-    description: The machines, each by what the inventory says of it. They need O(path). This or O(hosts) is needed.
+    description: The machines, identified by values of the inventory. Requires O(path). This or O(hosts) is required.
     type: list
     elements: dict
     suboptions:
       name:
-        description: What messages call it. The default is its O(machines[].azure_id).
+        description: Name of the machine in messages. Defaults to its O(machines[].azure_id).
         type: str
       azure_id:
-        description: Its resource id, the inventory's C(azure_id).
+        description: Resource id of the machine, the inventory's C(azure_id).
         type: str
         required: true
       vm_id:
-        description: Its C(vmId), the inventory's C(azure_vm_id), under which ssh knows it (C(HostKeyAlias)).
+        description: C(vmId) of the machine, the inventory's C(azure_vm_id), under which SSH knows it (C(HostKeyAlias)).
         type: str
         required: true
   hosts:
     description:
-      - Names of hosts instead, whose variables C(azure_id), C(azure_vm_id) and C(hpcai_known_hosts) tell the same.
-      - A host without these variables is in RV(left_out). One with an C(ansible_connection) other than ssh is ignored.
+      - Names of hosts, instead of O(machines). Their variables C(azure_id), C(azure_vm_id) and C(hpcai_known_hosts)
+        give the same values.
+      - A host without these variables is listed in RV(left_out). A host with an C(ansible_connection) other than ssh is
+        ignored.
     type: list
     elements: str
   path:
     description:
-      - The file of known hosts (C(UserKnownHostsFile)) on the machine where Ansible runs. It is made where it is
-        missing.
-      - With O(hosts), the default is each host's variable C(hpcai_known_hosts).
+      - The known hosts file (C(UserKnownHostsFile)) on the machine where Ansible runs. It is created if it is missing.
+      - With O(hosts), it defaults to each host's variable C(hpcai_known_hosts).
     type: path
   known:
     description:
-      - V(compare) also reads the consoles of machines that ssh has keys of, and compares. A console that shows no keys
-        any more is no error then.
-      - V(skip) does not ask Azure for such machines.
+      - For machines whose keys are in the known hosts file already, V(compare) also reads the consoles and compares the
+        keys. A console that no longer shows keys is then no error.
+      - V(skip) does not query Azure for such machines.
     type: str
     choices: [compare, skip]
     default: compare
   required:
-    description: Whether it is an error if the keys of a machine cannot be verified. Otherwise it is a warning.
+    description: Whether the task fails if the keys of a machine cannot be verified. Otherwise it only warns.
     type: bool
     default: false
   timeout:
-    description: Seconds for all that is asked of Azure.
+    description: Timeout in seconds for all requests to Azure together.
     type: int
     default: 300
 attributes:
   action:
-    description: Runs on the machine where Ansible runs, because that is where ssh and the credentials are.
+    description: Runs on the machine where Ansible runs, because SSH and the credentials are there.
     support: full
   check_mode:
     description: Reads the keys and compares them, and writes nothing.
     support: full
   diff_mode:
-    description: Shows the file of known hosts before and after.
+    description: Shows the known hosts file before and after.
     support: full
   idempotent:
-    description: Keys that ssh has already are not added a second time.
+    description: Keys that are already in the known hosts file are not added again.
     support: full
   platform:
     description: Nothing runs on a node.
@@ -97,25 +98,25 @@ notes:
     Reader has neither, the role Virtual Machine Contributor has both.
 seealso:
   - ref: ansible_collections.hpcai.azure.docsite.guide_azure
-    description: How nodes are reached, and what the first contact by ssh risks.
+    description: How nodes are reached, and the risk of the first SSH contact.
 """
 
 EXAMPLES = r"""
-- name: Let ssh know all new machines, with the options of the inventory
+- name: Add the keys of all new machines, with the connection options of the inventory
   hpcai.azure.vm_host_keys:
     hosts: "{{ groups['azure_hosts'] }}"
     known: skip
     sources: "{{ azure_inventory.sources | map(attribute='source') }}"
   run_once: true
 
-- name: Compare all keys that ssh has with what the machines printed
+- name: Compare all keys in the known hosts file with those that the machines printed
   hpcai.azure.vm_host_keys:
     hosts: "{{ groups['azure_hosts'] }}"
     sources: "{{ azure_inventory.sources | map(attribute='source') }}"
   run_once: true
   check_mode: true
 
-- name: Let ssh know one machine, and fail if Azure cannot tell its keys
+- name: Add the keys of one machine, and fail if they cannot be verified
   hpcai.azure.vm_host_keys:
     machines:
       - name: compute000003
@@ -127,17 +128,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 verified:
-  description: Machines whose consoles show keys that agree with those that ssh had, if any.
+  description: Machines whose consoles show keys that do not contradict the known hosts file.
   returned: success
   type: list
   elements: dict
   contains:
     name:
-      description: The host, or the name that was given.
+      description: Name of the host, or the given name.
       type: str
       sample: compute000003
     vm_id:
-      description: Its C(vmId).
+      description: C(vmId) of the machine.
       type: str
       sample: 6f0c2a6e-3a0e-4f6c-9a1b-2f1f0a3b4c5d
     keys:
@@ -146,13 +147,13 @@ verified:
       elements: str
       sample: ["ssh-ed25519 SHA256:uNiVztksCsDhcc0u9e8BrWYYdBgZlWeLlGNrWzGyLOk"]
 known:
-  description: Machines that ssh has keys of, and that were skipped or whose consoles show none.
+  description: Machines whose keys are in the known hosts file, and that were skipped or whose consoles show no keys.
   returned: success
   type: list
   elements: str
   sample: [compute000000]
 unverified:
-  description: Machines that ssh has no key of and whose keys could not be verified, each with the C(reason).
+  description: Machines without a key in the known hosts file whose keys could not be verified, each with C(reason).
   returned: success
   type: list
   elements: dict

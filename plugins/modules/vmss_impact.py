@@ -8,19 +8,18 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: vmss_impact
-short_description: Report hardware faults to Azure, and notice bad physical hosts that come back
+short_description: Report hardware faults to Azure, and recognize faulty physical hosts that return
 version_added: "0.1.0"
 description:
-  - Makes the reports that Azure's Guest Health Reporting takes (workload impacts of C(Microsoft.Impact)) out of what
-    the health checks of nodes found, and writes them to C(impacts.json) below O(path). Nothing is sent unless O(send)
-    says so.
-  - A hardware fault is a check that failed by the node's own fault and whose action is C(replace). What a user's job
-    left behind, what a restart mends, what only warns and what could not be measured is never reported.
-  - A report has the same name each time for the same fault of the same machine on the same physical host. What Azure
-    has already is not sent again.
-  - Keeps C(hosts.json) below O(path), which says which physical host had which fault. A node without a fault on a host
-    that had one is named, for example after a redeployment that ended on the same host.
-  - Runs where Ansible runs, whatever host the task is for.
+  - Creates reports for Azure's Guest Health Reporting (workload impacts of C(Microsoft.Impact)) from the results of the
+    nodes' health checks, and writes them to C(impacts.json) below O(path). Nothing is sent unless O(send) is set.
+  - A hardware fault is a failed check whose cause is the node and whose action is C(replace). Leftovers of a user's
+    job, faults that a restart fixes, warnings, and failed measurements are never reported.
+  - The same fault of the same machine on the same physical host always has the same report name. A report that Azure
+    already has is not sent again.
+  - Maintains C(hosts.json) below O(path), which records which physical host had which fault. The module warns about a
+    node without a fault on a host that had one, for example after a redeployment to the same host.
+  - Always runs on the machine where Ansible runs, for any host of the task.
 author:
   - hpcai.azure contributors (@hpcai)
 requirements:
@@ -30,60 +29,61 @@ extends_documentation_fragment:
   - hpcai.azure.azure_connection.sources
 options:
   nodes:
-    description: The nodes whose health was looked at, sound ones too. This or O(hosts) is needed.
+    description: The nodes that were checked, including healthy ones. This or O(hosts) is required.
     type: list
     elements: dict
     suboptions:
       azure_id:
-        description: The instance's resource id, the inventory's C(azure_id).
+        description: Resource id of the instance, the inventory's C(azure_id).
         type: str
         required: true
       vm_id:
-        description: Its C(vmId), the inventory's C(azure_vm_id). A health result of another machine is refused.
+        description:
+          - C(vmId) of the instance, the inventory's C(azure_vm_id). A health result of another machine is refused.
         type: str
         required: true
       health:
-        description: What C(hpcnode health run --json) printed there, which M(hpcai.azure.node_health_info) returns.
+        description: Output of C(hpcnode health run --json) on the node, as M(hpcai.azure.node_health_info) returns it.
         type: dict
         required: true
   hosts:
     description:
-      - Names of hosts instead, whose variables C(azure_id), C(azure_vm_id) and O(variable) tell the same. It needs
-        O(variable).
-      - A host that is no instance, or that gave no health result, is left out. It does not count as sound. If all are,
-        nothing is written.
+      - Names of hosts, instead of O(nodes). Their variables C(azure_id), C(azure_vm_id) and O(variable) give the same
+        values. Requires O(variable).
+      - A host that is not an instance, or that has no health result, is skipped. It does not count as healthy. If all
+        hosts are skipped, nothing is written.
     type: list
     elements: str
   variable:
-    description: The variable that M(hpcai.azure.node_health_info) was registered in.
+    description: Name of the variable in which the result of M(hpcai.azure.node_health_info) is registered.
     type: str
   path:
-    description: Folder on the machine where Ansible runs. It is made where it is missing. Keep it from one run to the
-      next, and in one place for all who run this.
+    description: Folder on the machine where Ansible runs. It is created if it is missing. Keep it between runs, and use
+      one folder for everybody who runs this.
     type: path
     required: true
   send:
     description:
       - Send the reports to Azure. Azure takes a machine that is reported as unhealthy out of service, so drain it
-        before. The subscription must be admitted to Guest Health Reporting, see the guide.
-      - A report without the name of the physical host is not sent, because Azure takes none.
-      - Without it, O(sources) is not read.
+        first. The subscription must be admitted to Guest Health Reporting, see the guide.
+      - A report without the name of the physical host is not sent, because Azure does not accept it.
+      - If V(false), O(sources) is not read.
     type: bool
     default: false
   keep_days:
-    description: Days after which a physical host is forgotten on which a fault was not seen again.
+    description: Days after which a fault that was not seen again is removed from the record of its physical host.
     type: int
     default: 90
   timeout:
-    description: Seconds for all that is asked of Azure.
+    description: Timeout in seconds for all requests to Azure together.
     type: int
     default: 1800
 attributes:
   action:
-    description: Runs on the machine where Ansible runs, because that is where the credentials are.
+    description: Runs on the machine where Ansible runs, because the credentials are there.
     support: full
   check_mode:
-    description: Writes and sends nothing. With O(send) it looks what Azure has already, and says what it would send.
+    description: Writes and sends nothing. With O(send) it checks which reports Azure has, and returns those to send.
     support: full
   diff_mode:
     description: Shows both files before and after.
@@ -97,7 +97,7 @@ attributes:
     support: full
 seealso:
   - ref: ansible_collections.hpcai.azure.docsite.guide_health_azure
-    description: What is reported, what Azure needs for it, and how bad machines are replaced.
+    description: What is reported, what Azure requires for it, and how faulty machines are replaced.
 """
 
 EXAMPLES = r"""
@@ -107,14 +107,14 @@ EXAMPLES = r"""
   register: checked
   ignore_errors: true
 
-- name: Prepare reports of what is broken, and name bad hosts that came back
+- name: Prepare reports of hardware faults, and recognize faulty hosts that returned
   hpcai.azure.vmss_impact:
     path: health-report
     hosts: "{{ ansible_play_hosts_all }}"
     variable: checked
   run_once: true
 
-- name: Tell Azure as well, with the options of the inventory
+- name: Send the reports to Azure as well, with the connection options of the inventory
   hpcai.azure.vmss_impact:
     path: health-report
     send: true
@@ -133,7 +133,7 @@ impacts:
   elements: dict
   contains:
     name:
-      description: Its name at Azure.
+      description: Name of the report in Azure.
       type: str
       sample: hpcai-6f0c2a6e-3a0e-4f6c-9a1b-2f1f0a3b4c5d-HpcMissingGpu-0a1b2c3d4e5f
     node:
@@ -141,17 +141,17 @@ impacts:
       type: str
       sample: compute-3
     request:
-      description: The request that sends it, below the endpoint of Resource Manager.
+      description: The request that sends the report, relative to the endpoint of Resource Manager.
       type: str
     body:
-      description: The request's content.
+      description: Body of the request.
       type: dict
     lacks:
-      description: Why it cannot be sent; empty if it can.
+      description: Why the report cannot be sent. Empty if it can.
       type: str
       sample: ""
 known:
-  description: With O(send), names of the reports that Azure has already.
+  description: With O(send), names of the reports that Azure already has.
   returned: success
   type: list
   elements: str
@@ -163,26 +163,26 @@ sent:
   elements: str
   sample: []
 not_sent:
-  description: With O(send), the reports that could not be sent, each with the reason.
+  description: With O(send), the reports that cannot be sent, each with the reason.
   returned: success
   type: dict
   sample: {}
 suspects:
   description:
-    - Nodes without a hardware fault on a physical host that had one. C(warning) says it in one line; C(node), C(vm_id),
-      C(host) and C(faults) are the parts.
+    - Nodes without a hardware fault on a physical host that had one. C(warning) is a message of one line. C(node),
+      C(vm_id), C(host) and C(faults) are its parts.
   returned: success
   type: list
   elements: dict
   sample: []
 left_out:
-  description: Hosts of O(hosts) that are no instances, or gave no health result.
+  description: Hosts of O(hosts) that are not instances, or have no health result.
   returned: success
   type: list
   elements: str
   sample: []
 unknown_hosts:
-  description: Nodes that do not know their physical host, so that nothing can be said of it.
+  description: Nodes that do not know their physical host.
   returned: success
   type: list
   elements: str

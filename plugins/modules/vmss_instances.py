@@ -11,16 +11,16 @@ module: vmss_instances
 short_description: Delete, redeploy or replace particular instances of Azure scale sets
 version_added: "0.1.0"
 description:
-  - Deletes instances by their ids, moves them to another physical host, or brings new ones in their place. Those of one
-    Uniform scale set go by one request, and the end is waited for. Members of Flexible scale sets and stand-alone
-    virtual machines are treated as the virtual machines that they are.
-  - Something is done to an instance only if it still has the C(vmId) that was seen. Ids and names are given to other
-    machines later. If one does not fit, nothing at all is done.
-  - The capacity of a set is never lowered to get rid of an instance, for Azure would choose which one goes. It
-    lowers the capacity itself when an instance is deleted by its id.
-  - Runs where Ansible runs, whatever host the task is for.
-  - It does not look whether jobs run there. The playbooks C(hpcai.azure.retire) and C(hpcai.azure.replace) do, and call
-    this module.
+  - Deletes instances by their ids, moves them to another physical host, or replaces them with new ones. Sends one
+    request for all instances of a Uniform scale set, and waits until Azure is done. Members of Flexible scale sets are
+    handled like stand-alone virtual machines.
+  - Changes an instance only if it still has the given C(vmId), because Azure reuses ids and names. If one instance has
+    another C(vmId), the module changes no instance at all.
+  - Never lowers the capacity of a scale set to remove an instance, because Azure would choose which one to remove. When
+    an instance is deleted by its id, Azure lowers the capacity itself.
+  - Always runs on the machine where Ansible runs, for any host of the task.
+  - Does not check whether jobs run on the instances. The playbooks C(hpcai.azure.retire) and C(hpcai.azure.replace) do,
+    and call this module.
 author:
   - hpcai.azure contributors (@hpcai)
 requirements:
@@ -33,48 +33,48 @@ options:
   state:
     description:
       - V(absent) deletes the instances.
-      - V(redeployed) moves them to another physical host, each time. Such a machine keeps its id, its C(vmId), its name
-        and its system disk, and loses what lies on its local disks. A reimage is no state here, because it stays on the
-        host and mends no hardware.
-      - V(replaced) deletes them and raises the capacity of their scale set to what it was before, so that Azure brings
-        new instances. They have new ids. Only for members of Uniform scale sets. A capacity that somebody else changed
-        meanwhile is left alone.
+      - V(redeployed) moves them to another physical host, at each run. A redeployed machine keeps its id, its C(vmId),
+        its name and its system disk, and loses the data on its local disks. There is no state for a reimage, because it
+        stays on the same host and fixes no hardware.
+      - V(replaced) deletes them and raises the capacity of their scale set to its previous value, so that Azure creates
+        new instances. They have new ids. Only for members of Uniform scale sets. If somebody else changed the capacity
+        meanwhile, it is not raised.
     type: str
     choices: [absent, redeployed, replaced]
     default: absent
   instances:
-    description: The instances, each by what the inventory says of it.
+    description: The instances, identified by values of the inventory.
     type: list
     elements: dict
     required: true
     suboptions:
       azure_id:
-        description: Its resource id, the inventory's C(azure_id).
+        description: Resource id of the instance, the inventory's C(azure_id).
         type: str
         required: true
       vm_id:
-        description: Its C(vmId), the inventory's C(azure_vm_id).
+        description: C(vmId) of the instance, the inventory's C(azure_vm_id).
         type: str
         required: true
   timeout:
-    description: Seconds for everything, Azure's work included. What is under way then goes on in Azure.
+    description: Timeout in seconds, including Azure's work. After the timeout, running operations continue in Azure.
     type: int
     default: 1800
 attributes:
   action:
-    description: Runs on the machine where Ansible runs, because that is where the credentials are.
+    description: Runs on the machine where Ansible runs, because the credentials are there.
     support: full
   check_mode:
-    description: Looks which instances are there and whether they are the right ones, and does nothing to them.
+    description: Checks which instances exist and whether their C(vmId) matches, without changing anything.
     support: full
   diff_mode:
     description: Shows the ids of the instances.
     support: full
   idempotent:
-    description: An instance that is gone already is no change.
+    description: An instance that no longer exists is no change.
     support: partial
     details:
-      - O(state=redeployed) redeploys each time.
+      - O(state=redeployed) redeploys at each run.
   platform:
     description: Nothing runs on a node.
     platforms: linux
@@ -89,7 +89,7 @@ EXAMPLES = r"""
         vm_id: "{{ hostvars['compute000003'].azure_vm_id }}"
     sources: "{{ azure_inventory.sources | map(attribute='source') }}"
 
-- name: Move one with a hardware fault to another host
+- name: Move an instance with a hardware fault to another host
   hpcai.azure.vmss_instances:
     state: redeployed
     instances:
@@ -97,7 +97,7 @@ EXAMPLES = r"""
         vm_id: "{{ hostvars['compute000003'].azure_vm_id }}"
     sources: "{{ azure_inventory.sources | map(attribute='source') }}"
 
-- name: Delete it as the managed identity of this machine
+- name: Delete an instance with the managed identity of this machine
   hpcai.azure.vmss_instances:
     instances:
       - azure_id: "{{ hostvars['compute000003'].azure_id }}"
@@ -107,7 +107,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 deleted:
-  description: Resource ids of the instances that were there, and are deleted.
+  description: Resource ids of the instances that were deleted, or in check mode would be.
   returned: success
   type: list
   elements: str
@@ -115,7 +115,7 @@ deleted:
     - "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/hpc/providers/Microsoft.Compute/\
       virtualMachineScaleSets/compute/virtualMachines/3"
 redeployed:
-  description: Resource ids of the instances that were moved to another host.
+  description: Resource ids of the instances that were moved to another host, or in check mode would be.
   returned: success
   type: list
   elements: str
@@ -129,7 +129,7 @@ capacity_left_alone:
   elements: str
   sample: []
 gone:
-  description: Resource ids of the instances that were gone already.
+  description: Resource ids of the instances that no longer existed.
   returned: success
   type: list
   elements: str

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Call the hpcnode that is installed on a node, where its code is ours to the byte.
+"""Calls the installed hpcnode of a node, if its code is identical to that of the controller.
 
-Then the code need not travel once more: a module that imports half of the node core is sent as a zip file of several
-hundred KiB, to each node and for each task. Versions are not compared: only the content tells what runs.
+This avoids sending the code again: a module that imports half of the node core is a zip file of several hundred KiB,
+which Ansible sends to each node for each task. The content is compared, because the version does not prove it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ansible.plugins.action import ActionBase
 CORE = Path(__file__).resolve().parents[1] / "module_utils/_node"
 HPCNODE = "/usr/bin/hpcnode"
 OTHER_CODE = 96
-"""Exit status of the command below where hpcnode is missing or is not ours. hpcnode itself uses 0 to 3."""
-# One line a file, sorted by path: what sha256sum prints.
+"""Exit status of the command below if hpcnode is missing or its code differs. hpcnode itself uses 0 to 3."""
+# The digest covers the output of sha256sum, with one line per file, sorted by path.
 _COMMAND = """\
 cd /usr/lib/hpcai/lib/hpcai_node 2>/dev/null || exit {other}
 found=$(find . -name '*.py' -type f -exec sha256sum {{}} + | LC_ALL=C sort -k 2 | sha256sum)
@@ -34,10 +34,10 @@ cd / && exec {words}"""
 
 @dataclass(frozen=True)
 class Answer:
-    """What hpcnode answered.
+    """Output of hpcnode.
 
     :ivar document: the object that ``--json`` prints.
-    :ivar problems: the lines that it wrote to standard error, without its own name.
+    :ivar problems: the lines on standard error, without the prefix ``hpcnode``.
     """
 
     document: dict[str, Any]
@@ -45,25 +45,25 @@ class Answer:
 
 
 def core_digest(core: Path = CORE) -> str:
-    """Return one SHA-256 over all files of the node core, as the command on a node finds it."""
+    """Return the SHA-256 of all files of the node core, as the command on a node computes it."""
     files = sorted(f"./{path.relative_to(core).as_posix()}" for path in core.rglob("*.py"))
     lines = (f"{hashlib.sha256((core / path).read_bytes()).hexdigest()}  {path}\n" for path in files)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def command(words: Sequence[str], digest: str, python: str = "") -> str:
-    """Return the shell command that calls hpcnode with these words, if it is the one of that digest.
+    """Return the shell command that runs hpcnode with these arguments, if its code has that digest.
 
-    :param python: runs it in place of the one in its first line.
+    :param python: the Python to use instead of that in the first line of hpcnode.
     """
     program = [python, "-I", HPCNODE] if python else [HPCNODE]
     return _COMMAND.format(other=OTHER_CODE, digest=digest, words=shlex.join([*program, "--json", *words]))
 
 
 class InstalledAction(ActionBase):
-    """An internal module that runs by the installed hpcnode where it can, and else as every module does.
+    """Runs an internal module with the installed hpcnode if possible, else like any other module.
 
-    Before the install, in check mode of a first run for example, there is nothing that could be called.
+    Before the installation, for example in check mode of a first run, there is no hpcnode.
     """
 
     TRANSFERS_FILES = False
@@ -73,19 +73,19 @@ class InstalledAction(ActionBase):
         raise NotImplementedError
 
     def words(self, options: Mapping[str, Any]) -> list[str] | None:
-        """Return how hpcnode is called for these options; None where only the module can do what they say."""
+        """Return the arguments of hpcnode for these options, or None if only the module supports them."""
         raise NotImplementedError
 
     def python(self, task_vars: Mapping[str, Any]) -> str | None:
-        """Return the Python that runs hpcnode, if not that of its first line; None where the module has to find it."""
+        """Return the Python that runs hpcnode, empty for that of its first line, or None to run the module instead."""
         return ""
 
     def result(self, answer: Answer, options: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return what the module returns, with ``msg`` if it is a failure; None where the module has work to do."""
+        """Return the module's result, with ``msg`` if it is a failure, or None if the module must run."""
         raise NotImplementedError
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Call hpcnode, or have the module run."""
+        """Run hpcnode, or else the module."""
         base_result = super().run(tmp, task_vars)
         _valid, options = self.validate_argument_spec(self.spec())
         words, python = self.words(options), self.python(task_vars or {})
@@ -100,10 +100,9 @@ class InstalledAction(ActionBase):
 
 
 def call(action: ActionBase, words: Sequence[str], python: str = "") -> Answer | None:
-    """Call the installed hpcnode on the task's host; None where there is none like ours, or it did not answer.
+    """Run the installed hpcnode on the task's host. Return None if its code differs, or if it did not answer.
 
-    Nothing has been done by an hpcnode of another content. Whatever else went wrong, the module will meet it again and
-    say so.
+    An hpcnode with other code is not run. Other errors are ignored here, because the module will report them.
     """
     done = action._low_level_execute_command(command(words, core_digest(), python))
     try:

@@ -116,7 +116,7 @@ def test_a_job_stages_what_its_group_is_granted_and_nothing_of_another_group(
     for user, container in ((bob, "alice"), (bob, "bobs"), (alice, "bobs")):
         status, said = place.stage(user, container)
         assert status != 0, said
-        assert "none of your groups is granted 'read' there" in said
+        assert "none of your groups is granted 'read' for this container" in said
         assert "sig=" not in said
     journal = place.node.sh("journalctl --boot --unit hpcai-grants --no-pager --quiet --output=cat --lines=50")
     assert f"alice (uid 4001): read of {place.url}/alice" in journal

@@ -131,7 +131,7 @@ def test_a_user_who_holds_a_port_of_beeonds_drains_nothing(
     number = bob.sbatch("--nodes=2 --mem=100 --constraint=beeond --time=2", "true")
     try:
         eventually(lambda: bob.job(number)["Restarts"] != "0", IDLE_S, lambda: (bob.job(number), target.state()))
-        said = f"AdminComment=hpcai: {target.name}: port {PORT}/tcp is taken by a process of user "
+        said = f"AdminComment=hpcai: {target.name}: port {PORT}/tcp is used by a process of user "
         assert said in bob.check_output(f"scontrol show job {number}")
     finally:
         bob.run(f"scancel {number}")

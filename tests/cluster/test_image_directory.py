@@ -224,7 +224,7 @@ def test_the_main_entry_point_skips_what_was_baked(image: Image) -> None:
     assert "skipping: [tree]" not in output  # Not shown, and nothing else of the role is.
     assert (changed, output.count("TASK [hpcai.azure.image")) == (0, 1), output
     _status, _changed, output = image.play(main, "--check", "-e", '{"image_sysctl": {"vm.zone_reclaim_mode": 0}}')
-    assert "Give it the settings" in output
+    assert "Configure the machine for HPC jobs" in output
 
 
 @pytest.fixture
@@ -276,7 +276,7 @@ def test_a_component_is_installed_only_if_its_digest_is_right(
 
     status, changed, output = image.play(INSTALL, "-e", components(driver=pin))
     assert (status, changed) == (0, 0), output
-    assert "the base has driver" in output
+    assert "the base image has driver" in output
     image.run("dpkg", "--purge", "stand-in-driver")
 
 

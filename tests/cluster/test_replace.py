@@ -198,7 +198,7 @@ def test_arbiter_returns_it_when_it_reports_from_its_new_host(story: Story, move
 def test_bad_host_that_came_back_is_named_and_the_node_works(story: Story, moved_back: Recap) -> None:
     assert moved_back.rc == 0, moved_back.output
     assert f"{NAME} is still on the physical host {BAD}, which had a hardware fault" in said(moved_back)
-    assert f"Moved and at work: {NAME}." in said(moved_back)
+    assert f"Moved and resumed: {NAME}." in said(moved_back)
     wait_for(story.node.runs_a_job, 60, story.reason)
 
 

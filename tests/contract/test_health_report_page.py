@@ -123,9 +123,9 @@ def test_says_first_how_many_fail_and_what_to_look_at(show: Show) -> None:
     ]
     items = texts(shown, ".todo-item")
     assert "gpu_count fail on 1 node" in items[0]
-    assert "What helps: redeploy or replace the instance" in items[0]
+    assert "Action: redeploy or replace the instance" in items[0]
     assert "NHC2009" in items[0]
-    assert any("odd values" in each for each in items)
+    assert any("outliers" in each for each in items)
 
 
 def test_works_without_anything_else(show: Show) -> None:
@@ -163,7 +163,7 @@ def test_a_click_on_a_cell_opens_the_node_and_escape_closes_it(show: Show) -> No
     assert text(shown, "#drawer-title") == "compute-9"
     assert state(shown) == {"node": "compute-9"}
     drawer = text(shown, "#drawer")
-    for words in ("BN4PrdHPC0004", "Run it again; then replace.", "NHC2003", "171.2 Gb/s", "Unlike the other nodes"):
+    for words in ("BN4PrdHPC0004", "Run it again; then replace.", "NHC2003", "171.2 Gb/s", "Outliers"):
         assert words in drawer
     shown.press("Escape")
     assert shown.run("document.getElementById('drawer').hidden") is True
@@ -205,7 +205,7 @@ def test_filters_and_sorts_by_what_the_address_says(show: Show, wanted: dict[str
     assert texts(shown, ".nodes tbody .chip") == nodes
     expected = f"{len(nodes)} of 12 nodes"
     assert text(shown, "#shown") == expected
-    assert ("No node fits this filter." in text(shown, "main")) == (not nodes)
+    assert ("No node matches this filter." in text(shown, "main")) == (not nodes)
 
 
 def test_what_is_typed_and_clicked_filters_and_stays_in_the_address(show: Show) -> None:
@@ -282,7 +282,7 @@ def test_nodes_on_hosts_that_were_bad_before_have_a_section(opened: chromium.Pag
     opened.events.clear()
     opened.open(file.as_uri())
     opened.wait("document.documentElement.dataset.painted")
-    assert text(opened, "#suspects h2") == "On physical hosts that were bad before"
+    assert text(opened, "#suspects h2") == "On physical hosts with earlier hardware faults"
     assert "2 nodes without a hardware fault now" in text(opened, "#suspects p")
     assert texts(opened, "#suspects .chip") == ["compute-4", "compute-5"]
     latest, older = texts(opened, "#suspects tbody tr")[:2]

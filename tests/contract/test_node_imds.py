@@ -104,8 +104,8 @@ def test_hears_its_own_scheduled_events_and_starts_them(simulator: Simulator, tm
     (found,) = heard("uni_17")
     assert (found.kind, found.status, found.not_before, found.is_ending) == ("Preempt", "Scheduled", 1789842587.0, True)
     assert heard("uni_0") == []
-    assert services["uni_17"].accept_ready("another", 4001) == "it does not wait"
-    assert services["uni_17"].accept_ready(found.id, 4002) == "other users have jobs here"
+    assert services["uni_17"].accept_ready("another", 4001) == "it is not waiting to start"
+    assert services["uni_17"].accept_ready(found.id, 4002) == "other users have jobs on this node"
     assert services["uni_17"].accept_ready(found.id, 4001) == ""
     (started,) = heard("uni_17")
     assert (started.status, started.not_before) == ("Started", None)

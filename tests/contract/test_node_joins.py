@@ -159,7 +159,7 @@ def test_a_metadata_service_that_talks_nonsense_is_no_machine_without_a_cluster(
     simulator: Simulator, boot: Boot, action: str
 ) -> None:
     simulator.add_fault("metadata/", action, service="imds")
-    with pytest.raises(StepFailed, match="nothing else says what this machine is"):
+    with pytest.raises(StepFailed, match="nothing else identifies this machine"):
         boot("gpu_17").instance(7)
 
 
@@ -235,7 +235,7 @@ def test_an_identity_without_the_role_is_told_which_one(boot: Boot) -> None:
 def test_a_machine_whose_identity_is_missing_or_one_of_several_says_so(boot: Boot, name: str) -> None:
     outcome = boot(name).start()[1]
     assert outcome.verdict == FAIL
-    assert "gives this machine no identity token: HTTP status 400" in outcome.summary
+    assert "refuses this machine an identity token: HTTP status 400" in outcome.summary
     assert "hpcai_identity_client_id" in outcome.action
 
 

@@ -215,7 +215,7 @@ def test_mnt_that_is_no_mount_stays_as_it_is(machine: Machine) -> None:
     assert is_unchanged(machine.play())
     refused = machine.play(scratch_fallback=["temporary_disk"])
     assert refused.returncode == 2
-    assert "only temporary_disk may take their place; there is no temporary disk" in " ".join(refused.stdout.split())
+    assert "the only allowed fallback is temporary_disk; there is no temporary disk" in " ".join(refused.stdout.split())
 
 
 @pytest.mark.thorough
@@ -226,7 +226,7 @@ def test_disks_that_are_expected_and_lost_are_not_replaced(machine: Machine) -> 
     status, [scratch, directories] = machine.boot("scratch", "directories")
     assert (status, scratch["verdict"], directories["verdict"]) == (1, "fail", "fail")
     assert "8 local NVMe disks are expected, and no disk has one of the models" in scratch["summary"]
-    assert "/scratch is not mounted, though 8 local NVMe disks are expected" in directories["summary"]
+    assert "/scratch is not mounted, although 8 local NVMe disks are expected" in directories["summary"]
     assert machine.sh("ls -A /mnt; ls -d /scratch 2>&1 || true").endswith("No such file or directory")
 
 

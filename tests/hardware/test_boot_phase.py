@@ -181,7 +181,7 @@ def test_broken_settings_keep_slurmd_from_starting(node: Node, settings: str, st
     path = f"/etc/hpcai/{settings}.json"
     node.machine.run(f"cp {path} {path}.good; echo '{{' > {path}")
     node.later(f"mv {path}.good {path}")
-    assert_blocked(node, node.start_again(step), step, path, "no JSON")
+    assert_blocked(node, node.start_again(step), step, path, "not valid JSON")
 
 
 def test_missing_settings_of_a_known_size_are_no_hindrance(node: Node) -> None:
@@ -208,7 +208,7 @@ def test_no_metadata_service_and_nothing_known_keeps_slurmd_from_starting(node: 
     node.imds(refusing=403)
     node.machine.run("mkdir /run/away; mv /var/lib/hpcai/instance.json /var/lib/hpcai/joining.json /run/away")
     node.later("mv -f /run/away/* /var/lib/hpcai; rmdir /run/away")
-    assert_blocked(node, node.start_again("instance"), "instance", "nothing else says what this machine is")
+    assert_blocked(node, node.start_again("instance"), "instance", "nothing else identifies this machine")
 
 
 def test_a_slow_metadata_service_is_waited_for(node: Node) -> None:
@@ -234,7 +234,7 @@ def test_a_full_system_disk_is_said_and_leaves_nothing_half_written(node: Node) 
     node.later("umount /var/lib/hpcai")
     assert_blocked(node, node.start_again("instance"), "instance", "No space left", "/var/lib/hpcai")
     assert node.machine.run("ls -A /var/lib/hpcai") == "all\n"
-    assert "Make room" in node.status()["steps"]["instance"]["action"]
+    assert "Free some space" in node.status()["steps"]["instance"]["action"]
 
 
 def test_a_step_whose_record_cannot_be_written_is_done_all_the_same(node: Node) -> None:

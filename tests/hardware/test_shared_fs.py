@@ -131,7 +131,7 @@ def test_a_mount_that_is_in_use_is_not_taken_away(shared: Machine) -> None:
     try:
         [refused] = play(shared, Task("shared_mounts"))
         assert refused.failed
-        assert "/shared is to change and is in use by sleep" in refused.msg
+        assert "/shared must change, but is in use by sleep" in refused.msg
         assert shared.succeeds("timeout 20 ls /shared")
     finally:
         shared.run("systemctl stop user-of-shared")

@@ -29,8 +29,8 @@ HEAD = """\
 Role variables
 ==============
 
-The first sentence about each public variable of the roles, and its default. A variable without a default is derived
-from others. The page of a role has the whole text.
+This page lists the public variables of the roles, with their defaults and the first sentence of their descriptions. The
+value of a variable without a default is derived from other variables. The page of a role has the full descriptions.
 """
 MARKUP = re.compile(r"\b([A-Z]{1,3})\(((?:[^()\\]|\\.)*)\)")
 SENTENCE = re.compile(r"(?<=[.?!]) +(?=[A-Z`])")

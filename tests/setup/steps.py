@@ -140,10 +140,18 @@ STEPS = (
         limit=1800,
     ),
     Step("runner", (*PYTEST, *RUNNER), watches=("tests/setup", "tests/mutation", *RUNNER), limit=900),
-    Step("molecule-node", ("molecule", "test", "-s", "node"), needs=("venv", "stand-ins"), limit=1800),
-    # On nodes of the oldest suite from nothing to a job, and a second run.
+    # Its roles are in the scenario "cluster" too; here they run on a node with stand-in GPUs.
+    Step(
+        "molecule-node",
+        ("molecule", "test", "-s", "node"),
+        needs=("venv", "stand-ins"),
+        exhaustive=True,
+        limit=1800,
+    ),
+    # On nodes of the oldest suite: from an empty node to a job, and a second run.
     Step("oldest-nodes", (*PYTEST, OLDEST_NODES), needs=("venv", "stand-ins"), limit=2400),
-    # The whole scenario on them, after the one on the default suite, whose ports and addresses it has.
+    # The whole scenario on the oldest suite, after that on the default suite, because both use the same ports and
+    # addresses.
     Step(
         "molecule-oldest",
         ("env", "HPCAI_SUITE=bookworm", "molecule", "test", "-s", "cluster"),

@@ -127,6 +127,6 @@ def test_a_dump_without_room_leaves_the_old_ones(controller: Host, dumps: str) -
     controller.check_output(f"fallocate -l 60M {dumps}/something")
     refused = controller.run(f"hpcnode slurm dump --to {dumps}")
     assert refused.rc == 1
-    assert "The dumps that are there are untouched" in refused.stderr
+    assert "Existing dumps are unchanged" in refused.stderr
     listed = controller.check_output(f"hpcnode slurm list --to {dumps}").splitlines()
     assert [line.split()[0] for line in listed] == [made]

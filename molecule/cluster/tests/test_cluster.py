@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from testinfra.host import Host
 
 
@@ -82,6 +83,7 @@ def test_munge_key_is_one_and_private(controller: Host, computes: list[Host]) ->
     assert not controller.file("/etc/hpcai/munge.key").exists
 
 
+@pytest.mark.thorough
 def test_record_of_installed_packages_is_true(controller: Host, computes: list[Host]) -> None:
     for host in (controller, *computes):
         recorded = json.loads(host.file("/etc/ansible/facts.d/hpcai_slurm.fact").content_string)["packages"]

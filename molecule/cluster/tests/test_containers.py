@@ -155,7 +155,7 @@ def test_pyxis_is_built_again_when_slurms_record_changes_and_only_then(
     options = json.dumps({"enroot": enroot, "pyxis": pyxis, "folders": folders})
     first = run_module("hpcai.azure.container_node", host, options, inventory_source)
     assert first.count('"changed": true') == 1
-    assert f'"build {LINK}: it is for Slurm 21.08.5, and not ' in first
+    assert f'"build {LINK}: it was built for Slurm 21.08.5, not ' in first
     assert json.loads(host.file(RECORD).content_string)["slurm"] == before["slurm"]
     assert '"changed": true' not in run_module("hpcai.azure.container_node", host, options, inventory_source)
     assert host.file(LINK).linked_to.endswith(f"/{before['slurm']}-0.24.0/spank_pyxis.so")

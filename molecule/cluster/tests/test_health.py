@@ -138,7 +138,7 @@ def test_a_service_dies_the_node_drains_its_job_ends_well_and_it_returns(
     ill.sh("systemctl stop played")
     check(ill)
     eventually(lambda: ill.name in reasons(controller), DECIDED_S, lambda: status(controller))
-    assert reasons(controller)[ill.name] == f"{OURS}services: played is inactive, and the site needs it"
+    assert reasons(controller)[ill.name] == f"{OURS}services: played is inactive, but the site needs it"
     assert other.state() == "idle"
     end_job(alice, ill, job, eventually)
     eventually(lambda: ill.state() == "drained", 30, ill.state)

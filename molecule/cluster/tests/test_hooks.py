@@ -162,6 +162,7 @@ def test_epilog_that_fails_drains_its_node_after_the_job(
     eventually(lambda: bad.state() == "drained", 60, bad.state)
 
 
+@pytest.mark.thorough
 def test_reason_of_an_operator_stays(
     controller: Host, alice: Any, broken: Callable[..., Node], eventually: Eventually
 ) -> None:
@@ -170,5 +171,5 @@ def test_reason_of_an_operator_stays(
     eventually(lambda: alice.job(number)["JobState"] == "RUNNING", 30, lambda: alice.job(number))
     controller.check_output("scontrol update nodename=compute-3 state=drain reason='bad fan, ticket 4711'")
     eventually(lambda: bad.state() == "drained", 60, bad.state)
-    assert "the node is out: bad fan, ticket 4711" in bad.sh(f"cat /var/log/hpcai/jobs/{number}.epilog.log")
+    assert "the node is drained: bad fan, ticket 4711" in bad.sh(f"cat /var/log/hpcai/jobs/{number}.epilog.log")
     assert reason(controller, bad.name) == "bad fan, ticket 4711"

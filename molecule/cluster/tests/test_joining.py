@@ -211,7 +211,7 @@ def test_without_the_secret_it_does_not_start_slurmd_and_says_why(
         wait_for(lambda: added.boot()["state"] == "blocked", JOIN_S, added.boot)
         assert added.boot()["blocking"] == ["key"]
         told = added.sh("hpcnode boot status", check=False)
-        assert "slurmd does not start for key" in told
+        assert "slurmd does not start because of key" in told
         assert f"has no secret {SECRET}" in told
         assert f"has no secret {SECRET}" in added.sh("journalctl --no-pager -u hpcai-key.service")
         assert added.slurmd() == "inactive"

@@ -68,8 +68,8 @@ def test_slow_node_is_found_with_one_that_is_known_to_be_good(search: Search, co
     computes[1].sh(f"echo slow > {STATE}")
     done = search(hpcai_pairs="compute-3", hpcai_pairs_known_good=["compute-0"])
     assert done.rc != 0
-    assert "compute-3" in done.output.partition("Say what was found")[2]
-    assert "11.5 GB/s, and should be at least 180" in done.output
+    assert "compute-3" in done.output.partition("Report what was found")[2]
+    assert "11.5 GB/s, but should be at least 180" in done.output
 
 
 @pytest.mark.parametrize(

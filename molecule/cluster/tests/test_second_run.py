@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(900)
 
 MOST = 80
 COMPUTE = "compute000000"
-STATED = re.compile(r"^On a converged compute node (?:it )?costs? (\d+) tasks?\b", re.MULTILINE)
+STATED = re.compile(r"^A run that changes nothing takes (\d+) tasks? per compute node\b", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")

@@ -158,7 +158,7 @@ def test_a_training_is_killed_and_resumes_from_its_newest_whole_checkpoint(
     half = account.uploading(1)
     eventually(lambda: alice.job(job)["Restarts"] == "1", START_S, said)
     # Both of its nodes are clean before it runs again.
-    eventually(lambda: remains(nodes) == [[], []], START_S, lambda: remains(nodes))
+    eventually(lambda: remains(nodes) == [[], []], START_S, lambda: (remains(nodes), said()))
     kept = account.whole()
     assert kept
     assert half > max(kept), "it was killed too late: the checkpoint was whole"

@@ -48,7 +48,7 @@ def test_a_gpu_that_is_missing_keeps_slurmd_from_starting(node: Host) -> None:
         assert node.run("systemctl restart hpcai-gpu.service").rc != 0
         told = node.run("hpcnode boot status")
         assert told.rc == 1
-        assert "slurmd does not start for gpu" in told.stdout
+        assert "slurmd does not start because of gpu" in told.stdout
         assert "hpcai-gpu.service" in node.check_output("systemctl show --property=Requires slurmd")
     finally:
         node.check_output("sed -i s/gpus=1/gpus=2/ /var/lib/nvml-stand-in/config")

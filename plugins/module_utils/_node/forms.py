@@ -2,13 +2,13 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Checked input: forms that values have, made of each other.
+"""Checked input: forms of values, which can be combined.
 
-A form takes the value's place, for messages, and the value, and returns it clean. The place of what a file or a module
-was given as a whole is empty; ``checked`` puts the file's name before the message.
+A form takes a value's place, for messages, and the value, and returns the checked value. The place of a complete file
+or of a module's options is empty; ``checked`` puts the file's name before the message.
 
-Ansible's templates make texts of numbers, so digits in quotes are a number to ``integer`` and ``above_zero``, which are
-for what people describe by hand. Everything else is strict.
+Ansible's templates turn numbers into strings, so ``integer`` and ``above_zero``, which are for descriptions that people
+write, accept digits in quotes. Everything else is strict.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ _K = TypeVar("_K")
 Form = Callable[[str, Any], _T]
 
 _AS_ARGUMENT: MutableMapping[Any, dict[str, Any]] = WeakKeyDictionary()
-"""What Ansible is told of a module's options that have these forms; of others that they are texts."""
+"""The argument_spec of module options with these forms; options of other forms are strings."""
 _TEXT = {"type": "str"}
 
 LONGEST_S = 86400
-"""A day. Python's waits fail on infinity and on numbers that are much larger, and nobody waits so long."""
+"""A day. Python's waits fail on infinity and on much larger numbers, and nothing here needs a longer wait."""
 GUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
-"""As Azure writes the ids of clients, tenants and subscriptions."""
+"""The form of Azure's ids of clients, tenants and subscriptions."""
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 _BUSID = re.compile(r"([0-9a-f]{4,8})(:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 
 
 class ConfigError(ValueError):
-    """Settings that cannot be used; the message is one line with the place, and what to do."""
+    """Invalid settings; the message is one line with the place, and what to do."""
 
 
 class Malformed(ConfigError):
-    """A value that has not the form of its place; the message is one line with the place, the form, and the value."""
+    """A value of the wrong form; the message is one line with the place, the expected form, and the value."""
 
 
 def wrong(path: str, expected: str, value: Any) -> Malformed:
-    """Return the error of a value that is not what is expected."""
+    """Return the error for a value that has not the expected form."""
     return Malformed(f"{path} must be {expected}, not {value!r}.".lstrip())
 
 
 def checked(form: Form[_T], value: Any, where: str) -> _T:
-    """Return the clean value.
+    """Return the checked value.
 
-    :param where: what messages begin with, such as a file's name.
+    :param where: start of messages, such as a file's name.
     :raises Malformed: the value has another form.
     """
     try:
@@ -62,7 +62,7 @@ def checked(form: Form[_T], value: Any, where: str) -> _T:
 
 
 def as_argument(form: Form[_T], **spec: Any) -> Form[_T]:
-    """Return the form, with what Ansible is told of a module's option that has it, see ``arguments_of``."""
+    """Register the argument_spec of module options with this form, see ``arguments_of``; return the form."""
     _AS_ARGUMENT[form] = spec
     return form
 
@@ -70,7 +70,7 @@ def as_argument(form: Form[_T], **spec: Any) -> Form[_T]:
 def arguments_of(
     keys: Mapping[str, Form[Any]], defaults: Mapping[str, Any], required: Sequence[str] = ()
 ) -> dict[str, dict[str, Any]]:
-    """Return options of these forms as an ``argument_spec``, so that those of a module and of its file are one."""
+    """Return an ``argument_spec`` for these forms, so that a module and its settings file have the same options."""
     made = {name: dict(_AS_ARGUMENT.get(form, _TEXT)) for name, form in keys.items()}
     for name in required:
         made[name]["required"] = True
@@ -81,7 +81,7 @@ def arguments_of(
 
 
 def defaults_of(made: Any) -> dict[str, Any]:
-    """Return the defaults of a dataclass's fields, of those that have one."""
+    """Return the defaults of those fields of a dataclass that have one."""
     given = {one.name: one.default for one in fields(made) if one.default is not MISSING}
     return {**given, **{one.name: one.default_factory() for one in fields(made) if one.default_factory is not MISSING}}
 
@@ -92,10 +92,10 @@ def record(
     null_is_absent: bool = False,
     defaults: Mapping[str, Any] | None = None,
 ) -> Form[dict[str, Any]]:
-    """Return the form of a mapping with known keys, each with a form of its own.
+    """Return the form of a mapping with known keys, each with its own form.
 
-    :param null_is_absent: a key whose value is null counts as not given, as Ansible has it for a module's options.
-    :param defaults: the values of keys that are not given, as they would be given.
+    :param null_is_absent: a key with the value null counts as missing, as in Ansible's module options.
+    :param defaults: values for missing keys, in the form in which they would be given.
     """
 
     def check(path: str, value: Any) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def record(
 
 
 def instance_of(made: Callable[..., _T], keys: Mapping[str, Form[Any]], null_is_absent: bool = False) -> Form[_T]:
-    """Return the form of a mapping of a dataclass's fields. Those of ``keys`` without a default are required."""
+    """Return the form of a mapping with a dataclass's fields. Those in ``keys`` without a default are required."""
     required = [
         one.name
         for one in fields(made)  # type: ignore[arg-type]
@@ -126,21 +126,21 @@ def instance_of(made: Callable[..., _T], keys: Mapping[str, Form[Any]], null_is_
 
 
 def optional(form: Form[Any], absent: Any = None) -> Form[Any]:
-    """Return the form of a value, or null, which stands for ``absent``."""
+    """Return the form of a value that may be null, which becomes ``absent``."""
     return as_argument(
         lambda path, value: absent if value is None else form(path, value), **_AS_ARGUMENT.get(form, _TEXT)
     )
 
 
 def or_empty(form: Form[str]) -> Form[str]:
-    """Return the form of a text that may be empty too."""
+    """Return the form of a string that may also be empty."""
     return lambda path, value: "" if value == "" else form(path, value)
 
 
 def list_of(form: Form[_T], least: int = 0) -> Form[tuple[_T, ...]]:
     """Return the form of a list of values of one form.
 
-    :param least: how many there must be.
+    :param least: the minimum number of items.
     """
 
     def check(path: str, value: Any) -> tuple[_T, ...]:
@@ -164,10 +164,10 @@ def mapping_of(name: Form[_K], form: Form[_T]) -> Form[dict[_K, _T]]:
 
 
 def number(minimum: float = 0, maximum: float = math.inf, integral: bool = False, above: bool = False) -> Form[Any]:
-    """Return the form of a number, which stays as it is.
+    """Return the form of a number, which is returned unchanged.
 
-    :param integral: it must have no fraction.
-    :param above: it must be more than ``minimum``.
+    :param integral: whether it must have no fraction.
+    :param above: whether it must be more than ``minimum``.
     """
     kind = "a whole number" if integral else "a number"
     expected = f"{kind} above {minimum:g}" if above else f"{kind} of {minimum:g} or more"
@@ -177,7 +177,7 @@ def number(minimum: float = 0, maximum: float = math.inf, integral: bool = False
     def check(path: str, value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int if integral else (int, float)):
             raise wrong(path, expected, value)
-        # Not a number compares as false with everything.
+        # Comparisons with NaN are always false, so it is refused here too.
         if not (minimum <= value <= maximum) or value == math.inf or (above and value == minimum):
             raise wrong(path, expected, value)
         return value
@@ -202,7 +202,7 @@ def integer(minimum: int = 0, maximum: int | None = None) -> Form[int]:
 
 
 def matching(pattern: str | re.Pattern[str], expected: str) -> Form[str]:
-    """Return the form of a text that a regular expression describes.
+    """Return the form of a string that matches a regular expression.
 
     :param expected: the same in words, for messages.
     """
@@ -217,7 +217,7 @@ def matching(pattern: str | re.Pattern[str], expected: str) -> Form[str]:
 
 
 def choice(*options: str) -> Form[str]:
-    """Return the form of one of several texts."""
+    """Return the form of one of several strings."""
 
     def check(path: str, value: Any) -> str:
         if value not in options:
@@ -228,89 +228,89 @@ def choice(*options: str) -> Form[str]:
 
 
 def above_zero(path: str, value: Any) -> float:
-    """A number above 0."""
+    """A number above 0, which may be a string."""
     if isinstance(value, bool) or not re.fullmatch(r"[0-9]{1,15}(\.[0-9]+)?", str(value)) or float(value) <= 0:
         raise wrong(path, "a number above 0", value)
     return float(value)
 
 
 def boolean(path: str, value: Any) -> bool:
-    """A truth value."""
+    """A boolean."""
     if not isinstance(value, bool):
         raise wrong(path, "true or false", value)
     return value
 
 
 def anything(_path: str, value: Any) -> Any:
-    """A value that somebody else checks."""
+    """A value that is checked elsewhere."""
     return value
 
 
 def mapping(path: str, value: Any) -> Mapping[Any, Any]:
-    """A mapping, whose content somebody else checks."""
+    """A mapping whose content is checked elsewhere."""
     if not isinstance(value, Mapping):
         raise wrong(path, "a mapping", value)
     return value
 
 
 def string(path: str, value: Any) -> str:
-    """A text, perhaps an empty one."""
+    """A string, which may be empty."""
     if not isinstance(value, str):
-        raise wrong(path, "a text", value)
+        raise wrong(path, "a string", value)
     return value
 
 
 def any_path(path: str, value: Any) -> str:
-    """A path, perhaps one from the working folder on."""
+    """A path, which may be relative."""
     return string(path, value)
 
 
 def absolute_path(path: str, value: Any) -> str:
-    """A path from the root folder on."""
+    """An absolute path."""
     if not isinstance(value, str) or not value.startswith("/"):
         raise wrong(path, "an absolute path", value)
     return value
 
 
-not_empty = matching(r"(?s).+", "a text that is not empty")
+not_empty = matching(r"(?s).+", "a string that is not empty")
 unquoted_path = as_argument(
     matching(r"/[A-Za-z0-9._/@+-]+", "an absolute path of letters, digits and ._/@+- only"), type="path"
 )
-"""A path without what would need quotes in a mount table, an environment file, or a program's own."""
+"""A path without characters that would need quotes in a mount table, an environment file, or a program's own file."""
 guid = matching(GUID, "a GUID")
 
 
 def text(path: str, value: Any) -> str:
-    """A text on one line."""
+    """A non-empty string on one line."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise wrong(path, "a text on one line", value)
+        raise wrong(path, "a string on one line", value)
     return str(value).strip()
 
 
 def text_or_number(path: str, value: Any) -> str:
-    """A text on one line, perhaps an empty one, or a whole number, as variables of an environment have."""
+    """A string on one line, which may be empty, or a whole number, as values of environment variables."""
     if isinstance(value, bool) or not isinstance(value, (str, int)) or not str(value).isprintable():
-        raise wrong(path, "a text on one line or a number", value)
+        raise wrong(path, "a string on one line or a number", value)
     return str(value)
 
 
 def check_seconds(name: str, value: object, zero: bool = False) -> float:
-    """Return a number of seconds that a program can wait.
+    """Return a number of seconds to wait.
 
-    :param name: what the option is called.
-    :param zero: whether 0 is one: not to wait.
-    :raises Malformed: it is no number, infinite, or out of range.
+    :param name: the option's name.
+    :param zero: whether 0 is allowed, which means not to wait.
+    :raises Malformed: it is not a number, infinite, or out of range.
     """
     number = -1.0 if isinstance(value, bool) or not isinstance(value, (int, float)) else float(value)
-    # Not a number compares as false with everything.
+    # Comparisons with NaN are always false, so it is refused here too.
     if not ((number >= 0 if zero else number > 0) and number <= LONGEST_S):
         least = "from 0" if zero else "above 0"
-        raise Malformed(f"{name} is {value!r}: give seconds {least}, at most {LONGEST_S}.")
+        raise Malformed(f"{name} must be seconds {least}, at most {LONGEST_S}, not {value!r}.")
     return number
 
 
 def busid(path: str, value: Any) -> str:
-    """A PCI address; nvidia-smi's domain of eight digits becomes Linux's of four."""
+    """A PCI address; nvidia-smi's domain of eight digits is shortened to Linux's four."""
     match = _BUSID.fullmatch(value.strip().lower()) if isinstance(value, str) else None
     if not match:
         raise wrong(path, "a PCI address such as 0001:00:00.0", value)
@@ -318,7 +318,7 @@ def busid(path: str, value: Any) -> str:
 
 
 def cpu_list(path: str, value: Any) -> str:
-    """CPUs as Linux lists them. A number alone is a list, of one."""
+    """CPUs as Linux lists them. A single number is a list of one CPU."""
     content = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(content, str) or not cpus_of(content):
         raise wrong(path, "a list of CPUs such as 0-23 or 0-3,8", value)
@@ -326,7 +326,7 @@ def cpu_list(path: str, value: Any) -> str:
 
 
 def cpus_of(content: str) -> frozenset[int]:
-    """Return the CPUs of a list; none at all if it is no such list."""
+    """Return the CPUs of a list; empty if it is not a valid list."""
     cpus: set[int] = set()
     for item in content.split(","):
         match = _RANGE.fullmatch(item.strip())

@@ -2,6 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the controller asks Azure, and what it makes of the answers. Private to this collection."""
+"""Requests of the controller to Azure, and the processing of the answers. Private to this collection."""
 
 from __future__ import annotations

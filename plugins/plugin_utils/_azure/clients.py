@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The SDK's clients, with this collection's retries, time limits and checks of what Azure answers."""
+"""The SDK's clients, with this collection's retries, timeouts and checks of Azure's answers."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ else:
     try:
         from azure.core.pipeline.policies import RetryPolicy, SansIOHTTPPolicy
     except ImportError:
-        # The plugin says what is missing; this file must stay importable for it.
+        # This file must remain importable without the SDK, so that the plugin can report the missing package.
         RetryPolicy = SansIOHTTPPolicy = object
 
-# One request may take this share of the whole time, so that one that hangs can be asked again ...
+# Timeout of one request as a share of the entire timeout, so that a request that hangs can be retried ...
 _SHARE_OF_REQUEST = 0.25
-# ... but never less than this: a large page with instance views takes Azure seconds.
+# ... but at least this many seconds, because Azure needs seconds for a large page with instance views.
 _SECONDS_OF_REQUEST = 30.0
-# Server errors and broken connections: tried again after 0, 1 and 2 seconds.
+# Server errors and lost connections are retried after 0, 1 and 2 seconds.
 _RETRIES = 3
 _BACKOFF_FACTOR = 0.5
 _LONGEST_BACKOFF = 30.0
 
 
 class AllowLoopbackHttp(SansIOHTTPPolicy):
-    """Lets a token go over plain http, to this machine only: the SDK refuses it anywhere."""
+    """Allows a token over plain http to this machine only. The SDK refuses it for any host."""
 
     def on_request(self, request: PipelineRequest[Any]) -> None:
-        """Lift the SDK's refusal for this request, if it stays on this machine (a nextLink might not)."""
+        """Allow http for this request if it goes to this machine. A nextLink could lead to another host."""
         if is_loopback(urlsplit(request.http_request.url).hostname):
             request.context.options.setdefault("enforce_https", False)
 
 
 class RefuseOtherThanLists(SansIOHTTPPolicy):
-    """Refuses an answer that is no list. The SDK's newer releases take `{}` for a list of nothing."""
+    """Refuses an answer that is not a list, because newer releases of the SDK treat `{}` as an empty list."""
 
     def on_response(self, request: PipelineRequest[Any], response: PipelineResponse[Any, Any]) -> None:
-        """Look at what the SDK decoded."""
+        """Check the data that the SDK decoded."""
         if response.http_response.status_code != 200 or "deserialized_data" not in response.context:
             return
         body = response.context["deserialized_data"]
-        # A resource that was asked for by its name has an id.
+        # A single resource has an id.
         if not isinstance(body, dict) or not (isinstance(body.get("value"), list) or "id" in body):
-            raise UnreadableAnswer("the answer is no list, so something else than Azure may have given it.")
+            raise UnreadableAnswer("the answer is not a list, so it may not come from Azure.")
 
 
 class TimeLimit(SansIOHTTPPolicy):
-    """Gives each attempt what is left of the time, and counts the attempts."""
+    """Limits each attempt to the remaining time, and counts the attempts."""
 
     def __init__(self, deadline: Deadline) -> None:
         super().__init__()
@@ -68,10 +68,10 @@ class TimeLimit(SansIOHTTPPolicy):
         self.requests = 0
 
     def on_request(self, request: PipelineRequest[Any]) -> None:
-        """Set the limits of the transport for this attempt."""
+        """Set the timeouts of the transport for this attempt."""
         remaining_s = self._deadline.remaining()
         if remaining_s <= 0:
-            raise DeadlineExceeded(f"the {self._deadline.seconds:g} seconds of `timeout` are over.")
+            raise DeadlineExceeded(f"the {self._deadline.seconds:g} seconds of `timeout` have passed.")
         limit = min(remaining_s, max(_SECONDS_OF_REQUEST, self._deadline.seconds * _SHARE_OF_REQUEST))
         request.context.options["connection_timeout"] = limit
         request.context.options["read_timeout"] = limit
@@ -80,10 +80,10 @@ class TimeLimit(SansIOHTTPPolicy):
 
 
 class RetryUntilDeadline(RetryPolicy):
-    """Waits as long as Azure asks for, but not beyond the deadline.
+    """Waits as long as Azure requests, but not beyond the deadline.
 
-    Being throttled is no failure as long as there is time; everything else is tried a few times only. The SDK's own
-    policy sleeps through whatever Retry-After says, days if need be.
+    Throttled requests are retried until the deadline, all others a few times only. The SDK's own policy would sleep for
+    any time in Retry-After, even for days.
     """
 
     def __init__(self, deadline: Deadline) -> None:
@@ -110,7 +110,7 @@ class RetryUntilDeadline(RetryPolicy):
         return go_on or throttled
 
     def sleep(self, settings: dict[str, Any], transport: Any, response: Any = None) -> None:
-        """Wait before the next attempt, or raise where the deadline comes first."""
+        """Wait before the next attempt, or raise if the deadline comes first."""
         asked = self.get_retry_after(response) if response else None
         seconds = asked or self.get_backoff_time(settings)
         if not self._deadline.allows(seconds):
@@ -120,22 +120,22 @@ class RetryUntilDeadline(RetryPolicy):
             if response is not None and response.http_response.status_code == 429:
                 budget = throttle_summary(response.http_response)
                 raise Throttled(f"Azure throttles it{budget} and asks to wait {seconds:g} seconds, but {remaining}.")
-            raise DeadlineExceeded(f"it failed and is to be tried again in {seconds:g} seconds, but {remaining}.")
+            raise DeadlineExceeded(f"it failed, and the next attempt is due in {seconds:g} seconds, but {remaining}.")
         self._deadline.wait(seconds)
 
 
 _ONE_AT_A_TIME = threading.RLock()
 _BASE_MODULES = ("_utils.model_base", "_model_base")
-"""Where packages of the SDK have the base of their classes; older ones have none, and nothing to be completed."""
+"""Modules with the base class of the SDK's models. Older packages have none, and need no fix."""
 
 
 def make_safe(package: str) -> None:
-    """Let one thread at a time complete the classes of a package, e.g. ``azure.mgmt.network``, that is imported.
+    """Make the models of an imported SDK package, such as ``azure.mgmt.network``, safe for threads.
 
-    Each of the SDK's classes for answers is completed when its first object is made. Where threads do that at the same
-    time, one of them fails, the SDK hides it, and objects within the answer stay plain dicts, on first answers only:
-    "'dict' object has no attribute 'primary'", now and then (Azure/azure-sdk-for-python issue 47426, there in
-    azure-mgmt-network 33.1; fixed for generated code in microsoft/typespec pull request 11236).
+    The SDK completes each model class when its first object is created. If two threads do this at the same time, one
+    of them fails, the SDK hides the error, and objects in the first answers stay plain dicts, which occasionally causes
+    "'dict' object has no attribute 'primary'" (Azure/azure-sdk-for-python issue 47426, there in azure-mgmt-network
+    33.1; fixed for generated code in microsoft/typespec pull request 11236).
     """
     for module in _BASE_MODULES:
         try:
@@ -147,7 +147,7 @@ def make_safe(package: str) -> None:
 
 
 def complete_classes_one_at_a_time(base: Any) -> None:
-    """Let one thread at a time complete the classes that are derived from this one."""
+    """Let only one thread at a time complete the subclasses of this class."""
     make = base.__new__
 
     def make_one(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -163,7 +163,7 @@ def complete_classes_one_at_a_time(base: Any) -> None:
 def pages(listing: Any) -> Iterator[list[Any]]:
     """Yield the pages of an SDK list.
 
-    :raises UnreadableAnswer: a page leads to one that was read already; the SDK would go round for ever.
+    :raises UnreadableAnswer: a page links to one that was already read. The SDK would loop forever.
     """
     iterator = listing.by_page()
     followed: set[str] = set()
@@ -171,25 +171,26 @@ def pages(listing: Any) -> Iterator[list[Any]]:
         yield list(page)
         link = iterator.continuation_token
         if link in followed:
-            raise UnreadableAnswer("its pages lead in a circle (a nextLink repeats).")
+            raise UnreadableAnswer("its pages form a loop (a nextLink repeats).")
         if link:
             followed.add(link)
 
 
 def read_list(listing: Any, convert: Callable[[Any], Any]) -> list[Any]:
-    """Read all pages and convert each item at once, so that no more than one page of SDK objects is held."""
+    """Read all pages and convert each item immediately, so that only one page of SDK objects is in memory."""
     return [convert(item) for page in pages(listing) for item in page]
 
 
 _USER_AGENT = "ansible-hpcai.azure"
 _POLL_S = 5
-"""How often a long-running operation is asked after, where Azure does not say; the SDK's own is 30 seconds."""
+"""Seconds between polls of a long-running operation, if Azure gives none. The SDK's default is 30 seconds."""
 
 
 class Clients:
-    """Makes clients when they are first wanted. For use in one thread; the clients themselves are for all.
+    """Creates clients on first use. Use this object in one thread only. The clients themselves are safe for threads.
 
-    :param only_lists: refuse every answer that is no list or resource. Who changes something gets other ones.
+    :param only_lists: refuse every answer that is not a list or a resource. Set it to false for requests that change
+        something, because they get other answers.
     """
 
     def __init__(self, cloud: Cloud, credential: Any, deadline: Deadline, *, only_lists: bool = True) -> None:
@@ -202,7 +203,7 @@ class Clients:
 
     @property
     def requests(self) -> int:
-        """Number of requests that went out so far, each attempt counted."""
+        """Number of requests that were sent so far, including retries."""
         return self._bounded.requests
 
     def compute(self, subscription_id: str) -> Any:
@@ -224,9 +225,9 @@ class Clients:
         return self._client(NetworkManagementClient, subscription_id)
 
     def resource_manager(self) -> Any:
-        """Return a client for requests that no package of the SDK has a method for.
+        """Return a client for requests that no package of the SDK supports.
 
-        It does not register a resource provider by itself, as the SDK's own clients would.
+        Unlike the SDK's own clients, it does not register a resource provider automatically.
         """
         from azure.core.pipeline.policies import BearerTokenCredentialPolicy
 
@@ -234,11 +235,11 @@ class Clients:
         return self._pipeline_client("", [*([AllowLoopbackHttp()] if self._cloud.plain_http else []), bearer])
 
     def signed(self) -> Any:
-        """Return a client for addresses that carry a signature of their own. It sends no token."""
+        """Return a client for signed URLs. It sends no token."""
         return self._pipeline_client("signed", [])
 
     def may_read(self, address: str) -> bool:
-        """Say whether what comes from this address is protected on its way."""
+        """Say whether the transfer from this URL is protected."""
         split = urlsplit(address)
         return split.scheme == "https" or (self._cloud.plain_http and is_loopback(split.hostname))
 
@@ -279,11 +280,11 @@ class Clients:
                 credential_scopes=[self._cloud.scope],
                 per_call_policies=policies,
                 per_retry_policies=[self._bounded],
-                # One for each client: it holds what follows it in the client's pipeline, authentication included.
+                # One per client, because it stores the rest of the client's pipeline, including authentication.
                 retry_policy=RetryUntilDeadline(self._deadline),
                 user_agent=_USER_AGENT,
                 polling_interval=_POLL_S,
-                # A proxy of the environment is for reaching Azure, not for reaching this machine.
+                # A proxy from the environment is for Azure, not for this machine.
                 use_env_settings=not self._cloud.loopback,
             )
         return self._clients[key]

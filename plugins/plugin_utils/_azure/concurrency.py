@@ -2,11 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Requests in parallel, within one time limit.
+"""Parallel requests with one common timeout.
 
-A bounded number of threads send requests, and one thread handles the results: what is asked next depends on what was
-answered, so a result may add more work. Results are handled in the thread that calls :meth:`WorkQueue.drain`, one after
-the other: nothing there needs a lock.
+A limited number of threads send requests, and one thread handles the results. A result may add more requests. Results
+are handled one after the other in the thread that calls :meth:`WorkQueue.drain`, so this code needs no lock.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from .errors import Asking, DeadlineExceeded
 
 
 class Deadline:
-    """A point in time after which nothing more is waited for.
+    """The time at which all waiting ends.
 
-    :param seconds: how far away it is.
-    :param clock: a clock that is never set back.
-    :param sleep: how to wait.
+    :param seconds: seconds until then.
+    :param clock: a monotonic clock.
+    :param sleep: the function that waits.
     """
 
     def __init__(
@@ -41,30 +40,30 @@ class Deadline:
         self._end = clock() + seconds
 
     def remaining(self) -> float:
-        """Seconds that are left, never below zero."""
+        """Return the remaining seconds, never below zero."""
         return max(0.0, self._end - self._clock())
 
     def allows(self, seconds: float) -> bool:
-        """Say whether there is time to wait ``seconds`` and do something afterwards."""
+        """Say whether time remains after a wait of ``seconds``."""
         return seconds < self.remaining()
 
     def wait(self, seconds: float) -> None:
-        """Wait ``seconds``, or what is left."""
+        """Wait ``seconds``, but not beyond the deadline."""
         self._sleep(min(seconds, self.remaining()))
 
 
-# Requests know the deadline themselves and end with an error that says more; this waits a moment longer for it.
+# Each request also has the deadline and fails with a more exact error, so the queue waits slightly longer for it.
 _GRACE_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
 class Job:
-    """One thing to ask.
+    """One request.
 
-    :ivar asking: what it is, for errors.
-    :ivar work: asks and returns the answer; runs in a thread of its own.
-    :ivar done: takes the answer.
-    :ivar failed: takes the error instead.
+    :ivar asking: description of the request, for errors.
+    :ivar work: sends the request and returns the answer. It runs in a worker thread.
+    :ivar done: handles the answer.
+    :ivar failed: handles the error.
     """
 
     asking: Asking
@@ -74,7 +73,7 @@ class Job:
 
 
 class WorkQueue:
-    """Jobs that are worked on by at most ``size`` threads until the deadline."""
+    """Runs jobs in at most ``size`` threads until the deadline."""
 
     def __init__(self, size: int, deadline: Deadline) -> None:
         self._size = size
@@ -85,19 +84,19 @@ class WorkQueue:
         self._threads: list[threading.Thread] = []
 
     def add(self, job: Job) -> None:
-        """Have a job done; call it from the thread that drains."""
+        """Add a job. Call this from the thread that drains the queue."""
         self._open.append(job)
         self._jobs.put(job)
         if len(self._threads) < min(self._size, len(self._open)):
-            # Daemons: a thread that hangs in a socket must not keep Ansible from ending.
+            # A daemon thread, because a thread that hangs in a socket must not keep Ansible from exiting.
             thread = threading.Thread(target=self._work, name=f"azure-{len(self._threads)}", daemon=True)
             self._threads.append(thread)
             thread.start()
 
     def drain(self) -> None:
-        """Handle answers until no job is left, those included that the answers add.
+        """Handle answers until no job is left, including jobs that are added meanwhile.
 
-        Jobs that have not answered when the time is over fail with :class:`DeadlineExceeded`.
+        Jobs without an answer at the deadline fail with :class:`DeadlineExceeded`.
         """
         while self._open:
             try:
@@ -112,12 +111,12 @@ class WorkQueue:
                 job.failed(error)
 
     def close(self) -> None:
-        """End the threads; those that still hang end by themselves when their request does."""
+        """End the threads. A thread that still waits ends when its request ends."""
         for _thread in self._threads:
             self._jobs.put(None)
         end = time.monotonic() + _GRACE_SECONDS
         for thread in self._threads:
-            # Ansible forks its workers later: no thread should be around by then.
+            # Ansible forks its workers later, and then no thread should be running.
             thread.join(timeout=max(0.0, end - time.monotonic()) if self._open else None)
 
     def _give_up(self) -> None:
@@ -134,7 +133,7 @@ class WorkQueue:
         while (job := self._jobs.get()) is not None:
             try:
                 answer = job.work()
-            except Exception as error:  # handed on, whatever it is: an unexpected one must not end in silence
+            except Exception as error:  # any error is passed on, so that none is lost silently
                 self._answers.put((job, None, error))
             else:
                 self._answers.put((job, answer, None))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How a task connects to Azure: by connection options of its own, or by those of the inventory's sources."""
+"""Connection of a task to Azure, with its own connection options or those of the inventory's sources."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONNECTION: dict[str, dict[str, Any]] = {
     "sources": {"type": "list", "elements": "path", "default": []},
     "timeout": {"type": "int", "default": 1800},
 }
-"""Argument spec of everything that a task can say about it."""
+"""Argument spec of the connection options of a task."""
 _ENVIRONMENT = {"endpoint": "HPCAI_AZURE_ENDPOINT", "token": "HPCAI_AZURE_TOKEN"}
 
 Get = Callable[[str], Any]
@@ -38,10 +38,10 @@ Get = Callable[[str], Any]
 def connections_for(
     options: Mapping[str, Any], subscriptions: Iterable[str], loader: Any
 ) -> list[tuple[Get, set[str]]]:
-    """Return what gives the connection options, with the subscriptions that each such way leads to.
+    """Return functions that return connection options, each with the subscriptions to use it for.
 
     :param loader: Ansible's data loader.
-    :raises InventoryError: a source cannot be read, or none looks into a subscription.
+    :raises InventoryError: a source cannot be read, or no source covers a subscription.
     """
     subscription_ids = {subscription.lower() for subscription in subscriptions}
     if not options["sources"]:
@@ -57,9 +57,9 @@ def connections_for(
 
 @contextmanager
 def connect(get: Get, deadline: Deadline, *, only_lists: bool) -> Iterator[Clients]:
-    """Give clients that are closed afterwards.
+    """Provide clients, and close them afterwards.
 
-    :raises InventoryError: nobody can sign in by these options.
+    :raises InventoryError: sign-in with these options is not possible.
     """
     cloud, identity = read_connection(get)
     clients = Clients(cloud, make_credential(identity, cloud), deadline, only_lists=only_lists)
@@ -77,10 +77,10 @@ PLUGIN = "hpcai.azure.azure_vmss"
 
 
 def options_of_source(path: str, loader: Any) -> Callable[[str], Any]:
-    """Return what gives the value of each option of a source: of the file, its templates and the environment.
+    """Return a function that returns the value of an option of a source, including templates and the environment.
 
-    :param loader: Ansible's data loader, which opens a vault.
-    :raises InventoryError: the file cannot be read, or is no source of this collection.
+    :param loader: Ansible's data loader, which decrypts vaults.
+    :raises InventoryError: the file cannot be read, or is not a source of this collection.
     """
     from ansible.errors import AnsibleError
     from ansible.inventory.data import InventoryData
@@ -89,9 +89,9 @@ def options_of_source(path: str, loader: Any) -> Callable[[str], Any]:
 
     plugin = inventory_loader.get(PLUGIN)
     if not plugin.verify_file(path):
-        raise InventoryError(f"{path} is no source of {PLUGIN}, or is not there any more.")
+        raise InventoryError(f"{path} is not a source of {PLUGIN}, or no longer exists.")
     try:
-        # All that parsing a source does before it asks Azure.
+        # These are the steps of parsing a source before the requests to Azure.
         BaseInventoryPlugin.parse(plugin, InventoryData(), loader, path)
         plugin.read_source_options(path)
     except AnsibleError as error:
@@ -101,9 +101,9 @@ def options_of_source(path: str, loader: Any) -> Callable[[str], Any]:
 
 
 def source_of(subscription: str, sources: Mapping[str, Callable[[str], Any]]) -> str:
-    """Return which of the sources looks into a subscription.
+    """Return the source that covers a subscription.
 
-    :raises InventoryError: none does.
+    :raises InventoryError: no source covers it.
     """
     for path, get in sources.items():
         if subscription.lower() in read_options(get).selection.subscription_ids:

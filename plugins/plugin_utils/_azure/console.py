@@ -2,18 +2,18 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A machine's serial console: its log at Azure, and the host keys that cloud-init printed there at the first boot.
+"""A machine's serial console: its log in Azure, and the host keys that cloud-init printed there at the first boot.
 
-What users of the machine can bring to the console must not be believed. They can: journald takes text from anybody on
-``/run/systemd/journal/stdout`` and copies it to the console or to the kernel's log if the sender asks for that
-(``STDOUT_STREAM_FORWARD_TO_CONSOLE`` in systemd's journald-stream.c); the kernel prints names of processes and cgroups.
-But each such line starts with a time or a name and a process id, whatever its text is. cloud-init writes its block to
-``/dev/console`` itself, which only root can, so the lines of keys have nothing before them. Therefore:
+Text that users of the machine can write to the console must not be trusted. journald accepts text from any user on
+``/run/systemd/journal/stdout`` and copies it to the console or to the kernel log if the sender requests it
+(``STDOUT_STREAM_FORWARD_TO_CONSOLE`` in systemd's journald-stream.c), and the kernel prints names of processes and
+cgroups. But each such line starts with a time, or with a name and a process id. cloud-init writes its block to
+``/dev/console``, which only root can do, so the lines with keys have no prefix. Therefore:
 
-* a line is a key only if it is nothing else, from its first to its last character;
-* only a line feed ends a line, for other control characters can be within a user's text;
-* the start of a kernel comes before the keys: a log without its beginning may have lost cloud-init's block as well;
-* two different complete blocks are as good as none.
+* a line is a key only if the entire line is a key;
+* only a line feed ends a line, because a user's text can contain other control characters;
+* the start of a kernel must come before the keys, because a truncated log may have lost cloud-init's block;
+* two different complete blocks are refused.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from .targets import Target
 
 _AT_ONCE = 8
 _MINUTES = 5
-"""How long the signed address of a log is good."""
+"""Validity of the signed URL of a log."""
 _MOST_BYTES = 8 * 1024 * 1024
-"""Of a log; the keys are in its beginning."""
-# Who has the signature may read the log, so it is in no message.
+"""Most bytes to read of a log. The keys are near its beginning."""
+# The signature gives access to the log, so messages must not contain it.
 _SIGNED = re.compile(r"\?s\w+=\S*")
 _KIND = "Microsoft.Compute/virtualMachines"
 _MEMBER = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines"
 
 _BEGIN = "-----BEGIN SSH HOST KEY KEYS-----"
 _END = "-----END SSH HOST KEY KEYS-----"
-# The prompt of a getty that started earlier has no end of its line. In a block that a user begins no user's key counts
-# either.
+# The prompt of a getty that started earlier does not end its line, so the block may follow it. Even if a user started a
+# block this way, no key of a user would be accepted in it.
 _BEGINS = re.compile(rf"(?:.* login: ?)?{_BEGIN}")
 # "[    0.000000] Linux version 6.8.0", with printk's caller id "[    0.000000][    T0] Linux version".
 _KERNEL = re.compile(r"\[ *0\.000000\](?:\[ *T\d+\])? Linux version \d")
 
 _CURVES = ("nistp256", "nistp384", "nistp521")
 _STRING_COUNTS = {"ssh-ed25519": 2, "ssh-rsa": 3, **{f"ecdsa-sha2-{curve}": 3 for curve in _CURVES}}
-"""Kinds of keys that are taken from a console, with the number of parts of each."""
+"""Accepted types of keys, with the number of parts of each."""
 _ED25519_BYTES = 32
 
 
@@ -71,7 +71,7 @@ class HostKey:
 
     @property
     def fingerprint(self) -> str:
-        """What ``ssh-keygen -l`` shows of it."""
+        """The fingerprint that ``ssh-keygen -l`` shows."""
         try:
             digest = hashlib.sha256(base64.b64decode(self.text)).digest()
         except binascii.Error:
@@ -80,7 +80,7 @@ class HostKey:
 
 
 def complete_key(line: str) -> HostKey | None:
-    """Return the key of a line of a ``.pub`` file, if it is a complete one of a known kind."""
+    """Return the key in a line of a ``.pub`` file, if it is complete and of a known type."""
     kind, _blank, rest = line.partition(" ")
     text = rest.partition(" ")[0]
     if kind not in _STRING_COUNTS:
@@ -99,9 +99,9 @@ def complete_key(line: str) -> HostKey | None:
 
 
 def _strings(blob: bytes) -> list[bytes]:
-    """Return the strings that a key consists of.
+    """Return the parts of a key.
 
-    :raises ValueError: it is cut, or something follows it.
+    :raises ValueError: the key is truncated, or something follows it.
     """
     strings = []
     while blob:
@@ -114,11 +114,11 @@ def _strings(blob: bytes) -> list[bytes]:
 
 
 def read_logs(clients: Clients, targets: Iterable[Target], deadline: Deadline) -> dict[Target, str | InventoryError]:
-    """Return the log of each machine's serial console, or why it cannot be had."""
+    """Return the log of each machine's serial console, or the error."""
     logs: dict[Target, str | InventoryError] = {}
     machines = list(targets)
     work = WorkQueue(_AT_ONCE, deadline)
-    # Clients are made in this thread.
+    # Clients must be created in this thread.
     storage = clients.signed()
     for target in machines:
         work.add(_job(clients, storage, target, logs))
@@ -135,7 +135,7 @@ def _job(clients: Clients, storage: Any, target: Target, logs: dict[Target, str 
     def work() -> str:
         address = str(ask().serial_console_log_blob_uri or "")
         if not clients.may_read(address):
-            raise UnreadableAnswer("Azure gives no address of the log: enable boot diagnostics with managed storage.")
+            raise UnreadableAnswer("Azure returned no URL of the log: enable boot diagnostics with managed storage.")
         return _download(storage, address)
 
     def failed(error: Exception) -> None:
@@ -145,7 +145,7 @@ def _job(clients: Clients, storage: Any, target: Target, logs: dict[Target, str 
 
 
 def _ask(compute: Any, target: Target) -> Callable[[], Any]:
-    """Return what asks for the signed addresses of a machine's logs."""
+    """Return the function that requests the signed URLs of a machine's logs."""
     more = {"sas_uri_expiration_time_in_minutes": _MINUTES}
     if target.scale_set:
         members = compute.virtual_machine_scale_set_vms
@@ -159,8 +159,8 @@ def _download(storage: Any, address: str) -> str:
     response = storage.send_request(HttpRequest("GET", address), stream=True)
     try:
         if response.status_code != 200:
-            # Not by raise_for_status: 403 is no missing permission here.
-            raise UnreadableAnswer(f"the storage of boot diagnostics answers {response.status_code}.")
+            # Not raise_for_status, because status 403 does not mean a missing permission here.
+            raise UnreadableAnswer(f"the boot diagnostics storage returned status {response.status_code}.")
         log = b""
         for piece in response.iter_bytes():
             log += piece
@@ -173,10 +173,10 @@ def _download(storage: Any, address: str) -> str:
 
 @dataclass(frozen=True)
 class Console:
-    """What a console shows.
+    """The keys on a console.
 
     :ivar keys: the machine's keys, in the order in which they were printed.
-    :ivar problem: why there are none; empty if there are.
+    :ivar problem: why there are no keys. Empty if there are.
     """
 
     keys: tuple[HostKey, ...] = ()
@@ -188,12 +188,14 @@ def read_console(log: str) -> Console:
     lines = [line.rstrip("\r") for line in log.split("\n")]
     kernel = next((number for number, line in enumerate(lines) if _KERNEL.search(line)), None)
     if kernel is None:
-        return Console(problem="the log of its serial console has no beginning of a boot, so it is cut or empty.")
+        return Console(
+            problem="the log of its serial console does not contain the start of a boot, so it is truncated or empty."
+        )
     blocks = _blocks(lines[kernel:])
     if not blocks:
         return Console(
-            problem="its serial console shows no host keys. cloud-init prints them at the first boot only, unless its "
-            "option ssh.emit_keys_to_console is false."
+            problem="its serial console shows no host keys. cloud-init prints them only at the first boot, and only if "
+            "its option ssh.emit_keys_to_console is not false."
         )
     if not blocks[0]:
         return Console(problem="the host keys on its serial console are damaged.")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which Azure is used, and who signs in: azure-identity's credentials, by the names of the option ``auth_source``."""
+"""The Azure cloud and the credentials of azure-identity, selected by the option ``auth_source``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .errors import InventoryError, missing_package
 
 _PUBLIC = "AzureCloud"
 
-# azure-identity's AzureAuthorityHosts and the endpoints of each cloud's documentation, by the names that `az` has.
+# Endpoints from each cloud's documentation and azure-identity's AzureAuthorityHosts, by the names that `az` uses.
 _CLOUDS = {
     _PUBLIC: ("https://management.azure.com", "login.microsoftonline.com"),
     "AzureUSGovernment": ("https://management.usgovcloudapi.net", "login.microsoftonline.us"),
@@ -34,9 +34,9 @@ class Cloud:
     """One Azure Resource Manager.
 
     :ivar endpoint: its base URL, without a slash at the end.
-    :ivar scope: what a token must be asked for.
-    :ivar authority: host name of the directory that gives out tokens.
-    :ivar loopback: it is on this machine, so it is no Azure but a simulated one.
+    :ivar scope: the scope of its tokens.
+    :ivar authority: host name of the directory that issues tokens.
+    :ivar loopback: whether it is on this machine, and therefore a simulated Azure.
     """
 
     endpoint: str
@@ -46,14 +46,14 @@ class Cloud:
 
     @property
     def plain_http(self) -> bool:
-        """Whether requests go unencrypted; only ever on this machine."""
+        """Whether requests are unencrypted. This is only possible on this machine."""
         return self.endpoint.startswith("http://")
 
 
 def find_cloud(name: str, endpoint: str | None) -> Cloud:
-    """Return the cloud called ``name``, or the one behind a base URL of its own.
+    """Return the cloud with this name, or the one at the given base URL.
 
-    :raises InventoryError: the name is unknown, or the URL is one that a token must not be sent to.
+    :raises InventoryError: the name is unknown, or a token must not be sent to the URL.
     """
     if name not in _CLOUDS:
         raise InventoryError(f"cloud: {name!r} is unknown; known are {', '.join(CLOUD_NAMES)}.")
@@ -64,20 +64,20 @@ def find_cloud(name: str, endpoint: str | None) -> Cloud:
     split = urlsplit(base)
     host = split.hostname
     if split.scheme not in ("http", "https") or not host or split.query or split.fragment or split.username:
-        raise InventoryError(f"endpoint: {endpoint!r} is no base URL such as {home}.")
+        raise InventoryError(f"endpoint: {endpoint!r} is not a base URL such as {home}.")
     loopback = is_loopback(host)
     if split.scheme == "http" and not loopback:
         raise InventoryError(
             f"endpoint: {endpoint!r} would send the token unencrypted; use https (plain http is for this machine only)."
         )
-    # A regional or private door of the same cloud takes the cloud's tokens, anything else (Azure Stack) its own.
+    # A regional or private endpoint of the cloud uses the cloud's tokens. Other endpoints (Azure Stack) use their own.
     home_host = urlsplit(home).hostname or ""
     same_cloud = host == home_host or host.endswith(f".{home_host}")
     return Cloud(base, f"{home if same_cloud else base}/.default", authority, loopback)
 
 
 def is_loopback(host: str | None) -> bool:
-    """Say whether a host name or address is this machine. Other names are not resolved: an answer could change."""
+    """Say whether a host name or address is this machine. Names are not resolved, because the result could change."""
     if not host:
         return False
     if host.lower() == "localhost":
@@ -99,13 +99,13 @@ AUTH_SOURCES = (
 )
 
 _NO_LOG = logging.NullHandler()
-# A token that ends within this time is not used any more.
+# A token that expires within this time is renewed.
 _RENEW_SECONDS = 300
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Who the configuration says is asking. The secrets never leave this object but for azure-identity.
+    """The configured identity. Its secrets are only passed to azure-identity.
 
     :ivar auth_source: one of ``AUTH_SOURCES``.
     """
@@ -121,7 +121,7 @@ class Identity:
         return f"Identity({self.auth_source!r}, tenant_id={self.tenant_id!r}, client_id={self.client_id!r})"
 
     def fingerprint(self) -> list[str | None]:
-        """Return what tells two identities apart, without any secret; cached answers are kept apart by it."""
+        """Return the values that distinguish identities, without secrets. They are part of the cache key."""
         environment = [
             os.environ.get(name)
             for name in ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_USERNAME", "AZURE_CONFIG_DIR")
@@ -130,9 +130,9 @@ class Identity:
 
 
 def check_identity(identity: Identity, cloud: Cloud) -> None:
-    """Refuse an identity that cannot work, or whose secret could end up where it does not belong.
+    """Refuse an identity that cannot work, or whose secret could be sent to the wrong place.
 
-    :raises InventoryError: it says which option to change.
+    :raises InventoryError: an option is invalid. The message names it.
     """
     if identity.auth_source not in AUTH_SOURCES:
         raise InventoryError(f"auth_source: {identity.auth_source!r} is unknown; known are {', '.join(AUTH_SOURCES)}.")
@@ -154,11 +154,11 @@ def check_identity(identity: Identity, cloud: Cloud) -> None:
 
 
 def make_credential(identity: Identity, cloud: Cloud) -> Any:
-    """Return a credential for Azure's SDK, signed in once for all its clients.
+    """Return a credential for Azure's SDK that all its clients share.
 
-    :raises InventoryError: nobody can sign in by these options.
+    :raises InventoryError: sign-in with these options is not possible.
     """
-    # The reason why a credential fails is in our own error, not in lines of logging between others.
+    # The error message contains the reason why a credential fails, so the SDK's log lines are suppressed.
     logging.getLogger("azure").addHandler(_NO_LOG)
     try:
         return SharedCredential(_credential(identity, cloud))
@@ -169,9 +169,9 @@ def make_credential(identity: Identity, cloud: Cloud) -> Any:
 
 
 class SharedCredential:
-    """Asks for a token once, however many clients and threads want one.
+    """Requests a token once for all clients and threads.
 
-    The SDK keeps a token per client, and azure-identity starts `az` anew for each of them.
+    The SDK caches tokens per client, and azure-identity starts `az` for each of them.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -180,10 +180,10 @@ class SharedCredential:
         self._tokens: dict[tuple[str, ...], Any] = {}
 
     def get_token(self, *scopes: str, **kwargs: Any) -> Any:
-        """Return a token for ``scopes``; the method that the SDK calls."""
+        """Return a token for ``scopes``. The SDK calls this method."""
         with self._lock:
             token = self._tokens.get(scopes)
-            # Claims are the service's demand for a better token than the one it was shown.
+            # With claims, the service demands a new token.
             if token is None or kwargs.get("claims") or token.expires_on < time.time() + _RENEW_SECONDS:
                 token = self._tokens[scopes] = self._inner.get_token(*scopes, **kwargs)
             return token
@@ -207,7 +207,7 @@ def _credential(identity: Identity, cloud: Cloud) -> Any:
     if _uses_token(identity):
         return _FixedToken(str(identity.token))
 
-    # Imported late: a cached answer and a simulated Azure need none of it.
+    # Imported only here, because a cached answer and a simulated Azure do not need it.
     from azure import identity as sdk
 
     by_client: dict[str, Any] = {"client_id": identity.client_id} if identity.client_id else {}
@@ -235,7 +235,7 @@ def _credential(identity: Identity, cloud: Cloud) -> Any:
                 str(identity.client_secret),
                 authority=cloud.authority,
             )
-    # auto: what a machine or a pipeline was given first, then who is logged in. Nothing that opens a window.
+    # auto: first the identity of a machine or a pipeline, then the account of `az login`. Nothing that opens a window.
     return sdk.DefaultAzureCredential(
         authority=cloud.authority,
         managed_identity_client_id=identity.client_id,

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Errors of the inventory, and what an error of Azure's SDK means to the person who reads it."""
+"""Errors of the inventory, and messages that explain errors of Azure's SDK."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# A refused listing repeats the whole resource id and a correlation id; what helps stands in the beginning.
+# Longest message in characters. Azure's messages contain long ids, and the useful part is at the beginning.
 _LONGEST = 300
-# Of one way to sign in, where several were tried.
+# Longest message of one method to sign in, if several were tried.
 _LONGEST_ATTEMPT = 400
-# What azure-identity puts before and after each cause.
+# Text that azure-identity adds before and after each cause.
 _FILLER = re.compile(
     r"(To mitigate this issue, please|Please|Visit) (refer to the troubleshooting guidelines here at )?"
     r"https://aka\.ms/\S+( to troubleshoot this issue\.?)?|Attempted credentials:"
@@ -23,28 +23,28 @@ _FILLER = re.compile(
 
 
 class InventoryError(Exception):
-    """Something that ends a source, or one list of it. Its text is one line for the user."""
+    """An error that makes a source, or one list call of it, fail. Its text is one line for the user."""
 
 
 class DeadlineExceeded(InventoryError):
-    """The time of the whole source is used up."""
+    """The timeout of the source has expired."""
 
 
 class Throttled(InventoryError):
-    """Azure refuses to answer for longer than there is time."""
+    """Azure throttles requests for longer than the remaining time."""
 
 
 class UnreadableAnswer(InventoryError):
-    """Azure, or something between, answered with something that is no list."""
+    """The answer is not valid, so it may come from a proxy instead of Azure."""
 
 
 @dataclass(frozen=True)
 class Asking:
-    """What is being asked of Azure, in words that stand in an error.
+    """Description of a request to Azure, for errors.
 
     :ivar what: continues "could not ...".
     :ivar permission: the action that the identity needs for it.
-    :ivar otherwise: what to do where that permission cannot be had.
+    :ivar otherwise: what to do instead of granting that permission.
     """
 
     what: str
@@ -58,7 +58,7 @@ def explain(error: BaseException, asking: Asking) -> str:
 
 
 def missing_package(package: str) -> InventoryError:
-    """Return the error of a Python package that is not installed."""
+    """Return the error for a Python package that is not installed."""
     return InventoryError(
         f"the Python package {package} is missing where Ansible runs; install what the collection's requirements.txt "
         "lists."
@@ -66,13 +66,13 @@ def missing_package(package: str) -> InventoryError:
 
 
 def listed(items: Sequence[str], most: int = 5) -> str:
-    """Name the first few, and say how many more there are."""
+    """Return the first few items, and the number of further ones."""
     more = len(items) - most
     return ", ".join(items[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def printable(text: Any) -> str:
-    """Return the text as one line without characters that would command a terminal: nodes write what they like."""
+    """Return the text as one line without terminal control characters, because nodes can send any text."""
     return "".join(letter if letter.isprintable() else "?" for letter in " ".join(str(text or "").split()))
 
 
@@ -86,7 +86,7 @@ def is_gone(error: BaseException) -> bool:
 
 
 def throttle_summary(response: Any) -> str:
-    """Say which of Azure's budgets is used up, where the answer says so."""
+    """Return which of Azure's budgets is used up, if the answer names it."""
     header = (response.headers.get("x-ms-ratelimit-remaining-resource") or "").strip()
     # "Microsoft.Compute/HighCostGet3Min;0,Microsoft.Compute/HighCostGet30Min;412"
     budgets = [item.strip() for item in header.split(",") if item.strip()]
@@ -100,7 +100,7 @@ def _reason(error: BaseException, asking: Asking) -> str:
         return str(error)
     status = getattr(error, "status_code", None)
     if status == 429:
-        return f"Azure keeps throttling it{throttle_summary(error.response)}; ask less often or use the cache."  # type: ignore[attr-defined]
+        return f"Azure keeps throttling it{throttle_summary(error.response)}; run less often or use the cache."  # type: ignore[attr-defined]
     if status == 403:
         otherwise = f" or {asking.otherwise}" if asking.otherwise else ""
         return f"{_answer(error)} Give the identity the action {asking.permission}{otherwise}."
@@ -114,7 +114,7 @@ def _reason(error: BaseException, asking: Asking) -> str:
 
 
 def _sign_in(text: str) -> str:
-    """Return what each way to sign in answered. The one that should have worked may come last, so none is cut off."""
+    """Return the message of each method to sign in. All are shown, because the expected method may be the last."""
     attempts = [" ".join(_FILLER.sub("", line).split()) for line in text.splitlines()]
     return "; ".join(_cut(attempt.rstrip(".;"), _LONGEST_ATTEMPT) for attempt in attempts if attempt) + "."
 
@@ -132,12 +132,12 @@ def _code(error: BaseException) -> str:
 
 
 def _kind(error: BaseException) -> str:
-    # The SDK's own names, so that this needs no import of it.
+    # By class names, to avoid an import of the SDK.
     names = {kind.__name__ for kind in type(error).__mro__}
     if "ServiceRequestError" in names:
         return "no connection to Azure"
     if names & {"IncompleteReadError", "ServiceResponseError"}:
-        return "the connection broke off before the answer was complete"
+        return "the connection was lost before the answer was complete"
     if names & {"DecodeError", "DeserializationError", "JSONDecodeError"}:
         return "the answer cannot be read"
     return type(error).__name__

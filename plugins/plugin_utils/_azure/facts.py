@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the inventory knows of instances, scale sets and networks, made from the SDK's objects.
+"""Facts of instances, scale sets and networks, from the SDK's objects.
 
-One schema for instances of Uniform and of Flexible scale sets and for stand-alone VMs; what a payload does not carry is
-None. The SDK's objects are read by attribute only: `as_dict()` and `serialize()` changed their answers with
-azure-mgmt-compute 38. Each attribute is read once, as newer releases convert it on every access.
+Instances of Uniform and Flexible scale sets and stand-alone VMs have the same schema. A value that Azure does not
+return is None. The SDK's objects are only read by attributes, because the results of `as_dict()` and `serialize()`
+changed with azure-mgmt-compute 38. Each attribute is read once, because newer releases convert it at every access.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Interface(TypedDict):
 
 
 class VirtualNetwork(TypedDict):
-    """One virtual network; None where its address space could not be seen."""
+    """One virtual network. Its address prefixes are None if they could not be read."""
 
     id: str
     name: str
@@ -38,7 +38,7 @@ class VirtualNetwork(TypedDict):
 
 
 class AttachedInterface(NamedTuple):
-    """An interface and what it hangs on, both ids in lower case."""
+    """An interface, with the ids of its machine and its public addresses, in lower case."""
 
     vm_id: str
     interface: Interface
@@ -46,7 +46,7 @@ class AttachedInterface(NamedTuple):
 
 
 def from_network_interface(nic: Any) -> AttachedInterface | None:
-    """Return an interface that belongs to an instance, or None for one that does not."""
+    """Return an interface of an instance, or None if it belongs to no instance."""
     machine = nic.virtual_machine
     vm_id = machine.id if machine else None
     if not vm_id:
@@ -78,7 +78,7 @@ def from_network_interface(nic: Any) -> AttachedInterface | None:
 
 
 def from_public_address(address: Any) -> tuple[str, str] | None:
-    """Return id (in lower case) and IPv4 address of a public address, or None where it has none yet."""
+    """Return id (in lower case) and IPv4 address of a public address, or None if it has no IPv4 address yet."""
     value = address.ip_address
     if not value or ":" in value:
         return None
@@ -97,7 +97,7 @@ def from_virtual_network(network: Any) -> VirtualNetwork:
 
 
 def primary_first(interfaces: list[Interface]) -> list[Interface]:
-    """Order the interfaces of an instance: the primary one, then by name (Azure's order changes)."""
+    """Sort the interfaces of an instance: the primary one, then by name, because Azure's order changes."""
     return sorted(interfaces, key=lambda interface: (not interface["primary"], interface["name"]))
 
 
@@ -111,9 +111,9 @@ FLEXIBLE = "Flexible"
 
 
 class ScaleSetFacts(TypedDict):
-    """One scale set; None where the payload carries nothing.
+    """One scale set. A value that Azure does not return is None.
 
-    ``capacity`` is how many instances were ordered, ``found`` how many were listed.
+    ``capacity`` is the requested number of instances, ``found`` the number that was listed.
     """
 
     id: str
@@ -150,7 +150,7 @@ def from_scale_set(scale_set: Any) -> ScaleSetFacts:
         "resource_group": resource_group_of(resource_id) or "",
         "subscription_id": subscription_of(resource_id) or "",
         "location": str(location).replace(" ", "").lower() if location else None,
-        # Scale sets from before there was a choice do not say what they are; all of those are Uniform.
+        # Scale sets that are older than orchestration modes have no mode, and are Uniform.
         "orchestration_mode": FLEXIBLE if _text(mode) == FLEXIBLE else UNIFORM,
         "vm_size": canonical_size(str(size)) if size else None,
         "capacity": sku.capacity if sku else None,
@@ -164,7 +164,7 @@ def from_scale_set(scale_set: Any) -> ScaleSetFacts:
 
 
 def _accelerated(interfaces: list[Any]) -> bool | None:
-    """Return what the primary interface of the model says; a set of one interface need not call it primary."""
+    """Return the value of the model's primary interface. A single interface may not be marked as primary."""
     for interface in sorted(interfaces, key=lambda candidate: not candidate.primary):
         enabled = interface.enable_accelerated_networking
         return None if enabled is None else bool(enabled)
@@ -222,7 +222,7 @@ class InstanceFacts(TypedDict):
 
 
 class Instance(TypedDict):
-    """One instance as it is listed and cached: its facts, and its addresses to choose from."""
+    """One listed instance, as it is cached: its facts and its interfaces with addresses."""
 
     facts: InstanceFacts
     interfaces: list[Interface]
@@ -236,7 +236,7 @@ def from_scale_set_vm(vm: Any, scale_set: ScaleSetFacts) -> InstanceFacts:
     facts["azure_instance_id"] = _text(vm.instance_id)
     facts["azure_vm_size"] = _size(sku.name if sku else None) or scale_set["vm_size"]
     facts["azure_latest_model"] = vm.latest_model_applied
-    # An instance has no priority of its own, it is the set's.
+    # The priority is only set on the scale set.
     facts["azure_priority"] = scale_set["priority"]
     if view:
         facts["azure_fault_domain"] = view.platform_fault_domain
@@ -245,7 +245,7 @@ def from_scale_set_vm(vm: Any, scale_set: ScaleSetFacts) -> InstanceFacts:
 
 
 def from_virtual_machine(vm: Any, scale_set: ScaleSetFacts | None) -> InstanceFacts:
-    """Return the facts of a virtual machine: an instance of a Flexible scale set, or one that stands alone."""
+    """Return the facts of a virtual machine: an instance of a Flexible scale set, or a stand-alone VM."""
     view = vm.instance_view
     hardware = vm.hardware_profile
     facts = _common(vm, scale_set, view)
@@ -259,7 +259,7 @@ def from_virtual_machine(vm: Any, scale_set: ScaleSetFacts | None) -> InstanceFa
 
 
 def set_states(facts: InstanceFacts, view: Any) -> None:
-    """Fill in what an instance view says: the power state and the health that the application reports."""
+    """Set the power state and the application health from an instance view."""
     for status in (view.statuses if view else None) or ():
         kind, _slash, state = (_text(status.code) or "").partition("/")
         if kind == "PowerState" and state:
@@ -308,7 +308,7 @@ def _common(vm: Any, scale_set: ScaleSetFacts | None, view: Any) -> InstanceFact
         "azure_subnet": None,
         "azure_virtual_network": None,
         "azure_accelerated_networking": None,
-        # Azure spells the group of an instance in capitals now and then, the set's own spelling is the user's.
+        # Azure sometimes returns an instance's group in capitals. The scale set has the user's spelling.
         "azure_resource_group": scale_set["resource_group"] if scale_set else resource_group_of(resource_id),
         "azure_subscription_id": subscription_of(resource_id),
     }
@@ -328,7 +328,7 @@ def _size(name: Any) -> str | None:
 
 
 def _text(value: Any) -> str | None:
-    """Return a plain string: the SDK gives enum members in some releases and strings in others."""
+    """Return a plain string, because some releases of the SDK return enum members."""
     if value is None:
         return None
     return str(getattr(value, "value", value))
@@ -337,8 +337,9 @@ def _text(value: Any) -> str | None:
 class Listing(TypedDict):
     """Everything that was listed for one source.
 
-    ``errors`` names each list that failed; without any, the answer is complete. ``left_out`` counts, by reason, what
-    was listed but is no host. ``seen`` has the values that the filters met, for a source that brings no host.
+    ``errors`` has one entry per failed list call, and is empty if the answer is complete. ``left_out`` counts by reason
+    what was listed but is not a host. ``seen`` has the existing values for each filter, to explain a source without
+    hosts.
     """
 
     instances: list[Instance]

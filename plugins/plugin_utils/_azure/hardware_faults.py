@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Hardware faults of nodes, out of their health results, and the record of the physical hosts that had some.
+"""Hardware faults of nodes from their health results, and the record of the physical hosts that had faults.
 
-Only what another machine would fix: a check that failed by the node's own fault, with the action ``replace``. What a
-user's job left behind, what a restart fixes and what could not be measured is none.
+A hardware fault is a failed check whose cause is the node and whose action is ``replace``. Leftovers of a user's job,
+faults that a restart fixes, and failed measurements are not hardware faults.
 
-Azure repairs hosts, but an instance that was replaced or redeployed may get the same one again before it has.
+Azure repairs faulty hosts, but a replaced or redeployed instance may get the same host again before the repair.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from typing import Any
 from .errors import InventoryError, printable
 
 SCHEMA = 1
-"""Of the documents of ``hpcnode health run``."""
+"""Schema of the output of ``hpcnode health run``."""
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 _FAIL, _REPLACE, _NODE = "fail", "replace", "node"
 GPU_FACTS = {"gpu_serial": "serial", "gpu_model": "model"}
-"""Readings that tell which GPU it is, and what they are called in a fault."""
+"""Readings that identify a GPU, and their names in a fault."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Which machine a document is of.
+    """The machine of a health result.
 
-    :ivar name: the node's name in Slurm, or in the inventory where that is not known.
+    :ivar name: the node's name in Slurm, or its name in the inventory if that is unknown.
     :ivar vm_id: its vmId.
-    :ivar host: the physical host that it runs on, as the host calls itself; empty where it does not.
-    :ivar time: when the checks were run, in UTC.
+    :ivar host: name of its physical host, as the host reports it. Empty if it does not.
+    :ivar time: time of the checks, in UTC.
     """
 
     name: str
@@ -49,11 +49,11 @@ class Fault:
     """A hardware fault.
 
     :ivar check: name of the check that found it.
-    :ivar code: AzNHC's code, e.g. ``NHC2009``; empty where it has none.
+    :ivar code: AzNHC's code, e.g. ``NHC2009``. Empty if it has none.
     :ivar summary: what is wrong, one line.
-    :ivar device: the device, e.g. the PCI address of a GPU; empty where it is the machine.
-    :ivar time: when it was seen, in UTC.
-    :ivar facts: what identifies the device, by GPU_FACTS' values.
+    :ivar device: the device, e.g. the PCI address of a GPU. Empty if the fault concerns the machine.
+    :ivar time: when it was found, in UTC.
+    :ivar facts: values that identify the device, by the names in GPU_FACTS.
     """
 
     check: str
@@ -65,36 +65,36 @@ class Fault:
 
 
 def machine_of(document: Mapping[str, Any], name: str) -> Machine:
-    """Return which machine a document is of.
+    """Return the machine of a health result.
 
-    :param name: what it is called where the document does not say.
-    :raises InventoryError: it is no document of a health run, or of a newer form.
+    :param name: name to use if the document does not contain one.
+    :raises InventoryError: it is not the document of a health run, or has another schema.
     """
     node = document.get("node")
     if document.get("command") != "health" or not isinstance(node, Mapping):
-        raise InventoryError(f"{name}: this is no result of 'hpcnode health run'; give what node_health_info returned.")
+        raise InventoryError(f"{name}: not a result of 'hpcnode health run'; pass the result of node_health_info.")
     if document.get("schema") != SCHEMA:
         raise InventoryError(
-            f"{name}: the health result has schema {document.get('schema')}, this collection reads {SCHEMA}; bring the "
-            "node and the controller to the same version."
+            f"{name}: the health result has schema {document.get('schema')}, this collection reads {SCHEMA}; install "
+            "the same version on the node and the controller."
         )
     when = str(document.get("time"))
     try:
         datetime.strptime(when, TIME)
     except ValueError:
-        raise InventoryError(f"{name}: the health result is of no time ({when}).") from None
-    # Azure wants the bare name. One pool of the host tells it with the domain, another without.
+        raise InventoryError(f"{name}: the health result has an invalid time ({when}).") from None
+    # Azure requires the name without a domain. Only one of the host's key-value pools contains the domain.
     host = str(node.get("host") or "").split(".", maxsplit=1)[0]
     return Machine(printable(node.get("name") or name), printable(node.get("vm_id")), printable(host).upper(), when)
 
 
 def faults_of(document: Mapping[str, Any]) -> list[Fault]:
-    """Return the hardware faults in a document, each device of a check once."""
+    """Return the hardware faults in a document, at most one per check and device."""
     found: dict[tuple[str, str, str], Fault] = {}
     checks = document.get("checks") or []
     devices = _facts_of_devices(checks)
     for check in checks:
-        # A site that wants to be warned only has taken back the verdict of the whole check.
+        # If a site sets a check to warn_only, the verdict of the check is warn although findings fail.
         if check.get("verdict") != _FAIL:
             continue
         for finding in check.get("findings") or [check]:
@@ -117,7 +117,7 @@ def faults_of(document: Mapping[str, Any]) -> list[Fault]:
 
 
 def _facts_of_devices(checks: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """Return what the readings of all checks say of each device."""
+    """Return the identifying readings of each device, from all checks."""
     devices: dict[str, dict[str, str]] = {}
     for check in checks:
         for reading in check.get("readings") or []:
@@ -129,22 +129,23 @@ def _facts_of_devices(checks: Iterable[Mapping[str, Any]]) -> dict[str, dict[str
 
 RECORD_SCHEMA = 1
 RECORD_FILE = "hosts.json"
-"""Name of the record, in the folder of the report."""
+"""File name of the record, in the folder of the report."""
 _KEYS = ("check", "code", "device", "summary", "vm_id", "node", "first", "last")
 
 
 @dataclass(frozen=True)
 class MachineFaults:
-    """A machine with the hardware faults that it has now."""
+    """A machine with its current hardware faults."""
 
     machine: Machine
     faults: tuple[Fault, ...]
 
 
 def read_record(text: str | None, name: str) -> dict[str, list[dict[str, str]]]:
-    """Return the faults of each host, out of the record's text; None where there is no record yet.
+    """Return the faults of each host from the record's text.
 
-    :raises InventoryError: it cannot be read. It is not begun anew by itself, for then bad hosts would be forgotten.
+    :param text: content of the file, or None if there is no record yet.
+    :raises InventoryError: it cannot be read. It is not replaced automatically, because faulty hosts would be lost.
     """
     if text is None:
         return {}
@@ -157,16 +158,16 @@ def read_record(text: str | None, name: str) -> dict[str, list[dict[str, str]]]:
             found[str(host)] = [{key: str(fault[key]) for key in _KEYS} for fault in faults]
         return found
     except (ValueError, LookupError, TypeError, AttributeError):
-        raise InventoryError(f"{name} is no record of physical hosts; mend it, or move it away.") from None
+        raise InventoryError(f"{name} is not a valid record of physical hosts; repair it, or move it away.") from None
 
 
 def update_record(
     record: Mapping[str, list[dict[str, str]]], observed: Iterable[MachineFaults], keep_days: int
 ) -> dict[str, list[dict[str, str]]]:
-    """Return the record with what is seen now. Pure.
+    """Return the record with the current faults added. Pure.
 
-    A fault of the same check, code, device and machine is one that lasts: it keeps its first time. One that was last
-    seen longer ago than ``keep_days`` before the newest look is forgotten.
+    A fault with the same check, code, device and machine is the same fault, and keeps its first time. A fault is
+    removed if it was last seen more than ``keep_days`` before the newest result.
     """
     machines = list(observed)
     hosts = {host: [dict(fault) for fault in faults] for host, faults in record.items()}
@@ -204,9 +205,9 @@ def record_text(record: Mapping[str, list[dict[str, str]]]) -> str:
 
 
 def suspects(record: Mapping[str, list[dict[str, str]]], observed: Iterable[MachineFaults]) -> list[dict[str, Any]]:
-    """Return the machines that have no hardware fault now, but run on a host that had one. Pure.
+    """Return the machines without a current hardware fault that run on a host that had one. Pure.
 
-    :param record: as it was before what is seen now came into it.
+    :param record: the record before the current faults were added.
     """
     found: list[dict[str, Any]] = []
     for one in observed:
@@ -231,7 +232,7 @@ def suspects(record: Mapping[str, list[dict[str, str]]], observed: Iterable[Mach
 
 
 def with_first_time(record: Mapping[str, list[dict[str, str]]], machine: Machine, fault: Fault) -> Fault:
-    """Return the fault with the time when it was first seen on this machine and host. Pure."""
+    """Return the fault with the time when it was first found on this machine and host. Pure."""
     for known in record.get(machine.host) or []:
         same = (known["check"], known["code"], known["device"]) == (fault.check, fault.code, fault.device)
         if same and known["vm_id"] == machine.vm_id:

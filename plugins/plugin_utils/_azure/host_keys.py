@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which host keys of which machines are verified, and the file of those that ssh knows."""
+"""Comparison of the machines' host keys with SSH's known hosts file, and additions to that file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HASHED = "|1|"
 
 
 def read_known_hosts(path: Path) -> str:
-    """Return the file's text; none if there is no file."""
+    """Return the file's text, or an empty text if there is no file."""
     try:
         return path.read_text("utf-8", "surrogateescape")
     except FileNotFoundError:
@@ -32,7 +32,7 @@ def read_known_hosts(path: Path) -> str:
 
 
 def known_keys(text: str, name: str) -> tuple[HostKey, ...]:
-    """Return the keys that ssh knows under a name, without lines that have a marker (``@revoked``) or a pattern."""
+    """Return the known keys of a name. Lines with a marker (``@revoked``) or a pattern are ignored."""
     keys = []
     for line in text.splitlines():
         fields = line.split()
@@ -42,20 +42,20 @@ def known_keys(text: str, name: str) -> tuple[HostKey, ...]:
 
 
 def describe_mismatch(name: str, vm_id: str, path: Path, known: Iterable[HostKey], shown: Iterable[HostKey]) -> str:
-    """Say in which key ssh's file and the machine's console differ; empty if they agree."""
+    """Return how the known keys differ from those on the machine's console, or an empty text if they agree."""
     right = set(shown)
     wrong = [key for key in known if key not in right]
     if not wrong:
         return ""
     return (
-        f"{name}: {path} has the host key {_fingerprints(wrong)} for {vm_id}, which the machine's serial console does "
-        f"not show; it shows {_fingerprints(right)}. Another machine may have answered at the first contact. If you "
-        f"changed the keys or reimaged the machine: ssh-keygen -f {shlex.quote(str(path))} -R {vm_id}"
+        f"{name}: {path} has the host key {_fingerprints(wrong)} for {vm_id}, but the machine's serial console shows "
+        f"{_fingerprints(right)}. Another machine may have answered at the first contact. If you changed the keys or "
+        f"reimaged the machine, run: ssh-keygen -f {shlex.quote(str(path))} -R {vm_id}"
     )
 
 
 def as_lines(vm_id: str, keys: Iterable[HostKey]) -> str:
-    """Return the lines of keys that ssh shall know under a name."""
+    """Return the lines to add for the keys of a machine."""
     return "".join(f"{vm_id.lower()} {key}\n" for key in keys)
 
 
@@ -65,9 +65,9 @@ def with_lines(text: str, lines: str) -> str:
 
 
 def append_lines(path: Path, text: str, lines: str) -> None:
-    """Add lines to the file, by one write at its end: ssh may be adding others at the same time.
+    """Append lines to the file with one write, because ssh may append other lines at the same time.
 
-    :param text: what the file held.
+    :param text: content of the file before.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -81,7 +81,7 @@ def _names(field: str, name: str) -> bool:
             salt, digest = (base64.b64decode(item, validate=True) for item in field[len(_HASHED) :].split("|"))
         except (ValueError, binascii.Error):
             return False
-        # What ssh writes with HashKnownHosts.
+        # The format of HashKnownHosts.
         return hmac.compare_digest(hmac.digest(salt, name.encode(), "sha1"), digest)
     return name in field.lower().split(",")
 
@@ -96,10 +96,10 @@ _BY_SSH = ("ssh", "smart", "paramiko", "paramiko_ssh")
 
 @dataclass(frozen=True)
 class Machine:
-    """A virtual machine that ssh is to know.
+    """A virtual machine whose host keys are handled.
 
-    :ivar name: what messages call it.
-    :ivar path: the file of host keys that ssh looks into for it.
+    :ivar name: its name in messages.
+    :ivar path: its known hosts file.
     """
 
     name: str
@@ -109,14 +109,14 @@ class Machine:
 
 @dataclass
 class Outcome:
-    """What is known of machines.
+    """Result of the comparison.
 
     :ivar shown: keys of the machines that were verified now.
-    :ivar known: machines that ssh knew already, and whose consoles say nothing.
-    :ivar unverified: machines that nobody can vouch for, with the reason.
-    :ivar contradictions: errors, where ssh knows another key than the console shows.
-    :ivar added: keys that ssh does not have yet.
-    :ivar machines: how many there are in all.
+    :ivar known: machines with known keys whose consoles show none, or were not read.
+    :ivar unverified: machines whose keys cannot be verified, with the reason.
+    :ivar contradictions: errors for machines whose known key differs from the console.
+    :ivar added: keys to add to the known hosts file.
+    :ivar machines: number of all machines.
     """
 
     shown: dict[Machine, tuple[HostKey, ...]] = field(default_factory=dict)
@@ -127,29 +127,29 @@ class Outcome:
     machines: int = 0
 
     def lines(self) -> dict[Path, str]:
-        """Return the lines that each file lacks."""
+        """Return the lines to add to each file."""
         lines: dict[Path, str] = {}
         for machine, keys in self.added.items():
             lines[machine.path] = lines.get(machine.path, "") + as_lines(machine.target.vm_id, keys)
         return lines
 
     def warnings(self) -> list[str]:
-        """Return one line about all machines that are not verified."""
+        """Return one warning about all machines that are not verified."""
         if not self.unverified:
             return []
         return [f"{self._count()}, and ssh accepts the first key that it sees from them: {_reasons(self.unverified)}"]
 
     def refusals(self, left_out: list[str]) -> list[str]:
-        """Return why not all machines are verified."""
+        """Return the reasons why some machines are not verified."""
         refusals = []
         if self.unverified:
             refusals.append(
                 f"{self._count()}: {_reasons(self.unverified)} Enable boot diagnostics, or add a key that you have "
-                "verified to the file of known hosts with the vmId in front."
+                "verified to the known hosts file, with the vmId in front."
             )
         if left_out:
             refusals.append(
-                f"These hosts have no azure_id, azure_vm_id or {PATH_VARIABLE}, so nothing can be verified: "
+                f"These hosts have no azure_id, azure_vm_id or {PATH_VARIABLE}, so their keys cannot be verified: "
                 f"{listed(left_out)}."
             )
         return refusals
@@ -161,14 +161,14 @@ class Outcome:
 def machines_of_hosts(
     hosts: Iterable[str], hostvars: Mapping[str, Any], path: str | None
 ) -> tuple[list[Machine], list[str]]:
-    """Return the hosts as machines, and those that are none.
+    """Return the hosts as machines, and the hosts that lack a variable.
 
-    :param path: the file for all of them; by default each has the variable ``hpcai_known_hosts``.
+    :param path: the file for all of them. By default the variable ``hpcai_known_hosts`` of each host.
     """
     machines: list[Machine] = []
     left_out: list[str] = []
     for host in dict.fromkeys(hosts):
-        # Asked for first: what hostvars gives for an unknown host is no mapping.
+        # For an unknown host, hostvars returns a value that is not a mapping.
         known: Any = hostvars[host] if host in hostvars else {}  # noqa: SIM401
         file = path or known.get(PATH_VARIABLE)
         if str(known.get("ansible_connection") or "ssh").rpartition(".")[2] not in _BY_SSH:
@@ -182,10 +182,10 @@ def machines_of_hosts(
 
 
 def compare_keys(known: Mapping[Machine, tuple[HostKey, ...]], consoles: Mapping[Target, Console]) -> Outcome:
-    """Compare what ssh knows with what the consoles show.
+    """Compare the known keys with those on the consoles.
 
-    :param known: the keys that ssh has for each machine.
-    :param consoles: the consoles that were looked at.
+    :param known: the known keys of each machine.
+    :param consoles: the consoles that were read.
     """
     outcome = Outcome(machines=len(known))
     for machine, keys in known.items():
@@ -207,7 +207,7 @@ def compare_keys(known: Mapping[Machine, tuple[HostKey, ...]], consoles: Mapping
 
 
 def _reasons(unverified: Mapping[Machine, str]) -> str:
-    """Return the reasons, each with the machines that have it."""
+    """Return the reasons, each with its machines."""
     machines: dict[str, list[str]] = {}
     for machine, reason in unverified.items():
         machines.setdefault(reason, []).append(machine.name)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From what Azure lists to hosts: their names, addresses, readiness and the query. The same for a cached listing."""
+"""Converts a listing, from Azure or from the cache, to hosts: names, addresses, readiness and the query."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .resources import virtual_network_of
 
 COMPUTER_NAME = "computer_name"
 
-# Facts that can name a host; the name of the resource comes last, as no instance is without it.
+# Facts that can be the name of a host. The name of the resource is the last fallback, because each instance has one.
 NAME_CHOICES = (COMPUTER_NAME, "name", "vm_id", "private_ipv4", "public_ipv4")
 
 
 def check_name_choices(choices: Sequence[str]) -> None:
-    """Refuse a preference that no instance could have.
+    """Check the option hostnames.
 
-    :raises InventoryError: it names the ones that there are.
+    :raises InventoryError: a value is unknown. The message lists the known ones.
     """
     unknown = [choice for choice in choices if choice not in NAME_CHOICES]
     if unknown or not choices:
@@ -44,19 +44,19 @@ def host_name(facts: InstanceFacts, choices: Sequence[str]) -> str:
 
 
 def check_unique(named: Sequence[tuple[str, str]], elsewhere: dict[str, str]) -> None:
-    """Refuse two instances with one name.
+    """Refuse two instances with the same name.
 
     :param named: name and resource id of each host of this source.
-    :param elsewhere: the same of the hosts that other sources brought.
-    :raises InventoryError: it names both.
+    :param elsewhere: the same for the hosts of other sources.
+    :raises InventoryError: two instances have the same name. The message contains both ids.
     """
     ids_by_name = dict(elsewhere)
     for name, resource_id in named:
         other = ids_by_name.setdefault(name, resource_id)
         if other.lower() != resource_id.lower():
             raise InventoryError(
-                f"two instances would be one host {name!r}: {other} and {resource_id}; leave one of them out (tags, "
-                "scale_sets, query), or choose another name (hostnames: [name])."
+                f"two instances have the same host name {name!r}: {other} and {resource_id}; exclude one of them "
+                "(tags, scale_sets, query), or use another name (hostnames: [name])."
             )
 
 
@@ -64,7 +64,7 @@ PRIVATE = "private_ipv4"
 PUBLIC = "public_ipv4"
 ADDRESS_CHOICES = (PRIVATE, PUBLIC, COMPUTER_NAME)
 
-# Azure's rule for names of Linux machines, and nothing that ssh could take for an option.
+# Azure's rule for names of Linux machines. It also excludes names that ssh would read as an option.
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
 
 
@@ -72,8 +72,8 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
 class AddressChoice:
     """How to reach hosts.
 
-    :ivar choices: what to use, in order; the first that an instance has.
-    :ivar subnet: only addresses of this network (`netaddr.IPNetwork`), or None.
+    :ivar choices: kinds of addresses, in order of preference. The first that an instance has is used.
+    :ivar subnet: only addresses in this network (`netaddr.IPNetwork`), or None.
     :ivar nic: only addresses of interfaces with this name (a glob), or None.
     """
 
@@ -82,7 +82,7 @@ class AddressChoice:
     nic: str | None = None
 
     def address(self, instance: Instance) -> str | None:
-        """Return the address of an instance, or None where it has none of the wanted kind."""
+        """Return the address of an instance, or None if it has none of the requested kinds."""
         for choice in self.choices:
             if choice == COMPUTER_NAME:
                 name = instance["facts"]["azure_computer_name"]
@@ -103,7 +103,7 @@ class AddressChoice:
             ]
             if choice == PRIVATE and private:
                 return private[0]
-            # A public address lies in no subnet of its own, it belongs to an interface that does.
+            # A public address is in no subnet, so the subnet of its interface is checked.
             if choice == PUBLIC and interface["public_ipv4"] and (private or self.subnet is None):
                 return interface["public_ipv4"][0]
         return None
@@ -112,7 +112,7 @@ class AddressChoice:
 def make_address_choice(choices: Sequence[str], subnet: str | None, nic: str | None) -> AddressChoice:
     """Check the options and return how to reach hosts.
 
-    :raises InventoryError: it says which option to change.
+    :raises InventoryError: an option is invalid. The message names it.
     """
     unknown = [choice for choice in choices if choice not in ADDRESS_CHOICES]
     if unknown or not choices:
@@ -134,13 +134,13 @@ def _network(subnet: str) -> Any:
             raise ValueError
         return netaddr.IPNetwork(subnet, version=4)
     except (netaddr.AddrFormatError, ValueError) as error:
-        raise InventoryError(f"connect_subnet: {subnet!r} is no IPv4 network such as 10.0.1.0/24.") from error
+        raise InventoryError(f"connect_subnet: {subnet!r} is not an IPv4 network such as 10.0.1.0/24.") from error
 
 
 def compile_query(expression: str | None) -> Callable[[Mapping[str, Any]], bool]:
-    """Return what says whether the facts of an instance are wanted.
+    """Return a function that says whether the facts of an instance match the query.
 
-    :raises InventoryError: the expression cannot be understood, or nothing here understands any.
+    :raises InventoryError: the expression is invalid, or the package jmespath is missing.
     """
     if not expression:
         return lambda _facts: True
@@ -152,14 +152,14 @@ def compile_query(expression: str | None) -> Callable[[Mapping[str, Any]], bool]
     try:
         compiled = jmespath.compile(expression)
     except JMESPathError as error:
-        raise InventoryError(f"query: {expression!r} is no JMESPath expression: {_one_line(error)}") from error
+        raise InventoryError(f"query: {expression!r} is not a JMESPath expression: {_one_line(error)}") from error
 
     def wants(facts: Mapping[str, Any]) -> bool:
         try:
             result = compiled.search(dict(facts))
         except JMESPathError as error:
             raise InventoryError(f"query: {expression!r} fails on {facts['azure_id']}: {_one_line(error)}") from error
-        # JMESPath's own idea of truth: a number is true, even 0.
+        # The same rule as in JMESPath, where each number is true, even 0.
         return result is not None and result is not False and result not in ("", [], {})
 
     return wants
@@ -176,7 +176,7 @@ _PROVISIONED = "succeeded"
 
 
 class Host(NamedTuple):
-    """One host of the inventory; without an address it cannot be connected to."""
+    """One host of the inventory. Without an address, Ansible cannot connect to it."""
 
     name: str
     address: str | None
@@ -184,7 +184,7 @@ class Host(NamedTuple):
 
 
 class Hosts(NamedTuple):
-    """All hosts, and what was listed but is none, counted by reason."""
+    """All hosts, and the number of listed instances that are not hosts, by reason."""
 
     hosts: list[Host]
     left_out: dict[str, int]
@@ -196,7 +196,7 @@ def make_hosts(
     hostnames: Sequence[str],
     wants: Callable[[Mapping[str, Any]], bool],
 ) -> Hosts:
-    """Return the hosts of an answer. An instance without an address stays one: it is not ready, but it is there."""
+    """Return the hosts of an answer. An instance without an address is still a host, but not ready."""
     hosts: list[Host] = []
     left_out = dict(answer["left_out"])
     for instance in answer["instances"]:
@@ -211,7 +211,7 @@ def make_hosts(
 
 
 def _is_ready(facts: InstanceFacts) -> bool:
-    """Say whether an instance runs and Azure is done with it: only such a one gets its roles."""
+    """Say whether an instance is running and provisioned. Only then it gets its roles."""
     provisioning = (facts["azure_provisioning_state"] or "").lower()
     return facts["azure_power_state"] == _RUNNING and provisioning == _PROVISIONED
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reports of hardware faults to Azure: workload impacts of Microsoft.Impact, for its Guest Health Reporting.
+"""Reports of hardware faults to Azure's Guest Health Reporting, as workload impacts of Microsoft.Impact.
 
 https://learn.microsoft.com/azure/azure-impact-reporting/guest-health-impact-report
 """
@@ -22,10 +22,10 @@ from .hardware_faults import Fault, Machine
 from .targets import Target
 
 API_VERSION = "2025-01-01-preview"
-"""The one that the page above asks for."""
+"""The version that the page above requires."""
 _PREFIX = "Resource.Hpc.Unhealthy."
 GENERIC = f"{_PREFIX}HpcGenericFailure"
-"""For what falls into no other category."""
+"""For faults without another category."""
 OTHER_XID = f"{_PREFIX}GpuXIDError"
 _XID_CHECK = "gpu_xid"
 # azurehpc-health-checks, triggerGHR/config/nhc_fault_dictionary.cfg. NHC2023 (NVMe count) is not in it.
@@ -53,15 +53,15 @@ CATEGORIES = {
     "NHC2021": f"{_PREFIX}GPUMemoryBWFailure",
     "NHC2022": f"{_PREFIX}CPUPerformance",
 }
-# Such a report is of one GPU, and its fields name it; all others are of the machine.
+# Reports of these categories concern one GPU and identify it. All others concern the machine.
 _OF_A_GPU = frozenset(
     CATEGORIES[f"NHC{number}"]
     for number in (2006, 2007, 2008, 2009, 2011, 2012, 2013, 2014, 2015, 2016, 2017, 2018, 2019, 2021)
 ) | {OTHER_XID}
-NO_HOST = "its physical host is not known, and Azure takes no report without it; see that hypervkvpd runs there"
+NO_HOST = "its physical host is unknown, and Azure requires it in a report; check that hypervkvpd runs on the node"
 _LONGEST = 1000
-"""Characters of a description; a limit of ours."""
-# "alphanumeric", says the page.
+"""Most characters of a description. This is our own limit."""
+# The page says "alphanumeric".
 _HOST = re.compile(r"[A-Za-z0-9]+")
 
 
@@ -69,11 +69,11 @@ _HOST = re.compile(r"[A-Za-z0-9]+")
 class Impact:
     """One report to Azure.
 
-    :ivar name: the same for the same fault of the same machine on the same host, so that nothing is reported twice.
+    :ivar name: always the same for the same fault of the same machine on the same host, to avoid duplicate reports.
     :ivar node: the node's name.
-    :ivar subscription: where it is reported.
-    :ivar body: what is sent.
-    :ivar lacks: why it cannot be sent; empty if it can.
+    :ivar subscription: subscription of the machine.
+    :ivar body: body of the request.
+    :ivar lacks: why it cannot be sent. Empty if it can.
     """
 
     name: str
@@ -84,11 +84,11 @@ class Impact:
 
     @property
     def path(self) -> str:
-        """Where it is put below the endpoint of Resource Manager."""
+        """Path of the report, relative to the endpoint of Resource Manager."""
         return f"/subscriptions/{self.subscription}/providers/Microsoft.Impact/workloadImpacts/{self.name}"
 
     def prepared(self) -> dict[str, Any]:
-        """Return it as it stands in the file, ready to be sent by anything that speaks to Azure."""
+        """Return the report as written to the file, with the request that any client of Azure can send."""
         request = f"PUT {self.path}?api-version={API_VERSION}"
         return {"name": self.name, "node": self.node, "request": request, "body": self.body, "lacks": self.lacks}
 
@@ -100,11 +100,11 @@ def category_of(fault: Fault) -> str:
 
 
 def impacts_of(target: Target, machine: Machine, faults: Iterable[Fault]) -> list[Impact]:
-    """Return what there is to report of a machine. Pure.
+    """Return the reports about a machine. Pure.
 
-    One report for each category, and for each GPU where the category is of one.
+    There is one report per category, or per category and GPU if the category concerns a GPU.
 
-    :param target: the instance that the machine is, as the inventory has it.
+    :param target: the machine's instance, from the inventory.
     """
     groups: dict[tuple[str, str], list[Fault]] = {}
     for fault in faults:
@@ -144,7 +144,7 @@ def _words(fault: Fault) -> str:
 
 
 def _name(target: Target, machine: Machine, category: str, device: str) -> str:
-    """The pattern of the API takes letters, digits, hyphens and colons, and wants letters or digits at the end."""
+    """Return the report's name. The API allows letters, digits, - and :, and requires a letter or digit at the end."""
     key = "\n".join((target.vm_id.lower(), machine.host, category, device))
     short = category.removeprefix(_PREFIX)
     return f"hpcai-{target.vm_id.lower()}-{short}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
@@ -153,17 +153,17 @@ def _name(target: Target, machine: Machine, category: str, device: str) -> str:
 _ROLE = "the role Azure Impact Reporter"
 _NOT_REGISTERED = "MissingSubscriptionRegistration"
 _ONBOARDING = (
-    "Register the resource provider Microsoft.Impact there, and have the subscription admitted to Guest Health "
-    "Reporting by Azure."
+    "Register the resource provider Microsoft.Impact in the subscription, and ask Azure to admit the subscription to "
+    "Guest Health Reporting."
 )
 
 
 @dataclass(frozen=True)
 class SentImpacts:
-    """What Azure has of the reports.
+    """Which reports Azure already has.
 
-    :ivar known: names of those that it has.
-    :ivar new: those that it does not have.
+    :ivar known: names of the reports that it has.
+    :ivar new: the reports that it does not have.
     """
 
     known: list[str] = field(default_factory=list)
@@ -171,9 +171,9 @@ class SentImpacts:
 
 
 def find_sent(clients: Clients, impacts: Iterable[Impact]) -> SentImpacts:
-    """Return which reports Azure has already.
+    """Return which reports Azure already has.
 
-    :raises InventoryError: it could not be asked.
+    :raises InventoryError: a request failed.
     """
     looked = SentImpacts()
     for impact in impacts:
@@ -190,9 +190,9 @@ def find_sent(clients: Clients, impacts: Iterable[Impact]) -> SentImpacts:
 
 
 def send_impacts(clients: Clients, impacts: Iterable[Impact]) -> list[str]:
-    """Send reports and return their names. One that fails does not keep the others from it.
+    """Send reports and return their names. If one fails, the others are still sent.
 
-    :raises InventoryError: it names all that could not be sent.
+    :raises InventoryError: some could not be sent. The message names all of them.
     """
     sent: list[str] = []
     errors: list[str] = []
@@ -222,9 +222,9 @@ def _exists(clients: Clients, impact: Impact) -> bool:
 def _put(clients: Clients, impact: Impact) -> None:
     try:
         if _request(clients, "PUT", impact, impact.body) != impact.name.lower():
-            raise UnreadableAnswer("the answer is of another report.")
+            raise UnreadableAnswer("the answer belongs to another report.")
     except Exception:
-        # Azure takes a name once: the report may have arrived by an attempt whose answer was lost.
+        # Azure accepts each name once, and the report may have arrived although its answer was lost.
         if not _arrived(clients, impact):
             raise
 
@@ -236,7 +236,7 @@ def _arrived(clients: Clients, impact: Impact) -> bool:
 
 
 def _request(clients: Clients, method: str, impact: Impact, body: Any = None) -> str:
-    """Return the name of the report that Azure answers with."""
+    """Return the name of the report in Azure's answer."""
     from azure.core.rest import HttpRequest
 
     manager = clients.resource_manager()
@@ -251,7 +251,7 @@ def _named(response: Any) -> str:
     try:
         return str(response.json()["name"]).lower()
     except (ValueError, LookupError, TypeError):
-        raise UnreadableAnswer("the answer is no report, so something else than Azure may have given it.") from None
+        raise UnreadableAnswer("the answer is not a report, so it may not come from Azure.") from None
 
 
 def _explain(error: BaseException, asking: Asking) -> str:

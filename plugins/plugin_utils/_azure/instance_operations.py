@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Delete, redeploy and replace instances. All operations are started, then all are awaited."""
+"""Delete, redeploy and replace instances. All operations are started first, then all are awaited."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .targets import SetName, Target, by_set, instance_ids
 
 
 class Begin(NamedTuple):
-    """An operation that is to be begun.
+    """An operation to start.
 
-    :ivar asking: what it does, for an error.
-    :ivar begin: begins it, and returns the SDK's poller.
+    :ivar asking: description of the operation, for errors.
+    :ivar begin: starts it, and returns the SDK's poller.
     """
 
     asking: Asking
@@ -27,9 +27,9 @@ class Begin(NamedTuple):
 
 
 def finish(operations: Iterable[Begin]) -> None:
-    """Begin the operations and wait until they have ended. One that fails does not keep the others from it.
+    """Start the operations and wait until all have ended. If one fails, the others continue.
 
-    :raises InventoryError: it names all that failed.
+    :raises InventoryError: some failed. The message names all of them.
     """
     started: list[tuple[Asking, Any]] = []
     errors: list[str] = []
@@ -49,7 +49,7 @@ def finish(operations: Iterable[Begin]) -> None:
 
 @dataclass(frozen=True)
 class _Operation:
-    """What the SDK calls an operation on members of a Uniform set, and on a virtual machine of its own."""
+    """SDK names of an operation on members of a Uniform set, and on a virtual machine that is its own resource."""
 
     verb: str
     set_permission: str
@@ -59,7 +59,7 @@ class _Operation:
     vm_call: str
 
     def on(self, clients: Clients, targets: Iterable[Target]) -> list[Begin]:
-        """Return what begins it, those of a set by one request."""
+        """Return the operations to start, one for all members of a set."""
         sets, alone = by_set(targets)
         return [
             *(
@@ -107,9 +107,10 @@ _REDEPLOY = _Operation(
 def delete(clients: Clients, targets: Iterable[Target]) -> None:
     """Delete instances, and wait until they are gone.
 
-    The capacity of a set is never lowered for it: Azure would choose which instances go. Deleting by id lowers it too.
+    This never lowers the capacity of a set, because Azure would choose which instances to remove. Deleting an instance
+    by its id lowers the capacity automatically.
 
-    :raises InventoryError: it names all that could not be deleted; the others are.
+    :raises InventoryError: some could not be deleted. The message names all of them. The others are deleted.
     """
     finish(_DELETE.on(clients, targets))
 
@@ -117,24 +118,24 @@ def delete(clients: Clients, targets: Iterable[Target]) -> None:
 def redeploy(clients: Clients, targets: Iterable[Target]) -> None:
     """Redeploy instances, and wait until they run again.
 
-    A redeployment moves an instance to another physical host and keeps the machine: its id, vmId, name and system disk;
-    what was on its local disks is gone. A reimage would stay on the host.
+    A redeployment moves an instance to another physical host. The id, vmId, name and system disk stay the same, and the
+    data on local disks is lost. A reimage would stay on the same host.
 
-    :raises InventoryError: it names all that could not be redeployed; the others are.
+    :raises InventoryError: some could not be redeployed. The message names all of them. The others are redeployed.
     """
     finish(_REDEPLOY.on(clients, targets))
 
 
 def count_by_set(targets: Iterable[Target]) -> dict[SetName, int]:
-    """Return how many of the targets each Uniform set has.
+    """Return the number of targets in each Uniform set.
 
-    :raises InventoryError: one is in no such set, so that no capacity brings another in its place.
+    :raises InventoryError: a target is in no Uniform set, so that raising a capacity would not replace it.
     """
     sets, alone = by_set(targets)
     if alone:
         raise InventoryError(
-            f"Nothing was done. {listed([target.azure_id for target in alone])}: no Uniform scale set would bring "
-            "another in its place; redeploy it."
+            f"Nothing was done. {listed([target.azure_id for target in alone])}: not in a Uniform scale set, so Azure "
+            "would not replace it; redeploy it instead."
         )
     return {scale_set: len(members) for scale_set, members in sets.items()}
 
@@ -142,7 +143,7 @@ def count_by_set(targets: Iterable[Target]) -> dict[SetName, int]:
 def read_capacity(clients: Clients, sets: Iterable[SetName]) -> dict[SetName, int]:
     """Return the capacity of each set.
 
-    :raises InventoryError: Azure did not tell.
+    :raises InventoryError: a capacity could not be read.
     """
     found: dict[SetName, int] = {}
     for scale_set in sets:
@@ -158,9 +159,9 @@ def read_capacity(clients: Clients, sets: Iterable[SetName]) -> dict[SetName, in
 def sets_to_refill(
     before: Mapping[SetName, int], after: Mapping[SetName, int], gone: Mapping[SetName, int]
 ) -> list[SetName]:
-    """Return the sets whose capacity is exactly as the deletions left it. Pure.
+    """Return the sets whose capacity is exactly the value after the deletions. Pure.
 
-    Where it is not, an autoscale rule or a person changed it meanwhile, and has decided how many there shall be.
+    Otherwise an autoscale rule or a person changed the capacity meanwhile, and this decision is kept.
     """
     return [scale_set for scale_set, was in before.items() if after[scale_set] == was - gone[scale_set]]
 
@@ -168,7 +169,7 @@ def sets_to_refill(
 def set_capacity(clients: Clients, capacities: Mapping[SetName, int]) -> None:
     """Set capacities, and wait until the new instances run.
 
-    :raises InventoryError: it names all sets where that failed.
+    :raises InventoryError: some failed. The message names all of these sets.
     """
     finish([_change(clients, scale_set, capacity) for scale_set, capacity in capacities.items()])
 

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Every list call of the inventory: what it needs, and how it is named in an error.
+"""All list calls of the inventory, with the required permission and the description for errors.
 
-This is all of them, so it is also the list of the permissions that the inventory's identity needs. What changes
-instances is in instance_operations.py.
+Therefore this file also lists all permissions that the inventory's identity needs. Operations that change instances are
+in instance_operations.py.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from .resources import resource_group_of
 
 
 class ListedVm(NamedTuple):
-    """A virtual machine of its own resource: its interfaces may lie in other resource groups than itself."""
+    """A virtual machine that is its own resource. Its interfaces may be in other resource groups."""
 
     facts: InstanceFacts
     interface_groups: frozenset[str]
 
 
 class ListCall(NamedTuple):
-    """One list call: what it asks for, and how to ask and read the answer."""
+    """One list call: its description, and the function that sends it and reads the answer."""
 
     asking: Asking
     ask: Callable[[], Any]
 
 
 def sign_in(credential: Any, scope: str, auth_source: str) -> ListCall:
-    """Get a token. No request to Azure Resource Manager."""
+    """Get a token. This sends no request to Azure Resource Manager."""
     asking = Asking(f"sign in with auth_source {auth_source}", "of a user, managed identity or service principal")
     return ListCall(asking, lambda: credential.get_token(scope))
 
 
 def scale_sets(clients: Clients, subscription: str, group: str | None) -> ListCall:
-    """List scale sets: of a resource group, or of the whole subscription."""
+    """List the scale sets of a resource group or of the entire subscription."""
     calls = clients.compute(subscription).virtual_machine_scale_sets
     asking = Asking(
         f"list the scale sets of {_where(subscription, group)}", "Microsoft.Compute/virtualMachineScaleSets/read"
@@ -50,7 +50,7 @@ def scale_sets(clients: Clients, subscription: str, group: str | None) -> ListCa
 
 
 def scale_set_exists(clients: Clients, scale_set: ScaleSetFacts) -> ListCall:
-    """Ask for one scale set by its name; only after Azure said that it is not there."""
+    """Get one scale set by its name, to confirm Azure's answer that it does not exist."""
     calls = clients.compute(scale_set["subscription_id"]).virtual_machine_scale_sets
     asking = Asking(f"look for {_named(scale_set)}", "Microsoft.Compute/virtualMachineScaleSets/read")
     return ListCall(asking, lambda: calls.get(scale_set["resource_group"], scale_set["name"]))
@@ -73,7 +73,7 @@ def uniform_instances(clients: Clients, scale_set: ScaleSetFacts) -> ListCall:
 
 
 def flexible_instances(clients: Clients, scale_set: ScaleSetFacts) -> ListCall:
-    """List the instances of a Flexible scale set with their states; Azure expands them under this filter only."""
+    """List the instances of a Flexible scale set with their states, which Azure only returns with this filter."""
     calls = clients.compute(scale_set["subscription_id"]).virtual_machines
     asking = Asking(
         f"list the instances of {_named(scale_set)}",
@@ -90,7 +90,7 @@ def flexible_instances(clients: Clients, scale_set: ScaleSetFacts) -> ListCall:
 
 
 def stand_alone_vms(clients: Clients, subscription: str, group: str | None) -> ListCall:
-    """List the virtual machines that belong to no scale set; without their power states."""
+    """List the virtual machines that belong to no scale set, without their power states."""
     calls = clients.compute(subscription).virtual_machines
     asking = Asking(
         f"list the virtual machines of {_where(subscription, group)}",
@@ -108,8 +108,9 @@ def stand_alone_vms(clients: Clients, subscription: str, group: str | None) -> L
 def vm_states(clients: Clients, subscription: str) -> ListCall:
     """List the states of all virtual machines of a subscription.
 
-    Azure has no list with both: with `statusOnly` an item carries its states, but neither tags nor network profile
-    (Azure/azure-sdk-for-go#18565), and expanding needs the filter of a scale set (Azure/azure-rest-api-specs#42411).
+    No list call returns both states and properties: with `statusOnly` an item has its states, but neither tags nor
+    network profile (Azure/azure-sdk-for-go#18565), and expanding requires the filter of a scale set
+    (Azure/azure-rest-api-specs#42411).
     """
     calls = clients.compute(subscription).virtual_machines
     asking = Asking(
@@ -123,7 +124,7 @@ def vm_states(clients: Clients, subscription: str) -> ListCall:
 
 
 def uniform_interfaces(clients: Clients, scale_set: ScaleSetFacts) -> ListCall:
-    """List the network interfaces of a Uniform scale set; a Flexible one answers 404 here."""
+    """List the network interfaces of a Uniform scale set. For a Flexible set, Azure returns 404 here."""
     calls = clients.network(scale_set["subscription_id"]).network_interfaces
     asking = Asking(
         f"list the network interfaces of {_named(scale_set)}",
@@ -152,7 +153,7 @@ def uniform_public_addresses(clients: Clients, scale_set: ScaleSetFacts) -> List
     asking = Asking(
         f"list the public addresses of {_named(scale_set)}",
         "Microsoft.Compute/virtualMachineScaleSets/publicIPAddresses/read",
-        "leave out public addresses (list_public_addresses, connect_with)",
+        "do not use public addresses (list_public_addresses, connect_with)",
     )
     return ListCall(
         asking,
@@ -164,23 +165,23 @@ def uniform_public_addresses(clients: Clients, scale_set: ScaleSetFacts) -> List
 
 
 def public_addresses(clients: Clients, subscription: str) -> ListCall:
-    """List the public addresses of Flexible and stand-alone machines, wherever in the subscription they are."""
+    """List the public addresses of Flexible and stand-alone machines in all resource groups of the subscription."""
     calls = clients.network(subscription).public_ip_addresses
     asking = Asking(
         f"list the public addresses of {_where(subscription)}",
         "Microsoft.Network/publicIPAddresses/read",
-        "leave out public addresses (list_public_addresses, connect_with)",
+        "do not use public addresses (list_public_addresses, connect_with)",
     )
     return ListCall(asking, lambda: read_list(calls.list_all(), facts.from_public_address))
 
 
 def virtual_networks(clients: Clients, subscription: str) -> ListCall:
-    """List the virtual networks of a subscription: their address spaces stand nowhere else."""
+    """List the virtual networks of a subscription, because only they contain the address spaces."""
     calls = clients.network(subscription).virtual_networks
     asking = Asking(
         f"list the virtual networks of {_where(subscription)}",
         "Microsoft.Network/virtualNetworks/read",
-        "set list_virtual_networks: false (their address spaces are not checked then)",
+        "set list_virtual_networks: false (their address spaces are then not checked)",
     )
     return ListCall(asking, lambda: read_list(calls.list_all(), facts.from_virtual_network))
 

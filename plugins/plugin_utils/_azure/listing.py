@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""List everything that a selection wants: as few requests as there are pages, as many at a time as allowed.
+"""Lists everything in a selection, with one request per page, and as many parallel requests as allowed.
 
-Nothing here raises for a list that failed: errors are collected, the caller decides what they are worth.
+A failed list call raises no exception here. Errors are collected, and the caller decides how to handle them.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ OTHER_TAGS = "other tags"
 
 
 def list_all(selection: Selection, cloud: Cloud, identity: Identity, deadline: Deadline, concurrency: int) -> Listing:
-    """Ask Azure for everything that ``selection`` wants.
+    """Request everything in ``selection`` from Azure.
 
-    :raises InventoryError: nothing could be asked at all.
+    :raises InventoryError: the sign-in failed.
     """
     credential = make_credential(identity, cloud)
     clients = Clients(cloud, credential, deadline)
@@ -72,15 +72,15 @@ class _Lister:
         self._virtual_networks: list[VirtualNetwork] = []
 
     def sign_in(self, question: list_calls.ListCall) -> None:
-        """Get the token first: without one every list would fail with the same error."""
+        """Get the token first, because without it every list call would fail with the same error."""
         failed: list[str] = []
         self._ask(question, lambda _token: None, lambda error: failed.append(explain(error, question.asking)))
         self._queue.drain()
         if failed:
-            raise InventoryError(f"{failed[0]} Sign in (as with `az login`), or set auth_source and what it needs.")
+            raise InventoryError(f"{failed[0]} Sign in (such as with `az login`), or set auth_source and its options.")
 
     def list_everything(self) -> None:
-        """Ask, in as few rounds as the questions depend on each other."""
+        """Send all requests. Requests that depend on earlier answers follow in later rounds."""
         selection = self._selection
         groups: tuple[str | None, ...] = selection.resource_groups or (None,)
         for subscription in selection.subscription_ids:
@@ -103,7 +103,7 @@ class _Lister:
             self._queue.drain()
 
     def answer(self) -> Listing:
-        """Put together what was listed."""
+        """Return the result of all list calls."""
         others = 0
         instances: dict[str, Instance] = {}
         for key, scale_set in self._scale_sets.items():
@@ -118,7 +118,7 @@ class _Lister:
             set_states(facts, self._views.get(facts["azure_id"].lower()))
             instances[facts["azure_id"].lower()] = self._instance(facts)
         left_out = {VANISHED_SCALE_SETS: self._vanished, OTHER_TAGS: others}
-        # Azure's order, and that of the threads, changes from one time to the next.
+        # Sorted, because the order of Azure's answers and of the threads varies.
         return {
             "instances": [instances[key] for key in sorted(instances, key=in_natural_order)],
             "scale_sets": [self._scale_sets[key] for key in sorted(self._scale_sets, key=in_natural_order)],
@@ -177,9 +177,10 @@ class _Lister:
             self._ask(question, take, self._unless_gone(key, question.asking))
 
     def _unless_gone(self, key: str, asking: Asking) -> Callable[[Exception], None]:
-        """Return what to do when a list of a scale set fails: a set that was deleted meanwhile is no error.
+        """Return the error handler for list calls of a scale set. A set that was deleted meanwhile is no error.
 
-        Azure is asked once more for the set itself: its nodes are taken out of the cluster on this answer.
+        The handler requests the set itself to confirm that it is gone, because its nodes are then removed from the
+        cluster.
         """
 
         def failed(error: Exception) -> None:
@@ -216,7 +217,7 @@ class _Lister:
         )
 
     def _ask_for_interfaces_elsewhere(self) -> None:
-        """List the interfaces that lie in another resource group than their machines."""
+        """List the interfaces that are in another resource group than their machines."""
         if self._selection.resource_groups:
             for subscription, group in sorted(self._interface_groups):
                 self._ask_for_interfaces(subscription, group)
@@ -233,7 +234,7 @@ class _Lister:
             self._interfaces.setdefault(attached.vm_id, []).append(attached)
 
     def _ask_for_public_addresses(self) -> None:
-        """Ask where an interface of a wanted instance has a public address, and nowhere else."""
+        """List public addresses only for scale sets and subscriptions where a selected instance has one."""
         for key, scale_set in self._scale_sets.items():
             if scale_set["orchestration_mode"] != FLEXIBLE and self._any_public(self._instances.get(key, [])):
                 self._ask(list_calls.uniform_public_addresses(self._clients, scale_set), self._take_public_addresses)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The options of a source, checked as a whole before anything is asked."""
+"""The options of a source, all checked before the first request."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ WARN = "warn"
 USE_CACHE = "use_cache"
 
 _SUBSCRIPTION = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-# What stands in the shipped inventory until somebody writes their own there.
+# The placeholder in the shipped inventory, which users replace with their own id.
 _PLACEHOLDER = "00000000-0000-0000-0000-000000000000"
 
 
 @dataclass(frozen=True)
 class Options:
-    """Everything that a source was told."""
+    """All options of a source."""
 
     selection: Selection
     cloud: Cloud
@@ -44,7 +44,7 @@ class Options:
 
     @property
     def needs_cache(self) -> str | None:
-        """Return the option that makes no sense without a cache that outlives the run, if one is set."""
+        """Return the option that requires a cache that outlives the run, or None."""
         if self.on_error == USE_CACHE:
             return "on_error: use_cache"
         return "max_drop_percent" if self.max_drop_percent is not None else None
@@ -53,8 +53,8 @@ class Options:
 def read_options(get: Callable[[str], Any]) -> Options:
     """Check and convert the options.
 
-    :param get: returns the value of an option, templated.
-    :raises InventoryError: it says which option to change.
+    :param get: returns the templated value of an option.
+    :raises InventoryError: an option is invalid. The message names it.
     """
     cloud, identity = read_connection(get)
     connection = make_address_choice(_texts(get("connect_with")), get("connect_subnet"), get("connect_nic"))
@@ -87,10 +87,10 @@ def read_options(get: Callable[[str], Any]) -> Options:
 
 
 def check_names(given: Iterable[str], known: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse options that do not exist: a filter with a typing error would be no filter at all.
+    """Refuse unknown options, because a misspelt filter would have no effect.
 
     :param known: the definitions of the options, by their names.
-    :raises InventoryError: it names the most similar option.
+    :raises InventoryError: an option is unknown. The message names the most similar one.
     """
     names = set(known).union(*(definition.get("aliases") or () for definition in known.values()))
     for name in given:
@@ -100,10 +100,10 @@ def check_names(given: Iterable[str], known: Mapping[str, Mapping[str, Any]]) ->
 
 
 def read_connection(get: Callable[[str], Any]) -> tuple[Cloud, Identity]:
-    """Check and convert the options that say where Azure is and who asks.
+    """Check and convert the options for endpoint and credentials.
 
-    :param get: returns the value of an option, templated.
-    :raises InventoryError: it says which option to change.
+    :param get: returns the templated value of an option.
+    :raises InventoryError: an option is invalid. The message names it.
     """
     cloud = find_cloud(get("cloud"), get("endpoint"))
     identity = Identity(
@@ -126,16 +126,18 @@ def _subscriptions(values: Any) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(text.lower() for text in _texts(values)))
     if not found:
         raise InventoryError(
-            "subscription_ids: none is given; set the option, or the environment variable "
+            "subscription_ids: the list is empty; set the option, or the environment variable "
             "HPCAI_AZURE_SUBSCRIPTION_IDS or AZURE_SUBSCRIPTION_ID."
         )
     for subscription in found:
         if not _SUBSCRIPTION.fullmatch(subscription):
             raise InventoryError(
-                f"subscription_ids: {subscription!r} is no subscription id; `az account list` shows yours."
+                f"subscription_ids: {subscription!r} is not a subscription id; `az account list` shows yours."
             )
         if subscription == _PLACEHOLDER:
-            raise InventoryError(f"subscription_ids: {subscription} stands for yours; `az account list` shows it.")
+            raise InventoryError(
+                f"subscription_ids: {subscription} is a placeholder; replace it with your id (`az account list`)."
+            )
     return found
 
 
@@ -145,7 +147,7 @@ def _scale_sets(values: Any) -> tuple[str, ...]:
         group, slash, name = pattern.partition("/")
         if slash and (not group or not name or "/" in name or set(group) & set("*?[")):
             raise InventoryError(
-                f"scale_sets: {pattern!r} is neither NAME nor RESOURCE-GROUP/NAME; only NAME may hold wildcards."
+                f"scale_sets: {pattern!r} is neither NAME nor RESOURCE-GROUP/NAME; only NAME may contain wildcards."
             )
     return found
 
@@ -164,8 +166,8 @@ def _tags(stated: Any) -> dict[str, tuple[str, ...] | None]:
 
 def _tag_text(name: Any, value: Any) -> str:
     if not isinstance(value, (str, int, float)) or isinstance(value, bool):
-        # YAML reads an unquoted `yes` as true, while a tag holds text.
-        raise InventoryError(f"tags: {name}: {value!r} is no text; put it into quotes.")
+        # YAML reads an unquoted `yes` as true, but tag values are text.
+        raise InventoryError(f"tags: {name}: {value!r} is not a text; put it in quotes.")
     return str(value)
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Groups of instances, and putting hosts and groups into Ansible's inventory: all of them, or none."""
+"""Computes the groups of instances, and adds either all hosts and groups to Ansible's inventory or none."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9_]")
 
 
 def safe(name: str) -> str:
-    """Return ``name`` as a part of a group name: Azure's names have hyphens, and no case that counts."""
+    """Return ``name`` as part of a group name. Names in Azure may have hyphens, and their case is ignored."""
     return _NOT_IN_NAMES.sub("_", name.lower())
 
 
 def scale_set_groups(scale_sets: Sequence[ScaleSetFacts]) -> dict[str, str]:
     """Return the group of each scale set, by its id in lower case.
 
-    Where two sets would share a group, the resource group and then the subscription tell them apart.
+    If two sets would share a group, the resource group is appended, and then the subscription.
     """
     groups: dict[str, str] = {}
     by_name: dict[str, list[ScaleSetFacts]] = {}
@@ -68,7 +68,7 @@ def groups_of(facts: InstanceFacts, scale_set_group: str | None) -> list[str]:
     if scale_set_group:
         groups.append(scale_set_group)
     for role in facts["azure_roles"]:
-        # What an instance is meant for does not change with its state: one that is stopped stays a node of its cluster.
+        # The role does not depend on the state, because a stopped instance remains a node of its cluster.
         groups.append(f"azure_role_{safe(role)}")
         if facts["azure_ready"]:
             groups.append(role_group(role))
@@ -85,7 +85,7 @@ def role_group(role: str) -> str:
     return ROLE_PREFIX + safe(role)
 
 
-# Thousands of instances share a handful of these.
+# Cached, because thousands of instances share a few results.
 @lru_cache(maxsize=1024)
 def _state_groups(
     vm_size: str | None,
@@ -114,9 +114,9 @@ REPORT = "azure_inventory"
 
 
 class Publisher:
-    """Adds to one inventory (`ansible.inventory.data.InventoryData`).
+    """Adds hosts and groups to an inventory (`ansible.inventory.data.InventoryData`).
 
-    :param construct: called for each host when it is there: composed variables and groups.
+    :param construct: called for each added host, to add composed variables and groups.
     """
 
     def __init__(self, inventory: Any, construct: Callable[[str, Any], None]) -> None:
@@ -124,7 +124,7 @@ class Publisher:
         self._construct = construct
 
     def known_ids(self) -> dict[str, str]:
-        """Return the resource ids of the hosts that earlier sources brought, by host name."""
+        """Return the resource ids of the hosts of earlier sources, by host name."""
         return {
             name: str(host.vars["azure_id"])
             for name, host in self._inventory.hosts.items()
@@ -132,25 +132,25 @@ class Publisher:
         }
 
     def publish(self, hosts: Sequence[Host], report: SourceReport) -> None:
-        """Add groups, hosts and the report; where a template of the user fails, nothing of it stays."""
+        """Add groups, hosts and the report. If a template of the user fails, add nothing."""
         groups = scale_set_groups(report["scale_sets"])
         with self._all_or_nothing():
-            # Also the group of a scale set without any instance.
+            # Scale sets without instances also get a group.
             for scale_set in report["scale_sets"]:
                 group = self._inventory.add_group(groups[scale_set["id"].lower()])
                 self._inventory.set_variable(group, "azure_scale_set", scale_set_variable(scale_set))
             for host in hosts:
                 self._add_host(host, groups.get((host.facts["azure_vmss_id"] or "").lower()))
         variables = self._inventory.groups["all"].vars
-        # Taken out first: Ansible would merge the new value into the old one.
+        # Remove the old value first, because Ansible would merge the new value into it.
         merged = merge_reports(variables.pop(REPORT, None), report)
         self._inventory.set_variable("all", REPORT, merged)
 
     def _add_host(self, host: Host, scale_set_group: str | None) -> None:
         name = self._inventory.add_host(host.name)
         entry = self._inventory.hosts[name]
-        # Not the inventory's own set_variable for each: it tags every value with its origin and checks every name,
-        # which takes twenty times as long. Without a tag a value is not trusted as a template, as it should be.
+        # Not with set_variable for each value, because it tags every value with its origin and checks every name, which
+        # takes twenty times as long. A value without a tag is not trusted as a template, which is required here.
         entry.vars.update(host.facts)
         if host.address is not None:
             entry.vars["ansible_host"] = host.address
@@ -161,10 +161,10 @@ class Publisher:
         self._construct(name, entry)
 
     def _add_group(self, group: str, vm_size: str | None) -> None:
-        """Add a group; what is known of a VM size hangs on its group, as thousands of hosts share it."""
+        """Add a group. The facts of a VM size are variables of its group, because thousands of hosts share them."""
         self._inventory.add_group(group)
         if vm_size and vm_size in SIZES and group == size_group(vm_size):
-            # No more than numbers and short texts: each host gets a copy. The filter vm_size has all of it.
+            # Only numbers and short texts, because each host gets a copy. The filter vm_size returns all facts.
             self._inventory.set_variable(group, "azure_sku", known_scalars(SIZES[vm_size]))
 
     @contextmanager
@@ -182,14 +182,14 @@ class Publisher:
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Look for no garbage meanwhile, and afterwards not among what is there now.
+    """Disable garbage collection inside the block, and exclude existing objects from later collections.
 
-    Python looks for objects that only refer to each other whenever many new ones were made. Reading hosts makes
-    millions, of which hardly any do so: at 1,000 hosts the search was a fifth of the processor time of
-    `ansible-inventory`, and went on in what Ansible did afterwards.
+    Python searches for reference cycles whenever many new objects were created. Reading hosts creates millions of
+    objects, and hardly any are in cycles. At 1,000 hosts the search took a fifth of the CPU time of
+    `ansible-inventory`, and slowed down what Ansible did afterwards.
 
-    What an earlier call has set aside is looked at again: an inventory that is read anew must not keep the old one.
-    Setting aside also keeps memory shared with the workers that Ansible forks.
+    Each call first includes the objects that an earlier call excluded, so that an old inventory can be freed. The
+    exclusion also keeps memory shared with the workers that Ansible forks.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a source says about itself: the group variable `azure_inventory`, and one line for people."""
+"""Report about a source: the group variable `azure_inventory`, and a summary of one line."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .source import Outcome
 
 VERSION = 1
 
-# Ansible copies the variables of a group to each of its hosts wherever it prints an inventory, so that an entry there
-# costs as many times as there are hosts. All else about a set its hosts say themselves: azure_vmss_id and so on. The
-# size of the set's model is that of its next instance, which may be another than the hosts have.
+# Only these facts, because Ansible copies group variables to each host when it prints an inventory. Host variables such
+# as azure_vmss_id give the other facts. The size of the set's model is that of its next instance, which may differ from
+# that of its hosts.
 _SCALE_SET_VARIABLE = ("vm_size", "capacity", "found", "single_placement_group", "accelerated_networking")
 
 
@@ -59,7 +59,7 @@ def report_source(source: str, scope: Scope, outcome: Outcome, now: float) -> So
 
 
 def merge_reports(before: Any, report: SourceReport) -> dict[str, Any]:
-    """Return `azure_inventory` with one more source; a source that is read again replaces its earlier report."""
+    """Return `azure_inventory` with this source added, or with its earlier report replaced."""
     earlier = [other for other in (before or {}).get("sources", []) if other["source"] != report["source"]]
     networks = [{"id": item["id"], "address_prefixes": item["address_prefixes"]} for item in report["virtual_networks"]]
     scale_sets = [_set_line(entry) for entry in report["scale_sets"]]
@@ -90,7 +90,7 @@ def _yes_no(value: bool | None) -> str:
 
 
 def summary(report: SourceReport, outcome: Outcome, seconds: float) -> str:
-    """Return one line: how many hosts came, and how many did not and why."""
+    """Return one line with the number of hosts, and how many were left out and why."""
     hosts = outcome.hosts.hosts
     phrases = [f"{report['source']}: {_count(len(hosts), 'host')}, {_ready(hosts)} ready"]
     if outcome.from_cache:
@@ -114,7 +114,7 @@ def summary(report: SourceReport, outcome: Outcome, seconds: float) -> str:
 
 
 def _completed(scale_set: ScaleSetFacts, hosts: list[Host]) -> ScaleSetFacts:
-    """Fill in from the instances what the model of a set leaves open (a Flexible one may have none)."""
+    """Fill in missing facts of a set's model from its instances, because a Flexible set may have no model."""
     entry = scale_set.copy()
     if entry["accelerated_networking"] is not None and entry["virtual_networks"]:
         return entry
@@ -122,7 +122,7 @@ def _completed(scale_set: ScaleSetFacts, hosts: list[Host]) -> ScaleSetFacts:
     members = [host.facts for host in hosts if (host.facts["azure_vmss_id"] or "").lower() == key]
     if entry["accelerated_networking"] is None:
         known = {facts["azure_accelerated_networking"] for facts in members} - {None}
-        # One instance without it slows down all of them.
+        # False if one instance lacks it, because that instance slows down all others.
         entry["accelerated_networking"] = all(known) if known else None
     if not entry["virtual_networks"]:
         networks = {network.lower(): network for facts in members if (network := facts["azure_virtual_network"])}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading Azure resource ids and tags. Azure compares both ids and names of tags without case."""
+"""Parsing of Azure resource ids and tags. Azure ignores case in ids and in tag names."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def virtual_network_of(subnet_id: str | None) -> str | None:
 
 
 def in_natural_order(resource_id: str) -> list[str | int]:
-    """Return a key to sort by in which instance 3 comes before 17."""
+    """Return a sort key that puts instance 3 before instance 17."""
     return [int(piece) if piece.isdigit() else piece for piece in _DIGITS.split(resource_id)]
 
 
@@ -56,7 +56,7 @@ TagFilter = Mapping[str, Sequence[str] | None]
 
 
 def effective_tags(instance_tags: Mapping[str, str] | None, scale_set: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the tags of an instance: its own, and the scale set's where it has none of that name."""
+    """Return the tags of an instance: its own, and those of the scale set that it does not have itself."""
     tags = {str(name): "" if value is None else str(value) for name, value in (instance_tags or {}).items()}
     if scale_set:
         names = {name.lower() for name in tags}
@@ -75,7 +75,7 @@ def tag_value(tags: Mapping[str, str], name: str) -> str | None:
 
 
 def tags_match(tags: Mapping[str, str], required: TagFilter) -> bool:
-    """Say whether each wanted tag is there, with one of its wanted values; None stands for any value."""
+    """Say whether each required tag exists and has one of its required values. None means any value."""
     for name, values in required.items():
         value = tag_value(tags, name)
         if value is None or (values is not None and value not in values):
@@ -84,6 +84,6 @@ def tags_match(tags: Mapping[str, str], required: TagFilter) -> bool:
 
 
 def roles_of(tags: Mapping[str, str], role_tag: str) -> list[str]:
-    """Return the roles that the role tag names: lower case, in order, each once."""
+    """Return the roles in the role tag, in lower case, in order, without duplicates."""
     value = tag_value(tags, role_tag) or ""
     return list(dict.fromkeys(role for item in value.split(",") if (role := item.strip().lower())))

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One source from its options to its hosts: list or use the cache, check, and decide what an error is worth.
+"""Gets the hosts of one source: lists them or uses the cache, checks the result, and handles errors.
 
-Ansible's cache plugins drop or refuse what has expired, but an old listing is still useful when Azure fails: so the
-plugin underneath never expires anything, and the age is checked here.
+Ansible's cache plugins drop expired entries, but an old listing is still useful when Azure fails. Therefore entries in
+the cache plugin never expire, and this module checks their age.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from .hosts import Hosts, make_hosts
 from .options import FAIL, USE_CACHE, Options
 from .selection import Selection
 
-# Raise it with every change to what an answer holds: older answers are then not read any more.
+# Increase this number when the content of an answer changes, so that older answers are no longer used.
 CACHE_VERSION = 1
 
 
 class Store(Protocol):
-    """What is used of Ansible's CachePluginAdjudicator."""
+    """The methods of Ansible's CachePluginAdjudicator that are used here."""
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return what is kept under ``key``."""
+        """Return the value stored under ``key``."""
 
     def __setitem__(self, key: str, value: Any) -> None:
-        """Keep something until :meth:`set_cache`."""
+        """Set a value, which :meth:`set_cache` then stores."""
 
     def set_cache(self) -> None:
-        """Hand everything to the cache plugin."""
+        """Pass all values to the cache plugin."""
 
 
 class CachedListing(NamedTuple):
-    """An answer from earlier, and when it was given (seconds since 1970)."""
+    """An earlier answer and its time (seconds since 1970)."""
 
     answer: Listing
     fetched_at: float
 
 
 class ListingCache:
-    """Keeps the last complete answer to one question.
+    """Stores the last complete answer for one selection and identity.
 
-    :param timeout: seconds after which an answer is old; 0 means never.
+    :param timeout: seconds after which an answer expires. 0 means never.
     """
 
     def __init__(self, store: Store, key: str, timeout: float, clock: Callable[[], float] = time.time) -> None:
@@ -61,10 +61,10 @@ class ListingCache:
         self._clock = clock
 
     def load(self) -> CachedListing | None:
-        """Return the answer from earlier, however old it is."""
+        """Return the earlier answer, whatever its age is."""
         try:
             envelope = self._store.get(self._key)
-        except Exception:  # whatever a cache plugin raises for a file that was cut short: as good as nothing kept
+        except Exception:  # cache plugins raise various errors for a truncated file, which counts as no entry
             return None
         if (
             not isinstance(envelope, dict)
@@ -75,23 +75,23 @@ class ListingCache:
         try:
             return CachedListing(cast(Listing, json.loads(envelope["answer"])), float(envelope["fetched_at"]))
         except (KeyError, TypeError, ValueError):
-            # Kept by something else.
+            # The entry was not written by this class.
             return None
 
     def is_fresh(self, kept: CachedListing) -> bool:
-        """Say whether an answer may be used without asking again. One from the future is not trusted."""
+        """Say whether an answer may be used without new requests. An answer from the future is not trusted."""
         age = self._clock() - kept.fetched_at
         return age >= 0 and (self._timeout == 0 or age < self._timeout)
 
     def store(self, answer: Listing) -> CachedListing:
-        """Keep a complete answer."""
+        """Store a complete answer."""
         now = self._clock()
         self._store[self._key] = {
             "version": CACHE_VERSION,
             "key": self._key,
             "fetched_at": now,
             "hosts": len(answer["instances"]),
-            # One string: Ansible's encoder walks through everything else value by value, seconds for 10,000 hosts.
+            # One string, because Ansible's encoder handles each value separately, which takes seconds for 10,000 hosts.
             "answer": json.dumps(answer),
         }
         self._store.set_cache()
@@ -99,20 +99,20 @@ class ListingCache:
 
 
 def cache_key(selection: Selection, cloud: Cloud, identity: Identity) -> str:
-    """Return the name of what this identity is answered to this question. It holds no secret."""
+    """Return the cache key for this selection and identity. It contains no secret."""
     question = [CACHE_VERSION, asdict(selection), cloud.endpoint, identity.fingerprint()]
     digest = hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()
     return f"hpcai_azure_vmss_{digest[:32]}"
 
 
-# An error that names fifty scale sets helps nobody more than one that names the first few.
+# A message with the first few errors is enough, for example if fifty scale sets fail.
 _MOST_ERRORS = 5
 
 
 class Outcome(NamedTuple):
-    """What a source brought.
+    """The hosts of a source.
 
-    :ivar problems: why it is not complete and current; empty when it is.
+    :ivar problems: why they are not complete and current. Empty if they are.
     """
 
     answer: Listing
@@ -130,12 +130,12 @@ def read_source(
     remember: bool = True,
     clock: Callable[[], float] = time.time,
 ) -> Outcome:
-    """Return what a source brings, by itself or from the cache.
+    """Return the hosts of a source, from Azure or from the cache.
 
-    :param ask: asks Azure.
-    :param cache: where answers are kept; None if they are not.
-    :param remember: whether an earlier answer counts for anything (it does not with --flush-cache).
-    :raises InventoryError: there is no answer that the options allow to be used.
+    :param ask: requests the answer from Azure.
+    :param cache: where answers are stored, or None if they are not.
+    :param remember: whether to use an earlier answer. It is false with --flush-cache.
+    :raises InventoryError: there is no answer that the options allow.
     """
     kept = cache.load() if cache and remember else None
     if cache and kept and cache.is_fresh(kept):
@@ -151,7 +151,7 @@ def read_source(
         if cache:
             cache.store(answer)
         return outcome
-    # An inventory without any host is no partial one, whatever on_error says.
+    # Fail without any host, even with on_error: warn, because this is not a partial inventory.
     if options.on_error in (FAIL, USE_CACHE) or not outcome.hosts.hosts:
         return _fall_back(options, kept, outcome.problems)
     return outcome
@@ -166,19 +166,19 @@ def _outcome(
 
 
 def _too_few(options: Options, answer: Listing, hosts: Hosts, before: CachedListing | None) -> list[str]:
-    """Return what is wrong with the number of hosts. A list that failed explains it already."""
+    """Return problems of the number of hosts. None if a list call failed, because that explains the number."""
     if answer["errors"]:
         return []
     problems = []
     if len(hosts.hosts) < options.min_hosts:
-        problems.append(f"{len(hosts.hosts)} hosts were found, min_hosts wants {options.min_hosts}.")
+        problems.append(f"{len(hosts.hosts)} hosts were found, min_hosts requires {options.min_hosts}.")
     if before and options.max_drop_percent is not None:
         was, now = len(before.answer["instances"]), len(answer["instances"])
         drop = 100.0 * (was - now) / was if was else 0.0
         if drop > options.max_drop_percent:
             problems.append(
-                f"{now} instances were listed, {drop:.0f} % less than the {was} of last time; max_drop_percent allows "
-                f"{options.max_drop_percent:g}. If it is meant, run once with --flush-cache."
+                f"{now} instances were listed, {drop:.0f} % fewer than the {was} before; max_drop_percent allows "
+                f"{options.max_drop_percent:g}. To accept this, run once with --flush-cache."
             )
     return problems
 
@@ -187,7 +187,7 @@ def _fall_back(options: Options, kept: CachedListing | None, problems: list[str]
     if options.on_error != USE_CACHE:
         raise InventoryError(_joined(problems))
     if kept is None:
-        raise InventoryError(f"{_joined(problems)} There is no earlier answer to use instead.")
+        raise InventoryError(f"{_joined(problems)} There is no cached answer to use instead.")
     outcome = _outcome(options, kept, from_cache=True)
     return outcome._replace(problems=problems + outcome.problems)
 

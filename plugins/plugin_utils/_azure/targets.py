@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Particular instances by their ids, and whether they still are the machines that were meant."""
+"""Instances given by their ids, and the check that they are still the same machines."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .resources import name_of, resource_group_of, segment, subscription_of
 
 @dataclass(frozen=True)
 class Target:
-    """An instance that something is to be done to.
+    """An instance to change.
 
-    :ivar azure_id: its resource id, as the inventory has it.
-    :ivar vm_id: its vmId. Ids and names are given to other machines later, this one never is.
+    :ivar azure_id: its resource id from the inventory.
+    :ivar vm_id: its vmId. Azure reuses resource ids and names, but never a vmId.
     """
 
     azure_id: str
@@ -38,7 +38,7 @@ class Target:
 
     @property
     def scale_set(self) -> str | None:
-        """The Uniform scale set that it is addressed below; None for a virtual machine of its own resource."""
+        """Its Uniform scale set, or None for a virtual machine that is its own resource."""
         return segment(self.azure_id, "virtualMachineScaleSets")
 
     @property
@@ -48,7 +48,7 @@ class Target:
 
 
 class TargetPresence(NamedTuple):
-    """What there is of the targets."""
+    """Which targets exist, and which do not."""
 
     present: tuple[Target, ...]
     gone: tuple[Target, ...]
@@ -66,22 +66,22 @@ class SetName(NamedTuple):
 
 
 def make_target(azure_id: str, vm_id: str) -> Target:
-    """Return a target, if it is an instance or a virtual machine.
+    """Return the target for the id of an instance or a virtual machine.
 
-    :raises InventoryError: the id is of something else, or the vmId is missing.
+    :raises InventoryError: the id is that of another resource, or the vmId is missing.
     """
     target = Target(str(azure_id).rstrip("/"), str(vm_id or "").strip())
     if not (subscription_of(azure_id) and resource_group_of(azure_id) and segment(azure_id, "virtualMachines")):
-        raise InventoryError(f"{azure_id!r} is no resource id of an instance or a virtual machine.")
+        raise InventoryError(f"{azure_id!r} is not the resource id of an instance or a virtual machine.")
     if not target.vm_id:
-        raise InventoryError(f"{azure_id} has no vm_id: without it nobody can tell whether it is still that machine.")
+        raise InventoryError(f"{azure_id} has no vm_id, which is required to check that it is still the same machine.")
     return target
 
 
 def find_targets(clients: Clients, targets: Iterable[Target]) -> TargetPresence:
-    """Return which of the targets are there, from complete lists.
+    """Return which of the targets exist.
 
-    :raises InventoryError: Azure could not be asked, or another machine has the id by now.
+    :raises InventoryError: a request to Azure failed, or another machine has the id now.
     """
     sets, alone = by_set(targets)
     present: list[Target] = []
@@ -95,14 +95,14 @@ def find_targets(clients: Clients, targets: Iterable[Target]) -> TargetPresence:
         _judge(target, _machine(clients, target), present, gone, others)
     if others:
         raise InventoryError(
-            f"Nothing was done. {listed(others)}: the id belongs to another machine by now. Read the inventory "
-            "anew (--flush-cache) and look what that machine is."
+            f"Nothing was done. {listed(others)}: the id now belongs to another machine. Refresh the inventory "
+            "(--flush-cache) and check which machine that is."
         )
     return TargetPresence(tuple(present), tuple(gone))
 
 
 def by_set(targets: Iterable[Target]) -> tuple[dict[SetName, list[Target]], list[Target]]:
-    """Return the members of each Uniform set, and the machines that are resources of their own."""
+    """Return the members of each Uniform set, and the machines that are their own resources."""
     sets: dict[SetName, list[Target]] = {}
     alone = []
     for target in {target.azure_id.lower(): target for target in targets}.values():
@@ -117,11 +117,11 @@ def by_set(targets: Iterable[Target]) -> tuple[dict[SetName, list[Target]], list
 def instance_ids(scale_set: SetName, members: Iterable[Target]) -> list[str]:
     """Return the instance ids of members of a set.
 
-    :raises InventoryError: there are none, or other words than numbers: to Azure they would be all of the set.
+    :raises InventoryError: there are none, or they are not numbers. Azure would then change all instances of the set.
     """
     ids = [target.name for target in members]
     if not ids or not all(number.isdigit() for number in ids):
-        raise InventoryError(f"{', '.join(ids) or 'nothing'}: these are no instance ids of {scale_set}.")
+        raise InventoryError(f"{', '.join(ids) or 'nothing'}: these are not instance ids of {scale_set}.")
     return ids
 
 
@@ -135,7 +135,7 @@ def _judge(target: Target, vm_id: str | None, present: list[Target], gone: list[
 
 
 def _members(clients: Clients, scale_set: SetName) -> Mapping[str, str]:
-    """Return the vmId of each instance of a Uniform set by its instance id; none if the set itself is gone."""
+    """Return the vmId of each instance of a Uniform set by its instance id. Empty if the set no longer exists."""
     calls = clients.compute(scale_set.subscription).virtual_machine_scale_set_vms
     asking = Asking(
         f"list the instances of {scale_set}", "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read"
@@ -153,7 +153,7 @@ def _members(clients: Clients, scale_set: SetName) -> Mapping[str, str]:
 
 
 def _machine(clients: Clients, target: Target) -> str | None:
-    """Return the vmId that a machine of this name has now; None if there is none."""
+    """Return the current vmId of the machine with this name, or None if there is none."""
     calls = clients.compute(target.subscription).virtual_machines
     asking = Asking(f"look for {target.azure_id}", "Microsoft.Compute/virtualMachines/read")
     try:

@@ -2,4 +2,4 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What must be true of an inventory before a playbook may touch a machine."""
+"""Checks of an inventory before a playbook contacts a machine."""

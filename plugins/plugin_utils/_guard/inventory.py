@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reasons not to run on an inventory, or not to trust its roles, and a report of what it holds.
+"""Problems of an inventory and of the roles in it, and a report of its scale sets.
 
-A tag alone gives no role: whoever can tag a virtual machine would be root of the cluster.
+A tag alone must not give a role, because then anybody who can tag a virtual machine could become root of the cluster.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def role_problems(
     hosts: Sequence[Mapping[str, Any]],
     controllers: Iterable[Any] = (),
 ) -> list[str]:
-    """Return a line for each rule on roles that is broken.
+    """Return a line for each problem of the hosts' roles.
 
-    :param controllers: the variable ``hpcai_controllers``, where the user has set it: inventory names or addresses.
+    :param controllers: the variable ``hpcai_controllers``, if the user has set it: inventory names or addresses.
     """
     return [
         *_unlimited_sources(inventory, groups, hosts),
@@ -44,7 +44,7 @@ def role_problems(
 def _unlimited_sources(
     inventory: Mapping[str, Any] | None, groups: Mapping[str, Sequence[str]], hosts: Sequence[Mapping[str, Any]]
 ) -> Iterable[str]:
-    """Return a problem for each source that takes machines from whole subscriptions, with the line to add to it."""
+    """Return a problem for each source that lists machines of entire subscriptions, with the line to add to it."""
 
     def most_powerful_first(name: str) -> tuple[int, str]:
         return next((rank for rank, role in enumerate(ROLES) if name in groups.get(f"hpcai_{role}", ())), 9), name
@@ -56,7 +56,7 @@ def _unlimited_sources(
         hosts_by_group: dict[str, list[str]] = {}
         for host in hosts:
             if (subscription_of(host.get("azure_id")) or "").lower() in scope["subscription_ids"]:
-                # Azure gives the case of a group differently from one answer to the next.
+                # Azure's answers differ in the case of a group's name.
                 group = str(host.get("azure_resource_group") or resource_group_of(host["azure_id"]))
                 key = next((known for known in hosts_by_group if known.lower() == group.lower()), group)
                 hosts_by_group.setdefault(key, []).append(str(host["inventory_hostname"]))
@@ -66,8 +66,8 @@ def _unlimited_sources(
         )
         named = ", ".join(map(_as_yaml, sorted(hosts_by_group)))
         yield (
-            f"{source['source']} names no resource group, so any machine of the subscription can get a role by its "
-            f"tag. Add this line to it, with no other groups than those that you trust: "
+            f"{source['source']} names no resource group, so any machine of the subscription can get a role from its "
+            f"tag. Add this line to it, and keep only groups that you trust: "
             f"resource_groups: [{named or 'YOUR-RESOURCE-GROUP'}]" + (f" (hosts with a role: {where})" if where else "")
         )
 
@@ -75,28 +75,28 @@ def _unlimited_sources(
 def _strangers(
     inventory: Mapping[str, Any] | None, groups: Mapping[str, Sequence[str]], hosts: Sequence[Mapping[str, Any]]
 ) -> Iterable[str]:
-    """Return a problem for each host with a role that lies outside of all that the sources name."""
+    """Return a problem for each host with a role outside of all resource groups and scale sets of the sources."""
     scopes = [source["scope"] for source in (inventory or {}).get("sources", [])]
     if not scopes or not all(map(is_limited, scopes)):
         return
     for host in hosts:
-        # A host without an id was written by hand.
+        # A host without an id comes from a static inventory.
         if not host.get("azure_id") or any(covers(scope, host) for scope in scopes):
             continue
         name, azure_id = str(host["inventory_hostname"]), str(host["azure_id"])
         held = " and ".join(f"hpcai_{role}" for role in ROLES if name in groups.get(f"hpcai_{role}", ()))
         yield (
-            f"Host {name} is in the group {held or '(none)'}, but lies in resource group "
+            f"Host {name} is in the group {held or '(none)'}, but belongs to resource group "
             f"{resource_group_of(azure_id)} of subscription {subscription_of(azure_id)}, which the inventory does not "
-            f"name. If you do not trust it, find out who tagged it: {azure_id}. If you do, add its resource group to "
-            f"the option resource_groups, or its scale set to scale_sets, as GROUP/NAME."
+            f"name. If you do not trust it, find out who tagged it: {azure_id}. If you trust it, add its resource "
+            f"group to the option resource_groups, or its scale set to scale_sets, as GROUP/NAME."
         )
 
 
 def _several_controllers(
     groups: Mapping[str, Sequence[str]], hosts: Sequence[Mapping[str, Any]], named: Iterable[Any]
 ) -> Iterable[str]:
-    """Return a problem if there is more than one controller, and the user has not named all of them."""
+    """Return a problem if there is more than one controller, and hpcai_controllers does not list all of them."""
     controllers = list(groups.get("hpcai_controller", ()))
     if len(controllers) < 2:
         return
@@ -107,7 +107,7 @@ def _several_controllers(
         shown = ", ".join(f"{name}{_in_group(by_name.get(name, {}))}" for name in controllers)
         yield (
             f"The group hpcai_controller has {len(controllers)} hosts: {shown}. The variable hpcai_controllers does "
-            f"not name {', '.join(others)}. Take the role from all hosts but one, or set hpcai_controllers to the "
+            f"not list {', '.join(others)}. Remove the role from all hosts but one, or set hpcai_controllers to the "
             f"inventory names or addresses of all controllers."
         )
 
@@ -123,18 +123,19 @@ def _in_group(host: Mapping[str, Any]) -> str:
 
 
 def _as_yaml(group: str) -> str:
-    """Quote a name that YAML would not read as text, such as 001."""
+    """Return the name, in quotes if YAML would not read it as text, such as 001."""
     return group if yaml.safe_load(group) == group else f"'{group}'"
 
 
 RESERVED = ip_network("172.16.0.0/16")
-"""Azure gives the RDMA interfaces of InfiniBand sizes addresses out of this network; Ethernet must not overlap it.
+"""Azure assigns addresses of this network to the RDMA interfaces of InfiniBand sizes. Ethernet must not overlap it.
 
 Source: MicrosoftDocs/azure-compute-docs, setup-infiniband ("172.16.0.0/16 is reserved for RDMA").
 """
 
 _SUFFIXES = ("azure_vmss.yml", "azure_vmss.yaml")
-# What Ansible passes over in a folder of sources, besides hidden files (IGNORED_ALWAYS of ansible.inventory.manager).
+# Names that Ansible ignores in a folder of sources, in addition to hidden files (IGNORED_ALWAYS of
+# ansible.inventory.manager).
 _NO_SOURCES = ("host_vars", "group_vars", "vars_plugins")
 
 
@@ -145,14 +146,14 @@ def problems(
     given_sources: Iterable[str],
     controllers: Iterable[Any] = (),
 ) -> list[str]:
-    """Return the reasons not to go on, one line each; none if the inventory is good.
+    """Return the reasons not to run, one line each. Empty if there are none.
 
-    :param inventory: the variable ``azure_inventory`` that the inventory plugin sets on the group ``all``; None where
-        no such source was read, as in an inventory that was written by hand.
+    :param inventory: the variable ``azure_inventory`` that the inventory plugin sets on the group ``all``. None if no
+        such source was read, as for a static inventory.
     :param groups: Ansible's groups.
-    :param hosts: variables of the hosts that the playbook would touch.
+    :param hosts: variables of the hosts that the playbook would configure.
     :param given_sources: Ansible's ``ansible_inventory_sources``.
-    :param controllers: the variable ``hpcai_controllers``, where the user has set it.
+    :param controllers: the variable ``hpcai_controllers``, if the user has set it.
     """
     hosts = list(hosts)
     found = [
@@ -174,7 +175,7 @@ def _failed_sources(inventory: Mapping[str, Any] | None, given_sources: Iterable
         if os.path.realpath(path) not in read:
             yield (
                 f"The inventory source {path} could not be read: see the warnings above. "
-                f"Set any_unparsed_is_failed = true in the section [inventory] of ansible.cfg to fail there already."
+                f"To fail at that point, set any_unparsed_is_failed = true in the section [inventory] of ansible.cfg."
             )
 
 
@@ -183,7 +184,7 @@ def _files(given_sources: Iterable[str]) -> Iterable[str]:
         if os.path.isdir(given):
             entries = [name for name in sorted(os.listdir(given)) if not name.startswith(".")]
             yield from _files(os.path.join(given, name) for name in entries if name not in _NO_SOURCES)
-        # Also one that does not exist: of that Ansible only warns, too. With a comma it is a list of hosts.
+        # A missing file counts too, because Ansible only warns about it. With a comma it is a list of hosts.
         elif given.endswith(_SUFFIXES) and "," not in given:
             yield given
 
@@ -192,11 +193,14 @@ def _partial(inventory: Mapping[str, Any] | None) -> Iterable[str]:
     for source in (inventory or {}).get("sources", []):
         if not source["complete"]:
             why = "; ".join(source["errors"]) or "it came from an outdated cache"
-            yield f"The inventory of {source['source']} is partial ({why}): mend that, or nodes would be lost."
+            yield (
+                f"The inventory of {source['source']} is partial ({why}). Fix this first, because the run would remove "
+                f"the missing nodes from the cluster."
+            )
         elif source["from_cache"]:
             yield (
-                f"The inventory of {source['source']} is {source['age_seconds']} s old, out of the cache. Nodes that "
-                f"joined since would be taken out of the cluster: run with --flush-cache."
+                f"The inventory of {source['source']} is {source['age_seconds']} s old, from the cache. The run would "
+                f"remove nodes that joined since then from the cluster: run with --flush-cache."
             )
 
 
@@ -204,8 +208,8 @@ def _missing_roles(groups: Mapping[str, Sequence[str]]) -> Iterable[str]:
     for role in ("controller", "compute"):
         if not groups.get(f"hpcai_{role}"):
             yield (
-                f"No host is in the group hpcai_{role}: tag a machine that runs and is provisioned with "
-                f"hpcai_role={role}, or name its group so."
+                f"No host is in the group hpcai_{role}: set the tag hpcai_role={role} on a running, provisioned "
+                f"machine, or add a host to this group."
             )
 
 
@@ -217,7 +221,10 @@ def _mixed_clusters(hosts: Iterable[Mapping[str, Any]]) -> Iterable[str]:
             clusters.setdefault(str(tags["hpcai_cluster"]), str(host["inventory_hostname"]))
     if len(clusters) > 1:
         named = ", ".join(f"{cluster!r} ({host})" for cluster, host in sorted(clusters.items()))
-        yield f"The inventory holds several clusters: {named}. Keep one value of the tag hpcai_cluster (option tags)."
+        yield (
+            f"The inventory contains several clusters: {named}. "
+            f"Select one value of the tag hpcai_cluster (option tags)."
+        )
 
 
 def _overlapping_networks(inventory: Mapping[str, Any] | None) -> Iterable[str]:
@@ -238,5 +245,5 @@ def _overlapping_hosts(hosts: Iterable[Mapping[str, Any]]) -> Iterable[str]:
 
 
 def report(inventory: Mapping[str, Any] | None) -> list[str]:
-    """Return one line for each scale set: what Azure says of its nodes, placement group and accelerated networking."""
+    """Return one line for each scale set: its nodes, placement group and accelerated networking in Azure."""
     return [str(line) for source in (inventory or {}).get("sources", []) for line in source["scale_sets"]]

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What all nodes reported, as one document: report.json.
+"""The results of all nodes as one document, report.json.
 
-A node that did not answer has its row too, so that nobody takes a node for healthy because it is missing.
+A node that did not answer has an entry too, so that a missing node does not look healthy.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from .._azure.hardware_faults import faults_of, machine_of
 
 
 def registered(hostvars: Mapping[str, Any], host: str, variable: str) -> Any:
-    """Return what a task registered for a host, as plain values; None where that is nothing, or nobody knows the host.
+    """Return what a task registered for a host, as plain values, or None if there is nothing or the host is unknown.
 
-    What hostvars gives has been through Ansible's templating. A result has nothing for that to find, and with some
-    hundred values a node the search took ten times as long as the whole report.
+    It avoids Ansible's templating in hostvars, which is not needed for results. With several hundred values per node it
+    took ten times as long as the entire report.
     """
     if host not in hostvars:
         return None
-    # A test may give a plain mapping.
+    # Tests pass plain mappings, which have no raw_get.
     raw_get = getattr(hostvars, "raw_get", hostvars.__getitem__)
     value = raw_get(host).get(variable)
     if isinstance(value, str):
-        # The name stands for a template, which may lead to a result.
+        # The variable is a template, which may evaluate to a result.
         value = hostvars[host].get(variable)
     return as_plain_values(value)
 
 
 def as_plain_values(value: Any) -> Any:
-    """Return the value without what Ansible hangs on it, and without its laziness: each look would cost."""
+    """Return the value without Ansible's tags and lazy containers, because these make each access slow."""
     if isinstance(value, Mapping):
         return {str(key): as_plain_values(value[key]) for key in value}
     if isinstance(value, (list, tuple)):
@@ -51,14 +51,14 @@ def as_plain_values(value: Any) -> Any:
 
 
 SCHEMA = 1
-"""Of report.json. It grows when a reader of the older form would misread the newer one."""
+"""Schema of report.json. Increase it when readers of the old form would misread the new one."""
 SCHEMA_OF_NODES = 1
-"""Of what ``hpcnode health`` prints."""
+"""Schema of the output of ``hpcnode health``."""
 
 NO_ANSWER = "no_answer"
-"""What a node is that gave no result, beside the verdicts."""
+"""State of a node without a result, in addition to the verdicts."""
 STATES = ("fail", NO_ANSWER, "unknown", "warn", "pass", "skip")
-"""What a node may be in the report, the worst first."""
+"""States of nodes in the report, the worst first."""
 _VERDICTS = tuple(state for state in STATES if state != NO_ANSWER)
 _IDENTITY = ("name", "vm_id", "vm_size", "host", "boot_id", "image", "collection")
 _FINDING = ("verdict", "summary", "device", "hint", "action", "fault", "cause")
@@ -66,11 +66,11 @@ _FINDING = ("verdict", "summary", "device", "hint", "action", "fault", "cause")
 
 @dataclass(frozen=True)
 class NodeResult:
-    """A node that was asked, and what came back.
+    """A node that was checked, and the result of the task.
 
     :ivar host: its name in the inventory.
-    :ivar result: what the task that asked registered for it; empty where nothing was.
-    :ivar inventory: its variables in the inventory, for what a node that is silent cannot say itself.
+    :ivar result: what the task registered for it. Empty if there is nothing.
+    :ivar inventory: its variables in the inventory, for values that a node without an answer does not report.
     """
 
     host: str
@@ -81,12 +81,12 @@ class NodeResult:
 def gather(
     asked: Iterable[NodeResult], *, tier: str, time: str, cluster: str = "", limit: str = "", collection: str = ""
 ) -> dict[str, Any]:
-    """Return the report on these nodes, without what ``outliers`` adds. Pure.
+    """Return the report about these nodes, without what ``outliers`` adds. Pure.
 
-    :param tier: which checks were to be run.
-    :param time: when the report was made, as in the nodes' documents.
-    :param limit: what the run was limited to; empty where it was for all nodes.
-    :param collection: the version of the collection that makes the report.
+    :param tier: the tier of checks that was requested.
+    :param time: time of the report, in the form of the nodes' documents.
+    :param limit: limit of the run. Empty if it covers all nodes.
+    :param collection: version of the collection that writes the report.
     """
     nodes = sorted((_node(one, tier) for one in asked), key=lambda node: _natural(node["host_name"]))
     counts = {state: sum(node["state"] == state for node in nodes) for state in STATES}
@@ -106,7 +106,7 @@ def gather(
 
 
 def verdict_of(counts: Mapping[str, int]) -> str:
-    """Return the verdict on the whole. No answer is unknown, and so is a report in which nothing was measured."""
+    """Return the overall verdict. A missing answer counts as unknown, and so does a report without measurements."""
     for state in STATES:
         if counts.get(state):
             return "unknown" if state in (NO_ANSWER, "skip") else state
@@ -123,12 +123,12 @@ def headline(report: Mapping[str, Any]) -> str:
 
 
 def state_word(state: str) -> str:
-    """Return a state as people read it."""
+    """Return a state as text for people."""
     return "no answer" if state == NO_ANSWER else state
 
 
 def worst(node: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the check that makes the node what it is, the first of them; None where none is to blame."""
+    """Return the first check with the state of the node, or None if no check explains its state."""
     if node["state"] in ("pass", "skip", NO_ANSWER):
         return None
     return next((check for check in node["checks"] if check["verdict"] == node["state"]), None)
@@ -140,7 +140,7 @@ def _node(one: NodeResult, tier: str) -> dict[str, Any]:
     answer: Mapping[str, Any] = document if isinstance(document, Mapping) and not problem else {}
     stated = answer.get("node") or {}
     identity = {key: str(stated.get(key) or "") for key in _IDENTITY}
-    # What Azure says of the machine stands in where it does not speak for itself.
+    # Use the values from Azure if the node did not report its own.
     identity["vm_id"] = identity["vm_id"] or str(one.inventory.get("azure_vm_id") or "")
     identity["vm_size"] = identity["vm_size"] or str(one.inventory.get("azure_vm_size") or "")
     return {
@@ -155,23 +155,24 @@ def _node(one: NodeResult, tier: str) -> dict[str, Any]:
 
 
 def _problem(result: Mapping[str, Any], document: Any, tier: str) -> str:
-    """Return why there is no result, in one line; empty where there is one."""
+    """Return why there is no result, in one line. Empty if there is one."""
     if not isinstance(document, Mapping):
         message = _one_line(result.get("msg") or result.get("module_stderr") or "")
         if result.get("unreachable"):
             return f"could not be reached: {message}" if message else "could not be reached"
         if result.get("failed"):
             return f"the checks could not be run: {message}" if message else "the checks could not be run"
-        return "was not asked: the run ended before"
+        return "was not checked: the run ended earlier"
     schema = document.get("schema")
     if schema != SCHEMA_OF_NODES:
         return (
-            f"answers in schema {schema!r}, known here is {SCHEMA_OF_NODES}: bring collection and node to one version"
+            f"the result has schema {schema!r}, this collection reads {SCHEMA_OF_NODES}: install the same version on "
+            "the node and the controller"
         )
     if document.get("verdict") not in _VERDICTS or not document.get("checks"):
         return "ran no check"
     if document.get("tier") != tier:
-        return f"answers for the tier {document.get('tier')!r} instead of {tier!r}"
+        return f"the result is of the tier {document.get('tier')!r}, not {tier!r}"
     return ""
 
 
@@ -206,7 +207,7 @@ def _reading(reading: Mapping[str, Any]) -> dict[str, Any]:
     number = _number(value)
     return {
         "name": str(reading.get("name") or ""),
-        # What is no number that JSON could carry is told in words.
+        # A value that is not a JSON number is written as text.
         "value": str(value) if number is None else number,
         "unit": str(reading.get("unit") or ""),
         "device": str(reading.get("device") or ""),
@@ -222,7 +223,7 @@ def _number(value: Any) -> float | None:
 
 
 def _order(nodes: Iterable[Sequence[Mapping[str, Any]]]) -> list[str]:
-    """Return all checks' names in the nodes' own order. One that only some nodes have comes after the one before it."""
+    """Return the names of all checks in the nodes' order. A check that only some nodes have follows its predecessor."""
     names: list[str] = []
     for checks in nodes:
         place = 0
@@ -240,15 +241,15 @@ def _one_line(text: Any) -> str:
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:
-    """Return a key by which compute-9 comes before compute-10."""
+    """Return a sort key that puts compute-9 before compute-10."""
     return [(0, int(word), "") if word.isdecimal() else (1, 0, word) for word in re.split(r"(\d+)", name) if word]
 
 
 def find_suspects(asked: Iterable[NodeResult], folder: str) -> list[dict[str, Any]]:
     """Return the nodes without a hardware fault on a host that had one, each with a warning of one line.
 
-    ``host_name`` is the node's name in the inventory, as it is in the report. The record of such hosts is in the
-    report's folder; hpcai.azure.vmss_impact keeps it.
+    ``host_name`` is the node's name in the inventory, as in the report. hpcai.azure.vmss_impact maintains the record of
+    such hosts in the report's folder.
 
     :raises InventoryError: the record cannot be read.
     """
@@ -275,7 +276,7 @@ def _machine_faults(one: NodeResult) -> hardware_faults.MachineFaults | None:
     try:
         machine = machine_of(document, one.host)
     except InventoryError:
-        # The report shows such a node as one that gave no result.
+        # The report shows such a node as a node without a result.
         return None
     known = dataclasses.replace(machine, vm_id=machine.vm_id or str(one.inventory.get("azure_vm_id") or ""))
     return hardware_faults.MachineFaults(known, tuple(faults_of(document)))

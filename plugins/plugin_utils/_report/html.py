@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The report as one HTML file that needs nothing else: no network, no fonts, no second file.
+"""The report as one HTML file that needs no network, no fonts and no other file.
 
-What nodes say is foreign text. It is in the page as JSON that no parser of HTML can leave, it comes into the document
-as text and never as HTML, and the page's own policy lets no program run but the one whose digest it names. The files
-that the page is made of are in the folder page/.
+Texts from nodes are not trusted. The page contains them as JSON that is escaped for HTML, and inserts them as text,
+never as HTML. Its content security policy only allows the script with the given digest. The sources of the page are in
+the folder page/.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .gather import headline
 
 _FOLDER = Path(__file__).parent / "page"
 SCRIPTS = ("words", "data", "state", "dom", "drawing", "map", "values", "nodes", "node", "summary", "suspects", "start")
-"""In this order: each uses those before it."""
+"""In this order, because each script uses earlier ones."""
 
 
 def read_template() -> str:
-    """Return the page without style, program and data."""
+    """Return the page without style sheet, script and data."""
     return _read("page.html")
 
 
@@ -37,7 +37,7 @@ def read_style() -> str:
 
 
 def read_program() -> str:
-    """Return the program, of all its files."""
+    """Return the script, joined from all its files."""
     return "\n".join(['"use strict";', "(() => {", *(_read(f"{name}.js") for name in SCRIPTS), "})();"])
 
 
@@ -51,7 +51,7 @@ _FINDING = ("verdict", "device", "summary", "hint", "action", "fault", "cause")
 
 
 class _Texts:
-    """Numbers for texts, in the order in which they come."""
+    """Numbers the texts in the order of their first use."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -61,10 +61,10 @@ class _Texts:
 
 
 def pack(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the page shows of a report that ``compare`` has been over. Pure.
+    """Return the data of the page for a report from ``compare``. Pure.
 
-    Each text is there once, and what belongs together is in lists instead of mappings: six hundred nodes give the same
-    few hundred sentences thousands of times. The page's data.js reads what is written here.
+    To keep it small, it contains each text once, and lists instead of mappings, because six hundred nodes repeat the
+    same few hundred sentences thousands of times. The page's data.js reads this format.
     """
     texts = _Texts()
     checks = {name: place for place, name in enumerate(report["checks"])}
@@ -89,7 +89,7 @@ def pack(report: Mapping[str, Any]) -> dict[str, Any]:
         "nodes": nodes,
         "outliers": outliers,
         "suspects": suspects,
-        # At the end, when all have their numbers.
+        # At the end, when all texts have their numbers.
         "texts": list(texts.numbers),
     }
 
@@ -114,12 +114,12 @@ def _check(check: Mapping[str, Any], place: int, vm_size: str, measures: Mapping
     return [place, *words, check["seconds"], int(check["latched"]), findings, readings]
 
 
-# In JSON these occur inside of strings only, where an escape means the same.
+# In JSON, these characters only occur in strings, where an escape has the same meaning.
 _HARMLESS = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
 def page(report: Mapping[str, Any]) -> str:
-    """Return the page that shows a report which ``compare`` has been over. Pure but for the page's own files."""
+    """Return the page for a report from ``compare``. Pure, except that it reads the page's source files."""
     style, program = read_style(), read_program()
     policy = (
         f"default-src 'none'; script-src '{_digest(program)}'; style-src '{_digest(style)}'; img-src data:; "
@@ -132,15 +132,15 @@ def page(report: Mapping[str, Any]) -> str:
         "DATA": as_data(pack(report)),
         "PROGRAM": program,
     }
-    # Cut at the places first: what is put in is never looked through for further places.
+    # Split the template first, so that placeholders are not searched in inserted texts.
     first, *rest = read_template().split("@@")
     return "".join([first, *(parts[word] if place % 2 == 0 else word for place, word in enumerate(rest))])
 
 
 def as_data(value: Any) -> str:
-    """Return the value as JSON that can stand in an HTML file.
+    """Return the value as JSON that is safe in an HTML file.
 
-    :raises ValueError: it holds a number that JSON does not know.
+    :raises ValueError: it contains a number that JSON does not support.
     """
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).translate(_HARMLESS)
 

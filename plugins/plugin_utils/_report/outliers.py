@@ -2,16 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is odd among the nodes: values that lie far from those of all others, whatever the fixed limits say.
+"""Outliers among the nodes: values that differ much from those of the others, independent of the fixed limits.
 
 The measure is the modified z-score of Iglewicz and Hoaglin (How to Detect and Handle Outliers, 1993): 0.6745 times the
-distance from the median, divided by the median of all such distances; beyond 3.5 is an outlier. A few bad nodes do not
-move a median, as they would move a mean. Where more than half of the values are one and the same, the median of the
-distances is zero; the mean of them then takes its place, with the factor that makes the two alike for a normal
+distance from the median, divided by the median of all these distances. Values beyond 3.5 are outliers. Unlike a mean, a
+median does not change much because of a few bad nodes. If more than half of the values are equal, the median of the
+distances is zero. Then the mean of the distances is used, with the factor that makes both equal for a normal
 distribution (1.253314).
 
-Compared are values of one name and unit among nodes of one VM size, of all their devices together, and never of fewer
-than four nodes: among three, nobody can say which is the odd one.
+Values of the same name and unit are compared among nodes of the same VM size, for all devices together. At least four
+nodes are required, because among three it is not clear which one is the outlier.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ BEYOND = 3.5
 _TO_SIGMA = 0.6745
 _MEAN_TO_SIGMA = 1.253314
 MARGIN = 0.05
-"""The share of the median that a measured value (one with a unit) differs by at least before it is called odd: the
-margin within which azurehpc-health-checks takes a bandwidth for nearly too low (1.05 times the limit). Without it, the
-last digit of values that are nearly all equal would be reported. Counts have no margin."""
+"""A measured value (a value with a unit) is an outlier only if it differs from the median by at least this share. It is
+the margin in which azurehpc-health-checks regards a bandwidth as nearly too low (1.05 times the limit). Without it,
+tiny differences between nearly equal values would be reported. Counts have no margin."""
 _LISTED_WORDS = 12
 
 
 @dataclass(frozen=True)
 class Value:
-    """A reading with the node that it comes from."""
+    """A reading with its node."""
 
     node: str
     device: str
@@ -48,11 +48,11 @@ class Value:
 
 @dataclass(frozen=True)
 class Outlier:
-    """A value that is odd.
+    """An outlier.
 
     :ivar usual: the median, or the word that most nodes have.
-    :ivar score: its modified z-score; None for a word.
-    :ivar why: one sentence: which value, where, and what the others have.
+    :ivar score: its modified z-score, or None for a word.
+    :ivar why: one sentence with the value, the node, and the value of the others.
     """
 
     reading: str
@@ -68,15 +68,15 @@ class Outlier:
 
 @dataclass(frozen=True)
 class Measure:
-    """What the values of one name, unit and VM size have in common.
+    """Common properties of the values of one name, unit and VM size.
 
     :ivar kind: ``number`` or ``word``.
-    :ivar limits: what the values were compared with by the check, without repetition.
+    :ivar limits: the different limits of the check for these values.
     :ivar at_most: whether these limits are maxima.
-    :ivar middle: the median; None for words.
-    :ivar low: below it a value is odd; None where low values are not, or too few nodes have it.
-    :ivar high: above it a value is odd, likewise.
-    :ivar words: how many values each word has, the most frequent first; only for words.
+    :ivar middle: the median, or None for words.
+    :ivar low: values below it are outliers. None if low values are no outliers, or if too few nodes have a value.
+    :ivar high: the same for high values.
+    :ivar words: number of values per word, the most frequent first. Empty for numbers.
     """
 
     reading: str
@@ -136,7 +136,7 @@ def _numbers(group: Group, values: Sequence[Value]) -> tuple[Measure, list[Outli
     low = high = None
     if nodes >= FEWEST_NODES:
         tolerance = _tolerance(numbers, middle, unit)
-        # With a limit, only the side of the limit is bad: nobody looks for the node that is faster than the others.
+        # If there is a limit, only its side is bad. A node that is faster than the others is no problem.
         low = None if limits and at_most else middle - tolerance
         high = None if limits and not at_most else middle + tolerance
     measure = Measure(name, unit, size, "number", nodes, len(values), limits, at_most, middle, low, high)
@@ -156,22 +156,22 @@ def _odd_numbers(measure: Measure, middle: float, values: Sequence[Value], sprea
 
 
 def _spread(numbers: Sequence[float], middle: float) -> float:
-    """Return the standard deviation that these values would have without outliers; infinite where all are equal."""
+    """Return the estimated standard deviation of these values without outliers, infinite if all are equal."""
     distances = [abs(number - middle) for number in numbers]
     return median(distances) / _TO_SIGMA or fmean(distances) * _MEAN_TO_SIGMA or math.inf
 
 
 def _tolerance(numbers: Sequence[float], middle: float, unit: str) -> float:
-    """Return how far from the median a value may lie."""
+    """Return the largest distance from the median that is no outlier."""
     tolerance = BEYOND * _spread(numbers, middle)
     if math.isinf(tolerance):
-        # All values are equal: none is odd, and none could be shown to be.
+        # All values are equal, so there are no outliers.
         tolerance = 0.0
     return max(tolerance, MARGIN * abs(middle) if unit else 0.0)
 
 
 def _words(group: Group, values: Sequence[Value]) -> tuple[Measure, list[Outlier]]:
-    """Of words, those are odd that differ from the one that more than half of the nodes have everywhere."""
+    """A word is an outlier if it differs from the word that more than half of the nodes have on all their devices."""
     name, unit, size = group
     counts = Counter(str(value.value) for value in values)
     by_node: dict[str, set[str]] = defaultdict(set)
@@ -189,7 +189,7 @@ def _words(group: Group, values: Sequence[Value]) -> tuple[Measure, list[Outlier
 
 
 def show(number: float) -> str:
-    """Return a number as people want to read it: four digits that count, no exponent, no needless zeros."""
+    """Return a number as readable text: four significant digits, no exponent, no trailing zeros."""
     if number == int(number) or abs(number) >= 1000:
         return f"{number:.0f}"
     return f"{number:.4g}"

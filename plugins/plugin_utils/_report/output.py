@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The report for people and programs: a table for the terminal, report.json, and report.html made from it."""
+"""Output of the report: a table for the terminal, report.json, and report.html."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LONGEST = 110
 
 
 def table(report: Mapping[str, Any], most: int = MOST_LINES) -> list[str]:
-    """Return the lines: the counts, the nodes that are not as they should be, the odd values. Pure."""
+    """Return the lines of the table: the counts, the nodes with problems, and the outliers. Pure."""
     nodes = report["nodes"]
     lines = [headline(report)]
     bad = sorted((n for n in nodes if n["state"] not in ("pass", "skip")), key=lambda n: STATES.index(n["state"]))
@@ -36,7 +36,7 @@ def table(report: Mapping[str, Any], most: int = MOST_LINES) -> list[str]:
         lines += [f"and {len(bad) - most} more"] if len(bad) > most else []
     odd = report.get("outliers", [])
     if odd:
-        rows = [("NODE", "READING", "DEVICE", "UNLIKE THE OTHER NODES")]
+        rows = [("NODE", "READING", "DEVICE", "OUTLIER")]
         rows += [
             (each["node"], printable(each["reading"]), printable(each["device"]) or "-", _against(each))
             for each in odd[:most]
@@ -47,7 +47,7 @@ def table(report: Mapping[str, Any], most: int = MOST_LINES) -> list[str]:
 
 
 def what(node: Mapping[str, Any]) -> str:
-    """Return what is wrong with a node, in one line."""
+    """Return the problem of a node, in one line."""
     if node["problem"]:
         return str(node["problem"])
     check = worst(node)
@@ -82,10 +82,10 @@ _MODE = 0o644
 
 @dataclass(frozen=True)
 class Written:
-    """What became of the files.
+    """Result of writing the files.
 
-    :ivar changed: whether one of them was not as it is now.
-    :ivar before: the table of the report that was there; empty where there was none, or none that can be read.
+    :ivar changed: whether a file changed.
+    :ivar before: the table of the old report. Empty if there was none, or if it could not be read.
     """
 
     changed: bool
@@ -93,10 +93,10 @@ class Written:
 
 
 def write_report(report: Mapping[str, Any], folder: str, dry: bool = False) -> Written:
-    """Write both files where they are not as they should be, each in one step.
+    """Write both files atomically if they differ.
 
-    :param dry: only say what would be done.
-    :raises OSError: one cannot be written; the other may have been.
+    :param dry: only return what would change.
+    :raises OSError: a file cannot be written. The other one may be written already.
     """
     texts = {JSON: as_json(report), HTML: page(report)}
     before = _table_in(os.path.join(folder, JSON))
@@ -111,7 +111,7 @@ def write_report(report: Mapping[str, Any], folder: str, dry: bool = False) -> W
 
 
 def as_json(report: Mapping[str, Any]) -> str:
-    """Return the report as JSON, with a line for each node, so that one can be looked for with grep. Pure."""
+    """Return the report as JSON, with one line per node, so that it can be searched with grep. Pure."""
     parts = []
     for key, value in report.items():
         text = _dumps(value)
@@ -140,6 +140,6 @@ def _table_in(path: str) -> str:
         if report["schema"] == SCHEMA:
             return "".join(f"{line}\n" for line in table(report))
     except (OSError, ValueError, LookupError, TypeError):
-        # It may be anything: it is only shown, and replaced.
+        # Ignore an invalid old report, because it is only shown, and then replaced.
         pass
     return ""

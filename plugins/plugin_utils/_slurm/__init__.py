@@ -2,4 +2,4 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Slurm on the controller side: nodes and partitions from the inventory, configuration text from a mapping."""
+"""Slurm on the Ansible controller: nodes and partitions from the inventory, and text of configuration files."""

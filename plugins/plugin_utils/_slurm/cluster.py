@@ -4,7 +4,7 @@
 
 """Slurm's nodes and partitions, derived from the inventory, and names of spare nodes.
 
-A spare node has no machine yet. Its name lets an instance that a scale set gets later join by itself.
+A spare node has no machine yet. Because its name is declared, a later instance of the scale set can join automatically.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Hostvars = Mapping[str, Any]
 
 
 class ClusterError(ConfigError):
-    """The inventory describes no cluster that Slurm could run; the message names the host."""
+    """The inventory does not describe a valid Slurm cluster. The message names the host."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Node:
 
     :ivar name: Slurm's NodeName.
     :ivar address: where slurmctld and the other nodes reach its slurmd.
-    :ivar partition: name of the partition: the scale set's, or ``compute`` for machines outside scale sets.
-    :ivar size: what a VM of its size has.
-    :ivar is_spare: no machine has this name yet, so there is no address.
+    :ivar partition: name of the partition: the scale set's name, or ``compute`` for machines outside of scale sets.
+    :ivar size: facts of its VM size.
+    :ivar is_spare: whether no machine has this name yet. A spare has no address.
     """
 
     name: str
@@ -59,8 +59,8 @@ class Node:
 def node_name(hostvars: Hostvars) -> str:
     """Return Slurm's NodeName of a host.
 
-    A host variable ``slurm_node_name`` wins. An instance of a Uniform scale set is ``<set>-<instance id>``, which gives
-    short host lists. Everything else goes by its computer name, or its inventory name.
+    The host variable ``slurm_node_name`` has precedence. An instance of a Uniform scale set is ``<set>-<instance id>``,
+    which makes host lists short. Any other host has its computer name, else its inventory name.
     """
     by_hand = hostvars.get("slurm_node_name")
     if by_hand:
@@ -73,9 +73,9 @@ def node_name(hostvars: Hostvars) -> str:
 def nodes_of(hosts: Iterable[Hostvars], described_sizes: Mapping[str, Mapping[str, Any]]) -> list[Node]:
     """Return the compute nodes, in natural order of partition and name.
 
-    :param described_sizes: VM sizes described by hand, as ``find_size`` takes them.
-    :raises ClusterError: two hosts would get one node name, or a host has no VM size.
-    :raises UnknownVmSize: a host's size is known to nobody.
+    :param described_sizes: the user's VM sizes, in the form of ``find_size``.
+    :raises ClusterError: two hosts would get the same node name, or a host has no VM size.
+    :raises UnknownVmSize: a host's VM size is unknown.
     """
     nodes: dict[str, tuple[str, Node]] = {}
     for hostvars in hosts:
@@ -107,15 +107,15 @@ def natural(text: str) -> list[tuple[int, int | str]]:
 
 
 DEFAULT_SPARES = 32
-"""Spare names of a scale set that ``slurm_spare_nodes`` does not name."""
+"""Spare names of a scale set that ``slurm_spare_nodes`` does not list."""
 MOST_SPARES = 5000
-"""More names than any scale set can have instances, and few enough for slurmctld."""
+"""Most spare names of a set. No scale set can have more instances, and slurmctld can handle this number."""
 
 
 class SpareNames(TypedDict):
     """The spare names of one Uniform scale set.
 
-    ``highest`` is the highest instance id that the set is known to have had, -1 for none; ``names`` is the spare ones.
+    ``highest`` is the highest known instance id of the set, or -1. ``names`` are the spare names.
     """
 
     set: str
@@ -145,13 +145,12 @@ _SPARES = mapping_of(
 def spare_names(hosts: Iterable[Hostvars], requested: Any, highest_ids: Mapping[str, int]) -> list[SpareNames]:
     """Return the spare names of each Uniform scale set, in the order of the sets' names.
 
-    They follow the highest id that the set has, or is known to have had: ids of a Uniform set are never used again, so
-    what is missing below does not come back.
+    They start after the highest known id of the set, because Azure never reuses an id of a Uniform set.
 
-    :param requested: how many names a set gets: a number for all sets, or a mapping of sets to a number or to
-        ``count``, ``vm_size`` and ``first``. A set without an instance gets names only if a ``vm_size`` is given.
-    :param highest_ids: the highest id that each set was known to have had before.
-    :raises ConfigError: ``requested`` is of another form, or a set has no VM size.
+    :param requested: number of names per set: a number for all sets, or a mapping of sets to a number or to ``count``,
+        ``vm_size`` and ``first``. A set without instances gets names only if a ``vm_size`` is given.
+    :param highest_ids: the highest known id of each set from earlier runs.
+    :raises ConfigError: ``requested`` is invalid, or a set has no VM size.
     """
     by_set = isinstance(requested, Mapping)
     options = _SPARES("slurm_spare_nodes", requested) if by_set else {}
@@ -172,16 +171,16 @@ def spare_names(hosts: Iterable[Hostvars], requested: Any, highest_ids: Mapping[
         size = option.vm_size or _size_of_next(instances)
         if not size:
             raise ClusterError(
-                f"scale set {name} has no VM size: give one in slurm_spare_nodes, or 0 for no spare nodes."
+                f"scale set {name} has no VM size: set one in slurm_spare_nodes, or 0 for no spare nodes."
             )
         spares.append({"set": name, "vm_size": size, "highest": highest, "names": names, "nodes": compress(names)})
     return spares
 
 
 def spare_nodes(spares: Iterable[SpareNames], described_sizes: Mapping[str, Mapping[str, Any]]) -> list[Node]:
-    """Return the nodes that these names stand for.
+    """Return the nodes with these names.
 
-    :raises UnknownVmSize: a size is known to nobody.
+    :raises UnknownVmSize: a VM size is unknown.
     """
     return [
         Node(name, "", spare["set"], find_size(spare["vm_size"], described_sizes), is_spare=True)
@@ -191,7 +190,7 @@ def spare_nodes(spares: Iterable[SpareNames], described_sizes: Mapping[str, Mapp
 
 
 def _size_of_next(instances: Mapping[int, Hostvars]) -> str | None:
-    """Return the size that the next instance gets: the model's, else that of the newest instance."""
+    """Return the VM size of the next instance: that of the model, else that of the newest instance."""
     newest = instances[max(instances)]
     model = newest.get("azure_scale_set")
     size = (model.get("vm_size") if isinstance(model, Mapping) else None) or newest.get("azure_vm_size")

@@ -23,17 +23,17 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.releases i
 def render(settings: Mapping[str, Any]) -> str:
     """Return ``Key=value`` lines in the mapping's order.
 
-    A key that is null is left out. A list of scalars is joined with commas; an empty one is left out. True and false
-    become YES and NO. A text with a blank is quoted: Slurm's parser takes the blank for the end of the value.
+    Null and empty lists are omitted. A list of scalars is joined with commas. True and false become YES and NO. A text
+    with a space is quoted, because a space ends the value for Slurm's parser.
 
-    :raises ConfigError: a value is a mapping, or holds a line break, which would smuggle in another line, or a ``#``,
-        after which Slurm would read no further.
+    :raises ConfigError: a value is a mapping, or contains a line break, which would inject another line, or a ``#``,
+        which would start a comment.
     """
     return "".join(f"{key}={_quoted(_text(key, value))}\n" for key, value in settings.items() if not _absent(value))
 
 
 def render_line(settings: Mapping[str, Any]) -> str:
-    """Return one line of ``Key=value`` words, as node and partition lines have them; rules as for ``render``."""
+    """Return one line of ``Key=value`` words, as for nodes and partitions. The rules are those of ``render``."""
     return " ".join(f"{key}={_quoted(_text(key, value))}" for key, value in settings.items() if not _absent(value))
 
 
@@ -47,12 +47,12 @@ def _text(key: str, value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ",".join(_text(key, item) for item in value)
     if isinstance(value, Mapping):
-        raise ConfigError(f"{key} is a mapping; Slurm takes a text, a number, a boolean or a list of them.")
+        raise ConfigError(f"{key} is a mapping, but must be a text, a number, a boolean or a list of them.")
     text = str(value)
     if "\n" in text or "\r" in text:
-        raise ConfigError(f"{key} holds a line break, which Slurm's configuration files cannot have in a value.")
+        raise ConfigError(f"{key} contains a line break, which Slurm's configuration files do not allow in a value.")
     if re.search(r"(?<!\\)#", text):
-        raise ConfigError(f"{key} holds a '#', which starts a comment: write it as '\\#'.")
+        raise ConfigError(f"{key} contains a '#', which starts a comment: write it as '\\#'.")
     return text
 
 
@@ -61,14 +61,14 @@ def _quoted(text: str) -> str:
 
 
 def release_of(text: Any) -> Release:
-    """Return the release that ``22.05`` or a whole version such as ``22.05.8`` names.
+    """Return the release of a text such as ``22.05`` or a full version such as ``22.05.8``.
 
-    :raises ConfigError: nothing or something else is given, or a release that is too old.
+    :raises ConfigError: the text is empty or invalid, or the release is too old.
     """
     if not text:
         raise ConfigError(
-            "it is not known which Slurm the controller runs: set slurm_release, for example to '24.11' "
-            "(sinfo --version says it)."
+            "the Slurm release of the controller is unknown: set slurm_release, for example to '24.11' "
+            "(sinfo --version shows it)."
         )
     match = re.fullmatch(r"(\d{2})\.(\d{2})([.\-~].*)?", str(text).strip())
     if match is None:
@@ -80,19 +80,19 @@ def release_of(text: Any) -> Release:
 
 
 def check_keys(file: str, keys: Iterable[str], release: Release) -> None:
-    """Refuse keys that this release does not know.
+    """Refuse keys that this release does not support.
 
-    :raises ConfigError: one is not known; the message says which releases know it.
+    :raises ConfigError: a key is not supported. The message names the releases that support it.
     """
     for key in keys:
         first, gone = came_with(file, key) or release, gone_since(file, key)
         if release < first:
             raise ConfigError(
-                f"{file}: {key} came with Slurm {shown(first)}, and slurm_release is {shown(release)}: leave it out."
+                f"{file}: {key} was added in Slurm {shown(first)}, but slurm_release is {shown(release)}: remove it."
             )
         if gone and release >= gone:
             raise ConfigError(
-                f"{file}: {key} is gone since Slurm {shown(gone)}, and slurm_release is {shown(release)}: leave it out."
+                f"{file}: {key} was removed in Slurm {shown(gone)}, and slurm_release is {shown(release)}: remove it."
             )
 
 
@@ -102,10 +102,11 @@ _NAMESPACE: Release = (25, 11)
 
 
 def merged(layers: Iterable[Mapping[str, Any]], by_user: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings: later layers win key by key, lists append; what the user sets replaces, and null deletes. In
-    a layer, null says nothing.
+    """Return the merged settings.
 
-    Slurm does not tell keys by case, so ``schedulertype`` of the user's replaces the role's ``SchedulerType``.
+    Later layers override earlier ones key by key, and lists are appended. Null in a layer is ignored. The user's
+    settings replace those of the layers, and null removes a setting. Slurm ignores the case of keys, so the user's
+    ``schedulertype`` replaces the role's ``SchedulerType``.
     """
     settings: dict[str, Any] = {}
     for layer in layers:
@@ -122,9 +123,9 @@ def merged(layers: Iterable[Mapping[str, Any]], by_user: Mapping[str, Any]) -> d
 
 
 def settings_of_release(differences: Iterable[Mapping[str, Any]], file: str, release: Release) -> dict[str, Any]:
-    """Return what one release needs in one file.
+    """Return the settings of one file that are specific to a release.
 
-    :param differences: mappings with ``settings`` for ``file``, from the release ``since`` to the one before ``until``.
+    :param differences: mappings with ``settings`` for ``file``, from the release ``since`` until before ``until``.
     """
     layers = [
         each["settings"]
@@ -137,7 +138,7 @@ def settings_of_release(differences: Iterable[Mapping[str, Any]], file: str, rel
 
 
 def with_names_of(settings: dict[str, Any], release: Release) -> dict[str, Any]:
-    """Return the role's settings with the names that this release has for them."""
+    """Return the role's settings with the names that this release uses."""
     if release < _NAMESPACE or "JobContainerType" not in settings:
         return settings
     renamed = str(settings["JobContainerType"]).replace("job_container/", "namespace/")
@@ -148,8 +149,10 @@ def with_names_of(settings: dict[str, Any], release: Release) -> dict[str, Any]:
 
 
 def job_container_lines(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the lines of job_container.conf. What belongs to a folder stands on its line, which has to begin with
-    ``NodeName`` or ``BasePath`` (job_container.conf(5)); ``InitScript`` is known on a line of its own only.
+    """Return the lines of job_container.conf.
+
+    The settings of a folder must be on one line that starts with ``NodeName`` or ``BasePath`` (job_container.conf(5)).
+    ``InitScript`` is only allowed on its own line.
 
     :raises ConfigError: there are settings, but no ``BasePath``.
     """
@@ -157,7 +160,7 @@ def job_container_lines(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
         return []
     if not settings.get("BasePath"):
         raise ConfigError(
-            "job_container.conf has no BasePath: set it in slurm_job_container_conf, or set nothing there."
+            "job_container.conf has no BasePath: set it in slurm_job_container_conf, or leave that variable empty."
         )
     first = [key for key in ("NodeName", "BasePath") if key in settings]
     rest = [key for key in settings if key not in (*first, "InitScript")]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""All of Slurm's files for a cluster, from the variables of its hosts and the options of the role."""
+"""All of Slurm's configuration files of a cluster, from the variables of its hosts and the options of the role."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from .lines import node_groups, partition_lines
 
 
 def plugstack_lines(of_role: Iterable[str], by_hand: Mapping[str, Any]) -> list[str]:
-    """Return the lines of plugstack.conf: those of the role, changed and followed by the user's.
+    """Return the lines of plugstack.conf: the role's lines with the user's changes, then the user's lines.
 
-    None is an include: slurmctld does not send included files to configless nodes, and a container option that no
-    plugin knows lets a job run on the host.
+    Includes are refused, because slurmctld does not send included files to configless nodes. If no plugin knew a job's
+    container option, the job would run on the host.
 
-    :param of_role: whole lines.
-    :param by_hand: plugins by path: null leaves one out, a mapping has ``required`` and ``args``.
-    :raises ConfigError: a plugin of the user's is malformed.
+    :param of_role: complete lines.
+    :param by_hand: plugins by path. Null omits a plugin, a mapping has ``required`` and ``args``.
+    :raises ConfigError: a plugin is malformed.
     """
     lines = {_path(line): line.strip() for line in of_role}
     for path, plugin in by_hand.items():
@@ -54,7 +54,7 @@ def plugstack_lines(of_role: Iterable[str], by_hand: Mapping[str, Any]) -> list[
         lines[path] = " ".join([kind, path, *words])
     for path, line in lines.items():
         if "\n" in line or "\r" in line or not path.startswith("/") or not path.endswith(".so"):
-            raise ConfigError(f"plugstack.conf: {path!r} must be the whole path of a plugin (.so), on one line.")
+            raise ConfigError(f"plugstack.conf: {path!r} must be the absolute path of a plugin (.so), on one line.")
     return list(lines.values())
 
 
@@ -68,12 +68,12 @@ def _path(line: str) -> str:
 def switch_lines(nodes: Iterable[Node], by_hand: Mapping[str, Mapping[str, Any] | None]) -> list[dict[str, Any]]:
     """Return one mapping of topology.conf keys for each switch.
 
-    There is one switch for each scale set, and none above them, so that no job crosses two.
+    There is one switch per scale set and no switch above them, so that no job uses nodes of two sets.
 
     :param nodes: in the order of ``in_order``.
-    :param by_hand: the user's switches by name: keys are added to the derived ones, or replace them; null leaves a
-        switch out; one that no scale set has needs its ``Nodes`` or ``Switches``.
-    :raises ClusterError: a switch of the user's has neither.
+    :param by_hand: the user's switches by name. Keys are added to the derived ones, or replace them. Null omits a
+        switch. A switch that is not a scale set needs ``Nodes`` or ``Switches``.
+    :raises ClusterError: a switch of the user has neither.
     """
     derived = {
         name: {"Nodes": compress(node.name for node in group)}
@@ -102,12 +102,12 @@ _KNOWN_NODE_STATES = {"static": "UNKNOWN", "cloud": "CLOUD"}
 
 @dataclass(frozen=True)
 class FileOptions:
-    """What the role and the user want of the files; each field is explained in the role's README.
+    """The settings of the role and the user for the files. The role's README explains each field.
 
     :ivar layers: the role's settings of slurm.conf.
-    :ivar differences: what differs between releases, as ``of_release`` takes it.
+    :ivar differences: settings that are specific to a release, as for ``settings_of_release``.
     :ivar conf: the user's settings of slurm.conf.
-    :ivar features: what jobs can ask of every node by ``--constraint``.
+    :ivar features: features of all nodes, which jobs can request with ``--constraint``.
     """
 
     release: Any = ""
@@ -133,9 +133,9 @@ class FileOptions:
 
 
 def files_of(hosts: Iterable[Hostvars], options: FileOptions) -> dict[str, str]:
-    """Return the text of each file by its name; an empty one where the file is not needed.
+    """Return the text of each file by its name. The text is empty if the file is not needed.
 
-    :raises ClusterError, ConfigError, UnknownVmSize: one line that says what is wrong, where, and what to do.
+    :raises ClusterError, ConfigError, UnknownVmSize: a setting is invalid. The message says what to do.
     """
     release = release_of(options.release)
     nodes = in_order(nodes_of(hosts, options.vm_sizes) + spare_nodes(options.spares, options.vm_sizes))
@@ -149,10 +149,10 @@ def files_of(hosts: Iterable[Hostvars], options: FileOptions) -> dict[str, str]:
         options.job_container_conf,
     )
     by_nodes = {
-        # A kind of generic resource that no node has would be an error in slurmctld's log.
+        # A type that no node has would cause an error in slurmctld's log.
         "GresTypes": gres_types(node_lines, gres),
         "TopologyPlugin": "topology/tree" if switches else None,
-        # slurm.conf(5), JobContainerType; its other name comes with the release below.
+        # slurm.conf(5), JobContainerType. with_names_of renames it for newer releases.
         "JobContainerType": "job_container/tmpfs" if containers else None,
         **_for_cloud_nodes(any(map(is_cloud, node_lines)), release),
     }
@@ -175,10 +175,10 @@ def files_of(hosts: Iterable[Hostvars], options: FileOptions) -> dict[str, str]:
 
 
 def _for_cloud_nodes(has_cloud_nodes: bool, release: Release) -> dict[str, Any]:
-    """Return what slurm.conf needs where there are CLOUD nodes, as spare ones are.
+    """Return the settings of slurm.conf that CLOUD nodes need, such as spare nodes.
 
-    Nobody but slurmctld knows the addresses of those that joined by themselves, so it speaks to each node itself
-    instead of having nodes pass its messages on.
+    Only slurmctld knows the addresses of nodes that joined automatically. Therefore it contacts each node directly,
+    and nodes do not forward its messages.
     """
     if not has_cloud_nodes:
         return {}

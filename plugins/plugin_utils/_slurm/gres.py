@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""GPUs as Slurm's generic resources: what a node line says of them, and the lines of gres.conf."""
+"""GPUs as Slurm's generic resources: their part of node lines, and the lines of gres.conf."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.releases i
 from .cluster import ClusterError, Node, in_order
 
 AUTODETECT: Mapping[str, Release] = {
-    # src/plugins/gpu of Slurm's repository has "nvidia" from the tag slurm-24-11-0-1 on. The others need a Slurm that
-    # was built with the vendor's library, which no distribution's is.
+    # src/plugins/gpu in Slurm's repository has "nvidia" since the tag slurm-24-11-0-1. The others need a Slurm that was
+    # built with the vendor's library, which is not the case in any distribution.
     "nvidia": (24, 11),
     "nvml": (22, 5),
 }
 
 
 def gpu_type(size: VmSize) -> str | None:
-    """Return Slurm's Type of the size's GPUs, such as ``a100``: a part of what the driver calls them, as
-    ``AutoDetect`` wants it (gres.conf(5), "Type"). None where the model is not known."""
+    """Return Slurm's Type of the size's GPUs, such as ``a100``, or None if the model is unknown. For ``AutoDetect``, it
+    must be part of the driver's name of the GPU (gres.conf(5), "Type")."""
     model = re.sub(r"^(nvidia|tesla)[ _-]", "", (size.gpu_model or "").lower())
     match = re.match(r"[a-z0-9]+", model)
     return match[0] if match else None
 
 
 def has_nvidia_gpus(size: VmSize) -> bool:
-    """Whether the size has GPUs with a device file ``/dev/nvidiaN``. AMD's have others, which nobody has stated yet."""
+    """Whether the size has GPUs with a device file ``/dev/nvidiaN``. AMD's GPUs have other, still unknown files."""
     return bool(size.gpu_count) and not re.match(r"(amd[ _-])?mi\d", (size.gpu_model or "").lower())
 
 
 def gres_of(size: VmSize) -> str | None:
-    """Return what a node line says of the GPUs, ``gpu:a100:8``; None where there are none."""
+    """Return the GPUs for a node line, such as ``gpu:a100:8``, or None if there are none."""
     if not has_nvidia_gpus(size):
         return None
     return ":".join(word for word in ("gpu", gpu_type(size), str(size.gpu_count)) if word)
 
 
 def has_gpus_of(size: VmSize, line: Mapping[str, Any]) -> bool:
-    """Whether a node line has the GPUs of the size, and no others by the user's settings."""
+    """Whether a node line has the derived GPUs of the size, not other ones from the user's settings."""
     return has_nvidia_gpus(size) and line.get("Gres") == gres_of(size)
 
 
 def device_lines(size: VmSize) -> list[dict[str, Any]]:
-    """Return the keys of gres.conf for the GPUs of a size: one line for each CPU socket that has some.
+    """Return the keys of gres.conf for the GPUs of a size: one line for each CPU socket with GPUs.
 
-    gres.conf(5) wants the cores of a whole socket, in Slurm's numbering. That is Linux's where a core has one thread.
-    Where the affinity is not known, or there is one socket, ``Cores`` is left out: then any core will do.
+    gres.conf(5) requires all cores of a socket, in Slurm's numbering. It equals that of Linux if each core has one
+    thread. If the affinity is unknown, or there is one socket, ``Cores`` is omitted, and any core can be used.
     """
     if not has_nvidia_gpus(size):
         return []
@@ -79,18 +79,18 @@ def gres_lines(
     autodetect: str,
     release: Release,
 ) -> list[dict[str, Any]]:
-    """Return the lines of gres.conf: two at most for each VM size, however many nodes and sets have it.
+    """Return the lines of gres.conf: at most two for each VM size, for any number of nodes and sets.
 
-    :param groups: node lines, each with its nodes. Nodes whose ``Gres`` is not the derived one get no lines.
-    :param by_hand: the user's lines, by VM size or a name of his own.
-    :param autodetect: ``nvidia`` or ``nvml`` for static nodes; gres.conf(5): it "cannot be used with cloud nodes".
-    :raises ClusterError: ``autodetect`` is not known to this release, or a line of the user's is malformed.
+    :param groups: node lines, each with its nodes. Nodes with another ``Gres`` than the derived one get no lines.
+    :param by_hand: the user's lines, by VM size or by any name.
+    :param autodetect: ``nvidia`` or ``nvml`` for static nodes. gres.conf(5): it "cannot be used with cloud nodes".
+    :raises ClusterError: this release does not support ``autodetect``, or a line of the user is malformed.
     """
     if autodetect and (autodetect not in AUTODETECT or release < AUTODETECT[autodetect]):
         known = ", ".join(name for name, first in AUTODETECT.items() if release >= first)
         raise ClusterError(
-            f"slurm_gpu_autodetect is {autodetect!r}: Slurm {shown(release)} knows {known}. Leave it empty for lines "
-            "with device files, which every release understands."
+            f"slurm_gpu_autodetect is {autodetect!r}: Slurm {shown(release)} only knows {known}. Leave it empty to use "
+            "lines with device files, which every release supports."
         )
     by_size = {str(name).lower().removeprefix("standard_"): (str(name), lines) for name, lines in by_hand.items()}
     lines: list[dict[str, Any]] = []
@@ -112,7 +112,7 @@ def gres_lines(
 
 
 def gres_types(node_lines: Iterable[Mapping[str, Any]], lines: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return what GresTypes has to name: every kind that a node or a line of gres.conf has."""
+    """Return the value of GresTypes: every type in the node lines and in gres.conf."""
     words = [word for line in node_lines for word in _words(line.get("Gres"))]
     kinds = {word.partition(":")[0] for word in words} | {str(line["Name"]) for line in lines if line.get("Name")}
     return sorted(kinds)
@@ -129,7 +129,7 @@ def _words(value: Any) -> list[str]:
 
 
 def _sockets(size: VmSize) -> list[int] | None:
-    """Return the socket of each GPU; None where that is not known, or there is no choice."""
+    """Return the socket of each GPU, or None if it is unknown, or if there is only one socket."""
     if size.threads_per_core != 1 or not size.cores_per_socket or (size.sockets or 1) < 2:
         return None
     cpus = {node.id: cpus_of(node.cpus) for node in size.numa_nodes or ()}
@@ -158,15 +158,16 @@ def _names(members: Iterable[tuple[Mapping[str, Any], Sequence[Node]]]) -> str:
 
 
 def _lines_of_user(name: str, lines: Any, default: str | None) -> list[dict[str, Any]]:
-    """Return lines of the user's own; nodes of the size are the default of ``NodeName``."""
+    """Return the user's lines. ``NodeName`` defaults to the nodes of the VM size."""
     found = []
     for line in [lines] if isinstance(lines, Mapping) else lines or []:
         if not isinstance(line, Mapping):
-            raise ClusterError(f"slurm_gres.{name} must be a mapping of keys, a list of such, or null.")
+            raise ClusterError(f"slurm_gres.{name} must be a mapping of keys, a list of mappings, or null.")
         nodes = line.get("NodeName") or default
         if not nodes:
             raise ClusterError(
-                f"slurm_gres.{name} has no NodeName, and no node has a VM size of that name: give one or the other."
+                f"slurm_gres.{name} has no NodeName, and no node has a VM size of that name: set NodeName, or use the "
+                "name of a VM size of the cluster."
             )
         found.append({"NodeName": nodes, **{key: value for key, value in line.items() if key != "NodeName"}})
     return found

@@ -18,7 +18,7 @@ from .cluster import ClusterError, Node
 from .gres import gpu_type, gres_of, has_gpus_of
 
 NodeGroup = tuple[dict[str, Any], list[Node]]
-"""A node line and the nodes that it stands for."""
+"""A node line and its nodes."""
 
 _OURS = {"nodename": "slurm_node_name of the host", "nodeaddr": "azure_private_ipv4 of the host"}
 
@@ -30,17 +30,18 @@ def node_groups(
     state: str = "UNKNOWN",
     features: Sequence[str] = (),
 ) -> list[NodeGroup]:
-    """Return one mapping of slurm.conf keys, with its nodes, for the nodes of each VM size in each partition.
+    """Return one mapping of slurm.conf keys for each VM size in each partition, with its nodes.
 
-    :param memory_margin_percent: how much less memory Slurm may give to jobs than the size has. A node that registers
-        with less than RealMemory is drained by Slurm, and VMs of one size differ a little.
-    :param by_hand: keys by the name of a VM size or a scale set; the set's win over the size's; null deletes.
-    :param state: ``State`` of the nodes that are there.
-    :param features: what all nodes have besides what their size has. ``by_hand`` does not take them away.
-    :raises ClusterError: ``by_hand`` names what is neither, or sets what is derived from the hosts.
+    :param memory_margin_percent: share of the size's memory that jobs do not get. Slurm drains a node that registers
+        with less than RealMemory, and the memory of VMs of the same size varies slightly.
+    :param by_hand: keys by the name of a VM size or a scale set. The keys of the set override those of the size, and
+        null removes a key.
+    :param state: ``State`` of the nodes that have a machine.
+    :param features: additional features of all nodes. ``by_hand`` does not remove them.
+    :raises ClusterError: ``by_hand`` names neither a VM size nor a scale set, or sets a derived key.
     """
     groups: list[NodeGroup] = []
-    # The sort keeps the order within a size, so a Flexible set of mixed sizes still is one line for each of them.
+    # The sort is stable, so that each VM size of a Flexible set with several sizes is one line.
     for (is_spare, _partition, _name), group in groupby(sorted(nodes, key=_line_of), key=_line_of):
         members = list(group)
         size = members[0].size
@@ -54,7 +55,7 @@ def node_groups(
             "RealMemory": None if size.memory_mib is None else int(size.memory_mib * (1 - memory_margin_percent / 100)),
             "Gres": gres_of(size),
             "Feature": _features(size),
-            # Of a CLOUD node slurmctld keeps the address that the node set itself, also when it is restarted.
+            # For a CLOUD node, slurmctld keeps the address that the node registered, also after a restart.
             "State": state,
         }
         groups.append((line, members))
@@ -74,11 +75,11 @@ def node_groups(
 def partition_lines(
     groups: Sequence[NodeGroup], partitions: Mapping[str, Mapping[str, Any] | None]
 ) -> list[dict[str, Any]]:
-    """Return one mapping of slurm.conf keys for each partition: one per scale set, as InfiniBand does not cross sets.
+    """Return one mapping of slurm.conf keys for each partition, one per scale set, as InfiniBand does not cross sets.
 
-    :param partitions: the user's partitions by name: keys are added to the derived ones, or replace them; a partition
-        that is null is left out; one that no scale set has needs its ``Nodes``.
-    :raises ClusterError: a partition of the user's has no nodes.
+    :param partitions: the user's partitions by name. Keys are added to the derived ones, or replace them. A null
+        partition is omitted. A partition that is not a scale set needs ``Nodes``.
+    :raises ClusterError: a partition of the user has no nodes.
     """
     members: dict[str, list[NodeGroup]] = {}
     for group in groups:
@@ -102,12 +103,12 @@ def partition_lines(
 
 
 def _line_of(node: Node) -> tuple[bool, str, str]:
-    """Return what nodes of one line have in common; the lines of spare nodes come last."""
+    """Return the sort key of a node's line. The lines of spare nodes come last."""
     return node.is_spare, node.partition, node.size.name
 
 
 def _features(size: VmSize) -> list[str]:
-    """Return what jobs can ask for by ``--constraint``: the size, the GPUs, the InfiniBand and the local disks."""
+    """Return the features that jobs can request with ``--constraint``: VM size, GPUs, InfiniBand and local disks."""
     return [
         _short(size.name),
         *filter(None, [gpu_type(size) if size.gpu_count else None]),
@@ -117,7 +118,7 @@ def _features(size: VmSize) -> list[str]:
 
 
 def _add_features(line: dict[str, Any], features: Sequence[str]) -> None:
-    # Slurm knows the key by both names, and does not tell keys by case.
+    # Slurm accepts both names of the key, and ignores case.
     stated_as = [key for key, value in line.items() if key.lower() in ("feature", "features") and value is not None]
     key = stated_as[0] if stated_as else "Feature"
     stated = line.get(key) or []
@@ -148,7 +149,7 @@ def _check_names(by_hand: Mapping[str, Any], groups: Iterable[NodeGroup]) -> Non
     for name in by_hand:
         if str(name) not in known and _short(str(name)) not in known:
             raise ClusterError(
-                f"slurm_node_conf.{name}: that is no VM size that is known, and no scale set of the cluster, which has "
+                f"slurm_node_conf.{name}: this is neither a known VM size nor a scale set of the cluster, which has "
                 f"{', '.join(sorted(sets)) or 'none'}."
             )
 
@@ -156,8 +157,9 @@ def _check_names(by_hand: Mapping[str, Any], groups: Iterable[NodeGroup]) -> Non
 def _partition(groups: Sequence[NodeGroup]) -> dict[str, Any]:
     """Return the keys of the partition of these nodes.
 
-    With ``CR_Core_Memory`` a job that asks for no memory would get all of its nodes', and nobody could share them; one
-    that asks for GPUs would get one CPU for each task. So both go by their share of a node, the smallest one's.
+    With ``CR_Core_Memory``, a job that requests no memory would get all memory of its nodes, so that no other job could
+    run there, and a job that requests GPUs would get one CPU per task. Therefore the defaults are the share of memory
+    per CPU and of CPUs per GPU, on the smallest node.
     """
     nodes = sorted((node for _line, members in groups for node in members), key=lambda node: node.natural_name)
     lines = [line for line, _members in groups]

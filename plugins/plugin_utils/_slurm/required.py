@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the role needs to know before it starts. The inventory plugin sets all of it, an inventory by hand may not."""
+"""Check of the variables that the role requires. The inventory plugin sets all of them, a static inventory may not."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def missing(
     controller: str,
     described_sizes: Mapping[str, Mapping[str, Any]],
 ) -> list[str]:
-    """Return a line for each variable that lacks a value, or has one that the role cannot use.
+    """Return a line for each variable that is missing or invalid.
 
-    :param compute: the hosts that would be nodes of slurm.conf.
+    :param compute: the hosts that would be nodes in slurm.conf.
     :param targets: the hosts that the role would configure.
     :param controller: the variable ``slurm_controller``.
     """
@@ -54,7 +54,7 @@ def _no_controller(controller: str) -> Iterable[str]:
     if not controller:
         yield (
             "slurm_controller: no host is in the group hpcai_controller. Tag one machine with hpcai_role=controller, "
-            "put a host into that group, or set slurm_controller to the name of a host."
+            "add a host to that group, or set slurm_controller to the name of a host."
         )
 
 
@@ -62,8 +62,8 @@ def _no_size(nodes: Sequence[Hostvars]) -> Iterable[str]:
     names = [_name(host) for host in nodes if not host.get("azure_vm_size")]
     if names:
         yield (
-            f"azure_vm_size is not set on {_listed(names)}. Set it to the VM size, such as Standard_ND96asr_v4; any "
-            "other name will do for a machine that is no VM of Azure, if hpcai_vm_sizes describes it."
+            f"azure_vm_size is not set on {_listed(names)}. Set it to the VM size, such as Standard_ND96asr_v4. For a "
+            "machine outside of Azure, set any name and describe it in hpcai_vm_sizes."
         )
 
 
@@ -90,7 +90,7 @@ def _no_function(hosts: Sequence[Hostvars], controller: str) -> Iterable[str]:
     ]
     if names:
         yield (
-            f"slurm_functions is empty on {_listed(names)}. Put each host into one of the groups "
+            f"slurm_functions is empty on {_listed(names)}. Add each host to one of the groups "
             f"{', '.join(_ROLE_GROUPS)}, or set slurm_functions."
         )
 
@@ -104,7 +104,7 @@ def _no_facts(hosts: Sequence[Hostvars]) -> Iterable[str]:
             lacking.setdefault(", ".join(absent), []).append(_name(host))
     for absent_facts, names in lacking.items():
         yield (
-            f"ansible_facts lack {absent_facts} on {_listed(names)}. Leave gather_facts on, or run "
+            f"ansible_facts lack {absent_facts} on {_listed(names)}. Enable gather_facts, or run "
             "ansible.builtin.setup with gather_subset: [min] before the role."
         )
 

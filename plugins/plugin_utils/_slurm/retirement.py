@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which nodes somebody means who wants to retire or replace them, and whether that may be."""
+"""Resolves the names of nodes to retire or replace, and checks whether they may be removed."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist i
 from .cluster import Hostvars, natural, node_name
 
 _MOST = 0.5
-"""The share of a set's instances that may be retired at once without being forced."""
+"""The share of a set's instances that may be retired at once without force."""
 
 
 class RetirementError(ValueError):
-    """Names that stand for nothing, for several, or for more than may go; the message says which and what to do."""
+    """Names that match no node or several, or too many nodes. The message says which and what to do."""
 
 
 class Leaving(TypedDict):
-    """A node that is to leave, and the instance behind it."""
+    """A node to retire, and its instance."""
 
     node: str
     host: str
@@ -32,21 +32,21 @@ class Leaving(TypedDict):
 
 
 class Retirement(TypedDict):
-    """What to do. ``gone`` are names of nodes whose instances a complete inventory does not have any more."""
+    """The nodes to retire. ``gone`` are names of nodes whose instances no longer exist in a complete inventory."""
 
     leaving: list[Leaving]
     gone: list[str]
 
 
 def plan(requested: Any, hosts: Iterable[Hostvars], *, force: bool = False, called: str = "retire") -> Retirement:
-    """Return the nodes that ``requested`` stands for, in natural order. Pure.
+    """Return the requested nodes, in natural order. Pure.
 
     :param requested: names, as a list or separated by commas: Slurm's node names and host lists of them, inventory
         names, resource ids, vmIds, and instance ids that only one set has.
     :param hosts: variables of all compute nodes of a complete inventory.
-    :param force: also all, or most, of a set.
-    :param called: the variable that the names are given by, for errors; the one that forces it ends with ``_force``.
-    :raises RetirementError: a name stands for nothing or for several, or too many would go.
+    :param force: allow all, or most, of a set.
+    :param called: name of the variable with the names, for errors. The variable that forces it ends with ``_force``.
+    :raises RetirementError: a name matches no node or several, or too many nodes would be removed.
     """
     known = list(hosts)
     by_name = _names(known)
@@ -57,7 +57,7 @@ def plan(requested: Any, hosts: Iterable[Hostvars], *, force: bool = False, call
         matches = by_name.get(name.lower(), [])
         if len(matches) > 1:
             several = ", ".join(str(host["inventory_hostname"]) for host in matches)
-            raise RetirementError(f"{called}: {name} could be each of {several}. Give Slurm's node name.")
+            raise RetirementError(f"{called}: {name} matches several hosts: {several}. Use Slurm's node name.")
         if matches:
             chosen[str(matches[0]["inventory_hostname"])] = matches[0]
         elif _was_an_instance(name, known):
@@ -66,8 +66,8 @@ def plan(requested: Any, hosts: Iterable[Hostvars], *, force: bool = False, call
             unknown.append(name)
     if unknown:
         raise RetirementError(
-            f"{called}: {', '.join(unknown)}: no compute node has this name in the inventory. It takes Slurm's node "
-            "names, inventory names and instance ids; look at 'sinfo -N' or 'ansible-inventory --list'."
+            f"{called}: {', '.join(unknown)}: no compute node in the inventory has this name. Use Slurm's node names, "
+            "inventory names or instance ids; see 'sinfo -N' or 'ansible-inventory --list'."
         )
     leaving = [_leaving(host, called) for host in chosen.values()]
     if not force:
@@ -89,12 +89,12 @@ def _words(requested: Any, called: str) -> list[str]:
         except HostlistError as error:
             raise RetirementError(f"{called}: {error}") from None
     if not names:
-        raise RetirementError(f"{called}: give the nodes, such as -e {called}=compute-3,compute-17.")
+        raise RetirementError(f"{called}: name the nodes, such as -e {called}=compute-3,compute-17.")
     return list(dict.fromkeys(names))
 
 
 def _names(hosts: Iterable[Hostvars]) -> dict[str, list[Hostvars]]:
-    """Return the hosts by everything that they are called, in lower case."""
+    """Return the hosts by all their names and ids, in lower case."""
     by_name: dict[str, list[Hostvars]] = {}
     for host in hosts:
         names = [node_name(host), host["inventory_hostname"], host.get("azure_name"), host.get("azure_computer_name")]
@@ -105,7 +105,7 @@ def _names(hosts: Iterable[Hostvars]) -> dict[str, list[Hostvars]]:
 
 
 def _was_an_instance(name: str, hosts: Iterable[Hostvars]) -> bool:
-    """Whether it is a node name of a Uniform set that the inventory has: then its instance has been deleted."""
+    """Whether it is a node name of a Uniform set in the inventory, so that its instance must have been deleted."""
     sets = {str(host["azure_vmss"]).lower() for host in hosts if host.get("azure_vmss")}
     match = re.fullmatch(r"(.+)-(0|[1-9][0-9]*)", name.lower())
     return bool(match) and match is not None and match[1] in sets
@@ -115,8 +115,8 @@ def _leaving(host: Hostvars, called: str) -> Leaving:
     azure_id, vm_id = host.get("azure_id"), host.get("azure_vm_id")
     if not azure_id or not vm_id:
         raise RetirementError(
-            f"{called}: host {host['inventory_hostname']} has no azure_id and azure_vm_id, so nobody can tell which "
-            "instance is meant. Use the inventory plugin hpcai.azure.azure_vmss."
+            f"{called}: host {host['inventory_hostname']} has no azure_id and azure_vm_id, so its instance is unknown. "
+            "Use the inventory plugin hpcai.azure.azure_vmss."
         )
     return {
         "node": node_name(host),
@@ -127,9 +127,9 @@ def _leaving(host: Hostvars, called: str) -> Leaving:
 
 
 def _refuse_too_many(chosen: Mapping[str, Hostvars], hosts: Iterable[Hostvars], called: str) -> None:
-    """Refuse to empty a set, or most of it, by a slip of the pen.
+    """Refuse to remove all or most of a set by mistake.
 
-    :raises RetirementError: too many of a set would go.
+    :raises RetirementError: too many nodes of a set would be removed.
     """
     members: dict[str, list[str]] = {}
     for host in hosts:
@@ -138,6 +138,6 @@ def _refuse_too_many(chosen: Mapping[str, Hostvars], hosts: Iterable[Hostvars], 
         going = [host for host in all_of_it if host in chosen]
         if going and (len(going) == len(all_of_it) or len(going) > _MOST * len(all_of_it)):
             raise RetirementError(
-                f"{called}: {len(going)} of the {len(all_of_it)} instances of {name} would go, which is all of them or "
-                f"more than {_MOST:.0%}. If that is meant, say so: -e {called}_force=true."
+                f"{called}: {len(going)} of the {len(all_of_it)} instances of {name} would be removed, which is all of "
+                f"them or more than {_MOST:.0%}. To do this anyway: -e {called}_force=true."
             )

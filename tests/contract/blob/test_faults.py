@@ -86,7 +86,7 @@ def test_a_sas_file_that_others_may_read_is_refused(node: Node, plain: str, tmp_
     node.sas.chmod(0o640)
     done = node("run", "--source", plain, "--target", str(tmp_path / "to"))
     assert done["status"] == 2
-    assert "is open to others: chmod 600" in done["error"]
+    assert "is accessible to other users: run 'chmod 600'" in done["error"]
 
 
 def test_a_sas_in_the_environment_goes_to_azcopy_alone(node: Node, plain: str, tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_blob_that_vanished_is_named(node: Node, account: Azurite, tmp_path: P
     account.delete("fading", "kept")
     done = node(*words, "--shard", "0/2")
     assert (done["status"], done["copied"], len(done["left"])) == (1, 0, 1)
-    assert f"{done['left'][0]!r}: the blob is not there any more (404): list anew and plan again" in done["problem"]
+    assert f"{done['left'][0]!r}: the blob does not exist any more (404): create a new plan" in done["problem"]
 
 
 @pytest.mark.thorough
@@ -123,7 +123,7 @@ def test_a_blob_that_was_changed_since_is_not_taken(node: Node, account: Azurite
     account.put("changing", "b", b"y" * 11)
     done = node(*words, "--shard", "1/2")
     assert done["status"] == 1
-    assert "11 bytes arrived, 10 were listed: it was changed since" in done["problem"]
+    assert "11 bytes arrived, 10 are listed: the blob has changed" in done["problem"]
     assert len(left_below(tmp_path / "to")) == 1
 
 
@@ -142,8 +142,8 @@ def test_too_small_a_disk_is_told_before_anything_is_copied(node: Node, account:
     account.put("large", "blob", os.urandom(4_000_000))
     done = node("run", "--source", url, "--target", str(small_disk))
     assert done["status"] == 1
-    assert "the disk is full: make room" in done["problem"]
-    assert "4.0 MB are to be copied" in done["problem"]
+    assert "the disk is full: free space" in done["problem"]
+    assert "4.0 MB must be copied" in done["problem"]
     assert done["bytes_over_wire"] == 0
 
 
@@ -153,7 +153,7 @@ def test_a_disk_that_fills_up_is_told(node: Node, account: Azurite, small_disk: 
     account.put("filling", "zeros.gz", gzip.compress(bytes(8_000_000)), x_ms_blob_content_encoding="gzip")
     done = node("run", "--source", url, "--target", str(small_disk), "--decompress")
     assert (done["status"], done["left"]) == (1, ["zeros.gz"])
-    assert "the disk is full: make room, or stage to a larger file system" in done["problem"]
+    assert "the disk is full: free space, or stage to a larger file system" in done["problem"]
     assert left_below(small_disk) == []
 
 
@@ -166,7 +166,7 @@ def test_an_account_that_throttles_is_told(node: Node, account: Azurite, plain: 
     finally:
         front.end()
     assert (done["status"], done["copied"]) == (1, 0)
-    assert "the account throttles (503, 429): set a cap under its limit" in done["problem"]
+    assert "the account throttles (503, 429): set a cap below its limit" in done["problem"]
     assert os.path.isdir(done["logs"])
 
 
@@ -221,7 +221,7 @@ def test_damaged_gzip_content_is_refused(node: Node, account: Azurite, tmp_path:
     )
     done = node("run", "--source", url, "--target", str(tmp_path / "to"), "--decompress")
     assert (done["status"], done["left"]) == (1, ["a.gz"])
-    assert ("ends in the middle" if harm == "cut" else "incorrect data check") in done["problem"]
+    assert ("is truncated" if harm == "cut" else "incorrect data check") in done["problem"]
     assert left_below(tmp_path / "to") == []
 
 

@@ -67,7 +67,7 @@ def test_skips_a_machine_that_is_expected_to_have_no_gpu(node: GpuMachine) -> No
     node.settings("node", vm_size="Mine_1", vm_sizes={"Mine_1": {"vcpus": 4, "gpu_count": 0}, "Mine_2": {"vcpus": 4}})
     assert verdict(node.step()) == ("skip", "no GPU is expected (Standard_Mine_1)")
     node.settings("node", vm_size="Mine_2", vm_sizes={"Mine_2": {"vcpus": 4}})
-    assert verdict(node.step()) == ("skip", "nobody says how many GPUs Standard_Mine_2 has")
+    assert verdict(node.step()) == ("skip", "it is not known how many GPUs Standard_Mine_2 has")
     node.settings("node", vm_size="Standard_ND96asr_v4")
     node.settings("gpu", gpu_count=0)
     outcome = node.step()
@@ -95,11 +95,7 @@ def test_a_driver_that_does_not_load_fails_with_modprobes_words(node: GpuMachine
         shutil.rmtree(node.root / "sys/module/nvidia")
     words = FATAL.format("nvidia_uvm")
     outcome = node.step({"modprobe nvidia_uvm": (1, words)})
-    told = (
-        "nvidia_uvm cannot be loaded, and no program uses a GPU without it"
-        if loaded
-        else "NVIDIA's driver is not loaded"
-    )
+    told = "cannot load nvidia_uvm, which every GPU program needs" if loaded else "NVIDIA's driver is not loaded"
     assert verdict(outcome) == ("fail", f"{told}: {words}")
     assert "dkms status" in outcome["action"]
     assert node.calls() == []
@@ -109,8 +105,8 @@ def test_a_driver_that_does_not_load_fails_with_modprobes_words(node: GpuMachine
     ("code", "judged", "words"),
     [
         (DRIVER_NOT_LOADED, "fail", "NVIDIA's driver is not loaded (nvmlInit: Driver Not Loaded)"),
-        (MISMATCH, "fail", "NVIDIA's library and the loaded driver (driver 550.54.15) are of different versions"),
-        (NO_PERMISSION, "unknown", "the driver does not talk to this user (nvmlInit: Insufficient Permissions)"),
+        (MISMATCH, "fail", "NVIDIA's library and the loaded driver (driver 550.54.15) have different versions"),
+        (NO_PERMISSION, "unknown", "this user may not use the driver (nvmlInit: Insufficient Permissions)"),
         (UNKNOWN_ERROR, "fail", "NVIDIA's driver failed: nvmlInit: Unknown Error"),
     ],
 )
@@ -129,7 +125,7 @@ def test_nobody_to_ask_is_unknown(node: GpuMachine) -> None:
     node.library, node.path = None, "/nonexistent"
     outcome = node.step()
     assert outcome["verdict"] == "unknown"
-    assert outcome["summary"].startswith("the driver cannot be asked: libnvidia-ml.so.1: cannot open")
+    assert outcome["summary"].startswith("the driver cannot be queried: libnvidia-ml.so.1: cannot open")
 
 
 def test_a_driver_that_does_not_answer_fails_after_the_second_time(node: GpuMachine) -> None:
@@ -138,7 +134,7 @@ def test_a_driver_that_does_not_answer_fails_after_the_second_time(node: GpuMach
     began = time.monotonic()
     outcome = node.step()
     assert 4 <= time.monotonic() - began < 20
-    assert verdict(outcome) == ("fail", "NVIDIA's driver did not answer twice running, 2 s each time")
+    assert verdict(outcome) == ("fail", "NVIDIA's driver did not answer twice in a row, 2 s each time")
     assert len(node.calls("nvmlInitWithFlags")) == 2
 
 
@@ -168,7 +164,7 @@ def test_a_gpu_that_does_not_answer_is_asked_twice_and_named(node: GpuMachine) -
     node.play(hang__nvmlDeviceGetUUID__6=120)
     node.settings("gpu", timeout=2)
     outcome = node.step()
-    assert verdict(outcome) == ("fail", "GPU 6 (000d:00:00.0) did not answer twice running")
+    assert verdict(outcome) == ("fail", "GPU 6 (000d:00:00.0) did not answer twice in a row")
     assert node.calls("nvmlDeviceGetUUID 6") == ["nvmlDeviceGetUUID 6"] * 2
 
 
@@ -180,7 +176,7 @@ def test_eight_gpus_that_do_not_answer_take_no_eight_times_the_limit(node: GpuMa
     outcome = node.step()
     assert time.monotonic() - began < 20
     assert outcome["verdict"] == "fail"
-    assert outcome["summary"] == "GPU 0 (0001:00:00.0) did not answer twice running (and 7 more)"
+    assert outcome["summary"] == "GPU 0 (0001:00:00.0) did not answer twice in a row (and 7 more)"
 
 
 def test_missing_gpus_are_named_by_address_and_place(node: GpuMachine) -> None:
@@ -213,7 +209,7 @@ def test_a_machine_without_any_gpu_is_told_so_and_the_driver_left_alone(node: Gp
 def test_warns_of_more_gpus_than_expected(node: GpuMachine) -> None:
     node.settings("gpu", gpu_count=7)
     outcome = node.step()
-    assert verdict(outcome) == ("warn", f"8 GPUs, and 7 are expected ({EXPECTED_BY})")
+    assert verdict(outcome) == ("warn", f"8 GPUs, but 7 are expected ({EXPECTED_BY})")
 
 
 def test_a_lost_gpu_is_named(node: GpuMachine) -> None:
@@ -248,7 +244,7 @@ def test_a_driver_older_than_wanted_fails(node: GpuMachine, least: str, judged: 
     outcome = node.step()
     assert outcome["verdict"] == judged
     if judged == "fail":
-        assert outcome["summary"] == f"driver 550.90.12 is older than {least}, which gpu_min_driver wants"
+        assert outcome["summary"] == f"driver 550.90.12 is older than {least}, which gpu_min_driver requires"
         assert "gpu_min_driver" in outcome["action"]
 
 
@@ -256,7 +252,7 @@ def test_a_driver_without_a_version_that_compares_is_unknown(node: GpuMachine) -
     node.play(driver__version="unreleased")
     assert node.step()["verdict"] == "pass"
     node.settings("gpu", min_driver="535")
-    assert verdict(node.step()) == ("unknown", "the driver tells no version (unreleased)")
+    assert verdict(node.step()) == ("unknown", "the driver reports no valid version (unreleased)")
 
 
 def test_a_driver_that_nothing_holds_is_warned_of(node: GpuMachine) -> None:

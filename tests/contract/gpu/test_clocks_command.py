@@ -28,7 +28,7 @@ def test_shows_clocks_without_a_wish(machine: GpuMachine) -> None:
         text.splitlines()[0]
         == "GPU 0 0001:00:00.0: current 1215/1095 MHz, application 1215/1095 MHz, highest 1215/1410 MHz"
     )
-    assert text.splitlines()[-1] == "there is no /etc/hpcai/clocks.json: no clocks are wanted"
+    assert text.splitlines()[-1] == "there is no /etc/hpcai/clocks.json: no clocks are set"
     assert (data["as_wanted"], data["wanted"], len(data["gpus"])) == (None, None, 8)
     assert machine.state == {}
 

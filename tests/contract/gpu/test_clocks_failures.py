@@ -130,21 +130,23 @@ def test_no_gpu_at_all_is_a_failure(machine: GpuMachine) -> None:
     machine.play(gpus=0)
     answer = machine.module()
     assert answer["failed"] is True
-    assert "the driver knows no GPU" in answer["msg"]
+    assert "the driver reports no GPU" in answer["msg"]
 
 
 def test_a_gpu_that_the_driver_does_not_know_is_warned_of(machine: GpuMachine) -> None:
     machine.play(gpus=7)
     answer = machine.module()
     assert answer["failed"] is False
-    assert any("there are 8 NVIDIA GPUs on the PCI bus, and the driver knows 7" in str(w) for w in answer["warnings"])
+    assert any("there are 8 NVIDIA GPUs on the PCI bus, but the driver reports 7" in str(w) for w in answer["warnings"])
 
 
 def test_a_name_that_is_no_gpu_is_refused_with_those_that_are(machine: GpuMachine) -> None:
     machine.play(gpu__3__lost=1)
     answer = machine.module(gpus=["0009:00:00.0"])
     assert answer["failed"] is True
-    assert answer["msg"].startswith("0009:00:00.0 is no GPU of this machine: there are 0 = 0001:00:00.0 = GPU-00000000")
+    assert answer["msg"].startswith(
+        "0009:00:00.0 is not a GPU of this machine. GPUs found: 0 = 0001:00:00.0 = GPU-00000000"
+    )
     assert "3 = 0004:00:00.0 = nvmlDeviceGetHandleByIndex: GPU is lost" in answer["msg"]
 
 
@@ -153,7 +155,7 @@ def test_a_change_without_effect_is_not_believed(machine: GpuMachine) -> None:
     answer = machine.module()
     assert failed(answer) == [0]
     assert answer["gpus"][0]["msg"] == (
-        "the driver took memory 1215 MHz, graphics 1410 MHz and has memory 1215 MHz, graphics 1095 MHz"
+        "the driver accepted memory 1215 MHz, graphics 1410 MHz, but shows memory 1215 MHz, graphics 1095 MHz"
     )
 
 

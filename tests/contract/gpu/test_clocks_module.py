@@ -155,7 +155,7 @@ def test_clocks_that_are_not_supported_are_refused_with_the_nearest(machine: Gpu
     answer = machine.module(state="explicit", graphics_mhz=1400, gpus=[0])
     assert answer["failed"] is True
     assert answer["msg"] == (
-        "GPU 0 (0001:00:00.0): 1400 MHz is no graphics clock of GPU 0 (0001:00:00.0) at memory 1215 MHz: "
+        "GPU 0 (0001:00:00.0): 1400 MHz is not a graphics clock of GPU 0 (0001:00:00.0) at memory 1215 MHz: "
         "the nearest are 1395 and 1410"
     )
     assert machine.calls(*CHANGES) == []

@@ -34,7 +34,7 @@ def test_a_record_of_another_boot_is_not_believed(locked: GpuMachine) -> None:
     (locked.root / "proc/sys/kernel/random/boot_id").write_text("another\n", encoding="ascii")
     answer = locked.module()
     assert answer["changed"] is True
-    assert answer["gpus"][0]["reasons"] == ["there is no record of a lock of ours"]
+    assert answer["gpus"][0]["reasons"] == ["our record has no lock"]
 
 
 def test_a_record_of_another_load_of_the_driver_is_not_believed(locked: GpuMachine) -> None:
@@ -59,7 +59,7 @@ def test_a_clock_above_the_lock_disproves_the_record(locked: GpuMachine) -> None
     locked.play(gpu__2__running_graphics=1410)
     answer = locked.module(state="explicit", graphics_mhz=1005)
     assert [gpu["index"] for gpu in answer["gpus"] if gpu["changed"]] == [2]
-    assert "above the recorded lock of 1005: it was undone" in answer["gpus"][2]["reasons"][-1]
+    assert "above the recorded lock at 1005 MHz" in answer["gpus"][2]["reasons"][-1]
 
 
 def test_a_clock_below_the_lock_without_a_reason_is_warned_of(locked: GpuMachine) -> None:
@@ -104,7 +104,7 @@ def test_without_the_drivers_folder_no_record_is_kept(machine: GpuMachine) -> No
     assert machine.module()["changed"] is True
     answer = machine.module()
     assert answer["changed"] is True
-    assert any("no record of locked clocks can be kept" in str(warning) for warning in answer["warnings"])
+    assert any("locked clocks cannot be recorded" in str(warning) for warning in answer["warnings"])
 
 
 def test_two_runs_at_once_do_not_lose_each_others_record(machine: GpuMachine) -> None:

@@ -209,7 +209,7 @@ def test_a_machine_that_finds_out_by_itself_that_it_has_none_is_left_alone(node:
     [
         ({"no_module": True}, "NVIDIA's driver is not loaded: modprobe: FATAL: Module nvidia_uvm not found"),
         ({"gpus": 7}, "7 of 8 GPUs: the driver does not know 000e:00:00.0"),
-        ({"hang__nvmlInitWithFlags": 60}, "NVIDIA's driver did not answer twice running, 2 s each time"),
+        ({"hang__nvmlInitWithFlags": 60}, "NVIDIA's driver did not answer twice in a row, 2 s each time"),
     ],
     ids=["no driver", "fewer GPUs", "no answer"],
 )

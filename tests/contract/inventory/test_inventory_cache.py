@@ -246,7 +246,7 @@ class TestUseCache:
     def test_without_an_earlier_answer_the_source_fails(self, source: Source, folder: Path) -> None:
         source.simulator.add_fault(SCALE_SETS, status=403, code="AuthorizationFailed")
 
-        with pytest.raises(AnsibleParserError, match=r"AuthorizationFailed.* There is no earlier answer"):
+        with pytest.raises(AnsibleParserError, match=r"AuthorizationFailed.* There is no cached answer"):
             source.read(
                 on_error="use_cache",
                 cache=True,
@@ -257,7 +257,7 @@ class TestUseCache:
     def test_with_flush_cache_an_earlier_answer_does_not_count(self, cached: Source) -> None:
         cached.simulator.add_fault(SCALE_SETS, status=403, code="AuthorizationFailed")
 
-        with pytest.raises(AnsibleParserError, match="There is no earlier answer to use instead"):
+        with pytest.raises(AnsibleParserError, match="There is no cached answer to use instead"):
             reread(cached, flush=True, on_error="use_cache")
 
     @pytest.mark.parametrize("options", [{}, {"cache": True}, {"cache": True, "cache_plugin": "memory"}])
@@ -297,14 +297,14 @@ class TestTooFew:
         assert len(source.read(min_hosts=5).hosts) == 5
 
     def test_fewer_hosts_than_wanted(self, source: Source) -> None:
-        with pytest.raises(AnsibleParserError, match="5 hosts were found, min_hosts wants 6"):
+        with pytest.raises(AnsibleParserError, match="5 hosts were found, min_hosts requires 6"):
             source.read(min_hosts=6)
 
     def test_fewer_hosts_than_wanted_with_a_warning(self, source: Source) -> None:
         assert report(source.read(min_hosts=6, on_error="warn"))["complete"] is False
 
     def test_an_answer_with_too_few_hosts_is_not_taken_from_the_cache(self, cached: Source) -> None:
-        with pytest.raises(AnsibleParserError, match="min_hosts wants 6"):
+        with pytest.raises(AnsibleParserError, match="min_hosts requires 6"):
             reread(cached, min_hosts=6)
 
         assert asked(cached) == 6
@@ -317,9 +317,7 @@ class TestTooFew:
 
         with pytest.raises(AnsibleParserError) as raised:
             reread(cached, max_drop_percent=20)
-        assert "3 instances were listed, 40 % less than the 5 of last time; max_drop_percent allows 20" in str(
-            raised.value
-        )
+        assert "3 instances were listed, 40 % fewer than the 5 before; max_drop_percent allows 20" in str(raised.value)
         with pytest.raises(AnsibleParserError, match="run once with --flush-cache"):
             cached.read()
 

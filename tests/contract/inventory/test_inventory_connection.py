@@ -84,7 +84,7 @@ def test_connection_within_a_subnet(source: Source, subnet: str, found: bool) ->
 
 @pytest.mark.parametrize("subnet", ["10.0.1.0", "10.0.1.0/33", "nodes", "fd00::/64"])
 def test_a_subnet_that_is_none_fails_the_source(source: Source, subnet: str) -> None:
-    with pytest.raises(AnsibleParserError, match=f"connect_subnet: '{subnet}' is no IPv4 network such as 10.0.1.0/24"):
+    with pytest.raises(AnsibleParserError, match=f"connect_subnet: '{subnet}' is not an IPv4 network such as 10.0.1"):
         source.read(connect_subnet=subnet)
 
 

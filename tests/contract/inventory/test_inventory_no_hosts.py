@@ -40,7 +40,7 @@ def test_an_unknown_option_is_refused_with_the_most_similar_one(source: Source, 
             {"include_vms": "tagged", "role_tag": "role", "tags": {"hpcai_cluster": "x"}},
             "Values found there: tag hpcai_cluster: sim; tag role: (no such tag).",
         ),
-        ({"query": "azure_zone == '9'"}, "Azure has 5 such instances, but the option query leaves out all of them."),
+        ({"query": "azure_zone == '9'"}, "Azure has 5 such instances, but the option query excludes all of them."),
     ],
 )
 def test_no_host_is_a_warning_with_the_values_that_azure_has(
@@ -67,7 +67,7 @@ def test_a_cache_that_keeps_nothing_is_a_warning(
 ) -> None:
     source.read(cache=True, **plugin)
 
-    assert "cache: true keeps nothing, because cache_plugin is" in " ".join(capsys.readouterr().err.split())
+    assert "cache: true has no effect, because cache_plugin is" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_cache_that_keeps_something_is_none(
@@ -75,4 +75,4 @@ def test_a_cache_that_keeps_something_is_none(
 ) -> None:
     source.read(cache=True, cache_plugin="ansible.builtin.jsonfile", cache_connection=str(tmp_path / "cache"))
 
-    assert "keeps nothing" not in capsys.readouterr().err
+    assert "has no effect" not in capsys.readouterr().err

@@ -94,7 +94,7 @@ def test_two_instances_with_one_name_are_an_error_that_names_both(source: Source
 
     error = failure(source)
 
-    assert "two instances would be one host 'compute000000'" in error
+    assert "two instances have the same host name 'compute000000'" in error
     assert source.simulator.instance("compute_0").id in error
     assert source.simulator.instance("compute_3").id in error
 
@@ -114,7 +114,7 @@ def test_two_sources_do_not_merge_two_instances_into_one_host(simulate: Callable
     inventory = here.read()
     before = set(inventory.hosts)
 
-    with pytest.raises(AnsibleParserError, match="two instances would be one host 'compute000000'"):
+    with pytest.raises(AnsibleParserError, match="two instances have the same host name 'compute000000'"):
         there.read(into=inventory)
 
     assert set(inventory.hosts) == before

@@ -89,7 +89,7 @@ def test_a_host_outside_of_the_named_scale_sets_is_refused_by_its_name(attacked:
 
     assert not contacted
     assert (
-        f"Host {ATTACKER} is in the group hpcai_controller and hpcai_login, but lies in resource group lab"
+        f"Host {ATTACKER} is in the group hpcai_controller and hpcai_login, but belongs to resource group lab"
         in done.stdout
     )
     assert "theirs" not in done.stdout

@@ -99,7 +99,7 @@ def test_unchanged_it_says_what_to_change(source: Source, tmp_path: Path) -> Non
 
     finished = run(folder, source, "ansible-inventory", "--list")
 
-    assert "subscription_ids: 00000000-0000-0000-0000-000000000000 stands for yours" in " ".join(
+    assert "subscription_ids: 00000000-0000-0000-0000-000000000000 is a placeholder" in " ".join(
         finished.stderr.split()
     )
     assert source.simulator.requests() == []

@@ -34,7 +34,7 @@ def test_node_is_drained_and_moved_and_stays_drained_until_it_is_sound(source: S
     assert "3" in source.simulator.scale_set("compute").members
     # Nobody can tell how it is, as it does not answer.
     assert done.returncode != 0
-    assert "Moved, but not sound, so they stay drained: compute-3." in words(done)
+    assert "Moved, but a check fails or they do not answer, so they stay drained: compute-3." in words(done)
 
 
 @pytest.mark.thorough
@@ -67,7 +67,7 @@ def test_machine_that_is_sound_is_put_to_work(source: Source, controller: Contro
         ["NodeName=compute-3", "State=DRAIN"],
         ["NodeName=compute-3", "State=RESUME"],
     ]
-    assert "Moved and at work: compute-3." in words(done)
+    assert "Moved and resumed: compute-3." in words(done)
 
 
 @pytest.mark.thorough
@@ -78,14 +78,14 @@ def test_machine_that_came_back_on_a_bad_host_is_named(source: Source, controlle
     done = replace(source, controller, answer=bad, **meant)
 
     assert done.returncode != 0
-    assert "Moved, but not sound, so they stay drained: compute-3." in words(done)
+    assert "Moved, but a check fails or they do not answer, so they stay drained: compute-3." in words(done)
     hosts = json.loads((source.path.parent / "health-report/hosts.json").read_text(encoding="utf-8"))["hosts"]
     assert [fault["summary"] for fault in hosts["GGBB1"]] == [bad["checks"][0]["summary"]]
 
     again = replace(source, controller, answer=health(source), **meant)
     assert again.returncode == 0, words(again)
     assert "compute-3 is still on the physical host GGBB1, which had a hardware fault" in words(again)
-    assert "Moved and at work: compute-3." in words(again)
+    assert "Moved and resumed: compute-3." in words(again)
 
     elsewhere = replace(source, controller, answer=health(source, host="GGBB2"), **meant)
     assert elsewhere.returncode == 0, words(elsewhere)
@@ -105,8 +105,8 @@ def test_machine_that_was_drained_before_is_left_to_whoever_did(
     assert done.returncode == 0, words(done)
     assert posts(source) == [("POST", "redeploy")]
     assert controller.updates == []
-    assert f"Moved, and sound, but drained before, so they stay out: compute-3: {reason}." in words(done)
-    assert "Moved and at work: none." in words(done)
+    assert f"Moved and healthy, but drained before this run, so they stay drained: compute-3: {reason}." in words(done)
+    assert "Moved and resumed: none." in words(done)
 
 
 @pytest.mark.thorough
@@ -124,8 +124,8 @@ def test_machine_whose_slurmd_is_not_heard_is_not_called_at_work(source: Source,
     )
 
     assert done.returncode != 0
-    assert "slurmctld does not hear their slurmd, so they stay out: compute-3." in words(done)
-    assert "Moved and at work: none." in words(done)
+    assert "their slurmd does not answer slurmctld, so they stay drained: compute-3." in words(done)
+    assert "Moved and resumed: none." in words(done)
 
 
 @pytest.mark.daily(1)
@@ -139,6 +139,6 @@ def test_what_azure_refuses_is_told_with_what_can_be_done(source: Source, contro
     said = words(done)
     assert "could not redeploy the instances 3 of scale set compute of resource group" in said
     assert f"{status} AllocationFailed: No room for it." in said
-    assert "compute-3: drained, without jobs, and not at work again." in said
+    assert "compute-3: drained and without jobs." in said
     assert "scontrol update NodeName=compute-3 State=RESUME" in said
     assert "Wait for slurmd" not in said

@@ -38,14 +38,14 @@ def test_nothing_marked_is_nothing_to_do(source: Source, controller: Controller)
 @pytest.mark.parametrize(
     ("told", "expected"),
     [
-        (None, "does not tell which nodes are marked: hpcnode does not run there."),
+        (None, "does not report which nodes are marked: hpcnode does not run there."),
         (
             {"schema": 1, "command": "arbiter", "status": 2, "error": "no FILE: no arbiter runs here"},
-            "does not tell which nodes are marked: no FILE: no arbiter runs here.",
+            "does not report which nodes are marked: no FILE: no arbiter runs here.",
         ),
         (
             {"schema": 1, "command": "arbiter", "status": 2, "replace": [], "runs": False},
-            "it has not looked lately, see 'systemctl status hpcai-health-arbiter'.",
+            "it has not run recently, see 'systemctl status hpcai-health-arbiter'.",
         ),
     ],
 )
@@ -123,7 +123,7 @@ def test_deletion_is_confirmed_too(source: Source, controller: Controller) -> No
     done = replace(source, controller, hpcai_replace="compute-3", hpcai_replace_how="delete")
 
     assert done.returncode != 0
-    assert "when their jobs have ended, deleted, and new ones would come: compute-3. Nothing was done." in words(done)
+    assert "have ended, deleted and replaced by new instances: compute-3. Nothing was done." in words(done)
     assert (controller.updates, posts(source)) == ([], [])
 
 
@@ -149,7 +149,7 @@ def test_deletion_that_brings_no_other_is_refused_before_anything_is_drained(
     done = replace(source, controller, hpcai_replace=alone, hpcai_replace_how="delete", hpcai_replace_confirm=True)
 
     assert done.returncode != 0
-    assert ": no Uniform scale set would bring another in its place. Use redeploy. Nothing was done." in words(done)
+    assert ": not in a Uniform scale set, so Azure would create no replacement. Use redeploy. Nothing" in words(done)
     assert (controller.updates, posts(source)) == ([], [])
 
 
@@ -196,5 +196,5 @@ def test_most_of_a_set_goes_by_force_only(source: Source, controller: Controller
     done = replace(source, controller, hpcai_replace="compute-[0,3]", hpcai_replace_confirm=True)
 
     assert done.returncode != 0
-    assert "If that is meant, say so: -e hpcai_replace_force=true." in words(done)
+    assert "To do this anyway: -e hpcai_replace_force=true." in words(done)
     assert (controller.updates, posts(source)) == ([], [])

@@ -218,7 +218,7 @@ def test_log_that_lost_its_beginning_verifies_nothing(source: Source) -> None:
 
     done = answer(run(source, machines(source, "ctl")))
 
-    assert "no beginning of a boot" in done["unverified"][0]["reason"]
+    assert "does not contain the start of a boot" in done["unverified"][0]["reason"]
     assert not known(source).exists()
 
 
@@ -252,7 +252,7 @@ def test_other_machine_with_that_id_lends_no_key(source: Source) -> None:
 
     done = answer(run(source, [{**item, "vm_id": "99999999-0000-4000-8000-000000000000"}]))
 
-    assert "the id belongs to another machine by now" in done["unverified"][0]["reason"]
+    assert "the id now belongs to another machine" in done["unverified"][0]["reason"]
     assert not known(source).exists()
 
 

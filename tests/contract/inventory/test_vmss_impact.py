@@ -117,7 +117,7 @@ def test_node_without_its_host_is_named_and_not_sent(source: Source) -> None:
     done = answer(report(source, node(source, host=""), node(source, "compute000000"), send=True))
 
     (reason,) = done["not_sent"].values()
-    assert "physical host is not known" in reason
+    assert "physical host is unknown" in reason
     assert len(done["sent"]) == 1
     assert done["unknown_hosts"] == ["compute-3"]
 
@@ -139,7 +139,7 @@ def test_result_of_another_machine_is_refused(source: Source) -> None:
     done = report(source, known, send=True)
 
     assert done.returncode != 0
-    assert "the health result is of the machine 99999999-0000-4000-8000-000000000000" in done.stdout
+    assert "the health result belongs to the machine 99999999-0000-4000-8000-000000000000" in done.stdout
     assert impacts(source) == []
 
 
@@ -151,7 +151,7 @@ def test_subscription_that_is_not_registered_is_explained(simulate: Callable[...
 
     assert done.returncode != 0
     assert "409 MissingSubscriptionRegistration" in done.stdout
-    assert "Register the resource provider Microsoft.Impact there" in done.stdout
+    assert "Register the resource provider Microsoft.Impact in the subscription" in done.stdout
     # What was found is kept all the same, and no provider is registered behind anybody's back.
     assert (source.path.parent / "report/impacts.json").exists()
     assert {item["method"] for item in source.simulator.requests()} == {"GET"}

@@ -92,7 +92,7 @@ def test_refuses_all_where_one_id_belongs_to_another_machine_by_now(source: Sour
 
     assert done.returncode != 0
     assert "Nothing was done." in done.stdout
-    assert "the id belongs to another machine by now" in done.stdout
+    assert "the id now belongs to another machine" in done.stdout
     assert posts(source) == []
 
 
@@ -139,7 +139,7 @@ def test_missing_permission_to_delete_is_named(source: Source) -> None:
     ("azure_id", "vm_id", "words"),
     [
         ("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/compute", "x", "is no"),
-        ("compute-3", "x", "is no resource id of an instance"),
+        ("compute-3", "x", "is not the resource id of an instance"),
     ],
 )
 def test_what_is_no_instance_is_refused(source: Source, azure_id: str, vm_id: str, words: str) -> None:
@@ -186,7 +186,7 @@ def test_file_that_is_no_source_is_named(source: Source, tmp_path: Path) -> None
     done = remove(source, instances, sources=[str(tmp_path / "hosts.ini")])
 
     assert done.returncode != 0
-    assert "hosts.ini is no source of hpcai.azure.azure_vmss" in done.stdout
+    assert "hosts.ini is not a source of hpcai.azure.azure_vmss" in done.stdout
 
 
 def test_redeployment_keeps_the_machine_and_asks_for_these_instances_only(source: Source) -> None:
@@ -245,7 +245,7 @@ def test_replacement_without_room_for_new_instances_says_what_to_do(source: Sour
     done = remove(source, wanted(source, "compute000003"), state="replaced")
 
     assert done.returncode != 0
-    assert "The instances are deleted, but no new ones have come for them: could not set the capacity" in done.stdout
+    assert "The instances were deleted, but not replaced: could not set the capacity" in done.stdout
     assert f"409 QuotaExceeded: {words}" in done.stdout
     assert "--resource-group hpcai-sim --name compute --new-capacity 3" in done.stdout
     assert source.simulator.scale_set("compute").capacity == 2
@@ -280,7 +280,7 @@ def test_replacement_is_refused_where_no_set_brings_another(source: Source) -> N
     done = remove(source, wanted(source, "ctl"), state="replaced")
 
     assert done.returncode != 0
-    assert "no Uniform scale set would bring another in its place; redeploy it" in done.stdout
+    assert "not in a Uniform scale set, so Azure would not replace it; redeploy it instead" in done.stdout
     assert posts(source) == []
 
 

@@ -137,7 +137,7 @@ OVERLAPPING = [{"id": "/x/virtualNetworks/hpc", "address_prefixes": ["172.16.8.0
         pytest.param(without("controller"), "No host is in the group hpcai_controller", id="no controller"),
         pytest.param(without("compute"), "No host is in the group hpcai_compute", id="no compute node"),
         pytest.param({"all": {"hosts": {"ctl": None}}}, "in the group hpcai_controller", id="no group at all"),
-        pytest.param(two_clusters(), "The inventory holds several clusters: 'other' (other-0)", id="two clusters"),
+        pytest.param(two_clusters(), "The inventory contains several clusters: 'other' (other-0)", id="two clusters"),
         pytest.param(
             reported(virtual_networks=OVERLAPPING), "(172.16.8.0/21) overlaps 172.16.0.0/16", id="overlapping network"
         ),
@@ -148,22 +148,22 @@ OVERLAPPING = [{"id": "/x/virtualNetworks/hpc", "address_prefixes": ["172.16.8.0
         ),
         pytest.param(
             with_attacker(),
-            "Host a-attacker is in the group hpcai_controller, but lies in resource group lab of subscription s",
+            "Host a-attacker is in the group hpcai_controller, but belongs to resource group lab of subscription s",
             id="a controller of another resource group",
         ),
         pytest.param(
             with_attacker("login"),
-            "Host a-attacker is in the group hpcai_login, but lies in resource group lab",
+            "Host a-attacker is in the group hpcai_login, but belongs to resource group lab",
             id="a login node of another resource group",
         ),
         pytest.param(
             with_attacker(group="HPCAI"),
-            "The variable hpcai_controllers does not name a-attacker, ctl.",
+            "The variable hpcai_controllers does not list a-attacker, ctl.",
             id="a second controller",
         ),
         pytest.param(
             with_attacker(scope=UNNAMED),
-            "Add this line to it, with no other groups than those that you trust: resource_groups: [hpcai, lab]",
+            "Add this line to it, and keep only groups that you trust: resource_groups: [hpcai, lab]",
             id="no resource groups",
         ),
     ],
@@ -182,7 +182,7 @@ def test_refuses_to_go_on_without_a_source_that_failed(ops: OpsRepository) -> No
 
 def test_a_limit_does_not_lift_the_guard(ops: OpsRepository) -> None:
     ops.write("hosts.yml", two_clusters())
-    assert_refused(ops, ops.run_site("-i", "hosts.yml", "--limit", "hpcai_controller"), "holds several clusters")
+    assert_refused(ops, ops.run_site("-i", "hosts.yml", "--limit", "hpcai_controller"), "contains several clusters")
 
 
 @pytest.mark.daily(2)
@@ -211,7 +211,7 @@ def test_no_image_is_baked_of_a_machine_of_another_resource_group(ops: OpsReposi
     ops.write("hosts.yml", with_attacker("image"))
     done = ops.run("hpcai.azure.image", "-i", "hosts.yml")
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "Host a-attacker is in the group hpcai_image, but lies in resource group lab" in " ".join(
+    assert "Host a-attacker is in the group hpcai_image, but belongs to resource group lab" in " ".join(
         done.stdout.split()
     )
     assert not ops.contacted

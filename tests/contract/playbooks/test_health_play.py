@@ -112,7 +112,7 @@ def test_a_limit_is_respected_and_said(
 @pytest.mark.parametrize(
     ("arguments", "variables", "said"),
     [
-        (("--limit", "ctl"), {}, "No compute node is meant"),
+        (("--limit", "ctl"), {}, "No compute node is selected"),
         ((), {"hpcai_health_fail_on": "sometimes"}, "hpcai_health_fail_on must be never, fail or unknown"),
         ((), {"hpcai_health_tier": "depth"}, "must be boot, prolog, epilog, periodic or deep."),
     ],
@@ -170,7 +170,7 @@ def test_a_search_that_nobody_could_start_is_refused(
     options = ("-i", "hosts.yml", "-e", "hpcai_pairs=compute-[0-1]", "--limit", limit)
     done = ansible_playbook(tmp_path, "hpcai.azure.health_pairs", *options)
     assert done.returncode == 2
-    assert "Nobody could start it" in words(done)
+    assert "No host can start the search" in words(done)
 
 
 @pytest.mark.daily(1)

@@ -49,7 +49,7 @@ def test_the_step_comes_before_the_first_contact(playbook: pathlib.Path) -> None
     ("value", "words"),
     [
         ("yes", "hpcai_verify_host_keys must be available, required or never, not yes."),
-        ("required", "hpcai_known_hosts, so nothing can be verified: compute-0, ctl."),
+        ("required", "hpcai_known_hosts, so their keys cannot be verified: compute-0, ctl."),
     ],
 )
 def test_no_host_is_contacted_where_keys_cannot_be_verified_as_asked(

@@ -48,7 +48,7 @@ def inventory(**changes: Any) -> dict[str, Any]:
     ("changes", "arguments", "words"),
     [
         ({"complete": False, "errors": ["403 on compute"]}, (), "is partial (403 on compute)"),
-        ({"from_cache": True, "age_seconds": 60}, (), "is 60 s old, out of the cache"),
+        ({"from_cache": True, "age_seconds": 60}, (), "is 60 s old, from the cache"),
         ({}, ("--limit", "ctl"), "run this without --limit"),
         ({}, ("--limit", "localhost,compute-0"), "run this without --limit"),
     ],

@@ -129,7 +129,7 @@ def test_without_a_controller_there_is_no_cluster(ansible_playbook: AnsiblePlayb
     ("name", "message"),
     [
         ("no url", "'training-keys' is not the URL of a key vault"),
-        ("no vault", "key lacks vault: with key_vault it is the vault's URL"),
+        ("no vault", "key lacks vault: key_vault requires the vault's URL"),
         ("no name", "cluster must be a text of letters, digits, '-', '_' and '.', not 'two words'"),
     ],
 )

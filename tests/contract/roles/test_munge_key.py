@@ -18,7 +18,7 @@ TASKS = REPOSITORY / "roles/slurm/tasks"
 CARRIERS = ("ansible.builtin.copy", "ansible.builtin.slurp")
 WORDS = ("/munge/munge.key", "/hpcai/munge.key", "__slurm_key.", "__slurm_credential")
 # A drop-in that names the file.
-HARMLESS = ("Let munge not start before it has a key",)
+HARMLESS = ("Start munge only if it has a key",)
 
 
 def tasks_of(content: list[dict[str, Any]]) -> list[dict[str, Any]]:

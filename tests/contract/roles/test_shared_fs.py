@@ -80,5 +80,5 @@ def test_an_image_knows_a_server_by_its_address(made: Made) -> None:
 
 def test_a_public_network_stops_the_run_before_any_host_is_touched(show: Show) -> None:
     public = {"shared_fs_exports": [{"path": "/shared"}], "shared_fs_networks": ["20.0.0.0/8"]}
-    with pytest.raises(AnsibleError, match=r"20\.0\.0\.0/8 is no private network"):
+    with pytest.raises(AnsibleError, match=r"20\.0\.0\.0/8 is not a private network"):
         show("hpcai.azure.shared_fs", HOSTS, SHOWN, ansible_facts=FACTS, **public)

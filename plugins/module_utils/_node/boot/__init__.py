@@ -2,4 +2,4 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the node does by itself at each boot, before slurmd starts: steps, their order, their verdicts."""
+"""The boot phase, which a node runs at each boot before slurmd starts: its steps, their order, their verdicts."""

@@ -4,12 +4,12 @@
 
 """The steps of the boot phase, in their order.
 
-To add one: put its name in its place in ``NAMES``, import it below, and add its row to ``BOOT_UNITS`` in
-setup/tools/units.py, unless slurmd's own unit runs it (``WITHOUT_UNIT``). Tests compare this list with the files in
-steps/ and the units.
+To add a step: insert its name into ``NAMES`` in the order of the boot, import it below, and add its row to
+``BOOT_UNITS`` in setup/tools/units.py, unless slurmd's own unit runs it (``WITHOUT_UNIT``). Tests compare this list
+with the files in steps/ and the units.
 
-At boot each step is run by an hpcnode of its own, which imports this one step and not what all the others need: that
-would take longer than most steps do.
+At boot, each step has its own hpcnode process. It imports only this step, because importing all steps would take longer
+than most steps take to run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from .step import Step
 
 if TYPE_CHECKING:
-    # Read by AnsiballZ, which packs what it finds imported somewhere, and by nobody else.
+    # For AnsiballZ only, which packs every file that is imported somewhere.
     from .steps import (  # noqa: F401
         access,
         clocks,
@@ -52,11 +52,11 @@ NAMES = (
     "join",
 )
 WITHOUT_UNIT = ("join",)
-"""Steps that run as a part of slurmd's start, not before it."""
+"""Steps that run as part of slurmd's own start, not before it."""
 
 
 class NoSuchStep(ValueError):
-    """A name that is no step's; the message tells the names."""
+    """There is no step of this name; the message lists the steps."""
 
 
 def load(name: str) -> Step:
@@ -71,11 +71,11 @@ def all_steps() -> tuple[Step, ...]:
 
 
 def select_steps(names: Sequence[str] | None = None) -> tuple[Step, ...]:
-    """Return the steps of these names in the order of the boot; without names all that are units.
+    """Return the named steps in the order of the boot; without names, all steps that have a unit.
 
-    :raises NoSuchStep: a name is no step's.
+    :raises NoSuchStep: there is no step of this name.
     """
     for name in names or ():
         if name not in NAMES:
-            raise NoSuchStep(f"there is no step {name}: there are {', '.join(NAMES)}")
+            raise NoSuchStep(f"there is no step {name}: the steps are {', '.join(NAMES)}")
     return tuple(load(name) for name in NAMES if (name in names if names else name not in WITHOUT_UNIT))

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Running steps: each within its limit, with its record, and what a run comes to in words and as a module's result."""
+"""Runs steps, each with a timeout and a record, and turns the outcomes into text and into a module's result."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from . import record
 from .step import Context, Outcome, Step, StepFailed
 
 _CURES = {
-    errno.ENOSPC: "Make room there: 'df -h' and 'df -i' show what is full",
-    errno.EDQUOT: "Make room there: a quota is used up",
-    errno.EROFS: "Find out by 'journalctl -k -b' why it is read-only, and restart the machine",
+    errno.ENOSPC: "Free some space there: 'df -h' and 'df -i' show what is full",
+    errno.EDQUOT: "Free some space there: a quota is used up",
+    errno.EROFS: "Find out with 'journalctl -k -b' why it is read-only, and restart the machine",
 }
-"""What to do about errors whose own words leave that open."""
+"""Actions for errors whose messages do not say what to do."""
 _LEAST_S = 1.0
-"""What is left of a step's time at least when another run of it was waited for."""
+"""A step gets at least this time, in seconds, after it has waited for another run of itself."""
 
 
 @dataclass(frozen=True)
 class StepRun:
-    """What became of a step.
+    """The result of running a step.
 
     :ivar seconds: how long it took.
-    :ivar problems: what could not be recorded, in words.
+    :ivar problems: messages about records that could not be written.
     """
 
     step: Step
@@ -50,12 +50,12 @@ class StepRun:
 
     @property
     def bad(self) -> bool:
-        """Whether it failed, or could not tell."""
+        """Whether its verdict is fail or unknown."""
         return self.outcome.verdict in COUNTS[BOOT_STEP]
 
     @property
     def blocks(self) -> bool:
-        """Whether slurmd must not start for it."""
+        """Whether it keeps slurmd from starting."""
         return self.step.blocking and self.bad
 
     def as_dict(self) -> dict[str, Any]:
@@ -70,16 +70,16 @@ class StepRun:
 
 
 def perform_all(steps: Iterable[Step], root: Root, run: Run, check: bool = False) -> list[StepRun]:
-    """Do steps one after the other, also after one that failed, so that one report names all that is wrong."""
+    """Run all steps one after the other, also after one that failed, so that one report has all problems."""
     return [perform(step, root, run, check) for step in steps]
 
 
 def perform(step: Step, root: Root, run: Run, check: bool = False) -> StepRun:
-    """Do a step within its limit and record how it ended; in check mode only say what would be done.
+    """Run a step within its timeout and record its outcome; in check mode only return what would be done.
 
-    Another run of the same step is waited for, within the same limit.
+    If another run of the same step is in progress, it waits for that one, within the same timeout.
 
-    :raises KeyboardInterrupt: this process was told to end (SIGINT, SIGTERM); that is recorded.
+    :raises KeyboardInterrupt: this process got SIGINT or SIGTERM; that is recorded.
     """
     start = time.monotonic()
     if check:
@@ -88,17 +88,17 @@ def perform(step: Step, root: Root, run: Run, check: bool = False) -> StepRun:
     now = record.begun(root, step)
     try:
         with child.terminable(), contextlib.ExitStack() as alone:
-            # Where no lock can be made, no record can be either, and that is what is told.
+            # If the lock file cannot be created, the record cannot be written either, and that is reported below.
             with contextlib.suppress(OSError):
                 alone.enter_context(only_one(root.at(f"{record.FOLDER}/{step.name}.lock"), step.limit_s))
             problems.append(record.write(root, now))
             remaining_s = max(_LEAST_S, step.limit_s - (time.monotonic() - start))
             outcome = _within_limit(step, root, run, False, remaining_s)
     except Locked as error:
-        # Its record is the other run's.
+        # The other run writes the record.
         return StepRun(step, Outcome(FAIL, str(error)), time.monotonic() - start)
     except KeyboardInterrupt:
-        interrupted = Outcome(UNKNOWN, "it was told to end before it was done", f"Run it again: {_again(step)}")
+        interrupted = Outcome(UNKNOWN, "it was interrupted by a signal", f"Run it again: {_again(step)}")
         record.write(root, record.ended(now, interrupted, time.monotonic() - start))
         raise
     seconds = time.monotonic() - start
@@ -113,12 +113,12 @@ def _within_limit(step: Step, root: Root, run: Run, check: bool, limit_s: float)
     try:
         answer = child.within(limit_s, lambda: _performed(step, context))
     except child.Overdue as error:
-        summary = f"it did not end within {step.limit_s:g} s{error}"
-        return Outcome(FAIL, summary, f"See 'journalctl -k -b' for what does not answer, then: {_again(step)}")
+        summary = f"it did not finish within {step.limit_s:g} s{error}"
+        return Outcome(FAIL, summary, f"Find out with 'journalctl -k -b' what hangs, then run: {_again(step)}")
     except child.Died as error:
-        return Outcome(UNKNOWN, str(error), f"See 'journalctl -k -b' for why, then: {_again(step)}")
+        return Outcome(UNKNOWN, str(error), f"Find the cause with 'journalctl -k -b', then run: {_again(step)}")
     except OSError as error:
-        return Outcome(UNKNOWN, f"it could not be started: {error}", f"Then: {_again(step)}")
+        return Outcome(UNKNOWN, f"it could not be started: {error}", f"Run it again: {_again(step)}")
     return Outcome(**{**answer, "changes": tuple(answer["changes"])})
 
 
@@ -130,17 +130,17 @@ def _turned_off(root: Root) -> Iterable[str]:
     try:
         names = (read_config(root, "node") or {}).get("boot_skip")
     except ConfigError:
-        # Then nothing is turned off; the steps that need this file say what is wrong with it.
+        # No step is turned off then. The steps that need this file report what is wrong with it.
         return ()
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else ()
 
 
 def _performed(step: Step, context: Context) -> Mapping[str, Any]:
-    """Do it, in the child, and return the outcome as plain values."""
+    """Run the step in the child process, and return the outcome as plain values."""
     try:
         outcome = step.perform(context)
         if outcome.verdict not in VERDICTS:
-            raise ValueError(f"{outcome.verdict!r} is no verdict")
+            raise ValueError(f"{outcome.verdict!r} is not a verdict")
         json.dumps(asdict(outcome))
     except (ConfigError, UnknownVmSize) as error:
         outcome = Outcome(UNKNOWN, str(error))
@@ -148,7 +148,7 @@ def _performed(step: Step, context: Context) -> Mapping[str, Any]:
         outcome = Outcome(FAIL, str(error), _CURES.get(getattr(error, "errno", None) or 0, ""))
     except BaseException as error:
         words = f"{type(error).__name__}: {error}: this is a defect of hpcnode"
-        action = f"Report it with 'details' of {record.FOLDER}/{step.name}.json"
+        action = f"Report it, with 'details' of {record.FOLDER}/{step.name}.json"
         outcome = Outcome(UNKNOWN, words, action, details={"traceback": traceback.format_exc()})
     result = asdict(outcome)
     for key in ("summary", "action"):
@@ -157,12 +157,12 @@ def _performed(step: Step, context: Context) -> Mapping[str, Any]:
 
 
 def sentence(summary: str, action: str) -> str:
-    """Return in one line what is the case and what is to be done."""
+    """Return the summary and the action in one line."""
     return f"{summary.rstrip('.')}. To do: {action.rstrip('.')}." if action else f"{summary.rstrip('.')}."
 
 
 def as_document(ran: Sequence[StepRun], check: bool) -> dict[str, Any]:
-    """Return what became of the steps as plain values, as ``hpcnode boot run --json`` prints them."""
+    """Return the results of the steps as plain values, as ``hpcnode boot run --json`` prints them."""
     return {
         "check": check,
         "blocking": [one.step.name for one in ran if one.blocks],
@@ -171,15 +171,15 @@ def as_document(ran: Sequence[StepRun], check: bool) -> dict[str, Any]:
 
 
 def problems_of(ran: Iterable[StepRun]) -> list[str]:
-    """Return a line for each thing that could not be recorded."""
+    """Return a line for each record that could not be written."""
     return [f"{one.step.name}: {problem}" for one in ran for problem in one.problems]
 
 
 def as_result(document: Mapping[str, Any], problems: Iterable[str]) -> dict[str, Any]:
-    """Return a module's result from such a document, with ``warnings``, and with ``msg`` if it is a failure.
+    """Return a module's result from the document of ``as_document``, with ``warnings``, and with ``msg`` if it fails.
 
-    Outside of check mode it is one if something keeps slurmd from starting. Changes are a diff without a before: not
-    all of them are files.
+    It fails if a step keeps slurmd from starting, but not in check mode. Changes are a diff without a before, because
+    not all of them are files.
     """
     steps, check = document["steps"], document["check"]
     changes = [f"{step['name']}: {change}\n" for step in steps for change in step["changes"]]
@@ -195,13 +195,13 @@ def as_result(document: Mapping[str, Any], problems: Iterable[str]) -> dict[str,
 
 
 def _warnings_of(steps: Iterable[Mapping[str, Any]], blocking: Sequence[str], check: bool) -> Iterable[str]:
-    """What is not as it should be and blocks nothing, and in check mode also what does."""
+    """Yield a warning for each problem that does not keep slurmd from starting, and in check mode for all problems."""
     for step in steps:
         if step["name"] in blocking:
             if check:
                 yield (
-                    f"{_words_of(step)} As things are, slurmd would not start. Check mode cannot tell whether an "
-                    "earlier task would have mended it."
+                    f"{_words_of(step)} In this state, slurmd would not start. Check mode does not know whether an "
+                    "earlier task would have fixed it."
                 )
         elif step["verdict"] in (WARN, *COUNTS[BOOT_STEP]):
             yield _words_of(step)

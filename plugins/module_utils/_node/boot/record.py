@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is known of each step's last run, until the next boot: one file a step in /run/hpcai/boot."""
+"""Records of each step's last run in this boot: one file per step in /run/hpcai/boot."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from .step import Outcome, Step
 FOLDER = "/run/hpcai/boot"
 SCHEMA = 1
 RUNNING = "running"
-"""Stands where the verdict will be, while a step runs."""
+"""The value of ``verdict`` while a step runs."""
 
 
 @dataclass(frozen=True)
 class Record:
     """A step's last run.
 
-    :ivar step: its name.
-    :ivar boot_id: the kernel's name of the boot that it belongs to.
+    :ivar step: the step's name.
+    :ivar boot_id: the kernel's id of the boot in which it ran.
     :ivar pid: the process that ran or runs it.
-    :ivar pid_started: when that process started, in the kernel's ticks since the boot: numbers of processes return.
-    :ivar verdict: RUNNING, or that of the outcome.
+    :ivar pid_started: when that process started, in the kernel's ticks since the boot, because process ids are reused.
+    :ivar verdict: RUNNING, or the verdict of the outcome.
     :ivar started: UTC, ISO 8601.
     :ivar seconds: how long it took; None while it runs.
     """
@@ -56,7 +56,7 @@ class Record:
 def begun(root: Root, step: Step) -> Record:
     """Return the record of a step that this process begins now."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    words = f"it runs, for {step.limit_s:g} s at most"
+    words = f"running, timeout {step.limit_s:g} s"
     pid = os.getpid()
     return Record(step.name, read_boot_id(root), pid, pid_started(root, pid), RUNNING, words, "", (), {}, now)
 
@@ -68,27 +68,26 @@ def ended(record: Record, outcome: Outcome, seconds: float) -> Record:
 
 
 def write(root: Root, record: Record) -> str:
-    """Replace the step's record, and return in words why it could not be; nothing if it could.
+    """Replace the step's record, and return an error message, or an empty text if it was written.
 
-    A record that cannot be written must not keep a step from being done.
+    It raises nothing, because a step must run even if its record cannot be written.
     """
     path = root.at(_path(record.step))
     try:
         write_file(path, json.dumps({"schema": SCHEMA, **asdict(record)}, indent=2, sort_keys=True) + "\n")
     except OSError as error:
-        # An older one would be taken for this one's.
+        # An older record would look like the result of this run.
         with contextlib.suppress(OSError):
             remove_file(path)
-        return (
-            f"{path} cannot be written ({error.strerror}): 'hpcnode boot status' cannot tell what became of this step"
-        )
+        return f"cannot write {path} ({error.strerror}): 'hpcnode boot status' cannot show the result of this step"
     return ""
 
 
 def read(root: Root, step: str) -> Record | None:
     """Return the record of a step's last run in this boot; None if there is none.
 
-    One that says that it runs, and whose process is gone, was interrupted: its verdict is UNKNOWN.
+    If the record says that the step is running, but its process has ended, the step was interrupted: its verdict is
+    UNKNOWN.
     """
     try:
         given = json.loads(root.text(_path(step)) or "")
@@ -100,20 +99,20 @@ def read(root: Root, step: str) -> Record | None:
     if record.step != step or record.boot_id != read_boot_id(root):
         return None
     if record.verdict == RUNNING and not is_alive(root, record):
-        summary = f"it was interrupted: process {record.pid}, which began it at {record.started}, is gone"
+        summary = f"it was interrupted: process {record.pid}, which started it at {record.started}, has ended"
         return Record(**{**asdict(record), "verdict": UNKNOWN, "summary": summary, "changes": ()})
     return record
 
 
 def pid_started(root: Root, pid: int) -> int | None:
-    """Return when a process started, in ticks since the boot; None if there is none of that number."""
-    # The name, the second field, may hold spaces and parentheses: the last one closes it (proc(5)).
+    """Return when a process started, in ticks since the boot; None if there is no such process."""
+    # The second field, the name, can contain spaces and parentheses: the last parenthesis closes it (proc(5)).
     fields = (root.text(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
     return int(fields[19]) if len(fields) > 19 else None
 
 
 def is_alive(root: Root, record: Record) -> bool:
-    """Whether the process that ran or runs the step is still there."""
+    """Return whether the process that ran or runs the step still exists."""
     stat = read_stat(root, record.pid)
     return stat is not None and stat.state not in "ZX" and pid_started(root, record.pid) == record.pid_started
 

@@ -2,8 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Putting into the node's Slurm reason what kept its slurmd from starting. Best effort: a node that has no munge key,
-or is none of Slurm's yet, has no such place."""
+"""Sets the node's reason in Slurm to what keeps slurmd from starting.
+
+Best effort: it is not possible without a munge key, or while slurmctld does not know the node.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,11 @@ from .step import REASON_PREFIX, Outcome, Step
 def report(
     root: Root, run: Run, steps: Sequence[Step], find_address: FindOwnAddress = node_queries.find_own_address
 ) -> Outcome:
-    """Drain this node with the first blocking step that failed as the reason, unless somebody else gave one.
+    """Drain this node with the first failed blocking step as the reason, unless somebody else has set a reason.
 
-    Jobs that run there go on.
+    Running jobs continue.
 
-    :param steps: those of the boot phase, in their order.
+    :param steps: the steps of the boot phase, in their order.
     :param find_address: finds this machine's address as the controllers see it.
     """
     reason = reason_of(root, steps)
@@ -37,18 +39,18 @@ def report(
     try:
         env = slurmd_env.read(root)
         if env is None:
-            return Outcome(SKIP, f"this machine has no name in Slurm: {slurmd_env.ENV_FILE} is not there")
+            return Outcome(SKIP, f"this machine has no name in Slurm: {slurmd_env.ENV_FILE} does not exist")
         find_address(env.controllers)
         node = node_queries.query_node(env.node_name, env.controllers, run)
         if node and node.reason == reason and node.drained:
-            return Outcome(PASS, f"node {node.name} has this reason already: {reason}")
+            return Outcome(PASS, f"node {node.name} already has this reason: {reason}")
         if node and _has_foreign_reason(node):
-            return Outcome(SKIP, f"node {node.name} keeps the reason that it has: {node.reason}")
+            return Outcome(SKIP, f"node {node.name} keeps its reason: {node.reason}")
         known = node_queries.update_node(env.node_name, ["State=DRAIN", f"Reason={reason}"], env.controllers, run)
     except (ConfigError, NoController, CommandFailed) as error:
-        return Outcome(UNKNOWN, f"Slurm could not be told: {error}")
+        return Outcome(UNKNOWN, f"cannot set the reason in Slurm: {error}")
     if not known:
-        return Outcome(UNKNOWN, f"Slurm could not be told: slurmctld knows no node {env.node_name}")
+        return Outcome(UNKNOWN, f"cannot set the reason in Slurm: slurmctld knows no node {env.node_name}")
     return Outcome(PASS, f"node {env.node_name} is drained: {reason}", changes=(f"drained node {env.node_name}",))
 
 

@@ -14,12 +14,12 @@ from ..sku import UnknownVmSize, VmSize
 
 
 def expected_size(root: Root) -> VmSize | None:
-    """Return the facts of the machine's VM size; None where they are unknown and no jobs will run here.
+    """Return the facts of the machine's VM size; None if they are unknown and no jobs will run here.
 
-    A controller may be of any size that nobody described: nothing that only jobs need is missing there. So may a
-    machine that belongs to no cluster yet; before its first site.yml a controller is one.
+    Only compute nodes need a known VM size. A controller may have any size, and so may a machine that belongs to no
+    cluster yet, as a controller before its first site.yml does.
 
-    :raises ConfigError: nobody says which size this compute node has, or the settings cannot be used.
+    :raises ConfigError: the size of this compute node cannot be found out, or the settings cannot be used.
     :raises UnknownVmSize: its size is neither in the table nor described.
     """
     try:

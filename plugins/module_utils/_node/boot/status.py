@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""How far the boot phase is, and what keeps slurmd from starting: what the steps recorded, and what systemd says."""
+"""The state of the boot phase, and what keeps slurmd from starting, from the steps' records and from systemd."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from .catalog import WITHOUT_UNIT
 from .step import Step
 
 RUNNING, WAITING, NOT_RUN = record.RUNNING, "waiting", "not run"
-"""What stands where there is no verdict yet: it is at it, systemd has it in its queue, nobody has begun it."""
+"""States instead of a verdict: the step is running, is in systemd's queue, or was not started."""
 READY, BLOCKED, UNFINISHED = "ready", "blocked", "unfinished"
-"""slurmd may start, or runs; it may not; not all steps have ended."""
+"""slurmd may start, or is running; slurmd must not start; not all steps have finished."""
 SLURMD = "slurmd.service"
 _PROPERTIES = ("Id", "LoadState", "ActiveState", "Result", "Job")
 
 
 @dataclass(frozen=True)
 class StepStatus:
-    """What is the case with a step.
+    """The state of a step.
 
-    :ivar verdict: that of its last run in this boot, or RUNNING, WAITING or NOT_RUN.
-    :ivar seconds: how long it took, or has been running; None where that is not known.
-    :ivar unit: the ActiveState of its unit; None where there is no systemd or no unit.
+    :ivar verdict: the verdict of its last run in this boot, or RUNNING, WAITING or NOT_RUN.
+    :ivar seconds: how long it took, or has been running; None if that is not known.
+    :ivar unit: the ActiveState of its unit; None if there is no systemd or no unit.
     """
 
     step: Step
@@ -46,7 +46,7 @@ class StepStatus:
 
     @property
     def blocks(self) -> bool:
-        """Whether slurmd must not start for it."""
+        """Whether it keeps slurmd from starting."""
         return self.step.blocking and self.verdict in COUNTS[BOOT_STEP]
 
     @property
@@ -59,9 +59,9 @@ class StepStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """What is the case with all steps.
+    """The state of all steps.
 
-    :ivar slurmd: the ActiveState of slurmd's unit; None where it has none.
+    :ivar slurmd: the ActiveState of slurmd's unit; None if there is no such unit.
     """
 
     lines: tuple[StepStatus, ...]
@@ -81,7 +81,7 @@ def unit_of(step: Step) -> str:
 
 
 def read_status(root: Root, run: Run, steps: Sequence[Step]) -> Status:
-    """Return what is the case with these steps."""
+    """Return the state of these steps."""
     units = _units(root, run, steps)
     lines = tuple(_line(root, step, units.get(unit_of(step), {})) for step in steps)
     slurmd = units.get(SLURMD, {})
@@ -89,7 +89,7 @@ def read_status(root: Root, run: Run, steps: Sequence[Step]) -> Status:
 
 
 def _units(root: Root, run: Run, steps: Iterable[Step]) -> dict[str, dict[str, str]]:
-    """What systemd says of the units, by name; nothing where it does not run or does not answer."""
+    """Return systemd's properties of the units, by name; empty if systemd does not run or does not answer."""
     if not root.is_this_machine or not root.exists("/run/systemd/system"):
         return {}
     names = [*(unit_of(step) for step in steps if step.name not in WITHOUT_UNIT), SLURMD]
@@ -103,7 +103,7 @@ def _units(root: Root, run: Run, steps: Iterable[Step]) -> dict[str, dict[str, s
 
 def _line(root: Root, step: Step, unit: Mapping[str, str]) -> StepStatus:
     known = record.read(root, step.name)
-    line = StepStatus(step, NOT_RUN, "it has not run in this boot", unit=unit.get("ActiveState"))
+    line = StepStatus(step, NOT_RUN, "not run in this boot", unit=unit.get("ActiveState"))
     if known is not None:
         line = replace(
             line,
@@ -114,37 +114,37 @@ def _line(root: Root, step: Step, unit: Mapping[str, str]) -> StepStatus:
             changes=known.changes,
         )
     if unit.get("LoadState") == "masked" and step.blocking:
-        # Whatever became of it by hand: systemd starts nothing that requires a masked unit.
-        action = f"'systemctl unmask {unit_of(step)}', and leave it out by boot_skip in /etc/hpcai/node.json if need be"
-        return replace(line, verdict=FAIL, summary=f"{unit_of(step)} is masked, and slurmd requires it", action=action)
+        # This holds even if somebody ran the step by hand: systemd starts nothing that requires a masked unit.
+        action = f"Run 'systemctl unmask {unit_of(step)}'. To skip the step, use boot_skip in /etc/hpcai/node.json"
+        return replace(line, verdict=FAIL, summary=f"{unit_of(step)} is masked, but slurmd requires it", action=action)
     if line.verdict == RUNNING or not unit:
         return line
     if known is not None and unit.get("ActiveState") == "activating" and record.is_alive(root, known):
-        # It is done, and on its way out.
+        # The step has written its record, and its process is about to exit.
         return line
     if unit.get("ActiveState") == "activating":
         return replace(line, verdict=RUNNING, summary="systemd has started it", action="", seconds=None, changes=())
     if unit.get("Job", "0") not in ("", "0") and unit.get("ActiveState") != "active":
-        return replace(line, verdict=WAITING, summary="systemd starts it when those before it have ended", action="")
+        return replace(line, verdict=WAITING, summary="waiting for earlier steps", action="")
     if known is None:
         return _by_unit(line, step, unit)
     if known.verdict == UNKNOWN and unit.get("Result") == "timeout":
-        return replace(line, summary=f"systemd ended it, as it did not end by itself within its {step.limit_s:g} s")
+        return replace(line, summary=f"systemd stopped it, because it did not finish within {step.limit_s:g} s")
     return line
 
 
 def _by_unit(line: StepStatus, step: Step, unit: Mapping[str, str]) -> StepStatus:
-    """A step without a record, of which systemd may know."""
+    """Return the state of a step without a record, as systemd reports it."""
     name = unit_of(step)
     if unit.get("LoadState") == "masked":
         return replace(line, verdict=SKIP, summary=f"{name} is masked")
     if unit.get("LoadState") == "not-found":
         return replace(line, summary=f"{name} is not installed", action="Run the role hpcai.azure.node_tools")
     if unit.get("ActiveState") == "failed":
-        summary = f"it has left no record, and systemd says that it failed ({unit.get('Result', '?')})"
+        summary = f"it left no record, but systemd reports that it failed ({unit.get('Result', '?')})"
         return replace(line, verdict=FAIL, summary=summary, action=f"See 'journalctl -b -u {name}'")
     if unit.get("ActiveState") == "active":
-        return replace(line, verdict=PASS, summary="it has left no record, and systemd says that it succeeded")
+        return replace(line, verdict=PASS, summary="it left no record, but systemd reports that it succeeded")
     return line
 
 

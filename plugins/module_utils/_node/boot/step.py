@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a step of the boot phase is, and what it answers."""
+"""The form of a step of the boot phase, and of its outcome."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ..machine.root import Root
 from ..machine.run import Run
 
 REASON_PREFIX = "hpcai: boot: "
-"""How the reason begins that a node gets in Slurm for a step that failed; the step's name and summary follow."""
+"""Beginning of a node's reason in Slurm after a failed step; the step's name and summary follow."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a step works with.
+    """The environment of a step.
 
-    :ivar root: where the machine's files lie.
-    :ivar run: what runs commands.
-    :ivar check: only say what would be done; nothing may be changed then.
-    :ivar seconds: how long the step may take in all; a step that waits for something waits no longer than this.
+    :ivar root: the root folder of the machine's files.
+    :ivar run: runs commands.
+    :ivar check: only return what would be done, and change nothing.
+    :ivar seconds: timeout of the step; a step must not wait for anything longer than this.
     """
 
     root: Root
@@ -40,9 +40,9 @@ class Outcome:
     """How a step ended.
 
     :ivar verdict: one of ``health.check.VERDICTS``.
-    :ivar summary: one line: what is the case, or what is wrong and where; it is also the node's reason in Slurm.
-    :ivar action: one line: what to do about it; empty where nothing has to be done.
-    :ivar changes: what was changed, in its order; in check mode, what would be.
+    :ivar summary: one line: the state, or what is wrong and where. It becomes the node's reason in Slurm.
+    :ivar action: one line: what to do; empty if nothing has to be done.
+    :ivar changes: what was changed, in order; in check mode, what would be changed.
     :ivar details: what was measured, for programs; plain JSON values.
     """
 
@@ -58,11 +58,11 @@ class Step:
     """A step of the boot phase.
 
     :ivar name: short and unique; its unit is ``hpcai-<name>.service``.
-    :ivar title: what it does, as the unit's description.
+    :ivar title: what it does; the unit's description.
     :ivar blocking: slurmd does not start unless the verdict is PASS, WARN or SKIP.
-    :ivar limit_s: seconds after which it counts as failed.
-    :ivar perform: does it. What it raises becomes a verdict: ``ConfigError``, ``UnknownVmSize`` and unforeseen errors
-        UNKNOWN, ``CommandFailed``, ``OSError``, ``Locked`` and ``StepFailed`` FAIL.
+    :ivar limit_s: timeout in seconds, after which it counts as failed.
+    :ivar perform: runs it. Exceptions become verdicts: ``CommandFailed``, ``OSError``, ``Locked`` and ``StepFailed``
+        become FAIL; ``ConfigError``, ``UnknownVmSize`` and all others become UNKNOWN.
     """
 
     name: str
@@ -73,11 +73,11 @@ class Step:
 
 
 class StepFailed(RuntimeError):
-    """A step cannot come to its end; the message says what, where, and what to do."""
+    """A step cannot finish; the message says what is wrong, where, and what to do."""
 
 
 def at_boot(check: Check, findings: Iterable[Finding], context: str = BOOT_STEP) -> list[Finding]:
-    """Return findings of a health check with the verdicts that they have at boot: those without consequence only warn.
+    """Return findings of a health check with their verdicts at boot: those that must not block slurmd become WARN.
 
     :param context: BOOT_STEP or BOOT, see ``COUNTS``.
     """
@@ -88,9 +88,9 @@ def at_boot(check: Check, findings: Iterable[Finding], context: str = BOOT_STEP)
 def outcome_of(
     findings: Sequence[Finding], good: str, changes: Sequence[str] = (), details: Mapping[str, Any] | None = None
 ) -> Outcome:
-    """Return the worst of the findings as the step's answer, and all of them in its details.
+    """Return the worst of the findings as the step's outcome, with all findings in its details.
 
-    :param good: what is the case where nothing is wrong.
+    :param good: the summary if there are no findings.
     """
     described = [{"verdict": one.verdict, "summary": one.summary, "action": one.hint} for one in findings]
     all_details = {**(details or {}), "findings": described}

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""hpcnode arbiter: taking nodes out of scheduling for their health, on the controller."""
+"""hpcnode arbiter: drains nodes that fail health checks, on the controller."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ from ..slurm.arbiter.settings import FILE, Settings, read_settings
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
 
 _DESCRIPTION = """\
-The arbiter on the controller reads the nodes' reports, drains nodes that fail and returns them when they are mended. It
-touches no reason but its own, 'hpcai: health: ...', and keeps a limit on how many nodes may be out. Its settings are
-in /etc/hpcai/health_arbiter.json, which the role hpcai.azure.health_checks writes.
+The arbiter runs on the controller. It reads the nodes' reports, drains nodes that fail, and resumes them when they are
+repaired. It changes only drain reasons of its own ('hpcai: health: ...'), and keeps a limit on how many nodes are
+drained. The role hpcai.azure.health_checks writes its settings to /etc/hpcai/health_arbiter.json.
 
-status, or no word, tells what the last look came to: nodes that are out, that should be out and are not because of the
-limit, that do not report, and that are marked for replacement.
+status (the default) shows the result of the last look: drained nodes, nodes that the drain limit keeps in service,
+nodes that do not report, and nodes marked for replacement.
 
-look looks once, where no arbiter runs as a service. --check only says what would be done.
+look reads the reports once and acts on them. Use it where the arbiter does not run as a service. --check only shows
+what it would do.
 
-serve looks again and again. hpcai-health-arbiter.service calls it.
+serve looks repeatedly. hpcai-health-arbiter.service calls it.
 
-Nodes report by 'hpcnode health report', and ask before a job by 'hpcnode health prolog'.
+Nodes report with 'hpcnode health report', and ask before a job with 'hpcnode health prolog'.
 
-Exit status of status: 0 nothing to do, 1 somebody has to do something, 2 not all nodes report, or no arbiter runs.
+Exit status of status: 0 nothing to do, 1 an operator has to act, 2 not all nodes report, or the arbiter does not run.
 Exit status of look: the same.
 """
 _MISSED = 6
-"""So many looks that did not happen are a service that does not run."""
+"""After this many missed looks, the service counts as not running."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +49,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action", choices=tuple(_ACTIONS), metavar=shown, nargs="?", default="status", help="what to do"
     )
-    parser.add_argument("--check", action="store_true", help="look: only say what would be done")
+    parser.add_argument("--check", action="store_true", help="look: only show what would be done")
     parser.add_argument("--within", type=float, help=argparse.SUPPRESS)
 
 
@@ -70,7 +71,7 @@ def _settings(root: Root) -> Settings:
     return settings
 
 
-# Each imports what it needs: a job waits for the prolog.
+# Each action imports only what it needs, because a job waits for the prolog.
 def _status(_args: argparse.Namespace, root: Root) -> Answer:
     from ..slurm.arbiter import status
 
@@ -78,10 +79,10 @@ def _status(_args: argparse.Namespace, root: Root) -> Answer:
     require_readable(root, os.path.dirname(status.STATUS_FILE))
     document = status.read_status(root)
     if document is None:
-        raise ConfigError("the arbiter has not looked yet: see 'systemctl status hpcai-health-arbiter'")
+        raise ConfigError("the arbiter has not run yet: see 'systemctl status hpcai-health-arbiter'")
     age = time.time() - document["time"]
     if age > _MISSED * settings.interval_s + 60:
-        words = f"the last look was {int(age)} s ago: see 'systemctl status hpcai-health-arbiter'"
+        words = f"the arbiter last ran {int(age)} s ago: see 'systemctl status hpcai-health-arbiter'"
         return Answer(UNKNOWN, "\n".join([words, *status.lines(document)]), {**document, "runs": False})
     return _answer(document, {"runs": True})
 
@@ -120,15 +121,15 @@ def _serve(_args: argparse.Namespace, root: Root) -> Answer:
 
 @contextlib.contextmanager
 def _alone(root: Root, path: str) -> Iterator[None]:
-    """Within it, this is the one arbiter that there is."""
+    """Prevent a second arbiter from running at the same time."""
     try:
         with only_one(root.at(path), 0):
             yield
     except Locked as error:
-        raise CommandFailed(f"{error} An arbiter runs already: 'systemctl status hpcai-health-arbiter'") from error
+        raise CommandFailed(f"{error} Another arbiter is running: 'systemctl status hpcai-health-arbiter'") from error
 
 
-# Units and prolog scripts of 0.1.0 call 'arbiter tell' and 'arbiter prolog' until the next site.yml replaces them.
+# Units and prolog scripts of release 0.1.0 call 'arbiter tell' and 'arbiter prolog' until site.yml replaces them.
 def _report(_args: argparse.Namespace, root: Root) -> Answer:
     from . import health
 
@@ -153,7 +154,7 @@ _MOVED = ("tell", "prolog")
 
 COMMAND = Command(
     name="arbiter",
-    summary="nodes out of scheduling for their health: what the controller decided",
+    summary="which nodes are drained for failed health checks, on the controller",
     description=_DESCRIPTION,
     add_arguments=_add_arguments,
     execute=_execute,

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""hpcnode beeond: a BeeGFS across the scratch of a job's nodes, started and stopped by its prolog and epilog."""
+"""hpcnode beeond: a BeeGFS over the scratch of a job's nodes, started by the prolog and stopped by the epilog."""
 
 from __future__ import annotations
 
@@ -21,26 +21,29 @@ if TYPE_CHECKING:
     from ..job.requeue import Controller
 
 _REMOVE_S = 20.0
-"""For what earlier removals left: a health script runs the sweep, and has less than a minute."""
+"""Timeout for the data that earlier removals left: the health script that runs sweep has less than a minute."""
 
 _DESCRIPTION = """\
-A job with --constraint=beeond has a file system of its own across the scratch of its nodes, or on the scratch of its
-one node, for as long as it runs. Settings are in /etc/hpcai/beeond.json, which role hpcai.azure.beeond writes.
+A job with --constraint=beeond gets its own file system, built from the scratch of its nodes. One node is enough. The
+file system exists while the job runs. The role hpcai.azure.beeond writes the settings to /etc/hpcai/beeond.json.
 
-start is called by the prolog, with slurmd's environment. It starts this node's daemons, waits until those of the others
-are there, and mounts. Where this node cannot have its part, it exits with 1, and slurmctld drains the node. Where
-another node's part is missing, it takes everything down here and has slurmctld put the job back into the queue.
+start is called by the prolog, with slurmd's environment. It starts this node's daemons, waits for the daemons of the
+job's other nodes, and mounts the file system. If this node cannot provide its part, start exits with 1 and slurmctld
+drains the node. If another node's part is missing, start undoes everything on this node and requeues the job.
 
-stop is called by the epilog. It unmounts, stops the daemons, removes the data, and looks whether anything is left.
+stop is called by the epilog. It unmounts the file system, stops the daemons, removes the data, and verifies that
+nothing is left.
 
-status tells what jobs have here. Changes nothing.
+status shows what each job has on this node. It changes nothing.
 
-sweep takes down what dead jobs have left: at boot, and from time to time, by the health script 30-beeond. It makes the
-folder of all jobs' data on the scratch, and moves aside what a user has put in its place.
+sweep removes what dead jobs left. It runs at boot, and regularly from the health script 30-beeond. It also creates the
+folder for all jobs' data on the scratch, and moves aside anything that a user put in its place.
 
-Exit status of start: 0 the file system is there, the job did not ask, or it will not run, 1 this node failed.
-Exit status of stop and sweep: 0 nothing is left, 1 something is. 2: there are no settings, or no answer.
-Exit status of status: 0 as it should be, 1 a running job lacks a part.
+Exit status of start: 0 the file system is mounted, the job did not request it, or the job will not run, 1 this node
+failed.
+Exit status of stop and sweep: 0 nothing is left, 1 something is left, 2 there are no settings, or the result is not
+known.
+Exit status of status: 0 good, 1 a running job lacks a part.
 """
 
 
@@ -63,7 +66,7 @@ def _execute(args: argparse.Namespace) -> Answer:
     return _ACTIONS[args.action](settings, root)
 
 
-# Each imports what it needs: most jobs do not ask, and their prolog and epilog wait for this.
+# Each action imports only what it needs, because every job's prolog and epilog wait for this, also without BeeOND.
 def _start(settings: BeeondSettings, root: Root) -> Answer:
     from ..job.beeond import start
     from ..job.beeond.job import NodeFailure, job_of
@@ -103,7 +106,7 @@ def _stop(settings: BeeondSettings, root: Root) -> Answer:
             problems = [words for one in held for words in (stop(one, machine) or verify(one, machine))]
     except (NodeFailure, Locked) as error:
         return Answer(BAD, str(error), {"problems": [str(error)]})
-    summary = f"job {number} has nothing here any more" if held else f"job {number} had nothing here"
+    summary = f"removed everything of job {number}" if held else f"job {number} had nothing on this node"
     return Answer(
         BAD if problems else GOOD,
         "; ".join(problems) or summary,
@@ -140,27 +143,27 @@ def _sweep(settings: BeeondSettings, root: Root) -> Answer:
             problems = sweep.clean(gone, machine)
             sweep.note(problems, root)
     except Locked as error:
-        return Answer(
-            GOOD, f"nothing is swept now: {error}", {"found": [], "problems": [], "unsure": [], "warnings": []}
-        )
-    # Without the lock: however long it takes, no start of a job waits for it.
+        return Answer(GOOD, f"sweep was skipped: {error}", {"found": [], "problems": [], "unsure": [], "warnings": []})
+    # Without the lock, so that no job's start waits for it.
     problems += filter(None, [remove_leftovers(settings.data_root, root, lambda command: run(command, _REMOVE_S))])
     lines = (
-        [*problems, *unsure, *warnings] or [f"job {held.job} is swept" for held in gone] or ["nothing was left behind"]
+        [*problems, *unsure, *warnings]
+        or [f"removed what job {held.job} left" for held in gone]
+        or ["nothing was left behind"]
     )
     data = {"found": [held.job for held in gone], "problems": problems, "unsure": unsure, "warnings": warnings}
     return Answer(BAD if problems else UNKNOWN if unsure else GOOD, "\n".join(lines), data)
 
 
 def _make_root(settings: BeeondSettings, root: Root) -> str:
-    """Make the folder of all jobs' data, before a user can; return what users should know."""
+    """Create the folder for all jobs' data before a user can, and return a warning or an empty text."""
     from ..job.beeond.layout import make_root
     from ..machine.user_folders import FolderProblem
 
     try:
         return make_root(settings.data_root, root)
     except (FolderProblem, OSError) as error:
-        return f"{settings.data_root} cannot be made: {error}"
+        return f"cannot create {settings.data_root}: {error}"
 
 
 def _controller(root: Root) -> Controller:
@@ -179,4 +182,4 @@ _ACTIONS: Mapping[str, Callable[[BeeondSettings, Root], Answer]] = {
     "sweep": _sweep,
 }
 
-COMMAND = Command("beeond", "a job's own BeeGFS: start, stop, sweep", _DESCRIPTION, _add_arguments, _execute)
+COMMAND = Command("beeond", "a BeeGFS file system per job: start, stop, sweep", _DESCRIPTION, _add_arguments, _execute)

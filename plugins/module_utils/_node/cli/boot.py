@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""hpcnode boot: what a node does by itself at each boot, before slurmd starts."""
+"""hpcnode boot: the boot phase, which a node runs at each boot before slurmd starts."""
 
 from __future__ import annotations
 
@@ -21,34 +21,41 @@ from . import command
 from .command import Answer, Command, UsageError
 
 _DESCRIPTION = """\
-run does the steps of the boot phase that are named, in the order of the boot; without names all of them but join, which
-is a part of slurmd's own start. It goes on after one that failed. At boot each step is run by a unit of its own,
-hpcai-STEP.service. What is done already stays as it is, so it may be run at any time. --check only says what would be
-done.
+run runs the named steps of the boot phase, in the order of the boot. Without names it runs all steps except join, which
+is part of slurmd's own start. It continues after a step that failed. At boot, each step has its own unit,
+hpcai-STEP.service. Steps leave correct settings unchanged, so you can run them at any time. --check only shows what
+would be done.
 
-status tells what became of each step in this boot, what keeps slurmd from starting, and what to do. Changes nothing.
+status shows the result of each step in this boot, what keeps slurmd from starting, and what to do. It changes nothing.
 
-report puts the first reason that keeps slurmd from starting into the node's reason in Slurm, if Slurm can be told and
-nobody else gave the node one. hpcai-report.service calls it when a blocking step has failed.
+report sets the node's reason in Slurm to the first problem that keeps slurmd from starting, unless somebody else has
+set a reason. hpcai-report.service calls it when a blocking step has failed.
 
-A step answers pass; warn, not as it should be, but jobs may run; fail; unknown, it could not be told; or skip, there is
-nothing of this kind here, or boot_skip in /etc/hpcai/node.json names it. Of a blocking step fail and unknown keep
-slurmd from starting; 'systemctl start slurmd' runs those once more. Each step is ended when its time is over.
+The verdict of a step is one of:
 
-Records are in /run/hpcai/boot, one file a step.
+    pass     the step succeeded
+    warn     something is wrong, but jobs may run
+    fail     the step failed
+    unknown  the step could not find out
+    skip     this node has nothing of this kind, or boot_skip in /etc/hpcai/node.json lists the step
 
-Exit status of run: 0 none failed, 1 one failed, 2 one could not tell; without names only blocking ones count.
-Exit status of status: 0 nothing keeps slurmd from starting, 1 something does, 2 not all steps have ended.
-Exit status of report: 0 Slurm knows, or need not, 2 it could not be told.
+If a blocking step has the verdict fail or unknown, slurmd does not start; 'systemctl start slurmd' runs these steps
+again. Each step has a timeout.
+
+Records are in /run/hpcai/boot, one file per step.
+
+Exit status of run: 0 no step failed, 1 a step failed, 2 a step is unknown; without names only blocking steps count.
+Exit status of status: 0 nothing keeps slurmd from starting, 1 something does, 2 not all steps have finished.
+Exit status of report: 0 Slurm has the reason, or needs none, 2 the reason could not be sent.
 """
 _LEVELS = {FAIL: "<3>", UNKNOWN: "<3>", WARN: "<4>"}
-"""How a line for the journal begins that is an error or a warning (sd-daemon(3))."""
+"""The journal's prefixes for errors and warnings (sd-daemon(3))."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=tuple(_ACTIONS), help="what to do")
-    parser.add_argument("steps", metavar="STEP", nargs="*", help=f"run: which steps of {', '.join(NAMES)}")
-    parser.add_argument("--check", action="store_true", help="run: only say what would be done")
+    parser.add_argument("steps", metavar="STEP", nargs="*", help=f"run: steps to run, of {', '.join(NAMES)}")
+    parser.add_argument("--check", action="store_true", help="run: only show what would be done")
 
 
 def _execute(args: argparse.Namespace) -> Answer:
@@ -101,18 +108,18 @@ def _status(args: argparse.Namespace) -> Answer:
 
 
 def _advice(status: boot_status.Status) -> Iterable[str]:
-    """What follows from it, and what to do."""
+    """Yield lines that say whether slurmd can start, and what to do."""
     for line in status.lines:
         if line.verdict in _LEVELS and not line.blocks:
             yield f"Jobs may run, but {line.step.name}: {sentence(line.summary, line.action)}"
     for line in status.lines:
         if line.blocks:
-            yield f"slurmd does not start for {line.step.name}: {sentence(line.summary, line.action)}"
+            yield f"slurmd does not start because of {line.step.name}: {sentence(line.summary, line.action)}"
     if status.state == boot_status.BLOCKED:
-        yield "Then 'systemctl start slurmd' runs the blocking steps that failed once more, and starts it if they pass."
+        yield "Then run 'systemctl start slurmd': it repeats the failed blocking steps, and starts slurmd if they pass."
     elif status.state == boot_status.UNFINISHED:
         waited = ", ".join(line.step.name for line in status.lines if line.unfinished)
-        yield f"slurmd waits for: {waited}. 'hpcnode boot run STEP' runs one by hand."
+        yield f"slurmd waits for: {waited}. To run a step by hand: 'hpcnode boot run STEP'."
     else:
         yield f"Nothing keeps slurmd from starting{_slurmd_words(status.slurmd)}."
 
@@ -129,7 +136,7 @@ def _columns(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _report(args: argparse.Namespace) -> Answer:
-    # Not above: nothing but a failed unit needs it.
+    # Imported here, because only a failed unit needs it.
     from ..boot.report import report
 
     root = Root(args.root)
@@ -148,7 +155,7 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace], Answer]] = {
 
 COMMAND = Command(
     name="boot",
-    summary="the boot phase: run its steps, see what keeps slurmd from starting",
+    summary="the boot phase: run its steps, show what keeps slurmd from starting",
     description=_DESCRIPTION,
     add_arguments=_add_arguments,
     execute=_execute,

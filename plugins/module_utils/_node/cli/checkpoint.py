@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""hpcnode checkpoint: a job's checkpoints in Blob storage, whole or not at all."""
+"""hpcnode checkpoint: a job's checkpoints in Blob storage; only complete ones are restored."""
 
 from __future__ import annotations
 
@@ -32,26 +32,31 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Keeps a job's checkpoints in a folder of a Blob container (--store, or HPCAI_CHECKPOINT_STORE), as the job's user. Each
-node publishes its part; a checkpoint is whole when all nodes have, and only whole ones are restored.
+node publishes its part. A checkpoint is complete when all nodes have published; only complete ones are restored.
 
-watch DIR uploads each finished checkpoint in DIR until SIGTERM or SIGINT; with --once, what is finished now. A
-checkpoint is a folder with its step as the last number of its name, finished when the file .complete is in it (--signal
-marker), when a file beside it names it (latest), or when it got a name that ends with its step (rename).
+watch DIR uploads each finished checkpoint in DIR until SIGTERM or SIGINT; with --once, only those that are finished
+now. A checkpoint is a folder whose name has the step as its last number. It is finished when it contains the file
+.complete (--signal marker), when a file beside it names it (latest), or when it is renamed to a name that ends with its
+step (rename).
 
-save DIR --step N publishes this node's part of DIR, which is finished.
+save DIR --step N publishes this node's part of DIR, a finished checkpoint.
 
-restore --to DIR fetches the newest whole checkpoint, or that of --step or --id, verifies it by hash, and brings it into
-place by a rename. Call it on all nodes by one srun. Where there is none, it says so and exits with 0.
+restore --to DIR fetches the newest complete checkpoint, or the one of --step or --id, verifies its hashes, and renames
+it into place. Run it on all nodes with one srun. If there is no checkpoint, it says so and exits with 0.
 
-list shows what is whole and what is not. prune keeps the last --keep-last and each whose step --keep-every divides. A
-later attempt is newer than an earlier one, whatever its steps: after a restore of an older step, checkpoints above it
-are of another branch. They are named, and removed only by prune --branches.
-status DIR tells what the watchers of DIR do.
+list shows complete and incomplete checkpoints.
 
-Defaults are in /etc/hpcai/blob.json; DIR/.hpcai-checkpoint holds what hpcnode notes there.
+prune keeps the newest --keep-last checkpoints, and all whose step is a multiple of --keep-every. A later attempt is
+newer than an earlier one, whatever its steps: after a restore of an older step, the checkpoints above that step belong
+to another branch. prune lists them, and removes them only with --branches.
 
-Exit status of watch: 0 all that was finished is published, 1 something is not. Of restore: 0 restored, or there is
-nothing, 1 damaged or not fetched. Of status: 0 good, 1 not, 2 nobody watches.
+status DIR shows what the watchers of DIR do.
+
+Defaults are in /etc/hpcai/blob.json. hpcnode keeps its records in DIR/.hpcai-checkpoint.
+
+Exit status of watch: 0 all finished checkpoints are published, 1 one is not.
+Exit status of restore: 0 restored, or there is nothing to restore, 1 damaged or not fetched.
+Exit status of status: 0 good, 1 a watcher has a problem, 2 nothing watches DIR.
 """
 
 STORE_VARIABLE = "HPCAI_CHECKPOINT_STORE"
@@ -62,47 +67,47 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("action", choices=tuple(_ACTIONS), help="what to do")
     add("folder", nargs="?", metavar="DIR", help="watch, status: the folder of checkpoints; save: a checkpoint")
-    add("--store", metavar="URL", help="https://ACCOUNT.blob.core.windows.net/CONTAINER/FOLDER, one for each training")
-    add("--signal", choices=("marker", "latest", "rename"), default="marker", help="watch: how 'finished' is told")
+    add("--store", metavar="URL", help="https://ACCOUNT.blob.core.windows.net/CONTAINER/FOLDER, one per training")
+    add("--signal", choices=("marker", "latest", "rename"), default="marker", help="watch: what marks 'finished'")
     add("--marker", metavar="NAME", default=".complete", help="watch: the marker's name (.complete)")
-    add("--latest-file", metavar="NAME", help="the file that names the latest (latest); restore writes it if asked")
+    add("--latest-file", metavar="NAME", help="the file that names the latest (latest); restore writes it if given")
     add("--shared", action="store_true", help="all nodes see one folder: each uploads a share, node 0 restores")
-    add("--once", action="store_true", help="watch: publish what is finished, and end")
-    add("--every", type=float, metavar="S", default=2.0, help="watch: seconds between looks (2)")
-    add("--wait", type=float, metavar="S", default=600.0, help="save, watch --once, restore: for other nodes (600)")
+    add("--once", action="store_true", help="watch: publish what is finished, then exit")
+    add("--every", type=float, metavar="S", default=2.0, help="watch: seconds between scans of DIR (2)")
+    add("--wait", type=float, metavar="S", default=600.0, help="save, watch --once, restore: wait for nodes (600)")
     add("--acknowledge", action="store_true", help="watch: let a scheduled event start once all is published")
-    add("--step", type=int, metavar="N", help="save, restore: which step")
-    add("--save-id", metavar="TEXT", default="", help="save: tells two saves of a step in one attempt apart")
-    add("--to", metavar="DIR", help="restore: where the checkpoint's folder is to be")
-    add("--id", metavar="ID", help="restore: which one exactly, as list shows it")
+    add("--step", type=int, metavar="N", help="save, restore: the step")
+    add("--save-id", metavar="TEXT", default="", help="save: distinguishes two saves of a step in one attempt")
+    add("--to", metavar="DIR", help="restore: the folder in which to put the checkpoint's folder")
+    add("--id", metavar="ID", help="restore: the id of one checkpoint, as list shows it")
     add("--all", action="store_true", help="restore: the parts of all nodes into each node's folder")
-    add("--fall-back", action="store_true", help="restore, one node: an older one where the newest is damaged")
+    add("--fall-back", action="store_true", help="restore, one node: use an older one if the newest is damaged")
     add("--keep-last", type=int, metavar="N", help="watch, prune: keep the N newest; watch prunes only with this")
-    add("--keep-every", type=int, metavar="K", default=0, help="watch, prune: keep each whose step K divides")
-    add("--branches", action="store_true", help="prune: remove also what is of another branch")
-    add("--leftover-hours", type=float, metavar="H", default=24.0, help="age at which unfinished ones go (24)")
-    add("--attempt", metavar="TEXT", help="in place of job and restart, the same on all nodes")
-    add("--rank", type=int, metavar="I", help="in place of SLURM_NODEID")
-    add("--world", type=int, metavar="N", help="in place of SLURM_JOB_NUM_NODES")
-    add("--credential", choices=("identity", "workload", "sas", "none"), help="by which right")
-    add("--client-id", metavar="ID", help="as root: which of the machine's identities")
+    add("--keep-every", type=int, metavar="K", default=0, help="watch, prune: keep steps that are multiples of K")
+    add("--branches", action="store_true", help="prune: also remove checkpoints of other branches")
+    add("--leftover-hours", type=float, metavar="H", default=24.0, help="age at which incomplete ones are removed (24)")
+    add("--attempt", metavar="TEXT", help="instead of job and restart count; the same on all nodes")
+    add("--rank", type=int, metavar="I", help="instead of SLURM_NODEID")
+    add("--world", type=int, metavar="N", help="instead of SLURM_JOB_NUM_NODES")
+    add("--credential", choices=("identity", "workload", "sas", "none"), help="how to authenticate")
+    add("--client-id", metavar="ID", help="as root: client id of the machine's identity to use")
     add("--sas-file", metavar="FILE", default="", help="a file with a SAS")
-    add("--account-gbps", type=float, metavar="N", help="what the account carries, shared by all nodes")
-    add("--cap-mbps", type=float, metavar="N", help="cap of this node, in place of that")
-    add("--azcopy", metavar="FILE", help="the program")
-    add("--work", metavar="DIR", help="where azcopy's logs and plans are")
+    add("--account-gbps", type=float, metavar="N", help="the account's bandwidth limit in Gbit/s, for all nodes")
+    add("--cap-mbps", type=float, metavar="N", help="bandwidth limit of this node in Mbit/s, instead of that")
+    add("--azcopy", metavar="FILE", help="path of azcopy")
+    add("--work", metavar="DIR", help="folder for azcopy's logs and plans")
 
 
 def _execute(args: argparse.Namespace) -> Answer:
     if (args.folder is None) is (args.action in _WITH_FOLDER):
         raise UsageError(f"{args.action} {'needs a DIR' if args.action in _WITH_FOLDER else 'takes no DIR'}")
     if args.every <= 0 or args.wait < 0 or args.leftover_hours <= 0 or args.keep_every < 0:
-        raise UsageError("--every and --leftover-hours are more than 0, --wait and --keep-every 0 or more")
+        raise UsageError("--every and --leftover-hours must be more than 0, --wait and --keep-every 0 or more")
     if args.keep_last is not None and args.keep_last < 1:
-        raise UsageError("--keep-last is 1 at least: the newest checkpoint always stays")
+        raise UsageError("--keep-last must be at least 1: the newest checkpoint is always kept")
     for name in (args.latest_file, args.marker):
         if name is not None and (not name or "/" in name or name in (".", "..")):
-            raise UsageError(f"{name!r} is no name of a file: --marker and --latest-file name one, without a folder")
+            raise UsageError(f"{name!r} is not a file name: --marker and --latest-file take a name without a folder")
     if args.folder:
         args.folder = os.path.abspath(args.folder)
     return _ACTIONS[args.action](args)
@@ -158,7 +163,7 @@ def _save(args: argparse.Namespace) -> Answer:
     if args.step is None or not 0 <= args.step <= LARGEST_STEP:
         raise UsageError("save needs --step, a number from 0")
     if args.save_id and not SAVE.fullmatch(args.save_id):
-        raise UsageError("--save-id is letters, digits, '.' and '_', 40 at most")
+        raise UsageError("--save-id takes letters, digits, '.' and '_', at most 40 characters")
     member = _member(args)
     parent, _slash, folder = args.folder.rpartition("/")
     latest = ("", "")
@@ -173,11 +178,11 @@ def _save(args: argparse.Namespace) -> Answer:
         missing = [] if is_complete else missing_ranks(store, id_)
     data = {"id": id_.text, "whole": is_complete, "missing": missing, "bytes": done.shard.size}
     data.update(carried=done.carried, seconds=round(done.seconds, 3))
-    text = f"{id_.text}: {done.carried} of {done.shard.size} bytes carried"
+    text = f"{id_.text}: {done.carried} of {done.shard.size} bytes uploaded"
     if is_complete:
-        return Answer(GOOD, f"{text}; it is whole", data)
-    words = f"nodes {', '.join(map(str, missing))} have not published" if missing else "it was pruned"
-    return Answer(BAD, f"{text}; it is not whole: {words} within {args.wait:g} s", data)
+        return Answer(GOOD, f"{text}; the checkpoint is complete", data)
+    words = f"nodes {', '.join(map(str, missing))} did not publish" if missing else "it was pruned"
+    return Answer(BAD, f"{text}; the checkpoint is not complete: {words} within {args.wait:g} s", data)
 
 
 def _restore(args: argparse.Namespace) -> Answer:
@@ -188,9 +193,9 @@ def _restore(args: argparse.Namespace) -> Answer:
     member = _member(args)
     alone = member.world == 1 or args.shared
     if args.fall_back and not alone:
-        raise UsageError("--fall-back is for one node, or --shared: nodes that fall back by themselves would mix steps")
+        raise UsageError("--fall-back is for one node, or --shared: several nodes could fall back to different steps")
     if not alone and not args.id and not member.call:
-        raise UsageError("the nodes must restore the same one: call it by srun on all of them, or name one by --id")
+        raise UsageError("all nodes must restore the same checkpoint: use one srun for all of them, or --id")
     if args.shared and member.rank:
         return Answer(GOOD, "node 0 restores", {"restored": None, "left_to": 0})
     with _Opened(args, member) as store:
@@ -202,12 +207,12 @@ def _restore(args: argparse.Namespace) -> Answer:
         if fitting:
             return _fetch(args, member, store, checkpoints, fitting)
     if args.step is not None or args.id:
-        return Answer(BAD, f"there is no whole checkpoint {args.id or f'of step {args.step}'}: see list", {})
-    return Answer(GOOD, "nothing to restore: there is no whole checkpoint yet", {"restored": None, "step": None})
+        return Answer(BAD, f"there is no complete checkpoint {args.id or f'of step {args.step}'}: see list", {})
+    return Answer(GOOD, "nothing to restore: there is no complete checkpoint yet", {"restored": None, "step": None})
 
 
 def _agreed(args: argparse.Namespace, member: Member, store: AzcopyStore, fitting: list[Id]) -> list[Id]:
-    """The one that node 0 has chosen, if it has."""
+    """Return the checkpoint that node 0 has chosen, or nothing."""
     from ..job.checkpoint.restore import broadcast_choice
 
     chosen = broadcast_choice(store, member, lambda: fitting[0] if fitting else None, args.wait)
@@ -221,13 +226,13 @@ def _fetch(
     checkpoints: Mapping[Id, JobManifest],
     fitting: list[Id],
 ) -> Answer:
-    """The first of these; the ones after it only where the caller wants to fall back."""
+    """Fetch the first of these, and with --fall-back the next ones while one is damaged."""
     from ..job.checkpoint.restore import Damaged, fetch
 
     to, problems = os.path.abspath(args.to), []
     for id_ in fitting if args.fall_back else fitting[:1]:
         if id_ not in checkpoints:
-            raise CommandFailed(f"{id_.text}, which node 0 has chosen, is not whole any more: run another srun.")
+            raise CommandFailed(f"{id_.text}, which node 0 has chosen, is no longer complete: run srun again.")
         try:
             os.makedirs(to, exist_ok=True)
             done = fetch(store, checkpoints[id_], _ranks(args, member, checkpoints[id_]), to, _host())
@@ -239,15 +244,15 @@ def _fetch(
         _note_restored(to, checkpoints[id_].folder, id_.text, member.rank)
         lines = [f"warning: {problem}" for problem in problems]
         lines.append(f"step {id_.step} ({id_.text}) is in {done.path}: {done.files} files, {done.size} bytes")
-        lines += [f"what was there before is in {done.aside}"] if done.aside else []
+        lines += [f"the previous content is in {done.aside}"] if done.aside else []
         data = {"restored": id_.text, "step": id_.step, "problems": problems, **asdict(done)}
         return Answer(GOOD, "\n".join(lines), data)
-    way = "there is no older one" if args.fall_back else "restore an older one, on all nodes: --step, see list"
+    way = "there is no older one" if args.fall_back else "restore an older one on all nodes: use --step, see list"
     return Answer(BAD, "\n".join([*problems, way]), {"restored": None, "step": None, "problems": problems})
 
 
 def _fitting(args: argparse.Namespace, checkpoints: Mapping[Id, JobManifest]) -> list[Id]:
-    """Those that are asked for, the newest first."""
+    """Return the checkpoints that the arguments select, the newest first."""
     newest = list(checkpoints)[::-1]
     if args.id:
         return [id_ for id_ in newest if id_.text == args.id]
@@ -259,14 +264,14 @@ def _ranks(args: argparse.Namespace, member: Member, manifest: JobManifest) -> l
         return list(range(manifest.id.world))
     if manifest.id.world != member.world:
         raise UsageError(
-            f"{manifest.id.text} is of {manifest.id.world} nodes, and this job has {member.world}: --all brings "
-            "the parts of all nodes to each, for programs that can load another number of parts"
+            f"{manifest.id.text} is of {manifest.id.world} nodes, and this job has {member.world}: --all restores "
+            "the parts of all nodes on each node, for programs that can load another number of parts"
         )
     return [member.rank]
 
 
 def _note_restored(to: str, folder: str, text: str, rank: int) -> None:
-    """So that a watcher does not publish it again."""
+    """Record the restored checkpoint, so that a watcher does not publish it again."""
     from ..job.checkpoint import state
 
     path = state.record_path(to, _host())
@@ -284,7 +289,7 @@ def _list(args: argparse.Namespace) -> Answer:
     newest = list(checkpoints.values())[::-1]
     lines = [f"step {one.id.step}: {one.size} bytes of {one.id.world} nodes, {one.id.text}" for one in newest]
     partly = sorted(started, key=lambda one: one.order, reverse=True)
-    lines += [f"step {id_.step}: not whole, {id_.text}" for id_ in partly]
+    lines += [f"step {id_.step}: not complete, {id_.text}" for id_ in partly]
     data: dict[str, Any] = {
         "whole": [{"id": one.id.text, "step": one.id.step, "nodes": one.id.world, "bytes": one.size} for one in newest],
         "not_whole": [id_.text for id_ in partly],
@@ -305,7 +310,7 @@ def _prune(args: argparse.Namespace) -> Answer:
         )
         done = prune(store, keep)
     removed, leftovers, kept = ([id_.text for id_ in ids] for ids in (done.complete, done.leftovers, done.branches))
-    lines = [*(f"removed {text}" for text in removed), *(f"removed what was left of {text}" for text in leftovers)]
+    lines = [*(f"removed {text}" for text in removed), *(f"removed incomplete {text}" for text in leftovers)]
     text = "\n".join([*(lines or ["nothing to remove"]), *map(branch_line, kept)])
     return Answer(GOOD, text, {"removed": removed, "leftovers": leftovers, "branches": kept})
 
@@ -315,14 +320,14 @@ def _status(args: argparse.Namespace) -> Answer:
 
     statuses = read_statuses(args.folder)
     if not statuses:
-        return Answer(UNKNOWN, f"nobody watches {args.folder}", {"nodes": []})
+        return Answer(UNKNOWN, f"nothing watches {args.folder}", {"nodes": []})
     lines = [line for one in statuses for line in one.lines()]
     good = all(one.good for one in statuses)
     return Answer(GOOD if good else BAD, "\n".join(lines), {"nodes": [asdict(one) for one in statuses]})
 
 
 class _Opened:
-    """The store for as long as it is used; azcopy's logs stay only where something went wrong."""
+    """A context in which the store is open; azcopy's logs are kept only if something failed."""
 
     def __init__(self, args: argparse.Namespace, member: Member | None) -> None:
         from ..job.checkpoint.store import StoreOptions, open_store
@@ -359,7 +364,7 @@ def _member(args: argparse.Namespace) -> Member:
         return member_of(os.environ, args.attempt, args.rank, args.world)
     except NotInJob as error:
         if args.action == "restore" and args.attempt is None and not os.environ.get("SLURM_JOB_ID"):
-            # Outside of a job one restores to look at something: no attempt is needed for that.
+            # A restore outside of a job only serves to inspect a checkpoint, and needs no attempt.
             return member_of(os.environ, "none", args.rank, args.world)
         raise UsageError(str(error)) from None
 
@@ -384,5 +389,5 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace], Answer]] = {
 }
 
 COMMAND = Command(
-    "checkpoint", "checkpoints in Blob storage, whole or not at all", _DESCRIPTION, _add_arguments, _execute
+    "checkpoint", "checkpoints in Blob storage: watch, save, restore, prune", _DESCRIPTION, _add_arguments, _execute
 )

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""hpcnode clocks: the GPUs' clocks as the settings file wants them."""
+"""hpcnode clocks: shows the GPUs' clocks, or sets them as the settings file says."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
 _DESCRIPTION = """\
 Shows or sets the clocks of the node's NVIDIA GPUs.
 
-  status  (the default) shows clocks, and whether they are as /etc/hpcai/clocks.json wants them. Changes nothing.
-  apply   sets what /etc/hpcai/clocks.json wants. Without that file there is nothing to do.
-  reset   undoes application clocks and locked clocks of all GPUs. The next boot applies the file again.
+  status  (the default) shows the clocks, and whether they match /etc/hpcai/clocks.json. It changes nothing.
+  apply   sets the clocks of /etc/hpcai/clocks.json. Without that file it does nothing.
+  reset   resets application clocks and locked clocks of all GPUs. The next boot applies the file again.
 
-Reads /etc/hpcai/clocks.json (written by the Ansible module hpcai.azure.gpu_clocks with persistent: true) and writes
-/run/hpcai/clocks.json, a note of locked clocks, since the driver has no function that reads them back.
-Works on the running machine only: with --root there is no driver to ask.
+The Ansible module hpcai.azure.gpu_clocks writes /etc/hpcai/clocks.json if persistent: true is set. This command records
+locked clocks in /run/hpcai/clocks.json, because the driver has no function that reads them back. It works on the
+running machine only, because it needs the driver.
 
-Exit status: 0 the clocks are (now) as wanted, 1 they are not or a GPU failed, 2 there is no driver to ask or it does
-not answer, 3 wrong usage.
+Exit status: 0 the clocks are as wanted, 1 they are not, or a GPU failed, 2 there is no driver, or it does not answer, 3
+wrong usage.
 """
 
 
@@ -43,7 +43,8 @@ def _execute(args: argparse.Namespace) -> Answer:
     if not root.is_this_machine:
         if args.action != "status":
             raise UsageError(f"clocks {args.action} works on the running machine only: leave out --root")
-        return Answer(UNKNOWN, f"the GPUs below {root.path} cannot be asked", {"wanted": _options(options), "gpus": []})
+        words = f"no driver can be queried below {root.path}: leave out --root"
+        return Answer(UNKNOWN, words, {"wanted": _options(options), "gpus": []})
     if args.action == "apply" and options is None:
         text = f"there is no {FOLDER}/clocks.json: nothing to do"
         return Answer(GOOD, text, {"wanted": None, "changed": False, "gpus": []})
@@ -61,7 +62,7 @@ def _options(options: clocks.ClockOptions | None) -> dict[str, Any] | None:
 def _ensure(
     root: Root, desired: clocks.ClockOptions | None, options: clocks.ClockOptions | None, check: bool
 ) -> Answer:
-    # Without settings, status asks what the defaults would need, and ignores the answer.
+    # Without settings, status computes the change to the defaults only to read the clocks, and ignores that change.
     asked = desired or clocks.ClockOptions(state="default")
     driver = connect(root, asked.timeout)
     try:
@@ -86,7 +87,7 @@ def _ensure(
     lines += [f"failed: {problem}" for problem in outcome.problems] if desired else []
     lines += [f"warning: {warning}" for warning in data["warnings"]]
     if desired is None:
-        lines.append(f"there is no {FOLDER}/clocks.json: no clocks are wanted")
+        lines.append(f"there is no {FOLDER}/clocks.json: no clocks are set")
     return Answer(BAD if off or lost else GOOD, "\n".join(lines), data)
 
 

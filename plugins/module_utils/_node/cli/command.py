@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a sub-command of hpcnode is, and what it answers."""
+"""The form of a sub-command of hpcnode, and of its answer."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from typing import Any, Callable
 from ..forms import LONGEST_S, check_seconds
 
 GOOD, BAD, UNKNOWN, USAGE = 0, 1, 2, 3
-"""Exit statuses: as it should be (or done), not so (or failed), could not tell, wrong usage."""
+"""Exit statuses: good or done, bad or failed, not known, wrong usage."""
 
 
 def seconds(text: str) -> float:
-    """Return the seconds that an argument gives, 0 or more; a type for argparse.
+    """Return the seconds in an argument, 0 or more; a type for argparse.
 
-    :raises argparse.ArgumentTypeError: it gives none.
+    :raises argparse.ArgumentTypeError: the argument is not a number of seconds.
     """
     try:
         return check_seconds("it", float(text), zero=True)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 0 to {LONGEST_S}") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 to {LONGEST_S}") from None
 
 
 class UsageError(ValueError):
-    """Arguments that make no sense together; exit status 3."""
+    """Wrong or contradictory arguments; exit status 3."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Answer:
     """What a sub-command found.
 
     :ivar status: GOOD, BAD or UNKNOWN.
-    :ivar text: for people, without a newline at its end.
-    :ivar data: the same for programs, what ``--json`` prints; nothing in it needs the text to be understood.
+    :ivar text: the answer for people, without a newline at its end.
+    :ivar data: the answer for programs, which ``--json`` prints. It is complete without the text.
     """
 
     status: int
@@ -52,12 +52,12 @@ class Answer:
 class Command:
     """A sub-command.
 
-    :ivar name: how it is called.
+    :ivar name: its name on the command line.
     :ivar summary: one line, for the list of commands.
-    :ivar description: paragraphs, for its own ``--help``: what it does, reads, writes, and what each exit status means.
-    :ivar add_arguments: declares its arguments; ``--json`` and ``--root`` are there already.
-    :ivar execute: does it. A ``UsageError`` it raises becomes exit status 3, ``CommandFailed`` and ``OSError`` BAD,
-        ``ConfigError`` UNKNOWN.
+    :ivar description: paragraphs for its ``--help``: what it does, reads and writes, and what each exit status means.
+    :ivar add_arguments: declares its arguments, except ``--json`` and ``--root``, which all commands have.
+    :ivar execute: runs it. A ``UsageError`` becomes exit status 3, ``CommandFailed`` and ``OSError`` become BAD,
+        ``ConfigError`` becomes UNKNOWN.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Command:
 
 
 def is_journal() -> bool:
-    """Whether the journal reads what is written to standard output (systemd.exec(5), JOURNAL_STREAM)."""
+    """Return whether standard output is connected to the journal (systemd.exec(5), JOURNAL_STREAM)."""
     try:
         here = os.fstat(sys.stdout.fileno())
     except (OSError, ValueError):

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""hpcnode containers: passwords for registries, the importer that pyxis calls, the check that a container is one."""
+"""hpcnode containers: registry passwords, the importer for pyxis, and a check that containers work."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ from ..setup.containers.pyxis import fits, read_record
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
 
 _DESCRIPTION = """\
-What containers (enroot, pyxis) need of a node beside their settings.
+Tasks of a node that runs containers with enroot and pyxis.
 
-status says whether the pyxis plugin fits the Slurm that is installed, and what dead jobs have left behind.
+status shows whether the pyxis plugin fits the installed Slurm, and what dead jobs left behind.
 
-check IMAGE runs a job of --nodes nodes, one step of it on the host and one in a container of IMAGE, and compares what
-they see: os-release and mount namespace must both differ on each node. Run it as a user who may submit jobs.
+check IMAGE runs a job on --nodes nodes, with one step on the host and one step in a container of IMAGE. On each node,
+os-release and the mount namespace must differ between the two steps. Run it as a user who may submit jobs.
 
-sweep removes what jobs left behind that run no longer: containers and half-imported images with a job's name. Each boot
+sweep removes what finished jobs left behind: containers and partly imported images with a job's name. The boot phase
 does the same (hpcnode boot run containers).
 
-folders makes the folders that enroot needs of a job's user, for a prolog. Only root can make them where it does so.
+folders creates the folders that enroot needs for a job's user. A prolog calls it, because only root can create them.
 
-token REGISTRY prints a password for an Azure container registry. It is a secret. enroot calls this by its file of
-credentials. root gets it with the machine's managed identity, everybody else from the service hpcai-grants, for
-registries of /etc/hpcai/containers.json.
+token REGISTRY prints a password for an Azure container registry. The password is a secret. enroot calls token from its
+credentials file. root gets the password with the machine's managed identity. Other users get it from the service
+hpcai-grants, for the registries in /etc/hpcai/containers.json.
 
-importer get URI, importer release: what pyxis calls where it is told 'importer=/usr/libexec/hpcai/pyxis-importer'.
+importer get URI and importer release are called by pyxis if its option is
+'importer=/usr/libexec/hpcai/pyxis-importer'.
 
-Exit status 1: not so, or it could not be done. 2: there are no settings, or no answer.
+Exit status: 0 good, 1 bad or failed, 2 there are no settings, or the result is not known.
 """
 
 _ACTIONS = ("status", "check", "sweep", "folders", "token", "importer")
@@ -47,8 +48,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=_ACTIONS, help="what to do")
     parser.add_argument("words", nargs="*", metavar="WORD", help="IMAGE, REGISTRY, or get URI, or release")
     parser.add_argument("--nodes", type=int, default=1, help="check: how many nodes (1)")
-    parser.add_argument("--in-job", action="store_true", help="check: in the job that runs this, not in one of its own")
-    parser.add_argument("--client-id", metavar="ID", help="token, as root: which of the machine's identities")
+    parser.add_argument("--in-job", action="store_true", help="check: in the current job, instead of a new one")
+    parser.add_argument("--client-id", metavar="ID", help="token, as root: client id of the machine's identity to use")
 
 
 def _execute(args: argparse.Namespace) -> Answer:
@@ -97,7 +98,7 @@ def _sweep(options: EnrootOptions, root: Root) -> Answer:
 
 
 def _folders(options: EnrootOptions, root: Root) -> Answer:
-    # Not above: only a prolog needs it.
+    # Imported here, because only a prolog needs it.
     from ..setup.containers.user_folders import make_all
 
     user, group = (os.environ.get(name, "") for name in ("SLURM_JOB_UID", "SLURM_JOB_GID"))
@@ -114,7 +115,7 @@ def _check(image: str, nodes: int, in_job: bool) -> Answer:
         answer = patient(check.outer(["hpcnode", "containers", "check", "--in-job", image], nodes))
         text = (answer.stdout.strip() or answer.stderr.strip()).replace("hpcnode containers: ", "")
         good = answer.rc == GOOD and bool(answer.stdout.strip())
-        return Answer(GOOD if good else BAD, text or "the job gave no answer", {"image": image, "nodes": nodes})
+        return Answer(GOOD if good else BAD, text or "the job printed nothing", {"image": image, "nodes": nodes})
     host, failure = check.probe(None, patient)
     container, refused = check.probe(image, patient) if not failure else ({}, "")
     problems = [failure or refused] if failure or refused else check.judge(host, container)
@@ -127,7 +128,7 @@ def _check(image: str, nodes: int, in_job: bool) -> Answer:
 
 
 def _token(registry: str, client_id: str | None) -> Answer:
-    # Not above: to import what speaks HTTP takes longer than everything else here.
+    # Imported here, because the HTTP modules take longer to import than all the rest.
     from ..job.grants import client
     from ..machine.imds import ImdsError
     from ..machine.registry import RegistryError, registry_password
@@ -154,7 +155,7 @@ def _import(options: EnrootOptions, words: list[str]) -> Answer:
 
 
 def _runtime(options: EnrootOptions) -> str:
-    """The folder of users' folders that is empty after a boot."""
+    """Return the folder that contains users' runtime folders; it is empty after a boot."""
     parent = options.settings.get("ENROOT_RUNTIME_PATH", "").rpartition("/user-$(id -u)")[0]
     return parent or "/run/enroot"
 

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""hpcnode events: this machine's scheduled events, for those who cannot reach the metadata service."""
+"""hpcnode events: this machine's scheduled events, for users who cannot reach the metadata service."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from ..machine.root import Root
 from .command import GOOD, UNKNOWN, Answer, Command, UsageError
 
 _DESCRIPTION = """\
-Only root reaches Azure's metadata service. hpcai-events.service asks it for the scheduled events of this machine, such
-as its preemption or redeployment, and writes them to /run/hpcai/events/events.json, which every user may read. 'hpcnode
-checkpoint watch' reads that file.
+Only root can reach Azure's metadata service. hpcai-events.service queries it for the scheduled events of this machine,
+such as a preemption or a redeployment, and writes them to /run/hpcai/events/events.json, which every user may read.
+'hpcnode checkpoint watch' reads that file.
 
-show, or no word, shows them.
+show (the default) shows the events.
 
-serve looks every 2 s, until SIGTERM. hpcai-events.service calls it. A user whose jobs are the only ones here may say
-that an event need not wait (hpcnode checkpoint watch --acknowledge); it is started then.
+serve queries the metadata service every 2 s, until SIGTERM. hpcai-events.service calls it. If all jobs on this node
+belong to one user, that user can let an event start early (hpcnode checkpoint watch --acknowledge); serve then starts
+it.
 
-Exit status of show: 0 the events are known, 2 they are not.
+Exit status of show: 0 the events are known, 2 they are not known.
 """
 _EVERY_S = 2.0
 

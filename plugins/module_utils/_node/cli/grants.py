@@ -16,16 +16,17 @@ from ..setup.tools.layout import TOOL
 from .command import GOOD, UNKNOWN, Answer, Command, UsageError
 
 _DESCRIPTION = """\
-Only root can use this machine's managed identity. A user's process gets short-lived access from a service of root: a
-SAS of a container, or a password of a registry, limited to what the cluster's definition grants the user's groups
-(/etc/hpcai/grants.json, written by role hpcai.azure.blob_staging). 'hpcnode stage', 'hpcnode checkpoint' and enroot ask
-it when they need to.
+Only root can use this machine's managed identity. A service that runs as root gives users' processes short-lived access
+instead: a SAS for a container, or a password for a registry. The access is limited to what the cluster's definition
+grants to the user's groups (/etc/hpcai/grants.json, written by the role hpcai.azure.blob_staging). 'hpcnode stage',
+'hpcnode checkpoint' and enroot request access from the service when they need it.
 
-status, or no word, says which containers you are granted.
+status (the default) shows the containers that your groups may use.
 
-serve answers on the socket that systemd gives to it (hpcai-grants.socket). It ends when nobody asked for a minute.
+serve answers requests on the socket that systemd passes to it (hpcai-grants.socket). It exits after one minute without
+a request.
 
-Exit status 2: the service cannot be reached, or refuses.
+Exit status: 0 good, 2 the service cannot be reached, or refuses.
 """
 _IDLE_S = 60.0
 _FIRST_HANDLE = 3
@@ -61,7 +62,7 @@ def _serve(root: Root) -> Answer:
     version = os.path.realpath(TOOL)
     with socket.socket(fileno=_FIRST_HANDLE) as listener:
         server = Server(listener, Broker(root, Keys()).answer, _has_account)
-        # Another version of hpcnode answers the next request: systemd starts it.
+        # After an upgrade of hpcnode the service exits, and systemd starts the new version for the next request.
         server.serve(_IDLE_S, lambda: os.path.realpath(TOOL) != version)
     return Answer(GOOD, "")
 
@@ -74,4 +75,4 @@ def _has_account(uid: int) -> bool:
     return True
 
 
-COMMAND = Command("grants", "what your groups may do in Blob storage", _DESCRIPTION, _add_arguments, _execute)
+COMMAND = Command("grants", "what your groups may access in Blob storage", _DESCRIPTION, _add_arguments, _execute)

@@ -27,40 +27,50 @@ from . import command
 from .command import Answer, Command, UsageError
 
 _DESCRIPTION = """\
-run measures whether this node is fit for jobs, and changes nothing on it. The checks of a tier are run one after the
-other; --only runs some of them. A check answers pass; warn, worth a look, but jobs may run; fail; unknown, it could not
-be measured, which says nothing against the node; or skip, there is nothing of this kind here, or
-/etc/hpcai/health.json turns it off. A check that takes too long is ended and is unknown; a driver or a device that does
-not answer twice running fails.
+run TIER runs the checks of a tier, one after the other, and changes nothing on the node. --only runs some of them.
 
-    prolog    before a job: under 2 s, and nothing that disturbs
+The tiers are:
+
+    prolog    before a job: under 2 s, does not disturb jobs
     periodic  every few minutes, also while jobs run: under 10 s
     epilog    after a job
     boot      before slurmd starts
-    deep      bandwidths, NCCL, GPU rates: minutes, on a node without jobs only
+    deep      bandwidths, NCCL, GPU rates: takes minutes, only on a node without jobs
 
-list explains each check, its limits on this machine and where they come from; --tier shows those of one tier. --list
-without another word is the same.
+The verdict of a check is one of:
 
-status tells the verdicts of the last run of each tier in this boot, and what is latched.
+    pass     good
+    warn     not good, but jobs may run
+    fail     the node is faulty
+    unknown  the check could not measure, so it does not count against the node
+    skip     this node has nothing of this kind, or /etc/hpcai/health.json turns the check off
 
-report puts the results of the checks in /run/hpcai/health into the node's record at slurmctld, if they are new or the
+A check that exceeds its timeout is unknown. If its driver or device does not answer twice in a row, it fails.
+
+list explains each check, its limits on this machine and the sources of the limits. --tier shows the checks of one tier.
+'hpcnode health --list' is the same.
+
+status shows the verdicts of the last run of each tier in this boot, and the latched findings.
+
+report writes the results of the checks in /run/hpcai/health to the node's record at slurmctld, if they are new or the
 last report is old. hpcai-health-report.service calls it.
 
-prolog runs the checks of the tier prolog. Where one fails that no job can do without, it waits for the arbiter to
-drain the node, and fails then. Where the arbiter does not, it lets the job start. The prolog 30-health calls it.
+prolog runs the checks of the tier prolog. If a check fails that every job needs, it waits until the arbiter has drained
+the node, and then fails. If the arbiter does not drain the node, the job starts. The prolog 30-health calls it.
 
-clear forgets what is latched, of all checks or of those named: what was read from a log fails each later run of its
-check until the machine restarts, the GPU is reset, or this is called. It also forgets how often a driver did not
-answer.
+clear removes the latched findings of all checks, or of the named checks. A latched finding comes from a log: its check
+fails in each later run until the machine restarts, the GPU is reset, or you call clear. clear also resets the count of
+how often a driver did not answer.
 
-The last run of each tier is in /run/hpcai/health, one file a tier; a run with --only leaves it alone. What is latched
-is in /var/lib/hpcai/health. Where there is a folder for them, each run writes a text file for Prometheus.
+The last run of each tier is in /run/hpcai/health, one file per tier; a run with --only does not change it. Latched
+findings are in /var/lib/hpcai/health. If the folder for Prometheus' text files exists, each run writes one there.
 
-Exit status of run and status: 0 no check failed, 1 one failed, 2 one could not tell and none failed, or all were
-skipped; warn and skip do not count otherwise. That of 'run prolog' is 1 only where a job must not start: a GPU or the
-scratch directory is absent, or the fabric is down; it is 0 otherwise. Of report: 0 slurmctld has the report, 2 it could
-not be sent. Of prolog: 1 the job must not start.
+Exit status of run and status: 0 no check failed, 1 a check failed, 2 a check is unknown and none failed, or all were
+skipped.
+Exit status of 'run prolog': 1 a job must not start, because a GPU or the scratch directory is missing or the fabric is
+down, 0 otherwise.
+Exit status of report: 0 slurmctld has the report, 2 it could not be sent.
+Exit status of prolog: 0 the job may start, 1 it must not start.
 """
 
 
@@ -69,10 +79,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "names", metavar="TIER|CHECK", nargs="*", help=f"run, status: a tier of {', '.join(TIERS)}; clear: checks"
     )
-    parser.add_argument("--only", metavar="CHECK", action="append", default=[], help="run: this check; may be repeated")
+    parser.add_argument("--only", metavar="CHECK", action="append", default=[], help="run: one check; can be repeated")
     parser.add_argument("--job", metavar="ID", help="run: the job whose prolog or epilog this is (SLURM_JOB_ID)")
-    parser.add_argument("--within", type=float, metavar="SECONDS", help="prolog: how long it may take (60)")
-    parser.add_argument("--tier", choices=TIERS, help="list: the checks of this tier")
+    parser.add_argument("--within", type=float, metavar="SECONDS", help="prolog: timeout (60)")
+    parser.add_argument("--tier", choices=TIERS, help="list: only the checks of this tier")
     parser.add_argument("--list", action="store_true", help="the same as list")
 
 
@@ -123,8 +133,8 @@ def _report(args: argparse.Namespace) -> Answer:
 
 
 def report(root: Root) -> Answer:
-    """Put the results of the checks into the node's record at slurmctld."""
-    # Not above, nor below: a job waits for the prolog, and most ask the arbiter nothing.
+    """Write the results of the checks to the node's record at slurmctld."""
+    # Imported here, because a job waits for the prolog, and most prologs need nothing of the arbiter.
     from ..health.report.send import send
 
     sent = send(root, run)
@@ -138,16 +148,16 @@ def _prolog(args: argparse.Namespace) -> Answer:
 
 
 def prolog(root: Root, within: float | None) -> Answer:
-    """Run the checks of the tier prolog, and answer whether the job must not start.
+    """Run the checks of the tier prolog, and say whether the job must not start.
 
-    :param within: seconds that it may take in all; None for a minute.
+    :param within: timeout in seconds; None for 60.
     """
     deadline = time.monotonic() + (60.0 if within is None else within)
     try:
         return _checked(root, deadline)
     except Exception as error:
-        # Not the job's fault, and not the node's: any other exit status would drain it.
-        words = f"the checks could not be run, and the job starts: {error}"
+        # A defect of hpcnode must not drain the node, as any other exit status would.
+        words = f"the checks could not be run, so the job starts: {error}"
         return Answer(command.GOOD, words, {"refuse": False, "problem": None, "told": words})
 
 
@@ -161,7 +171,7 @@ def _checked(root: Root, deadline: float) -> Answer:
     given = ask(root, job, max(0.0, deadline - time.monotonic()))
     data = {"refuse": given.refuse, "problem": given.problem, "told": given.words}
     if given.refuse:
-        # The last line becomes the reason, where Slurm is the one that drains.
+        # If Slurm itself drains the node, the last line becomes the drain reason.
         return Answer(command.BAD, f"{given.words}\n{given.problem}", data)
     return Answer(command.GOOD, f"the job starts although {given.problem}: {given.words}", data)
 
@@ -169,7 +179,7 @@ def _checked(root: Root, deadline: float) -> Answer:
 def _one_tier(args: argparse.Namespace) -> str:
     for name in args.names:
         if name not in TIERS:
-            raise UsageError(f"there is no tier {name}: there are {', '.join(TIERS)}")
+            raise UsageError(f"there is no tier {name}: the tiers are {', '.join(TIERS)}")
     if len(args.names) > 1:
         raise UsageError(f"one tier at a time, not {', '.join(args.names)}")
     return str(args.names[0]) if args.names else ""
@@ -217,7 +227,7 @@ def _status(args: argparse.Namespace) -> Answer:
 def _of_documents(known: Mapping[str, dict[str, object] | None]) -> Iterator[str]:
     for tier, document in known.items():
         if not document:
-            yield f"{tier}: it has not run in this boot"
+            yield f"{tier}: not run in this boot"
             continue
         yield f"{tier}: {document['verdict']} at {document['time']}"
         checks: Any = document["checks"]
@@ -232,7 +242,7 @@ def _clear(args: argparse.Namespace) -> Answer:
     root = Root(args.root)
     for name in args.names:
         if name not in NAMES:
-            raise UsageError(f"there is no check {name}: 'hpcnode health list' shows them")
+            raise UsageError(f"there is no check {name}: 'hpcnode health list' shows all checks")
     cleared = []
     try:
         with state.changes(root) as kept:
@@ -256,7 +266,7 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace], Answer]] = {
 
 COMMAND = Command(
     name="health",
-    summary="health checks: whether this node is fit for jobs",
+    summary="health checks: run them, show whether this node is fit for jobs",
     description=_DESCRIPTION,
     add_arguments=_add_arguments,
     execute=_execute,

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""hpcnode job: the scripts that Slurm has run before and after each job, and from time to time."""
+"""hpcnode job: the scripts that Slurm runs before and after each job, and at regular intervals."""
 
 from __future__ import annotations
 
@@ -21,43 +21,45 @@ if TYPE_CHECKING:
     from ..job.hooks.runner import DrainDecision
 
 _DESCRIPTION = """\
-run runs the scripts of a kind: prolog, before a job starts on this node; epilog, after it; health, from time to time.
-They lie in /etc/hpcai/KIND.d and run in the order of their names (50-gpu). slurmd calls it through
-/usr/libexec/hpcai/KIND. Each script has a limit in seconds, and is ended with all that it started when that is over.
-The first one of a prolog that fails ends it, of the others all run. A file that is not root's, that others may write,
-or that is not executable counts as a failure. A script of a prolog that exits with 75 has the job requeued, with its
-last line as the reason, instead of the node drained. Where the role health_checks was, a prolog or epilog that
-fails otherwise asks the arbiter to drain the node, and the job of a prolog is requeued. If no more nodes may be out, or
-nobody answers, the node stays.
+run KIND runs the scripts of a kind: prolog before a job starts on this node, epilog after it, health at regular
+intervals. slurmd calls it through /usr/libexec/hpcai/KIND. The scripts are in /etc/hpcai/KIND.d and run in the order of
+their names (50-gpu). Each script has a timeout, after which it is killed together with all processes that it started.
+In a prolog, no script runs after one that failed; in an epilog and in health, all scripts run. A file that root does
+not own, that others may write, or that is not executable counts as a failure.
 
-status tells which scripts there are and what failed last in this boot. Changes nothing.
+If a script of a prolog exits with 75, the job is requeued with the script's last line as the reason, and the node is
+not drained. After any other failure of a prolog or epilog, slurmctld drains the node. If the role health_checks is set
+up, the node asks the arbiter to drain it instead, and the job of a prolog is requeued. The node stays in scheduling
+if the drain limit is reached or the arbiter does not answer.
 
-report puts the cause into the node's reason in Slurm, once slurmctld has drained it for a prolog or an epilog that
-failed, and only in the place of slurmctld's own words. hpcai-hook-report.service calls it.
+status shows the scripts, and what failed last in this boot. It changes nothing.
 
-scratch tells whether the scratch is still mounted and can be written, as the boot left it. --unless-checked leaves that
-to the health checks where their prolog is installed. The prolog 10-scratch calls it so.
+report sets the node's reason in Slurm to the cause, after slurmctld has drained the node for a failed prolog or epilog.
+It replaces only slurmctld's own reason. hpcai-hook-report.service calls it.
 
-hosts writes the names of Slurm's nodes into a block of /etc/hosts: those of slurm.conf, and the nodes of the job whose
-prolog calls it. The prolog 15-hosts calls it so.
+scratch checks that the scratch is still mounted, as the boot phase left it, and that it can be written.
+--unless-checked skips this if the prolog of the health checks is installed. The prolog 10-scratch uses that option.
 
-unkillable frees users' processes that were killed and do not end: it aborts the FUSE connections on which they hang, if
+hosts writes the names of Slurm's nodes to a block in /etc/hosts: the nodes in slurm.conf, and the nodes of the job
+whose prolog calls it. The prolog 15-hosts calls it.
+
+unkillable frees users' processes that do not end after SIGKILL: it aborts the FUSE connections on which they hang, if
 the same user made them, and kills their tracers. The health script 10-unkillable calls it.
 
-Output is in /var/log/hpcai/jobs, limits in /etc/hpcai/job_hooks.json, failures in /run/hpcai/job.
+Output is in /var/log/hpcai/jobs, settings are in /etc/hpcai/job_hooks.json, failures in /run/hpcai/job.
 
-Exit status of run: 0 all scripts passed, or there are none, 1 one failed.
-Exit status of status: 0 nothing failed since the last good run, 1 something did, or a file is refused.
-Exit status of report: 0 Slurm knows, or need not, 2 it could not be told.
-Exit status of scratch: 0 it is good, or there is none, 1 it is not.
-Exit status of unkillable: 0 nothing was stuck, or it was freed, 2 FUSE's connections cannot be seen.
-Exit status of hosts: 0 all names of the job's nodes are there, 2 one is not.
+Exit status of run: 0 all scripts passed, or there are none, 1 a script failed.
+Exit status of status: 0 nothing failed since the last good run, 1 something failed, or a file is refused.
+Exit status of report: 0 Slurm has the cause, or needs none, 2 it could not be sent.
+Exit status of scratch: 0 the scratch is good, or none is expected, 1 it is not good.
+Exit status of unkillable: 0 nothing was stuck, or it was freed, 2 FUSE's connections cannot be read.
+Exit status of hosts: 0 /etc/hosts has all names of the job's nodes, 2 a name is missing.
 """
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=tuple(_ACTIONS), help="what to do")
-    parser.add_argument("--unless-checked", action="store_true", help="scratch: only where no health check looks at it")
+    parser.add_argument("--unless-checked", action="store_true", help="scratch: only if no health check covers it")
     parser.add_argument("kind", metavar="KIND", nargs="?", choices=KINDS, help=f"run: {', '.join(KINDS)}")
 
 
@@ -72,7 +74,7 @@ def _execute(args: argparse.Namespace) -> Answer:
     return _ACTIONS[args.action](args, root)
 
 
-# Each imports what it needs: slurmd waits for the one that it calls.
+# Each action imports only what it needs, because slurmd waits for it.
 def _run(args: argparse.Namespace, root: Root) -> Answer:
     from ..job.hooks.runner import run_kind
 
@@ -89,7 +91,7 @@ def _run(args: argparse.Namespace, root: Root) -> Answer:
 
 
 def _ask(root: Root, failure: Failure, seconds: float) -> DrainDecision | None:
-    """Ask the arbiter, where there is one, whether this node may go out for a script that failed."""
+    """If health checks are set up, ask the arbiter to drain this node for a failed script, and return its decision."""
     import calendar
     import time
 
@@ -117,7 +119,7 @@ def _report(_args: argparse.Namespace, root: Root) -> Answer:
     from ..machine.run import run
 
     reported = report_all(root, run)
-    lines = [one.summary for one in reported] or ["no failure waits to be told"]
+    lines = [one.summary for one in reported] or ["there is no failure to report"]
     known = all(one.known for one in reported)
     return Answer(GOOD if known else UNKNOWN, "\n".join(lines), {"told": lines if reported else []})
 
@@ -127,10 +129,10 @@ def _scratch(args: argparse.Namespace, root: Root) -> Answer:
     from ..job.hooks.options import PROLOG, folder
     from ..slurm.arbiter.reasons import PROLOG_SCRIPT
 
-    # Slurm drains each node whose prolog fails, as many as there are. The health checks look for the same and more, and
-    # take no more nodes out than may be: where their prolog is installed, it is left to them.
+    # Slurm drains every node whose prolog fails, without a limit. The health checks test the scratch too, and keep the
+    # drain limit, so this test is skipped if their prolog is installed.
     if args.unless_checked and root.exists(f"{folder(PROLOG)}/{PROLOG_SCRIPT}"):
-        return Answer(GOOD, f"{PROLOG_SCRIPT} looks at the scratch", {"problem": "", "left_to": PROLOG_SCRIPT})
+        return Answer(GOOD, f"skipped: {PROLOG_SCRIPT} checks the scratch", {"problem": "", "left_to": PROLOG_SCRIPT})
     problem = problem_of(root)
     return Answer(BAD if problem else GOOD, problem or "the scratch is good, or none is expected", {"problem": problem})
 
@@ -161,8 +163,8 @@ def _unkillable(_args: argparse.Namespace, root: Root) -> Answer:
     try:
         done = free(root, run, os.kill, time.sleep)
     except (CommandFailed, OSError) as error:
-        return Answer(UNKNOWN, f"a process that was killed cannot be freed: {error}", {"freed": []})
-    return Answer(GOOD, "\n".join(done) or "no process that was killed is left", {"freed": done})
+        return Answer(UNKNOWN, f"cannot free a killed process: {error}", {"freed": []})
+    return Answer(GOOD, "\n".join(done) or "no killed process is left", {"freed": done})
 
 
 _ACTIONS: Mapping[str, Callable[[argparse.Namespace, Root], Answer]] = {
@@ -176,7 +178,7 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace, Root], Answer]] = {
 
 COMMAND = Command(
     name="job",
-    summary="prolog, epilog and health scripts: run them, see what failed",
+    summary="prolog, epilog and health scripts: run them, show what failed",
     description=_DESCRIPTION,
     add_arguments=_add_arguments,
     execute=_execute,

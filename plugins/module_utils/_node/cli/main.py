@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The frame of hpcnode: arguments in, one answer out, an exit status that can be relied on."""
+"""The main program of hpcnode: parses arguments, runs a sub-command, prints its answer, returns an exit status."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from ..version import VERSION
 from .command import BAD, GOOD, UNKNOWN, USAGE, Answer, Command, UsageError
 
 if TYPE_CHECKING:
-    # Read by AnsiballZ, which packs what it finds imported somewhere, and by nobody else. All of the core is installed,
-    # also what only modules call: one digest over all of it tells whether a node has this code.
+    # For AnsiballZ only, which packs every file that is imported somewhere. The whole node core is installed, also what
+    # only modules use, so that one digest shows whether a node has this code.
     from ..health import pair_search  # noqa: F401
     from ..job.beeond import install as beeond_install  # noqa: F401
     from ..job.hooks import install as hooks_install  # noqa: F401
@@ -61,39 +61,39 @@ if TYPE_CHECKING:
 
 PROGRAM = "hpcnode"
 SCHEMA = 1
-"""Version of what ``--json`` prints."""
+"""Version of the format of ``--json``."""
 
 _JOBS = ("containers", "beeond", "job", "stage", "checkpoint", "events", "metadata", "grants", "slurm", "arbiter")
 NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", *_JOBS, "tools")
 """The sub-commands."""
 
 DESCRIPTION = """\
-hpcnode tells what an Azure HPC or AI virtual machine has and how it is set up, and sets it up at boot. It is the same
-code as the modules of the Ansible collection hpcai.azure, and needs neither Ansible nor a network.
+hpcnode shows what an Azure HPC or AI virtual machine has and how it is configured, and configures it at boot. It is the
+same code as the modules of the Ansible collection hpcai.azure, and needs neither Ansible nor a network.
 
 systemd starts it at boot through hpcai-boot.target.
 
-Options that stand before the command may stand after it as well. 'hpcnode COMMAND --help' describes a command.
+The options below can also follow the command. 'hpcnode COMMAND --help' describes a command.
 """
 EPILOG = """\
 exit status:
 
-  0  Good: all is as it should be, or was done.
-  1  Bad: something is not as it should be, or could not be done.
-  2  Could not tell.
+  0  Good: everything is correct, or was done.
+  1  Bad: something is wrong, or failed.
+  2  Unknown: hpcnode could not find out.
   3  Wrong usage; nothing was done.
 
 files:
 
   /etc/hpcai/*.json  This node's settings. Ansible writes them, hpcnode reads them.
-  /var/lib/hpcai     What hpcnode remembers over reboots.
-  /run/hpcai         What it remembers until the next reboot.
+  /var/lib/hpcai     State that survives reboots.
+  /run/hpcai         State until the next reboot.
   /usr/lib/hpcai     hpcnode itself, installed by the module hpcai.azure.node_tools.
 """
 
 
 class Help(argparse.HelpFormatter):
-    """argparse's help, 80 columns wide at most, which keeps the paragraphs, lists and examples of descriptions."""
+    """A help formatter, at most 80 columns wide, that keeps the paragraphs, lists and examples of descriptions."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=min(80, max(40, shutil.get_terminal_size().columns)))
@@ -103,8 +103,8 @@ class Help(argparse.HelpFormatter):
 
     @staticmethod
     def _paragraph(lines: Sequence[str], width: int) -> str:
-        """One with an indented line is an example or a list, and keeps its lines: in a list only the words beside a
-        term are filled."""
+        """Fill a paragraph. One with an indented line is an example or a list, and keeps its lines; in a list only the
+        text beside a term is filled."""
         if not any(line.startswith(" ") for line in lines):
             lines = [" ".join(lines)]
         terms = [re.match(r"\s+\S+\s{2,}(?=\S)", line) for line in lines]
@@ -129,7 +129,7 @@ class Parser(argparse.ArgumentParser):
         frame = {"allow_abbrev": False, "add_help": False, "formatter_class": Help, "epilog": EPILOG}
         super().__init__(*args, **{**frame, **kwargs})
         self._mixing = False
-        # Suppressed, or a command's parser would put its default over what stood before the command.
+        # Suppressed, because a command's parser would otherwise overwrite an option given before the command.
         given: dict[str, Any] = {"default": argparse.SUPPRESS}
         self.add_argument("-h", "--help", action="help", help="show this page", **given)
         self.add_argument("--json", action="store_true", help="answer with one JSON object", **given)
@@ -137,18 +137,18 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--debug", action="store_true", help="show where in the code an error arose", **given)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse, with options before, between and after the other words, which argparse itself does not take."""
+        """Parse options before, between and after the other words, which argparse does not do by default."""
         if self._mixing or self._subparsers is not None:
             return super().parse_known_args(args, namespace)
         self._mixing = True
         try:
-            # It calls this again.
+            # This calls parse_known_args again.
             return self.parse_known_intermixed_args(args, namespace)
         finally:
             self._mixing = False
 
     def error(self, message: str) -> NoReturn:
-        """Refuse the arguments, where argparse would exit with 2."""
+        """Raise a UsageError, where argparse would exit with 2."""
         raise UsageError(f"{message} (see '{self.prog} --help')")
 
 
@@ -177,20 +177,20 @@ def _load(name: str) -> Command:
 
 
 def _needed(words: Sequence[str]) -> tuple[Command, ...]:
-    """The one that is called, where that is plain: the boot phase calls hpcnode for each step, and waits for it."""
+    """Return only the called command if it comes first, because importing all would slow down each boot step."""
     return (_load(words[0]),) if words and words[0] in NAMES else all_commands()
 
 
 def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None = None) -> int:
     """Run hpcnode and return its exit status.
 
-    :param commands: the sub-commands there are, for tests.
+    :param commands: the sub-commands, for tests.
     """
     for stream in (sys.stdout, sys.stderr):
-        # A name that the locale cannot show must not keep the rest from being shown.
+        # A character that the locale cannot encode must not suppress the rest of the output.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
     words = list(sys.argv[1:] if argv is None else argv)
-    # Known before the words are parsed, because an error in them is answered in the same form.
+    # Needed before the arguments are parsed, because errors in the arguments have the same output format.
     as_json, debug = "--json" in words, "--debug" in words
     name = ""
     try:
@@ -212,8 +212,8 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
 
 
 def refuse(as_json: bool, name: str, error: BaseException) -> int:
-    """Say in one line what is wrong, and return the exit status for it."""
-    # Not above: it brings the facts of all sizes, a third of what a job waits for when its prolog calls.
+    """Write the error in one line, and return its exit status."""
+    # Imported here, because it loads the facts of all VM sizes: a third of the time that a prolog takes.
     from ..sku.lookup import UnknownVmSize
 
     if isinstance(error, (UsageError, NoRoot)):
@@ -233,7 +233,7 @@ def refuse(as_json: bool, name: str, error: BaseException) -> int:
 
 
 def write(as_json: bool, name: str, status: int, words: str, data: Mapping[str, Any]) -> int:
-    """Write the answer and return the exit status: that of the answer, unless it could not be written."""
+    """Write the answer and return its exit status, or UNKNOWN if it could not be written."""
     if as_json:
         reserved = {"schema", "command", "status"} & data.keys()
         if reserved:
@@ -244,10 +244,10 @@ def write(as_json: bool, name: str, status: int, words: str, data: Mapping[str, 
             sys.stdout.write(f"{words}\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read has seen enough. Python would complain once more when it closes standard output.
+        # The reader closed the pipe. Without this, Python prints another error when it closes standard output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.stderr.write(f"{PROGRAM}: the answer could not be written: {error.strerror}\n")
+        sys.stderr.write(f"{PROGRAM}: cannot write the answer: {error.strerror}\n")
         return UNKNOWN
     return status

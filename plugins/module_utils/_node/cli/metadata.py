@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""hpcnode metadata: the kernel's filter of connections to Azure's metadata service."""
+"""hpcnode metadata: the kernel filter for connections to Azure's metadata service."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ..setup.metadata.options import MetadataProblem, read_guard, read_users
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
 
 _DESCRIPTION = """\
-Only root and listed users reach Azure's metadata service. nftables sees who opened a socket. A filter in the kernel
-also sees who connects it, so that a job that inherits a socket from root cannot use it.
+Only root and listed users may connect to Azure's metadata service. nftables checks which user opened a socket. This
+kernel filter also checks which user connects it, so that a job cannot use a socket that it inherits from root.
 
-  status  (the default) shows whether the filter is attached. Changes nothing.
-  attach  attaches it, and detaches that of earlier settings. hpcai-metadata.service calls it at boot and at a reload.
-  detach  detaches it.
+  status  (the default) shows whether the filter is attached. It changes nothing.
+  attach  attaches the filter, and detaches one with older settings. hpcai-metadata.service calls it at boot and reload.
+  detach  detaches the filter.
 
-Reads /etc/hpcai/metadata.json (written by the Ansible module hpcai.azure.metadata_access). Needs root and a mounted
-cgroup v2, which systemd also mounts beside version 1. Containers are not allowed to attach it. Works on the running
-machine only.
+The Ansible module hpcai.azure.metadata_access writes the settings to /etc/hpcai/metadata.json. The command needs root
+and a mounted cgroup v2, which systemd also mounts beside version 1. It works on the running machine only, and not in a
+container.
 
-Exit status: 0 the filter is attached, or it is switched off and not attached, 1 it is not as the file wants it, 2 the
-kernel does not say or refuses, 3 wrong usage.
+Exit status: 0 the filter is attached, or it is turned off and not attached, 1 it is not as the settings require, 2 the
+kernel refuses, or the state is not known, 3 wrong usage.
 """
 
 
@@ -42,7 +42,7 @@ def _execute(args: argparse.Namespace) -> Answer:
     if not root.is_this_machine:
         if args.action != "status":
             raise UsageError(f"metadata {args.action} works on the running machine only: leave out --root")
-        words = f"there is no kernel below {root.path} to ask"
+        words = f"no kernel can be queried below {root.path}: leave out --root"
         return Answer(UNKNOWN, words, {"attached": None, "problem": words})
     try:
         return _answer(root, args.action)
@@ -65,4 +65,4 @@ def _answer(root: Root, action: str) -> Answer:
     return Answer(BAD if problem else GOOD, problem or "attached", {"attached": not problem, "problem": problem})
 
 
-COMMAND = Command("metadata", "who connects to the metadata service", _DESCRIPTION, _add_arguments, _execute)
+COMMAND = Command("metadata", "the filter for the metadata service", _DESCRIPTION, _add_arguments, _execute)

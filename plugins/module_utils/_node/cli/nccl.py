@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""hpcnode nccl: the topology that NCCL is told of, whether it is true of this machine, and its files at boot."""
+"""hpcnode nccl: NCCL's topology file and variables: shows them, compares them with the machine, writes them at boot."""
 
 from __future__ import annotations
 
@@ -27,22 +27,23 @@ _BOOT_LIMIT_S = 30.0
 _ACTIONS = "show (the default), verify or apply"
 
 _DESCRIPTION = """\
-show prints where each GPU and InfiniBand adapter of this VM size hangs, and the variables that NCCL gets. With --xml it
-prints the topology file instead. It is what the collection knows of the size, not what the machine was found to have.
+show (the default) prints the NUMA node, CPUs and adapters of each GPU of this VM size, and the variables that NCCL
+gets. With --xml it prints the topology file instead. It shows the collection's data for the VM size, and does not
+inspect the machine.
 
-verify compares that with the machine: PCI addresses, NUMA nodes, CPUs of each node. Where the module nccl_topology has
-configured this machine, it also looks whether its topology file and variables are still in place; the service of the
-HPC images that rewrites /etc/nccl.conf at every boot removes them, for instance.
+verify compares that data with the machine: PCI addresses, NUMA nodes, CPUs of each node. If the module nccl_topology
+has configured this machine, verify also checks that its topology file and variables are still in place. For example,
+the HPC images have a service that rewrites /etc/nccl.conf at every boot and removes them.
 
-apply does what the module nccl_topology was told last (/etc/hpcai/nccl.json) once more. A boot does that and more, and
-keeps no node from taking jobs for it: see 'hpcnode boot run nccl'.
+apply applies the last settings of the module nccl_topology (/etc/hpcai/nccl.json) again. The boot phase does that and
+more ('hpcnode boot run nccl'); a failure there does not keep the node from taking jobs.
 
-The VM size is the one in /etc/hpcai/nccl.json or node.json, else what the metadata service says, else what that service
-said last. With --vm-size, show takes no path and no variable from /etc/hpcai/nccl.json, unless it is the same size.
+The VM size comes from /etc/hpcai/nccl.json or node.json, else from the metadata service, else from that service's last
+answer. With --vm-size, show takes paths and variables from /etc/hpcai/nccl.json only if it is the same size.
 
-Exit status of verify: 0 all is true, 1 something is not, 2 the machine does not tell, its VM size is not known, or
-there was nothing to compare: no topology file is generated for the size, and no variables are configured. Exit status
-of apply: 0 done, 1 refused or failed, with nothing written when refused, 2 the VM size is not known or there is no
+Exit status of verify: 0 everything matches, 1 something differs, 2 the machine cannot be read, the VM size is not
+known, or there is nothing to compare: no topology file is generated for the size, and no variables are configured.
+Exit status of apply: 0 done, 1 refused (nothing was written) or failed, 2 the VM size is not known, or there is no
 /etc/hpcai/nccl.json.
 """
 
@@ -50,7 +51,7 @@ of apply: 0 done, 1 refused or failed, with nothing written when refused, 2 the 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = ("show", "verify", "apply")
     parser.add_argument("action", choices=actions, nargs="?", default="show", metavar="ACTION", help=_ACTIONS)
-    parser.add_argument("--vm-size", metavar="SIZE", help="not this machine's size but this one; not for apply")
+    parser.add_argument("--vm-size", metavar="SIZE", help="use this VM size instead of the machine's; not for apply")
     parser.add_argument("--xml", action="store_true", help="show only: print the topology file")
 
 
@@ -71,7 +72,7 @@ def _execute(args: argparse.Namespace) -> Answer:
 
 
 def _for_size(options: NcclOptions, args: argparse.Namespace) -> NcclOptions:
-    """The options for the size that was named: what this machine was told for its own must not be shown for another."""
+    """Return the options for the named size, without this machine's paths and variables if it is another size."""
     if args.action == "show" and not _is_size_of_machine(options, args):
         options = NcclOptions(vm_sizes=options.vm_sizes, root=options.root)
     return replace(options, vm_size=args.vm_size)
@@ -89,10 +90,10 @@ def _is_size_of_machine(options: NcclOptions, args: argparse.Namespace) -> bool:
 
 def _apply(args: argparse.Namespace) -> Answer:
     if args.root != "/" or args.vm_size:
-        raise UsageError("apply is for this machine as /etc/hpcai/nccl.json describes it: no --root, no --vm-size.")
+        raise UsageError("apply uses /etc/hpcai/nccl.json of the running machine: leave out --root and --vm-size.")
     remembered = read_config(Root(), "nccl")
     if remembered is None:
-        raise ConfigError(f"{CONFIG_PATH} is not there: the module nccl_topology writes it.")
+        raise ConfigError(f"{CONFIG_PATH} does not exist: the module nccl_topology writes it.")
     options = replace(options_of(remembered), persistent=True)
     try:
         done = ensure(options, ask=_ask_at_boot)
@@ -106,15 +107,15 @@ def _apply(args: argparse.Namespace) -> Answer:
 
 
 def _ask_at_boot() -> dict[str, Any]:
-    """The network may not be up yet, and another size must not be taken for this machine's."""
-    # Not above: to import what speaks HTTP takes longer than everything else here.
+    """Query the metadata service with a long timeout: the network may not be up yet, and the size may have changed."""
+    # Imported here, because the HTTP modules take longer to import than all the rest.
     from ..machine import imds
 
     return imds.read_compute(_BOOT_LIMIT_S)
 
 
 def _ask_nobody() -> dict[str, Any]:
-    """To show what a size has must not wait for the network."""
+    """Do not query the metadata service, because showing a size must not wait for the network."""
     from ..machine import imds
 
     raise imds.ImdsError("it was not asked")
@@ -126,7 +127,7 @@ def _verdict(inspection: Inspection) -> Answer:
     if inspection.reason:
         lines.append(inspection.reason)
     if not mismatches and not unknown and inspection.topology:
-        lines.append(f"The topology of {inspection.size.name} is true of this machine.")
+        lines.append(f"The topology of {inspection.size.name} matches this machine.")
     data = {
         "vm_size": inspection.size.name,
         "mismatches": [mismatch.as_dict() for mismatch in mismatches],

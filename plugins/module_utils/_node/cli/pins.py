@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""hpcnode pins: is a job pinned well, and how should its ranks be started?"""
+"""hpcnode pins: whether a job is pinned well, and how to start its ranks."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from ..sku import find_size
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
 
 _DESCRIPTION = """\
-Looks at the processes of a job, all their threads, the CPUs they may run on, the GPUs and adapters they use, and says
-what is wrong with their pinning. Then it says where the ranks should run, and the line that puts them there. Without
-processes it only does the latter.
+Inspects the processes of a job: all threads, the CPUs that they may run on, and the GPUs and adapters that they use. It
+reports problems of their pinning, where the ranks should run, and the command line that starts them there. Without
+processes it only gives the advice.
 
-Processes that belong to one rank (the program, the shell it was started by, the workers it started) count as one. Who
-has no rank although others have one is a launcher, and is not judged. Neither is hpcnode itself.
+The processes of one rank (the program, the shell that started it, and the workers that it started) count as one. If
+some processes have a rank, a process without a rank is a launcher and is ignored, like hpcnode itself.
 
-Which GPUs a process uses the driver says (NVML); below another root, or without NVML, CUDA_VISIBLE_DEVICES does as far
-as it can. Run as root to see the processes of others.
+The driver (NVML) reports which GPUs a process uses. With --root, or without NVML, the GPUs come from
+CUDA_VISIBLE_DEVICES if it is set. Run as root to see other users' processes.
 
 Examples:
 
@@ -39,8 +39,10 @@ Examples:
     hpcnode pins --processes xhpl --memory
     hpcnode pins --vm-size nd96asr_v4 --launcher openmpi
 
-Nothing is changed. Exit status 1: a finding of severity error, or of those that --fail-on names. Exit status 2: the
-processes were not found or cannot be read, or the machine cannot be understood.
+It changes nothing.
+
+Exit status: 0 good, 1 there is a finding of severity error, or one that --fail-on lists, 2 the processes were not found
+or cannot be read, or the machine's topology is not known.
 """
 
 
@@ -48,31 +50,40 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--processes", metavar="REGEX", help="processes whose name or command line matches; narrows the next three")
     add("--pids", metavar="PID,...", type=_numbers, default=(), help="processes with these ids")
-    add("--cgroup", metavar="PATH", help="processes of a control group and of those below it")
+    add("--cgroup", metavar="PATH", help="processes of a control group and of the groups below it")
     # The long names are those of the module's options.
     add("--job", "--slurm-job-id", metavar="ID", type=int, help="processes of a Slurm job")
-    add("--memory", action="store_true", help="look where their memory lies, which holds big processes up for a moment")
-    add("--vm-size", metavar="SIZE", help="advise for this VM size, not for this machine")
+    add("--memory", action="store_true", help="also locate their memory, which briefly stops big processes")
+    add("--vm-size", metavar="SIZE", help="advise for this VM size instead of this machine")
     add("--launcher", choices=LAUNCHERS, default=SRUN, help="what starts the ranks (default: %(default)s)")
     add(
         "--ranks",
         "--ranks-per-node",
         metavar="N",
         type=int,
-        help="ranks per node (default: those found, else one per GPU or NUMA node)",
+        help="ranks per node (default: the ranks found, else one per GPU or NUMA node)",
     )
-    add("--threads", "--threads-per-rank", metavar="N", type=int, help="threads per rank (default: all of its share)")
     add(
-        "--masks", choices=MASKS, default=DISJOINT, help="CPUs of their own, or whole NUMA nodes (default: %(default)s)"
+        "--threads",
+        "--threads-per-rank",
+        metavar="N",
+        type=int,
+        help="threads per rank (default: all CPUs of the rank)",
     )
-    add("--fail-on", metavar="WHAT,...", help=f"codes and severities of findings that are bad (default: {ERROR})")
+    add(
+        "--masks",
+        choices=MASKS,
+        default=DISJOINT,
+        help="own CPUs for each rank, or complete NUMA nodes (default: %(default)s)",
+    )
+    add("--fail-on", metavar="WHAT,...", help=f"codes and severities of findings for exit status 1 (default: {ERROR})")
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(word) for word in text.split(","))
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of process ids such as 4711,4712") from error
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of process ids such as 4711,4712") from error
 
 
 def _execute(args: argparse.Namespace) -> Answer:

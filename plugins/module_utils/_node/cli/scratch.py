@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""hpcnode scratch: the RAID 0 of the local NVMe disks, as Ansible wants it, at each boot."""
+"""hpcnode scratch: sets up the RAID 0 of the local NVMe disks at each boot, with Ansible's settings."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from ..sku import UnknownVmSize
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, seconds
 
 _DESCRIPTION = """\
-Keeps the scratch: RAID 0 over the local NVMe disks, a file system on it, mounted. A redeployed or healed virtual
-machine has blank disks, so this is done at each boot, by hpcai-scratch.service (hpcnode boot run scratch), which alone
-starts the mount.
+Sets up the scratch: a RAID 0 over the local NVMe disks, with a mounted file system. A redeployed or healed virtual
+machine has blank disks, so hpcai-scratch.service does this at each boot (hpcnode boot run scratch). Nothing else starts
+the mount.
 
-up makes what is missing: it mounts what is there, assembles what is stopped, and builds anew where disks are blank or
-missing. It does exactly what the module hpcai.azure.nvme_raid does, by the settings in /etc/hpcai/scratch.json, which
-that module writes, and refuses what it refuses. It waits for disks that come late.
+up creates what is missing: it mounts an existing file system, assembles a stopped array, and rebuilds the array if
+disks are blank or missing. It does the same as the module hpcai.azure.nvme_raid, with the settings that the module
+wrote to /etc/hpcai/scratch.json, and refuses the same disks. It waits for disks that appear late.
 
-down unmounts and stops the array. What is in it stays.
+down unmounts the file system and stops the array. The data stays.
 
-status says what there is and what up would do, and changes nothing.
+status shows the current state and what up would do. It changes nothing.
 
-Exit status 1: it is not up, or could not be done. 2: there are no settings.
+Exit status: 0 good or done, 1 the scratch is not up, or the action failed, 2 there are no settings.
 """
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("up", "down", "status"), help="what to do")
     parser.add_argument(
-        "--wait", type=seconds, default=30, metavar="SECONDS", help="up: how long to wait for disks that come late (30)"
+        "--wait", type=seconds, default=30, metavar="SECONDS", help="up: how long to wait for late disks (30)"
     )
     parser.add_argument(
         "--lock-timeout",
@@ -70,7 +70,7 @@ def _execute(args: argparse.Namespace) -> Answer:
 
 
 def _with_expected_count(options: ScratchOptions, root: Root) -> ScratchOptions:
-    """Hold the disks to the VM size's number where the settings name none; a size that is not known says nothing."""
+    """Expect the VM size's number of disks if the settings have none; if the size is not known, expect no number."""
     try:
         return with_count(options, expected_disks(options, root))
     except (ConfigError, UnknownVmSize):

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""hpcnode sku: what a VM of one size has, or which sizes are known."""
+"""hpcnode sku: what a VM size has, or which VM sizes are known."""
 
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ _SHOWN_SEPARATELY = ("name", "thresholds", "contradictions", "sources")
 
 _DESCRIPTION = """\
 Shows what a virtual machine of one size has: CPUs and NUMA nodes, GPUs and InfiniBand adapters with their PCI
-addresses, clocks, local disks, and the limits that health checks compare with. That is what the collection knows of
-the size, not what this machine was found to have.
+addresses, clocks, local disks, and the limits of the health checks. It shows the collection's data for the VM size, and
+does not inspect the machine.
 
-Without SIZE it is the size of this machine: as /etc/hpcai/node.json says, else the metadata service, else what that
-service said last. Sizes described by hand (vm_sizes in /etc/hpcai/node.json) win over the built-in table.
+Without SIZE, it shows this machine's size, which comes from /etc/hpcai/node.json, else from the metadata service, else
+from that service's last answer. Sizes in vm_sizes in /etc/hpcai/node.json override the built-in table.
 
-What no source states is unknown. --sources shows who states which fact, which facts are only remembered and not
-verified, and where the sources disagree.
+A fact without a source is shown as unknown. --sources shows the source of each fact, which facts are not verified, and
+where sources disagree.
 
-Nothing is changed. Exit status 2: the size of this machine, or the size itself, is not known.
+It changes nothing.
+
+Exit status: 0 good, 2 the size of this machine, or the named size, is not known.
 """
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("size", metavar="SIZE", nargs="?", help="a VM size, e.g. nd96asr_v4; this machine's by default")
+    parser.add_argument("size", metavar="SIZE", nargs="?", help="a VM size, e.g. nd96asr_v4 (default: this machine's)")
     parser.add_argument("--all", action="store_true", help="list all known sizes instead")
     parser.add_argument("--sources", action="store_true", help="show the source of each fact, and contradictions")
 
@@ -45,7 +47,7 @@ def _execute(args: argparse.Namespace) -> Answer:
     root = Root(args.root)
     if args.all:
         if args.size:
-            raise UsageError(f"--all lists all sizes: leave {args.size} out, or --all.")
+            raise UsageError(f"--all lists all sizes: leave out {args.size} or --all.")
         sizes = all_sizes((read_config(root, "node") or {}).get("vm_sizes"))
         data: dict[str, Any] = {"sizes": {name: facts_of(size) for name, size in sizes.items()}}
         text = _columns(_overview(sizes.values()))
@@ -106,7 +108,7 @@ def _one(size: VmSize, origin: str, with_sources: bool) -> str:
 
 
 def _lines(key: str, value: Any) -> list[str]:
-    """A value on one line or several, of which there is at least one."""
+    """Return a value as one or more lines."""
     if value in ([], {}):
         return [_NONE]
     if key == "cpu" and value:
@@ -138,7 +140,7 @@ def _number(value: float) -> str:
 
 def _contradiction(entry: Mapping[str, Any]) -> str:
     statements = "; ".join(f"{letter}: {words}" for letter, words in entry["says"].items())
-    choice = f"{entry['taken']} was taken" if entry["taken"] else "none was taken"
+    choice = f"{entry['taken']} is used" if entry["taken"] else "none is used"
     return f"  {entry['about']}: {statements}. Here {choice}: {entry['why']}"
 
 

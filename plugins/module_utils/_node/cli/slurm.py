@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""hpcnode slurm: dump and restore of the queue and the accounting, and slurmd's spool."""
+"""hpcnode slurm: dumps and restores the queue and the accounting, and protects slurmd's spool."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from ..slurm.state import LOCK, Place, Refused, dumps_in, read_manifest, read_pl
 from .command import GOOD, UNKNOWN, Answer, Command, UsageError, seconds
 
 _DESCRIPTION = """\
-Keeps what a controller must not lose: slurmctld's queue (StateSaveLocation) and slurmdbd's database. The settings are
-in /etc/hpcai/slurm_state.json, which the role hpcai.azure.slurm writes.
+Backs up what a controller must not lose: slurmctld's queue (StateSaveLocation) and slurmdbd's database. The role
+hpcai.azure.slurm writes the settings to /etc/hpcai/slurm_state.json.
 
-dump copies both into a new folder below the one that is set (slurm_dump_path), or below --to, while the daemons run.
-The folder is there when it is complete, and not before; the oldest beyond the number that is kept are removed.
-hpcai-slurm-dump.timer calls it. The queue in it may be some 10 seconds old, because slurmctld saves it that often.
+dump copies both to a new folder below the configured folder (slurm_dump_path), or below --to, while the daemons run.
+The new folder appears only when it is complete. Then the oldest dumps are removed, until the configured number is left.
+hpcai-slurm-dump.timer calls dump. The queue in a dump may be about 10 seconds old, because slurmctld saves it that
+often.
 
 list shows the dumps.
 
-restore brings back one dump, or the newest in a folder of dumps: it stops slurmctld and slurmdbd, puts database and
-state in their places, and starts them. It refuses if there are jobs that would be lost (--force does it all the same;
-the state that was there lies beside it then, in a folder that ends with .before-restore), a dump of another cluster,
-and one whose Slurm the installed one cannot read.
+restore restores one dump, or the newest in a folder of dumps: it stops slurmctld and slurmdbd, restores the database
+and the state, and starts them. It refuses if jobs would be lost, if the dump is of another cluster, and if the
+installed Slurm cannot read it. --force restores although jobs would be lost, and keeps the previous state beside the
+new one, in a folder whose name ends with .before-restore.
 
-spool mounts a small file system of its own on slurmd's spool FOLDER, half of which only root can use: no job can then
-fill it. slurmd's unit calls it before each start. While jobs run it changes nothing.
+spool mounts a small file system on slurmd's spool FOLDER and reserves half of it for root, so that no job can fill it.
+slurmd's unit calls it before each start. While jobs run, it changes nothing.
 
-Exit status 1: it was refused or failed. 2: there are no settings.
+Exit status: 0 good or done, 1 refused or failed, 2 there are no settings.
 """
 
 
@@ -46,8 +47,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source", nargs="?", metavar="FOLDER", help="restore: a dump, or a folder of dumps; spool: slurmd's spool"
     )
-    parser.add_argument("--to", metavar="FOLDER", help="dump, list: folder of dumps, not the one that is set")
-    parser.add_argument("--force", action="store_true", help="restore: over jobs that are there")
+    parser.add_argument("--to", metavar="FOLDER", help="dump, list: folder of dumps, instead of the configured one")
+    parser.add_argument("--force", action="store_true", help="restore: even if jobs would be lost")
     parser.add_argument(
         "--lock-timeout",
         type=seconds,
@@ -64,7 +65,7 @@ def _execute(args: argparse.Namespace) -> Answer:
     if args.action == "spool":
         return _spool(args.source, root)
     if args.action != "restore" and (args.source or args.force):
-        raise UsageError(f"{args.action} takes neither a FOLDER nor --force; a folder of dumps is named by --to")
+        raise UsageError(f"{args.action} takes neither a FOLDER nor --force; use --to for a folder of dumps")
     place = read_place(root)
     if place is None:
         raise ConfigError("no /etc/hpcai/slurm_state.json: the role hpcai.azure.slurm writes it on a controller")
@@ -73,7 +74,8 @@ def _execute(args: argparse.Namespace) -> Answer:
     if args.action == "list":
         return _list(place)
     if not root.is_this_machine:
-        return Answer(UNKNOWN, "a captured tree can be listed only", {"reason": "not this machine"})
+        words = f"{args.action} works on the running machine only: leave out --root"
+        return Answer(UNKNOWN, words, {"reason": "not this machine"})
     try:
         with only_one(LOCK, args.lock_timeout):
             if args.action == "dump":
@@ -82,20 +84,22 @@ def _execute(args: argparse.Namespace) -> Answer:
             dump, aside = restore(args.source, place, root, run, force=args.force, start=True)
     except (Refused, Locked) as error:
         raise CommandFailed(str(error)) from error
-    lines = [f"restored {dump}", *(f"what was there before: {path}" for path in aside)]
+    lines = [f"restored {dump}", *(f"previous content: {path}" for path in aside)]
     return Answer(GOOD, "\n".join(lines), {"dump": dump, "before": list(aside)})
 
 
 def _spool(folder: str, root: Root) -> Answer:
     if not root.is_this_machine:
-        return Answer(UNKNOWN, "spool works on the running machine only", {"reason": "not this machine"})
+        return Answer(
+            UNKNOWN, "spool works on the running machine only: leave out --root", {"reason": "not this machine"}
+        )
     try:
         done = protect(folder, root, run)
     except NotNow as error:
         return Answer(UNKNOWN, str(error), {"reason": str(error)})
     except OSError as error:
         raise CommandFailed(f"{error.filename or folder}: {error.strerror}") from error
-    words = f"{folder} is a file system of its own" if done else f"something is mounted on {folder} already"
+    words = f"mounted a file system on {folder}" if done else f"a file system is already mounted on {folder}"
     return Answer(GOOD, words, {"mounted": done})
 
 
@@ -113,7 +117,7 @@ def _list(place: Place) -> Answer:
 
 COMMAND = Command(
     "slurm",
-    "queue and accounting: dump, restore, list; slurmd's spool",
+    "queue and accounting: dump, restore, list; protect slurmd's spool",
     _DESCRIPTION,
     _add_arguments,
     _execute,

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""hpcnode stage: a data set from Blob storage to a job's file system, each node its shard."""
+"""hpcnode stage: copies a data set from Blob storage to a job's file system; each node copies its shard."""
 
 from __future__ import annotations
 
@@ -24,30 +24,39 @@ if TYPE_CHECKING:
     from ..job.stage.options import StageOptions
 
 _DESCRIPTION = """\
-Copies what lies below a folder of a container to TARGET, by azcopy, as the user who calls it. In a job each node copies
-its shard to a file system that all share:
+Copies the blobs below a folder of a container to TARGET, with azcopy, as the calling user. In a job, each node copies
+its shard to a shared file system:
 
   srun --ntasks-per-node=1 hpcnode stage run --source URL --target DIR
 
-run lists the source on the first node, divides the blobs by bytes (or by names, with --pattern), copies what TARGET
-lacks, and brings each file to its name only when its length, its MD5 where one is stored, and gzip's own check sum
-where it is decompressed are right. A run that was killed is called again and copies what is missing.
+run lists the source on the first node, divides the blobs by bytes (or by names, with --pattern), and copies what TARGET
+lacks. A file gets its final name only after its length is verified, and also its MD5 if the blob has one, and gzip's
+checksum if it is decompressed. After a killed run, call run again: it copies what is missing.
 
-plan says what each shard would have, and copies nothing. status says what the manifests in TARGET/.hpcai-stage hold.
-verify compares files, manifests and the listing; --full reads the files. clean removes the manifests and what a killed
-run left, and no data.
+plan shows the content of each shard, and copies nothing.
 
-prepare and sweep are for root, and need no TARGET. prepare, called by prologs, makes the folder of azcopy's logs and
-plans. sweep, called by epilogs, removes there what killed runs of the job left, and logs of failed runs after a week.
+status shows the content of the manifests in TARGET/.hpcai-stage.
 
-A SAS is read from --sas-file, mode 0600, or from HPCAI_BLOB_SAS. It stands in azcopy's arguments while that runs.
+verify compares files, manifests and the listing; --full also reads the files.
 
-Defaults are in /etc/hpcai/blob.json. Exit status 1: something could not be copied, or is not as it was staged.
+clean removes the manifests and what a killed run left, but no data.
+
+prepare and sweep are for root, and need no TARGET. Prologs call prepare, which creates the folder for azcopy's logs and
+plans. Epilogs call sweep, which removes what killed runs of the job left in that folder, and logs of failed runs after
+a week.
+
+A SAS is read from --sas-file, which must have mode 0600, or from HPCAI_BLOB_SAS. While azcopy runs, the SAS is visible
+in its arguments.
+
+Defaults are in /etc/hpcai/blob.json.
+
+Exit status: 0 good or done, 1 something could not be copied, or differs from what was staged, 2 nothing was staged, or
+the result is not known.
 """
 
 _WITH_SOURCE = ("run", "plan")
 _WORK = "stage"
-"""What folders of logs and plans are named by."""
+"""Part of the names of folders for logs and plans."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,29 +64,33 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", metavar="URL", help="https://ACCOUNT.blob.core.windows.net/CONTAINER[/FOLDER]")
     parser.add_argument("--target", metavar="DIR", help="the folder to stage to")
     parser.add_argument("--shard", metavar="I/N", default="", help="which shard (the node's number in the step)")
-    parser.add_argument("--all", action="store_true", help="each node copies everything, to a disk of its own")
+    parser.add_argument("--all", action="store_true", help="each node copies everything to its own disk")
     parser.add_argument(
         "--pattern", metavar="GLOB", default="", help="divide by names, such as '*_{000..063}.tfrecord.gz'"
     )
     parser.add_argument("--decompress", action="store_true", help="decompress blobs with Content-Encoding gzip")
-    parser.add_argument("--full", action="store_true", help="read what is there and compare hashes, not sizes")
-    parser.add_argument("--relist", action="store_true", help="outside of a job: list anew, whatever lies in TARGET")
-    parser.add_argument("--credential", choices=("identity", "workload", "sas", "none"), help="by which right")
-    parser.add_argument("--client-id", metavar="ID", help="as root: which of the machine's identities")
+    parser.add_argument("--full", action="store_true", help="read existing files and compare hashes, not sizes")
+    parser.add_argument("--relist", action="store_true", help="outside of a job: list again, ignore the list in TARGET")
+    parser.add_argument("--credential", choices=("identity", "workload", "sas", "none"), help="how to authenticate")
+    parser.add_argument("--client-id", metavar="ID", help="as root: client id of the machine's identity to use")
     parser.add_argument("--sas-file", metavar="FILE", default="", help="a file with a SAS")
-    parser.add_argument("--account-gbps", type=float, metavar="N", help="what the account carries, shared by all nodes")
-    parser.add_argument("--cap-mbps", type=float, metavar="N", help="cap of each azcopy, in place of that")
-    parser.add_argument("--processes", type=int, metavar="N", help="azcopies on each node")
-    parser.add_argument("--connections", type=int, metavar="N", help="connections of each azcopy")
-    parser.add_argument("--workers", type=int, metavar="N", help="files verified and decompressed at a time")
-    parser.add_argument("--every", type=float, metavar="S", default=10.0, help="seconds between lines of progress")
     parser.add_argument(
-        "--stall", type=float, metavar="S", default=300.0, help="give up when nothing moves for so long"
+        "--account-gbps", type=float, metavar="N", help="the account's bandwidth limit in Gbit/s, for all nodes"
     )
-    parser.add_argument("--limit", type=float, metavar="S", default=86400.0, help="give up after so long (a day)")
-    parser.add_argument("--wait", type=float, metavar="S", default=300.0, help="wait so long for the first node's list")
-    parser.add_argument("--azcopy", metavar="FILE", help="the program")
-    parser.add_argument("--work", metavar="DIR", help="where azcopy's logs and plans are")
+    parser.add_argument(
+        "--cap-mbps", type=float, metavar="N", help="bandwidth limit of each azcopy in Mbit/s, instead of that"
+    )
+    parser.add_argument("--processes", type=int, metavar="N", help="azcopy processes on each node")
+    parser.add_argument("--connections", type=int, metavar="N", help="connections of each azcopy")
+    parser.add_argument("--workers", type=int, metavar="N", help="files verified and decompressed at the same time")
+    parser.add_argument("--every", type=float, metavar="S", default=10.0, help="seconds between lines of progress")
+    parser.add_argument("--stall", type=float, metavar="S", default=300.0, help="timeout without any progress (300)")
+    parser.add_argument("--limit", type=float, metavar="S", default=86400.0, help="timeout of the run (86400)")
+    parser.add_argument(
+        "--wait", type=float, metavar="S", default=300.0, help="timeout for the first node's list (300)"
+    )
+    parser.add_argument("--azcopy", metavar="FILE", help="path of azcopy")
+    parser.add_argument("--work", metavar="DIR", help="folder for azcopy's logs and plans")
 
 
 def _execute(args: argparse.Namespace) -> Answer:
@@ -100,7 +113,7 @@ def _execute(args: argparse.Namespace) -> Answer:
     for name, least in (("processes", 1), ("workers", 1), ("connections", 0)):
         given = getattr(args, name)
         if given is not None and given < least:
-            raise UsageError(f"--{name} must be {least} at least")
+            raise UsageError(f"--{name} must be at least {least}")
     return _ACTIONS[args.action](args)
 
 
@@ -146,9 +159,7 @@ def _plan(args: argparse.Namespace) -> Answer:
     totals = [sum(sizes[name] for name in shard) for shard in shards]
     quality = quality_of(chosen, shards)
     lines = [f"shard {number}: {len(shard)} files, {in_units(totals[number])}" for number, shard in enumerate(shards)]
-    lines.append(
-        f"the largest is {(quality.ratio - 1) * 100:.2f} % above the best there can be; listing {listing.digest}"
-    )
+    lines.append(f"the largest shard is {(quality.ratio - 1) * 100:.2f} % above the optimum; listing {listing.digest}")
     data = {
         "digest": listing.digest,
         "ratio": round(quality.ratio, 6),
@@ -225,7 +236,7 @@ def _sweep_job(root: Root) -> Answer:
         raise UsageError("sweep is called by an epilog: SLURM_JOB_ID and SLURM_JOB_UID are missing")
     folder = read_settings(root).work_folder
     removed, problems = sweep(folder, job, int(uid), root, run, time.time()) if folder else ([], [])
-    text = "\n".join([*problems, *(f"{path} is removed" for path in removed)]) or "nothing was left behind"
+    text = "\n".join([*problems, *(f"removed {path}" for path in removed)]) or "nothing was left behind"
     return Answer(BAD if problems else GOOD, text, {"removed": removed, "problems": problems})
 
 
@@ -269,7 +280,7 @@ def _prepare(args: argparse.Namespace) -> tuple[StageOptions, Azcopy]:
 
 
 def _common_listing(args: argparse.Namespace, options: StageOptions, tool: Azcopy) -> Listing:
-    """The listing that all nodes share; each its own where each has a disk of its own."""
+    """Return the listing that all nodes share, or this node's own listing with --all."""
     from ..job.azcopy.transfer import list_blobs
     from ..job.stage.listing import FILE, shared_listing, token_of
 
@@ -291,7 +302,7 @@ def _listed(options: StageOptions, tool: Azcopy) -> Listing:
 
 
 def _as_usage(error: BaseException) -> BaseException:
-    """A name, pattern or place that cannot be used is the caller's; what a settings file holds is not."""
+    """Turn errors in the arguments into usage errors, but not errors in a settings file."""
     from ..machine.config import ConfigError
 
     if isinstance(error, ValueError) and not isinstance(error, (ConfigError, UsageError)):
@@ -305,7 +316,7 @@ def _print_progress(line: str) -> None:
 
 
 def _with_logs(error: BaseException, tool: Azcopy) -> BaseException:
-    """Name the folder of azcopy's logs where it has some that tell more; leave no other folder."""
+    """Add the folder of azcopy's logs to the message if there are logs, and remove the folder otherwise."""
     from ..job.azcopy.output import BlobError
     from ..job.azcopy.work import keep
 
@@ -317,14 +328,14 @@ def _with_logs(error: BaseException, tool: Azcopy) -> BaseException:
 
 
 def _sweep(tool: Azcopy) -> None:
-    """Remove what earlier runs of this shard of this job left that were killed or failed: now it is all there."""
+    """Remove what killed or failed runs of this shard of this job left, after a run that succeeded."""
     parent, name = os.path.split(tool.folder)
     prefix = name[: name.rindex("-") + 1]
     if prefix.startswith(f"hpcai-{_WORK}-none-"):
         return
     with os.scandir(parent) as entries:
         for entry in entries:
-            # Other names are others' folders, which may be gone by now.
+            # Folders of others have other names, and may disappear at any time.
             named = entry.name.startswith(prefix) and entry.is_dir(follow_symlinks=False)
             if named and entry.stat(follow_symlinks=False).st_uid == os.geteuid():
                 shutil.rmtree(entry.path, ignore_errors=True)
@@ -349,4 +360,4 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace], Answer]] = {
 
 _OF_ROOT: Mapping[str, Callable[[Root], Answer]] = {"prepare": _make_folder, "sweep": _sweep_job}
 
-COMMAND = Command("stage", "a data set from Blob storage, each node its shard", _DESCRIPTION, _add_arguments, _execute)
+COMMAND = Command("stage", "copy a data set from Blob storage in shards", _DESCRIPTION, _add_arguments, _execute)

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""hpcnode tools: whether hpcnode itself is as the module node_tools installs it."""
+"""hpcnode tools: whether hpcnode is installed as the module node_tools installs it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ..setup.tools.payload import ToolsError
 from .command import BAD, GOOD, Answer, Command
 
 _DESCRIPTION = """\
-check says whether hpcnode, its units and the programs that Slurm calls are as the module hpcai.azure.node_tools
-installs them, and what that module would write and remove. It changes nothing. Run it as root, who owns all of it.
+check compares hpcnode, its units and the programs that Slurm calls with what the module hpcai.azure.node_tools
+installs, and lists what that module would write and remove. It changes nothing. Run it as root, which owns these files.
 
-The module asks it before it is sent to a node.
+The controller runs check first, and sends the module to a node only if there is something to change.
 
-Exit status 1: something was changed, is missing or is left over.
+Exit status: 0 good, 1 something was changed, is missing or is left over.
 """
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("check",), help="what to do")
     parser.add_argument(
-        "--interpreter", metavar="PATH", help="the Python that should run hpcnode (the one that runs it)"
+        "--interpreter", metavar="PATH", help="the Python that should run hpcnode (default: the running one)"
     )
 
 
@@ -44,7 +44,7 @@ def _execute(args: argparse.Namespace) -> Answer:
 
 COMMAND = Command(
     "tools",
-    "hpcnode itself: whether it is as it was installed",
+    "whether hpcnode and its units are as they were installed",
     _DESCRIPTION,
     _add_arguments,
     _execute,

@@ -2,4 +2,4 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The health checks of a node: small units that measure one thing each, and what runs, remembers and tells them."""
+"""The health checks of a node, each measuring one thing, and what runs them and stores and shows their results."""

@@ -4,9 +4,9 @@
 
 """The health checks, by name, in the order in which they are run and shown.
 
-To add one: write a ``Check`` in the file of its subject in checks/, called as its name in capitals. Put it in its place
-in ``CATALOGUE``, and in ``PROLOG_NAMES`` where it has the tier prolog, import its file below, and add the three tests
-that tests/unit/.../health/test_catalog.py asks for: it fails, it passes, it cannot measure.
+To add a check: write a ``Check`` in the file of its subject in checks/, in a constant with the check's name in
+capitals. Add it to ``CATALOGUE``, and to ``PROLOG_NAMES`` if it has the tier prolog, import its file below, and add the
+three tests that tests/unit/.../health/test_catalog.py requires: it fails, it passes, it cannot measure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from .check import PROLOG
 
 if TYPE_CHECKING:
-    # Read by AnsiballZ, which packs what it finds imported somewhere, and by nobody else.
+    # For AnsiballZ only, which packs every file that is imported somewhere.
     from .check import Check
     from .checks import (  # noqa: F401
         cpu_and_memory,
@@ -146,11 +146,11 @@ PROLOG_NAMES = frozenset(
         "services",
     )
 )
-"""Those of the tier prolog. A job waits for them, and to load all files took a quarter of its time."""
+"""The checks of the tier prolog. Only their files are loaded for a prolog: loading all took a quarter of its time."""
 
 
 class NoSuchCheck(ValueError):
-    """A name that is no check's, or no check at all; the message says what there is."""
+    """There is no check of this name, or no check at all; the message lists the checks."""
 
 
 def load(name: str) -> Check:
@@ -166,19 +166,19 @@ def all_checks() -> tuple[Check, ...]:
 
 
 def select_checks(tier: str, only: Sequence[str] = ()) -> tuple[Check, ...]:
-    """Return the checks of a tier in their order; of these names only, where there are any.
+    """Return the checks of a tier in their order; if names are given, only these.
 
-    :raises NoSuchCheck: a name is no check's, or the tier has none of them: a run without a check would find nothing.
+    :raises NoSuchCheck: there is no check of a name, or it is not in the tier, or the tier has no checks.
     """
     for name in only:
         if name not in NAMES:
-            raise NoSuchCheck(f"there is no check {name}: there are {', '.join(NAMES)}")
+            raise NoSuchCheck(f"there is no check {name}: the checks are {', '.join(NAMES)}")
     names = [name for name in NAMES if (not only or name in only) and (tier != PROLOG or name in PROLOG_NAMES)]
     checks = tuple(check for check in map(load, names) if tier in check.tiers)
     missing = [name for name in only if name not in [check.name for check in checks]]
     if missing:
         others = ", ".join(missing)
-        raise NoSuchCheck(f"{others} is not in tier {tier}: 'hpcnode health --list' tells the tiers of each")
+        raise NoSuchCheck(f"{others} is not in tier {tier}: 'hpcnode health --list' shows the tiers of each check")
     if not checks:
-        raise NoSuchCheck(f"tier {tier} has no checks: this hpcnode is not whole, install it anew")
+        raise NoSuchCheck(f"tier {tier} has no checks: this hpcnode is incomplete, install it again")
     return checks

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a health check is, what it works with, and what it answers."""
+"""The form of a health check, of its context, and of its answer."""
 
 from __future__ import annotations
 
@@ -17,36 +17,35 @@ from ..sku.types import VmSize
 from .settings import Settings
 
 if TYPE_CHECKING:
-    # Each step of the boot imports this file, and most ask no GPU.
+    # Each boot step imports this file, and most need no GPU.
     from .gpus import Gpus
 
 PASS, WARN, FAIL, UNKNOWN, SKIP = VERDICTS = ("pass", "warn", "fail", "unknown", "skip")
-"""As it should be; worth a look, but jobs may run; not so; could not be measured; nothing of this kind here."""
+"""PASS: good. WARN: not good, but jobs may run. FAIL: faulty. UNKNOWN: not measured. SKIP: nothing to measure."""
 
 PROLOG, PERIODIC, EPILOG, BOOT, DEEP = TIERS = ("prolog", "periodic", "epilog", "boot", "deep")
-"""When checks are run. Only DEEP may disturb a job."""
+"""When checks run. Only DEEP may disturb a job."""
 
 NOTHING, OBSERVE, RESET_GPU, REBOOT, REPLACE = ACTIONS = ("nothing", "observe", "reset_gpu", "reboot", "replace")
-"""What helps, the mildest first: nothing to do, look at it, reset the GPU, restart the machine, get another one
-(redeploy or replace the instance: a hardware fault, which Azure should be told)."""
+"""What to do, the mildest action first: nothing, observe, reset the GPU, restart the machine, replace the machine
+(redeploy or replace the instance: this is a hardware fault, which you should report to Azure)."""
 
 NODE, USER = CAUSES = ("node", "user")
-"""Whose problem it is: a user's job may leave traces that say nothing of the machine. USER never drains."""
+"""What caused the problem: the node, or a user's job, whose traces say nothing about the node. USER never drains."""
 
 BOOT_STEP, REPORT = "boot step", "report"
 COUNTS: Mapping[str, tuple[str, ...]] = {
-    # A blocking step of the boot phase keeps slurmd from starting: a node that cannot tell whether it has its GPUs
-    # takes no jobs either.
+    # A blocking step of the boot phase keeps slurmd from starting, also if it is unknown whether the GPUs are there.
     BOOT_STEP: (FAIL, UNKNOWN),
-    # So does a check of the tier, if it may (``Check.blocks_boot``). That nothing could be measured is nothing against
-    # the node, here and below.
+    # A failed check of the tier boot keeps slurmd from starting if it has ``blocks_boot``. Here and below, a
+    # measurement that is not possible does not count against the node.
     BOOT: (FAIL,),
     # A job does not start (``Check.blocks_job``).
     PROLOG: (FAIL,),
     # The arbiter may drain the node.
     REPORT: (FAIL,),
 }
-"""Which verdicts have a consequence in which context. For PROLOG and REPORT the cause must be NODE, too."""
+"""The verdicts that have consequences, for each context. For PROLOG and REPORT the cause must also be NODE."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +54,10 @@ class Reading:
 
     :ivar name: what was measured, e.g. ``gpu_temperature``; the same for all devices of a kind, so that nodes can be
         compared.
-    :ivar value: the number, or a word where it is none.
-    :ivar unit: e.g. ``C``, ``GB/s``; empty for counts and words.
-    :ivar device: of which device, e.g. ``0001:00:00.0``, ``mlx5_ib0``; empty where it is the machine's.
-    :ivar limit: what it was compared with; None where it was not.
+    :ivar value: a number, or a text.
+    :ivar unit: e.g. ``C``, ``GB/s``; empty for counts and texts.
+    :ivar device: the measured device, e.g. ``0001:00:00.0``, ``mlx5_ib0``; empty for the machine.
+    :ivar limit: the limit that it was compared with; None if there is none.
     :ivar at_most: whether the limit is a maximum.
     """
 
@@ -72,17 +71,17 @@ class Reading:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is not as it should be, or could not be told.
+    """One problem, or one thing that could not be measured.
 
     :ivar verdict: WARN, FAIL or UNKNOWN.
-    :ivar summary: one line: what is wrong, and where; of a FAIL it becomes the node's reason in Slurm.
-    :ivar device: the device it is about, as in ``Reading``; empty where it is the machine.
-    :ivar hint: one line: what to do about it.
-    :ivar action: one of ACTIONS; None for the check's own.
-    :ivar fault: AzNHC's code, e.g. ``NHC2009``; None for the check's own, empty where there is none.
+    :ivar summary: one line: what is wrong, and where. For FAIL it becomes the node's reason in Slurm.
+    :ivar device: the affected device, as in ``Reading``; empty for the machine.
+    :ivar hint: one line: what to do.
+    :ivar action: one of ACTIONS; None for the check's action.
+    :ivar fault: AzNHC's code, e.g. ``NHC2009``; None for the check's code, empty if there is none.
     :ivar cause: NODE or USER.
-    :ivar latch: it was read from a log or otherwise goes by without being mended: the engine keeps it until the
-        machine restarts, the GPU is reset or somebody clears it.
+    :ivar latch: the next run would not find it again although it is not repaired, for example because it comes from a
+        log. The engine keeps it until the machine restarts, the GPU is reset or somebody clears it.
     """
 
     verdict: str
@@ -99,15 +98,15 @@ class Finding:
 class Answer:
     """What a check found.
 
-    A check answers with readings and findings; the engine makes the verdict: the worst of the findings, PASS where
-    there are none. A check that passes has at least one reading: the engine takes an answer without findings and
-    without readings for UNKNOWN, because nothing was measured.
+    A check returns readings and findings. The engine derives the verdict: the worst of the findings, or PASS without
+    findings. A check that passes has at least one reading: an answer without findings and without readings becomes
+    UNKNOWN, because nothing was measured.
 
-    :ivar good: one line: what is the case where nothing is wrong.
-    :ivar limit: the limits it compared with, for people, with their source, e.g. ``at least 21 GB/s (azurehpc-health-
-        checks, conf/nd96asr_v4.conf)``; empty where the check's ``explain`` says it all.
-    :ivar skipped: why there is nothing of this kind here; then the verdict is SKIP.
-    :ivar released: devices that were reset or replaced since: what was latched of them before is forgotten.
+    :ivar good: one line: the summary if there are no findings.
+    :ivar limit: the limits that it compared with, as text with their source, e.g. ``at least 21 GB/s (azurehpc-health-
+        checks, conf/nd96asr_v4.conf)``; empty if the check's ``explain`` has them.
+    :ivar skipped: why there is nothing of this kind here; the verdict is then SKIP.
+    :ivar released: devices that were reset or replaced: their latched findings are removed.
     """
 
     good: str = ""
@@ -119,24 +118,23 @@ class Answer:
 
 
 class CannotMeasure(RuntimeError):
-    """A check may raise it where nothing can be measured; the message becomes the summary of an UNKNOWN."""
+    """A check may raise it if nothing can be measured; the verdict is UNKNOWN, with the message as its summary."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a check works with.
+    """The environment of a check.
 
-    :ivar root: where the machine's files lie.
-    :ivar run: what runs commands; a command that does not answer in time gives exit status 124, a missing one 127.
-    :ivar size: the facts of the machine's VM size. The engine answers UNKNOWN for all checks that need it where it is
-        not known.
+    :ivar root: the root folder of the machine's files.
+    :ivar run: runs commands; the exit status is 124 after a timeout, and 127 for a missing command.
+    :ivar size: the facts of the machine's VM size; None if it is not known: checks that need it are then UNKNOWN.
     :ivar tier: one of TIERS.
-    :ivar settings: the site's, from /etc/hpcai/health.json.
+    :ivar settings: the site's settings, from /etc/hpcai/health.json.
     :ivar gpus: the GPUs, read once for all checks of a run.
-    :ivar history: what earlier runs of the same check wrote down.
-    :ivar seconds: how long the check may take in all.
+    :ivar history: the values that earlier runs of the same check kept.
+    :ivar seconds: timeout of the check.
     :ivar now: seconds since the epoch.
-    :ivar job: id of the job whose prolog or epilog this is; empty where it is none's.
+    :ivar job: id of the job whose prolog or epilog this is; empty if there is none.
     """
 
     root: Root
@@ -151,10 +149,10 @@ class Context:
     job: str = ""
 
     def option(self, check: Check, name: str, default: Any = None) -> Any:
-        """Return an option of a check, or where the site sets none the default that its manifest names.
+        """Return the site's value of a check's option, or the default in the check's manifest.
 
-        :param default: in place of the manifest's, where only the machine tells it.
-        :raises ConfigError: it is not of the default's kind.
+        :param default: replaces the manifest's default, if it depends on the machine.
+        :raises ConfigError: the value is not of the default's type.
         """
         return self.settings.option(check.name, name, check.options[name] if default is None else default)
 
@@ -162,37 +160,35 @@ class Context:
     def known_size(self) -> VmSize:
         """The facts of the VM size, for a check that needs them.
 
-        :raises CannotMeasure: it is not known.
+        :raises CannotMeasure: the VM size is not known.
         """
         if self.size is None:
-            raise CannotMeasure("the VM size of this machine is not known, so nothing says what it should have")
+            raise CannotMeasure("the VM size of this machine is not known, so its expected hardware is not known")
         return self.size
 
 
 @dataclass(frozen=True)
 class Check:
-    """A health check: its manifest, and what measures.
+    """A health check: its manifest, and the function that measures.
 
-    :ivar name: short and unique; its file in checks/ has the same name.
-    :ivar title: what it looks at, a few words.
-    :ivar explain: for ``hpcnode health --list``: what is measured, what the limit is and where it comes from, in one to
-        three sentences.
-    :ivar tiers: when it is run.
-    :ivar applies: whether a machine of this size has what is to be checked; None where the size is unknown. It answers
-        an empty string if so, else why not.
-    :ivar limit_s: seconds it may take; what lasts longer is ended and is UNKNOWN.
-    :ivar action: one of ACTIONS: what helps where it fails.
-    :ivar fault: AzNHC's code of a failure; empty where there is none.
-    :ivar asks_device: it asks a driver or a device: where that does not answer within the check's time twice running,
-        this is a failure. (A silent NVIDIA driver, ``GpuError``, is always taken so.)
-    :ivar thresholds: names of limits in the facts of VM sizes (``VmSize.thresholds``) that it compares with, and
-        without which it cannot judge.
-    :ivar further_limits: names of limits that it compares with where the site, or the VM size, has one.
-    :ivar options: what else a site may set of it (``Settings.options``): the names, with the defaults. Another value is
-        of the default's kind.
+    :ivar name: short and unique.
+    :ivar title: what it checks, in a few words.
+    :ivar explain: for ``hpcnode health --list``: what is measured, the limit and its source, in one to three sentences.
+    :ivar tiers: when it runs.
+    :ivar applies: returns an empty text if a machine of this size has the device that is checked, else the reason why
+        not. Its argument is None if the size is unknown.
+    :ivar limit_s: timeout in seconds; after it the check is stopped, and is UNKNOWN.
+    :ivar action: one of ACTIONS: what to do if it fails.
+    :ivar fault: AzNHC's code of a failure; empty if there is none.
+    :ivar asks_device: it queries a driver or a device: if that does not answer before the timeout in two consecutive
+        runs, the check fails. (For an NVIDIA driver that does not answer, ``GpuError``, this always holds.)
+    :ivar thresholds: names of limits in the facts of VM sizes (``VmSize.thresholds``) that it needs to judge.
+    :ivar further_limits: names of limits that it uses if the site or the VM size has them.
+    :ivar options: the other options that a site can set (``Settings.options``): the names, with the defaults. A value
+        must have the default's type.
     :ivar blocks_job: a failure ends a prolog with an error. Only for: GPU absent, scratch absent, fabric down.
     :ivar blocks_boot: a failure in the boot tier keeps slurmd from starting. Only for the same three.
-    :ivar measure: does it. What it raises is UNKNOWN.
+    :ivar measure: runs it. If it raises an exception, the verdict is UNKNOWN.
     """
 
     name: str
@@ -213,16 +209,16 @@ class Check:
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """The names of all limits that it compares with."""
+        """The names of all limits that it uses."""
         return (*self.thresholds, *self.further_limits)
 
 
 @dataclass(frozen=True)
 class Result:
-    """A check's answer with its verdict: what is written, shown and sent.
+    """A check's answer with its verdict, as it is stored, shown and reported.
 
     :ivar seconds: how long it took.
-    :ivar latched: it is there because of an earlier run's finding.
+    :ivar latched: the verdict comes from a finding of an earlier run.
     """
 
     name: str
@@ -239,10 +235,10 @@ class Result:
 
 
 class History:
-    """The values that a check keeps between its runs, plain JSON. They are forgotten when the machine restarts, unless
-    kept ``for_good``.
+    """The values that a check keeps between its runs, as plain JSON. They are lost when the machine restarts, unless
+    they are kept ``for_good``.
 
-    :ivar changed: what was kept in this run: (key, value, for good) of each; the engine writes it down.
+    :ivar changed: the values kept in this run: (value, for good) by key; the engine saves them.
     """
 
     def __init__(self, kept: Mapping[str, Any] | None = None) -> None:
@@ -250,40 +246,40 @@ class History:
         self.changed: dict[str, tuple[Any, bool]] = {}
 
     def get(self, key: str) -> Any:
-        """Return what the last run of this check kept under this key; None if there is nothing."""
+        """Return the value that the last run of this check kept under this key; None if there is none."""
         return self._kept.get(key)
 
     def keep(self, key: str, value: Any, for_good: bool = False) -> None:
-        """Keep a value for the next run; None to forget it. Written when the check has ended.
+        """Keep a value for the next run; None removes it. It is saved when the check has finished.
 
-        :raises TypeError: it is no JSON.
+        :raises TypeError: the value cannot be stored as JSON.
         """
-        # As the next run will read it: a tuple is a list then, and a number as a key is a word.
+        # Convert it to what the next run will read: JSON turns a tuple into a list, and a numeric key into a text.
         self._kept[key] = json.loads(json.dumps(value))
         self.changed[key] = (self._kept[key], for_good)
 
 
 class InvalidAnswer(ValueError):
-    """What a check returned is no answer; the message says why. It is a defect of the check."""
+    """A check returned an invalid answer; the message says why. It is a defect of the check."""
 
 
 def answer_as_dict(answer: Answer) -> dict[str, Any]:
     """Return an answer as plain values.
 
-    :raises InvalidAnswer: something in it is not what it has to be.
+    :raises InvalidAnswer: a part of it is invalid.
     """
     if not isinstance(answer, Answer):
-        raise InvalidAnswer(f"it answered {answer!r}")
+        raise InvalidAnswer(f"it returned {answer!r}")
     for finding in answer.findings:
         _require_valid(finding)
     for reading in answer.readings:
         if not isinstance(reading.value, (int, float, str)):
-            raise InvalidAnswer(f"{reading.value!r} is no value of {reading.name}")
+            raise InvalidAnswer(f"{reading.value!r} is not a valid value of {reading.name}")
     return asdict(answer)
 
 
 def answer_of(values: Mapping[str, Any]) -> Answer:
-    """Return the answer that these plain values were."""
+    """Return the answer from its plain values."""
     known = {field.name for field in fields(Answer)}
     given: dict[str, Any] = {key: value for key, value in values.items() if key in known}
     given["readings"] = tuple(Reading(**reading) for reading in values["readings"])
@@ -293,9 +289,9 @@ def answer_of(values: Mapping[str, Any]) -> Answer:
 
 
 def finding_of(values: Mapping[str, Any]) -> Finding:
-    """Return the finding that these plain values were, its words on one line.
+    """Return the finding from its plain values, with its texts on one line.
 
-    :raises TypeError: they were none.
+    :raises TypeError: the values are not those of a finding.
     """
     words = {key: " ".join(str(values.get(key, "")).split()) for key in ("summary", "hint")}
     return Finding(**{**values, **words})
@@ -303,13 +299,13 @@ def finding_of(values: Mapping[str, Any]) -> Finding:
 
 def _require_valid(finding: Finding) -> None:
     if not isinstance(finding, Finding) or finding.verdict not in (WARN, FAIL, UNKNOWN):
-        raise InvalidAnswer(f"{finding!r} is no finding")
+        raise InvalidAnswer(f"{finding!r} is not a finding")
     if finding.cause not in CAUSES or (finding.action is not None and finding.action not in ACTIONS):
-        raise InvalidAnswer(f"{finding.action!r} because of {finding.cause!r} is nothing that can be done")
+        raise InvalidAnswer(f"{finding.action!r} is not an action, or {finding.cause!r} is not a cause")
 
 
 def growth(before: int | None, now: int) -> int | None:
-    """Return by how much a counter has grown; None where it was not known. One that was reset began anew."""
+    """Return the increase of a counter; None without an earlier value. A smaller value means that it was reset to 0."""
     if before is None:
         return None
     return now - before if now >= before else now

@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Bandwidths of copies and the rate of a matrix product, by NVIDIA's driver and cuBLAS, without a toolkit on the node.
+"""Measures copy bandwidths and the rate of a matrix product, with NVIDIA's driver and cuBLAS, without a CUDA toolkit.
 
-All of it must be called in a process of its own (machine/child.py): a call may never return, and after a fork the
-driver is of no use to the child of a process that has used it."""
+All functions must be called in a separate process (machine/child.py), because a call may never return, and because a
+child process cannot use the driver if its parent has used it before the fork."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BROKEN = frozenset(
         "CUDA_ERROR_SYSTEM_NOT_READY",
     }
 )
-"""Errors that say something of the GPU or its links; all others say only that nothing could be measured."""
+"""Errors that mean that the GPU or its links are faulty; all others only mean that nothing could be measured."""
 
 
 class CudaError(RuntimeError):
@@ -49,9 +49,9 @@ class CudaError(RuntimeError):
 
 
 def load(*names: str) -> Any:
-    """Return the first of these libraries that is there.
+    """Return the first of these libraries that can be loaded.
 
-    :raises CudaError: none is; the message says why.
+    :raises CudaError: no library can be loaded; the message says why.
     """
     reason = ""
     for name in names:
@@ -59,11 +59,11 @@ def load(*names: str) -> Any:
             return ctypes.CDLL(name)
         except OSError as error:
             reason = str(error)
-    raise CudaError(NO_LIBRARY, f"{names[0]} cannot be used: {reason}")
+    raise CudaError(NO_LIBRARY, f"cannot load {names[0]}: {reason}")
 
 
 class Library:
-    """A library whose functions return 0 where they succeed."""
+    """A library whose functions return 0 on success."""
 
     def __init__(self, loaded: Any) -> None:
         self._loaded = loaded
@@ -71,7 +71,7 @@ class Library:
     def call(self, function: str, *arguments: Any) -> None:
         """Call a function.
 
-        :raises CudaError: it is missing, or did not succeed.
+        :raises CudaError: the function is missing, or failed.
         """
         try:
             pointer = getattr(self._loaded, function)
@@ -83,7 +83,7 @@ class Library:
             raise CudaError(name, f"{function}: {name}")
 
     def name_of(self, code: int) -> str:
-        """Return the name of an error; its number where the library has none."""
+        """Return the name of an error, or its number if the library has no name for it."""
         text = ctypes.c_char_p()
         get_name = getattr(self._loaded, "cuGetErrorName", None)
         if get_name is None or get_name(code, ctypes.byref(text)) or not text.value:
@@ -93,26 +93,26 @@ class Library:
 
 BUFFER = 512 << 20
 COPIES, SAMPLES = 16, 3
-"""Bytes of a copy, copies of a sample, and samples, of which the median counts: as nvbandwidth does."""
+"""Bytes per copy, copies per sample, and number of samples, whose median is the result, as in nvbandwidth."""
 
 _IN_ORDER_OF_STREAM = 1
 """CU_STREAM_NON_BLOCKING: it does not wait for the default stream."""
 
 
 class Device:
-    """A GPU, with a stream of its own.
+    """A GPU, with its own stream.
 
     :ivar driver: the library.
-    :ivar stream: the stream in which all is done.
+    :ivar stream: the stream in which all work is done.
     """
 
     def __init__(self, busid: str, library: str = DRIVER) -> None:
-        """Make it ready.
+        """Initialise the GPU.
 
         :param busid: its PCI address.
         :raises CudaError: there is no driver, no such GPU, or it does not work.
         """
-        # A variable of the caller's would hide GPUs, or show them under other numbers.
+        # The caller's variable could hide or renumber GPUs.
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)
         self.busid = busid
         self.driver = Library(load(library))
@@ -125,12 +125,12 @@ class Device:
         self.driver.call("cuStreamCreate", ctypes.byref(self.stream), _IN_ORDER_OF_STREAM)
 
     def use(self) -> None:
-        """Make its context this thread's."""
+        """Make its context current in this thread."""
         self.driver.call("cuCtxSetCurrent", self.context)
 
     @contextmanager
     def memory(self, size: int) -> Iterator[Any]:
-        """Memory of the GPU."""
+        """Allocate memory of the GPU."""
         pointer = ctypes.c_uint64()
         self.use()
         self.driver.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
@@ -141,7 +141,7 @@ class Device:
 
     @contextmanager
     def host_memory(self, size: int) -> Iterator[Any]:
-        """Page-locked memory of the host."""
+        """Allocate page-locked memory of the host."""
         pointer = ctypes.c_void_p()
         self.driver.call("cuMemHostAlloc", ctypes.byref(pointer), ctypes.c_size_t(size), 0)
         try:
@@ -150,7 +150,7 @@ class Device:
             self.driver.call("cuMemFreeHost", pointer)
 
     def enable_peer_access(self, other: Device) -> bool:
-        """Whether it can access the other GPU's memory; from then on it may."""
+        """Enable access to the other GPU's memory, and return whether that is possible."""
         able = ctypes.c_int()
         self.driver.call("cuDeviceCanAccessPeer", ctypes.byref(able), self._device, other._device)
         if able.value:
@@ -159,11 +159,11 @@ class Device:
         return bool(able.value)
 
     def synchronize(self) -> None:
-        """Wait until all is done."""
+        """Wait until all work is done."""
         self.driver.call("cuStreamSynchronize", self.stream)
 
     def seconds(self, work: Callable[[], None], times: int) -> float:
-        """Return how long the work takes that is put into the stream so many times, the first once left out."""
+        """Return how long it takes to run the work this many times in the stream, after one untimed run."""
         self.use()
         work()
         self.synchronize()
@@ -193,7 +193,7 @@ TO_GPU, TO_HOST = "host_to_gpu", "gpu_to_host"
 def host_bandwidths(busid: str, cpus: CpuSet, library: str = DRIVER, size: int = BUFFER) -> Mapping[str, Any]:
     """Return the bandwidths of a GPU to and from page-locked memory of the host, in GB/s; or ``error`` and ``words``.
 
-    :param cpus: the CPUs near the GPU: this process is moved there, and its memory with it.
+    :param cpus: the CPUs near the GPU, to which this process and its memory move.
     """
     try:
         if cpus:
@@ -218,7 +218,7 @@ def host_bandwidths(busid: str, cpus: CpuSet, library: str = DRIVER, size: int =
 def peer_bandwidths(busids: Sequence[str], library: str = DRIVER, size: int = BUFFER) -> Mapping[str, Any]:
     """Return the bandwidths with which GPUs read each other's memory; or ``error`` and ``words``.
 
-    :return: ``pairs`` as lists of reader, owner and GB/s, which is None where the one has no access to the other.
+    :return: ``pairs`` as lists of reader, owner and GB/s, which is None if the reader cannot access the owner.
     """
     pairs: list[tuple[str, str, float | None]] = []
     try:
@@ -245,7 +245,7 @@ EDGE = 8192
 PRODUCTS = 100
 
 _ONE = 0x3F80
-"""1.0 in bfloat16: of a float's 32 bits the upper 16."""
+"""1.0 in bfloat16: the upper 16 bits of the 32-bit float."""
 _BFLOAT16, _FLOAT32_INSIDE, _DEFAULT, _AS_IT_IS = 14, 68, -1, 0
 """CUDA_R_16BF, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT, CUBLAS_OP_N."""
 _BYTES = 2
@@ -254,10 +254,10 @@ _BYTES = 2
 def product_rate(
     busid: str, driver: str = DRIVER, libraries: tuple[str, ...] = LIBRARIES, edge: int = EDGE
 ) -> Mapping[str, Any]:
-    """Return ``tflops``, the rate of a product of square matrices of bfloat16, and ``wrong``, how many elements of the
-    result are not what they must be; or ``error`` and ``words``.
+    """Return ``tflops``, the rate of a product of square bfloat16 matrices, and ``wrong``, the number of wrong elements
+    in the result; or ``error`` and ``words``.
 
-    All elements are 1, so each of the result is the matrices' edge, which bfloat16 holds exactly as it is a power of 2.
+    All elements are 1, so each element of the result is the matrices' edge, a power of 2 that bfloat16 stores exactly.
     """
     try:
         gpu = Device(busid, driver)
@@ -302,12 +302,12 @@ def _handle(gpu: Device, libraries: tuple[str, ...]) -> Iterator[Any]:
 
 
 def _wrong(gpu: Device, result: Any, edge: int, size: int) -> int:
-    """Return how many elements are not the matrices' edge."""
+    """Return how many elements differ from the matrices' edge."""
     with gpu.host_memory(size) as buffer:
         gpu.driver.call("cuMemcpyDtoHAsync_v2", buffer, result, ctypes.c_size_t(size), gpu.stream)
         gpu.synchronize()
         got = ctypes.string_at(buffer.value, size)
-    # The upper half of the float, in the machine's order of bytes, which is little-endian on all of them.
+    # The upper half of the float in the machine's byte order, which is little-endian on all VM sizes.
     right = bytes(ctypes.c_float(edge))[2:]
     if got == right * (edge * edge):
         return 0

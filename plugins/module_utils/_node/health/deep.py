@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the checks of the deep tier share: tools and GPUs within a limit, no job disturbed, values against limits."""
+"""Shared by the checks of the deep tier: run tools and GPU functions with a timeout, disturb no job, judge values."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from .check import FAIL, UNKNOWN, WARN, CannotMeasure, Check, Context, Finding, 
 from .cuda import BROKEN
 
 DISTURBING: Mapping[str, Any] = {"while_busy": False}
-"""Of a check that must be alone: ``must_be_idle`` asks for it."""
+"""Options of a check that needs an idle node; ``must_be_idle`` reads them."""
 WITH_PROGRAM: Mapping[str, Any] = {**DISTURBING, "program": ""}
-"""Of one that also runs a tool, which may lie elsewhere: ``find_program`` asks for it."""
+"""Options of such a check that also runs a tool, whose path can be set; ``find_program`` reads them."""
 
 
 _STEP = "slurmstepd: ["
-"""How the command line of a job's step begins: ``slurmstepd: [42.batch]``. The daemon that only holds Slurm's control
-group has another one."""
+"""Beginning of the command line of a job's step: ``slurmstepd: [42.batch]``. The slurmstepd that only keeps Slurm's
+control group has another command line."""
 
 
 def must_be_idle(context: Context, check: Check) -> None:
-    """Let a check of the deep tier go on, unless it would disturb somebody: its figures would be wrong as well.
+    """Stop a check of the deep tier if the node is busy: it would disturb others, and its results would be wrong.
 
-    The site's option ``while_busy`` of the check lets it go on at all times.
+    The site's option ``while_busy`` of the check turns this off.
 
-    :raises CannotMeasure: a job runs here, or processes compute on the GPUs, or that cannot be told.
+    :raises CannotMeasure: a job runs here, or processes use the GPUs, or that is not known.
     """
     if context.option(check, "while_busy"):
         return
@@ -52,21 +52,21 @@ def must_be_idle(context: Context, check: Check) -> None:
         and is_slurmstepd(context.root, process.pid)
     ]
     if steps:
-        raise CannotMeasure(f"it would disturb job {steps[0]}, which runs here: drain the node and wait for its end")
+        raise CannotMeasure(f"it would disturb job {steps[0]} on this node: drain the node and wait until the job ends")
     if not nvidia_gpus(context.root):
         return
     computing = compute_processes(context.root)
     if computing is None:
-        raise CannotMeasure("whether somebody computes on the GPUs cannot be told: the driver does not say")
+        raise CannotMeasure("it is not known whether the GPUs are in use: the driver does not list processes")
     others = sorted(pid for pid in computing if pid != os.getpid())
     if others:
         which = ", ".join(map(str, others[:5])) + (" and more" if len(others) > 5 else "")
-        raise CannotMeasure(f"it would disturb what computes on the GPUs (process {which}): drain the node, or end it")
+        raise CannotMeasure(f"it would disturb processes on the GPUs (process {which}): drain the node, or end them")
 
 
 OVERDUE, MISSING = 124, 127
 KILLED_BY = 128
-"""What the exit status of a program that a signal ended is above, where another program reports it."""
+"""Added to the signal's number, this is the exit status that another program reports for a killed program."""
 _USUAL = ("/usr/local/bin", "/usr/bin", "/usr/local/cuda/bin", "/opt/hpcai/bin")
 _KILL_AFTER_S = 5
 _UNUSABLE = ("error while loading shared libraries", "No such file or directory", "Permission denied")
@@ -74,9 +74,9 @@ _FULL = ("out of memory", "Cannot allocate memory")
 
 
 def find_program(context: Context, check: Check, name: str, folders: Sequence[str] = ()) -> str | None:
-    """Return the path of a tool: the one in the site's option ``program``, else the first that is found.
+    """Return the path of a tool: the site's option ``program``, else the first that is found.
 
-    :param folders: where it is looked for before the folders of programs.
+    :param folders: searched before the usual folders.
     """
     given: str = context.option(check, "program")
     if given:
@@ -86,22 +86,24 @@ def find_program(context: Context, check: Check, name: str, folders: Sequence[st
 
 
 def required_program(context: Context, check: Check, name: str, folders: Sequence[str] = (), source: str = "") -> str:
-    """Return the path of a tool without which nothing can be measured.
+    """Return the path of a tool that is needed to measure.
 
-    :param source: where it comes from, for people.
-    :raises CannotMeasure: it is not there.
+    :param source: where to get it, for the message.
+    :raises CannotMeasure: it is not installed.
     """
     path = find_program(context, check, name, folders)
     if path is None:
         comes = f" ({source})" if source else ""
-        raise CannotMeasure(f"{name}{comes} is not installed, or set options.{check.name}.program in health_checks_*")
+        raise CannotMeasure(
+            f"{name}{comes} is not installed: install it, or set options.{check.name}.program in health_checks_config"
+        )
     return path
 
 
 def run_tool(
     context: Context, command: Sequence[str], within_s: float, environment: Mapping[str, str] | None = None
 ) -> Result:
-    """Run a tool, which is ended with exit status 124 when its time is over."""
+    """Run a tool with a timeout, after which its exit status is 124."""
     words = ["timeout", f"--kill-after={_KILL_AFTER_S}", f"{within_s:g}"]
     if environment:
         words += ["env", *(f"{name}={value}" for name, value in sorted(environment.items()))]
@@ -109,18 +111,18 @@ def run_tool(
 
 
 def timeout_finding(context: Context, what: str, within_s: float, device: str = "") -> Finding:
-    """Return what it means that a measurement did not end in its time: twice running, it is the device's fault."""
+    """Return the finding of a measurement that reached its timeout: FAIL if that happens twice in a row."""
     silent = _silent(what, device)
     before = bool(context.history.get(silent))
     context.history.keep(silent, True)
     of = f" for {device}" if device else ""
-    words = f"{what} did not end within {within_s:g} s{of}{', twice running' if before else ''}"
-    hint = "See 'journalctl -k -b' for what does not answer" if before else "Run the check again"
+    words = f"{what} did not finish within {within_s:g} s{of}{', twice in a row' if before else ''}"
+    hint = "Find out with 'journalctl -k -b' what hangs" if before else "Run the check again"
     return Finding(FAIL if before else UNKNOWN, words, device, hint)
 
 
 def clear_timeout(context: Context, what: str, device: str = "") -> None:
-    """Forget that a measurement did not end the last time."""
+    """Forget that a measurement reached its timeout the last time."""
     if context.history.get(_silent(what, device)):
         context.history.keep(_silent(what, device), None)
 
@@ -130,12 +132,12 @@ def _silent(what: str, device: str) -> str:
 
 
 def run_problem(context: Context, result: Result, what: str, within_s: float, device: str = "") -> Finding | None:
-    """Return what is wrong with a run as such; None where it came to a good end.
+    """Return a finding if the run of a tool failed; None if it succeeded.
 
-    A tool that does not end in its time is UNKNOWN, and a FAIL when that happens twice running: then it is the device.
-    One that cannot be started, or finds the memory taken, says nothing of the device. One that crashes does.
+    A timeout is UNKNOWN, and FAIL if it happens twice in a row, because then the device is at fault. A tool that cannot
+    be started, or does not get enough memory, says nothing about the device: UNKNOWN. A tool that crashes is FAIL.
 
-    :param what: the tool and what it was to measure, for people.
+    :param what: the tool and what it measures, for the message.
     """
     if result.rc in (OVERDUE, KILLED_BY + 9):
         return timeout_finding(context, what, within_s, device)
@@ -147,8 +149,8 @@ def run_problem(context: Context, result: Result, what: str, within_s: float, de
     if result.rc in (126, MISSING) or any(words in output for words in _UNUSABLE):
         return Finding(UNKNOWN, f"{what} cannot be started: {reason}", device, "Install it with its libraries")
     if any(words in output for words in _FULL):
-        hint = "See what holds the memory: nvidia-smi, free"
-        return Finding(UNKNOWN, f"{what} found too little memory: {reason}", device, hint)
+        hint = "Find out what uses the memory: nvidia-smi, free"
+        return Finding(UNKNOWN, f"{what} did not get enough memory: {reason}", device, hint)
     return Finding(FAIL, f"{what} failed (exit status {result.rc}): {reason}", device)
 
 
@@ -156,18 +158,18 @@ _NVIDIA = 0x10DE
 
 
 def present_gpus(context: Context) -> list[PciFacts]:
-    """Return the NVIDIA GPUs that PCI has, in their order.
+    """Return the NVIDIA GPUs on the PCI bus, in order.
 
     :raises CannotMeasure: there is none.
     """
     gpus = [device for device in read_pci(context.root) if device.is_gpu and device.vendor == _NVIDIA]
     if not gpus:
-        raise CannotMeasure("PCI has no NVIDIA GPU, so there is nothing to be measured")
+        raise CannotMeasure("there is no NVIDIA GPU on the PCI bus, so nothing can be measured")
     return gpus
 
 
 def cpus_near(context: Context, gpu: PciFacts) -> CpuSet:
-    """Return the CPUs of the GPU's NUMA node; none where that is not known."""
+    """Return the CPUs of the GPU's NUMA node; none if that is not known."""
     nodes = read_cpus(context.root).nodes
     return next((node.cpus for node in nodes if node.id == gpu.numa_node), CpuSet())
 
@@ -175,9 +177,9 @@ def cpus_near(context: Context, gpu: PciFacts) -> CpuSet:
 def measure_gpu(
     context: Context, what: str, within_s: float, function: Callable[[], Mapping[str, Any]], device: str = ""
 ) -> tuple[Mapping[str, Any], Finding | None]:
-    """Return what a function of ``cuda`` measures, and what is wrong where it measures nothing.
+    """Return what a function of ``cuda`` measures, or a finding if it cannot measure.
 
-    :param what: what is measured, for people.
+    :param what: what is measured, for the message.
     """
     try:
         answer = within(within_s, function)
@@ -189,7 +191,7 @@ def measure_gpu(
     if "error" not in answer:
         return answer, None
     verdict = FAIL if answer["error"] in BROKEN else UNKNOWN
-    hint = "See 'journalctl -k -b | grep NVRM' for what the driver says of it" if verdict == FAIL else ""
+    hint = "See the driver's messages with 'journalctl -k -b | grep NVRM'" if verdict == FAIL else ""
     return {}, Finding(verdict, f"{what} could not be measured{_on(device)}: {answer['words']}", device, hint)
 
 
@@ -198,7 +200,7 @@ def _on(device: str) -> str:
 
 
 MARGIN = 1.05
-"""Below the limit times this, a GPU's bandwidth is worth a warning: azurehpc-health-checks warns there too."""
+"""A GPU's bandwidth below the limit times this gets a warning, as in azurehpc-health-checks."""
 
 _SCORE = 3.5
 """A modified z-score beyond which a value is an outlier (Iglewicz and Hoaglin, 1993)."""
@@ -211,8 +213,8 @@ def limit_findings(readings: Sequence[Reading], threshold: Threshold | None, wha
     """Return a finding for each reading that misses its limit or is near it.
 
     :param readings: the values, whose ``limit`` is the threshold's.
-    :param threshold: the limit; with ``warn`` None there is nothing near it.
-    :param what: what was measured, for people.
+    :param threshold: the limit; if its ``warn`` is None, no value counts as near.
+    :param what: what was measured, for the message.
     """
     findings = []
     for reading in readings:
@@ -222,18 +224,18 @@ def limit_findings(readings: Sequence[Reading], threshold: Threshold | None, wha
         figure = f"{what}{' of ' + reading.device if reading.device else ''} is {value:.4g} {reading.unit}"
         bound = "most" if threshold.at_most else "least"
         if _misses(value, threshold.limit, threshold.at_most):
-            words = f"{figure}, and should be at {bound} {threshold.limit:g}"
+            words = f"{figure}, but should be at {bound} {threshold.limit:g}"
             findings.append(Finding(FAIL, words, reading.device, hint))
         elif threshold.warn is not None and _misses(value, threshold.warn, threshold.at_most):
             words = f"{figure}, near the limit of {threshold.limit:g}"
-            findings.append(Finding(WARN, words, reading.device, "Watch it: good machines have a margin"))
+            findings.append(Finding(WARN, words, reading.device, "Watch it: healthy machines have more margin"))
     return findings
 
 
 def outliers(readings: Sequence[Reading], what: str) -> list[Finding]:
     """Return a warning for each device whose value is far worse than the median of the node's devices.
 
-    Far is a modified z-score beyond 3.5 and 5 percent. Fewer than four devices have no outliers.
+    Far means a modified z-score above 3.5 and a difference of more than 5 percent. It needs at least four devices.
     """
     values = [float(reading.value) for reading in readings]
     if len(values) < _LEAST_FOR_OUTLIERS:
@@ -244,13 +246,11 @@ def outliers(readings: Sequence[Reading], what: str) -> list[Finding]:
     for reading, value in zip(readings, values):
         behind = value - median if reading.at_most else median - value
         if behind > median * (MARGIN - 1) and _TO_SIGMA * behind > _SCORE * deviation:
-            words = (
-                f"{what} of {reading.device} is {value:.4g} {reading.unit}, the median of this node's is {median:.4g}"
-            )
+            words = f"{what} of {reading.device} is {value:.4g} {reading.unit}, but this node's median is {median:.4g}"
             findings.append(Finding(WARN, words, reading.device, "Compare it with other nodes, and watch it"))
     return findings
 
 
 def _misses(value: float, limit: float, at_most: bool) -> bool:
-    # Not a number misses every limit.
+    # Written so that NaN misses every limit.
     return not value <= limit if at_most else not value >= limit

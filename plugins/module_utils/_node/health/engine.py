@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Running a tier: its checks one after the other in one process beside ours, each within its limit."""
+"""Runs a tier: its checks one after the other in a child process, each with a timeout."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from .settings_file import read_settings
 from .state import State
 
 TARGET_S: Mapping[str, float] = {PROLOG: 2.0, PERIODIC: 10.0}
-"""What a tier should take at most; one that takes longer says so."""
+"""Target time of a tier in seconds; a tier that takes longer reports a problem."""
 LIMIT_S: Mapping[str, float] = {PROLOG: 10.0, PERIODIC: 38.0, EPILOG: 10.0, BOOT: 60.0}
-"""What a tier may take at most: Slurm ends a HealthCheckProgram after 60 s, and a job waits for its prolog. The deep
-tier has the limits of its checks only."""
+"""Timeout of a tier in seconds: Slurm kills a HealthCheckProgram after 60 s, and a job waits for its prolog. The deep
+tier has only the timeouts of its checks."""
 GRACE_S = 0.5
-"""What a check gets beyond its limit to answer that a tool of its own has not answered."""
+"""Seconds that a check gets after its timeout, to report that its tool did not answer."""
 SILENT_RUNS_TO_FAIL = 2
-"""How often running a driver or device must have been silent for that to be a failure."""
+"""After this many consecutive runs without an answer from the driver or device, the check fails."""
 
 
 @dataclass(frozen=True)
 class TierRun:
-    """What became of a tier.
+    """The results of a tier.
 
-    :ivar began: when, in seconds since the epoch.
-    :ivar problems: what went wrong around the checks, in words.
+    :ivar began: when it began, in seconds since the epoch.
+    :ivar problems: messages about problems outside the checks.
     """
 
     tier: str
@@ -59,7 +59,7 @@ class TierRun:
 
     @property
     def blocks_job(self) -> bool:
-        """Whether a job must not start here."""
+        """Whether a job must not start on this node."""
         return any(
             check.blocks_job and result.verdict in COUNTS[PROLOG] and result.cause == NODE
             for check, result in zip(self.checks, self.results)
@@ -67,7 +67,7 @@ class TierRun:
 
 
 def machine_of(root: Root, run: TimedRun) -> Machine:
-    """Return what a run works with; what cannot be found out is a problem in words."""
+    """Return the environment of a run; what cannot be found out is in its ``..._problem`` fields."""
     settings, problem = Settings(), ""
     try:
         settings = read_settings(root)
@@ -80,10 +80,10 @@ def machine_of(root: Root, run: TimedRun) -> Machine:
 
 
 def run_tier(tier: str, checks: Sequence[Check], machine: Machine, job: str = "") -> TierRun:
-    """Run checks and return their verdicts, in the same order. What they keep and latch is written down.
+    """Run checks and return their verdicts, in the same order, and save what they keep and latch.
 
-    :raises ValueError: there are no checks: nothing would be found, and that is not the same as nothing wrong.
-    :raises KeyboardInterrupt: this process was told to end.
+    :raises ValueError: there are no checks: that must not look like a good result.
+    :raises KeyboardInterrupt: this process got SIGINT or SIGTERM.
     """
     if not checks:
         raise ValueError(f"tier {tier} has no checks")
@@ -99,7 +99,7 @@ def run_tier(tier: str, checks: Sequence[Check], machine: Machine, job: str = ""
     if seconds > TARGET_S.get(tier, seconds):
         slowest = max(results, key=lambda result: result.seconds)
         problems.append(
-            f"tier {tier} took {seconds:.1f} s and should take {TARGET_S[tier]:g} s at most: "
+            f"tier {tier} took {seconds:.1f} s, more than its target of {TARGET_S[tier]:g} s: "
             f"{slowest.name} took {slowest.seconds:.1f} s"
         )
     return TierRun(tier, now, seconds, tuple(checks), results, tuple(problems))
@@ -113,7 +113,7 @@ class _Tier:
         self._deadline = start + LIMIT_S[tier] if tier in LIMIT_S else float("inf")
 
     def measure(self, checks: Sequence[Check]) -> dict[str, Measured]:
-        """Measure in a child; one that hangs or dies is given up with its check, and another goes on."""
+        """Measure in a child process; if it hangs or dies, its check is given up, and a new child continues."""
         answers = {}
         for check in checks:
             answer = _without_measuring(check, self._machine)
@@ -124,12 +124,12 @@ class _Tier:
             if not pending:
                 return answers
             if self._remaining_s() <= 0:
-                words = f"the {LIMIT_S[self._tier]:g} s of tier {self._tier} were over before its turn"
+                words = f"not run: tier {self._tier} reached its timeout of {LIMIT_S[self._tier]:g} s"
                 return {**answers, **{check.name: not_run(words) for check in pending}}
             answers.update(self._by_a_child(pending))
 
     def _by_a_child(self, checks: Sequence[Check]) -> Iterator[tuple[str, Measured]]:
-        """Yield what checks answer, up to the first one that does not, or for which there is no time left."""
+        """Yield the checks' answers, up to the first check that does not answer or has no time left."""
         try:
             working = child.Child(lambda: self._work(checks))
         except OSError as error:
@@ -146,12 +146,12 @@ class _Tier:
                     yield check.name, overdue(check, limit_s, str(error), error.stuck)
                     return
                 except child.Died as error:
-                    yield check.name, not_run(f"{error}: see 'journalctl -k -b' for why")
+                    yield check.name, not_run(f"{error}: see 'journalctl -k -b' for the cause")
                     return
                 yield check.name, _received(message)
 
     def _work(self, checks: Sequence[Check]) -> Iterator[Mapping[str, Any]]:
-        """Be the child."""
+        """Run in the child process: measure, and yield the results as messages."""
         gpus = self._machine.gpus(self._machine.root)
         for check in checks:
             seconds = max(0.0, min(check.limit_s, self._remaining_s()))
@@ -168,15 +168,15 @@ def _received(message: Mapping[str, Any]) -> Measured:
 
 
 def _without_measuring(check: Check, machine: Machine) -> Measured | None:
-    """What comes of a check that need not, or cannot, be run; None for all others."""
+    """Return the result of a check that need not or cannot run; None for all others."""
     if machine.settings_problem:
         return not_run(machine.settings_problem)
     if check.name in machine.settings.off:
-        return Measured(Answer(skipped=f"it is turned off by off in {FILE}"), ran=False)
+        return Measured(Answer(skipped=f"turned off by 'off' in {FILE}"), ran=False)
     try:
         reason = check.applies(machine.size)
     except Exception as error:
-        return not_run(f"{type(error).__name__}: {error}: whether it applies cannot be told, a defect of hpcnode")
+        return not_run(f"{type(error).__name__}: {error}: cannot find out whether it applies, a defect of hpcnode")
     if reason:
         return Measured(Answer(skipped=reason), ran=False)
     lacking = [name for name in check.thresholds if machine.settings.threshold(machine.size, name) is None]
@@ -196,17 +196,17 @@ def _judged(check: Check, measured: Measured, machine: Machine, known: State, bo
 
 
 def _as_failure(finding: Any, times: int) -> Any:
-    """Not answering is an answer, the second time."""
+    """Turn UNKNOWN into FAIL, because the driver or device did not answer in consecutive runs."""
     if finding.verdict != UNKNOWN:
         return finding
-    words = f"{finding.summary}, {times} times running"
+    words = f"{finding.summary}, {times} times in a row"
     return replace(finding, verdict=FAIL, summary=words, action=finding.action or REBOOT, fault=finding.fault or "")
 
 
 def _remember(
     root: Root, checks: Sequence[Check], answers: Mapping[str, Measured], boot_id: str, now: float
 ) -> list[str]:
-    """Write down what is to be remembered, and return in words what could not be."""
+    """Save the checks' state, and return messages about what could not be saved."""
     try:
         with state.changes(root) as kept:
             for check in checks:
@@ -218,5 +218,5 @@ def _remember(
                     kept.latched.get(check.name, ()), check, one.answer, boot_id, now
                 )
     except (OSError, Locked) as error:
-        return [f"what the checks keep could not be written down: {error}"]
+        return [f"cannot save the state of the checks: {error}"]
     return []

@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Judging the GPUs one by one: what the checks of their health have in common.
+"""Shared by the checks that judge each GPU.
 
-A GPU that could not be read, or does not tell what is asked for, is never as it should be: it is unknown. That it is
-missing, lost or silent is for the check ``gpu_count`` to say.
+A GPU that cannot be read, or does not report the value, is unknown, never good. The check ``gpu_count`` reports GPUs
+that are missing, lost, or do not answer.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from .check import UNKNOWN, Answer, CannotMeasure, Context, Finding, Reading
 
 Observation = Union[Reading, Finding]
 Judge = Callable[[GpuHealth], Iterable[Observation]]
-"""Yields readings and findings of a GPU; a GPU of which it yields neither does not tell."""
+"""Yields readings and findings of a GPU; if it yields nothing, the GPU does not report the value."""
 
-_SEE_COUNT = "Check gpu_count says what is the matter with it"
+_SEE_COUNT = "See the check gpu_count for the cause"
 
 
 def read_gpus(context: Context) -> tuple[GpuHealth, ...]:
     """Return the GPUs.
 
-    :raises CannotMeasure: the driver cannot be asked, or knows no GPU.
-    :raises GpuError: it does not answer.
+    :raises CannotMeasure: the driver cannot be queried, or shows no GPU.
+    :raises GpuError: the driver does not answer.
     """
     try:
         gpus = context.gpus.all()
     except GpuError as error:
         if error.kind in (NO_ANSWER, DIED):
             raise
-        raise CannotMeasure(f"the GPUs' driver cannot be asked: {error}") from None
+        raise CannotMeasure(f"the GPUs' driver cannot be queried: {error}") from None
     if not gpus:
-        raise CannotMeasure("the driver knows no GPU")
+        raise CannotMeasure("the driver shows no GPU")
     return gpus
 
 
 def judge_each(context: Context, what: str, field: str, judge: Judge, good: str, limit: str = "") -> Answer:
-    """Return the answer of a check that looks at each GPU by itself.
+    """Return the answer of a check that judges each GPU separately.
 
-    :param what: what a GPU must tell, as words of a sentence.
-    :param field: the field of ``GpuHealth`` that it is in.
+    :param what: the value that a GPU must report, for the message.
+    :param field: its field in ``GpuHealth``.
     """
     observations: list[Observation] = []
     for gpu in read_gpus(context):
@@ -54,16 +54,16 @@ def judge_each(context: Context, what: str, field: str, judge: Judge, good: str,
 
 
 def unreadable(gpu: GpuHealth) -> list[Observation]:
-    """Return what to say of a GPU that could not be read; nothing of one that could."""
+    """Return a finding for a GPU that could not be read; nothing for others."""
     if not gpu.problem:
         return []
     return [Finding(UNKNOWN, f"{gpu.label} could not be read: {gpu.problem}", gpu.device, _SEE_COUNT)]
 
 
 def not_reported(gpu: GpuHealth, what: str, field: str) -> Finding:
-    """Return what to say of a GPU that does not tell what is asked for."""
+    """Return a finding for a GPU that does not report the value."""
     why = f": {gpu.errors[field]}" if field in gpu.errors else ""
-    return Finding(UNKNOWN, f"{gpu.label} does not tell {what}{why}", gpu.device)
+    return Finding(UNKNOWN, f"{gpu.label} does not report {what}{why}", gpu.device)
 
 
 def gather(observations: Sequence[Observation], good: str, limit: str = "") -> Answer:

@@ -4,8 +4,8 @@
 
 """The health of the machine's NVIDIA GPUs, read once through NVML for all checks of a run.
 
-Whatever is asked is asked in a child process with a limit. A driver, or a GPU, that does not answer is asked once more;
-if it does not answer then either, that is an answer.
+Each query runs in a child process with a timeout. A driver or GPU that does not answer is queried a second time; if it
+does not answer again, that is the result.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from ..machine.gpu.facts import NO_ANSWER, NO_LIBRARY
 from ..machine.root import Root
 
 LIMIT_S = 10.0
-"""Seconds that one question may take: with persistence mode the driver answers in milliseconds, without it the first
-question starts all the GPUs."""
+"""Timeout of one query in seconds. With persistence mode the driver answers in milliseconds; without it, the first
+query has to initialise all GPUs."""
 CHECK_LIMIT_S = 2 * LIMIT_S + 8
-"""Seconds that a check needs which may be the first to ask: twice the limit, and to give up who does not answer."""
+"""Timeout in seconds of a check that may be the first to query: two query timeouts, and time to stop the child."""
 
 _Answer = TypeVar("_Answer")
 Connect = Callable[[Root, float], Driver]
 
 
 class Gpus:
-    """Reads at the first question. Each method raises ``GpuError`` (machine/gpu/facts.py) where the driver as a whole
-    cannot be asked, and raises the same again at the next question.
+    """Reads each fact at the first query. Each method raises ``GpuError`` (machine/gpu/facts.py) if the driver as a
+    whole cannot be queried, and raises the same error at later queries.
 
-    :param limit_s: seconds that one question to the driver may take.
+    :param limit_s: timeout of one query in seconds.
     :param open_driver: finds the driver.
     """
 
@@ -44,15 +44,15 @@ class Gpus:
 
     @property
     def limit_s(self) -> float:
-        """Seconds that one question may take."""
+        """Timeout of one query in seconds."""
         return self._limit_s
 
     def on_bus(self) -> tuple[str, ...]:
-        """Return the PCI addresses of the NVIDIA GPUs that the bus shows, in their order; asks no driver."""
+        """Return the PCI addresses of the NVIDIA GPUs on the bus, in order, without the driver."""
         return nvidia_gpus(self._root)
 
     def versions(self) -> tuple[str, str]:
-        """Return the versions of the driver and of its library, the latter empty where it cannot be told."""
+        """Return the versions of the driver and of its library; the latter is empty if it is not known."""
         return self._cached("versions", lambda driver: driver.versions())
 
     def all(self) -> tuple[GpuHealth, ...]:
@@ -69,17 +69,17 @@ class Gpus:
         return self._cached("links", lambda driver: driver.links(indexes) if indexes else ())
 
     def inforoms(self) -> dict[int, bool | str | None]:
-        """Return for each GPU that could be read whether its InfoROM is as it was written; None if that cannot be told,
-        a text if asking failed."""
+        """Return for each GPU that could be read whether its InfoROM is intact; None if that is not known, an error
+        message if the query failed."""
         indexes = [gpu.index for gpu in self.readable()]
         return self._cached("inforoms", lambda driver: driver.inforoms(indexes) if indexes else {})
 
     def facts(self) -> tuple[GpuFacts, ...]:
-        """Return what ``gpu_clocks`` knows of the GPUs."""
+        """Return the facts of the GPUs that ``gpu_clocks`` reads."""
         return self._cached("facts", lambda driver: driver.read())
 
     def close(self) -> None:
-        """Let go of the driver."""
+        """Close the driver."""
         if self._driver is not None:
             self._driver.close()
             self._driver = None
@@ -91,7 +91,7 @@ class Gpus:
             try:
                 self._known[what] = self._with_one_retry(ask)
             except GpuError as error:
-                # Who did not answer twice is not asked again in this run, whatever the question.
+                # A driver that did not answer twice is not queried again in this run.
                 self._known["driver" if error.kind == NO_ANSWER else what] = error
         answer: _Answer | GpuError = self._known["driver" if "driver" in self._known else what]
         if isinstance(answer, GpuError):
@@ -108,7 +108,7 @@ class Gpus:
 
     def _connected(self) -> Driver:
         if not self._root.is_this_machine:
-            raise GpuError(NO_LIBRARY, f"{self._root.path} is not this machine: its driver cannot be asked")
+            raise GpuError(NO_LIBRARY, f"{self._root.path} is not the running machine: no driver can be queried")
         if self._driver is None:
             self._driver = self._open(self._root, self._limit_s)
         return self._driver

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The verdict of a check: the worst of what it found, and of what is still kept from earlier."""
+"""The verdict of a check: the worst of its findings and of the findings latched earlier."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ CURES: Mapping[str, str] = {
     REBOOT: "Drain the node and restart the machine",
     REPLACE: "Redeploy or replace the instance: a restart alone leaves it on the same host",
 }
-"""What to do where a failing check does not say it better."""
+"""What to do if a failing check gives no better hint."""
 
 
 def worst(verdicts: Sequence[str]) -> str:
     """Return the worst of verdicts: fail, unknown, warn, pass; skip only if there is nothing else.
 
-    :raises ValueError: there are none: who has looked at nothing has not found that all is well.
+    :raises ValueError: there are no verdicts: that must not look like a good result.
     """
     return min(verdicts, key=_WORST_FIRST.index)
 
@@ -57,11 +57,11 @@ def judge(
     seconds: float = 0.0,
     details: Mapping[str, Any] | None = None,
 ) -> Result:
-    """Return the verdict with its words.
+    """Return the verdict with its texts.
 
-    :param held: findings of earlier runs that are kept and were not found again.
+    :param held: latched findings of earlier runs that were not found again.
     """
-    result = Result(check.name, PASS, answer.good or "as it should be", answer, seconds=seconds, details=details or {})
+    result = Result(check.name, PASS, answer.good or "no problem found", answer, seconds=seconds, details=details or {})
     if answer.skipped and not answer.findings and not held:
         return replace(result, verdict=SKIP, summary=answer.skipped)
     answer = _with_numbers_only(answer)
@@ -73,7 +73,7 @@ def judge(
     if not softened:
         return result
     verdict = worst([finding.verdict for finding in softened])
-    # What the node is to blame for goes before what a user's job has left.
+    # Problems of the node come before traces of a user's job.
     deciding = sorted(
         (finding for finding in softened if finding.verdict == verdict), key=lambda finding: finding.cause == USER
     )
@@ -110,15 +110,15 @@ def _fault(check: Check, finding: Finding) -> str:
 def _with_warn_only(check: Check, finding: Finding, settings: Settings) -> Finding:
     if finding.verdict != FAIL or check.name not in settings.warn_only:
         return finding
-    return replace(finding, verdict=WARN, hint=finding.hint or f"It is a warning only, by warn_only in {FILE}")
+    return replace(finding, verdict=WARN, hint=finding.hint or f"Only a warning, because of warn_only in {FILE}")
 
 
 def _with_numbers_only(answer: Answer) -> Answer:
-    """A reading that is no number has measured nothing: comparing it with a limit says nothing either."""
+    """Replace readings that are not finite numbers by an UNKNOWN finding, because nothing was measured."""
     numbers = [one for one in answer.readings if isinstance(one.value, str) or math.isfinite(one.value)]
     if len(numbers) == len(answer.readings):
         return answer
     odd = next(one for one in answer.readings if one not in numbers)
     of = f" of {odd.device}" if odd.device else ""
-    finding = Finding(UNKNOWN, f"{odd.name}{of} could not be measured: what came is no number", odd.device)
+    finding = Finding(UNKNOWN, f"{odd.name}{of} could not be measured: the value is not a number", odd.device)
     return replace(answer, readings=tuple(numbers), findings=(*answer.findings, finding))

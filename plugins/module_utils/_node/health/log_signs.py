@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Lines of the kernel's log that mean something, and the findings they make.
+"""Lines of the kernel's log that are signs of a problem, and the findings that they cause.
 
-A sign is known by the beginning of the line: what comes later may be of anybody's choice, as a process's name is. Lines
-that begin with a process's name never reach a sign (``new_records``).
+A sign matches only the beginning of a line, because a user can choose text that comes later, such as a process's name.
+Lines that begin with a process's name are dropped (``new_records``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..machine.kernel_log import NoKernelLog, Record, read_kernel_log
 from .check import NODE, PROLOG, UNKNOWN, Answer, Context, Finding, History, Reading
 
 _READ_TO = "read_to"
-# What the kernel writes after a process's name at the beginning of a line, of what a user can cause: mm/fault.c and
+# Messages that a user can cause and that begin with a process's name. Sources in the kernel: mm/fault.c and
 # kernel/signal.c below arch, mm: oom_kill.c, page_alloc.c, vmalloc.c; kernel: signal.c, exit.c; block/blk-core.c.
 _OF_A_PROCESS = re.compile(
     r".{1,15}(?:\[\d+\]"
@@ -26,15 +26,15 @@ _OF_A_PROCESS = re.compile(
     r"|: (?:page allocation (?:failure|stalls)|vmalloc error: |potentially unexpected fatal signal|attempt to access )"
     r"|(?: \(\d+\)|/\d+)(?:: | used greatest stack depth))"
 )
-_HINT = "'journalctl -k -b' and 'dmesg' show what there is to read"
+_HINT = "Read the kernel's log with 'journalctl -k -b' or 'dmesg'"
 
 
 @dataclass(frozen=True)
 class NewRecords:
-    """What there was to read.
+    """New records of the kernel's log.
 
-    :ivar records: the oldest first; None where the log could not be read.
-    :ivar findings: what could not be read.
+    :ivar records: the oldest first; None if the log could not be read.
+    :ivar findings: findings about what could not be read.
     """
 
     records: tuple[Record, ...] | None
@@ -42,9 +42,10 @@ class NewRecords:
 
 
 def new_records(context: Context) -> NewRecords:
-    """Return what the kernel wrote since this check's last run, of this boot only, and note how far that is.
+    """Return what the kernel wrote in this boot since this check's last run, and save the position.
 
-    A prolog starts no process for what has fallen out of the kernel's log: it leaves this to the next other run.
+    If the kernel's buffer has overwritten records, other tiers read them from the journal. A prolog does not, because
+    it must not start a process; it leaves them to the next run of another tier.
     """
     before = context.history.get(_READ_TO)
     after = (int(before[0]), int(before[1])) if before else None
@@ -68,14 +69,14 @@ class Sign:
 
     :ivar name: short and unique within the check.
     :ivar source: the source files of the kernel or driver that write such lines. Patterns follow their format strings,
-        of Linux 6.1 where nothing else is said.
-    :ivar pattern: what such lines begin with; a group of it is the device that they are about.
+        in Linux 6.1 unless another version is named.
+    :ivar pattern: matches the beginning of such lines; its group is the device.
     :ivar verdict: WARN or FAIL.
-    :ivar summary: what is wrong, with ``{device}`` where it has one; the same each time, for so it is latched once.
+    :ivar summary: what is wrong, with ``{device}`` if it has one. It has no varying parts, so that it is latched once.
     :ivar action: as in ``Finding``.
     :ivar fault: as in ``Finding``.
-    :ivar cause: NODE or USER; what a user causes is not kept beyond the run that sees it.
-    :ivar bearable: how many of them within ``window_s`` seconds are nothing to speak of.
+    :ivar cause: NODE or USER; a finding of USER is not latched.
+    :ivar bearable: this many lines within ``window_s`` seconds are ignored.
     """
 
     name: str
@@ -91,7 +92,7 @@ class Sign:
     source: str = ""
 
     def finding(self, device: str) -> Finding:
-        """Return what it means for a device."""
+        """Return the finding for a device."""
         return Finding(
             verdict=self.verdict,
             summary=self.summary.format(device=device),
@@ -107,8 +108,8 @@ class Sign:
 def look_for(context: Context, signs: Sequence[Sign], reading: str, good: str) -> Answer:
     """Look for signs in what the kernel wrote since the last run.
 
-    :param reading: name of the reading that tells how many were found.
-    :param good: what is the case where there are none.
+    :param reading: name of the reading with the number of lines found.
+    :param good: the summary if there are none.
     """
     read = new_records(context)
     if read.records is None:
@@ -126,7 +127,7 @@ def look_for(context: Context, signs: Sequence[Sign], reading: str, good: str) -
 def matches(records: Iterable[Record], signs: Sequence[Sign]) -> dict[tuple[Sign, str], list[Record]]:
     """Return the records that are signs, by sign and device, in the order in which they were first seen.
 
-    A record is no more than one sign: the first that it fits.
+    A record counts for one sign only: the first that matches.
     """
     matched: dict[tuple[Sign, str], list[Record]] = {}
     for record in records:
@@ -139,10 +140,10 @@ def matches(records: Iterable[Record], signs: Sequence[Sign]) -> dict[tuple[Sign
 
 
 def too_many(history: History, sign: Sign, device: str, stamps: Sequence[int]) -> bool:
-    """Return whether there were more of them within the sign's window than are bearable, earlier runs included."""
+    """Return whether there were more than ``bearable`` of them within the sign's window, including earlier runs."""
     key = f"{sign.name} {device}".strip()
     times = [*(history.get(key) or []), *stamps]
-    # As many as it takes to tell, together with the next one.
+    # Keep only as many as are needed to judge the next one.
     history.keep(key, times[-sign.bearable :])
     window = sign.window_s * _SECOND
     return any(late - early <= window for early, late in zip(times, times[sign.bearable :]))

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""One check, measured: whatever it raises becomes an answer, and so does silence."""
+"""Runs one check: exceptions and timeouts become answers."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from .gpus import Gpus
 from .settings import Settings
 
 TimedRun = Callable[[Sequence[str], float], Result]
-"""Runs a command within some seconds; exit status 124 where it does not answer (``machine.run.run``)."""
+"""Runs a command with a timeout in seconds; exit status 124 after the timeout (``machine.run.run``)."""
 SILENT = (NO_ANSWER, DIED)
 """Errors of a GPU driver that does not answer."""
 _BROKEN = (LOST, NO_DRIVER, MISMATCH)
-"""Errors of a GPU driver that answers and cannot work: no job gets a GPU from it."""
+"""Errors of a GPU driver that answers but does not work: no job can use a GPU."""
 _NO_ANSWER_RC = 124
 _LEAST_S = 0.05
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a run works with.
+    """The environment of a run.
 
     :ivar size_problem: why the size is not known.
-    :ivar settings_problem: why the site's settings cannot be used: then no check can be judged.
-    :ivar gpus: makes what answers for the GPUs, in the process in which the checks run.
+    :ivar settings_problem: why the site's settings cannot be used; no check can be judged then.
+    :ivar gpus: creates the ``Gpus``, in the process in which the checks run.
     """
 
     root: Root
@@ -52,13 +52,13 @@ class Machine:
 
 @dataclass(frozen=True)
 class Measured:
-    """What came of measuring.
+    """The result of measuring.
 
-    :ivar changed: what the check keeps (``History.changed``).
-    :ivar silent: a driver or device has not answered.
+    :ivar changed: the values that the check keeps (``History.changed``).
+    :ivar silent: a driver or device did not answer.
     :ivar seconds: how long it took.
-    :ivar details: what helps to find a defect of the check.
-    :ivar ran: whether it was measured at all.
+    :ivar details: for finding a defect of the check.
+    :ivar ran: whether the check ran.
     """
 
     answer: Answer
@@ -70,7 +70,7 @@ class Measured:
 
 
 class _Bounded:
-    """Runs commands within what is left of the check's time."""
+    """Runs commands with the rest of the check's time as their timeout."""
 
     def __init__(self, run: TimedRun, deadline: float) -> None:
         self._run = run
@@ -86,7 +86,7 @@ class _Bounded:
 def measure(
     check: Check, tier: str, machine: Machine, gpus: Gpus, history: History, seconds: float, now: float, job: str
 ) -> Measured:
-    """Measure, and return what came of it. It never raises."""
+    """Run the check and return the result. It never raises."""
     start = time.monotonic()
     run = _Bounded(machine.run, start + seconds)
     context = Context(
@@ -115,19 +115,19 @@ def as_message(measured: Measured) -> dict[str, Any]:
 
 
 def overdue(check: Check, seconds: float, words: str, stuck: bool) -> Measured:
-    """Return what came of a check that had to be ended.
+    """Return the result of a check that reached its timeout.
 
     :param words: what it was doing; continues a sentence.
-    :param stuck: it could not even be killed, which only a driver or a device does.
+    :param stuck: it could not be killed, which means that it hangs in a driver or a device.
     """
     answer = _unknown(
-        f"it did not end within {round(seconds, 1):g} s{words}", "See 'journalctl -k -b' for what does not answer"
+        f"it did not finish within {round(seconds, 1):g} s{words}", "Find out with 'journalctl -k -b' what hangs"
     )
     return Measured(answer, silent=stuck or check.asks_device, seconds=seconds)
 
 
 def not_run(words: str) -> Measured:
-    """Return what came of a check that was not run, and why."""
+    """Return the result of a check that did not run, with the reason."""
     return Measured(_unknown(words), ran=False)
 
 
@@ -140,8 +140,8 @@ def _is_unknown(answer: Answer) -> bool:
 
 
 def _of_the_driver(error: GpuError, size: VmSize | None) -> Answer:
-    """A driver that cannot work fails where GPUs are expected; all else could not be measured."""
+    """Return FAIL for a driver that does not work if GPUs are expected, and UNKNOWN otherwise."""
     if error.kind in _BROKEN and size is not None and size.gpu_count:
-        hint = "See 'dmesg' for why, then drain the node and restart the machine"
+        hint = "Find the cause with 'dmesg', then drain the node and restart the machine"
         return Answer(findings=(Finding(FAIL, str(error), hint=hint, action=REBOOT),))
     return _unknown(str(error))

@@ -2,11 +2,11 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The output of NVIDIA's nccl-tests (``all_reduce_perf`` and the like), of version 2.0 and later.
+"""Parses the output of NVIDIA's nccl-tests (``all_reduce_perf`` and the like), version 2.0 and later.
 
-A row of results is: size, count, type, operation and root (older ones: no root, or neither), and twice time, algorithm
-bandwidth, bus bandwidth and number of wrong elements (``N/A`` where it was not counted), out of place and in place. All
-else that counts stands in lines that begin with ``#``.
+A row of results has size, count, type, operation and root (older versions: no root, or neither), and then time,
+algorithm bandwidth, bus bandwidth and number of wrong elements (``N/A`` if not counted), first out of place, then in
+place. All other relevant lines begin with ``#``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Row:
 
     :ivar size: bytes.
     :ivar bus_bandwidths: GB/s out of place and in place.
-    :ivar wrong: wrong elements of both; None where they were not counted.
+    :ivar wrong: wrong elements of both; None if they were not counted.
     """
 
     size: int
@@ -39,9 +39,9 @@ class Row:
 class Outcome:
     """What a run printed.
 
-    :ivar ranks: number of GPUs that took part, as far as they are listed.
-    :ivar average: the average bus bandwidth in GB/s over all rows, as printed; None where it was not.
-    :ivar out_of_bounds: number of wrong values, as printed; None where it was not.
+    :ivar ranks: number of GPUs in the printed list; 0 without a list.
+    :ivar average: the average bus bandwidth in GB/s over all rows, as printed; None if it was not printed.
+    :ivar out_of_bounds: number of wrong values, as printed; None if it was not printed.
     """
 
     rows: tuple[Row, ...]
@@ -51,7 +51,7 @@ class Outcome:
 
     @property
     def bus_bandwidth(self) -> float | None:
-        """The average bus bandwidth in GB/s; None unless the run came to its end and measured something."""
+        """The average bus bandwidth in GB/s; None unless the run finished and measured something."""
         if not self.rows or self.average is None or not math.isfinite(self.average) or self.average <= 0:
             return None
         return self.average
@@ -63,12 +63,12 @@ class Outcome:
 
     @property
     def validated(self) -> bool:
-        """Whether wrong elements were counted at all."""
+        """Whether wrong elements were counted."""
         return bool(self.rows) and all(row.wrong is not None for row in self.rows)
 
 
 def parse(text: str) -> Outcome:
-    """Return what a run printed; nothing where it printed nothing."""
+    """Return what a run printed."""
     average, bounds = _AVERAGE.search(text), _OUT_OF_BOUNDS.search(text)
     return Outcome(
         rows=tuple(filter(None, map(_row, text.splitlines()))),
@@ -79,13 +79,13 @@ def parse(text: str) -> Outcome:
 
 
 def size_in_bytes(text: str) -> int:
-    """Return what nccl-tests takes ``8G`` for: powers of 1024.
+    """Return the bytes of a size such as ``8G``, with the powers of 1024 that nccl-tests uses.
 
-    :raises ValueError: it is no size.
+    :raises ValueError: the text is not a size.
     """
     match = re.fullmatch(r"(\d+)([KMG]?)", text.strip().upper())
     if not match:
-        raise ValueError(f"{text!r} is no message size: a number with K, M or G, as in 8G")
+        raise ValueError(f"{text!r} is not a message size: use a number with K, M or G, such as 8G")
     return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
 
 
@@ -94,7 +94,7 @@ def _row(line: str) -> Row | None:
     if len(words) < 3 + _NUMBERS or not words[0].isdecimal() or not words[1].isdecimal():
         return None
     start = 3
-    # The operation is a word, or blank where there is none; the root is an integer.
+    # The operation is a word, or blank if there is none; the root is an integer.
     if _number(words[start]) is None:
         start += 1
     if re.fullmatch(r"-?\d+", words[start]) and len(words) > start + _NUMBERS:

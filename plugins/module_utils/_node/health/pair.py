@@ -2,15 +2,15 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Which nodes to try next, together, after a collective over several nodes failed: until it is plain which is bad.
+"""Selects the groups of nodes to try next after a collective over several nodes failed, until the bad nodes are known.
 
-Nothing is kept between two questions: all follows from the trials so far. What is taken for true: a bad node makes
-every run fail that it takes part in, and where a group of nodes works, each smaller group of them works too.
+It keeps no state between calls: everything follows from the trials so far. It assumes that a bad node makes every run
+fail in which it takes part, and that if a group of nodes works, each smaller group of them works too.
 
-First all nodes are tried two by two, all pairs at once. A node of a pair that works is good. A node of a pair that does
-not work is tried with good nodes: it is bad where it fails with two of them. Two good nodes that fail together have a
-bad link between them, if they do so twice. Where all pairs work and a greater group does not, the group is halved, and
-where both halves work, crossed, until no smaller one fails.
+First, all nodes are tried in pairs, all pairs at the same time. A node of a pair that works is good. A node of a pair
+that fails is tried with good nodes: it is bad if it fails with two of them. Two good nodes that fail together twice
+have a bad link between them. If all pairs work but a larger group fails, the group is halved; if both halves work, new
+halves are formed from their quarters, until no smaller group fails.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from dataclasses import dataclass
 PASS, FAIL, UNKNOWN = "pass", "fail", "unknown"
 
 _MOST = 8
-"""How often a node is tried in a pair without success. Where no node was found to be good by then, it is the fault of
-something that all share."""
+"""How often a node is tried in a pair without success. If no node was found to be good by then, the fault is in
+something that all nodes share."""
 _SURE = 2
-"""How many good nodes a bad one fails with, how often a bad link fails, how often a run may not come about."""
+"""How many good nodes a bad node must fail with, how often a bad link must fail, and how often a group is tried that
+cannot be measured."""
 
 
 @dataclass(frozen=True)
 class Trial:
     """A run over several nodes.
 
-    :ivar nodes: their names, in the order in which they were given.
-    :ivar verdict: PASS, FAIL, or UNKNOWN where it did not come about, which says nothing of the nodes.
-    :ivar value: what was measured, e.g. the bus bandwidth in GB/s; None where nothing was.
+    :ivar nodes: their names, in the given order.
+    :ivar verdict: PASS, FAIL, or UNKNOWN if it did not run, which says nothing about the nodes.
+    :ivar value: the measured value, e.g. the bus bandwidth in GB/s; None if nothing was measured.
     :ivar why: one line: what was wrong.
     """
 
@@ -52,12 +53,12 @@ class Trial:
 class Step:
     """What is known, and what to try next.
 
-    :ivar groups: the groups to try, all at the same time: no node is in two of them. None: there is nothing to try.
+    :ivar groups: the groups to try, all at the same time: no node is in two of them. Empty if there is nothing to try.
     :ivar good: nodes that took part in a run that worked.
-    :ivar bad: nodes that fail with whomever.
-    :ivar links: pairs of good nodes that fail with each other, and only so.
-    :ivar groups_failing: groups of good nodes that fail though no smaller group of them was seen to.
-    :ivar unclear: nodes of which neither can be said.
+    :ivar bad: nodes that fail with every node.
+    :ivar links: pairs of good nodes that fail only with each other.
+    :ivar groups_failing: groups of good nodes that fail although no smaller group of them failed.
+    :ivar unclear: nodes that could not be judged.
     :ivar words: one line for people.
     """
 
@@ -76,15 +77,15 @@ class Step:
 
 
 def next_step(nodes: Sequence[str], trials: Iterable[Trial] = (), known_good: Sequence[str] = ()) -> Step:
-    """Return what the trials tell of the nodes, and which groups to try next.
+    """Return what the trials say about the nodes, and which groups to try next.
 
-    :param nodes: the nodes in question, in an order in which neighbours are near to each other in the network.
-    :param trials: all runs so far; the one over all nodes that failed may be the first.
-    :param known_good: nodes that are known to be good; they need not be among the others.
+    :param nodes: the nodes in question, ordered so that neighbours are near each other in the network.
+    :param trials: all runs so far; the failed run over all nodes may be the first.
+    :param known_good: nodes that are known to be good; they need not be in ``nodes``.
     :raises ValueError: fewer than two nodes.
     """
     if len({*nodes, *known_good}) < 2:
-        raise ValueError("a run over several nodes needs two of them at least")
+        raise ValueError("a run over several nodes needs at least two nodes")
     known = _Evidence(tuple(dict.fromkeys(nodes)), tuple(trials), tuple(dict.fromkeys(known_good)))
     groups: tuple[tuple[str, ...], ...] = tuple(known.pairs())
     failing: list[tuple[str, ...]] = []
@@ -117,7 +118,7 @@ class _Evidence:
         self.links = tuple(self._links(_SURE))
 
     def _is_bad(self, node: str) -> bool:
-        """Whether it failed with enough good ones."""
+        """Whether it failed with enough good nodes."""
         with_good = {
             trial.members - {node}
             for trial in self.failed
@@ -126,7 +127,7 @@ class _Evidence:
         return len(with_good) >= _SURE
 
     def _links(self, times: int) -> Iterator[tuple[str, str]]:
-        """Yield pairs of good nodes that failed so often, and never worked."""
+        """Yield pairs of good nodes that failed at least this often and never worked."""
         pairs = [trial.members for trial in self.failed if len(trial.members) == 2 and trial.members <= self.good]
         for pair in dict.fromkeys(pairs):
             if pairs.count(pair) >= times and not self.works(pair):
@@ -134,11 +135,11 @@ class _Evidence:
                 yield first, second
 
     def works(self, group: frozenset[str]) -> bool:
-        """Whether the group, or a greater one that it is part of, worked, or it is good and alone."""
+        """Whether the group, or a larger group that contains it, worked, or it is a single good node."""
         return any(group <= passed for passed in self.passed) or (len(group) == 1 and group <= self.good)
 
     def tried(self, group: Iterable[str]) -> bool:
-        """Whether there is nothing to be learned from trying it."""
+        """Whether trying this group would give no new information."""
         members = frozenset(group)
         if self.works(members) or any(trial.members == members for trial in self.failed):
             return True
@@ -162,7 +163,7 @@ class _Evidence:
                 yield node, partner
         if not self.partners:
             yield from self._untried_pairs(alone)
-        # What failed once between two good ones is tried once more.
+        # A pair of good nodes that failed once is tried a second time.
         for first, second in self._links(1):
             if (first, second) not in self.links and first in free and second in free:
                 free.remove(first)
@@ -173,8 +174,8 @@ class _Evidence:
         return sum(node in trial.nodes and len(trial.members) == 2 for trial in self.trials)
 
     def _untried_pairs(self, nodes: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Yield pairs that have not been tried, each node in one of them."""
-        # The one that was left over last time comes first.
+        """Yield pairs that have not been tried, with each node in at most one of them."""
+        # The node that had no partner last time comes first.
         waiting = sorted(nodes, key=self._in_pairs_so_far)
         while waiting:
             node = waiting.pop(0)
@@ -184,11 +185,12 @@ class _Evidence:
                 yield node, partner
 
     def narrowed(self) -> tuple[tuple[tuple[str, ...], ...], list[tuple[str, ...]]]:
-        """Return smaller groups to try of a failing one whose nodes and links are good; and those that have none."""
+        """Return the smaller groups to try next of a failing group whose nodes and links are good, and the failing
+        groups that cannot be narrowed further."""
         narrowest: list[tuple[str, ...]] = []
         unexplained = [trial for trial in self.failed if self._is_unexplained(trial.members)]
         for trial in sorted(unexplained, key=lambda trial: len(trial.members)):
-            # A smaller one of its nodes explains it.
+            # A smaller failing group of its nodes explains the failure.
             if any(frozenset(group) < trial.members for group in narrowest) or trial.nodes in narrowest:
                 continue
             groups = self._smaller(trial.nodes)
@@ -201,7 +203,7 @@ class _Evidence:
         return len(group) > 2 and group <= self.good and not any({*link} <= group for link in self.links)
 
     def _smaller(self, group: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-        """Return the groups that this one is to be cut into next; none where all were tried and worked."""
+        """Return the smaller groups to try next; none if all of them were tried and worked."""
         middle = len(group) // 2
         first, second = group[:middle], group[middle:]
         quarter = middle // 2
@@ -221,17 +223,17 @@ def _words(known: _Evidence, groups: Sequence[Sequence[str]], failing: Sequence[
     if known.bad:
         clauses.append(f"{_listed(known.bad)} {'fails' if len(known.bad) == 1 else 'fail'} with each node tried")
     clauses += [f"{first} and {second} work with others, but not with each other" for first, second in known.links]
-    clauses += [f"{_listed(group)} fail together, and no smaller group of them was seen to fail" for group in failing]
+    clauses += [f"{_listed(group)} fail together, but no smaller group of them failed" for group in failing]
     if groups:
         clauses.append(f"{len(groups)} {'group' if len(groups) == 1 else 'groups'} to try next")
     elif known.suspects and not known.partners and _failed_at_all(known):
         clauses.append(
-            "no two nodes work together: two nodes need a third, good one to compare with"
+            "the two nodes do not work together: to find the bad one, add a third node that is known to be good"
             if len(known.nodes) == 2
-            else "no two nodes work together: look at what all share: settings, program, network"
+            else "no two nodes work together: check what all nodes share: settings, program, network"
         )
     elif known.suspects:
-        clauses.append(f"nothing can be said of {_listed(known.suspects)}: too few runs with good nodes came about")
+        clauses.append(f"{_listed(known.suspects)} could not be judged: there were too few runs with good nodes")
     return "; ".join(clauses) or "all nodes work with each other"
 
 

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The search for the bad node among several, under Slurm: round after round of runs, until all is said."""
+"""The search for the bad node among several, under Slurm: rounds of runs, until nothing more can be found out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..slurm.nodes import NodeState
 from . import nccl_tests
 from .pair import FAIL, PASS, UNKNOWN, Step, Trial, next_step
 
-# A collective over several nodes: the command that runs it, and the trial that its output makes.
+# A collective over several nodes: the command that runs it, and the trial that its output means.
 
 SRUN, MPIRUN = LAUNCHERS = ("srun", "mpirun")
 PROGRAM = "/opt/nccl-tests/build/all_reduce_perf"
@@ -35,14 +35,14 @@ _NOT_THE_NODES = (
     "error while loading shared libraries",
     "execve():",
 )
-"""What is said where no run came about: words of srun and slurmstepd (src/srun and src/slurmd of Slurm)."""
+"""Messages of srun and slurmstepd (src/srun and src/slurmd of Slurm) which mean that the program did not run."""
 _FAILURES = ("Test NCCL failure", "Test CUDA failure")
 """What nccl-tests prints when a call fails (src/common.h), after the name of the host."""
 _OF_SLURM = ("srun: ", "slurmstepd: ")
-"""How lines begin that say that a run broke, after the program has said why."""
+"""Beginnings of Slurm's lines about a failed run, which follow the program's own error message."""
 _QUEUED, _ALLOCATED = "queued and waiting for resources", "has been allocated resources"
 WAIT_S = 60
-"""How long a run may wait for its nodes: those of the run before it may still be in their epilog."""
+"""How long a run may wait for its nodes, in seconds: the epilog of the run before may still be running."""
 
 
 def command(
@@ -57,23 +57,23 @@ def command(
     mpi: str = "pmix",
     options: Sequence[str] = (),
 ) -> list[str]:
-    """Return the command line of a collective over these nodes, a process for each GPU.
+    """Return the command line of a collective over these nodes, with one process per GPU.
 
     :param gpus: GPUs of each node.
-    :param size: of the messages, e.g. ``8G``.
+    :param size: message size, e.g. ``8G``.
     :param environment: variables of NCCL, e.g. the size's ``nccl_settings`` and ``NCCL_TOPO_FILE``.
-    :param limit_s: seconds after which it is ended, with exit status 124; under srun, which waits for the nodes first,
-        ``WAIT_S`` more.
-    :param mpi: srun's kind of MPI.
-    :param options: further ones for srun. They come last, so they count where ours say something else.
+    :param limit_s: timeout in seconds, after which the exit status is 124. With srun, which first waits for the nodes,
+        the timeout is ``WAIT_S`` longer.
+    :param mpi: srun's MPI type.
+    :param options: more options for srun. They come last, so they override the others.
     :raises ValueError: fewer than two nodes, no such launcher, or no such size.
     """
     if len(set(nodes)) < 2:
-        raise ValueError("a run over several nodes needs two of them at least")
+        raise ValueError("a run over several nodes needs at least two nodes")
     if launcher not in LAUNCHERS:
-        raise ValueError(f"{launcher!r} is no launcher: {' or '.join(LAUNCHERS)}")
+        raise ValueError(f"{launcher!r} is not a launcher: use {' or '.join(LAUNCHERS)}")
     nccl_tests.size_in_bytes(size)
-    # MPI only starts the processes: it must not look for a network of its own.
+    # MPI only starts the processes, and must not search for a fast network.
     given = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "OMPI_MCA_coll_hcoll_enable": "0", "UCX_TLS": "tcp"}
     variables = {**given, **(environment or {})}
     ended = ["timeout", "--kill-after=10", str(limit_s + (WAIT_S if launcher == SRUN else 0))]
@@ -89,10 +89,10 @@ def command(
         f"--ntasks-per-node={gpus}",
         f"--gpus-per-node={gpus}",
         "--exclusive",
-        # --exclusive alone gives no more memory than DefMemPerCPU and the like do.
+        # --exclusive alone gives only the memory of DefMemPerCPU and the like.
         "--mem=0",
-        # In minutes. Without it the job could last as long as its partition allows, and would not start before a
-        # reservation that begins earlier.
+        # In minutes. Without it, Slurm would assume the partition's time limit, and could not start the job before a
+        # reservation.
         f"--time={-(-limit_s // 60) + 2}",
         f"--mpi={mpi}",
         "--kill-on-bad-exit=1",
@@ -105,13 +105,13 @@ def command(
 
 
 def trial(nodes: Sequence[str], rc: int, stdout: str, stderr: str, limit: float | None, gpus: int = 0) -> Trial:
-    """Return what a run says of its nodes.
+    """Return what a run says about its nodes.
 
-    A run that hangs (exit status 124) has failed: that is how a bad link shows itself. One that was never started, or
-    printed no bandwidth though it ended well, says nothing.
+    A run that hangs (exit status 124) has failed, because a bad link has this effect. A run that was not started, or
+    that succeeded without printing a bandwidth, is UNKNOWN.
 
-    :param limit: GB/s of bus bandwidth at least; None where only results and crashes count.
-    :param gpus: GPUs of each node; 0 where that is not to be looked at.
+    :param limit: least bus bandwidth in GB/s; None if only results and crashes count.
+    :param gpus: GPUs of each node, to check the number of ranks; 0 to skip that.
     """
     members = tuple(nodes)
     outcome = nccl_tests.parse(stdout)
@@ -122,53 +122,53 @@ def trial(nodes: Sequence[str], rc: int, stdout: str, stderr: str, limit: float 
         return Trial(members, UNKNOWN, None, _last(stderr) or _last(stdout) or "it was not started")
     if rc in (124, 137):
         if _QUEUED in stderr and _ALLOCATED not in stderr:
-            return Trial(members, UNKNOWN, None, "it waited for the nodes until its time was over")
-        return Trial(members, FAIL, None, "it did not end in its time")
+            return Trial(members, UNKNOWN, None, "it did not get the nodes before its timeout")
+        return Trial(members, FAIL, None, "it did not finish before its timeout")
     if rc:
         reason = _failure(stderr) or _last(stderr, _OF_SLURM) or _last(stdout)
         return Trial(members, FAIL, None, reason or _last(stderr) or f"exit status {rc}")
     value = outcome.bus_bandwidth
     if value is None:
-        return Trial(members, UNKNOWN, None, "it ended well, but printed no bandwidth")
+        return Trial(members, UNKNOWN, None, "it succeeded, but printed no bandwidth")
     if gpus and outcome.ranks and outcome.ranks != gpus * len(members):
-        # A program without MPI runs once for each GPU, each alone, and never leaves its node.
-        return Trial(members, UNKNOWN, value, f"it ran on {outcome.ranks} GPUs: was it built with MPI?")
+        # A program without MPI runs separately for each GPU, and does not use the network.
+        return Trial(members, UNKNOWN, value, f"it ran on {outcome.ranks} GPUs: is the program built with MPI?")
     if limit is not None and value < limit:
-        return Trial(members, FAIL, value, f"{value:.4g} GB/s, and should be at least {limit:g}")
+        return Trial(members, FAIL, value, f"{value:.4g} GB/s, but should be at least {limit:g}")
     return Trial(members, PASS, value)
 
 
 def _failure(text: str) -> str:
-    """Return the first line in which nccl-tests says what failed: what MPI and Slurm say of it comes in any order."""
+    """Return the first line in which nccl-tests says what failed; lines of MPI and Slurm come in any order."""
     return next((line.strip() for line in text.splitlines() if any(words in line for words in _FAILURES)), "")
 
 
 def _last(text: str, without: tuple[str, ...] = ()) -> str:
-    """Return the last line that says something, of those that do not begin so."""
+    """Return the last line that has text, except lines that begin with ``without``."""
     lines = [line.strip() for line in text.splitlines() if line.strip("#-=* ")]
     return next((line for line in reversed(lines) if not line.startswith(without)), "")
 
 
-# The search for the bad node among several, under Slurm: round after round of runs, until all is said.
+# The search for the bad node among several, under Slurm.
 
 _AT_ONCE = 32
 _SPARE_S = WAIT_S + 60
-"""What a run that is ended by its own limit may take beyond it, its wait for the nodes included."""
+"""Seconds that a run may take beyond its own timeout, including the wait for the nodes."""
 
 RunFor = Callable[[Sequence[str], float], Result]
-"""Runs a command for at most so many seconds."""
+"""Runs a command with a timeout in seconds."""
 
 
 @dataclass(frozen=True)
 class RunOptions:
     """How to measure.
 
-    :ivar gpus: GPUs of a node; each gets a task of its own.
+    :ivar gpus: GPUs of a node; each gets its own task.
     :ivar size: the message size, e.g. ``8G``.
-    :ivar at_least: the bus bandwidth in GB/s below which a pair has failed; None where only a run that breaks has.
-    :ivar seconds: how long one run may take.
-    :ivar srun: further options for srun: partition, reservation, account.
-    :ivar environment: further variables of the program.
+    :ivar at_least: the bus bandwidth in GB/s below which a pair fails; None if only crashes and wrong results count.
+    :ivar seconds: timeout of one run.
+    :ivar srun: more options for srun: partition, reservation, account.
+    :ivar environment: more variables of the program.
     """
 
     gpus: int
@@ -183,7 +183,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What came of it."""
+    """The result of the search."""
 
     trials: tuple[Trial, ...]
     step: Step
@@ -191,7 +191,7 @@ class SearchResult:
 
 
 def unavailable_nodes(known: Mapping[str, NodeState], jobs: Iterable[Job], names: Iterable[str]) -> dict[str, str]:
-    """Return the nodes that cannot be measured now, with the reason. Pure. No job is ever disturbed."""
+    """Return the nodes that cannot be measured now, with the reasons, so that no job is disturbed. Pure."""
     running = list(jobs)
     reasons: dict[str, str] = {}
     for name in names:
@@ -200,11 +200,11 @@ def unavailable_nodes(known: Mapping[str, NodeState], jobs: Iterable[Job], names
         if node is None:
             reasons[name] = "slurmctld does not know it"
         elif busy:
-            reasons[name] = f"jobs are there: {', '.join(busy)}"
+            reasons[name] = f"jobs run there: {', '.join(busy)}"
         elif node.out or not node.answers:
             states = "+".join(node.states)
             reasons[name] = (
-                f"it is {states}" + (f" ({node.reason})" if node.reason else "") + ", so nothing starts there"
+                f"it is {states}" + (f" ({node.reason})" if node.reason else "") + ", so no job starts there"
             )
         elif not {"IDLE", "RESERVED"} & {*node.states}:
             reasons[name] = f"it is {'+'.join(node.states)}, not idle"
@@ -212,8 +212,8 @@ def unavailable_nodes(known: Mapping[str, NodeState], jobs: Iterable[Job], names
 
 
 def search(nodes: Sequence[str], options: RunOptions, run: RunFor, known_good: Sequence[str] = ()) -> SearchResult:
-    """Run pairs, and then what they give rise to, until there is nothing more to learn. Where all pairs work, all nodes
-    together are tried at last: some faults show only there.
+    """Run pairs, and then the groups that follow from the results, until nothing more can be found out. If all pairs
+    work, all nodes are tried together at the end, because some faults appear only then.
 
     :raises ValueError: fewer than two nodes.
     """
@@ -252,6 +252,6 @@ def _try(group: Sequence[str], options: RunOptions, run: RunFor) -> Trial:
         options=options.srun,
     )
     done = run(words, options.seconds + _SPARE_S)
-    # The known limits are those of two nodes.
+    # The known limits are for two nodes.
     limit = options.at_least if len(group) == 2 else None
     return trial(group, done.rc, done.stdout, done.stderr, limit, options.gpus)

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Running a tier as hpcnode and the module do: its document, its record, and the file for Prometheus."""
+"""Runs a tier for hpcnode and the module: with its document, its record, and the file for Prometheus."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ GOOD, BAD, INDETERMINATE = 0, 1, 2
 
 
 def status_of(run: TierRun) -> int:
-    """Return the exit status: of a prolog BAD only for what a job must not meet, for Slurm drains the node for it."""
+    """Return the exit status. For a prolog it is BAD only if no job must start, because Slurm then drains the node."""
     if run.tier == PROLOG:
         return BAD if run.blocks_job else GOOD
     verdicts = [result.verdict for result in run.results]
     if FAIL in verdicts:
         return BAD
-    # Where all checks were skipped, nothing was found to be good.
+    # If all checks were skipped, the node's health is not known.
     return INDETERMINATE if UNKNOWN in verdicts or not set(verdicts) - {SKIP} else GOOD
 
 
 def as_document(run: TierRun, node: Mapping[str, str]) -> dict[str, Any]:
-    """Return all that is known of a run as plain values, without what the frame of hpcnode sets."""
+    """Return a run's results as plain values, without the header that hpcnode adds."""
     return {
         "tier": run.tier,
         "time": time.strftime(record.TIME, time.gmtime(run.began)),
@@ -67,7 +67,7 @@ def _of_check(result: Result) -> dict[str, Any]:
 
 
 def of_check(check: Check, machine: Machine) -> dict[str, Any]:
-    """Return what a check is, with its limits on this machine."""
+    """Return the description of a check, with its limits on this machine."""
     limits = {}
     for name in check.limits:
         limit = machine.settings.threshold(machine.size, name)
@@ -92,15 +92,15 @@ def of_check(check: Check, machine: Machine) -> dict[str, Any]:
 
 NEVER = "never"
 FAIL_ON = (NEVER, FAIL, UNKNOWN, WARN)
-"""From which verdict on a run is a failure of the module that asked for it."""
+"""The verdicts from which on the module's task fails."""
 
 
 @dataclass(frozen=True)
 class Performed:
-    """What became of a tier.
+    """The results of a tier.
 
     :ivar status: the exit status of hpcnode.
-    :ivar document: all that is known of it; also what went wrong when it was written down.
+    :ivar document: all results, and problems of writing them.
     """
 
     run: TierRun
@@ -109,18 +109,18 @@ class Performed:
 
     @property
     def recorded_document(self) -> dict[str, Any]:
-        """The document with what the frame of hpcnode sets, as the record has it."""
+        """The document with the header that hpcnode adds, as in the record."""
         return record.with_header(self.status, self.document)
 
 
 def perform(tier: str, only: Sequence[str], root: Root, run: TimedRun, collection: str, job: str = "") -> Performed:
-    """Run a tier. A run of some of its checks only is not recorded: the record is of the whole tier.
+    """Run a tier. A run of only some of its checks is not recorded, because the record is of the complete tier.
 
-    :param only: names of checks; all of the tier where there are none.
+    :param only: names of checks; empty for all checks of the tier.
     :param collection: version of the collection.
     :param job: id of the job whose prolog or epilog this is.
-    :raises NoSuchCheck: a name is no check's, or none of the tier's.
-    :raises KeyboardInterrupt: this process was told to end.
+    :raises NoSuchCheck: there is no check of a name, or it is not in the tier.
+    :raises KeyboardInterrupt: this process got SIGINT or SIGTERM.
     """
     checks = select_checks(tier, only)
     machine = machine_of(root, run)
@@ -133,24 +133,24 @@ def perform(tier: str, only: Sequence[str], root: Root, run: TimedRun, collectio
 
 
 def _written(root: Root, machine: Machine, status: int, document: dict[str, Any]) -> list[str]:
-    """Write it down, and return in words what could not be."""
+    """Write the record and the file for Prometheus, and return messages about what could not be written."""
     problems = []
     folder = prometheus.folder_of(root, machine.settings)
     try:
         record.write(root, status, document)
     except OSError as error:
         record.remove(root, document["tier"])
-        problems.append(f"the record cannot be written: {error}")
+        problems.append(f"cannot write the record: {error}")
     try:
         if folder:
             prometheus.write(root, folder, document)
     except OSError as error:
-        problems.append(f"the file for Prometheus cannot be written: {error}")
+        problems.append(f"cannot write the file for Prometheus: {error}")
     return problems
 
 
 def as_result(document: Mapping[str, Any], fail_on: str) -> dict[str, Any]:
-    """Return a module's result from a whole document, with ``warnings``, and with ``msg`` if it is a failure."""
+    """Return a module's result from a complete document, with ``warnings``, and with ``msg`` if it is a failure."""
     result = {"changed": False, "health": document, "warnings": document["problems"]}
     if not is_failure(document["verdict"], fail_on):
         return result
@@ -159,7 +159,7 @@ def as_result(document: Mapping[str, Any], fail_on: str) -> dict[str, Any]:
 
 
 def is_failure(verdict: str, fail_on: str) -> bool:
-    """Whether a verdict is as bad as ``fail_on`` or worse; where all was skipped, nothing is known."""
+    """Return whether a verdict is as bad as ``fail_on`` or worse; SKIP counts as UNKNOWN."""
     if verdict == SKIP:
         verdict = UNKNOWN
     return fail_on != NEVER and verdict in FAIL_ON and worst([verdict, fail_on]) == verdict

@@ -2,12 +2,12 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A run of a tier as a text file for Prometheus, which the node exporter's textfile collector reads.
+"""Writes a run of a tier as a text file for Prometheus, for the node exporter's textfile collector.
 
-One file a tier. Such a file may carry no time stamps, so the time of the run is a metric.
+There is one file per tier. Such a file must not have time stamps, so the time of the run is a metric.
 
-Each series of each node costs Prometheus memory, so nothing is written twice: a verdict only as the one that it is,
-readings only by one tier, and a limit once for all devices that share it.
+Each series of each node costs Prometheus memory, so nothing is written twice: only the current verdict, readings by one
+tier only, and one limit for all devices that share it.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from .record import TIME
 from .settings import Settings
 
 FOLDER = "/var/lib/prometheus/node-exporter"
-"""Where Debian's and Ubuntu's node exporter looks for such files."""
+"""The folder from which Debian's and Ubuntu's node exporter reads such files."""
 _LONG_S = 1.0
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 _HELP = {
-    "run_timestamp_seconds": "When the last run of this tier began, in seconds since the epoch.",
-    "run_seconds": "How long the last run of this tier took.",
-    "run_verdict": "1 with the verdict of the last run of this tier as a label.",
-    "check_verdict": "1 with the verdict of a check as a label.",
-    "check_seconds": "How long a check took, in a prolog, or if that was a second or more.",
-    "check_latched": "1 if the verdict comes from what an earlier run has found; absent otherwise.",
-    "reading": "What a check measured, in its tier periodic where it has that.",
-    "reading_limit": "What a measured value was compared with; without device where several have the same.",
-    "node_info": "Which machine this is.",
+    "run_timestamp_seconds": "Start time of the last run of this tier, in seconds since the epoch.",
+    "run_seconds": "Duration of the last run of this tier in seconds.",
+    "run_verdict": "Always 1; the label verdict is the verdict of the last run of this tier.",
+    "check_verdict": "Always 1; the label verdict is the verdict of the check.",
+    "check_seconds": "Duration of the check in seconds; only in the tier prolog, or if it is 1 s or more.",
+    "check_latched": "1 if the verdict comes from a finding of an earlier run; absent otherwise.",
+    "reading": "Value that the check measured; from the tier periodic if the check has that tier.",
+    "reading_limit": "Limit of a measured value; without device if several devices have the same limit.",
+    "node_info": "Always 1; the labels identify this machine.",
 }
 """Names of the metrics without ``hpcai_health_``; all are gauges."""
 
 Labels = tuple[tuple[str, str], ...]
 Samples = dict[Labels, float]
-"""The values of a metric by labels: one series is never written twice."""
+"""The values of a metric by labels, so that no series is written twice."""
 
 
 def folder_of(root: Root, settings: Settings) -> str:
-    """Return the folder for the files; nothing where none is wanted."""
+    """Return the folder for the files; empty if no files are written."""
     if settings.prometheus is not None:
         return settings.prometheus
     return FOLDER if root.exists(FOLDER) else ""
@@ -95,7 +95,7 @@ def _metrics(document: Mapping[str, Any]) -> dict[str, Samples]:
 
 
 def _tier_of_readings(check: str, tier: str) -> str:
-    """Return the one tier that writes what a check measured: the most frequent, or the only one of some."""
+    """Return the one tier that writes a check's readings: periodic if the check has it, else its first tier."""
     tiers = load(check).tiers if check in NAMES else (tier,)
     return PERIODIC if PERIODIC in tiers else tiers[0]
 
@@ -106,7 +106,7 @@ def _labels(reading: Mapping[str, Any], with_device: bool) -> Labels:
 
 
 def _limits(which: Labels, readings: Sequence[Mapping[str, Any]]) -> Samples:
-    """Return the limits: one without device where several devices have the same, else one for each."""
+    """Return the limits: one without device if several devices have the same limit, else one per device."""
     of_name: dict[str, list[float | None]] = {}
     for one in readings:
         of_name.setdefault(one["name"], []).append(one["limit"])

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The record of a tier's last run in /run/hpcai/health/TIER.json, and which machine it is of."""
+"""The record of a tier's last run in /run/hpcai/health/TIER.json, and the identity of its machine."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from . import state
 SCHEMA = 1
 COMMAND = "health"
 TIME = "%Y-%m-%dT%H:%M:%SZ"
-"""The form of ``time`` in a document."""
+"""The format of ``time`` in a document."""
 IMAGE_FACT = "/etc/ansible/facts.d/hpcai_image.fact"
 
 
 def node_of(root: Root, vm_size: str, collection: str) -> dict[str, str]:
-    """Return which machine this is; empty words for what is not known.
+    """Return the identity of this machine; values that are not known are empty.
 
-    :param vm_size: name of the VM size that the checks went by.
+    :param vm_size: name of the VM size that the checks used.
     :param collection: version of the collection.
     """
     instance = remembered_instance(root)
@@ -46,7 +46,7 @@ def node_of(root: Root, vm_size: str, collection: str) -> dict[str, str]:
 
 
 def with_header(status: int, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document with what hpcnode puts before each of its answers."""
+    """Return a document with the header that hpcnode adds to each answer."""
     return {"schema": SCHEMA, "command": COMMAND, "status": status, **document}
 
 
@@ -60,7 +60,7 @@ def write(root: Root, status: int, document: Mapping[str, Any]) -> None:
 
 
 def remove(root: Root, tier: str) -> None:
-    """Remove the document of a tier's last run: an older one would be taken for that of a run that left none."""
+    """Remove the document of a tier's last run, because an old one would look like the result of the last run."""
     with contextlib.suppress(OSError):
         remove_file(root.at(_path(tier)))
 
@@ -81,7 +81,7 @@ def _path(tier: str) -> str:
 
 
 def _node_name(root: Root) -> str:
-    """What slurmd is called: as its environment file tells it, else as was found out at the last start."""
+    """Return the node name of slurmd, from its environment file, else from the record of the boot phase."""
     try:
         env = slurmd_env.read(root)
         if env:
@@ -93,7 +93,7 @@ def _node_name(root: Root) -> str:
 
 
 def _image(root: Root) -> str:
-    """The version of the collection that baked the image, as the role image wrote it down."""
+    """Return the version of the collection that baked the image, as the role image recorded it."""
     try:
         fact = json.loads(root.text(IMAGE_FACT) or "{}")
     except ValueError:

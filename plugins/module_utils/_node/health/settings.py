@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a site can set of the health checks, and limits in words."""
+"""The site's settings of the health checks, and limits as text."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SITE = "site"
 
 @dataclass(frozen=True)
 class Settings:
-    """What the file says.
+    """The content of the file.
 
-    :ivar off: checks that are not run; each is shown as skip, and the reason says so.
-    :ivar warn_only: checks whose failure is a warning here.
-    :ivar limits: limits of the site's own by the names of thresholds; they go before those of the VM size.
+    :ivar off: checks that are turned off; each is shown as skip, with the reason.
+    :ivar warn_only: checks whose failure is only a warning.
+    :ivar limits: the site's limits, by the names of thresholds; they override the limits of the VM size.
     :ivar options: other options of checks, by the check's name.
-    :ivar prometheus: folder of the Prometheus text files; empty for none; None for the node exporter's usual one where
-        that is there.
+    :ivar prometheus: folder of the Prometheus text files; empty for no files; None for the node exporter's usual folder
+        if that exists.
     """
 
     off: tuple[str, ...] = ()
@@ -39,10 +39,10 @@ class Settings:
     prometheus: str | None = None
 
     def threshold(self, size: VmSize | None, name: str) -> Threshold | None:
-        """Return the limit of this name: the site's, or else the VM size's; None where neither has one.
+        """Return the limit of this name: the site's, or else the VM size's; None if neither has one.
 
-        The site's has the unit and the direction of the VM size's, and where that has none, of the first size's that
-        has one.
+        A site's limit has the unit and the direction of the VM size's limit; if that size has none, of the first VM
+        size that has one.
         """
         stated = size.thresholds.get(name) if size else None
         if name not in self.limits:
@@ -51,18 +51,18 @@ class Settings:
         return replace(form, limit=self.limits[name], source=SITE, warn=None, typical=None)
 
     def option(self, check: str, name: str, default: Any) -> Any:
-        """Return an option of a check, or the default where the file does not have it.
+        """Return an option of a check, or the default if the file does not have it.
 
-        :raises ConfigError: it is not of the default's kind.
+        :raises ConfigError: the value is not of the default's type.
         """
         value = self.options.get(check, {}).get(name, default)
         if is_like(value, default):
             return value
-        raise ConfigError(f"{FILE}: options.{check}.{name} is {value!r}, and must be like {default!r}.")
+        raise ConfigError(f"{FILE}: options.{check}.{name} is {value!r}, but must be like {default!r}.")
 
 
 def is_like(value: object, default: object) -> bool:
-    """Whether a value is of a default's kind."""
+    """Return whether a value has the type of a default."""
     if isinstance(default, bool) or isinstance(value, bool):
         return isinstance(value, bool) and isinstance(default, bool)
     if isinstance(default, (int, float)):
@@ -73,7 +73,7 @@ def is_like(value: object, default: object) -> bool:
 
 
 def _form_of(name: str) -> Threshold:
-    # Not above: it brings the facts of all sizes, and few sites have limits that their size has not.
+    # Imported here, because it loads the facts of all sizes, and few sites set limits that their VM size lacks.
     from ..sku import all_sizes
 
     stated = (size.thresholds[name] for size in all_sizes().values() if name in size.thresholds)
@@ -81,7 +81,7 @@ def _form_of(name: str) -> Threshold:
 
 
 def in_words(threshold: Threshold) -> str:
-    """Return a limit for people, e.g. ``at least 228 GB/s at 8G (azurehpc-health-checks, conf/<size>.conf)``."""
+    """Return a limit as text, e.g. ``at least 228 GB/s at 8G (azurehpc-health-checks, conf/<size>.conf)``."""
     bound = "at most" if threshold.at_most else "at least"
     unit = f" {threshold.unit}" if threshold.unit else ""
     at = f" at {threshold.at}" if threshold.at else ""
@@ -89,7 +89,7 @@ def in_words(threshold: Threshold) -> str:
 
 
 def source_in_words(letters: str) -> str:
-    """Return the name of the first of the sources that letters of ``SOURCES`` stand for."""
+    """Return the name of the first source of these letters (``SOURCES``)."""
     if letters == SITE:
         return FILE
     words = SOURCES[letters.split(", ", maxsplit=1)[0]]

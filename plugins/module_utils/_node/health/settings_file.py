@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The site's settings as a file holds them: reading them, and what is wrong with a name or a value.
+"""Reads the site's settings from their file, and finds invalid names and values.
 
-Where Ansible runs it is an error before anything is written, and on a node it is why nothing is judged. Which names a
-check knows, its manifest says.
+Under Ansible an invalid setting is an error before anything is written; on a node, no check is judged then. The valid
+names are in the manifests of the checks.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from . import catalog
 from .settings import CONFIG, FILE, Settings, is_like
 
 OFF = "off"
-"""The key of the checks that are not run. In an inventory it goes by another name, since YAML takes this for false."""
+"""The key of the checks that are turned off. An inventory uses another name, because YAML reads ``off`` as false."""
 
 
-_MEND = "mend health_checks_config in the inventory and run the playbook again"
+_MEND = "correct health_checks_config in the inventory and run the playbook again"
 
 
 def read_settings(root: Root) -> Settings:
-    """Return the site's settings; those of an empty file where there is none.
+    """Return the site's settings; the defaults if there is no file.
 
-    :raises ConfigError: the file cannot be used, or names what no check knows; the message says what to do.
+    :raises ConfigError: the file cannot be used, or has invalid names or values; the message says what to do.
     """
     settings = read_config(root, CONFIG) or {}
     wrong = list(problems_of(settings))
@@ -44,7 +44,7 @@ def read_settings(root: Root) -> Settings:
 
 
 def problems_of(settings: Mapping[str, Any], off: str = OFF) -> Iterator[str]:
-    """Yield what is wrong with settings, each in words that begin with the key.
+    """Yield a message for each invalid setting; it begins with the key.
 
     :param off: the name of the key ``OFF``.
     """
@@ -54,49 +54,49 @@ def problems_of(settings: Mapping[str, Any], off: str = OFF) -> Iterator[str]:
         if _is_list_of_strings(listed):
             yield from unknown_names(f"{key}: ", listed, catalog.NAMES, "check")
         else:
-            yield f"{key} is no list of names of checks"
+            yield f"{key} is not a list of check names"
     if settings.get("limits") or settings.get("options"):
-        # Not before: a job waits for its prolog, which reads the settings and loads the checks of its tier only.
+        # Loaded only if needed, because a job waits for its prolog, which otherwise loads the checks of its tier only.
         checks = catalog.all_checks()
         limits = dict.fromkeys(name for check in checks for name in check.limits)
         yield from _limit_problems(settings.get("limits") or {}, limits)
         yield from _option_problems(settings.get("options") or {}, {check.name: check.options for check in checks})
     folder = settings.get("prometheus")
     if folder is not None and (not isinstance(folder, str) or (folder and not folder.startswith("/"))):
-        yield f"prometheus is {folder!r} and no absolute path of a folder"
+        yield f"prometheus is {folder!r}, but must be the absolute path of a folder"
 
 
 def _limit_problems(limits: object, known: Collection[str]) -> Iterator[str]:
     if not isinstance(limits, Mapping):
-        yield "limits is no mapping"
+        yield "limits is not a mapping"
         return
     yield from unknown_names("limits: ", limits, known, "limit")
     for name, value in limits.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            yield f"limits.{name} is {value!r} and no number"
+            yield f"limits.{name} is {value!r}, but must be a number"
 
 
 def _option_problems(options: object, known: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     if not isinstance(options, Mapping):
-        yield "options is no mapping"
+        yield "options is not a mapping"
         return
     yield from unknown_names("options: ", options, known, "check")
     for check, given in options.items():
         defaults = known.get(check)
         if not isinstance(given, Mapping):
-            yield f"options.{check} is no mapping"
+            yield f"options.{check} is not a mapping"
         elif defaults is not None:
             yield from unknown_names(f"options.{check}: ", given, defaults, "option")
             for name, value in given.items():
                 if name in defaults and not is_like(value, defaults[name]):
-                    yield f"options.{check}.{name} is {value!r}, and must be like {defaults[name]!r}"
+                    yield f"options.{check}.{name} is {value!r}, but must be like {defaults[name]!r}"
 
 
 def unknown_names(where: str, names: Collection[object], known: Collection[str], what: str) -> Iterator[str]:
-    """Yield each of the names that is not known, with the nearest one that is.
+    """Yield a message for each unknown name, with the most similar known name.
 
-    :param where: what the words begin with.
-    :param what: what such a name is of, e.g. ``check``.
+    :param where: the beginning of the message.
+    :param what: the kind of the names, e.g. ``check``.
     """
     for name in names:
         if name not in known:
@@ -104,13 +104,13 @@ def unknown_names(where: str, names: Collection[object], known: Collection[str],
 
 
 def _suggestion(name: str, known: Collection[str]) -> str:
-    # Not above: a job waits for its prolog.
+    # Imported here, because a job waits for its prolog.
     import difflib
 
     near = difflib.get_close_matches(name, known, n=1)
     if near:
         return f", did you mean {near[0]}?"
-    return f"; there are {', '.join(known)}" if known else " and none at all"
+    return f"; valid: {', '.join(known)}" if known else ", and there are no others"
 
 
 def _is_list_of_strings(value: object) -> bool:

@@ -2,9 +2,9 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is kept between runs: counters until the next boot or for good, and latched findings.
+"""The state between runs: values that checks keep until the next boot or for good, and latched findings.
 
-A finding is latched where the next run does not see it: an XID stands in the log once, and the GPU stays broken. It is
+A finding is latched if the next run cannot see it again: an XID is in the log once, but the GPU stays broken. It is
 kept until the machine restarts, the device is reset, or somebody clears it."""
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ..machine.root import Root
 from .check import ACTIONS, RESET_GPU, Answer, Check, Finding, History, finding_of
 
 MOST = 64
-"""How many findings of one check are kept, the newest ones: a log may be full of them."""
+"""How many findings of one check are kept, the newest ones, because a log may be full of them."""
 
 
 @dataclass(frozen=True)
 class Latched:
-    """A finding that is kept.
+    """A latched finding.
 
-    :ivar boot_id: the kernel's name of the boot in which it was found.
-    :ivar since: when it was found first, in seconds since the epoch.
+    :ivar boot_id: the kernel's id of the boot in which it was found.
+    :ivar since: when it was first found, in seconds since the epoch.
     """
 
     finding: Finding
@@ -41,7 +41,7 @@ class Latched:
 def latched_after(
     kept: Sequence[Latched], check: Check, answer: Answer, boot_id: str, now: float
 ) -> tuple[Latched, ...]:
-    """Return what is kept of a check after it has answered."""
+    """Return the latched findings of a check after a new answer."""
     for device in answer.released:
         kept = release(kept, check, device)
     known = {_identity(latched.finding): latched for latched in kept}
@@ -53,7 +53,7 @@ def latched_after(
 
 
 def release(kept: Sequence[Latched], check: Check, device: str) -> tuple[Latched, ...]:
-    """Return what is kept when a device was reset: all but what a reset of this device mends."""
+    """Return the latched findings after a device was reset: without those of this device that a reset repairs."""
     mended = ACTIONS[: ACTIONS.index(RESET_GPU) + 1]
     return tuple(
         latched
@@ -63,12 +63,12 @@ def release(kept: Sequence[Latched], check: Check, device: str) -> tuple[Latched
 
 
 def latched_in_boot(kept: Iterable[Latched], boot_id: str) -> tuple[Latched, ...]:
-    """Return what is kept in this boot: a restart ends all. Where the boot has no name, nothing is forgotten."""
+    """Return the latched findings of this boot, because a restart removes all. Without a boot id, return all."""
     return tuple(latched for latched in kept if not boot_id or latched.boot_id == boot_id)
 
 
 def not_found_again(kept: Iterable[Latched], answer: Answer) -> tuple[Finding, ...]:
-    """Return what is kept and was not found again."""
+    """Return the latched findings that were not found again."""
     found_again = {_identity(finding) for finding in answer.findings}
     return tuple(latched.finding for latched in kept if _identity(latched.finding) not in found_again)
 
@@ -83,18 +83,18 @@ LASTING_FILE = f"{KEPT_FOLDER}/history.json"
 LATCHED_FILE = f"{KEPT_FOLDER}/latched.json"
 SCHEMA = 1
 _LOCK_S = 2.0
-"""How long another run's writing is waited for, in seconds."""
+"""Seconds to wait while another run writes."""
 
 
 @dataclass
 class State:
-    """What is remembered.
+    """The saved state.
 
     :ivar passing: values until the next boot, by check and key.
     :ivar lasting: values for good, by check and key.
-    :ivar unanswered: how often running a driver or device did not answer a check.
-    :ivar latched: findings that are kept, by check.
-    :ivar problems: what could not be read, in words.
+    :ivar unanswered: in how many consecutive runs a driver or device did not answer, by check.
+    :ivar latched: latched findings, by check.
+    :ivar problems: messages about what could not be read.
     """
 
     passing: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -104,11 +104,11 @@ class State:
     problems: list[str] = field(default_factory=list)
 
     def history(self, check: str) -> History:
-        """Return what a check has kept."""
+        """Return the values that a check has kept."""
         return History({**self.lasting.get(check, {}), **self.passing.get(check, {})})
 
     def keep(self, check: str, changed: Mapping[str, tuple[Any, bool]]) -> None:
-        """Take over what a check keeps (``History.changed``)."""
+        """Store the values that a check keeps (``History.changed``)."""
         for key, (value, for_good) in changed.items():
             for values in (self.passing, self.lasting):
                 values.get(check, {}).pop(key, None)
@@ -117,7 +117,7 @@ class State:
 
 
 def read(root: Root) -> State:
-    """Return what is remembered in this boot."""
+    """Return the saved state of this boot."""
     memory, boot = State(), read_boot_id(root)
     passing = _load(root, PASSING_FILE, memory)
     if passing.get("boot_id") == boot:
@@ -128,7 +128,9 @@ def read(root: Root) -> State:
         try:
             kept = [Latched(finding_of(one["finding"]), one["boot_id"], one["since"]) for one in entries]
         except (LookupError, TypeError):
-            memory.problems.append(f"{root.at(LATCHED_FILE)}: what was latched of {check} is lost: it cannot be read")
+            memory.problems.append(
+                f"{root.at(LATCHED_FILE)}: cannot read the latched findings of {check}; they are lost"
+            )
             continue
         memory.latched[check] = latched_in_boot(kept, boot)
     return memory
@@ -136,17 +138,17 @@ def read(root: Root) -> State:
 
 @contextlib.contextmanager
 def changes(root: Root) -> Iterator[State]:
-    """Give what is remembered to be changed, and write down what was; nobody else writes meanwhile.
+    """Lock the state, yield it for changes, and write what changed.
 
     :raises OSError: it cannot be written.
-    :raises Locked: somebody else writes all the time.
+    :raises Locked: another process holds the lock.
     """
     make_operators_folder(root, RUN_FOLDER)
     with only_one(root.at(f"{RUN_FOLDER}/lock"), _LOCK_S):
         memory = read(root)
         yield memory
         for path, text in _files(root, memory).items():
-            # Mostly nothing is new, and to make sure that it is on the disk takes longer than most checks.
+            # Usually nothing is new, and syncing the file to the disk takes longer than most checks.
             if text.strip() != root.text(path):
                 write_file(root.at(path), text, mode=0o600)
 
@@ -175,5 +177,5 @@ def _load(root: Root, path: str, memory: State) -> dict[str, Any]:
             return held
     except ValueError:
         pass
-    memory.problems.append(f"{root.at(path)} cannot be read: what earlier runs wrote down there is lost")
+    memory.problems.append(f"{root.at(path)} cannot be read: the state of earlier runs in it is lost")
     return {}

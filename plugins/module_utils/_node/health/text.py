@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A run of a tier for people: one line a check, and one for all; the list of checks with their limits."""
+"""A run of a tier as text: one line per check, and one for all; and the list of checks with their limits."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from .measure import Machine
 from .settings import FILE, in_words
 
 LEVELS = {FAIL: "<3>", UNKNOWN: "<3>", WARN: "<4>"}
-"""How a line for the journal begins that is an error or a warning (sd-daemon(3))."""
+"""The journal's prefixes for errors and warnings (sd-daemon(3))."""
 REASON_PREFIX = "hpcai: health: "
-"""How the reason begins that a node gets in Slurm for a failed check; the check's name and summary follow."""
+"""Beginning of a node's reason in Slurm after a failed check; the check's name and summary follow."""
 _INDENT = "    "
 
 
 def of_run(run: TierRun, levels: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines of a run.
 
-    :param levels: what a line of a verdict begins with (``LEVELS``); empty for a terminal.
+    :param levels: prefixes of the lines by verdict (``LEVELS``); empty for a terminal.
     """
     for result in run.results:
         yield f"{levels.get(result.verdict, '')}{_line(result)}"
@@ -37,16 +37,16 @@ def of_run(run: TierRun, levels: Mapping[str, str]) -> Iterator[str]:
 
 def _line(result: Result) -> str:
     words = result.summary.rstrip(".")
-    kept = " It is kept until the machine restarts or 'hpcnode health clear' is called." if result.latched else ""
+    kept = " Latched until the machine restarts or you run 'hpcnode health clear'." if result.latched else ""
     hint = f" To do: {result.hint.rstrip('.')}." if result.hint else ""
     fault = f" [{result.fault}]" if result.fault else ""
     return f"{result.name}: {result.verdict} ({result.seconds:.1f} s): {words}{fault}.{kept}{hint}"
 
 
 def reason_of(checks: Sequence[Mapping[str, Any]]) -> str:
-    """Return the node's reason in Slurm for the checks of a document; nothing where none failed.
+    """Return the node's reason in Slurm for the checks of a document; empty if none failed.
 
-    The first failing check speaks, what a node is to blame for before what a user's job has left.
+    It is of the first failing check; problems of the node come before traces of a user's job.
     """
     failed = sorted((check for check in checks if check["verdict"] == FAIL), key=lambda check: check["cause"] == "user")
     if not failed:
@@ -56,7 +56,7 @@ def reason_of(checks: Sequence[Mapping[str, Any]]) -> str:
 
 
 def of_checks(checks: Iterable[Check], machine: Machine) -> Iterator[str]:
-    """Yield what each check is, with its limits on this machine and where they come from."""
+    """Yield the description of each check, with its limits on this machine and their sources."""
     for check in checks:
         yield f"{check.name}: {check.title}"
         yield from textwrap.wrap(check.explain, 100, initial_indent=_INDENT, subsequent_indent=_INDENT)
@@ -70,13 +70,13 @@ def _option(value: object) -> str:
 
 def _unlimited(check: Check, name: str, machine: Machine) -> str:
     if name in check.further_limits:
-        return f"as above, where limits in {FILE} sets none"
-    return "none is known for this VM size" if machine.size else "not known: the VM size is not"
+        return f"as above, unless limits in {FILE} sets it"
+    return "none is known for this VM size" if machine.size else "not known, because the VM size is not known"
 
 
 def facts_of(check: Check, machine: Machine) -> dict[str, str]:
-    """Return the facts of a check on this machine, in words."""
-    facts = {"tiers": ", ".join(check.tiers), "time": f"{check.limit_s:g} s at most"}
+    """Return the facts of a check on this machine, as text."""
+    facts = {"tiers": ", ".join(check.tiers), "timeout": f"{check.limit_s:g} s"}
     for name in check.limits:
         limit = machine.settings.threshold(machine.size, name)
         facts[f"limit {name}"] = in_words(limit) if limit else _unlimited(check, name, machine)
@@ -85,16 +85,16 @@ def facts_of(check: Check, machine: Machine) -> dict[str, str]:
         facts[f"option {name}"] = f"{_option(value)}{'' if value == default else f' ({FILE})'}"
     if check.fault:
         facts["fault"] = check.fault
-    facts["where it fails"] = check.action.replace("_", " ")
+    facts["action on failure"] = check.action.replace("_", " ")
     blocks = [what for what, is_so in (("jobs", check.blocks_job), ("slurmd at boot", check.blocks_boot)) if is_so]
     if blocks:
-        facts["keeps from starting"] = " and ".join(blocks)
+        facts["a failure blocks"] = " and ".join(blocks)
     if check.name in machine.settings.off:
-        facts["here"] = "it is turned off"
+        facts["on this node"] = "turned off"
     else:
         reason = check.applies(machine.size)
         if reason:
-            facts["here"] = f"it is skipped: {reason}"
+            facts["on this node"] = f"skipped: {reason}"
         elif check.name in machine.settings.warn_only:
-            facts["here"] = "a failure is a warning"
+            facts["on this node"] = "a failure is only a warning"
     return facts

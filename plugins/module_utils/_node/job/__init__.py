@@ -2,4 +2,4 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is done for each job on its nodes."""
+"""What runs for each job on its nodes."""

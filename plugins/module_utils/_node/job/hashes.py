@@ -2,26 +2,26 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Hashes of files: SHA-256 of what lies on disk, and MD5, which is what Blob storage keeps."""
+"""Hashes of files: SHA-256 for files on disk, and MD5, which Blob storage keeps."""
 
 from __future__ import annotations
 
 import hashlib
 
 CHUNK_SIZE = 1 << 20
-"""Bytes that are read at a time."""
+"""Bytes to read at a time."""
 
 
 def md5() -> hashlib._Hash:
-    """Return an MD5 to be fed. A machine that allows no MD5 for security allows it for this."""
+    """Return an MD5 object. The flag permits it on machines that forbid MD5 for security, such as in FIPS mode."""
     return hashlib.new("md5", usedforsecurity=False)
 
 
 def sha256_of(path: str) -> str:
     """Return the SHA-256 of a file.
 
-    1,630 MB/s a core where the processor has instructions for it, which all of Azure's GPU machines since EPYC Rome
-    have, BLAKE2b 880 there.
+    SHA-256 runs at 1,630 MB/s per core if the processor has instructions for it, as all of Azure's GPU machines since
+    EPYC Rome have; BLAKE2b at 880 MB/s.
 
     :raises OSError: it cannot be read.
     """

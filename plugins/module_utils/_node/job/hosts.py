@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Names of Slurm's nodes in /etc/hosts, so that the ranks of a job find each other: MASTER_ADDR is such a name.
+"""Writes the names of Slurm's nodes to /etc/hosts, so that a job's ranks can resolve MASTER_ADDR, which is a node name.
 
-Slurm's node names are in no DNS. Each prolog writes the nodes of slurm.conf and those of its job; an enroot container
-has the node's /etc/hosts.
+Slurm's node names are not in DNS. Each prolog writes the nodes of slurm.conf and those of its job. An enroot container
+uses the node's /etc/hosts.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 
 
 def write_hosts(environment: Mapping[str, str], root: Root, run: Run) -> str:
-    """Write the names that this node needs for a job into /etc/hosts, and return what is missing, in words.
+    """Write the names that this node needs for a job to /etc/hosts, and return a message about missing ones.
 
     :param environment: the prolog's, as job/hooks/options.py makes it.
     :raises BrokenBlock: the block in /etc/hosts has no end or no beginning.
-    :raises Locked: another prolog writes.
+    :raises Locked: another prolog is writing the file.
     :raises OSError: the file cannot be written.
     """
     try:
@@ -52,12 +52,12 @@ def write_hosts(environment: Mapping[str, str], root: Root, run: Run) -> str:
             problem = f" ({error})"
     with only_one(root.at(LOCK), _LOCK_S):
         before, mode = read_file(root.at(HOSTS))
-        # Another job on this node may need a name that only its own prolog could find.
+        # Keep the names in the block: another job on this node may need one that only its own prolog could resolve.
         names = {**_names_in(block_lines(before or "", BLOCK)), **_usable(known)}
         text = with_block(before or "", BLOCK, [f"{address} {name}" for name, address in sorted(names.items())])
         change_of(root.at(HOSTS), text, mode or 0o644).apply()
     missing = sorted(job_nodes - set(names))
-    return f"no address of {', '.join(missing)} is known{problem}" if missing else ""
+    return f"no address is known for {', '.join(missing)}{problem}" if missing else ""
 
 
 def _names_in(lines: Collection[str]) -> dict[str, str]:
@@ -66,7 +66,7 @@ def _names_in(lines: Collection[str]) -> dict[str, str]:
 
 
 def _usable(known: Mapping[str, str]) -> dict[str, str]:
-    """Return those that /etc/hosts can have: a node whose address is a name is found by that name."""
+    """Return the entries that /etc/hosts can contain: a node whose address is a DNS name is resolved by that name."""
     return {name: address for name, address in known.items() if _HOST_NAME.fullmatch(name) and _is_address(address)}
 
 

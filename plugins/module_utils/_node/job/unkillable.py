@@ -2,11 +2,11 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Freeing users' processes that were killed and do not end, before Slurm drains the node for them.
+"""Ends users' processes that do not end after SIGKILL, before Slurm drains the node because of them.
 
-A process waits without end for a FUSE server of its own that does not answer, also where it holds that server's last
-file itself; and for a tracer that does not let it go. The kernel ends both when the connection is aborted or the tracer
-is killed. What hangs in a driver or on a network file system is left alone: nothing frees it.
+Two cases can be resolved. A process may wait forever for its own FUSE server, even if the process itself holds that
+server's last open file: aborting the FUSE connection ends it. A process may be held by a tracer: killing the tracer
+ends it. Processes that hang in a driver or on a network file system are left alone: nothing ends them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ..machine.root import Root
 from ..machine.run import Run, must
 
 CONTROL = "/run/hpcai/fusectl"
-"""Where the kernel shows the connections of FUSE. Its usual place is not mounted on each machine."""
+"""Mount point of the kernel's list of FUSE connections. The usual mount point is not mounted on every machine."""
 LATER_S = 5.0
-"""A process that was killed may take a moment to end: only what is still there so much later is freed."""
+"""A killed process may take a moment to end: only those that still exist after this time are handled."""
 _STATE = re.compile(r"^State:\s*(\S)", re.MULTILINE)
 _UID = re.compile(r"^Uid:\s*(\d+)", re.MULTILINE)
 _TRACER = re.compile(r"^TracerPid:\s*(\d+)", re.MULTILINE)
@@ -39,7 +39,7 @@ Pause = Callable[[float], None]
 
 @dataclass(frozen=True)
 class Stuck:
-    """A thread of a user that was killed and has not ended.
+    """A thread of a user that got SIGKILL and has not ended.
 
     :ivar pid: its process.
     :ivar uid: its owner; never root.
@@ -53,21 +53,21 @@ class Stuck:
 
 
 def stuck_threads(root: Root) -> set[Stuck]:
-    """Return users' threads that SIGKILL has reached and that wait, and those that ended and are held by a tracer."""
+    """Return users' threads that got SIGKILL and still wait, and ended ones that a tracer holds."""
     return {found for pid, folder in root.numbered("/proc", "") for found in _of_process(root, pid, folder)}
 
 
 def owner_of(path: str) -> int:
-    """Return whose a file is."""
+    """Return the user id of a file's owner."""
     return os.stat(path).st_uid
 
 
 def free(root: Root, run: Run, kill: Kill, pause: Pause, owner: Owner = owner_of) -> list[str]:
-    """Free what is stuck now and was stuck a moment before, and return what was done, a line each.
+    """End the processes that were stuck before and after the pause, and return one line per action.
 
-    :param owner: tells whose a connection is. The mount's option user_id does not: it is a number of the user namespace
-        in which it was mounted.
-    :raises CommandFailed: the connections of FUSE cannot be shown.
+    :param owner: returns the owner of a connection. The mount option user_id is not suitable: it is an id in the user
+        namespace of the mount.
+    :raises CommandFailed: the list of FUSE connections cannot be mounted.
     """
     before = stuck_threads(root)
     if not before:
@@ -102,11 +102,11 @@ def _kill_tracer(one: Stuck, root: Root, kill: Kill) -> Iterator[str]:
         return
     with contextlib.suppress(ProcessLookupError):
         kill(one.tracer, signal.SIGKILL)
-        yield f"killed process {one.tracer} of user {one.uid}, the tracer of process {one.pid}, killed before"
+        yield f"killed process {one.tracer} of user {one.uid}: it traced process {one.pid}, which was already killed"
 
 
 def _abort_connections(one: Stuck, root: Root, run: Run, owner: Owner) -> Iterator[str]:
-    """Abort the connections that the user mounted and the process sees; those of root are not touched."""
+    """Abort the FUSE connections that the user owns and the process sees; root's connections are not changed."""
     for mount in parse_mounts(root.text(f"/proc/{one.pid}/task/{one.tid}/mountinfo") or ""):
         major, _colon, minor = mount.number.partition(":")
         if mount.filesystem.partition(".")[0] not in ("fuse", "fuseblk") or major != "0":
@@ -117,7 +117,7 @@ def _abort_connections(one: Stuck, root: Root, run: Run, owner: Owner) -> Iterat
             if owner(path) != one.uid:
                 continue
             _abort(path)
-            yield f"aborted FUSE connection {minor} of user {one.uid}, on which process {one.pid}, killed before, hung"
+            yield f"aborted FUSE connection {minor} of user {one.uid}: the killed process {one.pid} waited for it"
 
 
 def _show_connections(root: Root, run: Run) -> None:

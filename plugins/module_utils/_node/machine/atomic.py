@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Replace and remove files so that a reader sees the old or the new one, never half of one."""
+"""Replaces and removes files so that a reader sees the old or the new file, never an incomplete one."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from .root import Root
 
 
 def write_file(path: str, text: str, mode: int = 0o644, owner: tuple[int, int] | None = None) -> None:
-    """Write ``text`` to ``path`` in one step and durably, with exactly ``mode`` and, where given, ``owner``.
+    """Write ``text`` to ``path`` atomically and durably, with exactly ``mode`` and, if given, ``owner``.
 
-    Missing folders are made with mode 0755. A symbolic link stays one: what it points to is replaced. Text that was
-    read with the error handler ``surrogateescape`` is written as the bytes it came from.
+    Missing folders are created with mode 0755. If ``path`` is a symbolic link, its target is replaced. Text that was
+    read with the error handler ``surrogateescape`` is written as its original bytes.
 
-    :param owner: numbers of user and group.
-    :raises OSError: it cannot be written; then the old file is as it was.
+    :param owner: ids of user and group.
+    :raises OSError: it cannot be written; then the old file is unchanged.
     """
     target = os.path.realpath(path)
     folder = os.path.dirname(target)
     _make_folders(folder)
-    # The dot keeps what includes a whole folder by a pattern (conf.d/*.conf) from reading half a file.
+    # Because of the dot, a program that reads a folder by a pattern (conf.d/*.conf) ignores the incomplete file.
     descriptor, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(target)}.", dir=folder)
     try:
         with open(descriptor, "wb") as file:
@@ -43,14 +43,14 @@ def write_file(path: str, text: str, mode: int = 0o644, owner: tuple[int, int] |
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         if isinstance(error, OSError) and error.errno and not error.filename:
-            # The kernel says that there is no space, and not for what.
+            # The kernel's error, such as no space, does not name the file.
             error.filename = target
         raise
     _sync_folder(folder)
 
 
 def remove_file(path: str) -> None:
-    """Remove ``path``, the link itself where it is one. What is not there is no error."""
+    """Remove ``path``; if it is a link, remove the link itself. A missing file is not an error."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
 
@@ -61,7 +61,7 @@ def _make_folders(folder: str) -> None:
     _make_folders(os.path.dirname(folder))
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder)
-        # Not left to the umask: containers and jobs of all users read below it.
+        # Do not depend on the umask: containers and jobs of all users read files below it.
         os.chmod(folder, 0o755)
 
 
@@ -80,9 +80,9 @@ _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def make_operators_folder(root: Root, path: str) -> None:
-    """Make a folder in one that only root can write to, readable for root and the group alone.
+    """Create a folder that only root and the group of operators can read. Only root may be able to write to its parent.
 
-    :raises OSError: it cannot be made.
+    :raises OSError: it cannot be created.
     """
     os.makedirs(os.path.dirname(root.at(path)), mode=0o755, exist_ok=True)
     with contextlib.suppress(FileExistsError):
@@ -100,12 +100,12 @@ def make_operators_folder(root: Root, path: str) -> None:
 
 
 def require_readable(root: Root, path: str) -> None:
-    """Refuse if whoever runs this may not read a folder: its files would look missing.
+    """Refuse to continue if this user cannot read a folder: its files would seem to be missing.
 
-    :raises ConfigError: see there.
+    :raises ConfigError: the user cannot read it.
     """
     if root.exists(path) and not os.access(root.at(path), os.R_OK | os.X_OK):
-        raise ConfigError(f"{path} can be read by root and the group {OPERATORS}: run this with sudo.")
+        raise ConfigError(f"only root and the group {OPERATORS} can read {path}: run this with sudo.")
 
 
 def _operators_gid() -> int | None:

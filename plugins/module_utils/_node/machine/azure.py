@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""User-delegation keys of storage accounts, as this machine's identity, and SAS that are signed with them."""
+"""Gets user-delegation keys of storage accounts with this machine's identity, and signs SAS with them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from urllib.parse import urlencode, urlsplit
 from .http_get import NoAnswer, Refused, Sleep, get
 
 STORAGE = "https://storage.azure.com/"
-"""What a token for Blob storage is requested for, in all clouds."""
+"""The resource for tokens of Blob storage, in all clouds."""
 VERSION = "2021-12-02"
-"""Of the service that the requests and the SAS name."""
+"""The service version of the requests and of the SAS."""
 ROLE = "Storage Blob Delegator"
-"""The least of Azure's own roles that may get such a key."""
+"""The built-in Azure role with the fewest permissions that may get such a key."""
 LONGEST_S = 7 * 86400
-"""A user-delegation key lives for 7 days at most."""
+"""A user-delegation key is valid for at most 7 days."""
 LIMIT_S = 10.0
 
 _PASSING = (408, 429)
 _SKEW_S = 900
-# The node's token goes to storage accounts of Azure only, and to an account at an address, as Azurite's is.
+# The node's token is sent only to Azure's storage accounts, and to an account at an IP address, such as Azurite's.
 _HOST = re.compile(
     r"(?P<name>[a-z0-9]{3,24})(-secondary)?\.(?:z[0-9]{1,2}\.blob\.storage\.azure\.net"
     r"|blob\.core\.(?:windows\.net|chinacloudapi\.cn|usgovcloudapi\.net))"
@@ -38,7 +38,7 @@ _FIELDS = ("SignedOid", "SignedTid", "SignedStart", "SignedExpiry", "SignedServi
 
 
 class StorageError(RuntimeError):
-    """There is no key; the message is one line, and contains no part of a token or key."""
+    """No key was received; the message is one line, and contains no part of a token or key."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Account:
 
 @dataclass(frozen=True)
 class DelegationKey:
-    """A user-delegation key, as the account gave it.
+    """A user-delegation key, as the account returned it.
 
     :ivar value: the secret, in base64.
     """
@@ -70,14 +70,14 @@ class DelegationKey:
 
     @property
     def ends(self) -> float:
-        """When it ends, in seconds since 1970."""
+        """When it expires, in seconds since 1970."""
         return _seconds(self.expiry)
 
 
 def account_of(url: str) -> Account:
     """Return the storage account at ``url``.
 
-    :raises ValueError: it is not the Blob service of one.
+    :raises ValueError: it is not the URL of a Blob service.
     """
     wrong = f"{url!r} is not the URL of a storage account: use https://ACCOUNT.blob.core.windows.net"
     try:
@@ -97,10 +97,10 @@ def account_of(url: str) -> Account:
 def delegation_key(
     account: Account, token: str, now: float, until: float, limit_s: float = LIMIT_S, sleep: Sleep = time.sleep
 ) -> DelegationKey:
-    """Return a user-delegation key of the account. It is a secret: not for logs, arguments or files.
+    """Return a user-delegation key of the account. It is a secret: never write it to logs, arguments or files.
 
     :param token: an access token for ``STORAGE``.
-    :param until: when the key is to end, in seconds since 1970, at most ``LONGEST_S`` from now.
+    :param until: when the key expires, in seconds since 1970, at most ``LONGEST_S`` from now.
     :raises StorageError: the account cannot be reached, or refuses.
     """
     body = (
@@ -119,7 +119,7 @@ def delegation_key(
     except Refused as refused:
         if refused.status in (401, 403):
             raise StorageError(
-                f"{account.url} refuses a user-delegation key (HTTP status {refused.status}). Give this machine's "
+                f"{account.url} refuses a user-delegation key (HTTP status {refused.status}). Assign this machine's "
                 f'identity the role "{ROLE}" at the account, and the data role at each container.'
             ) from None
         raise StorageError(f"{account.url} answered with {refused}.") from None
@@ -129,11 +129,11 @@ def delegation_key(
 def container_sas(key: DelegationKey, account: Account, container: str, permissions: str, until: float) -> str:
     """Return a SAS for one container, without a question mark. It is a secret. Pure.
 
-    :param permissions: letters in the order that Azure demands, such as ``rl``.
-    :param until: when it ends, in seconds since 1970.
+    :param permissions: letters in the order that Azure requires, such as ``rl``.
+    :param until: when it expires, in seconds since 1970.
     """
     expiry = _iso(until)
-    # Empty: start, users and correlation, address, snapshot, encryption scope, 5 headers.
+    # Empty fields: start, users and correlation, address, snapshot, encryption scope, 5 headers.
     signed = [permissions, "", expiry, f"/blob/{account.name}/{container}"]
     signed += [key.oid, key.tid, key.start, key.expiry, key.service, key.version, "", "", ""]
     signed += ["", "https", VERSION, "c", "", "", "", "", "", "", ""]

@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The system call bpf(2), for programs that decide which sockets may connect.
+"""Calls bpf(2) for programs that decide which sockets may connect.
 
-They are attached to the root of the cgroups, so they see each connect(2) of the machine, and stay until they are
-detached or the machine ends. No tool that could do it is on every machine.
+The programs are attached to the root cgroup, so they see each connect(2) on the machine, and stay until they are
+detached or the machine stops. The system call is used directly, because no tool for this is installed on every machine.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _CGROUP_SOCK_ADDR, _ALLOW_MULTI = 18, 2
 _MOST_PROGRAMS = 64
 _INFO_BYTES, _NAME_AT, _NAME_BYTES = 256, 64, 16
 _NUMBERS = {"x86_64": 321, "aarch64": 280}
-"""Numbers of the system call; the C library has no function of that name."""
+"""Numbers of the system call; the C library has no wrapper function for it."""
 _CONTAINER = "/run/systemd/container"
-"""systemd names the kind of container there, if it runs in one."""
+"""systemd writes the type of container to this file if it runs in a container."""
 
 
 class BpfError(RuntimeError):
-    """This machine does not run such programs, or not for this process; the message says why."""
+    """The machine cannot run such programs, or this process may not use them; the message says why."""
 
 
 def attached(root: Root, kind: int) -> dict[int, str]:
-    """Return the programs of this kind at the root of the cgroups: their names by number.
+    """Return the programs of this kind at the root cgroup: their names by id.
 
-    :raises BpfError: the kernel does not say.
+    :raises BpfError: the kernel returns an error.
     """
     with _top(root) as folder:
         numbers = (ctypes.c_uint32 * _MOST_PROGRAMS)()
@@ -51,7 +51,7 @@ def attached(root: Root, kind: int) -> dict[int, str]:
 
 
 def attach(root: Root, kind: int, code: bytes, name: str) -> None:
-    """Check a program by the kernel's verifier, and run it from now on, besides others of this kind.
+    """Load a program, which the kernel's verifier checks, and attach it in addition to others of this kind.
 
     :param name: at most 15 letters, digits, ``_`` or ``.``.
     :raises BpfError: the kernel refuses.
@@ -70,7 +70,7 @@ def attach(root: Root, kind: int, code: bytes, name: str) -> None:
 
 
 def detach(root: Root, kind: int, number: int) -> None:
-    """Stop running a program.
+    """Detach a program.
 
     :raises BpfError: the kernel refuses.
     """
@@ -96,12 +96,13 @@ def _program(number: int) -> Iterator[int]:
 
 @contextmanager
 def _top(root: Root) -> Iterator[int]:
-    """Open the root of the cgroups, version 2.
+    """Open the root cgroup, version 2.
 
-    A container with all rights may see those of its host: a program of its own would rule all that runs there.
+    In a privileged container this may be the host's root cgroup, where a program would affect all processes of the
+    host. So it is refused in containers.
     """
     if root.exists(_CONTAINER):
-        raise BpfError("this is a container, and the cgroups may be those of its host")
+        raise BpfError("this is a container, and its cgroups may be the host's")
     found = [mount.mountpoint for mount in read_mounts(root) if mount.filesystem == "cgroup2"]
     if not found:
         raise BpfError("no cgroup2 file system is mounted")
@@ -118,7 +119,7 @@ def _top(root: Root) -> Iterator[int]:
 def _bpf(command: int, asked: bytes) -> tuple[int, bytes]:
     number = _NUMBERS.get(platform.machine())
     if number is None:
-        raise BpfError(f"the number of bpf(2) on {platform.machine()} is not known")
+        raise BpfError(f"the system call number of bpf(2) on {platform.machine()} is unknown")
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
     attributes = ctypes.create_string_buffer(asked, len(asked))

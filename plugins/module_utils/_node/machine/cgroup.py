@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Control groups, versions 1 and 2: which processes they hold, and on which CPUs these may run."""
+"""Control groups, versions 1 and 2: their processes, and the CPUs on which these may run."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .cpuset import CpuSet
 from .root import Root
 
 _MOUNT = "/sys/fs/cgroup"
-# Version 1 has a tree for each controller; Slurm tracks processes by the freezer's.
+# Version 1 has a tree for each controller; Slurm tracks processes in the freezer's tree.
 _CONTROLLERS_V1 = ("cpuset", "freezer", "memory", "cpu,cpuacct", "cpu", "pids", "devices", "systemd")
 _EFFECTIVE = ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus")
 SLURM_INTERNAL_GROUPS = ("step_extern", "slurm")
-"""Below a job of Slurm: the step that holds no program of the user's, and slurmstepd's own group within each step."""
+"""Below a Slurm job: the step without programs of the user, and slurmstepd's own group in each step."""
 
 
 def find_cgroups(root: Root, path: str) -> tuple[str, ...]:
     """Return the folders of control group ``path``: one in version 2, one for each controller in version 1.
 
-    :param path: as below ``/sys/fs/cgroup``, with or without that; in version 1 with or without the controller.
+    :param path: with or without ``/sys/fs/cgroup``; in version 1 with or without the controller.
     """
     inner = inner_path(path)
     candidates = [_MOUNT, *(f"{_MOUNT}/{controller}" for controller in _CONTROLLERS_V1)]
@@ -32,7 +32,7 @@ def find_cgroups(root: Root, path: str) -> tuple[str, ...]:
 
 
 def inner_path(path: str) -> str:
-    """Return the path of a control group below ``/sys/fs/cgroup``; empty for the one that holds all processes."""
+    """Return the path of a control group below ``/sys/fs/cgroup``; empty for the root group."""
     inner = os.path.normpath("/" + path.strip()).lstrip("/")
     mount = _MOUNT.lstrip("/")
     if inner == mount or inner.startswith(mount + "/"):
@@ -41,9 +41,9 @@ def inner_path(path: str) -> str:
 
 
 def find_slurm_job(root: Root, job: int) -> tuple[str, ...]:
-    """Return the folders of a Slurm job's control groups; none where Slurm does not use them."""
+    """Return the folders of a Slurm job's control groups; none if Slurm does not use control groups."""
     found = []
-    # Several slurmd on one machine put their node's name before "slurmstepd.scope".
+    # If several slurmd run on one machine, "slurmstepd.scope" is prefixed with the node's name.
     for parent in (f"{_MOUNT}/system.slice", _MOUNT):
         for scope in fnmatch.filter(root.entries(parent), "*slurmstepd.scope"):
             found.append(f"{parent}/{scope}/job_{job}")
@@ -56,7 +56,7 @@ def find_slurm_job(root: Root, job: int) -> tuple[str, ...]:
 
 
 def read_pids(root: Root, folder: str, without: tuple[str, ...] = ()) -> set[int]:
-    """Return the processes of a control group and of all below it, except groups with one of the names ``without``."""
+    """Return the processes of a control group and all groups below it, except groups named in ``without``."""
     found: set[int] = set()
     for parent, children, _files in os.walk(root.at(folder)):
         children[:] = [child for child in children if child not in without]
@@ -64,15 +64,15 @@ def read_pids(root: Root, folder: str, without: tuple[str, ...] = ()) -> set[int
             with open(os.path.join(parent, "cgroup.procs"), encoding="ascii") as file:
                 found.update(map(int, file.read().split()))
         except OSError:
-            # A group of threads has no processes (EOPNOTSUPP), and one may go while it is read.
+            # A threaded group cannot list processes (EOPNOTSUPP), and a group may disappear while it is read.
             continue
     return found
 
 
 def read_cpus_allowed(root: Root, folder: str) -> CpuSet | None:
-    """Return the CPUs that a control group's processes may run on; None where no cpuset controller says.
+    """Return the CPUs on which a control group's processes may run; None if no cpuset controller limits them.
 
-    A group without the controller has what the nearest group above it has.
+    A group without the controller inherits from the nearest group above it.
     """
     while len(folder) >= len(_MOUNT):
         for name in _EFFECTIVE:
@@ -84,7 +84,7 @@ def read_cpus_allowed(root: Root, folder: str) -> CpuSet | None:
 
 
 def read_cgroup_of(root: Root, pid: int) -> str | None:
-    """Return the folder of the control group that decides on a process's CPUs; None where that is not known."""
+    """Return the folder of the control group that limits a process's CPUs; None if it is unknown."""
     unified = None
     for line in (root.text(f"/proc/{pid}/cgroup") or "").splitlines():
         _number, _colon, rest = line.partition(":")
@@ -97,5 +97,5 @@ def read_cgroup_of(root: Root, pid: int) -> str | None:
 
 
 def _below(tree: str, path: str) -> str:
-    # Seen from within a namespace of control groups, one outside is "/../..": no folder here, so the tree's own counts.
+    # In a cgroup namespace, a group outside of it has an invisible path such as "/../..": use the tree's root.
     return tree if ".." in path.split("/") else os.path.normpath(tree + path)

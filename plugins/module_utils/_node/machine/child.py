@@ -2,10 +2,11 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Work in a process of its own, which is ended when its time is over, whatever it hangs in.
+"""Runs work in a child process, which is ended at a timeout.
 
-What hangs in Python could be interrupted by a signal; what sits in a driver or waits for a disk cannot even be killed.
-So it is done in a child that holds none of our files: its parent does not hang with it, and no lock is kept by it.
+Python code could be interrupted by a signal, but a process that hangs in a driver or on a disk cannot even be killed.
+So the work runs in a child that inherits none of this process's files: the parent does not hang, and the child keeps no
+lock.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from .root import Root
 from .run import end_group, wait_until
 
 _LOOK_S = 0.2
-"""How often a child is looked at that has not answered: it may be gone while something it started holds its pipe."""
+"""Interval of checks whether a silent child still runs: its pipe stays open if a process that it started has it."""
 _TERM_S, _BURIAL_S, _LEAVE_S = 1.0, 2.0, 0.2
-"""How long a child may take to end when it is asked to, when it is killed, and when it has said all, in seconds."""
+"""How long a child may take to end after SIGTERM, after SIGKILL, and after its last answer, in seconds."""
 
 
 class Overdue(RuntimeError):
     """The child did not answer in time; the message, if any, says what it was doing, and continues a sentence.
 
-    :ivar stuck: it cannot even be killed: it hangs in the kernel, in a driver or on a disk.
+    :ivar stuck: whether it cannot be killed, because it hangs in the kernel, for example in a driver or on a disk.
     """
 
     def __init__(self, words: str, stuck: bool = False) -> None:
@@ -45,7 +46,7 @@ class Overdue(RuntimeError):
 class Died(RuntimeError):
     """The child ended without an answer; the message says how.
 
-    :ivar how: the same in two words: ``signal 11``, ``status 1``.
+    :ivar how: in two words: ``signal 11``, ``status 1``.
     """
 
     def __init__(self, how: str) -> None:
@@ -54,9 +55,9 @@ class Died(RuntimeError):
 
 
 def within(limit_s: float, function: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what ``function`` returns in a child process: plain JSON values. It must not raise.
+    """Run ``function`` in a child process, and return its result: plain JSON values. It must not raise.
 
-    :raises Overdue: not within ``limit_s`` seconds; the child and all that it started were ended, or as good as.
+    :raises Overdue: no result within ``limit_s`` seconds; the child and its processes were ended if that was possible.
     :raises Died: the child ended without an answer.
     """
     with Child(lambda: (function() for _once in range(1))) as child:
@@ -64,10 +65,10 @@ def within(limit_s: float, function: Callable[[], Mapping[str, Any]]) -> dict[st
 
 
 class Child:
-    """A child process that gives one answer after the other. It is ended when this is closed, or has failed.
+    """A child process that returns a sequence of answers. It is ended when this object is closed or an answer fails.
 
     :param produce: yields the answers in the child: plain JSON values. It must not raise.
-    :param kept: a descriptor, 3 or higher, that the child keeps, such as a pipe by which it gets requests.
+    :param kept: a descriptor, 3 or higher, that the child keeps open, such as a pipe for requests.
     :raises OSError: it cannot be started.
     """
 
@@ -93,7 +94,7 @@ class Child:
         self.close(failed=bool(kind))
 
     def close(self, failed: bool = False) -> None:
-        """End the child; unless it has failed, it gets a moment to end by itself."""
+        """End the child; unless it has failed, give it a moment to exit."""
         os.close(self._reads)
         if not failed:
             wait_until(lambda: self._ended() is not None, _LEAVE_S, 0.002)
@@ -103,7 +104,7 @@ class Child:
     def answer(self, limit_s: float) -> dict[str, Any]:
         """Return the next answer.
 
-        :raises Overdue: not within ``limit_s`` seconds; the child and all that it started were ended, or as good as.
+        :raises Overdue: not within ``limit_s`` seconds; the child and its processes were ended if that was possible.
         :raises Died: the child ended without an answer.
         """
         try:
@@ -111,7 +112,7 @@ class Child:
         except TimeoutError:
             doing = self._doing()
             stuck = not self._end()
-            lives = "; it cannot be killed: it hangs in the kernel, in a driver or on a disk" if stuck else ""
+            lives = "; it cannot be killed: it hangs in the kernel, such as in a driver or on a disk" if stuck else ""
             raise Overdue(f"{doing}{lives}", stuck) from None
         answer: dict[str, Any] = json.loads(line)
         return answer
@@ -121,7 +122,7 @@ class Child:
             remaining_s = deadline - time.monotonic()
             if remaining_s <= 0:
                 raise TimeoutError
-            # Looked at before the pipe, or an answer that comes in between would be missed.
+            # Check the process before the pipe, so that its last answer is not missed.
             status = self._ended()
             ready = select.select([self._reads], [], [], 0 if status is not None else min(remaining_s, _LOOK_S))[0]
             chunk = os.read(self._reads, 1 << 16) if ready else b""
@@ -130,13 +131,13 @@ class Child:
                 how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"status {os.WEXITSTATUS(status)}"
                 raise Died(how)
             if ready and not chunk:
-                # Its end is near, and select would not wait for it.
+                # The pipe is closed, so select would not wait; the process will end soon.
                 time.sleep(0.01)
         line, _newline, self._buffer = self._buffer.partition(b"\n")
         return line
 
     def _ended(self) -> int | None:
-        """Return how it ended; None while it lives."""
+        """Return its wait status; None while it runs."""
         if self._status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             self._status = status if pid else None
@@ -144,26 +145,26 @@ class Child:
 
     def _doing(self) -> str:
         processes = list(read_processes(Root()))
-        # What it has forked without another program bears its own name, and tells nothing.
+        # A forked process without an exec has the child's own command, which is no help in a message.
         own_commands = [process.command for process in processes if process.pid == self.pid]
         commands = [one.command for one in processes if one.parent == self.pid and one.command not in own_commands]
         return f" (it was waiting for '{commands[0][:120]}')" if commands else ""
 
     def _end(self) -> bool:
-        """End it and what it started, and return whether it is gone."""
+        """End it and its processes, and return whether it has ended."""
         gone = end_group(self.pid, lambda: self._ended() is not None, _TERM_S, _BURIAL_S)
         self._given_up = not gone
         return gone
 
 
 def _live(writes: int, produce: Callable[[], Iterable[Mapping[str, Any]]], kept: int | None) -> NoReturn:
-    """Be the child."""
+    """Run as the child."""
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
-        # A group of its own to be ended with, and no terminal on which a command could ask something.
+        # A new session: its process group can be signalled as a whole, and no command can prompt on a terminal.
         os.setsid()
-        # Where the caller had no standard input, a pipe may have taken its number.
+        # If the caller had no standard input, a pipe may have descriptor 0.
         writes = fcntl.fcntl(writes, fcntl.F_DUPFD_CLOEXEC, 3)
         _let_go_of_files(writes, kept)
         for answer in produce():
@@ -175,7 +176,7 @@ def _live(writes: int, produce: Callable[[], Iterable[Mapping[str, Any]]], kept:
 
 
 def _let_go_of_files(*kept: int | None) -> None:
-    # Whoever reads our output (ssh, Ansible) waits until the last holder of it has gone, and a lock is held until then.
+    # A reader of our output (ssh, Ansible) waits until all copies of the descriptor are closed; so does a lock.
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
@@ -187,7 +188,7 @@ def _let_go_of_files(*kept: int | None) -> None:
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """Within it, SIGTERM is as good as SIGINT: systemd and Slurm send it when their own limit is over."""
+    """Handle SIGTERM like SIGINT in this context: systemd and Slurm send SIGTERM at their own timeouts."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Which cluster this machine belongs to: what the playbook wrote down, else what its user data says."""
+"""The cluster that this machine belongs to: from the file that the playbook wrote, else from the user data."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .root import Root
 from .vm_size import identity_of, is_same_machine
 
 CONFIG = "cluster"
-"""/etc/hpcai/cluster.json, written by role cluster."""
+"""/etc/hpcai/cluster.json, written by the role cluster."""
 MEMORY_FILE = "/var/lib/hpcai/joining.json"
-"""What step ``instance`` found out last: the node's name, and the settings in the user data."""
+"""What the boot step ``instance`` found last: the node's name, and the settings in the user data."""
 
 FROM_FILE, FROM_USER_DATA = "cluster.json", "user data"
 PUSH, KEY_VAULT = "push", "key_vault"
@@ -35,7 +35,7 @@ class KeySource:
     :ivar source: PUSH or KEY_VAULT.
     :ivar vault: URL of the vault; None with PUSH.
     :ivar secret: name of the secret in it.
-    :ivar client_id: which of the machine's identities may read it; None where there is but one.
+    :ivar client_id: which of the machine's identities may read it; None if there is only one.
     """
 
     source: str = PUSH
@@ -49,8 +49,8 @@ class ClusterSettings:
     """The cluster that a machine belongs to.
 
     :ivar name: the cluster's name.
-    :ivar functions: what the machine does in it: CONTROLLER, LOGIN, COMPUTE.
-    :ivar controllers: addresses of slurmctld, the first one first.
+    :ivar functions: the machine's functions: CONTROLLER, LOGIN, COMPUTE.
+    :ivar controllers: addresses of slurmctld, the primary first.
     :ivar key: where the munge key comes from.
     :ivar origin: FROM_FILE or FROM_USER_DATA.
     """
@@ -69,10 +69,10 @@ class ClusterSettings:
 
 @dataclass(frozen=True)
 class Joining:
-    """What was found out about this machine at its last good start.
+    """What was found about this machine at its last successful start.
 
-    :ivar node_name: its name in Slurm by the rule.
-    :ivar settings: the cluster's settings in its user data; None where there are none.
+    :ivar node_name: its name in Slurm, by the naming rule.
+    :ivar settings: the cluster's settings in its user data; None if there are none.
     """
 
     node_name: str
@@ -82,9 +82,9 @@ class Joining:
 def cluster_of(root: Root) -> ClusterSettings | None:
     """Return the cluster of the machine below ``root``; None if it belongs to none.
 
-    /etc/hpcai/cluster.json, else what step ``instance`` found in the user data; this asks nobody.
+    It reads /etc/hpcai/cluster.json, else what the step ``instance`` found in the user data. It makes no request.
 
-    :raises ConfigError: there are settings, but not ones that can be used; the message names what and where.
+    :raises ConfigError: the settings are invalid; the message says what and where.
     """
     written = settings_written(root)
     if written:
@@ -94,9 +94,9 @@ def cluster_of(root: Root) -> ClusterSettings | None:
 
 
 def settings_written(root: Root) -> ClusterSettings | None:
-    """Return the settings that the playbook wrote; None where it wrote none.
+    """Return the settings that the playbook wrote; None if there is no file.
 
-    :raises ConfigError: the file cannot be used.
+    :raises ConfigError: the file is invalid.
     """
     return read_checked(root, CONFIG, lambda _path, stated: _settings_from(stated, FROM_FILE))
 
@@ -115,17 +115,17 @@ _KEY = record(
 def _key(path: str, value: Any) -> KeySource:
     key = KeySource(**_KEY(path, value))
     if key.source == PUSH:
-        # With this source nobody looks at the vault: it may stand there for later.
+        # This source does not use the vault, which may be set for later.
         return replace(key, vault=None)
     if not isinstance(key.vault, str):
-        raise Malformed(f"{path} lacks vault: with {KEY_VAULT} it is the vault's URL.")
+        raise Malformed(f"{path} lacks vault: {KEY_VAULT} requires the vault's URL.")
     try:
         return replace(key, vault=vault_of(key.vault).url)
     except ValueError as error:
         raise Malformed(f"{path}.vault: {error}") from None
 
 
-# Names and addresses end up in slurmd's command line and environment file.
+# Names and addresses are written to slurmd's command line and environment file.
 _FORM = record(
     {
         "cluster": matching(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", "a text of letters, digits, '-', '_' and '.'"),
@@ -138,10 +138,10 @@ _FORM = record(
 
 
 def settings_from(stated: Mapping[str, Any], origin: str, where: str) -> ClusterSettings:
-    """Return the settings that ``stated`` holds, without the schema's version.
+    """Parse settings, which have no schema version.
 
-    :param where: how messages name the place.
-    :raises ConfigError: a key is missing, unknown or of the wrong form.
+    :param where: the place, for messages.
+    :raises ConfigError: a key is missing, unknown or invalid.
     """
     return checked(lambda _path, value: _settings_from(value, origin), stated, where)
 
@@ -149,16 +149,16 @@ def settings_from(stated: Mapping[str, Any], origin: str, where: str) -> Cluster
 def _settings_from(stated: Mapping[str, Any], origin: str) -> ClusterSettings:
     found = _FORM("", stated)
     if COMPUTE in found["functions"] and not found["controllers"]:
-        raise Malformed("controllers is empty: a compute node needs the address of one.")
+        raise Malformed("controllers is empty: a compute node needs the address of a controller.")
     return ClusterSettings(
         found["cluster"], found["functions"], found["controllers"], found.get("key", KeySource()), origin
     )
 
 
 def remembered(root: Root) -> Joining | None:
-    """Return what was found out at the last good start; None if nothing was, or it was another machine's.
+    """Return what was found at the last successful start; None if there is no record, or another machine wrote it.
 
-    :raises ConfigError: it holds settings that cannot be used.
+    :raises ConfigError: its settings are invalid.
     """
     try:
         known = json.loads(root.text(MEMORY_FILE) or "{}")
@@ -172,7 +172,7 @@ def remembered(root: Root) -> Joining | None:
 
 
 def remember_joining(root: Root, vm_id: str, joining: Joining) -> None:
-    """Write down what was found out, for the steps after this and for a start without the metadata service.
+    """Write down what was found, for later boot steps and for a start without the metadata service.
 
     :raises OSError: it cannot be written.
     """
@@ -189,7 +189,7 @@ def remember_joining(root: Root, vm_id: str, joining: Joining) -> None:
 
 
 def as_stated(settings: ClusterSettings) -> dict[str, Any]:
-    """Return what ``settings_from`` takes."""
+    """Return the settings in the form that ``settings_from`` parses."""
     return {
         "cluster": settings.name,
         "functions": list(settings.functions),
@@ -198,7 +198,7 @@ def as_stated(settings: ClusterSettings) -> dict[str, Any]:
     }
 
 
-# One suffix for each of Azure's clouds. A token of this machine goes nowhere else.
+# One suffix for each of Azure's clouds. This machine's token is sent to no other host.
 _VAULT = re.compile(
     r"https://(?P<name>[a-z](?:-?[a-z0-9]){2,23})\.(?P<suffix>vault\.azure\.net|vault\.azure\.cn|vault\.usgovcloudapi\.net)"
     r"(?P<port>:[0-9]{1,5})?/?",
@@ -212,7 +212,7 @@ class Vault:
 
     :ivar name: its name.
     :ivar url: its URL, without a slash at the end.
-    :ivar resource: what a token for it is asked for.
+    :ivar resource: the resource for tokens.
     """
 
     name: str
@@ -223,12 +223,12 @@ class Vault:
 def vault_of(url: str) -> Vault:
     """Return the vault at ``url``.
 
-    :raises ValueError: it is no vault's URL; the message says what one looks like.
+    :raises ValueError: the URL is invalid; the message shows a valid one.
     """
     found = _VAULT.fullmatch(url)
     if not found:
         raise ValueError(
-            f"{url!r} is not the URL of a key vault: it looks like https://NAME.vault.azure.net "
+            f"{url!r} is not the URL of a key vault: expected https://NAME.vault.azure.net "
             "(or .vault.azure.cn, .vault.usgovcloudapi.net)."
         )
     return Vault(found["name"].lower(), url.rstrip("/").lower(), f"https://{found['suffix'].lower()}")

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The node's settings below /etc/hpcai, written by Ansible and read at boot, when there is no network."""
+"""Reads the node's settings in /etc/hpcai, which Ansible writes. It needs no network, so it works at boot."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _T = TypeVar("_T")
 
 FOLDER = "/etc/hpcai"
 SCHEMA = 1
-"""Version of the files' schema that this code writes, and the newest that it reads."""
+"""The schema version that this code writes, and the newest that it reads."""
 
 
 def read_config(root: Root, name: str) -> dict[str, Any] | None:
-    """Return the settings of ``/etc/hpcai/<name>.json`` without the schema's version; None if the file is not there.
+    """Return the settings of ``/etc/hpcai/<name>.json`` without the schema version; None if there is no file.
 
-    :raises ConfigError: it is not readable, no JSON object, or of a newer schema.
+    :raises ConfigError: it cannot be read, is not a JSON object, or has a newer schema.
     """
     path = f"{FOLDER}/{name}.json"
     if not root.exists(path):
@@ -35,24 +35,26 @@ def read_config(root: Root, name: str) -> dict[str, Any] | None:
     try:
         settings = json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"{root.at(path)} is no JSON ({error}): run the playbook again, which writes it.") from error
+        raise ConfigError(
+            f"{root.at(path)} is not valid JSON ({error}): run the playbook again, which writes it."
+        ) from error
     if not isinstance(settings, dict):
-        raise ConfigError(f"{root.at(path)} holds no JSON object: run the playbook again, which writes it.")
+        raise ConfigError(f"{root.at(path)} is not a JSON object: run the playbook again, which writes it.")
     schema = settings.pop("schema", None)
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         raise ConfigError(f"{root.at(path)} has no schema version: run the playbook again, which writes it.")
     if schema > SCHEMA:
         raise ConfigError(
-            f"{root.at(path)} has schema {schema}, and this hpcnode knows {SCHEMA} at most: "
+            f"{root.at(path)} has schema {schema}, but this hpcnode supports at most {SCHEMA}: "
             f"install the hpcnode of the collection that wrote it (role hpcai.azure.node_tools)."
         )
     return settings
 
 
 def read_checked(root: Root, name: str, form: Form[_T]) -> _T | None:
-    """Return the settings of ``/etc/hpcai/<name>.json`` in their form; None if the file is not there.
+    """Return the checked settings of ``/etc/hpcai/<name>.json``; None if there is no file.
 
-    :raises ConfigError: they cannot be read or have another form.
+    :raises ConfigError: they cannot be read or are invalid.
     """
     settings = read_config(root, name)
     try:

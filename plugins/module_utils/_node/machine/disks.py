@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The machine's block devices, out of sysfs: disks, partitions, md arrays; and what is written on them."""
+"""The machine's block devices from sysfs: disks, partitions, md arrays; and the signatures on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .root import Root
 from .run import Result, Run
 
 _BLOCK = "/sys/block"
-_SECTOR = 512  # sysfs counts sizes in these, whatever the device's own sector is
+_SECTOR = 512  # the unit of sizes in sysfs, independent of the device's own sector size
 # Paths of a multipath NVMe disk (nvme0c1n1): the disk itself is nvme0n1.
 _HIDDEN = re.compile(r"nvme\d+c\d+n\d+$")
 
@@ -37,13 +37,13 @@ class Partition:
 
 @dataclass(frozen=True)
 class Array:
-    """What the kernel knows of an md array.
+    """An md array as the kernel reports it.
 
-    :ivar level: ``raid0`` ...; empty for one that was never started.
-    :ivar raid_disks: how many members it wants; 0 where it is not known.
-    :ivar chunk_bytes: size of its stripe unit; 0 where it is not known.
+    :ivar level: ``raid0`` ...; empty if it was never started.
+    :ivar raid_disks: how many members it should have; 0 if unknown.
+    :ivar chunk_bytes: size of its stripe unit; 0 if unknown.
     :ivar state: ``clean``, ``active``, ``inactive``, ``broken`` ... (Documentation/admin-guide/md.rst).
-    :ivar members: kernel names of the disks and partitions it holds.
+    :ivar members: kernel names of its disks and partitions.
     """
 
     level: str
@@ -55,20 +55,20 @@ class Array:
 
 @dataclass(frozen=True)
 class BlockDevice:
-    """A block device that is no partition: a disk, an md array, a device-mapper or loop device.
+    """A block device other than a partition: a disk, an md array, a device-mapper or loop device.
 
     :ivar name: kernel name, ``nvme0n1`` or ``md127``.
     :ivar number: ``major:minor``.
     :ivar size_bytes: its size.
-    :ivar model: the disk's model, empty where it has none.
-    :ivar serial: the disk's serial number, empty where it has none.
-    :ivar numa_node: the NUMA node of its controller; None where the kernel does not say.
+    :ivar model: the disk's model; empty if it has none.
+    :ivar serial: the disk's serial number; empty if it has none.
+    :ivar numa_node: the NUMA node of its controller; None if the kernel does not report it.
     :ivar partitions: its partitions.
     :ivar holders: kernel names of the devices that are stacked on the whole device.
-    :ivar slaves: kernel names of the devices that it is stacked on itself.
-    :ivar mapped_name: name of a device-mapper device below /dev/mapper, else empty.
-    :ivar array: what md says of it; None where it is no md array.
-    :ivar backing_file: what a loop device shows, a file or the path of another device; empty for other devices.
+    :ivar slaves: kernel names of the devices below it.
+    :ivar mapped_name: name of a device-mapper device in /dev/mapper; empty for other devices.
+    :ivar array: its md array; None if it is not an md array.
+    :ivar backing_file: the file or device behind a loop device; empty for other devices.
     """
 
     name: str
@@ -86,23 +86,23 @@ class BlockDevice:
 
     @property
     def path(self) -> str:
-        """Where its node is on the machine."""
+        """The path of its device node."""
         return f"/dev/{self.name.replace('!', '/')}"
 
     @property
     def is_disk(self) -> bool:
-        """Whether it is a disk and not something stacked on others."""
+        """Whether it is a disk, and not a device stacked on others."""
         return not self.slaves and self.array is None and not self.name.startswith(("dm-", "md"))
 
 
 def read_block_devices(root: Root) -> dict[str, BlockDevice]:
-    """Return the block devices that have a size, by kernel name, in the order of their names' numbers."""
+    """Return the block devices with a size, by kernel name, sorted by the numbers in their names."""
     found = (_read_device(root, name) for name in root.entries(_BLOCK) if not _HIDDEN.match(name))
     return {device.name: device for device in sorted((d for d in found if d), key=lambda d: by_number(d.name))}
 
 
 def by_number(name: str) -> list[tuple[str, int]]:
-    """Return a sort key that has nvme10n1 after nvme9n1."""
+    """Return a sort key that puts nvme10n1 after nvme9n1."""
     return [(word, int(number or 0)) for word, number in re.findall(r"(\D+)(\d*)", name)]
 
 
@@ -110,7 +110,7 @@ def _read_device(root: Root, name: str) -> BlockDevice | None:
     folder = f"{_BLOCK}/{name}"
     sectors = root.number(f"{folder}/size") or 0
     array = _read_array(root, folder)
-    # A loop device without a file and an array that was stopped leave an empty device behind.
+    # A loop device without a file and a stopped array are shown as empty devices.
     if not sectors and (array is None or not array.members):
         return None
     numa = root.number(f"{folder}/device/numa_node")
@@ -156,7 +156,7 @@ def _read_array(root: Root, folder: str) -> Array | None:
 
 
 def disk_of(devices: Mapping[str, BlockDevice], name: str) -> str:
-    """Return the kernel name of the device that ``name`` is, or is a partition of."""
+    """Return the kernel name of the device ``name``, or of the device whose partition it is."""
     if name in devices:
         return name
     for device in devices.values():
@@ -166,7 +166,7 @@ def disk_of(devices: Mapping[str, BlockDevice], name: str) -> str:
 
 
 def disks_below(devices: Mapping[str, BlockDevice], name: str) -> set[str]:
-    """Return the kernel names of the disks that a device lies on: through partitions, arrays and device-mapper."""
+    """Return the kernel names of the disks below a device, through partitions, arrays and device-mapper."""
     found: set[str] = set()
     visited: set[str] = set()
     waiting = [disk_of(devices, name)]
@@ -184,7 +184,7 @@ def disks_below(devices: Mapping[str, BlockDevice], name: str) -> set[str]:
 
 
 def resolve(root: Root, path: str) -> str | None:
-    """Return the kernel name that a path below /dev stands for, links followed; None if there is no such device."""
+    """Return the kernel name of the device at a path in /dev, following links; None if there is no such device."""
     target = os.path.realpath(root.at(path))
     base = root.at("/dev")
     if not os.path.exists(target) or not target.startswith(base.rstrip("/") + "/"):
@@ -199,11 +199,11 @@ _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 @dataclass(frozen=True)
 class Signature:
-    """A mark by which libblkid knows what lies on a device.
+    """A signature by which libblkid identifies the content of a device.
 
     :ivar type: ``xfs``, ``linux_raid_member``, ``gpt`` ...
-    :ivar label: the file system's label, or the name of the md array; empty where there is none.
-    :ivar uuid: its UUID, of the array for a member; empty where there is none.
+    :ivar label: the file system's label, or the name of the md array; empty if there is none.
+    :ivar uuid: its UUID; for a member, the array's; empty if there is none.
     """
 
     type: str
@@ -213,12 +213,12 @@ class Signature:
 
 @dataclass(frozen=True)
 class Superblock:
-    """What a member's md superblock says of its array.
+    """The md superblock of a member, which describes its array.
 
-    :ivar uuid: the array's UUID, in the usual spelling with dashes.
+    :ivar uuid: the array's UUID, in the usual format with dashes.
     :ivar level: ``raid0`` ...
     :ivar raid_disks: how many members the array has.
-    :ivar chunk_bytes: size of its stripe unit; 0 where it says none.
+    :ivar chunk_bytes: size of its stripe unit; 0 if the superblock has none.
     :ivar role: which member this is, from 0; None for a spare.
     """
 
@@ -230,9 +230,9 @@ class Superblock:
 
 
 def read_signatures(root: Root, names: Sequence[str], run: Run) -> dict[str, tuple[Signature, ...] | None]:
-    """Return the signatures on each device; an empty tuple for a blank one, None where it could not be read.
+    """Return the signatures on each device; an empty tuple for a blank device, None if it cannot be read.
 
-    :param names: kernel names. Below another root than ``/`` the device's content is a file of that name in ``dev``.
+    :param names: kernel names. With a root other than ``/``, a device's content is a file with that name in ``dev``.
     """
     paths = {name: root.at(f"/dev/{name.replace('!', '/')}") for name in names}
     present = [name for name in names if root.exists(f"/dev/{name.replace('!', '/')}")]
@@ -244,7 +244,7 @@ def read_signatures(root: Root, names: Sequence[str], run: Run) -> dict[str, tup
         found = _parse(together)
         answers.update({name: found.get(paths[name].rsplit("/", 1)[-1], ()) for name in present})
         return answers
-    # One device that cannot be read ends wipefs for all.
+    # wipefs fails for all devices if it cannot read one of them.
     for name in present:
         alone = _wipefs(run, [paths[name]])
         if alone.rc == 0:
@@ -265,7 +265,7 @@ def _parse(result: Result) -> Mapping[str, tuple[Signature, ...]]:
 
 
 def read_superblocks(root: Root, names: Sequence[str], run: Run) -> dict[str, Superblock]:
-    """Return the md superblocks of devices, by kernel name; a device whose superblock mdadm cannot read is left out."""
+    """Return the md superblocks of devices, by kernel name; devices without a readable superblock are left out."""
     if not names:
         return {}
     paths = {root.at(f"/dev/{name.replace('!', '/')}"): name for name in names}
@@ -292,17 +292,17 @@ def _as_superblock(fields: Mapping[str, str]) -> Superblock:
 
 
 def with_dashes(uuid: str) -> str:
-    """Return mdadm's ``aaaaaaaa:bbbbbbbb:cccccccc:dddddddd`` as the rest of the world spells a UUID."""
+    """Return mdadm's ``aaaaaaaa:bbbbbbbb:cccccccc:dddddddd`` in the usual UUID format."""
     digits = uuid.replace(":", "").replace("-", "").lower()
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
 def parse_size(text: str) -> int:
-    """Return ``512K`` in bytes.
+    """Parse a size such as ``512K`` into bytes.
 
-    :raises ValueError: it is no such size.
+    :raises ValueError: the size is invalid.
     """
     match = re.fullmatch(r"(\d+)\s*([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if not match:
-        raise ValueError(f"{text!r} is no size such as 512K")
+        raise ValueError(f"{text!r} is not a size such as 512K")
     return int(match.group(1)) * _UNITS[match.group(2).upper()]

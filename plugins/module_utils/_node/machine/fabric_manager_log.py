@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Errors of NVSwitches in the log of NVIDIA's fabric manager, which outlives restarts: its lines have a full date."""
+"""Reads NVSwitch errors from the log of NVIDIA's fabric manager, which survives reboots; its lines have a full date."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .root import Root
 
 LOG = "/var/log/fabricmanager.log"
 _TAIL = 1 << 20
-"""So much of its end is read."""
+"""How many bytes at the end of the log are read."""
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _ERROR = re.compile(
     r"\[(?P<month>\w{3}) (?P<day>\d\d?) (?P<year>\d{4}) (?P<time>\d\d:\d\d:\d\d)\] \[\w+\] \[tid \d+\] "
@@ -39,7 +39,7 @@ class SwitchError(NamedTuple):
 
 
 def read_switch_errors(root: Root, after: float) -> list[SwitchError]:
-    """Return the errors of which the fabric manager wrote later than at a time; none where it has no log."""
+    """Return the errors that the fabric manager logged after a time; none if there is no log."""
     try:
         with open(root.at(LOG), "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
@@ -55,7 +55,7 @@ def _parse(line: str) -> SwitchError | None:
         return None
     hour, minute, second = map(int, match["time"].split(":"))
     date = (int(match["year"]), _MONTHS.index(match["month"]) + 1, int(match["day"]))
-    # It writes the machine's local time, and does not say whether that is summer's.
+    # The log has the machine's local time without a time zone; -1 lets mktime decide about daylight saving time.
     when = time.mktime((*date, hour, minute, second, 0, 0, -1))
     device = canonical_busid(match["busid"]) or match["busid"]
     return SwitchError(when, device, int(match["number"]), match["class"] == "fatal")

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Ask over HTTP within a limit: no proxies, no redirects, again after what may pass, and never longer than told."""
+"""HTTP requests with a total timeout: without proxies and redirects, with retries after transient faults."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Sleep = Callable[[float], None]
 
 _PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 _FIRST_TIMEOUT_S = 10.0
-"""How long the first attempt may take, each one after it twice as long: a lost answer must not cost all the time, and
-a slow one must come through in the end."""
+"""Timeout of the first attempt; it doubles with each attempt. So a lost answer does not cost all the time, and a slow
+answer arrives in the end."""
 _LONGEST_ANSWER = 1 << 20
 
 
 class NoAnswer(RuntimeError):
-    """Nothing but silence, or faults that may pass, until the limit; the message is the last of them."""
+    """No answer, or only transient faults, until the timeout; the message is the last fault."""
 
 
 class Refused(RuntimeError):
-    """An answer that will be the same next time.
+    """A permanent error answer, for which a retry is useless.
 
     :ivar status: HTTP status.
-    :ivar body: what came with it.
+    :ivar body: the body of the answer.
     """
 
     def __init__(self, status: int, body: bytes) -> None:
@@ -43,7 +43,7 @@ class Refused(RuntimeError):
 
 
 class _PassingFault(Exception):
-    """Something that may be gone with the next attempt."""
+    """A transient fault: the next attempt may succeed."""
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ class _PassingFault(Exception):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """What redirects is not what was asked, and where it points to must not get the headers."""
+    """Refuses redirects: the target is not the requested service, and must not get the headers."""
 
     def redirect_request(self, *_arguments: Any, **_named: Any) -> None:
         return None
@@ -66,16 +66,16 @@ def get(
     form: Mapping[str, str] | None = None,
     body: bytes | None = None,
 ) -> bytes:
-    """Return the body of a good answer from ``url``, at most 1 MiB of it.
+    """Return the body of a successful answer from ``url``, at most 1 MiB.
 
-    Asks again after silence, lost connections, statuses of 500 and above and those in ``passing``, until ``limit_s``
-    seconds are over, all attempts together. No proxy of the environment is asked: it would answer about the machine
-    that it runs on itself, or read what it must not. TLS is verified by the system's authorities.
+    It retries after timeouts, lost connections, and statuses of 500 and above or in ``passing``, until ``limit_s``
+    seconds are over for all attempts together. Proxies of the environment are not used: a proxy would answer for its
+    own machine, or could read secrets. TLS certificates are verified with the system's authorities.
 
-    :param form: fields of a form to post, for questions that hold a secret, which no URL may.
+    :param form: fields of a form to post, for requests with a secret, which must not be in a URL.
     :param body: what to post instead of a form.
     :raises Refused: any other status.
-    :raises NoAnswer: no good answer by then.
+    :raises NoAnswer: no successful answer within ``limit_s``.
     """
     opener = _opener(url)
     posted = body if form is None else urlencode(form).encode()
@@ -105,9 +105,9 @@ def _opener(url: str) -> urllib.request.OpenerDirector:
 
 
 def _within(deadline: float, ask: Callable[[], bytes]) -> bytes:
-    """Call ``ask``, but wait no longer than until the deadline.
+    """Call ``ask``, and wait until the deadline at most.
 
-    In a thread of its own, because a socket's timeout starts anew with each byte, and looking up a name has none.
+    It runs in a thread, because a socket's timeout restarts with each byte, and name resolution has none.
     """
     ended: list[bytes | BaseException] = []
 

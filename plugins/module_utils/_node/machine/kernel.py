@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the kernel says of itself: its boot, loaded modules, memory, the memory controllers' errors (EDAC)."""
+"""Facts from the kernel: boot id, loaded modules, memory, errors of the memory controllers (EDAC)."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 def read_boot_id(root: Root) -> str:
-    """Return the kernel's id of this boot; nothing if it cannot be read."""
+    """Return the kernel's id of this boot; an empty text if it cannot be read."""
     return root.text(_BOOT_ID) or ""
 
 
 LOADED, ABSENT, REFUSED = "loaded", "absent", "refused"
-# kmod's words, and busybox's.
+# The messages of kmod and of busybox.
 _NO_SUCH_MODULE = re.compile(r"module \S+ not found|can't find module|no such module", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Loading:
-    """How loading a module ended.
+    """The result of loading a module.
 
     :ivar state: LOADED, ABSENT (the running kernel has no such module) or REFUSED.
-    :ivar words: what modprobe said; empty where the module is loaded.
+    :ivar words: modprobe's error; empty if the module is loaded.
     """
 
     state: str
@@ -38,14 +38,14 @@ class Loading:
 
 
 def is_loaded(root: Root, name: str) -> bool:
-    """Whether the module is there and has begun its work; one that is still loading is not."""
+    """Whether the module is loaded and live; a module that is still loading does not count."""
     folder = f"/sys/module/{name}"
-    # A module that is built into the kernel has no such file.
+    # A built-in module has no file initstate.
     return root.exists(folder) and root.text(f"{folder}/initstate") in (None, "live")
 
 
 def load_module(name: str, run: Run) -> Loading:
-    """Load a module and those it needs; one that is loaded already is no error. Waits for one that is just loading."""
+    """Load a module and its dependencies. A module that is loaded is not an error; modprobe waits for a loading one."""
     result = run(["modprobe", name])
     if result.rc == 0:
         return Loading(LOADED)
@@ -57,7 +57,7 @@ _MEMINFO_LINE = re.compile(r"^(\w[\w()]*):\s+(\d+)(?: kB)?$", re.MULTILINE)
 
 
 def read_meminfo(root: Root) -> dict[str, int]:
-    """Return the lines by name, in KiB, or as a number of pages where the kernel counts those; none if unreadable."""
+    """Return the values by name, in KiB, or as a number of pages for lines without a unit; none if unreadable."""
     return {name: int(value) for name, value in _MEMINFO_LINE.findall(root.text("/proc/meminfo") or "")}
 
 
@@ -68,9 +68,9 @@ _CONTROLLERS = "/sys/devices/system/edac/mc"
 class MemoryController:
     """A controller and its errors since its driver was loaded (the kernel's Documentation/admin-guide/RAS/main.rst).
 
-    :ivar name: as the kernel's log has it, e.g. ``MC0``.
-    :ivar corrected: number of corrected errors (``ce_count``); None if it is not told.
-    :ivar uncorrected: number of others (``ue_count``); None if it is not told.
+    :ivar name: as in the kernel log, e.g. ``MC0``.
+    :ivar corrected: number of corrected errors (``ce_count``); None if unknown.
+    :ivar uncorrected: number of uncorrected errors (``ue_count``); None if unknown.
     """
 
     name: str
@@ -79,7 +79,7 @@ class MemoryController:
 
 
 def read_memory_controllers(root: Root) -> tuple[MemoryController, ...]:
-    """Return the memory controllers that are watched; none where no driver watches any."""
+    """Return the memory controllers that have an EDAC driver."""
     return tuple(
         MemoryController(f"MC{number}", root.number(f"{path}/ce_count"), root.number(f"{path}/ue_count"))
         for number, path in root.numbered(_CONTROLLERS, "mc")

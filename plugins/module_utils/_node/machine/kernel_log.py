@@ -2,11 +2,11 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the kernel wrote into its log since it started, without waiting for more.
+"""Reads what the kernel has logged since it started, without waiting for new records.
 
-It is read from the kernel's ring itself, whose records carry a number and their time since the start in microseconds:
-no date is guessed from text. What has fallen out of the ring is asked of the journal, which keeps the same time. Files
-below /var/log are not read: their lines have no year, or a format of the site's own.
+It reads the kernel's ring buffer, whose records have a number and a time since the start in microseconds, so no date is
+parsed from text. Records that are no longer in the ring buffer are read from the journal, which stores the same time.
+Files in /var/log are not read, because their lines have no year or a site-specific format.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .run import Run, last_line
 
 RING = "/dev/kmsg"
 _UPTIME = "/proc/uptime"
-# Longer than any record can be (CONSOLE_EXT_LOG_MAX and PRINTKRB_RECORD_MAX of the kernel); a shorter one gives EINVAL.
+# Longer than any record (CONSOLE_EXT_LOG_MAX and PRINTKRB_RECORD_MAX of the kernel); a shorter buffer gives EINVAL.
 _RECORD = 1 << 14
-# More than the largest ring that log_buf_len can ask for and anybody does.
+# More than any realistic size of the ring buffer (log_buf_len).
 _MOST_BYTES = 64 << 20
 _MOST_ENTRIES = 20000
-"""So many of the journal's entries are read at most, in one go."""
-# The journal notes when an entry reached it: at boot that is later than when the kernel wrote it.
+"""Most entries of the journal to read at once."""
+# The journal's timestamp is the arrival of an entry, which at boot is later than the kernel's timestamp.
 _LATE_S = 60
 _SECOND = 1_000_000
 _RECORD_LINE = re.compile(r"\d+,(?P<sequence>\d+),(?P<stamp>\d+),[^;]*;(?P<text>.*)")
@@ -42,10 +42,10 @@ class NoKernelLog(RuntimeError):
 
 
 class Record(NamedTuple):
-    """What was written at once.
+    """A record of the log.
 
     :ivar when: seconds since the epoch.
-    :ivar sequence: its number, from 0 at the start; -1 of one that only the journal still has.
+    :ivar sequence: its number, from 0 at the start; -1 for a record from the journal.
     :ivar stamp: microseconds since the start of the machine.
     :ivar text: one line, without time and level.
     """
@@ -58,11 +58,11 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class KernelLog:
-    """What there is to read since the last time.
+    """The records since the last read.
 
-    :ivar records: the oldest first.
-    :ivar last: number and stamp of the newest record: where to go on the next time.
-    :ivar lost: why older records are missing, though they were never read; empty where none is.
+    :ivar records: oldest first.
+    :ivar last: number and stamp of the newest record, from which the next read continues.
+    :ivar lost: why records are missing that were never read; empty if none are.
     """
 
     records: tuple[Record, ...]
@@ -73,18 +73,18 @@ class KernelLog:
 def read_kernel_log(
     root: Root, run: Run, now: float, after: tuple[int, int] | None = None, ask_journal: bool = True
 ) -> KernelLog:
-    """Return what the kernel wrote since it started, or since the last time.
+    """Return the kernel's records since it started, or since the last read.
 
     :param now: seconds since the epoch.
-    :param after: what ``last`` was then; None to read all.
-    :param ask_journal: whether a process may be started for records that are no longer in the ring.
-    :raises NoKernelLog: the ring or the time since the start cannot be read.
+    :param after: ``last`` of the last read; None to read all.
+    :param ask_journal: whether to run journalctl for records that are no longer in the ring buffer.
+    :raises NoKernelLog: the ring buffer or the uptime cannot be read.
     """
     started = started_at(root, now)
     ring = _read_ring(root, started)
     newest = (ring[-1].sequence, ring[-1].stamp)
     if after is not None and (newest[0] < after[0] or newest[1] < after[1]):
-        # It is not the log that was read the last time: the machine has started anew since.
+        # The machine has rebooted since the last read, so this is a new log.
         after = None
     first_new = after[0] + 1 if after else 0
     records = [record for record in ring if record.sequence >= first_new]
@@ -93,25 +93,25 @@ def read_kernel_log(
         return KernelLog(tuple(records), newest)
     since = after[1] if after else 0
     if not ask_journal:
-        return KernelLog(tuple(records), newest, _lost(missing, "the journal was not asked"))
+        return KernelLog(tuple(records), newest, _lost(missing, "the journal was not read"))
     older, problem = _ask_journal(run, started, since, ring)
     return KernelLog((*older, *records), newest, _lost(missing, problem) if problem else "")
 
 
 def _lost(missing: int, why: str) -> str:
-    return f"{missing} records of the kernel have fallen out of its log, and {why}"
+    return f"{missing} records of the kernel log were overwritten, and {why}"
 
 
 def started_at(root: Root, now: float) -> float:
     """Return when the machine started, in seconds since the epoch.
 
-    :raises NoKernelLog: it does not tell.
+    :raises NoKernelLog: the uptime cannot be read.
     """
     text = root.text(_UPTIME) or ""
     try:
         return now - float(text.split()[0])
     except (IndexError, ValueError):
-        raise NoKernelLog(f"{_UPTIME} does not tell how long the machine is up") from None
+        raise NoKernelLog(f"cannot read the uptime from {_UPTIME}") from None
 
 
 def _read_ring(root: Root, started: float) -> list[Record]:
@@ -127,12 +127,12 @@ def _read_ring(root: Root, started: float) -> list[Record]:
         os.close(descriptor)
     records = _parse(raw.decode(errors="replace").split("\n"), started)
     if not records:
-        raise NoKernelLog(f"{RING} holds nothing: this is no machine of its own, or its log is kept from it")
+        raise NoKernelLog(f"{RING} is empty: this is a container, or this machine may not read its log")
     return records
 
 
 def _read_all(descriptor: int) -> bytes:
-    """Read record by record, as the device gives them; a file in its place comes in pieces, which is the same here."""
+    """Read one record per call, as the device returns them; a file in a captured tree is read in pieces."""
     pieces = []
     size = 0
     while size < _MOST_BYTES:
@@ -141,7 +141,7 @@ def _read_all(descriptor: int) -> bytes:
         except BlockingIOError:
             break
         except OSError as error:
-            # EPIPE: what was to be read next has been overwritten; the next call gives the oldest there is now.
+            # EPIPE: the next record was overwritten; the next call returns the oldest existing record.
             if error.errno == errno.EPIPE:
                 size += _RECORD
                 continue
@@ -151,14 +151,14 @@ def _read_all(descriptor: int) -> bytes:
         pieces.append(piece)
         size += len(piece)
     else:
-        raise NoKernelLog(f"{RING} is not at an end after {_MOST_BYTES >> 20} MiB")
+        raise NoKernelLog(f"{RING} has more than {_MOST_BYTES >> 20} MiB")
     return b"".join(pieces)
 
 
 def _parse(lines: Iterable[str], started: float) -> list[Record]:
     found = []
     for line in lines:
-        # Lines that begin with a space belong to the record before: its device in words of udev.
+        # Lines that begin with a space belong to the record before: they name its device for udev.
         match = _RECORD_LINE.fullmatch(line)
         if match:
             stamp = int(match["stamp"])
@@ -173,7 +173,7 @@ def _one_line(text: str) -> str:
 
 
 def _ask_journal(run: Run, started: float, since: int, ring: list[Record]) -> tuple[list[Record], str]:
-    """Return the records between a stamp and the ring, and why some of them may be missing."""
+    """Return the records between a stamp and the ring buffer, and why some of them may be missing."""
     command = ["journalctl", "--dmesg", "--boot", "--output=json", "--no-pager", "--quiet"]
     command += [f"--lines={_MOST_ENTRIES}", f"--until=@{int(ring[0].when) + _LATE_S}"]
     if since:
@@ -191,20 +191,20 @@ def _ask_journal(run: Run, started: float, since: int, ring: list[Record]) -> tu
         if since < stamp <= ring[0].stamp and (stamp, text) not in in_ring
     ]
     if not found:
-        return [], "the journal does not have them"
+        return [], "the journal does not contain them"
     if len(lines) >= _MOST_ENTRIES:
         return found, f"the journal has more than {_MOST_ENTRIES} of them"
     return found, ""
 
 
 def _entry(line: str) -> tuple[int, str] | None:
-    """Return stamp and text of an entry; None of what the kernel did not write, or what cannot be read."""
+    """Return stamp and text of an entry; None if the kernel did not write it, or it is invalid."""
     try:
         entry: Mapping[str, Any] = json.loads(line)
         stamp = int(entry.get("_SOURCE_MONOTONIC_TIMESTAMP") or entry["__MONOTONIC_TIMESTAMP"])
         message = entry["MESSAGE"]
         if isinstance(message, list):
-            # So the journal tells text that is not UTF-8.
+            # The journal returns text that is not UTF-8 as a list of bytes.
             message = bytes(message).decode(errors="replace")
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

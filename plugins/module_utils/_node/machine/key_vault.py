@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Azure Key Vault: read one secret as the machine's own identity."""
+"""Azure Key Vault: reads one secret with the machine's own identity."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .http_get import NoAnswer, Refused, Sleep, get
 
 API_VERSION = "7.4"
 ROLE = "Key Vault Secrets User"
-"""The least of Azure's own roles that may read a secret."""
+"""The built-in Azure role with the fewest permissions that may read a secret."""
 
-# Just as IMDS, a vault limits how often it may be asked; 408 is a slow network.
+# A vault limits the request rate, like IMDS; 408 means a slow network.
 _PASSING = (408, 429)
 _TEXT_ENCODINGS = (None, "", "utf-8", "ascii")
 
 
 class VaultError(RuntimeError):
-    """The secret was not to be had; the message is one line, and never has anything of the secret.
+    """The secret cannot be read; the message is one line, and never contains a part of the secret.
 
     :ivar action: one line: what to do about it.
     """
@@ -37,14 +37,14 @@ class VaultError(RuntimeError):
 
 
 def read_secret(vault: Vault, secret: str, token: str, limit_s: float, sleep: Sleep = time.sleep) -> bytes:
-    """Return the newest version of ``secret``: the bytes of its text, or what its base64 stands for.
+    """Return the newest version of ``secret``: the bytes of its text, decoded if it is base64.
 
-    base64 is what Azure's command line stores with ``--encoding base64``; it marks such a secret with the tag
+    Azure's command line stores base64 with ``--encoding base64``, and marks such a secret with the tag
     ``file-encoding``.
 
     :param token: an access token for ``vault.resource``.
-    :param limit_s: seconds for all attempts together.
-    :raises VaultError: the vault cannot be reached, or does not give it.
+    :param limit_s: timeout for all attempts together.
+    :raises VaultError: the vault cannot be reached, or refuses.
     """
     what = f"secret {secret} of key vault {vault.name}"
     url = f"{vault.url}/secrets/{secret}?api-version={API_VERSION}"
@@ -53,7 +53,7 @@ def read_secret(vault: Vault, secret: str, token: str, limit_s: float, sleep: Sl
     except NoAnswer as error:
         raise VaultError(
             f"key vault {vault.name} gave no answer in {limit_s:.3g} s: {error}",
-            f"look whether this machine reaches {vault.url} directly: name, route, firewall, private endpoint",
+            f"check that this machine can reach {vault.url} directly: name, route, firewall, private endpoint",
         ) from None
     except Refused as refused:
         raise _explained(vault, secret, refused) from None
@@ -62,7 +62,7 @@ def read_secret(vault: Vault, secret: str, token: str, limit_s: float, sleep: Sl
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or not isinstance(document.get("value"), str):
-        raise VaultError(f"what answers at {vault.url} is not a key vault: no value in its answer", "correct its name")
+        raise VaultError(f"{vault.url} is not a key vault: no value in its answer", "correct its name")
     return _bytes_of(document, what)
 
 
@@ -76,22 +76,22 @@ def _bytes_of(document: dict[str, Any], what: str) -> bytes:
             return base64.b64decode("".join(document["value"].split()), validate=True)
         except (binascii.Error, ValueError):
             pass
-        raise VaultError(f"{what} has the tag file-encoding=base64, but is not base64", _store(what))
-    raise VaultError(f"{what} has the tag file-encoding={encoding}, which is not known here", _store(what))
+        raise VaultError(f"{what} has the tag file-encoding=base64, but is not valid base64", _store(what))
+    raise VaultError(f"{what} has the tag file-encoding={encoding}, which is not supported", _store(what))
 
 
 def _store(what: str) -> str:
-    return f"store {what} anew with --encoding base64, or as plain text"
+    return f"store {what} again with --encoding base64, or as plain text"
 
 
 def _explained(vault: Vault, secret: str, refused: Refused) -> VaultError:
-    """Why the vault refused, and the command that cures it."""
+    """Return why the vault refused, and the command that corrects it."""
     where = f"key vault {vault.name}"
     reason = _reason(refused.body)
     if refused.status == 401:
         return VaultError(
             f"{where} does not know this machine's identity (HTTP status 401)",
-            "look whether the vault is in the tenant of the machine's identity",
+            "check that the vault is in the tenant of the machine's identity",
         )
     if refused.status == 404:
         return VaultError(
@@ -102,7 +102,7 @@ def _explained(vault: Vault, secret: str, refused: Refused) -> VaultError:
         return VaultError(f"{where} answered with {refused}{reason and f', {reason}'}", f"correct {vault.url}")
     if reason in ("ForbiddenByFirewall", "ForbiddenByConnection"):
         return VaultError(
-            f"{where} lets nobody in from this network (HTTP status 403, {reason})",
+            f"{where} does not allow access from this network (HTTP status 403, {reason})",
             f"az keyvault network-rule add --name {vault.name} --subnet SUBNET, or give the vault a private endpoint",
         )
     if reason == "SecretDisabled":
@@ -118,7 +118,7 @@ def _explained(vault: Vault, secret: str, refused: Refused) -> VaultError:
 
 
 def _reason(body: bytes) -> str:
-    """The innermost error code: the vault's own word for what is wrong."""
+    """Return the innermost error code of the vault's answer."""
     try:
         error = json.loads(body)["error"]
         code = (error.get("innererror") or {}).get("code") or error.get("code") or ""

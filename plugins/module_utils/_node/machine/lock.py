@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""One at a time: a lock that ends with the process that holds it."""
+"""A lock between processes; the kernel releases it when its holder ends."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _PAUSE_S = 0.1
 
 
 class Locked(RuntimeError):
-    """Somebody else held the lock for longer than one was ready to wait; the message names him."""
+    """Another process held the lock for longer than the timeout; the message contains its process id."""
 
 
 @contextlib.contextmanager
 def only_one(path: str, timeout_s: float) -> Iterator[None]:
-    """Hold the lock on file ``path``, which is made where it is missing, and stays.
+    """Hold the lock on the file ``path``, which is created if it is missing, and is never removed.
 
     :param timeout_s: how long to wait for it, in seconds; 0 does not wait.
-    :raises Locked: another process did not give it back in time.
-    :raises OSError: the file cannot be made or opened.
+    :raises Locked: another process did not release it in time.
+    :raises OSError: the file cannot be created or opened.
     """
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -51,6 +51,7 @@ def _wait(handle: int, path: str, timeout_s: float) -> None:
             if time.monotonic() >= deadline:
                 holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
                 raise Locked(
-                    f"process {holder} holds {path}, and did not finish within {timeout_s:g} s: try again when it has."
+                    f"process {holder} holds the lock {path} and did not finish within {timeout_s:g} s: try again "
+                    "after it has ended."
                 ) from None
         time.sleep(_PAUSE_S)

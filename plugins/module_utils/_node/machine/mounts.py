@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""File systems: what is mounted and swapped to, who uses a mount, what root reserved, whether one can be written."""
+"""File systems: mounts, swap, processes that use a mount, space reserved for root, and whether one is writable."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from .root import Root
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
 _DELETED = "//deleted"
-"""The kernel says so behind a folder that was removed while it is mounted elsewhere. No path has it."""
+"""The kernel appends this to a folder that was removed while it is mounted elsewhere. No real path contains it."""
 
 
 @dataclass(frozen=True)
 class Mount:
     """A line of /proc/self/mountinfo.
 
-    :ivar number: ``major:minor`` of the file system; btrfs and others have one of their own, not the device's.
-    :ivar root: which folder of the file system is mounted; ``/`` unless it is a bind mount.
-    :ivar mountpoint: where.
+    :ivar number: ``major:minor`` of the file system; with btrfs and others, it is not the device's number.
+    :ivar root: the mounted folder of the file system; ``/`` unless it is a bind mount.
+    :ivar mountpoint: the folder on which it is mounted.
     :ivar filesystem: its type.
-    :ivar source: what was mounted, mostly a path below /dev.
-    :ivar options: those of the mount and those of the file system.
+    :ivar source: what was mounted, mostly a path in /dev.
+    :ivar options: of the mount and of the file system.
     """
 
     number: str
@@ -44,12 +44,12 @@ class Mount:
 
 
 def read_mounts(root: Root) -> tuple[Mount, ...]:
-    """Return all mounts that the machine's first process sees, in the order in which they were made."""
+    """Return all mounts that this process, or else the machine's first process, sees, in mount order."""
     return parse_mounts(root.text("/proc/self/mountinfo") or root.text("/proc/1/mountinfo") or "")
 
 
 def parse_mounts(text: str) -> tuple[Mount, ...]:
-    """Return the mounts of a mountinfo, in its order."""
+    """Return the mounts of a mountinfo file, in the order of the file."""
     return tuple(mount for mount in map(_parse, text.splitlines()) if mount)
 
 
@@ -71,12 +71,12 @@ def _parse(line: str) -> Mount | None:
 
 
 def _unescaped(text: str) -> str:
-    """The kernel writes white space and backslashes as octal numbers."""
+    """Decode the octal numbers by which the kernel writes white space and backslashes."""
     return _OCTAL.sub(lambda found: chr(int(found.group(1), 8)), text)
 
 
 def read_fstab(root: Root) -> dict[str, tuple[str, ...]]:
-    """Return what /etc/fstab mounts: the options by mountpoint."""
+    """Return the mounts of /etc/fstab: options by mount point."""
     lines = [line.split() for line in (root.text("/etc/fstab") or "").splitlines()]
     return {
         _unescaped(words[1]).rstrip("/") or "/": tuple(words[3].split(","))
@@ -86,7 +86,7 @@ def read_fstab(root: Root) -> dict[str, tuple[str, ...]]:
 
 
 def device_of(mount: Mount, devices: Mapping[str, BlockDevice]) -> str | None:
-    """Return the kernel name of the device or partition that is mounted; None where it is no block device."""
+    """Return the kernel name of the mounted device or partition; None if it is not a block device."""
     return _by_number(mount.number, devices) or by_path(mount.source, devices)
 
 
@@ -114,14 +114,14 @@ def by_path(path: str, devices: Mapping[str, BlockDevice]) -> str | None:
 
 
 def read_swaps(root: Root, devices: Mapping[str, BlockDevice]) -> set[str]:
-    """Return the kernel names of the devices and partitions that are swapped to."""
+    """Return the kernel names of the devices and partitions that are used as swap."""
     lines = (root.text("/proc/swaps") or "").splitlines()[1:]
     found = {by_path(os.path.realpath(_unescaped(line.split()[0])), devices) for line in lines if line.strip()}
     return {name for name in found if name}
 
 
 def processes_below(root: Root, mountpoint: str, most: int = 5) -> list[str]:
-    """Return which processes have a file open or stand below a folder, as ``name (pid)``; ``most`` at most."""
+    """Return processes with an open file or a working directory below a folder, as ``name (pid)``; at most ``most``."""
     found: list[str] = []
     for pid, folder in root.numbered("/proc", ""):
         if len(found) >= most:
@@ -144,7 +144,7 @@ def _is_below(root: Root, link: str, folder: str) -> bool:
 def mount_error(filesystem: str, device: str, where: str) -> int:
     """Mount a device without options, and return the kernel's error number; 0 means that it is mounted now.
 
-    :param filesystem: the type: the kernel does not guess, so a device that holds another type gives an error.
+    :param filesystem: the type: the kernel does not detect it, so a device with another type gives an error.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_void_p)
@@ -160,7 +160,7 @@ _IS_EXT, _HAS_64_BITS = 0xEF53, 0x80
 
 
 def reserved_bytes(mount: Mount, root: Root) -> int:
-    """Return the bytes that only root may use; 0 where there are none, or they cannot be read."""
+    """Return the bytes that are reserved for root; 0 if there are none, or they cannot be read."""
     if mount.filesystem not in _EXT:
         return 0
     try:
@@ -183,12 +183,12 @@ def _superblock_field(block: bytes, kind: str, offset: int) -> int:
 
 
 def why_not_writable(folder: str) -> str:
-    """Write a byte to a new file in a folder; return why that fails, or nothing if it does not.
+    """Write a byte to a new file in a folder; return the error, or an empty text if it succeeds.
 
-    A full file system is not a reason: users can fill it, and no user may cause a node to be drained.
+    A full file system is not an error here: users can fill it, and no user may cause a node to be drained.
     """
     try:
-        # Users write there too, so the name cannot be guessed.
+        # Users can write to this folder too, so the name must be random.
         handle, path = tempfile.mkstemp(prefix=".hpcai-", dir=folder)
         try:
             os.write(handle, b"x")
@@ -201,5 +201,5 @@ def why_not_writable(folder: str) -> str:
 
 
 def is_full(error: OSError) -> bool:
-    """Whether the error says that there is no space, no inode or no quota left."""
+    """Whether the error means that no space, no inode or no quota is left."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)

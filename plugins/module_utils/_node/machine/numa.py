@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The machine's NUMA nodes and CPUs, out of sysfs."""
+"""The machine's NUMA nodes and CPUs, from sysfs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _MEMORY = re.compile(r"MemTotal:\s+(\d+) kB")
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """A NUMA node that is online.
+    """An online NUMA node.
 
-    :ivar id: Linux's number of it; the numbers may have gaps.
-    :ivar cpus: its CPUs that are online; empty for a node of memory only (CXL, HBM, a GPU's memory).
-    :ivar memory_mib: its memory in MiB; 0 for a node without, None where the kernel does not say.
-    :ivar distances: distance to each online node, by its number; empty where the kernel does not say.
+    :ivar id: its number in Linux; the numbers may have gaps.
+    :ivar cpus: its online CPUs; empty for a memory-only node (CXL, HBM, a GPU's memory).
+    :ivar memory_mib: its memory in MiB; 0 for a node without memory, None if unknown.
+    :ivar distances: distance to each online node, by its number; empty if unknown.
     """
 
     id: int
@@ -37,9 +37,9 @@ class NodeFacts:
 class CpuFacts:
     """The CPUs and NUMA nodes of a machine.
 
-    :ivar online: CPUs that are online.
-    :ivar nodes: NUMA nodes by number. A kernel without NUMA gives one node 0 with all CPUs.
-    :ivar cores: for each online CPU the CPUs of its core, itself included (hardware threads).
+    :ivar online: the online CPUs.
+    :ivar nodes: NUMA nodes by number. A kernel without NUMA has one node 0 with all CPUs.
+    :ivar cores: for each online CPU, the CPUs (hardware threads) of its core, including itself.
     """
 
     online: CpuSet
@@ -58,7 +58,7 @@ class CpuFacts:
 def read_cpus(root: Root) -> CpuFacts:
     """Return the machine's CPUs and NUMA nodes.
 
-    :raises ValueError: sysfs holds an invalid list of CPUs, or has no list for a node.
+    :raises ValueError: sysfs has an invalid list of CPUs, or no list for a node.
     """
     online = CpuSet.parse_list(root.text(f"{_CPUS}/online") or "")
     if not online:
@@ -88,8 +88,8 @@ def _cpus_of(root: Root, path: str) -> CpuSet:
         return CpuSet.parse_list(listed)
     mask = root.text(f"{path}/cpumap")
     if mask is None:
-        # Without either, its CPUs would look like those of a node of memory only.
-        raise ValueError(f"{root.at(path)} has neither cpulist nor cpumap: capture the whole folder, or look at why")
+        # Without either, it would look like a memory-only node.
+        raise ValueError(f"{root.at(path)} has neither cpulist nor cpumap: if this is a captured tree, capture both")
     return CpuSet.parse_mask(mask.rstrip("\0"))
 
 

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Whose the machine's processes and temporary files are, and which of them belong to Slurm's jobs, out of /proc."""
+"""Owners of the machine's processes and temporary files, and the processes of Slurm's jobs, from /proc."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .proc import read_stat
 from .root import Root
 
 _UID = re.compile(r"^Uid:\s*(\d+)", re.MULTILINE)
-# slurmstepd puts job and step into its title; -M and several slurmd on one machine leave that as it is.
+# slurmstepd shows job and step in its process title; -M and several slurmd on one machine do not change that.
 _STEPD = re.compile(r"slurmstepd: \[(\d+)\.")
 _PROGRAM = "slurmstepd"
 _JOB = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
@@ -24,14 +24,14 @@ _JOB = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class OwnedProcess:
-    """A process of the machine, without the kernel's.
+    """A process of the machine; kernel threads are not included.
 
-    :ivar uid: whose it is.
+    :ivar uid: id of its owner.
     :ivar state: as in ``TaskStat``.
-    :ivar started: when, in ticks since the boot: with the pid it names one process and no later one.
-    :ivar groups: its control groups as /proc tells them, a line each.
-    :ivar job: the job in whose control group it is; None where it is in none.
-    :ivar steps_of: the job whose step this slurmstepd looks after; None for other processes.
+    :ivar started: start time in ticks since the boot: together with the pid it identifies one process.
+    :ivar groups: its control groups as in /proc, one per line.
+    :ivar job: the job in whose control group it is; None if it is in none.
+    :ivar steps_of: the job whose step this slurmstepd manages; None for other processes.
     """
 
     pid: int
@@ -46,14 +46,14 @@ class OwnedProcess:
 
 
 def read_owned(root: Root) -> dict[int, OwnedProcess]:
-    """Return the processes by id, those that have ended left out."""
+    """Return the processes by id, without those that have ended."""
     found = {}
     for pid, folder in root.numbered("/proc", ""):
         facts = read_stat(root, pid)
         uid = _UID.search(root.text(f"{folder}/status") or "")
         if facts is None or uid is None or facts.is_kernel_thread or facts.state in "ZX":
             continue
-        # The name, the second field, may hold spaces and parentheses: the last one closes it (proc(5)).
+        # The name, the second field, may contain spaces and parentheses: the last one closes it (proc(5)).
         fields = (root.text(f"{folder}/stat") or "").rpartition(")")[2].split()
         groups = root.text(f"{folder}/cgroup") or ""
         job = _JOB.search(groups)
@@ -74,7 +74,7 @@ def read_owned(root: Root) -> dict[int, OwnedProcess]:
 
 
 def uid_of(root: Root, pid: int) -> int | None:
-    """Return the user whose process it is; None if there is no such process."""
+    """Return the user id of a process's owner; None if there is no such process."""
     uid = _UID.search(root.text(f"/proc/{pid}/status") or "")
     return int(uid[1]) if uid else None
 
@@ -82,19 +82,20 @@ def uid_of(root: Root, pid: int) -> int | None:
 def is_slurmstepd(root: Root, pid: int) -> bool:
     """Return whether a process is a slurmstepd that Slurm started.
 
-    A user may give a process that name and title, and a program with set-user-id root a link of that name.
+    A user can set a process's name and title, and can start a set-user-ID program through a link with this name. So the
+    owner and the program file are checked too.
     """
     facts = read_stat(root, pid)
     if facts is None or not facts.name.startswith(_PROGRAM) or uid_of(root, pid) != 0:
         return False
     program = root.link_name(f"/proc/{pid}/exe")
-    # Debian calls the program slurmstepd-wlm; it is "... (deleted)" while its package is upgraded. A captured tree has
-    # no link.
+    # In Debian the program is slurmstepd-wlm; its link ends with " (deleted)" during a package upgrade. A captured tree
+    # has no link.
     return program is None or program.startswith(_PROGRAM)
 
 
 def any_slurmstepd(root: Root) -> bool:
-    """Return whether a step of a job may run here."""
+    """Return whether there is a slurmstepd, so that a job step may run on this machine."""
     return any(is_slurmstepd(root, pid) for pid, _path in root.numbered("/proc", ""))
 
 
@@ -104,7 +105,7 @@ def live_jobs(processes: Mapping[int, OwnedProcess]) -> set[int]:
 
 
 def of_live_jobs(processes: Mapping[int, OwnedProcess]) -> set[int]:
-    """Return the ids of the processes of live jobs: in their control groups, or below their slurmstepd."""
+    """Return the ids of the processes of live jobs: in their control groups, or descendants of their slurmstepd."""
     live = live_jobs(processes)
     return {pid for pid, process in processes.items() if process.job in live or _has_step_above(process, processes)}
 
@@ -122,9 +123,9 @@ def _has_step_above(process: OwnedProcess, processes: Mapping[int, OwnedProcess]
 
 @dataclass(frozen=True)
 class OwnedFile:
-    """Something directly in a folder: a file, or a folder with all that is in it.
+    """A direct entry of a folder: a file or a subfolder.
 
-    :ivar size_bytes: of a file; 0 for a folder, which is not looked into.
+    :ivar size_bytes: of a file; 0 for a subfolder, whose content is not read.
     """
 
     path: str
@@ -133,7 +134,7 @@ class OwnedFile:
 
 
 def read_files(root: Root, folders: Iterable[str]) -> Iterator[OwnedFile]:
-    """Yield what lies directly in the folders; what cannot be looked at is left out."""
+    """Yield the direct entries of the folders; unreadable ones are left out."""
     for folder in folders:
         for name in root.entries(folder):
             path = f"{folder.rstrip('/')}/{name}"
@@ -141,5 +142,5 @@ def read_files(root: Root, folders: Iterable[str]) -> Iterator[OwnedFile]:
                 facts = os.lstat(root.at(path))
             except OSError:
                 continue
-            # Blocks, not the length: a file in memory may have holes.
+            # Use allocated blocks, not the length: a sparse file uses less memory.
             yield OwnedFile(path, facts.st_uid, facts.st_blocks * 512 if stat.S_ISREG(facts.st_mode) else 0)

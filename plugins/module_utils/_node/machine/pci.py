@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The machine's GPUs and InfiniBand adapters on the PCI bus, out of sysfs: no driver and no tool is asked."""
+"""The machine's GPUs and InfiniBand adapters on the PCI bus, from sysfs, without a driver or tool."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .root import Root
 _DEVICES = "/sys/bus/pci/devices"
 _BUSID = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
 
-# PCI class codes, of which the upper 16 bits count.
+# The upper 16 bits of PCI class codes.
 GPU_CLASSES = (0x0300, 0x0302, 0x1200)
 """VGA controller, 3D controller, processing accelerator (AMD Instinct)."""
 GPU_VENDORS = {0x10DE: "NVIDIA", 0x1002: "AMD"}
@@ -27,11 +27,11 @@ NVME_CLASS = 0x0108
 class PciFacts:
     """A PCI device.
 
-    :ivar busid: its address in Linux's spelling, ``0001:00:00.0``.
+    :ivar busid: its address in Linux's format, ``0001:00:00.0``.
     :ivar class_code: base class and subclass, e.g. 0x0302.
     :ivar vendor: vendor id.
     :ivar device: device id.
-    :ivar numa_node: its NUMA node; None where the firmware does not say (sysfs: -1).
+    :ivar numa_node: its NUMA node; None if the firmware does not report it (sysfs: -1).
     :ivar rdma: names of its RDMA devices, e.g. ``mlx5_ib0``.
     """
 
@@ -44,19 +44,19 @@ class PciFacts:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it is a GPU that computes; the Hyper-V or board's display adapter is none."""
+        """Whether it is a compute GPU, and not the display adapter of Hyper-V or of the board."""
         return self.class_code in GPU_CLASSES and self.vendor in GPU_VENDORS
 
     @property
     def is_hca(self) -> bool:
-        """Whether it is an InfiniBand adapter; the Ethernet function of accelerated networking is none."""
+        """Whether it is an InfiniBand adapter, and not the Ethernet function of accelerated networking."""
         return self.class_code == INFINIBAND_CLASS
 
 
 def canonical_busid(text: str) -> str | None:
-    """Return a PCI address in Linux's spelling (``00000001:00:00.0`` as NVML has it becomes ``0001:00:00.0``).
+    """Return a PCI address in Linux's format (NVML's ``00000001:00:00.0`` becomes ``0001:00:00.0``).
 
-    None if it is no address. A domain of more than 16 bits keeps its digits.
+    None if it is not an address. A domain of more than 16 bits keeps its digits.
     """
     match = _BUSID.fullmatch(text.strip())
     if not match:

@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The machine's processes and threads, out of /proc.
+"""The machine's processes and threads, from /proc.
 
-Processes come and go while they are read: whatever vanishes in between is left out, and is no error. Each file is read
-as bytes by one system call where it is short, for there is one of each kind for every thread of the machine.
+Processes may end while they are read: they are left out, which is not an error. Short files are read as bytes with one
+system call, because there are several for every thread of the machine.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .root import Root
 
 _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD among a task's flags (include/linux/sched.h)."""
-# More than stat and status hold on a machine of 8192 CPUs.
+# More than the size of stat and status on a machine with 8192 CPUs.
 _SHORT = 1 << 15
-# Where each thread has a mask of its own, remembering more of them costs more than it saves.
+# If each thread has a different mask, a longer list costs more time than it saves.
 _MASKS_REMEMBERED = 4
 _CPUS = re.compile(rb"^Cpus_allowed_list:\s*(\S*)", re.MULTILINE)
 _MEMS = re.compile(rb"^Mems_allowed_list:\s*(\S*)", re.MULTILINE)
@@ -32,13 +32,13 @@ _PAGE_SIZE = re.compile(rb"\bkernelpagesize_kB=(\d+)")
 
 
 class TaskStat(NamedTuple):
-    """What ``stat`` says of a process or thread.
+    """The ``stat`` of a process or thread.
 
-    :ivar name: its own name, at most 15 characters.
+    :ivar name: its name, at most 15 characters.
     :ivar state: one letter: R runs or waits for a CPU, S sleeps, D waits for a device, Z has ended.
     :ivar parent: process id of its parent.
-    :ivar is_kernel_thread: it is the kernel's own.
-    :ivar last_cpu: the CPU it ran on last.
+    :ivar is_kernel_thread: whether it is a kernel thread.
+    :ivar last_cpu: the CPU on which it ran last.
     """
 
     name: str
@@ -49,7 +49,7 @@ class TaskStat(NamedTuple):
 
 
 class ThreadFacts(NamedTuple):
-    """A thread: its id, the CPUs it may run on (offline ones too, if it asked for them), the last one, its state."""
+    """A thread: its id, the CPUs on which it may run (including offline ones in its mask), the last CPU, its state."""
 
     tid: int
     cpus: CpuSet
@@ -58,9 +58,9 @@ class ThreadFacts(NamedTuple):
 
 
 class Process(NamedTuple):
-    """A process as a search finds it.
+    """A process.
 
-    :ivar command: its command line with spaces between; its name where there is none, as after ``exit``.
+    :ivar command: its command line, separated by spaces; its name if there is no command line, as after ``exit``.
     """
 
     pid: int
@@ -71,9 +71,9 @@ class Process(NamedTuple):
 
 @dataclass(frozen=True)
 class MemoryFacts:
-    """Where a process's own memory lies: anonymous and huge pages, not its programs and libraries.
+    """The NUMA nodes of a process's own memory: anonymous and huge pages, not its programs and libraries.
 
-    :ivar mib_by_node: MiB on each NUMA node that has any.
+    :ivar mib_by_node: MiB on each NUMA node with memory of the process.
     :ivar policies: its memory policies, e.g. ``default``, ``bind:0``, ``interleave:0-3``.
     """
 
@@ -82,17 +82,17 @@ class MemoryFacts:
 
 
 def parse_stat(raw: bytes) -> TaskStat:
-    """Return what a ``stat`` file says.
+    """Parse a ``stat`` file.
 
-    The name stands in parentheses and may hold spaces and parentheses itself: the last one closes it.
+    The name is in parentheses and may contain spaces and parentheses itself: the last one closes it.
 
-    :raises ValueError: it is no such file.
+    :raises ValueError: the text is not a ``stat`` file.
     """
     opening, closing = raw.find(b"("), raw.rfind(b")")
     fields = raw[closing + 2 :].split(None, 37)
     if opening < 0 or closing < opening or len(fields) < 37:
-        raise ValueError("this is no stat file of a task")
-    # proc(5) counts from 1, and the name is the second: fields[0] is the third.
+        raise ValueError("this is not a stat file of a task")
+    # proc(5) counts fields from 1; fields[0] is the third field, after the name.
     return TaskStat(
         name=raw[opening + 1 : closing].decode(errors="replace"),
         state=chr(fields[0][0]),
@@ -103,12 +103,12 @@ def parse_stat(raw: bytes) -> TaskStat:
 
 
 def read_stat(root: Root, pid: int) -> TaskStat | None:
-    """Return what a process's ``stat`` says; None if there is no such process."""
+    """Return a process's ``stat``; None if there is no such process."""
     return _stat(root.at(f"/proc/{pid}/stat"))
 
 
 def read_processes(root: Root, pids: Collection[int] | None = None) -> Iterator[Process]:
-    """Yield the processes that run, all or those given, without the kernel's threads and those that have ended."""
+    """Yield all processes or the given ones, without kernel threads and those that have ended."""
     for pid, _path in root.numbered("/proc", "") if pids is None else ((pid, "") for pid in sorted(pids)):
         stat = read_stat(root, pid)
         if stat is None or stat.is_kernel_thread or stat.state in "ZX":
@@ -129,7 +129,7 @@ def ancestors(root: Root, pid: int) -> set[int]:
 
 
 def read_threads(root: Root, pid: int) -> tuple[ThreadFacts, ...]:
-    """Return a process's threads by id, its main thread (of the same id) first; none if the process is gone."""
+    """Return a process's threads by id, its main thread (with the same id) first; none if the process has ended."""
     folder = root.at(f"/proc/{pid}/task")
     try:
         tids = sorted(map(int, filter(str.isdecimal, os.listdir(folder))), key=lambda tid: (tid != pid, tid))
@@ -146,14 +146,14 @@ def read_threads(root: Root, pid: int) -> tuple[ThreadFacts, ...]:
 
 
 class _Masks:
-    """The CPUs that threads of one process may run on, by their ``status``; mostly the same few."""
+    """Reads from ``status`` the CPUs on which threads of one process may run; parsed masks are cached."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._parsed: dict[bytes, CpuSet] = {}
 
     def of(self, tid: int) -> CpuSet | None:
-        """Return a thread's CPUs, offline ones too; None if it is gone."""
+        """Return a thread's CPUs, including offline ones; None if it has ended."""
         allowed = _CPUS.search(_read_short(f"{self._folder}/{tid}/status") or b"")
         if allowed is None:
             return None
@@ -164,10 +164,10 @@ class _Masks:
 
 
 class _LiveMasks(_Masks):
-    """The same of the running machine, where a system call tells it for less than half of the time.
+    """The same for the running machine, with a system call that takes less than half of the time.
 
-    It leaves offline CPUs out. So a thread is only asked by it whether it has the mask of one whose ``status`` was
-    read, and that is how nearly all are.
+    The system call leaves out offline CPUs. So it only serves to compare a thread's mask with that of a thread whose
+    ``status`` was read; nearly all threads have such a mask.
     """
 
     def __init__(self, folder: str) -> None:
@@ -175,7 +175,7 @@ class _LiveMasks(_Masks):
         self._known: list[tuple[set[int], CpuSet]] = []
 
     def of(self, tid: int) -> CpuSet | None:
-        """Return a thread's CPUs, offline ones too; None if it is gone."""
+        """Return a thread's CPUs, including offline ones; None if it has ended."""
         try:
             active = os.sched_getaffinity(tid)
         except OSError:
@@ -190,15 +190,15 @@ class _LiveMasks(_Masks):
 
 
 def read_memory_nodes(root: Root, pid: int) -> CpuSet | None:
-    """Return the NUMA nodes that a process may take memory from; None where the kernel does not say."""
+    """Return the NUMA nodes from which a process may allocate memory; None if unknown."""
     allowed = _MEMS.search(_read_short(root.at(f"/proc/{pid}/status")) or b"")
     return CpuSet.parse_list(allowed[1].decode()) if allowed else None
 
 
 def read_environment(root: Root, pid: int, names: Collection[str]) -> dict[str, str] | None:
-    """Return the variables called ``names`` out of the environment that a process started with.
+    """Return the variables ``names`` of the environment with which a process was started.
 
-    None if it cannot be read: it is somebody else's, or gone.
+    None if it cannot be read, because the process is another user's or has ended.
     """
     raw = _read(root.at(f"/proc/{pid}/environ"))
     if raw is None:
@@ -210,7 +210,7 @@ def read_environment(root: Root, pid: int, names: Collection[str]) -> dict[str, 
 def read_open_files(root: Root, pid: int, folder: str) -> tuple[str, ...] | None:
     """Return the names of the files that a process has open directly in ``folder``.
 
-    None if they cannot be read: it is somebody else's, or gone.
+    None if they cannot be read, because the process is another user's or has ended.
     """
     descriptors = root.at(f"/proc/{pid}/fd")
     try:
@@ -229,10 +229,10 @@ def read_open_files(root: Root, pid: int, folder: str) -> tuple[str, ...] | None
 
 
 def read_memory(root: Root, pid: int) -> MemoryFacts | None:
-    """Return where a process's memory lies; None if that cannot be read.
+    """Return the NUMA nodes of a process's memory; None if that cannot be read.
 
-    The kernel walks all of the process's pages for the answer and holds up its memory management meanwhile: a second or
-    so for a process of a hundred GiB in small pages. So nobody gets it who does not ask for it.
+    The kernel walks all pages of the process for this and blocks its memory management during that time, for about a
+    second for a process with 100 GiB in small pages. So call it only if the user requests it.
     """
     raw = _read(root.at(f"/proc/{pid}/numa_maps"))
     if not raw:

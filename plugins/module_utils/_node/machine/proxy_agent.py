@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Azure's guest proxy agent, which enforces the Metadata Security Protocol, as far as its files tell."""
+"""The state of Azure's guest proxy agent, which enforces the Metadata Security Protocol, from its files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOGS = "/var/log/azure-proxy-agent"
 class ProxyAgent:
     """The agent.
 
-    :ivar state: its own words, such as ``Wireserver Enforce - IMDS Enforce``; empty where it does not say.
+    :ivar state: the agent's own text, such as ``Wireserver Enforce - IMDS Enforce``; empty if unknown.
     """
 
     state: str = ""
@@ -32,7 +32,7 @@ class ProxyAgent:
 
 
 def read_proxy_agent(root: Root) -> ProxyAgent | None:
-    """Return what is known of the agent; None where it is not installed."""
+    """Return the agent's state; None if it is not installed."""
     if not root.exists(_CONFIG):
         return None
     folder = _json(root.text(_CONFIG)).get("logFolder")
@@ -49,7 +49,7 @@ def _json(text: str | None) -> dict[str, Any]:
 
 
 def _state(status: dict[str, Any]) -> str:
-    """Its place in the file has changed from version to version."""
+    """Search for the state in the whole file, because its position differs between versions."""
     waiting: list[Any] = [status]
     while waiting:
         found = waiting.pop()

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""RDMA devices and their ports, out of sysfs: no tool is asked."""
+"""RDMA devices and their ports, from sysfs, without a tool."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Port:
     :ivar device: the device's name, e.g. ``mlx5_ib0``.
     :ivar number: the port's number, from 1.
     :ivar link_layer: ``InfiniBand``, or ``Ethernet`` as with accelerated networking's ``mlx5_an0``.
-    :ivar state: ``DOWN``, ``INIT``, ``ARMED`` or ``ACTIVE``: only the last carries data. Empty where it cannot be read.
-    :ivar physical: state of the cable's end, e.g. ``LinkUp``, ``Polling``.
-    :ivar rate_gbps: rate of the link in Gb/s, as it is now; None where it cannot be read.
-    :ivar busid: PCI address of the device; None where it has none.
+    :ivar state: ``DOWN``, ``INIT``, ``ARMED`` or ``ACTIVE``: only the last carries data. Empty if it cannot be read.
+    :ivar physical: physical state of the link, e.g. ``LinkUp``, ``Polling``.
+    :ivar rate_gbps: current rate of the link in Gb/s; None if it cannot be read.
+    :ivar busid: PCI address of the device; None if it has none.
     """
 
     device: str
@@ -47,17 +47,17 @@ class Port:
 
     @property
     def condition(self) -> str:
-        """What people are told of its state, and of the cable's end where it tells that."""
-        return (self.state or "in no state that it tells") + (f" ({self.physical})" if self.physical else "")
+        """Its logical and physical state, for messages."""
+        return (self.state or "unknown state") + (f" ({self.physical})" if self.physical else "")
 
     @property
     def label(self) -> str:
-        """How people are told of it; nearly all devices have one port."""
+        """Its name in messages, without the number for the first port: nearly all devices have one port."""
         return self.device if self.number == 1 else f"{self.device} port {self.number}"
 
 
 def read_ports(root: Root) -> tuple[Port, ...]:
-    """Return the ports of all RDMA devices, by the numbers in their names; none where no driver is loaded."""
+    """Return the ports of all RDMA devices, sorted by the numbers in their names; none if no driver is loaded."""
     found = [
         _port(root, device, number, path)
         for device in root.entries(_DEVICES)
@@ -86,11 +86,11 @@ def _word(text: str | None) -> str:
 
 
 def _busid(root: Root, device: str) -> str | None:
-    # The last part of where "device" points to; software devices have no such link.
+    # The last part of the target of the link "device"; software devices have no such link.
     name = root.link_name(f"{_DEVICES}/{device}/device")
     return canonical_busid(os.path.basename(name)) if name else None
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Return what sorts mlx5_ib10 behind mlx5_ib9."""
+    """Return a sort key that puts mlx5_ib10 after mlx5_ib9."""
     return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in re.split(r"(\d+)", name)]

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Azure Container Registry: a password for it, as the machine's own identity."""
+"""Azure Container Registry: gets a password with the machine's own identity."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .http_get import NoAnswer, Refused, Sleep, get
 from .imds import read_token
 
 ROLE = "AcrPull"
-"""The least of Azure's own roles that may fetch images."""
+"""The built-in Azure role with the fewest permissions that may pull images."""
 LIMIT_S = 30.0
 
 _PASSING = (408, 429)
-# What a token for a registry is asked for, by the cloud that the registry is in. A token goes to no other host.
+# The resource for tokens, by the registry's cloud. A token is sent to no other host.
 _AUDIENCES = {
     "azurecr.io": "https://containerregistry.azure.net",
     "azurecr.cn": "https://management.chinacloudapi.cn",
@@ -30,27 +30,27 @@ _REGISTRY = re.compile(
 
 
 class RegistryError(RuntimeError):
-    """There is no password; the message is one line, and never has anything of a token."""
+    """No password was received; the message is one line, and never contains a part of a token."""
 
 
 def audience_of(registry: str) -> str:
-    """Return what a token for the registry is asked for.
+    """Return the resource for a token of the registry.
 
-    :raises RegistryError: it is no registry of Azure; a token of this machine goes nowhere else.
+    :raises RegistryError: it is not an Azure registry; this machine's token is sent to no other host.
     """
     found = _REGISTRY.fullmatch(registry)
     if not found:
         raise RegistryError(
-            f"{registry!r} is no Azure container registry: it looks like NAME.azurecr.io (or .azurecr.cn, .azurecr.us)."
+            f"{registry!r} is not an Azure container registry: expected NAME.azurecr.io (or .azurecr.cn, .azurecr.us)."
         )
     return _AUDIENCES[found["suffix"]]
 
 
 def exchange(registry: str, token: str, limit_s: float = LIMIT_S, sleep: Sleep = time.sleep) -> str:
-    """Return the registry's own token for this machine's: the password of the user whose name is all zeros.
+    """Exchange this machine's token for the registry's token: the password of the user whose name is all zeros.
 
     :param token: an access token for ``audience_of(registry)``.
-    :raises RegistryError: the registry cannot be reached, or does not give one.
+    :raises RegistryError: the registry cannot be reached, or refuses.
     """
     audience_of(registry)
     url = f"https://{registry}/oauth2/exchange"
@@ -62,7 +62,7 @@ def exchange(registry: str, token: str, limit_s: float = LIMIT_S, sleep: Sleep =
     except Refused as refused:
         if refused.status in (401, 403):
             raise RegistryError(
-                f"this machine's identity may not fetch images from {registry} (HTTP status {refused.status}): "
+                f"this machine's identity may not pull images from {registry} (HTTP status {refused.status}): "
                 f'az role assignment create --role "{ROLE}" --assignee-object-id PRINCIPAL --assignee-principal-type '
                 f"ServicePrincipal --scope $(az acr show --name {registry.partition('.')[0]} --query id -o tsv)"
             ) from None
@@ -79,15 +79,15 @@ def exchange(registry: str, token: str, limit_s: float = LIMIT_S, sleep: Sleep =
         or " " in password
         or not password
     ):
-        raise RegistryError(f"what answers at {registry} is no container registry: no refresh_token in its answer.")
+        raise RegistryError(f"{registry} is not a container registry: no refresh_token in its answer.")
     return password
 
 
 def registry_password(registry: str, client_id: str | None = None, limit_s: float = LIMIT_S) -> str:
-    """Return a password for the registry. It is a secret: not for logs, arguments or files.
+    """Return a password for the registry. It is a secret: never write it to logs, arguments or files.
 
-    :param client_id: which identity, where the machine has several.
+    :param client_id: which identity to use if the machine has several.
     :raises ImdsError: the machine has no such identity.
-    :raises RegistryError: the registry does not give one.
+    :raises RegistryError: the registry cannot be reached, or refuses.
     """
     return exchange(registry, read_token(audience_of(registry), client_id, limit_s), limit_s)

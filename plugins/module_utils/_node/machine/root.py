@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Reading the machine's files below a root: ``/`` for this machine, a captured tree for another one."""
+"""Reads a machine's files below a root: ``/`` for this machine, or a captured tree of another machine."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from collections.abc import Iterator
 
 
 class NoRoot(ValueError):
-    """There is no folder of that name; the message names it."""
+    """The folder does not exist; the message names it."""
 
 
 class Root:
-    """The place below which a machine's files lie.
+    """The folder below which a machine's files are.
 
-    All paths given to it are absolute paths of that machine. Reading what is not there is no error: machines differ,
-    and the answer None says so.
+    All paths given to it are absolute paths of that machine. Reading a missing file is not an error but returns None,
+    because machines differ.
     """
 
     def __init__(self, path: str = "/") -> None:
@@ -30,11 +30,11 @@ class Root:
         return self.path == "/"
 
     def at(self, path: str) -> str:
-        """Return where the machine's ``path`` lies."""
+        """Return the path below the root for the machine's ``path``."""
         return os.path.join(self.path, path.lstrip("/")) if not self.is_this_machine else path
 
     def text(self, path: str) -> str | None:
-        """Return what the file holds, without white space around it; None if it cannot be read."""
+        """Return the file's text without surrounding white space; None if it cannot be read."""
         try:
             with open(self.at(path), encoding="utf-8", errors="replace") as file:
                 return file.read().strip()
@@ -42,7 +42,7 @@ class Root:
             return None
 
     def number(self, path: str) -> int | None:
-        """Return the decimal or ``0x`` number that the file holds; None if there is none."""
+        """Return the decimal or ``0x`` number in the file; None if there is none."""
         text = self.text(path) or ""
         try:
             return int(text, 16 if text.lower().startswith("0x") else 10)
@@ -50,25 +50,25 @@ class Root:
             return None
 
     def entries(self, path: str) -> list[str]:
-        """Return the sorted names in a folder; none if it is not there."""
+        """Return the sorted names in a folder; none if it does not exist."""
         try:
             return sorted(os.listdir(self.at(path)))
         except OSError:
             return []
 
     def exists(self, path: str) -> bool:
-        """Whether there is something, a dangling link included."""
+        """Whether the path exists, including a dangling link."""
         return os.path.lexists(self.at(path))
 
     def link_name(self, path: str) -> str | None:
-        """Return the last part of where a symbolic link points to; None if it is none."""
+        """Return the last part of a symbolic link's target; None if it is not a link."""
         try:
             return os.path.basename(os.readlink(self.at(path)))
         except OSError:
             return None
 
     def numbered(self, path: str, prefix: str) -> Iterator[tuple[int, str]]:
-        """Yield a folder's entries that are ``prefix`` and a number, as (number, absolute path), by number."""
+        """Yield a folder's entries named ``prefix`` plus a number, as (number, absolute path), sorted by number."""
         found = []
         for entry in self.entries(path):
             tail = entry[len(prefix) :]
@@ -78,7 +78,7 @@ class Root:
 
 
 def existing_root(path: str, option: str = "root") -> Root:
-    """Return the root that an option names. A captured tree with a wrong path would look like an empty machine.
+    """Return the root that an option names, if it exists: a wrong path would look like a machine without files.
 
     :raises NoRoot: there is no such folder.
     """

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The one runner through which commands go out: for their answer, or followed while they work; and waiting for both."""
+"""Runs all commands: ``run`` returns the result, ``follow`` passes on the output while the command runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Callable
 
 @dataclass(frozen=True)
 class Result:
-    """What a command answered: exit status and both outputs."""
+    """The result of a command: exit status and both outputs."""
 
     command: tuple[str, ...]
     rc: int
@@ -32,22 +32,22 @@ Run = Callable[[Sequence[str]], Result]
 
 
 class CommandFailed(RuntimeError):
-    """A command that had to succeed did not; the message names it and what it said."""
+    """A command that had to succeed failed; the message contains the command and its error."""
 
 
 _BURIAL_S = 1.0
-"""How long a killed command is waited for, in seconds."""
+"""How long to wait for a killed command, in seconds."""
 
 
 def run(command: Sequence[str], timeout_s: float = 120) -> Result:
-    """Run ``command`` without a shell, in the C locale and UTC, and return what it answered.
+    """Run ``command`` without a shell, in the C locale and UTC, and return its result.
 
-    A command that is missing gives exit status 127, one that cannot be executed 126, one that outlasts ``timeout_s``
-    seconds is killed and gives 124. It has no standard input, so it cannot wait for an answer.
+    The exit status is 127 for a missing command, 126 for one that cannot be executed, and 124 for one that was killed
+    after ``timeout_s`` seconds. It has no standard input, so it cannot wait for an answer.
     """
     env = {**os.environ, "LC_ALL": "C", "LANG": "C", "TZ": "UTC"}
     try:
-        # This core knows nothing of Ansible: there is no AnsibleModule here whose run_command could be called.
+        # The node core does not import Ansible, so there is no AnsibleModule.run_command.
         process = subprocess.Popen(  # pylint: disable=ansible-bad-function
             list(command),
             env=env,
@@ -73,7 +73,7 @@ def run(command: Sequence[str], timeout_s: float = 120) -> Result:
 
 
 def _give_up(process: subprocess.Popen[str]) -> None:
-    """Kill a process, and wait for it briefly: one that sits in a driver does not even die, and waiting would hang."""
+    """Kill a process, and wait only briefly: a process that hangs in a driver does not end, and waiting would hang."""
     process.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout=_BURIAL_S)
@@ -93,13 +93,13 @@ def must(result: Result) -> Result:
 
 
 def last_line(result: Result, otherwise: str = "nothing was printed") -> str:
-    """Return the last line that says something, of the errors first."""
+    """Return the last line with text, from stderr or else from stdout."""
     lines = [line.strip() for text in (result.stderr, result.stdout) for line in reversed(text.splitlines())]
     return next((line for line in lines if line.strip("#-=* ")), otherwise)
 
 
 def wait_until(done: Callable[[], bool], seconds: float, pause_s: float = 1.0) -> bool:
-    """Look until ``done`` says so, at least once, and for no longer than ``seconds``; return what it said last."""
+    """Call ``done``, at least once, until it returns true or ``seconds`` are over; return its last result."""
     deadline = time.monotonic() + seconds
     while not done():
         rest = deadline - time.monotonic()
@@ -114,11 +114,11 @@ LIMIT, STALL = "limit", "stall"
 
 @dataclass(frozen=True)
 class Ended:
-    """How a followed command ended.
+    """The result of a followed command.
 
-    :ivar rc: exit status, negative for the signal that ended it; None if it cannot even be killed: it hangs in the
-        kernel, in a driver or on a disk.
-    :ivar cut: LIMIT or STALL if it was ended because its time was over, or nothing moved; else empty.
+    :ivar rc: exit status, negative for the signal that ended it; None if it cannot be killed, because it hangs in the
+        kernel, for example in a driver or on a disk.
+    :ivar cut: LIMIT if it was ended by the total timeout, STALL by the timeout without progress; else empty.
     :ivar seconds: how long it took.
     """
 
@@ -136,20 +136,20 @@ def follow(
     grace_s: float = 5.0,
     cwd: str | None = None,
 ) -> Ended:
-    """Run a command in a process group of its own, follow what it writes, and end the group when its time is over.
+    """Run a command in its own process group, pass on its output, and end the group at a timeout.
 
-    What it leaves running goes on, if it ended by itself in time; it is not waited for. What ``on_output`` raises, and
-    an interrupt, kill the group.
+    Background processes of a command that ended in time continue to run; they are not waited for. An exception of
+    ``on_output`` or an interrupt kills the group.
 
-    :param environment: the whole of it.
-    :param on_output: gets both streams as they come, and returns whether something moved.
-    :param limit_s: how long it may take.
-    :param stall_s: how long nothing may move; None for no such limit.
-    :param grace_s: how long it may take to end when it is asked to.
+    :param environment: the complete environment.
+    :param on_output: gets both streams as they arrive, and returns whether there was progress.
+    :param limit_s: total timeout.
+    :param stall_s: timeout without progress; None for none.
+    :param grace_s: how long it may take to end after SIGTERM.
     :raises OSError: it cannot be started.
     """
     began = moved = time.monotonic()
-    # This core knows nothing of Ansible: there is no AnsibleModule here whose run_command could be called.
+    # The node core does not import Ansible, so there is no AnsibleModule.run_command.
     process = subprocess.Popen(  # pylint: disable=ansible-bad-function
         list(command),
         env=dict(environment),
@@ -162,7 +162,7 @@ def follow(
     output = _Output(process)
     cut = ""
     try:
-        # What it started may hold the other end of its output for ever: the end of that is not what is waited for.
+        # Wait for the process, not for the end of its output: a background process may keep the output open forever.
         while process.poll() is None:
             now = time.monotonic()
             if now >= began + limit_s or (stall_s is not None and now >= moved + stall_s):
@@ -185,18 +185,18 @@ def follow(
 
 
 class _Output:
-    """A process's output, read as it comes."""
+    """A process's output, read as it arrives."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         if process.stdout is None:
-            raise ValueError("its output is no pipe")
+            raise ValueError("its output is not a pipe")
         self._file = process.stdout
         self._open = True
         self._pause_s = _SHORTEST_LOOK_S
         os.set_blocking(self._file.fileno(), False)
 
     def wait(self, limit_s: float) -> bytes:
-        """Return what there is, at once or after a short while; the process may have ended meanwhile."""
+        """Return the available output, immediately or after a short wait; the process may have ended by then."""
         pause_s = min(max(limit_s, 0.0), self._pause_s)
         if self._open:
             select.select([self._file], [], [], pause_s)
@@ -207,7 +207,7 @@ class _Output:
         return chunk
 
     def rest(self) -> list[bytes]:
-        """Return what a process that has ended has left."""
+        """Return the remaining output of a process that has ended."""
         return list(iter(self._read, b""))
 
     def close(self) -> None:
@@ -226,13 +226,13 @@ _SHORTEST_LOOK_S, _LONGEST_LOOK_S = 0.002, 0.1
 
 
 def end_group(leader: int, has_ended: Callable[[], bool], term_s: float, kill_s: float = 2.0) -> bool:
-    """End a process and all of its group, and return whether it is gone: what hangs in the kernel cannot be killed.
+    """End a process and its group, and return whether the process has ended: if it hangs in the kernel, it cannot.
 
-    :param has_ended: whether the leader has; it must reap it.
-    :param term_s: how long it may take to end when it is asked to; 0 kills at once.
-    :param kill_s: how long a killed one is waited for.
+    :param has_ended: returns whether the leader has ended; it must reap it.
+    :param term_s: how long it may take to end after SIGTERM; 0 sends SIGKILL immediately.
+    :param kill_s: how long to wait after SIGKILL.
     """
-    # Killed even where the leader is gone: what it started may have ignored the request.
+    # Send SIGKILL even if the leader has ended: other processes of the group may have ignored SIGTERM.
     for number, wait_s in ((signal.SIGTERM, term_s), (signal.SIGKILL, kill_s)):
         if wait_s > 0:
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A systemd service, as far as others wait for it."""
+"""The state of systemd units."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _PROPERTIES = ("LoadState", "ActiveState", "SubState", "Result")
 
 @dataclass(frozen=True)
 class UnitState:
-    """What systemd says of a unit.
+    """The state of a unit, as systemd reports it.
 
-    :ivar load: ``loaded``, ``not-found``, ``masked``; ``unknown`` where systemd cannot be asked.
+    :ivar load: ``loaded``, ``not-found``, ``masked``; ``unknown`` if systemd does not answer.
     :ivar active: ``active``, ``activating``, ``inactive``, ``failed`` and so on.
-    :ivar sub: a closer word, e.g. ``running``, ``auto-restart``.
+    :ivar sub: the sub-state, e.g. ``running``, ``auto-restart``.
     :ivar result: why it ended, e.g. ``exit-code``.
     """
 
@@ -31,26 +31,26 @@ class UnitState:
 
     @property
     def is_active(self) -> bool:
-        """Whether it runs, or did what it had to do."""
+        """Whether it runs, or is a one-shot unit that succeeded."""
         return self.active in ("active", "reloading")
 
     @property
     def words(self) -> str:
-        """How people are told of it: ``failed (exit-code)``."""
+        """Its state in messages: ``failed (exit-code)``."""
         if self.load != "loaded":
             return {"not-found": "not installed"}.get(self.load, self.load)
         return f"{self.active} ({self.result})" if self.result not in ("", "success") else self.active
 
 
 def read_unit(name: str, run: Run) -> UnitState:
-    """Ask systemd about a unit. A machine without systemd gives ``unknown``."""
+    """Return the state of a unit; ``unknown`` on a machine without systemd."""
     return read_units([name], run)[name]
 
 
 def read_units(names: Sequence[str], run: Run) -> dict[str, UnitState]:
-    """Ask systemd about several units by one command; what it does not tell of is ``unknown``."""
+    """Return the states of several units with one command; ``unknown`` for those that systemd does not report."""
     answer = run(["systemctl", "show", *names, "--property=" + ",".join(_PROPERTIES)])
-    # It answers in the order of the question, with an empty line between.
+    # The answer is in the order of the names, separated by empty lines.
     blocks = answer.stdout.strip().split("\n\n") if answer.rc == 0 else []
     blocks = blocks if len(blocks) == len(names) else [""] * len(names)
     return {name: _state(block) for name, block in zip(names, blocks)}

@@ -2,12 +2,12 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The one safe way for root to make, own, walk, mount and remove anything below a folder that users can write to.
+"""Safe access by root to folders that users can write to: create, change the owner, open, mount and remove.
 
-A user who can write to a folder can put a file, a link or a folder there, and swap one for another while root looks.
-So nothing is done by path: each part is opened in the folder opened before it, no link is followed, the owner is read
-from what is open, and a command gets the open folder (/proc/PID/fd/N).
-tests/unit/house/test_user_folders.py finds every other use in the collection.
+A user who can write to a folder can create a file, a link or a folder there, and exchange them while root works. So
+nothing is done by path: each part is opened relative to its open parent, no link is followed, the owner is read from
+the open descriptor, and a command gets the open folder (/proc/PID/fd/N).
+tests/unit/house/test_user_folders.py finds any other access in the collection.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .run import Result
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _TRIES = 1000
-"""A user may recreate what root moves aside, as fast as root: root has to be first only once."""
+"""How often root tries: a user may recreate what root moves aside, but root has to be faster only once."""
 _LARGEST = 1 << 16
-"""Bytes to read of a file that root wrote."""
+"""Most bytes to read from a file that root wrote."""
 
 
 class FolderProblem(RuntimeError):
-    """A folder cannot be made or must not be touched; the message says which, why, and what to do."""
+    """A folder cannot be created or must not be changed; the message says which, why, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Base:
 
     :ivar handle: its descriptor.
     :ivar path: its path, for messages.
-    :ivar filesystem: the file system it lies on, in words.
+    :ivar filesystem: its file system, for messages.
     """
 
     handle: int
@@ -51,7 +51,7 @@ class Base:
 
     @property
     def free(self) -> str:
-        """The free space there, in words."""
+        """The free space, for messages."""
         found = os.fstatvfs(self.handle)
         return f"{found.f_bavail * found.f_frsize} bytes and {found.f_favail} inodes are free"
 
@@ -61,7 +61,7 @@ class Base:
         return f"/proc/{os.getpid()}/fd/{self.handle}"
 
     def look(self, name: str) -> os.stat_result | None:
-        """Return the facts of an entry, of the link itself if it is one; None if it is missing."""
+        """Return the stat result of an entry, without following a link; None if it is missing."""
         try:
             return os.stat(name, dir_fd=self.handle, follow_symlinks=False)
         except FileNotFoundError:
@@ -95,11 +95,11 @@ def opened(path: str, shown: str, filesystem: str = "") -> Iterator[Base]:
 
 @contextlib.contextmanager
 def walk(root: Root, path: str, make_mode: int | None = None) -> Iterator[Base]:
-    """Open a folder part by part. Where users can write, a part must be root's, in a folder with the sticky bit.
+    """Open a folder part by part. If users can write to a part's parent, root must own it and the parent be sticky.
 
-    :param make_mode: make missing parts, with these permissions.
-    :raises FolderProblem: users could have put a part there, or could replace it.
-    :raises OSError: a part is missing, or is no folder.
+    :param make_mode: create missing parts, with these permissions.
+    :raises FolderProblem: users could have created a part, or could replace it.
+    :raises OSError: a part is missing, or is not a folder.
     """
     with contextlib.ExitStack() as handles:
         here = os.open(root.at("/"), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -111,7 +111,7 @@ def walk(root: Root, path: str, make_mode: int | None = None) -> Iterator[Base]:
             if make_mode is not None:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(name, make_mode, dir_fd=here)
-            # A link in a folder that only root can write to is the operator's.
+            # Follow links in folders that only root can write to: an operator created them.
             inside = _open(name, here, so_far, _OPEN if is_open(facts) else _OPEN & ~os.O_NOFOLLOW)
             handles.callback(os.close, inside)
             if is_open(facts):
@@ -121,28 +121,28 @@ def walk(root: Root, path: str, make_mode: int | None = None) -> Iterator[Base]:
 
 
 def is_open(facts: os.stat_result) -> bool:
-    """Whether somebody else than root can make or rename something in a folder."""
+    """Whether users other than root can create or rename entries in a folder."""
     return bool(facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)) or facts.st_uid not in owners_of_root()
 
 
 def owners_of_root() -> frozenset[int]:
-    """Return the users whose files count as root's: root, and whoever runs the tests."""
+    """Return the users whose files count as root's: root, and in tests the user who runs them."""
     return frozenset({0, os.geteuid()})
 
 
 def take(base: Base, name: str, trusted: frozenset[int], warn: Callable[[str], None]) -> tuple[int, bool]:
-    """Open a folder in ``base``, made if it is missing, with mode 0700. Return its descriptor and whether it was made.
+    """Open a folder in ``base``, or create it with mode 0700. Return its descriptor and whether it was created.
 
-    Where users can write, whatever is in its place and belongs to none of ``trusted`` is moved aside with a warning;
-    a link, an empty folder or an empty file is removed.
+    If users can write to ``base``, any other entry at this path, or a folder that none of ``trusted`` owns, is moved
+    aside with a warning; a link, an empty folder or an empty file is removed.
 
-    :raises FolderProblem: users recreate what is in its place again and again.
-    :raises OSError: it cannot be made.
+    :raises FolderProblem: users recreate the entry again and again.
+    :raises OSError: it cannot be created.
     """
     facts = os.fstat(base.handle)
     warned = False
     for _try in range(_TRIES if is_open(facts) else 1):
-        # Nobody else gets in until owner and mode are right.
+        # Mode 0700: no other user can enter the folder until its owner and mode are set.
         made = False
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=base.handle)
@@ -156,12 +156,12 @@ def take(base: Base, name: str, trusted: frozenset[int], warn: Callable[[str], N
         if words and not warned:
             warn(words)
             warned = True
-    raise FolderProblem(f"{base.path}/{name}: users recreate what is in its place {_TRIES} times: remove it")
+    raise FolderProblem(f"{base.path}/{name}: users recreated this path {_TRIES} times: end their process, remove it")
 
 
 def foreign(base: Base, name: str, trusted: frozenset[int]) -> str:
-    """Return what of others is in the place of a folder, in words; nothing if it is missing or belongs to one of
-    ``trusted``. Changes nothing."""
+    """Return a message about a foreign entry at a folder's path; an empty text if there is none, or one of ``trusted``
+    owns the folder. Changes nothing."""
     facts = base.look(name)
     if facts is None or not is_open(os.fstat(base.handle)):
         return ""
@@ -171,9 +171,9 @@ def foreign(base: Base, name: str, trusted: frozenset[int]) -> str:
 
 
 def adapt(handle: int, uid: int, gid: int, mode: int, check: bool = False) -> bool:
-    """Give an open folder its owner, group and mode; return whether it had others.
+    """Set owner, group and mode of an open folder; return whether they were different.
 
-    :raises OSError: it cannot be done.
+    :raises OSError: they cannot be set.
     """
     found = os.fstat(handle)
     if (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (uid, gid, mode):
@@ -181,15 +181,15 @@ def adapt(handle: int, uid: int, gid: int, mode: int, check: bool = False) -> bo
     if not check:
         if (found.st_uid, found.st_gid) != (uid, gid):
             os.fchown(handle, uid, gid)
-        # After the owner: to change that takes set-user-id and the like away.
+        # Set the mode after the owner, because a change of owner clears set-user-ID bits.
         os.fchmod(handle, mode)
     return True
 
 
 def read_root_file(base: Base, name: str) -> str | None:
-    """Return the text of a file of root's; None if it is missing, no file, or a user's."""
+    """Return the text of a file that root owns; None if it is missing, not a regular file, or owned by a user."""
     try:
-        # A pipe of a user's must not block.
+        # O_NONBLOCK: a user's named pipe must not block this.
         handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=base.handle)
     except OSError:
         return None
@@ -201,9 +201,9 @@ def read_root_file(base: Base, name: str) -> str | None:
 
 
 def write_new(base: Base, name: str, text: str, mode: int) -> None:
-    """Write a file that is not there yet.
+    """Write a new file.
 
-    :raises OSError: it is there, or cannot be written.
+    :raises OSError: it exists, or cannot be written.
     """
     handle = os.open(
         name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=base.handle
@@ -217,9 +217,9 @@ def write_new(base: Base, name: str, text: str, mode: int) -> None:
 
 @contextlib.contextmanager
 def as_problem(path: str, base: Base) -> Iterator[None]:
-    """Turn an OSError within into a FolderProblem that names the path.
+    """Turn an OSError in this context into a FolderProblem that names the path.
 
-    :raises FolderProblem: see there.
+    :raises FolderProblem: an OSError occurred.
     """
     try:
         yield
@@ -232,19 +232,21 @@ def _open(name: str, here: int, shown: str, flags: int) -> int:
         return os.open(name, flags, dir_fd=here)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise FolderProblem(f"{shown} is a file or a symbolic link, which is not followed: remove it") from None
+            raise FolderProblem(f"{shown} is a file or a symbolic link, not a folder: remove it") from None
         raise OSError(error.errno, error.strerror, shown) from None
 
 
 def _demand_root(shown: str, parent: os.stat_result, found: os.stat_result) -> None:
     if found.st_uid not in owners_of_root():
-        raise FolderProblem(f"{shown} belongs to user {found.st_uid}, and not to root: remove it")
+        raise FolderProblem(f"{shown} belongs to user {found.st_uid}, not to root: remove it")
     if not parent.st_mode & stat.S_ISVTX:
-        raise FolderProblem(f"users can replace {shown}: take write permission in its parent from them, or chmod +t it")
+        raise FolderProblem(
+            f"users can replace {shown}: remove their write permission from its parent, or run 'chmod +t' on the parent"
+        )
 
 
 def _open_of(name: str, here: int, trusted: frozenset[int]) -> int | None:
-    """Return the descriptor of a folder of a trusted user; None if it is something else."""
+    """Return the descriptor of a folder that a trusted user owns; None if it is something else."""
     try:
         handle = os.open(name, _OPEN, dir_fd=here)
     except OSError as error:
@@ -258,7 +260,7 @@ def _open_of(name: str, here: int, trusted: frozenset[int]) -> int | None:
 
 
 def _move_aside(base: Base, name: str) -> str:
-    """Rename what is in a place, which follows no link; return what it was, in words."""
+    """Rename an entry, without following a link; return a message about what it was."""
     facts = base.look(name)
     aside = f"{name}.aside-{secrets.token_hex(4)}"
     try:
@@ -267,7 +269,7 @@ def _move_aside(base: Base, name: str) -> str:
         return ""
     moved = base.look(aside)
     facts = moved or facts
-    # Without content, nobody misses it, and a user who recreates it does not fill the folder with names.
+    # Remove empty entries, so that a user who recreates them does not fill the folder with names.
     with contextlib.suppress(OSError):
         if moved and stat.S_ISDIR(moved.st_mode):
             os.rmdir(aside, dir_fd=base.handle)
@@ -284,9 +286,9 @@ def _kind(facts: os.stat_result) -> str:
 
 def _reason(error: OSError, base: Base) -> str:
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
-        return "there is a file or a symbolic link of that name, which is not followed: remove it"
+        return "there is a file or a symbolic link with this name: remove it"
     if error.errno in _FULL:
-        return f"the file system ({base.filesystem}) is full, {base.free}: remove something, or build it anew"
+        return f"the file system ({base.filesystem}) is full, {base.free}: remove files, or rebuild the file system"
     return error.strerror or str(error)
 
 
@@ -297,37 +299,37 @@ Run = Callable[[Sequence[str]], Result]
 
 
 def remove(base: Base, names: Iterable[str], run: Run) -> Result | None:
-    """Remove entries of a folder that only root can write to, with all that users made below them.
+    """Remove entries of a folder that only root can write to, with everything that users created in them.
 
-    rm descends by descriptors, follows no link and stays on the file system, however deep it is.
+    rm descends by descriptors, follows no links and stays on the file system at any depth.
 
-    :return: what rm answered; None if there was nothing to remove.
-    :raises FolderProblem: users can write to the folder: what they own is removed as them.
+    :return: the result of rm; None if there was nothing to remove.
+    :raises FolderProblem: users can write to the folder; use ``remove_as_owner`` there.
     """
     if is_open(os.fstat(base.handle)):
-        raise FolderProblem(f"{base.path}: users can write there, so root removes nothing in it")
+        raise FolderProblem(f"{base.path}: users can write to it, so root removes nothing in it")
     paths = [f"{base.for_commands}/{name}" for name in names]
     return run([*_RM, *paths]) if paths else None
 
 
 def remove_as_owner(path: str, uid: int, run: Run) -> str:
-    """Remove a user's file or folder as this user, who can lead it only to what he could remove himself.
+    """Remove a user's file or folder with that user's rights, so that a trick of the user can only remove own files.
 
-    :return: why it stays, in words; nothing if it is gone.
+    :return: the error if it stays; an empty text if it is removed.
     """
     become = ("setpriv", f"--reuid={uid}", f"--regid={_NOBODY}", "--clear-groups", "--inh-caps=-all", "--no-new-privs")
     prefix = [*become, "--"] if os.geteuid() == 0 else []
-    # Images have folders that their owner may not write to. find follows no links.
+    # Container images have folders without write permission for their owner. find follows no links.
     run([*prefix, "find", path, "-type", "d", "!", "-perm", "-700", "-exec", "chmod", "u+rwx", "{}", "+"])
     answer = run([*prefix, *_RM, path])
     return "" if answer.rc == 0 else f"{path}: {(answer.stderr.strip().splitlines() or ['it stays'])[0]}"
 
 
 def remove_empty(base: Base, paths: Iterable[str]) -> list[str]:
-    """Remove those of the folders, and of their parents, in which there is nothing; return their paths."""
+    """Remove the empty ones of the folders and of their parents; return their paths."""
     split_paths = [path.split("/") for path in paths]
     all_paths = {"/".join(words[:depth]) for words in split_paths for depth in range(1, len(words) + 1)}
-    # The deepest first: a parent is empty when what was in it is gone.
+    # Remove the deepest first: a parent may be empty after its subfolders are removed.
     return [
         path for path in sorted(all_paths, key=lambda path: (-path.count("/"), path)) if _remove_if_empty(base, path)
     ]

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Which machine this is: its VM size (given, asked or remembered), its identity, its physical host."""
+"""The machine's VM size (given, queried or remembered), its identity, and its physical host."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from .config import ConfigError, as_config, read_config
 from .root import Root
 
 INSTANCE_FILE = "/var/lib/hpcai/instance.json"
-"""What the metadata service said last."""
+"""The metadata service's last answer."""
 _FIRMWARE_ID = "/sys/class/dmi/id/product_uuid"
 _MACHINE_ID = "/etc/machine-id"
 
 GIVEN, NODE_SETTINGS, METADATA, REMEMBERED = "given", "node.json", "imds", "remembered"
-"""Where a name came from, the first wins."""
+"""The sources of the name; the first one with a name wins."""
 
 AskImds = Callable[[], "dict[str, Any]"]
 
 
 class VmSizeUndetermined(ConfigError):
-    """Nobody says which VM size this machine has; the message tells where it may be said."""
+    """The VM size of this machine is unknown; the message says where to set it."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class VmSizeName:
     """The name of this machine's VM size.
 
     :ivar name: canonical name.
-    :ivar origin: who said it: GIVEN, NODE_SETTINGS, METADATA or REMEMBERED.
-    :ivar compute: the metadata service's answer, for ``remember``; None where it was not asked.
+    :ivar origin: its source: GIVEN, NODE_SETTINGS, METADATA or REMEMBERED.
+    :ivar compute: the metadata service's answer, for ``remember``; None if it was not queried.
     """
 
     name: str
@@ -50,14 +50,14 @@ def vm_size_of(
 ) -> VmSizeName:
     """Return the VM size of the machine below ``root``.
 
-    The first of these that knows it: ``given``, ``vm_size`` of /etc/hpcai/node.json, the metadata service (only for the
-    running machine), what that service said last (/var/lib/hpcai/instance.json).
+    The sources, in this order: ``given``, ``vm_size`` in /etc/hpcai/node.json, the metadata service (only for the
+    running machine), that service's last answer (/var/lib/hpcai/instance.json).
 
-    :param ask: what asks the metadata service, ``imds.read_compute`` by default.
-    :param remembered_first: whether the service is asked only if its last answer is not known, for those who cannot
-        wait for it: a machine's size does not change while it runs.
-    :raises VmSizeUndetermined: none of them knows.
-    :raises ConfigError: node.json cannot be used.
+    :param ask: queries the metadata service, ``imds.read_compute`` by default.
+    :param remembered_first: prefer the service's last answer, for callers that cannot wait for the service: a machine's
+        size does not change while it runs.
+    :raises VmSizeUndetermined: no source has it.
+    :raises ConfigError: node.json is invalid.
     """
     if given:
         return VmSizeName(canonical_size(given), GIVEN)
@@ -69,7 +69,7 @@ def vm_size_of(
         return VmSizeName(canonical_size(remembered), REMEMBERED)
     problem = f"{root.path} is not the running machine, so the metadata service was not asked"
     if root.is_this_machine:
-        # Not above: to import what speaks HTTP takes longer than all that most callers do.
+        # Imported here, because importing the HTTP modules takes longer than everything that most callers do.
         from . import imds
 
         try:
@@ -81,7 +81,7 @@ def vm_size_of(
         return VmSizeName(canonical_size(remembered), REMEMBERED)
     raise VmSizeUndetermined(
         f"The VM size of this machine is not known: {problem.rstrip('.')}. "
-        f"Give vm_size, or set it in {root.at('/etc/hpcai/node.json')} (role hpcai.azure.node_tools)."
+        f"Set vm_size, as an option or in {root.at('/etc/hpcai/node.json')} (role hpcai.azure.node_tools)."
     )
 
 
@@ -92,9 +92,9 @@ def size_facts(
     ask: AskImds | None = None,
     remembered_first: bool = False,
 ) -> tuple[VmSize, VmSizeName]:
-    """Return the facts of this machine's VM size, and how its name was found.
+    """Return the facts of this machine's VM size, and the source of its name.
 
-    :param described: sizes described by hand; they win over those in node.json.
+    :param described: sizes described by hand; they override those in node.json.
     :param remembered_first: see ``vm_size_of``.
     :raises UnknownVmSize: the size is neither in the table nor described.
     :raises ConfigError: see ``vm_size_of``.
@@ -105,7 +105,7 @@ def size_facts(
 
 
 def remember(root: Root, compute: Mapping[str, Any]) -> None:
-    """Write down what the metadata service said, for a boot at which it does not answer. Not for check mode.
+    """Write down the metadata service's answer, for a boot at which it does not answer. Do not call it in check mode.
 
     :raises OSError: it cannot be written.
     """
@@ -122,7 +122,7 @@ def remember(root: Root, compute: Mapping[str, Any]) -> None:
 
 
 def remembered_instance(root: Root) -> dict[str, Any]:
-    """Return what was written down last, whichever machine it was; empty where that cannot be read."""
+    """Return the last written answer, of this or another machine; empty if it cannot be read."""
     try:
         facts = json.loads(root.text(INSTANCE_FILE) or "{}")
     except ValueError:
@@ -131,13 +131,13 @@ def remembered_instance(root: Root) -> dict[str, Any]:
 
 
 def remembered_admin(root: Root) -> str | None:
-    """Return the user who was given to the machine as its admin (``osProfile.adminUsername``); None if not known."""
+    """Return the machine's admin user (``osProfile.adminUsername``); None if unknown."""
     facts = remembered_instance(root)
     return str(facts["admin"]) if facts.get("admin") and is_same_machine(root, facts) else None
 
 
 def _remembered(root: Root) -> str | None:
-    """The size of the last answer, unless another machine got it: an image carries its first machine's files along."""
+    """Return the size in the last answer, unless another machine wrote it: an image has its first machine's files."""
     facts = remembered_instance(root)
     if not isinstance(facts.get("vm_size"), str):
         return None
@@ -145,15 +145,15 @@ def _remembered(root: Root) -> str | None:
 
 
 def identity_of(root: Root) -> dict[str, str | None]:
-    """Return what tells this machine from others even where the metadata service is silent."""
+    """Return ids of this machine that are available without the metadata service."""
     return {"firmware_id": root.text(_FIRMWARE_ID), "machine_id": root.text(_MACHINE_ID)}
 
 
 def is_same_machine(root: Root, facts: Mapping[str, Any]) -> bool:
-    """Whether ``facts``, written down with ``identity_of``, are this machine's own.
+    """Whether ``facts``, which contain the ids of ``identity_of``, are this machine's own.
 
-    What only one side knows tells nothing. The firmware's id decides where both know it: systemd makes a machine id
-    from it on some machines, and keeps the old one in a captured image on others.
+    An id that only one side has is ignored. The firmware's id decides if both have it: systemd derives the machine id
+    from it on some machines, and keeps the old one of a captured image on others.
     """
     for name, here in identity_of(root).items():
         if here and facts.get(name):
@@ -162,20 +162,20 @@ def is_same_machine(root: Root, facts: Mapping[str, Any]) -> bool:
 
 
 KVP_POOL = "/var/lib/hyperv/.kvp_pool_3"
-"""The pool of what the host itself says (linux, tools/hv/hv_kvp_daemon.c)."""
+"""The pool of key-value pairs from the host (linux, tools/hv/hv_kvp_daemon.c)."""
 _KVP_KEY, _KVP_VALUE = 512, 2048
 """Bytes of a record's key and value (linux, include/uapi/linux/hyperv.h: HV_KVP_EXCHANGE_MAX_KEY_SIZE, _VALUE_SIZE)."""
 _KVP_HOST = ("PhysicalHostNameFullyQualified", "PhysicalHostName")
 
 
 def physical_host(root: Root) -> str:
-    """Return the name of the physical host that the machine runs on; nothing where that is not told."""
+    """Return the name of the machine's physical host; an empty text if unknown."""
     pairs = read_kvp(root)
     return next((pairs[key] for key in _KVP_HOST if pairs.get(key)), "")
 
 
 def read_kvp(root: Root) -> dict[str, str]:
-    """Return what the host says by key; empty where the file cannot be read."""
+    """Return the host's key-value pairs; empty if the file cannot be read."""
     try:
         with open(root.at(KVP_POOL), "rb") as file:
             return parse_kvp(file.read())
@@ -184,7 +184,7 @@ def read_kvp(root: Root) -> dict[str, str]:
 
 
 def parse_kvp(raw: bytes) -> dict[str, str]:
-    """Return the pairs in a pool: records of fixed length, texts that end with a zero. Half a record is left out."""
+    """Parse a pool: records of fixed length with zero-terminated texts. An incomplete record is ignored."""
     pairs = {}
     for start in range(0, len(raw) - _KVP_KEY - _KVP_VALUE + 1, _KVP_KEY + _KVP_VALUE):
         key, value = raw[start : start + _KVP_KEY], raw[start + _KVP_KEY : start + _KVP_KEY + _KVP_VALUE]

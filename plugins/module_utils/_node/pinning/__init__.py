@@ -2,11 +2,11 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Processes against the machine's topology: is a job pinned well, and how should its ranks be started?
+"""Compares a job's processes with the machine's topology, and recommends how to start its ranks.
 
-``layout`` what there is to pin to; ``select`` which processes; ``rank`` what belongs together; ``judge`` what is wrong,
-in ``finding``'s terms; ``advise`` where ranks should run; ``launch`` the line that puts them there; ``check`` all of
-that; ``report`` how it is reported.
+``layout``: the machine's CPUs and devices; ``select``: the processes; ``rank``: groups them into ranks; ``judge``:
+problems as findings; ``finding``: the codes of findings; ``advise``: where ranks should run; ``launch``: the launch
+line for that; ``check``: all of these; ``report``: the output.
 """
 
 from __future__ import annotations

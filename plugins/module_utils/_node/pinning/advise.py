@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Where each rank of a node should run: its GPUs, its NUMA node, its CPUs."""
+"""Recommends for each rank of a node its GPUs, its NUMA node and its CPUs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..machine.cpuset import CpuSet
 from .layout import Device, Layout
 
 DISJOINT, WHOLE_DOMAIN = MASKS = ("disjoint", "whole_domain")
-"""Each rank has CPUs of its own; ranks of a NUMA node share all of it."""
+"""disjoint: each rank has its own CPUs; whole_domain: the ranks of a NUMA node share all its CPUs."""
 
 
 class AdviceError(ValueError):
-    """What was asked for does not fit on the machine; the message says what would."""
+    """The requested ranks or threads do not fit on the machine; the message says what would fit."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Placement:
     """Where one rank runs.
 
     :ivar rank: its number within the node.
-    :ivar gpus: indices of its GPUs; empty on a machine without.
+    :ivar gpus: indices of its GPUs; empty on a machine without GPUs.
     :ivar node: its NUMA node.
     :ivar cpus: its CPUs.
     """
@@ -41,11 +41,11 @@ class Placement:
 class Advice:
     """Where the ranks of a node run.
 
-    :ivar layout: the machine it is for.
+    :ivar layout: of the machine.
     :ivar masks: one of ``MASKS``.
-    :ivar threads_per_rank: threads that each rank will have; None where the user did not say.
-    :ivar placements: by rank; rank number i uses GPU number i where there are as many of both.
-    :ivar notes: what the user should know, one sentence each.
+    :ivar threads_per_rank: threads that each rank will have; None if the user gave no number.
+    :ivar placements: by rank; if there are as many ranks as GPUs, rank i uses GPU i.
+    :ivar notes: for the user, one sentence each.
     """
 
     layout: Layout
@@ -60,20 +60,20 @@ def advise(
 ) -> Advice:
     """Place the ranks of a node.
 
-    A rank goes to the NUMA node of its GPU. Without GPUs, or where the firmware does not say where they are, ranks go
-    where most CPUs are left for each. With disjoint masks each rank of a node gets an equal number of whole cores, one
-    run of neighbours; cores that do not divide evenly are left to the system.
+    A rank is placed on the NUMA node of its GPU. Without GPUs, or if the firmware does not report their NUMA nodes,
+    ranks are placed on the nodes with the most CPUs per rank. With disjoint masks, each rank of a NUMA node gets an
+    equal number of whole, consecutive cores; remaining cores are left to the system.
 
-    :param ranks_per_node: by default one for each GPU, or for each NUMA node where there is no GPU.
-    :param threads_per_rank: with disjoint masks a rank gets that many cores instead of its whole share, or so many
-        hardware threads where its share has fewer cores.
+    :param ranks_per_node: by default one for each GPU, or one for each NUMA node if there is no GPU.
+    :param threads_per_rank: with disjoint masks, a rank gets this many cores instead of its whole share, or this many
+        hardware threads if its share has fewer cores.
     :raises AdviceError: the ranks or threads do not fit.
     """
     usable = layout.usable_nodes
     if not usable and layout.usable:
-        raise AdviceError(f"The CPUs that may be used, {layout.usable.as_list()}, are on no NUMA node.")
+        raise AdviceError(f"The usable CPUs, {layout.usable.as_list()}, are on no NUMA node.")
     if not usable:
-        raise AdviceError("None of the CPUs online may be used: look at the control group's cpuset.")
+        raise AdviceError("None of the online CPUs is usable: check the control group's cpuset.")
     check_counts(ranks_per_node, threads_per_rank)
     count = ranks_per_node or len(layout.gpus) or len(usable)
     gpus = _share_gpus(layout.gpus, count)
@@ -94,9 +94,9 @@ def advise(
 
 
 def check_counts(ranks_per_node: int | None, threads_per_rank: int | None) -> None:
-    """Check numbers that a user gave.
+    """Check the user's numbers.
 
-    :raises AdviceError: one is less than 1.
+    :raises AdviceError: a number is less than 1.
     """
     for name, number in (("ranks_per_node", ranks_per_node), ("threads_per_rank", threads_per_rank)):
         if number is not None and number < 1:
@@ -104,7 +104,7 @@ def check_counts(ranks_per_node: int | None, threads_per_rank: int | None) -> No
 
 
 def _share_gpus(gpus: Sequence[Device], ranks: int) -> list[tuple[Device, ...]]:
-    """Neighbouring GPUs for each rank; a GPU shared by neighbouring ranks where there are fewer GPUs than ranks."""
+    """Return consecutive GPUs for each rank; if there are fewer GPUs than ranks, consecutive ranks share a GPU."""
     count = len(gpus)
     if ranks <= count:
         return [tuple(gpus[rank * count // ranks : (rank + 1) * count // ranks]) for rank in range(ranks)]
@@ -117,13 +117,13 @@ def _choose_nodes(layout: Layout, gpus: Sequence[tuple[Device, ...]]) -> list[in
     chosen: list[int | None] = []
     for rank_gpus in gpus:
         near = [gpu.node for gpu in rank_gpus if gpu.node is not None]
-        # The node of most of its GPUs, the first of several.
+        # The node with most of its GPUs; the first one if several have the same number.
         node = max(near, key=near.count) if near else None
         node = layout.nearest_usable(node) if node is not None else None
         chosen.append(node)
         if node is not None:
             load[node] += 1
-    # The rest is dealt out where each rank has most CPUs, then put in order, so that neighbours are near.
+    # Place the rest on nodes with the most CPUs per rank, then sort, so that consecutive ranks are close.
     loose = chosen.count(None)
     dealt = []
     for _turn in range(loose):
@@ -135,24 +135,24 @@ def _choose_nodes(layout: Layout, gpus: Sequence[tuple[Device, ...]]) -> list[in
 
 
 def _split(layout: Layout, node: int, ranks: int) -> list[CpuSet]:
-    """Equal runs of whole cores of a NUMA node."""
+    """Divide the cores of a NUMA node into equal runs of consecutive cores."""
     cores = layout.cores_of(layout.usable_nodes[node])
     if ranks > len(cores):
         total = sum(len(layout.cores_of(cpus)) for cpus in layout.usable_nodes.values())
         raise AdviceError(
-            f"{ranks} ranks on NUMA node {node} cannot have a core each, it has {len(cores)} usable cores "
-            f"(the machine {total}): use fewer ranks_per_node, or masks=whole_domain, where ranks share CPUs."
+            f"{ranks} ranks on NUMA node {node} cannot have one core each: it has {len(cores)} usable cores "
+            f"(the machine {total}). Use fewer ranks_per_node, or masks=whole_domain, with which ranks share CPUs."
         )
     each = len(cores) // ranks if ranks else 0
     return [_union(cores[index * each : (index + 1) * each]) for index in range(ranks)]
 
 
 def _limit(layout: Layout, node: int, mask: CpuSet, threads: int) -> CpuSet:
-    """As many cores as there are threads, or as few cores as hold them where there are not so many."""
+    """Return as many cores as threads; if the share has fewer cores, all of them, whose hardware threads suffice."""
     cores = layout.cores_of(mask)
     if threads > len(mask):
         raise AdviceError(
-            f"{threads} threads per rank do not fit: with so many ranks each has {len(mask)} CPUs of NUMA node {node}. "
+            f"{threads} threads per rank do not fit: each rank has {len(mask)} CPUs of NUMA node {node}. "
             f"Use at most {len(mask)} threads_per_rank, fewer ranks_per_node, or masks=whole_domain."
         )
     return _union(cores[:threads])
@@ -165,37 +165,37 @@ def _union(sets: Sequence[CpuSet]) -> CpuSet:
 def _notes(layout: Layout, placements: Sequence[Placement], masks: str, threads: int | None) -> tuple[str, ...]:
     notes, count, gpus = [], len(placements), len(layout.gpus)
     if gpus and count % gpus and gpus % count:
-        notes.append(f"{count} ranks do not divide over {gpus} GPUs: some ranks or GPUs have more to do than others.")
+        notes.append(f"{count} ranks and {gpus} GPUs do not divide evenly: some ranks or GPUs have a higher load.")
     if gpus and count > gpus:
         notes.append(f"There are {count} ranks for {gpus} GPUs: ranks share GPUs, which needs MPS or MIG to run well.")
     for placement in placements:
         nodes = {layout.gpus[index].node for index in placement.gpus}
         if len(nodes) > 1:
-            notes.append(f"Rank {placement.rank} has GPUs of several NUMA nodes; it runs near most of them.")
+            notes.append(f"Rank {placement.rank} has GPUs on several NUMA nodes; it runs near most of them.")
         away = sorted(node for node in nodes if node is not None and node not in layout.usable_nodes)
         if away:
             names = ", ".join(map(str, away))
-            notes.append(f"Rank {placement.rank}: no CPU of its GPU's NUMA node {names} may be used, the nearest is.")
+            notes.append(f"Rank {placement.rank}: its GPU's NUMA node {names} has no usable CPU; the nearest is used.")
     if any(gpu.node is None for gpu in layout.gpus):
-        notes.append("The firmware does not say where some GPUs are: their ranks are spread over the NUMA nodes.")
+        notes.append("The firmware does not report the NUMA node of some GPUs: their ranks are spread over the nodes.")
     idle = [node for node in layout.usable_nodes if node not in {placement.node for placement in placements}]
     if idle:
         names = CpuSet(idle).as_list()
-        notes.append(f"NUMA node {names} gets no rank: memory and CPUs there stay unused by this job.")
+        notes.append(f"NUMA node {names} has no rank: this job does not use its memory and CPUs.")
     if masks == DISJOINT and threads is None:
         unused = sum(len(cpus) for cpus in layout.usable_nodes.values()) - len(_union([p.cpus for p in placements]))
         idle_cpus = sum(len(layout.usable_nodes[node]) for node in idle)
         if unused > idle_cpus:
             notes.append(f"{unused - idle_cpus} CPUs do not divide evenly and are left to the system.")
     if masks == WHOLE_DOMAIN and math.ceil(count * (threads or 1)) > len(layout.usable):
-        notes.append(f"{count} ranks of {threads or 1} threads are more than the {len(layout.usable)} usable CPUs.")
+        notes.append(f"{count} ranks with {threads or 1} threads need more than the {len(layout.usable)} usable CPUs.")
     return tuple(notes)
 
 
 def _odd_cpus(layout: Layout) -> Iterator[str]:
     if layout.doubled:
         doubled = layout.doubled.as_list()
-        yield f"The firmware puts CPUs {doubled} on several NUMA nodes: each counts for the first of them."
+        yield f"The firmware lists CPUs {doubled} on several NUMA nodes: each counts for the first of them."
     without_node = layout.without_node & layout.usable
     if without_node:
-        yield f"CPUs {without_node.as_list()} are on no NUMA node, and get no rank."
+        yield f"CPUs {without_node.as_list()} are on no NUMA node, so they get no rank."

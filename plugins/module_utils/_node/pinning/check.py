@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The whole of it: find and judge processes where some were named, and say how to start the ranks."""
+"""The complete check: finds and judges the selected processes, and recommends how to start the ranks."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from .rank import GpuUse, Member, Rank, make_rank, read_members, split_ranks
 from .select import NOTHING, Selection, own_cpus, select
 
 GOOD, BAD, UNKNOWN = VERDICTS = ("good", "bad", "unknown")
-"""No finding of severity error; some; there was no process to judge."""
+"""good: no finding with severity error; bad: at least one; unknown: no process was judged."""
 UNJUDGED = ("no_process", "not_readable")
-"""Codes of the findings that make the verdict unknown."""
+"""The findings that make the verdict unknown."""
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was found.
+    """The result of an inspection.
 
     :ivar layout: the machine, with the CPUs that these processes may use.
-    :ivar ranks: by number, then by process id; none where nothing was selected.
-    :ivar others: processes that matched and are no ranks: launchers, shells.
-    :ivar findings: the worst first.
+    :ivar ranks: by number, then by process id; none if nothing was selected.
+    :ivar others: selected processes that are not ranks: launchers, shells.
+    :ivar findings: the most severe first.
     """
 
     layout: Layout
@@ -46,18 +46,18 @@ class Inspection:
         bad = {found.code for found in self.findings if found.severity == ERROR}
         if bad - set(UNJUDGED):
             return BAD
-        # Who has judged no process has not found that all is well.
+        # If no process was judged, the verdict is not good.
         return UNKNOWN if bad or not self.ranks else GOOD
 
 
 def inspect(
     root: Root, layout: Layout, selection: Selection, gpu_use: GpuUse | None, with_memory: bool = False
 ) -> Inspection:
-    """Find and judge the processes; with an empty selection judge the machine only.
+    """Find and judge the processes; with an empty selection, judge only the machine.
 
-    :param layout: of the machine below ``root``, all its online CPUs usable.
-    :param gpu_use: which process uses which GPUs; None where the driver cannot tell.
-    :param with_memory: look where the processes' memory lies, which costs them something.
+    :param layout: of the machine below ``root``, with all online CPUs usable.
+    :param gpu_use: which process uses which GPUs; None if the driver does not report it.
+    :param with_memory: read the NUMA nodes of the processes' memory, which slows them down briefly.
     """
     if not selection:
         restricted = layout.restricted_to(own_cpus(root))
@@ -82,27 +82,27 @@ def inspect(
 def _judge_reading(selection: Selection, missing: tuple[int, ...], found_any: bool, ranks: list[Rank]) -> list[Finding]:
     if not ranks:
         if found_any:
-            text = f"The threads of {selection} cannot be read."
+            text = f"Cannot read the threads of {selection}."
             return [Finding("not_readable", text, "Run as root, or check that they still run.")]
-        text = f"No process was found by {selection}."
+        text = f"No process matches {selection}."
         return [Finding("no_process", text, "Check the name or number, and that the job runs on this node.")]
     if missing:
-        text = f"Process ids {', '.join(map(str, missing))} are not there."
-        return [Finding("no_process", text, "Check the numbers.", pids=missing)]
+        text = f"Process ids {', '.join(map(str, missing))} do not exist."
+        return [Finding("no_process", text, "Check the ids.", pids=missing)]
     return []
 
 
 @dataclass(frozen=True)
 class PinningOptions:
-    """What the user asks.
+    """The user's options.
 
-    :ivar selection: processes to look at; an empty one looks at none.
-    :ivar size: the size to advise for, instead of the machine.
+    :ivar selection: processes to inspect; an empty one inspects none.
+    :ivar size: the VM size to advise for, instead of the machine.
     :ivar launcher: see ``launch.LAUNCHERS``.
-    :ivar ranks_per_node: by default as many as were found, else see ``advise``.
+    :ivar ranks_per_node: by default the number of ranks found, else see ``advise``.
     :ivar threads_per_rank: see ``advise``.
     :ivar masks: see ``advise.MASKS``.
-    :ivar memory: whether to look where the processes' memory lies.
+    :ivar memory: whether to read the NUMA nodes of the processes' memory.
     """
 
     selection: Selection = NOTHING
@@ -119,11 +119,11 @@ class PinningOptions:
 
 @dataclass(frozen=True)
 class Report:
-    """What there is to say.
+    """The result of the check.
 
-    :ivar inspection: of the machine and its processes; None where advice for a VM size was all that was asked.
-    :ivar advice: where ranks should run; None where there is none, and ``no_advice`` says why.
-    :ivar start: the line that puts them there.
+    :ivar inspection: of the machine and its processes; None if only advice for a VM size was requested.
+    :ivar advice: where ranks should run; None if there is none, and ``no_advice`` says why.
+    :ivar start: the launch line for the advice.
     """
 
     inspection: Inspection | None
@@ -133,12 +133,12 @@ class Report:
 
 
 def check(root: Root, options: PinningOptions, ask_gpus: Callable[[Root], GpuUse | None]) -> Report:
-    """Look and advise. Nothing is changed.
+    """Inspect and advise. Changes nothing.
 
-    :param ask_gpus: says which process of the machine uses which GPUs, None where that is not known; called only where
-        there are GPUs and processes to look at.
-    :raises UnknownLayout: the CPUs of the machine or of the size are not known.
-    :raises AdviceError: the ranks do not fit, and no processes were to be looked at.
+    :param ask_gpus: returns which process of the machine uses which GPUs, None if unknown; called only if there are
+        GPUs and processes to inspect.
+    :raises UnknownLayout: the CPUs of the machine or of the size are unknown.
+    :raises AdviceError: the ranks do not fit, and no processes were selected.
     """
     inspection, target = None, layout_of_size(options.size) if options.size else None
     if options.selection or target is None:
@@ -152,6 +152,6 @@ def check(root: Root, options: PinningOptions, ask_gpus: Callable[[Root], GpuUse
     except AdviceError as error:
         if not options.selection:
             raise
-        # The findings are what was asked for first.
+        # Return the findings even if there is no advice.
         return Report(inspection, None, None, str(error))
     return Report(inspection, advice, launch(advice, options.launcher))

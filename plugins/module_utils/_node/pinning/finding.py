@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What can be wrong with the pinning of a job: each finding's code, how much it matters, and what it means."""
+"""The findings about the pinning of a job: code, severity and meaning of each."""
 
 from __future__ import annotations
 
@@ -12,56 +12,56 @@ from dataclasses import dataclass
 from ..machine.cpuset import EMPTY, CpuSet
 
 ERROR, WARNING, INFO = SEVERITIES = ("error", "warning", "info")
-"""Costs much or is certainly not meant; may cost or may not be meant; worth knowing."""
+"""error: slow or certainly a mistake; warning: possibly slow or a mistake; info: a remark."""
 
 CODES: Mapping[str, tuple[str, str]] = {
-    "no_process": (ERROR, "no process was found that should be looked at"),
-    "not_readable": (ERROR, "processes are there but their threads cannot be read"),
-    "use_unknown": (INFO, "which GPUs ranks use is not known"),
+    "no_process": (ERROR, "no process was found"),
+    "not_readable": (ERROR, "the threads of the processes cannot be read"),
+    "use_unknown": (INFO, "it is unknown which GPUs ranks use"),
     "unpinned": (ERROR, "a rank may run on every CPU of a machine with several NUMA nodes"),
     "spans_nodes": (ERROR, "a rank may run on several NUMA nodes, though there are enough ranks for one on each"),
     "spans_nodes_few_ranks": (INFO, "a rank may run on several NUMA nodes, with fewer ranks than nodes"),
     "far_from_gpu": (ERROR, "a rank cannot run on its GPU's NUMA node"),
-    "far_from_assumed_gpu": (WARNING, "the same, where the GPU is known by the environment only"),
-    "far_from_hca": (WARNING, "a rank cannot run on the NUMA node of any adapter it has open"),
+    "far_from_assumed_gpu": (WARNING, "the same, if the GPU is known only from the environment"),
+    "far_from_hca": (WARNING, "a rank cannot run on the NUMA node of any adapter that it has open"),
     "overlap": (ERROR, "ranks share CPUs by accident"),
-    "shared_domain": (INFO, "ranks share a whole NUMA node, as whole_domain masks do on purpose"),
+    "shared_domain": (INFO, "ranks share a whole NUMA node, as intended with whole_domain masks"),
     "shared_core": (WARNING, "ranks have different hardware threads of one core"),
     "threads_exceed_cpus": (INFO, "a rank has more threads than CPUs, most of them asleep"),
-    "busy_threads_exceed_cpus": (WARNING, "more threads of a rank want to run than it has CPUs"),
-    "thread_outside_mask": (WARNING, "threads may run where their process's main thread may not"),
-    "offline_cpu": (WARNING, "a mask holds CPUs that are offline"),
+    "busy_threads_exceed_cpus": (WARNING, "a rank has more runnable threads than CPUs"),
+    "thread_outside_mask": (WARNING, "threads may run on CPUs on which their process's main thread may not"),
+    "offline_cpu": (WARNING, "a mask contains offline CPUs"),
     "uneven_spread": (WARNING, "some NUMA nodes have more ranks than their share"),
     "idle_node": (WARNING, "a NUMA node has no rank, though there are enough ranks"),
     "gpu_idle": (WARNING, "a GPU has no process, though ranks use others"),
     "gpu_shared": (WARNING, "several ranks use one GPU"),
     "rank_without_gpu": (WARNING, "a rank uses no GPU, though others do"),
-    "memory_far": (WARNING, "memory of a rank lies on other NUMA nodes than its CPUs"),
-    "memory_policy": (WARNING, "a memory policy sends memory to other NUMA nodes than the rank's"),
-    "memory_not_allowed": (ERROR, "a rank may not take memory from the NUMA node of its CPUs"),
-    "locality_unknown": (INFO, "the firmware does not say on which NUMA node a device is"),
-    "cpus_on_several_nodes": (WARNING, "the firmware puts CPUs on several NUMA nodes"),
+    "memory_far": (WARNING, "memory of a rank is on other NUMA nodes than its CPUs"),
+    "memory_policy": (WARNING, "a memory policy allocates memory on other NUMA nodes than the rank's"),
+    "memory_not_allowed": (ERROR, "a rank may not allocate memory on the NUMA node of its CPUs"),
+    "locality_unknown": (INFO, "the firmware does not report the NUMA node of a device"),
+    "cpus_on_several_nodes": (WARNING, "the firmware lists CPUs on several NUMA nodes"),
     "cpus_without_node": (WARNING, "CPUs are on no NUMA node"),
-    "cpus_restricted": (INFO, "the control group leaves only some of the CPUs"),
+    "cpus_restricted": (INFO, "the control group allows only some of the CPUs"),
 }
 """Severity and meaning of each finding, by its code."""
 
 
 class UnknownFinding(ValueError):
-    """A code or severity that is none; the message lists those that are."""
+    """The code or severity does not exist; the message lists the valid ones."""
 
 
 class NothingToJudge(ValueError):
-    """Findings shall be a failure, and no process is looked at."""
+    """``fail_on`` is set, but no process is selected."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to know about the pinning.
+    """A finding about the pinning.
 
     :ivar code: a key of ``CODES``.
-    :ivar text: what is the matter, in one sentence.
-    :ivar action: what to do about it; empty where nothing needs to be done.
+    :ivar text: what was found, in one sentence.
+    :ivar action: what to do about it; empty if nothing needs to be done.
     :ivar ranks: labels of the ranks involved.
     :ivar pids: their processes.
     :ivar cpus: CPUs involved.
@@ -85,16 +85,16 @@ class Finding:
 
 
 def matching(findings: Collection[Finding], names: Collection[str]) -> tuple[Finding, ...]:
-    """Return the findings whose code or severity is among ``names``."""
+    """Return the findings whose code or severity is in ``names``."""
     return tuple(found for found in findings if {found.code, found.severity} & set(names))
 
 
 def check_names(names: Collection[str], selects: bool) -> None:
-    """Check that each of ``names`` is a code or a severity, and that there are processes to be judged by them.
+    """Check that each of ``names`` is a code or a severity, and that processes are selected.
 
-    :param selects: whether the user chose processes.
-    :raises UnknownFinding: one is not.
-    :raises NothingToJudge: there are none, and a check of nothing would pass.
+    :param selects: whether the user selected processes.
+    :raises UnknownFinding: a name is neither a code nor a severity.
+    :raises NothingToJudge: no process is selected, so the check would always pass.
     """
     strange = [name for name in names if name not in CODES and name not in SEVERITIES]
     if strange:
@@ -104,5 +104,5 @@ def check_names(names: Collection[str], selects: bool) -> None:
         )
     if names and not selects:
         raise NothingToJudge(
-            "fail_on judges processes, and none were chosen: give processes, pids, cgroup or slurm_job_id."
+            "fail_on judges processes, but none are selected: set processes, pids, cgroup or slurm_job_id."
         )

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The launch line that puts ranks where they should be, for srun and for Open MPI (HPC-X is one)."""
+"""The launch line for the recommended placement, for srun and for Open MPI (which includes HPC-X)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .layout import Layout
 
 SRUN, OPENMPI = LAUNCHERS = ("srun", "openmpi")
 
-_FOR_ONE_NODE = "-np is for one node: multiply it by the number of nodes."
+_FOR_ONE_NODE = "-np is for one node: for a larger job, multiply it by the number of nodes."
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class Launch:
     """How to start the ranks.
 
     :ivar launcher: one of ``LAUNCHERS``.
-    :ivar placements: where each rank will be; Open MPI may number them otherwise than the advice does.
+    :ivar placements: where each rank will run; Open MPI may number ranks in another order than the advice.
     :ivar arguments: the launcher and its arguments; the program follows.
-    :ivar environment: variables to set for it.
-    :ivar notes: what the user should know, one sentence each.
+    :ivar environment: variables to set.
+    :ivar notes: for the user, one sentence each.
     """
 
     launcher: str
@@ -38,30 +38,30 @@ class Launch:
 
     @property
     def line(self) -> str:
-        """The whole line for a shell, to be followed by the program."""
+        """The complete line for a shell; the program follows."""
         return shlex.join(self.arguments)
 
 
 def launch(advice: Advice, launcher: str) -> Launch:
-    """Return the line for one of ``LAUNCHERS``."""
+    """Return the launch line for one of ``LAUNCHERS``."""
     return _srun(advice) if launcher == SRUN else _openmpi(advice)
 
 
 def _srun(advice: Advice) -> Launch:
     # The i-th mask is for the i-th task of each node, in hexadecimal without "0x". The published line for
-    # Standard_ND96asr_v4 lost a digit of its last mask: ffffff and 11 zeros are CPUs 44-67, the end of NUMA node 1 and
-    # most of node 2. All of node 2 (48-71) is ffffff and 12 zeros, as it comes out here.
+    # Standard_ND96asr_v4 lacks a digit in its last mask: ffffff and 11 zeros are CPUs 44-67, the end of NUMA node 1 and
+    # most of node 2. The whole node 2 (48-71) is ffffff and 12 zeros, as computed here.
     masks = ",".join(placement.cpus.as_mask() for placement in advice.placements)
     arguments = ["srun", f"--ntasks-per-node={len(advice.placements)}"]
     if advice.layout.gpus:
         arguments.append(f"--gpus-per-node={len(advice.layout.gpus)}")
     arguments += [f"--cpu-bind=mask_cpu:{masks}", "--mpi=pmix"]
     notes = [
-        "Slurm takes masks only where the job has all CPUs of its nodes (sbatch or salloc --exclusive), with "
+        "Slurm accepts masks only if the job has all CPUs of its nodes (sbatch or salloc --exclusive), with "
         "TaskPlugin=task/affinity.",
-        # It implies --exact, also of a job that srun makes itself, and with --exact there is no --whole (22.05).
-        "No --exclusive for srun itself: it gives the step one CPU for each rank only, and masks outside them fail.",
-        "No --cpus-per-task beside the masks: the step would get that many CPUs only, and masks outside them fail.",
+        # It implies --exact, also for a job that srun creates itself, and --exact excludes --whole (22.05).
+        "Do not use srun --exclusive: the step then gets only one CPU per rank, and masks with other CPUs fail.",
+        "Do not use --cpus-per-task with masks: the step gets only that many CPUs, and masks with other CPUs fail.",
     ]
     return Launch(
         SRUN,
@@ -73,11 +73,12 @@ def _srun(advice: Advice) -> Launch:
 
 
 def _openmpi(advice: Advice) -> Launch:
-    """The shortest line that makes exactly the advised masks.
+    """Return the shortest line that creates exactly the recommended masks.
 
     ``--map-by ppr:N:numa`` numbers ranks by NUMA node, N on each, and ``pe=K`` gives each the next K cores; both were
-    tried with Open MPI 4.1.4 and 5.0.11 on the topology of Standard_ND96asr_v4. It needs the same N on every node and
-    ranks that are packed from the node's first core on; all else goes through taskset, whatever the version.
+    tested with Open MPI 4.1.4 and 5.0.11 on the topology of Standard_ND96asr_v4. This requires the same N on every NUMA
+    node, and ranks on consecutive cores from the node's first core on. Otherwise the line uses taskset, which works
+    with any version.
     """
     count, layout = len(advice.placements), advice.layout
     common = ["--mca", "coll_hcoll_enable", "0"] if layout.gpus else []
@@ -93,7 +94,7 @@ def _openmpi(advice: Advice) -> Launch:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, order))
             common += ["-x", f"CUDA_VISIBLE_DEVICES={environment['CUDA_VISIBLE_DEVICES']}"]
         notes = (
-            ["Each rank takes the visible GPU of its local rank."]
+            ["Each rank uses the visible GPU with the number of its local rank."]
             if one_each and layout.gpus
             else _gpu_choice(layout, by_node)
         )
@@ -102,9 +103,7 @@ def _openmpi(advice: Advice) -> Launch:
     masks = " ".join(placement.cpus.as_mask() for placement in advice.placements)
     script = f'masks=({masks}); exec taskset "0x${{masks[$OMPI_COMM_WORLD_LOCAL_RANK]}}" "$@"'
     arguments = ("mpirun", "-np", str(count), "--map-by", f"ppr:{count}:node", "--bind-to", "none", *common)
-    note = (
-        "Open MPI cannot map this by itself (NUMA nodes differ, or a part of the CPUs is used): taskset pins the ranks."
-    )
+    note = "Open MPI cannot map this itself (NUMA nodes differ, or only some CPUs are used), so taskset pins the ranks."
     return Launch(
         OPENMPI,
         advice.placements,
@@ -115,8 +114,8 @@ def _openmpi(advice: Advice) -> Launch:
 
 
 def _in_node_order(advice: Advice) -> tuple[Placement, ...]:
-    """The placements as Open MPI numbers them: by NUMA node, on each in the order of their CPUs."""
-    # hwloc, by which it maps, orders NUMA nodes by their CPUs, not by Linux's numbers of them.
+    """Return the placements as Open MPI numbers them: by NUMA node, and on each node in the order of their CPUs."""
+    # Open MPI maps with hwloc, which orders NUMA nodes by their CPUs, not by their numbers in Linux.
     first = {node: min(cpus) for node, cpus in advice.layout.nodes.items()}
     ordered = sorted(
         advice.placements, key=lambda placement: (first[placement.node], min(placement.cpus), placement.rank)
@@ -125,11 +124,11 @@ def _in_node_order(advice: Advice) -> tuple[Placement, ...]:
 
 
 def _mapping(advice: Advice, placements: Sequence[Placement]) -> list[str] | None:
-    """Arguments of mpirun by which it makes these placements itself; None if there are none."""
+    """Return arguments with which mpirun itself creates these placements; None if there are none."""
     layout = advice.layout
     per_node = {node: [p for p in placements if p.node == node] for node in layout.nodes}
     counts = {len(on_node) for on_node in per_node.values()}
-    # Memory-only nodes count as NUMA nodes there too, and a rank cannot run on one.
+    # hwloc counts memory-only nodes as NUMA nodes too, but a rank cannot run on one.
     if len(counts) != 1 or layout.usable != layout.online or layout.memory_only:
         return None
     (count,) = counts
@@ -156,10 +155,10 @@ def _threads(advice: Advice) -> dict[str, str]:
 
 
 def _gpu_choice(layout: Layout, placements: Sequence[Placement]) -> list[str]:
-    """Which GPU a rank has to take, where that is not the one of its own number."""
+    """Return a note about which GPU each rank has to use."""
     if not layout.gpus:
         return []
     if len(placements) == len(layout.gpus):
-        return ["Each rank takes the GPU of its local rank."]
+        return ["Each rank uses the GPU with the number of its local rank."]
     gpus_by_rank = "; ".join(f"{p.rank}: {CpuSet(p.gpus).as_list()}" for p in placements)
-    return [f"Ranks have to take these GPUs (CUDA_VISIBLE_DEVICES in a wrapper): {gpus_by_rank}."]
+    return [f"Ranks must use these GPUs (set CUDA_VISIBLE_DEVICES in a wrapper): {gpus_by_rank}."]

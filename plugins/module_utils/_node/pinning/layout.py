@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What there is to pin to: NUMA nodes with their usable CPUs, GPUs and InfiniBand adapters, and which is near which."""
+"""The machine's layout for pinning: NUMA nodes with usable CPUs, GPUs, InfiniBand adapters, and their distances."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ..sku.types import VmSize
 
 
 class UnknownLayout(ValueError):
-    """The machine's or the size's CPUs are not known; the message says which and what to do."""
+    """The CPUs of the machine or of the VM size are unknown; the message says which and what to do."""
 
 
 @dataclass(frozen=True)
 class Device:
     """A GPU or an InfiniBand adapter.
 
-    :ivar name: ``0``, ``1`` and so on for GPUs, in the order of ``CUDA_DEVICE_ORDER=PCI_BUS_ID``; ``mlx5_ib0`` and the
-        like for adapters, the PCI address where Linux has no name for it.
-    :ivar busid: PCI address in Linux's spelling.
-    :ivar node: the NUMA node with CPUs that is nearest to it; None where the firmware does not say.
+    :ivar name: for GPUs ``0``, ``1`` and so on, in the order of ``CUDA_DEVICE_ORDER=PCI_BUS_ID``; for adapters a name
+        such as ``mlx5_ib0``, or the PCI address if Linux has no name for it.
+    :ivar busid: PCI address in Linux's format.
+    :ivar node: the nearest NUMA node with CPUs; None if the firmware does not report it.
     """
 
     name: str
@@ -37,19 +37,19 @@ class Device:
 
 @dataclass(frozen=True)
 class Layout:
-    """A machine, as far as pinning goes.
+    """The facts of a machine that matter for pinning.
 
-    :ivar origin: where it comes from: ``machine`` or the name of a VM size.
-    :ivar online: CPUs that are online.
-    :ivar nodes: the CPUs of each NUMA node that has CPUs online, by the node's number.
-    :ivar usable: CPUs that are online and that the control group in question allows.
-    :ivar siblings: for each CPU the CPUs of its core, itself included.
-    :ivar distances: from node to node, where the kernel says.
+    :ivar origin: ``machine``, or the name of a VM size.
+    :ivar online: the online CPUs.
+    :ivar nodes: the CPUs of each NUMA node with online CPUs, by the node's number.
+    :ivar usable: the online CPUs that the control group allows.
+    :ivar siblings: for each CPU, the CPUs of its core, including itself.
+    :ivar distances: from node to node, if the kernel reports them.
     :ivar gpus: the GPUs in index order.
     :ivar hcas: the InfiniBand adapters by address.
-    :ivar memory_only: NUMA nodes without CPUs online: HBM, CXL, memory of GPUs.
-    :ivar doubled: CPUs that the firmware puts on several NUMA nodes; in ``nodes`` each is on the first of them only, or
-        ranks of two nodes would share CPUs.
+    :ivar memory_only: NUMA nodes without online CPUs: HBM, CXL, memory of GPUs.
+    :ivar doubled: CPUs that the firmware lists on several NUMA nodes; in ``nodes`` each is only on the first of them,
+        because otherwise ranks of two nodes would share CPUs.
     """
 
     origin: str
@@ -65,21 +65,21 @@ class Layout:
 
     @property
     def without_node(self) -> CpuSet:
-        """CPUs that are online and on no NUMA node, as where the node itself is offline: no rank is put there."""
+        """Online CPUs that are on no NUMA node, for example because the node is offline: no rank is placed on them."""
         return self.online - CpuSet(cpu for cpus in self.nodes.values() for cpu in cpus)
 
     @property
     def usable_nodes(self) -> Mapping[int, CpuSet]:
-        """The usable CPUs of each NUMA node that has any."""
+        """The usable CPUs of each NUMA node with usable CPUs."""
         usable = {node: cpus & self.usable for node, cpus in self.nodes.items()}
         return {node: cpus for node, cpus in usable.items() if cpus}
 
     def nodes_of(self, cpus: CpuSet) -> CpuSet:
-        """Return the NUMA nodes that any of the CPUs belongs to."""
+        """Return the NUMA nodes to which any of the CPUs belongs."""
         return CpuSet(node for node, node_cpus in self.nodes.items() if not node_cpus.isdisjoint(cpus))
 
     def cores_of(self, cpus: CpuSet) -> tuple[CpuSet, ...]:
-        """Return the cores of a set of CPUs in order: of each core those hardware threads that are in the set."""
+        """Return the cores of a set of CPUs in order, each with those of its hardware threads that are in the set."""
         cores: list[CpuSet] = []
         visited: set[int] = set()
         for cpu in sorted(cpus):
@@ -90,7 +90,7 @@ class Layout:
         return tuple(cores)
 
     def nearest_usable(self, node: int) -> int | None:
-        """Return the node itself if it has usable CPUs, else the nearest that has (the lowest of several); or None."""
+        """Return the node if it has usable CPUs, else the nearest node that has (the lowest of several), or None."""
         usable = self.usable_nodes
         if node in usable:
             return node
@@ -98,26 +98,26 @@ class Layout:
         return min(usable, key=lambda other: (distances.get(other, 255), other), default=None)
 
     def restricted_to(self, allowed: CpuSet | None) -> Layout:
-        """Return the same machine as a control group with these CPUs sees it; itself for None."""
+        """Return the layout with only these CPUs usable; the same layout for None."""
         return self if allowed is None else replace(self, usable=self.online & allowed)
 
 
 def read_layout(root: Root) -> Layout:
-    """Return this machine's layout out of sysfs alone, all online CPUs usable.
+    """Return the machine's layout from sysfs, with all online CPUs usable.
 
-    :raises UnknownLayout: sysfs names no CPU.
+    :raises UnknownLayout: sysfs lists no CPU, or contradicts itself.
     """
     try:
         facts = read_cpus(root)
     except ValueError as error:
-        raise UnknownLayout(f"sysfs below {root.path} cannot be understood: {error}") from error
+        raise UnknownLayout(f"sysfs below {root.path} is invalid: {error}") from error
     if not facts.online:
-        raise UnknownLayout(f"{root.at('/sys/devices/system/cpu')} names no CPU: is {root.path} a captured tree?")
+        raise UnknownLayout(f"{root.at('/sys/devices/system/cpu')} lists no CPU: check that {root.path} is complete.")
     nodes, doubled = _each_cpu_once({node.id: node.cpus for node in facts.nodes})
     if not nodes:
         raise UnknownLayout(
-            f"No NUMA node below {root.at('/sys/devices/system/node')} has a CPU that is online: its lists of CPUs and "
-            f"the one of the online CPUs ({facts.online.as_list()}) contradict each other."
+            f"No NUMA node in {root.at('/sys/devices/system/node')} has an online CPU: its lists of CPUs contradict "
+            f"the list of online CPUs ({facts.online.as_list()})."
         )
     devices = read_pci(root)
     gpus = [device for device in devices if device.is_gpu]
@@ -137,7 +137,7 @@ def read_layout(root: Root) -> Layout:
 
 
 def _each_cpu_once(nodes: Mapping[int, CpuSet]) -> tuple[dict[int, CpuSet], CpuSet]:
-    """The CPUs of each node without those of an earlier one, of the nodes that have any; and those taken out."""
+    """Assign each CPU to the first node that lists it; return the CPUs by node, and the CPUs listed more than once."""
     kept: dict[int, CpuSet] = {}
     placed: set[int] = set()
     doubled: set[int] = set()
@@ -150,12 +150,12 @@ def _each_cpu_once(nodes: Mapping[int, CpuSet]) -> tuple[dict[int, CpuSet], CpuS
 
 
 def _near(device: PciFacts, facts: CpuFacts, nodes: Mapping[int, CpuSet]) -> int | None:
-    """The node with CPUs nearest to a device: firmware may name a node of memory only."""
+    """Return the node with CPUs nearest to a device: the firmware may report a memory-only node."""
     with_cpus = list(nodes)
     if device.numa_node in with_cpus or not with_cpus:
         return device.numa_node
     if len(with_cpus) == 1:
-        # Where all CPUs are equally near, it does not matter that the firmware is silent.
+        # With one node, all CPUs are equally near, whatever the firmware reports.
         return with_cpus[0]
     stated = next((node for node in facts.nodes if node.id == device.numa_node), None)
     if stated is None or not stated.distances:
@@ -166,11 +166,11 @@ def _near(device: PciFacts, facts: CpuFacts, nodes: Mapping[int, CpuSet]) -> int
 def layout_of_size(size: VmSize) -> Layout:
     """Return the layout of a VM size.
 
-    :raises UnknownLayout: which CPUs form its NUMA nodes is not known; the message says how to describe them.
+    :raises UnknownLayout: its NUMA nodes are unknown; the message says how to describe them.
     """
     if not size.numa_nodes:
         raise UnknownLayout(
-            f"The NUMA nodes of {size.name} are not known: run this on such a machine without vm_size, "
+            f"The NUMA nodes of {size.name} are unknown: run this on such a machine without vm_size, "
             f"or describe numa_nodes of the size in hpcai_vm_sizes."
         )
     nodes, doubled = _each_cpu_once({node.id: CpuSet.parse_list(node.cpus) for node in size.numa_nodes})
@@ -188,6 +188,6 @@ def layout_of_size(size: VmSize) -> Layout:
 
 
 def _siblings(size: VmSize, online: CpuSet) -> Mapping[int, CpuSet]:
-    # Hyper-V numbers the hardware threads of a core one after the other (an assumption: no source of the table says).
+    # Assumption, as no source of the table documents it: Hyper-V numbers the hardware threads of a core consecutively.
     threads = size.threads_per_core or 1
     return {cpu: CpuSet(range(cpu - cpu % threads, cpu - cpu % threads + threads)) & online for cpu in sorted(online)}

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""From processes to ranks: which processes belong together, where their threads may run, what devices they use."""
+"""Groups processes into ranks, and finds the CPUs on which their threads may run, and the devices that they use."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from ..machine.root import Root
 from .layout import Layout
 
 GpuUse = Mapping[int, tuple[str, ...]]
-"""The PCI addresses of the GPUs that each process computes on, by process id, as the driver says."""
+"""The PCI addresses of the GPUs that each compute process uses, by process id, as the driver reports them."""
 
-# Where a launcher says the rank within the node. The innermost launcher first: torchrun and mpirun may run below srun.
+# Variables with the rank within the node. The innermost launcher comes first: torchrun and mpirun may run below srun.
 _LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK")
 _SLURM_LOCAL_RANK, _SLURM_STEP = "SLURM_LOCALID", ("SLURM_STEP_ID", "SLURM_STEPID")
 _VISIBLE_GPUS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-# By these OpenMP binds each thread to a place of its own, the main thread too.
+# With these, OpenMP binds each thread to its own place, including the main thread.
 _THREAD_BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 _NAMES = frozenset((*_LOCAL_RANK, _SLURM_LOCAL_RANK, *_SLURM_STEP, *_VISIBLE_GPUS, *_THREAD_BINDING))
 _INFINIBAND, _VERBS = "/dev/infiniband", "/sys/class/infiniband_verbs"
@@ -38,13 +38,13 @@ _INFINIBAND, _VERBS = "/dev/infiniband", "/sys/class/infiniband_verbs"
 
 @dataclass(frozen=True)
 class Member:
-    """A process of a rank, or a launcher or shell that is none, with its threads.
+    """A process with its threads: of a rank, or a launcher or shell.
 
     :ivar threads: its threads, the main thread first.
-    :ivar local_rank: its rank within the node; None where its environment says none.
-    :ivar visible_gpus: ``CUDA_VISIBLE_DEVICES`` of its environment, or AMD's like; None where it is not set.
-    :ivar binds_threads: its environment tells OpenMP to bind each thread by itself.
-    :ivar hcas: names of the InfiniBand adapters that it has open; None where that cannot be read.
+    :ivar local_rank: its rank within the node; None if its environment has none.
+    :ivar visible_gpus: ``CUDA_VISIBLE_DEVICES`` of its environment, or AMD's equivalent; None if it is not set.
+    :ivar binds_threads: whether its environment tells OpenMP to bind each thread.
+    :ivar hcas: names of the InfiniBand adapters that it has open; None if that cannot be read.
     """
 
     process: Process
@@ -57,19 +57,19 @@ class Member:
 
 @dataclass(frozen=True)
 class Rank:
-    """Processes that belong together: a program, the shell it was started by, the workers it started.
+    """The processes of a rank: a program, the shell that started it, and its workers.
 
-    :ivar label: how to call it: its number within the node, else the process id.
-    :ivar number: its number within the node; None where no launcher gave one.
+    :ivar label: its number within the node, else the process id.
+    :ivar number: its number within the node; None if no launcher set one.
     :ivar members: its processes, the topmost first.
-    :ivar cpus: online CPUs that it was given.
-    :ivar offline: offline CPUs that it was given.
-    :ivar stray: threads that may run elsewhere.
-    :ivar gpus: indices of its GPUs; None where that is not known.
-    :ivar gpus_assumed: the GPUs are concluded from the environment; the driver did not say.
-    :ivar hcas: names of the InfiniBand adapters that it has open; None where that is not known.
-    :ivar memory_nodes: NUMA nodes that it may take memory from; None where the kernel does not say.
-    :ivar memory: where its memory lies; None where it was not looked at.
+    :ivar cpus: online CPUs in its mask.
+    :ivar offline: offline CPUs in its mask.
+    :ivar stray: threads that may run on other CPUs.
+    :ivar gpus: indices of its GPUs; None if unknown.
+    :ivar gpus_assumed: whether the GPUs are from the environment, because the driver did not report them.
+    :ivar hcas: names of the InfiniBand adapters that it has open; None if unknown.
+    :ivar memory_nodes: NUMA nodes on which it may allocate memory; None if unknown.
+    :ivar memory: the NUMA nodes of its memory; None if they were not read.
     """
 
     label: str
@@ -96,7 +96,7 @@ class Rank:
 
 
 def read_members(root: Root, processes: Sequence[Process], layout: Layout) -> tuple[Member, ...]:
-    """Read the threads and the environment of processes; those that are gone by now are left out."""
+    """Read the threads and the environment of processes; those that have ended are left out."""
     verbs = _adapters_by_file(root) if layout.hcas else {}
     members = []
     for process in processes:
@@ -119,10 +119,10 @@ def read_members(root: Root, processes: Sequence[Process], layout: Layout) -> tu
 
 
 def split_ranks(members: Sequence[Member], all_are_ranks: bool = False) -> tuple[list[list[Member]], list[Member]]:
-    """Return the processes of each rank, and those that are none, such as ``mpirun`` and the batch script.
+    """Return the processes of each rank, and the other processes, such as ``mpirun`` and the batch script.
 
-    Processes of the same rank number belong together where one descends from the other. Where no process has a number,
-    or where the user named each (``all_are_ranks``), each without a number is a rank of its own.
+    Processes with the same rank number belong together if one descends from the other. If no process has a number, or
+    the user gave the process ids (``all_are_ranks``), each process without a number is a rank.
     """
     by_pid = {member.process.pid: member for member in members}
     numbered = any(member.local_rank is not None for member in members)
@@ -147,10 +147,10 @@ def split_ranks(members: Sequence[Member], all_are_ranks: bool = False) -> tuple
 def make_rank(
     root: Root, members: Sequence[Member], layout: Layout, gpu_use: GpuUse | None, with_memory: bool = False
 ) -> Rank:
-    """Put a rank together.
+    """Build a rank.
 
-    :param gpu_use: which process uses which GPUs; None where the driver cannot tell.
-    :param with_memory: look where its memory lies, which costs the process something.
+    :param gpu_use: which process uses which GPUs; None if the driver does not report it.
+    :param with_memory: read the NUMA nodes of its memory, which slows down the process briefly.
     """
     number, pid = members[0].local_rank, members[0].process.pid
     given, stray = _given_cpus(members, layout)
@@ -162,7 +162,7 @@ def make_rank(
         number=number,
         members=tuple(members),
         cpus=given & layout.online,
-        # A process that was never pinned has all CPUs the kernel can imagine: nobody asked for these.
+        # An unpinned process has all possible CPUs in its mask, including offline ones, which nobody requested.
         offline=CpuSet() if given >= layout.usable else given - layout.online,
         stray=stray,
         gpus=gpus,
@@ -174,10 +174,10 @@ def make_rank(
 
 
 def _given_cpus(members: Sequence[Member], layout: Layout) -> tuple[CpuSet, tuple[ThreadFacts, ...]]:
-    """The CPUs a rank was given, and the threads that may run elsewhere.
+    """Return a rank's CPUs, and its threads that may run on other CPUs.
 
-    The main thread has the process's mask. Where OpenMP bound that one too, what the threads have together is the
-    rank's, without those that may run everywhere, which OpenMP did not make.
+    The main thread has the process's mask. If OpenMP bound the main thread too, the rank's CPUs are the union of its
+    threads' masks, without threads that may run on all CPUs, which OpenMP did not create.
     """
     threads = [thread for member in members for thread in member.threads]
     main = threads[0].cpus
@@ -189,7 +189,7 @@ def _given_cpus(members: Sequence[Member], layout: Layout) -> tuple[CpuSet, tupl
 
 
 def _gpus_of(members: Sequence[Member], layout: Layout, gpu_use: GpuUse | None) -> tuple[tuple[int, ...] | None, bool]:
-    """The indices of a rank's GPUs, None if not known, and whether they are only assumed."""
+    """Return the indices of a rank's GPUs, None if unknown, and whether they are assumed from the environment."""
     if not layout.gpus:
         return (), False
     if gpu_use is not None:
@@ -203,7 +203,7 @@ def _gpus_of(members: Sequence[Member], layout: Layout, gpu_use: GpuUse | None) 
     number = members[0].local_rank
     if len(words) == 1:
         return (int(words[0]),), True
-    # By custom a rank takes the visible device of its own number.
+    # By convention, a rank uses the visible device with its own number.
     return ((int(words[number]),), True) if number is not None and number < len(words) else (None, False)
 
 
@@ -211,14 +211,14 @@ def _local_rank(environment: Mapping[str, str]) -> int | None:
     for name in _LOCAL_RANK:
         if environment.get(name, "").isdecimal():
             return int(environment[name])
-    # A batch script has the number 0 too, but no step.
+    # A batch script also has the number 0, but no step.
     in_step = any(environment.get(name, "").isdecimal() for name in _SLURM_STEP)
     number = environment.get(_SLURM_LOCAL_RANK, "")
     return int(number) if in_step and number.isdecimal() else None
 
 
 def _adapters_by_file(root: Root) -> dict[str, str]:
-    """The name of the adapter behind each ``/dev/infiniband/uverbs<N>``."""
+    """Return the adapter's name for each ``/dev/infiniband/uverbs<N>``."""
     found = {}
     for number, path in root.numbered(_VERBS, "uverbs"):
         name = root.text(f"{path}/ibdev")

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A report for programs (a mapping that JSON can hold) and for people (tables and sentences)."""
+"""Formats the report for programs (a mapping of JSON values) and for people (tables and sentences)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .rank import Member, Rank
 
 
 def as_data(report: Report) -> dict[str, Any]:
-    """Return the whole report; sets of CPUs and nodes as Linux lists, masks in hexadecimal, memory in MiB."""
+    """Return the report as data: CPUs as Linux lists, masks in hexadecimal, memory in MiB."""
     inspection = report.inspection
     layout = inspection.layout if inspection else report.advice.layout if report.advice else None
     return {
@@ -36,7 +36,7 @@ def as_data(report: Report) -> dict[str, Any]:
 
 
 def finding_data(found: Finding) -> dict[str, Any]:
-    """Return a finding."""
+    """Return a finding as data."""
     return {
         "code": found.code,
         "severity": found.severity,
@@ -51,17 +51,17 @@ def finding_data(found: Finding) -> dict[str, Any]:
 
 
 def refusal(report: Report, fail_on: Collection[str]) -> str:
-    """Return why the report is not what ``fail_on`` (codes and severities) asks for, on one line; empty if it is."""
+    """Return the findings that match ``fail_on`` (codes and severities) as an error on one line; empty if none do."""
     if not fail_on or not report.inspection:
         return ""
     findings = matching(report.inspection.findings, fail_on)
     if report.inspection.verdict == UNKNOWN and not findings:
-        # Nothing was judged, so nothing was found to be good.
+        # No process was judged, so this is a failure too.
         findings = matching(report.inspection.findings, UNJUDGED)
     if not findings:
         return ""
     sentences = " ".join(f"[{found.code}] {found.text} {found.action}".rstrip() for found in findings)
-    return f"The pinning is not as it should be. {sentences}"
+    return f"The pinning has problems. {sentences}"
 
 
 def as_text(report: Report) -> str:
@@ -74,11 +74,11 @@ def as_text(report: Report) -> str:
             sections.append(_ranks_text(inspection))
         if inspection.others:
             names = ", ".join(f"{other.process.name} ({other.process.pid})" for other in inspection.others)
-            sections.append(f"Matched too, and no ranks: {names}")
+            sections.append(f"Also matched, but not ranks: {names}")
         if inspection.findings:
             sections.append("\n".join(_finding_text(found) for found in inspection.findings))
         elif inspection.ranks:
-            sections.append("Nothing is wrong with the pinning.")
+            sections.append("The pinning has no problems.")
     if report.advice and report.start:
         sections.append(_advice_text(report.advice, report.start))
     elif report.no_advice:
@@ -138,12 +138,12 @@ def _rank(rank: Rank, inspection: Inspection) -> dict[str, Any]:
 
 
 def _member(member: Member) -> dict[str, Any]:
-    # Not the command line: people put keys and tokens there.
+    # Leave out the command line: it may contain keys and tokens.
     return {"pid": member.process.pid, "name": member.process.name, "threads": len(member.threads)}
 
 
 def _verdict(rank: Rank, findings: Sequence[Finding]) -> str:
-    # Not by the label, which ranks of two jobs may share.
+    # Match by process id, because ranks of two jobs may have the same label.
     severities = {found.severity for found in findings if rank.pids[0] in found.pids}
     return next((severity for severity in SEVERITIES if severity in severities and severity != "info"), "good")
 

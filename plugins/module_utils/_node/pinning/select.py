@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Which processes to look at: by name, process id, control group, or Slurm job."""
+"""Selects the processes to inspect: by name, process id, control group, or Slurm job."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from ..machine.root import Root
 
 
 class SelectionError(ValueError):
-    """Options that select in no sensible way; the message says which and why."""
+    """The options for the selection are invalid; the message says which and why."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What to look at; nothing of it selects nothing.
+    """The processes to inspect; an empty selection selects none.
 
     :ivar pattern: regular expression, searched for in the name and in the command line.
     :ivar pids: process ids.
-    :ivar cgroup: path of a control group, with all below it.
-    :ivar slurm_job: number of a Slurm job.
+    :ivar cgroup: path of a control group, including all groups below it.
+    :ivar slurm_job: id of a Slurm job.
 
-    One of the last three; a pattern chooses among what they select, or among all processes.
+    At most one of the last three is set. The pattern filters the processes that it selects, or all processes.
     """
 
     pattern: str | None = None
@@ -47,15 +47,15 @@ class Selection:
 
     def __post_init__(self) -> None:
         if sum((bool(self.pids), self.cgroup is not None, self.slurm_job is not None)) > 1:
-            raise SelectionError("Give one of pids, cgroup and slurm_job_id: each selects processes by itself.")
+            raise SelectionError("Set only one of pids, cgroup and slurm_job_id.")
         if self.cgroup is not None and not inner_path(self.cgroup):
-            raise SelectionError(f"cgroup {self.cgroup!r} would select every process: name a group below it.")
+            raise SelectionError(f"cgroup {self.cgroup!r} would select every process: use a group below it.")
         try:
             re.compile(self.pattern or "")
         except re.error as error:
-            raise SelectionError(f"{self.pattern!r} is no regular expression: {error}.") from error
+            raise SelectionError(f"{self.pattern!r} is not a valid regular expression: {error}.") from error
         if self.pattern == "":
-            raise SelectionError("An empty pattern would match every process: leave it out, or name the program.")
+            raise SelectionError("An empty pattern would match every process: omit it, or set the program's name.")
 
     def __bool__(self) -> bool:
         return bool(self.pattern or self.pids or self.cgroup is not None or self.slurm_job is not None)
@@ -79,11 +79,11 @@ NOTHING = Selection()
 
 @dataclass(frozen=True)
 class Selected:
-    """The processes that were found.
+    """The selected processes.
 
     :ivar processes: by process id.
-    :ivar cpus: CPUs that their control groups allow; None where no cpuset controller says.
-    :ivar missing: process ids that were asked for and are not there.
+    :ivar cpus: CPUs that their control groups allow; None if no cpuset controller limits them.
+    :ivar missing: requested process ids that do not exist.
     """
 
     processes: tuple[Process, ...]
@@ -92,7 +92,7 @@ class Selected:
 
 
 def select(root: Root, selection: Selection) -> Selected:
-    """Find the processes, never this one nor one that it descends from, unless asked for by its very process id."""
+    """Find the processes, without this process and its ancestors unless their process ids are given."""
     folders: tuple[str, ...] = ()
     if selection.cgroup is not None:
         folders = find_cgroups(root, selection.cgroup)
@@ -119,7 +119,7 @@ def select(root: Root, selection: Selection) -> Selected:
 
 
 def own_cpus(root: Root) -> CpuSet | None:
-    """Return the CPUs that our own control group allows; None where that is not known, as in a captured tree."""
+    """Return the CPUs that this process's control group allows; None if unknown, as in a captured tree."""
     folder = read_cgroup_of(root, os.getpid()) if root.is_this_machine else None
     return read_cpus_allowed(root, folder) if folder else None
 
@@ -133,15 +133,15 @@ def _ourselves(root: Root) -> set[int]:
 
 
 def _is_of_job(root: Root, process: Process, job: int) -> bool:
-    # Where Slurm tracks processes without control groups (proctrack/linuxproc) only the environment tells the job.
+    # If Slurm tracks processes without control groups (proctrack/linuxproc), only the environment shows the job.
     environment = read_environment(root, process.pid, ("SLURM_JOB_ID", "SLURM_JOBID")) or {}
     return str(job) in environment.values()
 
 
 def _allowed(root: Root, folders: tuple[str, ...], processes: list[Process]) -> CpuSet | None:
-    """The CPUs that the control groups allow to any of the processes; None where they do not say."""
+    """Return the CPUs that the control groups allow to any of the processes; None if unknown."""
     if folders:
-        # Of version 1's trees only the cpuset's says.
+        # In version 1, only the cpuset tree has them.
         of_groups = [read_cpus_allowed(root, folder) for folder in folders]
         known = [cpus for cpus in of_groups if cpus is not None]
         return CpuSet(cpu for cpus in known for cpu in cpus) if known else None

@@ -2,11 +2,11 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Keep a systemd service running on the configuration that lies on disk.
+"""Keep a systemd service running with the configuration that is on disk.
 
-Whether a service must be restarted is read off the machine: is one of its files younger than its main process? Nothing
-has to be remembered between the moment a file changes and the moment of the restart, so a run that is cut off in
-between loses nothing: the next one sees the same.
+Whether a service must be restarted is read from the machine: is one of its files newer than its main process? Nothing
+has to be remembered between the change of a file and the restart, so after an interrupted run, the next run still
+restarts the service.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from datetime import datetime, timezone
 from ..machine.run import CommandFailed, Result, Run, must
 
 RUNNING = "/run/systemd/system"
-"""Is there where systemd is the first process (sd_booted(3))."""
+"""Exists if systemd is the first process (sd_booted(3))."""
 _PROPERTIES = (
     "LoadState",
     "ActiveState",
@@ -31,21 +31,21 @@ _PROPERTIES = (
     "NeedDaemonReload",
 )
 _STOPPED_STATES = ("inactive", "failed", "deactivating")
-# A service that fails over and over: its ActiveState between two attempts is "activating", as if it were on its way.
+# The ActiveState of a service that fails repeatedly is "activating" between two attempts, as if it were starting.
 _FAILING_SUBSTATES = ("auto-restart", "auto-restart-queued")
-# UnitFileStates of units that have nothing to enable or disable, e.g. because another unit always starts them.
+# UnitFileStates of units that cannot be enabled or disabled, e.g. because another unit always starts them.
 _NOT_SWITCHABLE = ("static", "alias", "generated", "transient", "indirect")
 
 
 @dataclass(frozen=True)
 class ServiceFacts:
-    """A service as systemd has it, and the age of its files.
+    """A service in systemd, and the age of its files.
 
     :ivar loaded: systemd knows the unit, and it is not masked.
-    :ivar active: systemd's ActiveState; its SubState for a service that fails over and over.
-    :ivar enabled: whether it starts at boot; None where it cannot be enabled or disabled.
-    :ivar started_at: when the main process started, in seconds since the epoch; None where there is none.
-    :ivar newest_file: path and modification time (seconds since the epoch) of the youngest watched file; None where no
+    :ivar active: systemd's ActiveState; its SubState for a service that fails repeatedly.
+    :ivar enabled: whether it starts at boot; None if it cannot be enabled or disabled.
+    :ivar started_at: when the main process started, in seconds since the epoch; None if it does not run.
+    :ivar newest_file: path and modification time (seconds since the epoch) of the newest watched file; None if no
         watched file exists.
     :ivar needs_daemon_reload: unit files changed since systemd read them.
     :ivar at_rest: no systemd runs here: this is an image, in which a service can be enabled, but not started.
@@ -63,13 +63,13 @@ class ServiceFacts:
 
     @property
     def unknown(self) -> bool:
-        """Whether systemd has never heard of the unit: its package is not installed, or brings no such unit."""
+        """Whether systemd does not know the unit: its package is not installed, or does not contain it."""
         return self.load_state == "not-found"
 
 
 @dataclass(frozen=True)
 class DesiredState:
-    """What the service should be."""
+    """The wanted state of the service."""
 
     running: bool
     enabled: bool
@@ -77,7 +77,7 @@ class DesiredState:
 
 @dataclass(frozen=True)
 class Plan:
-    """systemctl's verbs in their order, and in plain words why."""
+    """systemctl's verbs in order, and the reasons for them."""
 
     verbs: tuple[str, ...]
     reasons: tuple[str, ...]
@@ -86,10 +86,10 @@ class Plan:
 def plan(facts: ServiceFacts, desired: DesiredState, may_come: bool = False, pending: bool = False) -> Plan:
     """Return what to do to the service. Pure.
 
-    :param may_come: whether something may bring the unit before the plan is carried out, as in check mode, where the
-        package was not installed. Then a unit that systemd does not know is no error.
-    :param pending: whether a file of the service would be written before, as in check mode, where it was not.
-    :raises CommandFailed: the unit is not there or is masked although it should run.
+    :param may_come: whether the unit may be installed before the plan is applied, as in check mode, where earlier tasks
+        installed nothing. Then a unit that systemd does not know is not an error.
+    :param pending: whether a file of the service would be written first, as in check mode, where it was not written.
+    :raises CommandFailed: the unit does not exist or is masked, although it should run.
     """
     verbs: list[str] = []
     reasons: list[str] = []
@@ -98,7 +98,7 @@ def plan(facts: ServiceFacts, desired: DesiredState, may_come: bool = False, pen
             steps = (("enable", desired.enabled), ("restart", desired.running))
             return Plan(tuple(verb for verb, needed in steps if needed), (f"systemd does not know {facts.name} yet",))
         raise CommandFailed(
-            f"systemd cannot load {facts.name} (LoadState={facts.load_state}): install the package that brings it, "
+            f"systemd cannot load {facts.name} (LoadState={facts.load_state}): install the package that contains it, "
             f"or unmask it."
         )
     if facts.needs_daemon_reload:
@@ -120,18 +120,18 @@ def plan(facts: ServiceFacts, desired: DesiredState, may_come: bool = False, pen
         verbs.append("restart")
     elif facts.newest_file and (facts.started_at is None or facts.newest_file[1] > facts.started_at):
         verbs.append("restart")
-        reasons.append(f"{facts.newest_file[0]} is younger than the running process")
+        reasons.append(f"{facts.newest_file[0]} is newer than the running process")
     elif pending:
         verbs.append("restart")
-        reasons.append("a file of it would be written before")
+        reasons.append("one of its files would be written first")
     return Plan(tuple(verbs), tuple(reasons))
 
 
 def read_facts(name: str, watched: Iterable[str], run: Run) -> ServiceFacts:
-    """Ask systemd and the file system about the service ``name``.
+    """Read the state of the service ``name`` from systemd and the file system.
 
-    :param watched: files and folders whose change asks for a restart. Of a folder its entries count, and the folder
-        itself, so that a removed file is noticed. The unit's own files and drop-ins always count.
+    :param watched: files and folders whose change requires a restart. A folder's entries count, and the folder itself,
+        so that a removed file is noticed. The unit's own files and drop-ins always count.
     """
     answer = run(["systemctl", "show", name, "--timestamp=us+utc", "--property=" + ",".join(_PROPERTIES)])
     if "LoadState=" not in answer.stdout and not os.path.exists(RUNNING):
@@ -154,7 +154,7 @@ def read_facts(name: str, watched: Iterable[str], run: Run) -> ServiceFacts:
 
 
 def _read_at_rest(name: str, refusal: Result, run: Run) -> ServiceFacts:
-    """Read what can be told of a service where no systemd runs: systemctl reads the unit files itself."""
+    """Read what is possible without a running systemd: systemctl itself reads the unit files."""
     answer = run(["systemctl", "is-enabled", name])
     state = answer.stdout.strip()
     if answer.rc == 127 or (not state and "No such file" not in answer.stderr):
@@ -177,13 +177,13 @@ def parse_timestamp(text: str) -> float | None:
     """Return systemd's ``Sat 2026-11-21 10:50:01.123456 UTC`` as seconds since the epoch; None for an empty one."""
     if not text.strip() or text.strip() == "n/a":
         return None
-    # Not "%a" and "%Z": they expect the names of this process's locale, and Ansible sets that to the user's.
+    # Without "%a" and "%Z": they expect names in this process's locale, which Ansible sets to the user's.
     date, time = text.split()[1:3]
     return datetime.strptime(f"{date} {time}", "%Y-%m-%d %H:%M:%S.%f").replace(tzinfo=timezone.utc).timestamp()
 
 
 def newest(paths: Iterable[str]) -> tuple[str, float] | None:
-    """Return the youngest of the files and of the folders' entries, with its modification time; None if none exists."""
+    """Return the newest of the files and folder entries, with its modification time; None if none exists."""
     ages: dict[str, float] = {}
     for path in paths:
         for candidate in (path, *_entries(path)):
@@ -202,9 +202,9 @@ def _entries(path: str) -> Sequence[str]:
 
 
 def apply(name: str, planned: Plan, run: Run) -> None:
-    """Carry out the plan.
+    """Apply the plan.
 
-    :raises CommandFailed: systemctl refused, or the service did not stay up; the message ends with its last words.
+    :raises CommandFailed: systemctl refused, or the service stopped again; the message ends with its last log lines.
     """
     for verb in planned.verbs:
         result = run(["systemctl", verb] if verb == "daemon-reload" else ["systemctl", verb, name])
@@ -214,7 +214,7 @@ def apply(name: str, planned: Plan, run: Run) -> None:
 
 
 def check_running(name: str, run: Run) -> str | None:
-    """Return None if the service is up, else what it said last."""
+    """Return None if the service runs, else its state and its last log lines."""
     state = run(["systemctl", "is-active", name]).stdout.strip()
     return None if state in ("active", "reloading") else f"{name} is {state}: {_last_words(name, '', run)}"
 

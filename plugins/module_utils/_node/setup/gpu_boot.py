@@ -2,9 +2,9 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the node does about its GPUs at each boot: files and one service. No GPU and no driver is needed.
+"""The settings for the GPUs at each boot: files and one service. Needs neither a GPU nor a driver.
 
-Without /etc/hpcai/gpu.json the VM size says it all.
+Without /etc/hpcai/gpu.json, everything is derived from the VM size.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _VERSION = re.compile(r"\d{1,5}(\.\d{1,5}){0,3}")
 
 @dataclass(frozen=True)
 class GpuSettings:
-    """What the settings file says.
+    """The content of the settings file.
 
-    :ivar min_driver: oldest version of NVIDIA's driver that will do, e.g. ``535`` or ``550.54.15``; None for any.
-    :ivar gpu_count: number of GPUs that the machine must have; None for what its VM size has, 0 to look at none.
-    :ivar timeout: seconds that one question to the driver may take.
+    :ivar min_driver: oldest accepted version of NVIDIA's driver, e.g. ``535`` or ``550.54.15``; None for any.
+    :ivar gpu_count: number of GPUs that the machine must have; None for the VM size's number, 0 to check none.
+    :ivar timeout: timeout of one query to the driver, in seconds.
     """
 
     min_driver: str | None = None
@@ -40,12 +40,12 @@ class GpuSettings:
     timeout: float = LIMIT_S
 
     def as_options(self) -> dict[str, Any]:
-        """Return the options as they stand in the settings file: those that were given."""
+        """Return the options in the form of the settings file, without those that are None."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @property
     def is_default(self) -> bool:
-        """Whether a missing file says the same."""
+        """Whether these are the defaults, so that no file is needed."""
         return self == GpuSettings()
 
 
@@ -56,27 +56,27 @@ _FORMS: Mapping[str, Form[Any]] = {
 }
 _FORM = instance_of(GpuSettings, _FORMS)
 ARGUMENTS = arguments_of(_FORMS, defaults_of(GpuSettings))
-"""The options as Ansible has them."""
+"""The options as an Ansible argument_spec."""
 
 
 def settings_of(options: Mapping[str, Any]) -> GpuSettings:
-    """Return what the options ask for.
+    """Return the checked options.
 
-    :raises ConfigError: an option is not known or has a value of the wrong kind.
+    :raises ConfigError: an option is unknown, or has a value of the wrong type.
     """
     return _FORM("", options)
 
 
 def read_settings(root: Root) -> GpuSettings:
-    """Return the settings below ``root``; the defaults where there is no file.
+    """Return the settings below ``root``; the defaults if there is no file.
 
-    :raises ConfigError: the file cannot be used.
+    :raises ConfigError: the file is invalid.
     """
     return read_checked(root, CONFIG, _FORM) or GpuSettings()
 
 
 def version_of(text: str) -> tuple[int, ...]:
-    """Return a version as what compares; empty where the text is none."""
+    """Return a version in a form that can be compared; empty if the text is not a version."""
     return tuple(int(number) for number in text.split(".")) if _VERSION.fullmatch(text) else ()
 
 
@@ -85,11 +85,11 @@ DAEMON = "nvidia-persistenced"
 
 @dataclass(frozen=True)
 class BootOptions:
-    """What is wanted at each boot.
+    """The options for each boot.
 
-    :ivar settings: of the look at the GPUs; the defaults need no file.
-    :ivar clocks: the clocks; None to leave their file as it is.
-    :ivar daemon: whether to enable the persistence daemon, where it is installed and not enabled.
+    :ivar settings: settings of the GPU check; the defaults need no file.
+    :ivar clocks: the clocks; None to leave their file unchanged.
+    :ivar daemon: whether to enable the persistence daemon, if it is installed and not enabled.
     """
 
     settings: GpuSettings
@@ -98,13 +98,13 @@ class BootOptions:
 
 
 DEFAULTS = BootOptions(GpuSettings(), clocks.ClockOptions(state="default"), daemon=False)
-"""Undoes the files; a daemon that was enabled stays so."""
+"""Removes the files; a daemon that was enabled stays enabled."""
 
 
 def ensure(root: Root, run: Run, options: BootOptions, check_mode: bool = False) -> list[dict[str, str]]:
-    """Bring the files and the service to what is wanted; works in an image at rest.
+    """Write the files and enable the service as wanted; also works in an image.
 
-    :return: the changes in the form of Ansible's diff; none where there is nothing to do.
+    :return: the changes in the form of Ansible's diff; empty if there is nothing to do.
     :raises OSError: a file cannot be written.
     :raises CommandFailed: the service cannot be enabled.
     """
@@ -125,8 +125,8 @@ def _write_settings(root: Root, settings: GpuSettings, check_mode: bool) -> dict
 
 
 def _enable(run: Run, check_mode: bool) -> dict[str, str]:
-    # Of Ubuntu's package a rule of udev starts it: "static". Whoever masked it meant it. Neither is ours to change, and
-    # a machine without the driver has no such unit.
+    # A udev rule in Ubuntu's package starts it, so its state is "static"; an administrator may have masked it. Neither
+    # is changed. A machine without the driver has no such unit.
     if run(["systemctl", "is-enabled", DAEMON]).stdout.strip() != "disabled":
         return {}
     if not check_mode:

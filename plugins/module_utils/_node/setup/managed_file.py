@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Files that a setting writes, and blocks of ours in files that others write too: before, after and the difference."""
+"""Files that are written completely, and our blocks in files that others write too: before, after and the diff."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ..machine.atomic import remove_file, write_file
 class FileChange:
     """One file, before and after.
 
-    :ivar path: where it lies.
-    :ivar before: its text; None where there is none. Bytes that are no UTF-8 are kept as ``surrogateescape`` has them.
-    :ivar after: the text it should have; None if it should not be there.
+    :ivar path: its path.
+    :ivar before: its text; None if it does not exist. Bytes that are not UTF-8 are kept with ``surrogateescape``.
+    :ivar after: the wanted text; None to remove the file.
     :ivar mode: its permissions afterwards.
-    :ivar mode_before: its permissions; None where there is no file.
+    :ivar mode_before: its permissions; None if it does not exist.
     """
 
     path: str
@@ -37,7 +37,7 @@ class FileChange:
         return self.before != self.after or (self.after is not None and self.mode_before not in (None, self.mode))
 
     def apply(self) -> None:
-        """Do it, in one step.
+        """Make the change in one step.
 
         :raises OSError: it cannot be written or removed.
         """
@@ -49,7 +49,7 @@ class FileChange:
             write_file(self.path, self.after, self.mode)
 
     def as_diff(self) -> dict[str, str]:
-        """Return the change in the form of Ansible's diff; an empty one where there is none."""
+        """Return the change in the form of Ansible's diff; empty if there is none."""
         if not self.changes:
             return {}
         named = self.path
@@ -64,18 +64,18 @@ class FileChange:
 
 
 def change_of(path: str, after: str | None, mode: int = 0o644) -> FileChange:
-    """Return the change that makes the file at ``path`` have the text ``after``.
+    """Return the change that gives the file at ``path`` the text ``after``.
 
-    :raises OSError: there is something that cannot be read, such as a folder.
+    :raises OSError: it exists and cannot be read, or is a folder.
     """
     before, mode_before = read_file(path)
     return FileChange(path, before, after, mode, mode_before)
 
 
 def read_file(path: str) -> tuple[str | None, int | None]:
-    """Return text and permissions of a file, ends of lines as they are; (None, None) if it is not there.
+    """Return text and permissions of a file, line endings unchanged; (None, None) if it does not exist.
 
-    :raises OSError: it is there and cannot be read.
+    :raises OSError: it exists and cannot be read.
     """
     try:
         with open(path, "rb") as file:
@@ -86,9 +86,9 @@ def read_file(path: str) -> tuple[str | None, int | None]:
 
 
 def apply_all(changes: Iterable[FileChange]) -> None:
-    """Do all of them, in their order.
+    """Make all changes, in order.
 
-    :raises OSError: one cannot be done; those before it are done.
+    :raises OSError: one cannot be made; those before it were made.
     """
     for change in changes:
         change.apply()
@@ -100,26 +100,26 @@ def diff_of(changes: Iterable[FileChange]) -> list[dict[str, str]]:
 
 
 def printable(text: str) -> str:
-    """Return the text with what is no UTF-8 replaced: JSON cannot carry it."""
+    """Return the text with bytes that are not UTF-8 replaced, because JSON cannot contain them."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-# A block of lines of ours in a file that others write too. All bytes outside the block stay as they are.
+# A block of our lines in a file that others write too. All bytes outside the block stay unchanged.
 
 
 class BrokenBlock(ValueError):
-    """The block's first or last line is missing or out of place: where our lines end cannot be told."""
+    """The block's first or last line is missing or out of place, so it is not known where our lines end."""
 
 
 def with_block(text: str, name: str, lines: Sequence[str]) -> str:
     """Return the file's text with one block of these lines at its top, and no other block of this name.
 
-    At the top, so that the block needs no end of line before it, and because of several lines for one variable readers
-    such as NCCL take the first.
+    The block is at the top because there it needs no line break before it, and because readers such as NCCL use the
+    first of several lines for one variable.
 
-    :param name: what stands in the block's first and last line; without an equals sign, which would make old NCCLs
-        read that line as a variable.
-    :raises BrokenBlock: the block that is there has no end or no beginning.
+    :param name: text in the block's first and last line; without an equals sign, which old versions of NCCL would read
+        as a variable.
+    :raises BrokenBlock: the existing block has no end or no beginning.
     """
     block = [_begin(name), *lines, _end(name)]
     return "".join(f"{line}\n" for line in block) + without_block(text, name)
@@ -128,15 +128,15 @@ def with_block(text: str, name: str, lines: Sequence[str]) -> str:
 def without_block(text: str, name: str) -> str:
     """Return the file's text without any block of this name.
 
-    :raises BrokenBlock: a block that is there has no end or no beginning.
+    :raises BrokenBlock: an existing block has no end or no beginning.
     """
     return "".join(_split(text, name)[0])
 
 
 def block_lines(text: str, name: str) -> list[str]:
-    """Return the lines of the block of this name; none if there is no block.
+    """Return the lines of the block of this name; empty if there is no block.
 
-    :raises BrokenBlock: a block that is there has no end or no beginning.
+    :raises BrokenBlock: an existing block has no end or no beginning.
     """
     return [line.rstrip("\r\n") for line in _split(text, name)[1]]
 
@@ -150,21 +150,21 @@ def _split(text: str, name: str) -> tuple[list[str], list[str]]:
         bare = line.rstrip("\r\n")
         if bare == _begin(name):
             if begun:
-                raise BrokenBlock(f"line {number} begins the block {name!r} a second time; line {begun} began it.")
+                raise BrokenBlock(f"line {number} begins the block {name!r} a second time, after line {begun}.")
             begun = number
         elif bare == _end(name):
             if not begun:
-                raise BrokenBlock(f"line {number} ends the block {name!r}, and no line before it begins it.")
+                raise BrokenBlock(f"line {number} ends the block {name!r}, but no line before it begins the block.")
             begun = 0
         else:
             (inside if begun else kept).append(line)
     if begun:
-        raise BrokenBlock(f"line {begun} begins the block {name!r}, and no line after it ends it.")
+        raise BrokenBlock(f"line {begun} begins the block {name!r}, but no line after it ends the block.")
     return kept, inside
 
 
 def _lines_of(text: str) -> list[str]:
-    # Not splitlines(): that also splits at form feeds and other characters which no reader takes for an end of line.
+    # Without splitlines(), which also splits at form feeds and other characters that no reader treats as a line break.
     return [f"{line}\n" for line in text.split("\n")[:-1]] + [line for line in text.split("\n")[-1:] if line]
 
 

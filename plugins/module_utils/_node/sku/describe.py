@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A VM size described by hand: every key known, every value of its form, and all of them in agreement."""
+"""VM sizes described by hand: checks that keys are known, values are valid, and facts do not contradict each other."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ FORMS: Mapping[str, Form[Any]] = {
     "hca_count": integer(),
     "hcas": list_of(instance_of(Hca, _DEVICE)),
     "ib_rate_gbps": integer(1),
-    # As the kernel and NCCL spell it.
+    # In the format of the kernel and NCCL.
     "pcie_gtps": matching(r"[0-9]{1,3}(\.[0-9])? GT/s( PCIe)?", "a speed such as 16 GT/s or 32.0 GT/s PCIe"),
     "pcie_width": integer(1),
     "nvme_count": integer(),
@@ -79,17 +79,17 @@ FORMS: Mapping[str, Form[Any]] = {
         lambda path, value: Threshold(**_THRESHOLD(path, value), source=HAND),
     ),
 }
-"""The form of each field that can be described."""
+"""The form of each field that a description may have."""
 
 
 def from_description(name: str, description: Any) -> VmSize:
-    """Return the size that a description gives; what it leaves out is unknown.
+    """Return the size of a description; facts that it omits are unknown.
 
-    The number of GPUs, of adapters and of CPUs follows from the lists of them where only those are given.
+    If the number of GPUs, adapters or CPUs is omitted, it is derived from their list.
 
     :param name: canonical name.
     :param description: a mapping with keys of ``FORMS``.
-    :raises Malformed: one line with the place, the form that is expected there, and what is there instead.
+    :raises Malformed: one line with the place, the expected form, and the actual value.
     """
     where = f"hpcai_vm_sizes[{name!r}]"
     values = record(FORMS)(where, description)
@@ -114,7 +114,7 @@ def _check_cpus(where: str, size: VmSize) -> None:
         product = (size.sockets or 0) * (size.cores_per_socket or 0) * (size.threads_per_core or 0)
         if product != size.vcpus:
             raise Malformed(
-                f"{where}: sockets, cores_per_socket, threads_per_core make {product} CPUs, but vcpus is {size.vcpus}."
+                f"{where}: sockets, cores_per_socket, threads_per_core give {product} CPUs, but vcpus is {size.vcpus}."
             )
     if size.numa_nodes is None:
         return
@@ -122,7 +122,7 @@ def _check_cpus(where: str, size: VmSize) -> None:
     ids: set[int] = set()
     for position, node in enumerate(size.numa_nodes):
         if node.id in ids:
-            raise Malformed(f"{where}.numa_nodes[{position}].id: NUMA node {node.id} is there twice.")
+            raise Malformed(f"{where}.numa_nodes[{position}].id: NUMA node {node.id} is listed twice.")
         ids.add(node.id)
         for cpu in sorted(cpus_of(node.cpus)):
             if owner.setdefault(cpu, node.id) != node.id:
@@ -144,11 +144,11 @@ def _check_devices(where: str, size: VmSize) -> None:
         if devices is None:
             continue
         if len(devices) != count:
-            raise Malformed(f"{where}.{listed} are {len(devices)}, but {counted} is {count}.")
+            raise Malformed(f"{where}.{listed} has length {len(devices)}, but {counted} is {count}.")
         for position, device in enumerate(devices):
             item = f"{where}.{listed}[{position}]"
             if positions.setdefault(device.busid, item) != item:
-                raise Malformed(f"{item}.busid: {device.busid} is that of {positions[device.busid]} too.")
+                raise Malformed(f"{item}.busid: {positions[device.busid]} has the same address {device.busid}.")
             if nodes is not None and device.numa_node not in nodes:
                 known = ", ".join(map(str, sorted(nodes)))
                 raise Malformed(f"{item}.numa_node: no NUMA node {device.numa_node} is in numa_nodes ({known}).")

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Find a VM size by any spelling of its name, in the table or as described by hand; its facts as plain values."""
+"""Finds a VM size by any spelling of its name, in the table or among those described by hand; returns its facts."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def find_size(name: str, described: Mapping[str, Mapping[str, Any]] | None = Non
     """Return the facts of VM size ``name``.
 
     :param name: a size in any spelling.
-    :param described: sizes described by hand, by name: each a mapping of ``VmSize`` fields. A description wins over
-        the table, as a whole: fields that it leaves out are unknown, not the table's.
+    :param described: sizes described by hand, by name: each a mapping of ``VmSize`` fields. A description replaces the
+        table's entry completely: fields that it omits are unknown.
     :raises UnknownVmSize: the size is in neither, or a description is malformed; the message says what to do.
     """
     by_hand = _descriptions(described)
     canonical = canonical_size(name)
     for key, description in by_hand.items():
-        # A size that is not in the table has no spelling but the description's.
+        # For a size that is not in the table, the description's spelling is the canonical one.
         if key.lower() == canonical.lower():
             return _described(key, description)
     if canonical in SIZES:
@@ -36,7 +36,7 @@ def find_size(name: str, described: Mapping[str, Mapping[str, Any]] | None = Non
     known = sorted(set(SIZES) | set(by_hand))
     raise UnknownVmSize(
         f"VM size {name!r} is not known; the nearest known sizes are {', '.join(nearest_sizes(name, known) or known)}. "
-        "Describe it in hpcai_vm_sizes, at least by vcpus and memory_mib (the guide of VM sizes has all keys)."
+        "Describe it in hpcai_vm_sizes, with at least vcpus and memory_mib (the guide to VM sizes lists all keys)."
     )
 
 
@@ -59,7 +59,7 @@ def _described(name: str, description: Any) -> VmSize:
     try:
         return from_description(name, description)
     except Malformed as error:
-        # So the size stays unknown.
+        # A size with a malformed description stays unknown.
         raise UnknownVmSize(str(error)) from None
 
 
@@ -68,15 +68,15 @@ _KNOWN = {name.lower(): name for name in SIZES}
 
 
 class UnknownVmSize(ValueError):
-    """A VM size that is neither in the table nor described by hand."""
+    """The VM size is neither in the table nor described by hand."""
 
 
 def canonical_size(name: str) -> str:
-    """Return the one spelling of a VM size: ``nd96asr_v4`` becomes ``Standard_ND96asr_v4``.
+    """Return the canonical name of a VM size: ``nd96asr_v4`` becomes ``Standard_ND96asr_v4``.
 
-    Azure compares size names without case and accepts them with or without the tier, so the same size arrives in
-    several spellings. A size of the table gets the table's spelling. Any other keeps its letters, gets the tier when it
-    has none, and a tier in Azure's own case.
+    Azure's size names are case-insensitive and valid with or without the tier, so the same size has several spellings.
+    A size in the table gets the table's spelling. For any other size, the letters are kept, a missing tier is added,
+    and the tier is capitalized as in Azure.
     """
     text = name.strip()
     lowered = text.lower()
@@ -87,7 +87,7 @@ def canonical_size(name: str) -> str:
 
 
 def nearest_sizes(name: str, known: list[str], count: int = 3) -> list[str]:
-    """Return up to ``count`` names out of ``known`` that look most like ``name``, best first."""
+    """Return up to ``count`` names of ``known`` that are most similar to ``name``, best first."""
     by_lower = {candidate.lower(): candidate for candidate in known}
     found = difflib.get_close_matches(canonical_size(name).lower(), list(by_lower), n=count, cutoff=0.4)
     return [by_lower[candidate] for candidate in found]
@@ -96,13 +96,13 @@ def nearest_sizes(name: str, known: list[str], count: int = 3) -> list[str]:
 def facts_of(size: VmSize) -> dict[str, Any]:
     """Return all fields of a size as mappings, lists, texts and numbers.
 
-    Every field is there; what is unknown is None. So a template can tell an unknown fact from a misspelt one.
+    Every field is included; unknown ones are None. So a template can distinguish an unknown fact from a misspelt name.
     """
     return {field.name: _as_data(getattr(size, field.name)) for field in fields(size)}
 
 
 def known_scalars(size: VmSize) -> dict[str, str | int]:
-    """Return the known facts that are one text or number, without the name: what is small enough to be repeated."""
+    """Return the known facts that are a text or a number, without the name: they are small enough for each host."""
     facts = {field.name: getattr(size, field.name) for field in fields(size) if field.name != "name"}
     return {key: value for key, value in facts.items() if isinstance(value, (str, int))}
 

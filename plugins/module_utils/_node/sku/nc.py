@@ -25,7 +25,7 @@ from .types import (
 
 _CHECKED: Mapping[str, Any] = {"hca_count": 0, "hcas": ()}
 
-# NC A100 v4: one, two or four A100 of PCIe with 24 CPUs each, no InfiniBand.
+# NC A100 v4: one, two or four A100 PCIe with 24 CPUs each, no InfiniBand.
 
 _CPU = CpuModel("x86_64", "AuthenticAMD", 175, 1)
 _GPU = {"gpu_model": "A100-PCIe-80GB", "gpu_memory_gb": 80}
@@ -38,9 +38,9 @@ _PEER = {"gpu_peer_bandwidth": Threshold(238, "GB/s", "C")}
 def _cpu(letter: str) -> Contradiction:
     return Contradiction(
         "cpu",
-        {letter: "family 175", "D": "EPYC 7V13 (Milan), whose family is 25 by AMD's count"},
+        {letter: "family 175", "D": "EPYC 7V13 (Milan), whose family is 25 in AMD's numbering"},
         letter,
-        "it is NCCL's way to count: the base 15 and sixteen times the extended family 10, which Linux adds once.",
+        "NCCL's numbering: 15 (base family) plus 16 times 10 (extended family); Linux adds the extended family once.",
     )
 
 
@@ -48,9 +48,9 @@ NC24ADS = vm_size(
     "Standard_NC24ads_A100_v4",
     {
         "C": {"memory_mib": 221450, **cores(1, 24), "gpu_count": 1, **_CHECKED},
-        # One to four disks, D says of the family; O has two and four for the other members.
+        # D documents one to four disks for the family; O has two and four for the other members.
         "D": {**_GPU, "ethernet_gbps": 20, "nvme_count": 1},
-        # A quarter of the largest of the family, which T describes; of this one nobody says it.
+        # A quarter of the family's largest size, which T describes; no source describes this size.
         "G": {"numa_nodes": numa_nodes("0-23")},
         "W": _NVME_MODEL,
         "H": _ACCELERATED,
@@ -58,7 +58,7 @@ NC24ADS = vm_size(
     {**ECC, **memory_within(10), **_HOST_A100},
     (
         Contradiction(
-            "gpu_peer_bandwidth", {"C": "238 GB/s between GPUs, of which it counts one"}, "", "one GPU has no peer."
+            "gpu_peer_bandwidth", {"C": "238 GB/s between GPUs, but a count of one GPU"}, "", "one GPU has no peer."
         ),
         *memory_sold("221450 MB", "220 GB"),
         *port_rate("H", 100, 20),
@@ -81,7 +81,7 @@ NC48ADS = vm_size(
             "nccl_allreduce",
             {"C": "193 GB/s at 16G", "O": "56 GB/s"},
             "C",
-            "C is measured over the NVLink between the two GPUs, O without it: below 193 look at the NVLink first.",
+            "C is measured over the NVLink between the two GPUs, O without it: below 193, check the NVLink first.",
         ),
         _cpu("O"),
         *memory_sold("433 GB", "440 GB"),
@@ -94,7 +94,7 @@ NC96ADS = vm_size(
     {
         "C": {"memory_mib": 908185720 // 1024, **cores(2, 96), "gpu_count": 4, **_CHECKED},
         "D": {**_GPU, "ethernet_gbps": 80},
-        # T leaves speed and width of the links empty: so they are unknown here.
+        # T has no speed and width of the links, so they are unknown here.
         "T": {
             "cpu": _CPU,
             "numa_nodes": numa_nodes("0-23", "24-47", "48-71", "72-95"),
@@ -113,7 +113,7 @@ NC96ADS = vm_size(
             "gpus",
             {"T": "NVLinks of each GPU to itself (since 2024-02)", "O": "NVLinks of 0001 with 0002, 0003 with 0004"},
             "T",
-            "for addresses and NUMA nodes only. Before 2024-02 T had the links as O; nccl_topology writes those.",
+            "only for addresses and NUMA nodes. Before 2024-02 T had the same links as O; nccl_topology writes those.",
         ),
         *port_rate("H", 100, 80),
     ),
@@ -124,7 +124,7 @@ NC_A100 = (NC24ADS, NC48ADS, NC96ADS)
 
 # NC H100 v5: one or two H100 NVL, no InfiniBand. No source describes the NUMA nodes.
 
-# D counts one local disk, which may be several NVMe disks taken together: their number is unknown.
+# D lists one local disk, which may be several NVMe disks together, so their number is unknown.
 _DOCUMENTED = {"gpu_model": "H100-NVL", "gpu_memory_gb": 94}
 _HOST_H100 = {"gpu_host_bandwidth": Threshold(48, "GB/s", "C")}
 
@@ -138,7 +138,7 @@ NC40ADS = vm_size(
     {**ECC, **memory_within(3), **_HOST_H100},
     (
         Contradiction(
-            "gpu_peer_bandwidth", {"C": "335 GB/s between GPUs, of which it counts one"}, "", "one GPU has no peer."
+            "gpu_peer_bandwidth", {"C": "335 GB/s between GPUs, but a count of one GPU"}, "", "one GPU has no peer."
         ),
         *memory_sold("329977992 kB", "320 GB"),
         *port_rate("H", 100, 40),
@@ -164,7 +164,7 @@ NC80ADIS = vm_size(
             "gpu_peer_bandwidth",
             {"C": "335 GB/s", "I": "256 GB/s measured, with 12 of 18 links up (azurehpc-health-checks #162)"},
             "",
-            "335 is copied from ND H100 v5, where 18 links are up, and would fail these machines; measure some first.",
+            "335 is copied from ND H100 v5, where 18 links are up, so good machines would fail; measure some first.",
         ),
         Contradiction(
             "nvlinks",
@@ -173,7 +173,7 @@ NC80ADIS = vm_size(
                 "I": "12 of 18 up on good machines (azurehpc-health-checks #162)",
             },
             "I",
-            "the bridge between two H100 NVL takes 12 links; the others lead nowhere.",
+            "the bridge between two H100 NVL uses 12 links; the others are not connected.",
         ),
         *memory_sold("660463936 kB", "640 GB"),
         *port_rate("H", 100, 80),

@@ -32,7 +32,7 @@ ND40RS = vm_size(
     {
         "C": {"memory_mib": 693505424 // 1024, "gpu_count": 8, "hca_count": 1, "ib_rate_gbps": 100},
         "C, T": cores(2, 40),
-        # Everything hangs on the CPUs directly: NCCL is told of no switch.
+        # All devices are connected to the CPUs directly: NCCL's topology has no switch.
         "T": {
             "cpu": CpuModel("x86_64", "GenuineIntel", 6, 85),
             "numa_nodes": numa_nodes("0-19", "20-39"),
@@ -41,7 +41,7 @@ ND40RS = vm_size(
             "pcie_gtps": "16 GT/s",
             "pcie_width": 16,
         },
-        # The temporary disk of 2948 GiB is none of NVMe.
+        # The temporary disk of 2948 GiB is not an NVMe disk.
         "D": {"gpu_model": "V100-SXM2-32GB", "gpu_memory_gb": 32, "ethernet_gbps": 24, "nvme_count": 0},
         "G": {"gpu_memory_clock_mhz": 877, "gpu_graphics_clock_mhz": 1530},
         "A": {"nccl_settings": {"NCCL_IGNORE_CPU_AFFINITY": "1"}},
@@ -62,10 +62,10 @@ ND_V100 = (ND40RS,)
 
 # ND A100 v4: eight A100 with NVSwitch, eight HDR adapters, four NUMA nodes.
 
-# GPU 0 is not on NUMA node 0: the order of the PCI addresses goes through the nodes as 1, 0, 3, 2.
+# GPU 0 is not on NUMA node 0: in the order of the PCI addresses, the nodes are 1, 0, 3, 2.
 _NODES_OF_SLOTS = "1 1 0 0 3 3 2 2"
 _SWITCHES = "2 2 1 1 4 4 3 3"
-# Versions of ndv4-topo.xml before 2023-09 have nodes 0 and 1, and 2 and 3, swapped; those before 2025-02 wrong masks.
+# In versions of ndv4-topo.xml before 2023-09, nodes 0 and 1, and 2 and 3, are swapped; before 2025-02, masks are wrong.
 _TOPOLOGY = {
     "cpu": CpuModel("x86_64", "AuthenticAMD", 23, 49),
     "numa_nodes": numa_nodes("0-23", "24-47", "48-71", "72-95"),
@@ -91,7 +91,7 @@ _CONTRADICTIONS = (
         "nccl_allreduce_internode",
         {"N": "175 GB/s", "Y": "185 GB/s"},
         "N",
-        "a limit of Microsoft's own, and the lower one; measure both nodes before drawing conclusions.",
+        "Microsoft's own limit, and the lower one; measure both nodes before you draw conclusions.",
     ),
     *port_rate("H", 40, 24),
 )
@@ -102,7 +102,7 @@ def _disks(counted: str, documented: str) -> Contradiction:
         "nvme_count",
         {**dict.fromkeys(counted.split(", "), "8"), "D": f"1 disk of {documented}"},
         "O",
-        "D counts what they add up to; those who have such machines build an array of 8.",
+        "D lists their total size; users of such machines build an array of 8.",
     )
 
 
@@ -138,19 +138,19 @@ ND96ASR = vm_size(
             "gpu_host_bandwidth",
             {"C": "21 GB/s", "R": "23 GB/s", "O": "24 GB/s", "K": "24 GB/s", "E": "24 GB/s"},
             "C",
-            "the newest and most lenient; R is the documentation of the same project and was left behind.",
+            "the newest and most lenient; R is the same project's documentation and was not updated.",
         ),
         Contradiction(
             "nccl_allreduce",
             {"C": "228 GB/s at 8G", "E": "230 GB/s at 4G"},
             "C",
-            "the limit of the health check that runs on nodes, not of an image's test.",
+            "the limit of the health check on nodes; E is for a test of the image.",
         ),
         Contradiction(
             "nccl_ib_loopback",
             {"C": "18 GB/s", "E": "20 GB/s"},
             "C",
-            "the limit of the health check that runs on nodes, not of an image's test.",
+            "the limit of the health check on nodes; E is for a test of the image.",
         ),
         Contradiction(
             "ib_gdr_write", {"C": "180 Gb/s", "O": "185 Gb/s", "K": "185 Gb/s"}, "C", "the newest and most lenient."
@@ -167,7 +167,7 @@ ND96AMSR = vm_size(
         "T": _TOPOLOGY,
         "T, P, S": {"gpus": _GPUS},
         "D": {"gpu_model": "A100-SXM4-80GB", "gpu_memory_gb": 80, "ethernet_gbps": 24},
-        # Never read from such a machine or a document; gpu_clocks asks the driver and needs neither.
+        # Not read from such a machine or a document; gpu_clocks queries the driver and does not use these.
         "G": {"gpu_memory_clock_mhz": 1593, "gpu_graphics_clock_mhz": 1410},
         "O": {"nvme_count": 8},
         "W": {"nvme_model": "Microsoft NVMe Direct Disk"},
@@ -193,7 +193,7 @@ ND96AMSR = vm_size(
 ND_A100 = (ND96ASR, ND96AMSR)
 
 
-# ND MI300X v5: eight MI300X of AMD, eight NDR adapters. No source says what hangs on which NUMA node.
+# ND MI300X v5: eight AMD MI300X, eight NDR adapters. No source describes which device is on which NUMA node.
 
 ND96ISR_MI300X = vm_size(
     "Standard_ND96isr_MI300X_v5",
@@ -205,7 +205,7 @@ ND96ISR_MI300X = vm_size(
     },
     {
         **memory_within(7),
-        # C has limits of copies and of RCCL too; nothing here measures AMD's GPUs.
+        # C also has limits for copies and RCCL; the collection does not measure AMD's GPUs.
         "ib_write": Threshold(390, "Gb/s", "C", at="1048576 B, 2 queue pairs, host memory"),
     },
     (*memory_sold("1915059 MB", "1850 GB"), *port_rate("H", 100, 80)),
@@ -224,15 +224,15 @@ def _name(documented: str) -> Contradiction:
         "name",
         {"D": documented, "A": "nd128is*_gb[2-3]00_v6, any of them with or without NDR"},
         "D",
-        "what Azure documents; the metadata service of a machine has the last word: compare it there.",
+        "what Azure documents; compare it with the answer of a machine's metadata service, which is authoritative.",
     )
 
 
 _ETHERNET = Contradiction(
     "ethernet_gbps",
-    {"D": "160 Gb/s in the table of parts, 160 under a heading of Mb/s in the table of sizes"},
+    {"D": "160 Gb/s in the table of parts, 160 under the heading Mb/s in the table of sizes"},
     "D",
-    "the heading is that of the tables of other sizes, where the figures are in thousands.",
+    "the heading is copied from the tables of other sizes, where the figures are in the thousands.",
 )
 
 ND128ISR_GB200 = vm_size(
@@ -257,9 +257,9 @@ ND128ISR_GB200 = vm_size(
         _ETHERNET,
         Contradiction(
             "ib_rate_gbps",
-            {"D": "400 Gb/s in the column of scale-up (NVLink), 1.8 TB/s in that of scale-out (InfiniBand)"},
+            {"D": "400 Gb/s in the column scale-up (NVLink), 1.8 TB/s in the column scale-out (InfiniBand)"},
             "D",
-            "the headings are exchanged, as the table of GB300 shows.",
+            "the headings are swapped, as the table of GB300 shows.",
         ),
     ),
 )
@@ -288,7 +288,7 @@ ND128ISR_GB300 = vm_size(
     (_name("ND128isr_GB300_v6"), _ETHERNET),
 )
 
-# B speaks of the size above only.
+# B describes only the size above.
 ND128ISRG5_GB300 = vm_size("Standard_ND128isrG5_GB300_v6", _GB300, {}, (_name("ND128isrG5_GB300_v6"), _ETHERNET))
 
 ND_GB = (ND128ISR_GB200, ND128ISR_GB300, ND128ISRG5_GB300)

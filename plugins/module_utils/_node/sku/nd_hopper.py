@@ -25,21 +25,21 @@ from .types import (
 )
 
 _NODES_OF_SLOTS = "0 0 0 0 1 1 1 1"
-# One virtual switch for each pair of GPU and adapter, not one for each NUMA node as with ND A100 v4.
+# One virtual switch per pair of GPU and adapter, not per NUMA node as with ND A100 v4.
 _SWITCHES = "1 2 3 4 5 6 7 8"
-# H100 and H200 share one file (ndv5-topo.xml). Versions of it before 2025-01 have wrong masks.
+# H100 and H200 share one file (ndv5-topo.xml). Its versions before 2025-01 have wrong masks.
 _TOPOLOGY = {
     "cpu": CpuModel("x86_64", "GenuineIntel", 6, 143),
     "numa_nodes": numa_nodes("0-47", "48-95"),
     "pcie_gtps": "32.0 GT/s PCIe",
     "pcie_width": 16,
 }
-# The fourth GPU's address does not follow on the third's.
+# The fourth GPU's address is not consecutive to the third's.
 _GPUS = {"gpus": gpus("0001 0002 0003 0008 0009 000a 000b 000c", _NODES_OF_SLOTS, _SWITCHES)}
 _HCAS = {"hcas": hcas("0101 0102 0103 0104 0105 0106 0107 0108", _NODES_OF_SLOTS, _SWITCHES)}
 _INFINIBAND = {"hca_count": 8, "ib_rate_gbps": 400}
 _NO_INFINIBAND: Mapping[str, Any] = {"hca_count": 0, "hcas": ()}
-# The interface is not A's: P names it for ND A100 v4, and the same images call it so here.
+# The interface is not from A: P has it for ND A100 v4, and the same images use the same name here.
 _NCCL = {
     "nccl_settings": {
         "NCCL_IB_PCI_RELAXED_ORDERING": "1",
@@ -47,12 +47,12 @@ _NCCL = {
         "NCCL_SOCKET_IFNAME": "eth0",
     }
 }
-# Its scripts for these families start the fabric manager, and fail without it.
+# A's scripts for these families start the fabric manager, and fail without it.
 _NVSWITCH = {"nvswitch": True}
 _NVME_MODEL = {"nvme_model": "Microsoft NVMe Direct Disk"}
 
 _H100 = {"gpu_model": "H100-SXM5-80GB", "gpu_memory_gb": 80}
-# D names the sizes with InfiniBand only; what the others may have of the network it does not say.
+# D documents only the sizes with InfiniBand, and no network rate for the others.
 _ETHERNET = {"ethernet_gbps": 80}
 _H100_CLOCKS = {"gpu_graphics_clock_mhz": 1980}
 _H100_MEMORY_CLOCK = {"gpu_memory_clock_mhz": 2619}
@@ -61,7 +61,7 @@ _H200 = {"gpu_model": "H200-SXM5-141GB", "gpu_memory_gb": 141}
 _H200_CLOCKS = {"gpu_memory_clock_mhz": 3201, "gpu_graphics_clock_mhz": 1980}
 _H200_CHECKED = {"memory_mib": 1909409116 // 1024, "gpu_count": 8, "accelerated_nic_gbps": 100}
 
-# What good machines reach: 55 GB/s and 46.4 GB/s were noted without saying where.
+# Typical values of good machines: 55 GB/s and 46.4 GB/s were noted without their source.
 _H100_THRESHOLDS = {
     **ECC,
     **memory_within(5),
@@ -74,13 +74,13 @@ _H100_CLOCK = Contradiction(
     "gpu_graphics_clock_mhz",
     {"I": "1980 MHz", "H": "2619 MHz (nvidia-smi -lgc 2619)"},
     "I",
-    "2619 MHz is the memory clock; H sets it as the graphics clock, which the driver cuts to the highest there is.",
+    "2619 MHz is the memory clock; H sets it as graphics clock, which the driver limits to its highest value.",
 )
 _GEMM_UNIT = Contradiction(
     "gemm",
-    {"B": "715 and 742, in a text that calls them GFlops"},
+    {"B": "715 and 742, in a text with the unit GFlops"},
     "B",
-    "the numbers are right in TFLOP/s only; a GPU of this kind is a thousand times faster than the text says.",
+    "the numbers are correct only in TFLOP/s; these GPUs are a thousand times faster than the text says.",
 )
 _H200_THRESHOLDS = {
     **ECC,
@@ -92,13 +92,13 @@ _H200_HOST = Contradiction(
     "gpu_host_bandwidth",
     {"C": "48 GB/s", "R": "55 GB/s"},
     "C",
-    "what runs on the nodes; R documents the same project and says what a good machine reaches.",
+    "what runs on the nodes; R documents the same project and has the value of a good machine.",
 )
 _H200_GDR = Contradiction(
     "ib_gdr_write",
     {"C": "360 Gb/s", "R": "400 Gb/s"},
     "C",
-    "what runs on the nodes; 400 Gb/s is the whole rate of the link, which no measurement reaches.",
+    "what runs on the nodes; 400 Gb/s is the full rate of the link, which no measurement reaches.",
 )
 
 
@@ -107,7 +107,7 @@ def _h200_nccl(limit: int) -> Contradiction:
         "nccl_allreduce",
         {"C": f"{limit} GB/s", "R": "480 GB/s", "I": "480 GB/s observed"},
         "C",
-        "what runs on the nodes; 480 is what a good machine was seen to reach (azurehpc-health-checks #142).",
+        "what runs on the nodes; 480 was measured on a good machine (azurehpc-health-checks #142).",
     )
 
 
@@ -137,14 +137,14 @@ ND96ISR_H100 = vm_size(
             "gpu_host_bandwidth",
             {"C": "48 GB/s", "O": "52 GB/s", "R": "52 GB/s", "K": "52 GB/s"},
             "C",
-            "the newest and most lenient; good machines were seen at 55.",
+            "the newest and most lenient; good machines reached 55.",
         ),
         Contradiction("gpu_peer_bandwidth", {"C": "335 GB/s", "K": "350 GB/s"}, "C", "the newest and most lenient."),
         Contradiction(
             "ib_gdr_write",
             {"C": "380 Gb/s", "O": "375 Gb/s", "K": "370 Gb/s"},
             "C",
-            "the newest; good machines were seen at 399.7 (I).",
+            "the newest; good machines reached 399.7 (I).",
         ),
         _H100_CLOCK,
         _GEMM_UNIT,
@@ -158,11 +158,11 @@ ND96IS_H100 = vm_size(
     {
         "C": {**_H100_MEMORY, "gpu_count": 8, **_NO_INFINIBAND},
         "C, T": cores(2, 96),
-        # A gives this size the same file, in which the adapters it has not are listed too.
+        # A uses the same file for this size; the file also lists adapters, which this size does not have.
         "T, A": {**_TOPOLOGY, **_GPUS},
         "D": _H100,
         "I": _H100_CLOCKS,
-        # Not in H's lists of mlx5_an0.
+        # This size is not in H's lists of mlx5_an0.
         "H": _H100_MEMORY_CLOCK,
         "A": _NVSWITCH,
         "A, G": _NCCL,
@@ -195,7 +195,7 @@ ND96ISR_H200 = vm_size(
 ND96ISRF_H200 = vm_size(
     "Standard_ND96isrf_H200_v5",
     {
-        # C does not check NVMe here, so neither says how many there are.
+        # Neither C nor D has the number of NVMe disks of this size.
         "C": {**_H200_CHECKED, **_INFINIBAND},
         "C, T": cores(2, 96),
         "T, A": {**_TOPOLOGY, **_HCAS, **_GPUS},

@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Facts per Azure VM size: the single source of every such number in the collection.
+"""Facts per Azure VM size: the single source of these numbers in the collection.
 
-Each number names its source by a letter, explained in ``SOURCES``. What no source states is ``None``, never a guess.
-Memory: figures that a source gives in kB were divided by 1024; check_hw_physmem's "MB" and "GB" are powers of 1024.
+Each number has the letter of its source, explained in ``SOURCES``. A fact without a source is ``None``, never a guess.
+Memory: figures in kB were divided by 1024; check_hw_physmem's "MB" and "GB" are powers of 1024.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SIZES: Mapping[str, VmSize] = {size.name: size for size in _ALL}
 
 
 HAND = "hand"
-"""Source of what an inventory describes."""
+"""The source of facts from the inventory."""
 
 SOURCES: Mapping[str, str] = {
     "A": "azhpc-images, setup_sku_customizations.sh and what it calls: which size gets which topology file and NCCL "
@@ -33,12 +33,12 @@ SOURCES: Mapping[str, str] = {
     "InfiniBand has none",
     "D": "MicrosoftDocs/azure-compute-docs, articles/virtual-machines/sizes/gpu-accelerated",
     "E": "azhpc-images, tests/health_checks: the tests of the image on ND A100 v4",
-    "G": "general knowledge, unverified: no document at hand says so",
+    "G": "general knowledge, unverified: not found in a document",
     "H": "azurehpc-health-checks, the scripts: run-health-checks.sh (rates of mlx5_an0, in its lists AN40, AN100), "
     "azure_common.nhc (GPU clocks), azure_gpu_ecc.nhc (remapped rows)",
     "I": "issue threads: NVIDIA/aicr #1858 (nvidia-smi on ND96isr_H100_v5), awslabs/amazon-eks-ami #1985 (clocks of "
     "H100 and H200), azurehpc-health-checks #142 (NCCL on H200), #152 (InfiniBand on H100), #162 (NVLink on NC80adis)",
-    "K": "azurehpc, the health checks of O as they were taken over for AKS",
+    "K": "azurehpc, the health checks of O as adopted for AKS",
     "M": "azurehpc, experimental/gpu_optimizations/readme.md: clocks that nvidia-smi shows on ND96asr_v4",
     "N": "azurehpc, experimental/ndv4_a100_healthchecks",
     "O": "azurehpc, experimental/cc_slurm_nhc: configuration files older than C, and nc48v4-topo.xml",
@@ -46,7 +46,7 @@ SOURCES: Mapping[str, str] = {
     "R": "azurehpc-health-checks, README.md: its table of limits",
     "S": "superbench, superbench/config/azure_nd*.yaml",
     "T": "azhpc-images, topology/*.xml: ndv2, ndv4, ndv5 and ncv4",
-    "W": "cyclecloud-slurm-workspace and azure-vm-utils: the model by which they know local NVMe disks of any size",
-    "Y": "yosoyjay, a figure for two ND A100 v4 nodes; where it stands was not recorded",
+    "W": "cyclecloud-slurm-workspace and azure-vm-utils: the model by which they identify local NVMe disks of any size",
+    "Y": "yosoyjay, a figure for two ND A100 v4 nodes; its location was not recorded",
     HAND: "described by hand in the inventory (hpcai_vm_sizes)",
 }

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is known of a VM size: the shapes of the facts, without a single fact."""
+"""The data types for facts of VM sizes; the facts themselves are in other files."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class CpuModel:
-    """The processor, as the CPUID instruction names it and as NCCL's topology file spells it.
+    """The processor, as reported by CPUID and in the format of NCCL's topology file.
 
     :ivar arch: ``x86_64`` or ``arm64``.
     :ivar vendor: e.g. ``AuthenticAMD``.
-    :ivar family: CPUID family; of AMD's from Zen 3 on as NCCL counts it, 175 for 25.
+    :ivar family: CPUID family; for AMD's from Zen 3 on, in NCCL's numbering: 175 for 25.
     :ivar model: CPUID model.
     """
 
@@ -31,7 +31,7 @@ class CpuModel:
 class NumaNode:
     """A NUMA node of the size.
 
-    :ivar id: Linux's number of it.
+    :ivar id: its number in Linux.
     :ivar cpus: its CPUs as a Linux list, e.g. ``0-23``.
     """
 
@@ -43,9 +43,9 @@ class NumaNode:
 class Gpu:
     """One GPU slot, in the order of the GPU indices (``CUDA_DEVICE_ORDER=PCI_BUS_ID``).
 
-    :ivar busid: PCI address in Linux's spelling, ``0001:00:00.0``.
-    :ivar numa_node: the NUMA node it hangs on.
-    :ivar switch: number of the virtual PCI switch that NCCL is told of; None where the size has none.
+    :ivar busid: PCI address in Linux's format, ``0001:00:00.0``.
+    :ivar numa_node: its NUMA node.
+    :ivar switch: number of the virtual PCI switch in NCCL's topology; None if the size has none.
     """
 
     busid: str
@@ -57,9 +57,9 @@ class Gpu:
 class Hca:
     """One InfiniBand adapter, in the order of the ``mlx5_ib<N>`` names.
 
-    :ivar busid: PCI address in Linux's spelling, ``0101:00:00.0``.
-    :ivar numa_node: the NUMA node it hangs on.
-    :ivar switch: number of the virtual PCI switch that NCCL is told of; None where the size has none.
+    :ivar busid: PCI address in Linux's format, ``0101:00:00.0``.
+    :ivar numa_node: its NUMA node.
+    :ivar switch: number of the virtual PCI switch in NCCL's topology; None if the size has none.
     """
 
     busid: str
@@ -69,15 +69,15 @@ class Hca:
 
 @dataclass(frozen=True)
 class Threshold:
-    """A limit that a health check compares with.
+    """A limit of a health check.
 
     :ivar limit: the number, a minimum unless ``at_most``.
     :ivar unit: e.g. ``GB/s``.
-    :ivar at: the conditions, e.g. the message size ``8G``; empty where there are none.
+    :ivar at: the conditions, e.g. the message size ``8G``; empty if there are none.
     :ivar source: letters of ``SOURCES``, as in ``VmSize.sources``.
-    :ivar at_most: the limit is a maximum.
-    :ivar warn: a machine between this and the limit is worth a warning; None where the source has one limit only.
-    :ivar typical: what a good machine was seen to reach; None where nobody says.
+    :ivar at_most: whether the limit is a maximum.
+    :ivar warn: a value between this and the limit is a warning; None if the source has only one limit.
+    :ivar typical: the value of a good machine; None if unknown.
     """
 
     limit: float
@@ -91,12 +91,12 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Contradiction:
-    """Sources that say different things, or one that cannot be right.
+    """Sources that contradict each other, or one that cannot be right.
 
     :ivar about: the field, or the key of ``thresholds``.
-    :ivar says: what each source says, by its letter.
-    :ivar taken: the letter of the one that was taken; empty where none was, and the fact is None or absent.
-    :ivar why: why that one.
+    :ivar says: the statement of each source, by its letter.
+    :ivar taken: the letter of the source that was used; empty if none was, and the fact is None or absent.
+    :ivar why: the reason for this choice.
     """
 
     about: str
@@ -107,7 +107,7 @@ class Contradiction:
 
 @dataclass(frozen=True)
 class VmSize:
-    """What a VM of one size has. What no source states is None, never a guess.
+    """The facts of a VM size. A fact without a source is None, never a guess.
 
     :ivar name: canonical name, with tier.
     :ivar vcpus: number of CPUs that the operating system sees.
@@ -117,29 +117,29 @@ class VmSize:
     :ivar memory_mib: memory that the operating system reports, in MiB.
     :ivar cpu: the processor.
     :ivar numa_nodes: the NUMA nodes with CPUs, by number.
-    :ivar gpu_model: the collection's own name of it, e.g. ``A100-SXM4-40GB``; the driver's differs with its version.
+    :ivar gpu_model: the collection's own name, e.g. ``A100-SXM4-40GB``; the driver's name depends on its version.
     :ivar gpu_count: number of GPUs.
     :ivar gpu_memory_gb: memory of each GPU in GB as marketed.
     :ivar gpus: the GPUs in index order.
     :ivar gpu_memory_clock_mhz: highest memory clock of a GPU, in MHz.
     :ivar gpu_graphics_clock_mhz: highest graphics (SM) clock of a GPU, in MHz.
     :ivar gpu_default_graphics_clock_mhz: graphics clock that applications get without tuning, in MHz.
-    :ivar nvswitch: whether the GPUs are joined by NVSwitches inside the VM, so that they need NVIDIA's fabric manager.
-    :ivar hca_count: number of InfiniBand adapters; 0 where the size has no InfiniBand.
+    :ivar nvswitch: whether NVSwitches in the VM connect the GPUs, so that they need NVIDIA's fabric manager.
+    :ivar hca_count: number of InfiniBand adapters; 0 if the size has no InfiniBand.
     :ivar hcas: the adapters in the order of their names.
     :ivar ib_rate_gbps: InfiniBand rate of one adapter, in Gb/s.
-    :ivar pcie_gtps: speed of the link of GPU and adapter to their switch, per lane, as NCCL's topology file of that
-        family spells it: ``16 GT/s`` or ``32.0 GT/s PCIe``. NCCL knows both spellings.
+    :ivar pcie_gtps: speed per lane of the link from GPU and adapter to their switch, in the format of the family's NCCL
+        topology file: ``16 GT/s`` or ``32.0 GT/s PCIe``. NCCL accepts both.
     :ivar pcie_width: lanes of that link.
-    :ivar nvme_count: number of local NVMe disks; 0 where the size has none.
-    :ivar nvme_model: model name of these disks; "v2" of it counts too.
+    :ivar nvme_count: number of local NVMe disks; 0 if the size has none.
+    :ivar nvme_model: model name of these disks; a "v2" of the model matches too.
     :ivar ethernet_gbps: rate of the front-end network, in Gb/s.
     :ivar accelerated_nic_gbps: rate that the accelerated network's RDMA device (``mlx5_an0``) reports, in Gb/s.
     :ivar nccl_settings: variables of ``/etc/nccl.conf`` that this size needs, without the topology file.
     :ivar thresholds: limits of health checks, by name.
-    :ivar contradictions: where the sources disagree.
+    :ivar contradictions: about which facts the sources disagree.
     :ivar sources: letters of ``SOURCES`` for each field that is not None, except the last three. Several are separated
-        by ``, ``: all of them say so, or each of them a part of it.
+        by ``, ``: each of them states the fact or a part of it.
     """
 
     name: str
@@ -181,7 +181,7 @@ def vm_size(
 ) -> VmSize:
     """Return a size from its facts by source: ``{"C": {"vcpus": 96}, "D": {"ethernet_gbps": 24}}``.
 
-    :raises ValueError: a fact stands under two sources; put both letters on one (``"C, T"``).
+    :raises ValueError: a fact is listed under two sources; list it once with both letters (``"C, T"``).
     """
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
@@ -194,7 +194,7 @@ def vm_size(
 
 
 def cores(sockets: int, vcpus: int) -> dict[str, int]:
-    """Return what ``check_hw_cpuinfo <sockets> <cores> <threads>`` says of a size without hardware threads: all are."""
+    """Return the CPU facts that ``check_hw_cpuinfo <sockets> <cores> <threads>`` has; no size has hardware threads."""
     return {
         "vcpus": vcpus,
         "sockets": sockets,
@@ -219,14 +219,14 @@ def hcas(domains: str, nodes: str, switches: str = "") -> tuple[Hca, ...]:
 
 
 def _slots(domains: str, nodes: str, switches: str) -> list[tuple[str, int, int | None]]:
-    # On Azure each of these devices has a PCI domain of its own, and is the first and only device in it.
+    # On Azure, each of these devices has its own PCI domain, and is the only device in it.
     columns = (domains.split(), nodes.split(), switches.split() or [""] * len(domains.split()))
     if len({len(column) for column in columns}) != 1:
         raise ValueError(f"columns of different lengths: {domains!r}, {nodes!r}, {switches!r}")
     return [(f"{domain}:00:00.0", int(node), int(switch) if switch else None) for domain, node, switch in zip(*columns)]
 
 
-# What C and H check of GPUs' error counters: of those with HBM2e or newer, and of the V100, which retires whole pages.
+# Limits of C and H for GPUs' error counters: for GPUs with HBM2e or newer, and for the V100, which retires pages.
 ECC = {
     "ecc_dram_errors": Threshold(20000000, "errors", "C", at_most=True),
     "ecc_sram_errors": Threshold(10000, "errors", "C", at_most=True),
@@ -236,29 +236,29 @@ RETIRED_PAGES = {"retired_pages": Threshold(61, "pages", "C", at_most=True)}
 
 
 def memory_within(percent: int) -> dict[str, Threshold]:
-    """Return how far the memory may be from ``memory_mib`` (``check_hw_physmem``)."""
+    """Return the permitted deviation of the memory from ``memory_mib`` (``check_hw_physmem``)."""
     return {"memory_deviation": Threshold(percent, "%", "C", at_most=True)}
 
 
 def memory_sold(checked: str, sold: str) -> tuple[Contradiction, ...]:
-    """Return the two figures of the memory: what the health check found, and what the size is sold with."""
+    """Return the two figures of the memory: the health check's, and the one of Azure's documentation."""
     return (
         Contradiction(
             "memory_mib",
             {"C": checked, "D": sold},
             "C",
-            "D is what the size is sold with, C what the operating system reports of it.",
+            "D is the size's documented memory, C what the operating system reports.",
         ),
     )
 
 
 def port_rate(source: str, gbps: int, ethernet: int) -> tuple[Contradiction, ...]:
-    """Return the two rates of the front-end network: what ``mlx5_an0`` reports, and what Azure allows."""
+    """Return the two rates of the front-end network: the one that ``mlx5_an0`` reports, and Azure's limit."""
     return (
         Contradiction(
             "accelerated_nic_gbps",
             {source: f"{gbps} Gb/s", "D": f"{ethernet} Gb/s"},
             source,
-            "the rate that the port is expected to report; D is what Azure lets the VM have of it (ethernet_gbps).",
+            "the rate that the port is expected to report; D is Azure's limit for the VM (ethernet_gbps).",
         ),
     )

@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Slurm's accounts, users and QOS, as slurmdbd has them and as they should be.
+"""Slurm's accounts, users and QOS, in slurmdbd and in the settings.
 
-Only what is named is compared: a limit that somebody set by hand and that the settings do not name stays, and so does
-everything else that is not named, unless a purge was asked for.
+Only what the settings contain is compared. A limit that is set in slurmdbd but not in the settings stays, and so does
+everything else that they do not contain, unless a purge is requested.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ..machine.run import CommandFailed, Run, must
 from .limits import ASSOCIATION, QOS, BadSetting, canonical, given_settings, words_to_set
 
 _KEPT_ACCOUNT, _KEPT_USER, _KEPT_QOS = "root", "root", "normal"
-"""What slurmdbd makes itself, and a cluster cannot be without."""
+"""slurmdbd creates these itself, and a cluster needs them."""
 _ADMIN_LEVELS = ("None", "Operator", "Administrator")
-# What a setting without a value is in the end.
+# The effective value of a setting that is not set.
 _RESTING = {"Fairshare": "1", "UsageFactor": "1", "GraceTime": "0", "PreemptMode": "cluster", "Priority": "0"}
 
 Key = tuple[str, ...]
@@ -29,11 +29,11 @@ Key = tuple[str, ...]
 
 @dataclass
 class Book:
-    """The book-keeping of one cluster: what there is, or what should be.
+    """The accounting of one cluster: the current or the wanted state.
 
     :ivar qos: settings of each QOS, in the form of `limits`.
     :ivar accounts: parent of each account, parents first.
-    :ivar described: description and organization of accounts, in lower case, as sacctmgr keeps them.
+    :ivar described: description and organization of accounts, in lower case, as sacctmgr stores them.
     :ivar limits: settings of accounts, and of users in accounts.
     :ivar defaults: each user's default account.
     :ivar admins: each user's admin level.
@@ -51,7 +51,7 @@ class Book:
 
 @dataclass(frozen=True)
 class Step:
-    """One call of sacctmgr, and what it changes in words."""
+    """One call of sacctmgr, and a description of its change."""
 
     words: tuple[str, ...]
     before: str
@@ -59,12 +59,12 @@ class Step:
 
 
 def desired_book(accounts: Mapping[str, Any], qos: Mapping[str, Any]) -> Book:
-    """Return what the settings ask for.
+    """Return the wanted state from the settings.
 
-    :raises BadSetting: they make no sense.
+    :raises BadSetting: a setting is invalid.
     """
     book = Book()
-    # sacctmgr writes all names in lower case.
+    # sacctmgr stores all names in lower case.
     for name, given in qos.items():
         book.qos[str(name).lower()] = given_settings(f"QOS {name}", _mapping(f"QOS {name}", given), QOS)
     _add_accounts(book, accounts, _KEPT_ACCOUNT)
@@ -77,7 +77,7 @@ def _add_accounts(book: Book, accounts: Mapping[str, Any], parent: str) -> None:
         where = f"account {name}"
         given = _by_lower(_mapping(where, settings))
         if (name,) in book.limits:
-            raise BadSetting(f"{where} stands in the settings twice; its name must be the only one of the cluster.")
+            raise BadSetting(f"{where} is in the settings twice. Account names must be unique in the cluster.")
         if name != _KEPT_ACCOUNT:
             book.accounts[name] = parent
         users = _pop(given, "users") or {}
@@ -99,12 +99,12 @@ def _add_user(book: Book, account: str, user: str, settings: Mapping[str, Any]) 
     if level is not None:
         named = next((one for one in _ADMIN_LEVELS if one.lower() == str(level).lower()), None)
         if named is None:
-            raise BadSetting(f"{where}: AdminLevel is {level!r}, and must be one of {', '.join(_ADMIN_LEVELS)}.")
+            raise BadSetting(f"{where}: AdminLevel is {level!r}, but must be one of {', '.join(_ADMIN_LEVELS)}.")
         if book.admins.setdefault(user, named) != named:
-            raise BadSetting(f"{where}: AdminLevel differs from what another account says of {user}.")
+            raise BadSetting(f"{where}: AdminLevel differs from that of {user} in another account.")
     if is_default:
         if user in book.defaults:
-            raise BadSetting(f"{where}: {user} has a default account already, {book.defaults[user]}.")
+            raise BadSetting(f"{where}: {user} already has the default account {book.defaults[user]}.")
         book.defaults[user] = account
     book.limits[(account, user)] = given_settings(where, dict(given.values()), ASSOCIATION)
 
@@ -126,16 +126,16 @@ def _mapping(where: str, value: Any) -> Mapping[str, Any]:
 
 
 def read_book(cluster: str, run: Run) -> Book:
-    """Ask slurmdbd, through sacctmgr.
+    """Read the current state from slurmdbd, through sacctmgr.
 
-    :raises CommandFailed: it does not answer.
+    :raises CommandFailed: slurmdbd does not answer.
     """
     book = Book(has_cluster=bool(_rows(run, "cluster", ["Cluster"], f"cluster={cluster}")))
     for name, *values in _rows(run, "qos", ["Name", *QOS]):
         book.qos[name] = _settings(QOS, values)
     for name, description, organization in _rows(run, "account", ["Account", "Description", "Organization"]):
         book.described[name] = {"description": description.lower(), "organization": organization.lower()}
-    # Without WOPLimits each limit of a parent would be shown as the child's own.
+    # Without WOPLimits, sacctmgr shows the limits of a parent as the child's own.
     shown = ["Account", "User", "Partition", "ParentName", *ASSOCIATION]
     for account, user, partition, parent, *values in _rows(
         run, "association", shown, f"cluster={cluster}", "WOPLimits"
@@ -155,10 +155,10 @@ def _rows(run: Run, what: str, fields: Sequence[str], *more: str) -> list[list[s
     rows = [line.split("|") for line in must(run(words)).stdout.splitlines() if line.strip()]
     wrong = next((row for row in rows if len(row) != len(fields)), None)
     if wrong is not None:
-        # A description or an organization may hold both: what follows would be read as another field or account.
+        # A description or an organization may contain both, and the rest would be read as another field or account.
         raise CommandFailed(
-            f"sacctmgr shows the {what} {'|'.join(wrong)!r}, which has {len(wrong)} fields and not {len(fields)}: "
-            f"remove '|' and line breaks from its texts, with 'sacctmgr modify {what}'"
+            f"sacctmgr shows the {what} {'|'.join(wrong)!r}, which has {len(wrong)} fields, not {len(fields)}. "
+            f"Remove '|' and line breaks from its description and organization with 'sacctmgr modify {what}'"
         )
     return rows
 
@@ -185,7 +185,7 @@ def plan(cluster: str, current: Book, desired: Book, purge: bool = False) -> tup
 
 
 def _plan_qos(current: Book, desired: Book) -> Iterable[Step]:
-    # All names first: one may preempt another that comes later.
+    # Create all QOS first, because one may preempt a later one.
     for name in desired.qos:
         if name not in current.qos:
             yield Step(("add", "qos", name), "", f"QOS {name}")
@@ -242,9 +242,9 @@ def _plan_people(cluster: str, current: Book, desired: Book, purge: bool) -> Ite
     words: tuple[str, ...]
     for user in dict.fromkeys(key[1] for key in desired.limits if len(key) == 2):
         accounts = [key[0] for key in desired.limits if key[1:] == (user,)]
-        # Of a user who is new, sacctmgr takes the first account.
+        # For a new user, sacctmgr uses the first account.
         before = current.defaults.get(user, accounts[0])
-        # A user without a default account, which a purge may leave, could start no job without naming one.
+        # A purge may remove the default account, and without one the user's jobs would have to name an account.
         stays = before in accounts or (not purge and (before, user) in current.limits)
         account = desired.defaults.get(user, before if stays else accounts[0])
         if before != account:
@@ -289,7 +289,7 @@ def _depth(name: str, parents: Mapping[str, str]) -> int:
 
 
 def apply(steps: Iterable[Step], run: Run) -> list[str]:
-    """Carry out the plan, and return what sacctmgr answered to each step: it takes some refusals for successes.
+    """Apply the plan, and return sacctmgr's output for each step, because it exits with 0 for some refusals.
 
     :raises CommandFailed: sacctmgr refused.
     """
@@ -298,7 +298,7 @@ def apply(steps: Iterable[Step], run: Run) -> list[str]:
         answer = run(["sacctmgr", "--immediate", *step.words])
         words = " ".join(f"{answer.stderr} {answer.stdout}".split())
         if answer.rc != 0:
-            problem = f"'sacctmgr {' '.join(step.words)}' failed (exit status {answer.rc}): {words or 'nothing'}"
+            problem = f"'sacctmgr {' '.join(step.words)}' failed (exit status {answer.rc}): {words or 'no output'}"
             raise CommandFailed(problem)
         answers.append(words)
     return answers

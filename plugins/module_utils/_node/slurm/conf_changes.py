@@ -2,16 +2,15 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""How two states of Slurm's configuration differ, and what each change needs: ``scontrol reconfigure``, or a restart of
-which daemon. Each answer names its source.
+"""How two states of Slurm's configuration differ, and what each change needs: ``scontrol reconfigure``, or a restart,
+and of which daemon. Each answer includes its source.
 
-Until 23.02 a daemon that is told to reconfigure reads its files again and keeps the plugins that it loaded at its
-start, so slurmctld is restarted for every key: jobs survive that. From 23.11 on it starts itself anew, and hands over
-to the new process (scontrol(1): "this command operates by creating new processes for the daemons"), so little needs
-more than that.
+Until 23.02, a daemon that reconfigures reads its files again, but keeps the plugins that it loaded at its start.
+Therefore slurmctld is restarted for every key; jobs survive that. Since 23.11, a daemon that reconfigures starts a new
+process (scontrol(1): "this command operates by creating new processes for the daemons"), so few changes need more.
 
-The files are those that slurmctld reads and ships to nodes. Entries are kept as digests: some values are passwords, and
-what a daemon has loaded is recorded in a file.
+The files are those that slurmctld reads and sends to nodes. Entries are stored as digests, because some values are
+passwords, and the state that a daemon has loaded is recorded in a file.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from .releases import Release, has_known_effects
 
 NEW_PROCESSES: Release = (23, 11)
 NODES_BY_RECONFIGURE: Release = (24, 11)
-"""slurm.conf(5) asks for restarts until 24.05, and from 24.11 on for "restarting or reconfiguring"."""
+"""slurm.conf(5) requires restarts until 24.05; since 24.11 it allows "restarting or reconfiguring"."""
 
 _MANUAL = "slurm.conf(5)"
-_RESTART_SOURCE = "a restart takes every key, and jobs go on; slurmd.c loads some plugins at its start alone"
+_RESTART_SOURCE = "a restart applies every key, and jobs continue; slurmd.c loads some plugins only at its start"
 
 
 class Need(IntEnum):
-    """What a daemon needs, the greater the more."""
+    """What a daemon needs; a higher value includes the lower ones."""
 
     NOTHING = 0
     RECONFIGURE = 1
@@ -47,8 +46,8 @@ class Need(IntEnum):
 class Effect:
     """What a change needs.
 
-    :ivar source: where it is written.
-    :ivar loses_jobs: slurmctld forgets jobs, running ones too.
+    :ivar source: the source of this knowledge.
+    :ivar loses_jobs: slurmctld would lose jobs, including running ones.
     :ivar needs_idle_node: it disturbs jobs that run on the node.
     """
 
@@ -66,7 +65,7 @@ def _words(text: str) -> frozenset[str]:
 _RECONFIGURE = Effect(Need.RECONFIGURE, Need.RECONFIGURE, f"{_MANUAL}: 'scontrol reconfigure' unless otherwise noted")
 
 # In lower case. Until 23.02: "A restart of slurmctld and the slurmd daemons" (slurm.conf(5)), and what a slurmd loads
-# or opens once (slurmd.c, _slurmd_init and main).
+# or opens only once (slurmd.c, _slurmd_init and main).
 _RESTARTS_SLURMD = _words(
     """
     acctgatherenergytype acctgatherfilesystemtype acctgatherinterconnecttype acctgatherprofiletype authalttypes
@@ -75,11 +74,11 @@ _RESTARTS_SLURMD = _words(
     slurmdparameters slurmdpidfile slurmdport slurmdspooldir slurmduser slurmuser switchtype taskplugin topologyplugin
     """
 )
-# From 23.11 on: "This will not be able to change the daemons' listening TCP port settings or authentication mechanism".
+# Since 23.11: "This will not be able to change the daemons' listening TCP port settings or authentication mechanism".
 _AUTHENTICATION = _words("authalttypes authaltparameters authinfo authtype credtype cryptotype")
 _NEVER_BY_RECONFIGURE = _AUTHENTICATION | {"slurmctldhost", "slurmctldport", "slurmuser"}
 _NEVER_BY_RECONFIGURE_SLURMD = _AUTHENTICATION | {"slurmdport", "slurmdspooldir", "slurmduser"}
-# "all job information will be lost", "records of all jobs in any state may be lost"; and a queue that lies elsewhere.
+# "all job information will be lost", "records of all jobs in any state may be lost"; and a move of the state folder.
 _LOSES_JOBS = _words("clustername selecttype statesavelocation switchtype")
 
 _FILES = {
@@ -90,7 +89,7 @@ _FILES = {
 
 
 def effect_of(key: str, release: Release) -> Effect:
-    """Return what a change of this key of slurm.conf needs. A key that this list does not know needs restarts."""
+    """Return what a change of this slurm.conf key needs. An unknown key needs restarts."""
     key = key.lower()
     loses = key in _LOSES_JOBS
     if not has_known_effects(key):
@@ -107,8 +106,8 @@ def effect_of(key: str, release: Release) -> Effect:
 def effect_of_nodes(release: Release) -> Effect:
     """Return what it needs to add, remove and change nodes.
 
-    Until 23.02 slurmctld ends with "hostnames inconsistency detected" if it is told to reconfigure with other nodes
-    than it has (read_slurm_conf in its read_config.c).
+    Until 23.02, slurmctld exits with "hostnames inconsistency detected" if it reconfigures with other nodes than before
+    (read_slurm_conf in its read_config.c).
     """
     if release >= NODES_BY_RECONFIGURE:
         return Effect(Need.RECONFIGURE, Need.RECONFIGURE, f"{_MANUAL}, NODE CONFIGURATION")
@@ -123,7 +122,7 @@ def effect_of_hardware(release: Release) -> Effect:
 
 
 def effect_of_partitions(is_removed: bool) -> Effect:
-    """Return what it needs to change partitions.
+    """Return what a change of partitions needs.
 
     "If a partition that is in use is deleted ... jobs using the partition are canceled" (slurm.conf(5)).
     """
@@ -141,7 +140,7 @@ def effect_of_file(name: str, release: Release) -> Effect:
         return Effect(Need.RESTART, slurmd, "gres.conf(5): changes to Cores and Type")
     if name == "plugstack.conf":
         slurmd = Need.RESTART if release < NEW_PROCESSES else Need.RECONFIGURE
-        return Effect(Need.RECONFIGURE, slurmd, "slurmd's slurmd.c: spank_slurmd_init at its start alone")
+        return Effect(Need.RECONFIGURE, slurmd, "slurmd's slurmd.c: spank_slurmd_init only at its start")
     if name == "cgroup.conf CgroupPlugin":
         return effect_of("ProctrackType", release)
     return _FILES.get(name, _RECONFIGURE if name.startswith("cgroup.conf") else Effect(
@@ -157,7 +156,7 @@ SHIPPED_FILES = (
     "plugstack.conf",
     "topology.conf",
 )
-"""Of those that a slurmctld of 22.05 ships (fetch_config.c), the ones that a GPU cluster has."""
+"""Of the files that a slurmctld of 22.05 sends (fetch_config.c), those that a GPU cluster has."""
 
 _MAIN, _CGROUP = "slurm.conf", "cgroup.conf"
 _PARTITION, _OTHERS = "slurm.conf PartitionName=", "slurm.conf NodeSet, DownNodes"
@@ -167,11 +166,11 @@ _HARDWARE = ("cpus", "procs", "boards", "sockets", "socketsperboard", "corespers
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What the files say.
+    """The content of the files.
 
-    :ivar entries: a digest for each key, partition and further file, by a name that people understand.
+    :ivar entries: a digest for each key, partition and further file, by a readable name.
     :ivar nodes: a digest of the nodes' words, by host list.
-    :ivar hardware: the same of those words alone that say what the machine has.
+    :ivar hardware: a digest of only those words that describe the hardware, by host list.
     """
 
     entries: Mapping[str, str] = field(default_factory=dict)
@@ -181,7 +180,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Change:
-    """Something that differs, in words, and what it needs."""
+    """A difference, in words, and what it needs."""
 
     what: str
     effect: Effect
@@ -189,7 +188,7 @@ class Change:
 
 
 def file_digests(root: Root, folder: str) -> dict[str, str]:
-    """Return the SHA-256 of each file of the folder that is shipped; empty ones are not."""
+    """Return the SHA-256 of each file in the folder that slurmctld sends; it does not send empty ones."""
     digests = {}
     for name in SHIPPED_FILES:
         try:
@@ -203,7 +202,7 @@ def file_digests(root: Root, folder: str) -> dict[str, str]:
 
 
 def read_snapshot(root: Root, folder: str) -> Snapshot:
-    """Return what the files of a folder say."""
+    """Return the content of the files in a folder."""
     conf = read_conf(root, folder)
     entries = {f"{_MAIN} {conf.names[key]}": _digest(value) for key, value in conf.settings.items()}
     entries.update((f"{_PARTITION}{name}", _digest_of(words)) for name, words in conf.partitions.items())
@@ -226,7 +225,7 @@ def _hardware_of(words: Words) -> Words:
 
 
 def _by_digest(conf: SlurmConf, chosen: Callable[[Words], Words]) -> dict[str, str]:
-    """Return a digest of the chosen words of each node, the nodes that have the same one as one host list."""
+    """Return a digest of each node's chosen words; nodes with the same digest are one host list."""
     alike: dict[str, list[str]] = {}
     for name, words in conf.nodes.items():
         alike.setdefault(_digest_of(chosen(words)), []).append(name)
@@ -242,7 +241,7 @@ def _digest(text: str) -> str:
 
 
 def find_changes(before: Snapshot, after: Snapshot, release: Release) -> list[Change]:
-    """Return in what two states of the files differ, and what each difference needs. Pure."""
+    """Return the differences between two states of the files, and what each needs. Pure."""
     changes = []
     for name in sorted({*before.entries, *after.entries}):
         if _folded(before.entries).get(name.lower()) != _folded(after.entries).get(name.lower()):
@@ -251,7 +250,7 @@ def find_changes(before: Snapshot, after: Snapshot, release: Release) -> list[Ch
 
 
 def _folded(entries: Mapping[str, str]) -> dict[str, str]:
-    """Slurm does not look at the case of keys."""
+    """Slurm ignores the case of keys."""
     return {name.lower(): digest for name, digest in entries.items()}
 
 
@@ -300,7 +299,7 @@ def restart_relevant(snapshot: Snapshot, release: Release) -> dict[str, dict[str
 
 
 def restart_relevant_for(relevant: Mapping[str, Mapping[str, str]], node: str) -> dict[str, str]:
-    """Return those of the entries that concern one node."""
+    """Return those of the entries that apply to one node."""
     entries = dict(relevant.get("entries", {}))
     digest = _each_node(relevant.get("hardware", {})).get(node)
     return {**entries, _node_line(node): digest} if digest else entries
@@ -311,7 +310,7 @@ def _node_line(node: str) -> str:
 
 
 def restart_changes(before: Mapping[str, str], after: Mapping[str, str], node: str, release: Release) -> list[Change]:
-    """Return the differences of two states of a node's entries."""
+    """Return the differences between two states of a node's entries."""
     names: Iterable[str] = sorted({*before, *after})
     return [
         Change(f"{name} changed", effect_of_hardware(release))

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Slurm's configuration files as Slurm reads them: what they say, however they are written."""
+"""Slurm's configuration files, parsed as Slurm parses them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .hostlist import HostlistError, expand
 _WORD = re.compile(r"(?P<key>[A-Za-z]\w*)\s*[-+*/]?=\s*(?P<value>\"[^\"]*\"|\S*)")
 _INCLUDE = re.compile(r"\s*include\s+(?P<file>\S+)", re.IGNORECASE)
 _DEEPEST_INCLUDE = 5
-# Keys that begin a line of its own kind; all other words of that line belong to it.
+# Keys that start a line of their own kind; all other words of that line belong to it.
 _NODE, _PARTITION = "nodename", "partitionname"
 _LINES = (_NODE, _PARTITION, "nodeset", "downnodes", "frontendname")
-# Of these lists each node has the word at its own place, when there are as many words as nodes.
+# If such a list has as many words as there are nodes, each node has the word at its own position.
 _BY_POSITION = ("nodeaddr", "nodehostname", "bcastaddr", "port")
 
 Words = Mapping[str, str]
@@ -27,13 +27,13 @@ Words = Mapping[str, str]
 
 @dataclass(frozen=True)
 class SlurmConf:
-    """What slurm.conf says. Keys are in lower case, for Slurm does not look at it.
+    """The content of slurm.conf. Keys are in lower case, because Slurm ignores their case.
 
-    :ivar settings: values of the whole cluster; those of a key that stands more than once are joined by line breaks.
-    :ivar names: each of these keys as it was written.
+    :ivar settings: values for the complete cluster; several values of one key are joined by line breaks.
+    :ivar names: each of these keys in its original case.
     :ivar nodes: the words of each node, with those of the DEFAULT lines above it.
-    :ivar partitions: the same of each partition.
-    :ivar others: lines of other kinds (NodeSet, DownNodes), as they are.
+    :ivar partitions: the words of each partition, with those of the DEFAULT lines above it.
+    :ivar others: lines of other kinds (NodeSet, DownNodes), unchanged.
     """
 
     settings: Words = field(default_factory=dict)
@@ -44,7 +44,7 @@ class SlurmConf:
 
 
 def read_conf(root: Root, folder: str) -> SlurmConf:
-    """Return what the slurm.conf of a folder says, with the files that it includes; nothing if there is none."""
+    """Return the content of the slurm.conf in a folder, with the files that it includes; empty if there is none."""
     return parse_conf("\n".join(_with_includes(root, folder, "slurm.conf", 0)))
 
 
@@ -59,19 +59,19 @@ def _with_includes(root: Root, folder: str, name: str, depth: int) -> Iterator[s
 
 
 def meaningful_lines(text: str) -> list[str]:
-    """Return the lines without comments, without empty ones, continued ones as one, white space made single."""
+    """Return the lines without comments and empty lines, with continued lines joined and white space normalized."""
     joined = re.sub(r"\\[ \t]*\n", " ", text)
     lines = (re.split(r"(?<!\\)#", line)[0] for line in joined.splitlines())
     return [" ".join(line.split()) for line in lines if line.strip()]
 
 
 def words_of(line: str) -> dict[str, str]:
-    """Return the ``Key=value`` words of a line, keys in lower case."""
+    """Return the ``Key=value`` words of a line, with keys in lower case."""
     return {word["key"].lower(): word["value"].strip('"') for word in _WORD.finditer(line)}
 
 
 def parse_conf(text: str) -> SlurmConf:
-    """Return what the text of a slurm.conf says."""
+    """Return the content of a slurm.conf's text."""
     settings: dict[str, str] = {}
     names: dict[str, str] = {}
     by_kind: dict[str, dict[str, Words]] = {_NODE: {}, _PARTITION: {}}
@@ -98,7 +98,7 @@ def parse_conf(text: str) -> SlurmConf:
 
 
 def _each(listed: str, words: Words) -> dict[str, Words]:
-    """Return the words of each name of a line's host list."""
+    """Return the words of each name in a line's host list."""
     names = _expanded(listed)
     lists = {key: _expanded(value) for key, value in words.items() if key in _BY_POSITION}
     by_position = {key: values for key, values in lists.items() if len(values) == len(names)}
@@ -112,5 +112,5 @@ def _expanded(listed: str) -> list[str]:
     try:
         return expand(listed)
     except HostlistError:
-        # Notation that Slurm knows and we do not: the whole of it is one name.
+        # A notation that only Slurm knows: all of it counts as one name.
         return [listed]

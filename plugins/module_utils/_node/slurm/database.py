@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The MariaDB server of slurmdbd: its settings, where its data lies, the database and its user.
+"""The MariaDB server of slurmdbd: its settings, its data folder, the database and its user.
 
-The user logs in by the socket, as the operating system's user of the same name (plugin unix_socket), so there is no
-password that could be read, logged or lost with the machine.
+The user logs in through the socket, as the operating system's user of the same name (plugin unix_socket). So there is
+no password that could be read, logged or lost with the machine.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ _NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
 # ProtectHome=true in mariadb.service hides these.
 _HIDDEN = ("/home", "/root", "/run/user")
 _LABEL = "mysqld_db_t"
-# https://slurm.schedmd.com/accounting.html: 5 to 50 % of the memory, 4 GiB if there is so much, and a log of a quarter.
+# https://slurm.schedmd.com/accounting.html: 5 to 50 % of the memory, 4 GiB if possible, and a log of a quarter of that.
 _POOL_MIB, _POOL_SHARE, _LEAST_POOL_MIB = 4096, 0.25, 128
 _RECOMMENDED: Mapping[str, str] = {
     "innodb_lock_wait_timeout": "900",
     "max_allowed_packet": "16M",
-    # loose: only releases from 10.6.18, 10.11.8 and 11.4.2 on know it, and 11.6 sets what slurmdbd cannot live with.
+    # loose: only 10.6.18, 10.11.8, 11.4.2 and later know it, and 11.6 changes it to a value that breaks slurmdbd.
     "loose_innodb_snapshot_isolation": "OFF",
-    # slurmdbd is on this machine, and comes by the socket.
+    # slurmdbd is on this machine, and connects through the socket.
     "skip_networking": "ON",
 }
 
 
 class Refused(RuntimeError):
-    """It would lose data, or cannot work; the message says what to do."""
+    """The change would lose data, or would not work; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class DatabaseOptions:
-    """The database and its server, as they should be.
+    """The wanted database and its server.
 
-    :ivar datadir: where the server keeps its data; empty for its own place.
-    :ivar settings: settings of the server that come over the recommended ones; None leaves one out.
+    :ivar datadir: the server's data folder; empty for its default.
+    :ivar settings: server settings that override the recommended ones; None removes one.
     """
 
     name: str
@@ -58,13 +58,13 @@ class DatabaseOptions:
 
 @dataclass(frozen=True)
 class Server:
-    """What the running server answers.
+    """The state of the running server.
 
-    :ivar datadir: where its data lies; empty where it does not run.
-    :ivar has_database: the database is there.
+    :ivar datadir: its data folder; empty if the server does not run.
+    :ivar has_database: the database exists.
     :ivar tables: how many tables it has.
-    :ivar plugin: how the user logs in; empty where there is none.
-    :ivar granted: the user may do everything in the database.
+    :ivar plugin: how the user logs in; empty if there is no such user.
+    :ivar granted: the user has all privileges on the database.
     """
 
     datadir: str = ""
@@ -75,9 +75,9 @@ class Server:
 
 
 def check(options: DatabaseOptions) -> None:
-    """Refuse what cannot work.
+    """Refuse invalid options.
 
-    :raises Refused: a name or a path makes no sense.
+    :raises Refused: a name or a path is invalid.
     """
     for what, name in (("name", options.name), ("user", options.user)):
         if not _NAME.fullmatch(name):
@@ -86,11 +86,11 @@ def check(options: DatabaseOptions) -> None:
     if datadir and (not datadir.startswith("/") or os.path.normpath(datadir) != datadir):
         raise Refused(f"datadir must be an absolute path without '..', not {datadir!r}.")
     if datadir.startswith(tuple(f"{path}/" for path in _HIDDEN)):
-        raise Refused(f"datadir {datadir} is hidden from mariadb.service (ProtectHome): choose another place.")
+        raise Refused(f"datadir {datadir} is hidden from mariadb.service (ProtectHome). Choose another folder.")
 
 
 def settings_change(options: DatabaseOptions, root: Root) -> FileChange:
-    """Return what becomes of the settings' file."""
+    """Return the change of the settings file."""
     settings: dict[str, str | None] = {**_sized(root), **_RECOMMENDED}
     if options.datadir:
         settings["datadir"] = options.datadir
@@ -103,29 +103,29 @@ def settings_change(options: DatabaseOptions, root: Root) -> FileChange:
 def _sized(root: Root) -> dict[str, str]:
     total = re.search(r"^MemTotal:\s+(\d+) kB", root.text("/proc/meminfo") or "", re.MULTILINE)
     memory = int(total[1]) // 1024 if total else 0
-    # In steps, because two boots of one machine do not see the same memory to the last kilobyte.
+    # Rounded, because the memory of one machine differs slightly from boot to boot.
     pool = max(_LEAST_POOL_MIB, min(_POOL_MIB, int(memory * _POOL_SHARE)) // 128 * 128)
     return {"innodb_buffer_pool_size": f"{pool}M", "innodb_log_file_size": f"{pool // 4}M"}
 
 
 def is_new_place(options: DatabaseOptions, root: Root) -> bool:
-    """Whether the server's own tables have to be made in the chosen place first.
+    """Whether the server's own tables must be created in the chosen folder first.
 
-    :raises Refused: something else lies there.
+    :raises Refused: the folder contains something else.
     """
     if not options.datadir or root.exists(f"{options.datadir}/mysql"):
         return False
     strange = [name for name in root.entries(options.datadir) if name != "lost+found"]
     if strange:
         raise Refused(
-            f"{options.datadir} is no MariaDB's datadir and not empty ({', '.join(strange[:3])}): empty it, or choose "
-            "another place."
+            f"{options.datadir} is not a MariaDB data folder and is not empty ({', '.join(strange[:3])}). Empty it, or "
+            "choose another folder."
         )
     return True
 
 
 def read_server(options: DatabaseOptions, run: Run) -> Server:
-    """Ask the server; one that does not run answers nothing."""
+    """Read the state of the server; empty if it does not run."""
     place = run(_sql("SELECT @@datadir"))
     if place.rc != 0:
         return Server()
@@ -147,11 +147,11 @@ def read_server(options: DatabaseOptions, run: Run) -> Server:
 def check_move(options: DatabaseOptions, server: Server) -> None:
     """Refuse to leave a database behind.
 
-    :raises Refused: the server runs in another place and has this database.
+    :raises Refused: the server uses another data folder and has this database.
     """
     if options.datadir and server.datadir and server.datadir != options.datadir and server.tables:
         raise Refused(
-            f"The database {options.name} lies in {server.datadir}, and would be left behind: dump it, "
+            f"The database {options.name} is in {server.datadir}, and would be left behind. Dump it, "
             f"stop slurmdbd and mariadb, move {server.datadir} to {options.datadir}, and run this again."
         )
 
@@ -172,9 +172,9 @@ def plan_sql(options: DatabaseOptions, server: Server) -> tuple[str, ...]:
 
 
 def make_place(options: DatabaseOptions, root: Root, run: Run) -> None:
-    """Make the server's own tables in the chosen place.
+    """Create the server's own tables in the chosen folder.
 
-    :raises CommandFailed: that failed; nothing is left of it.
+    :raises CommandFailed: that failed; everything created was removed again.
     """
     folder = root.at(options.datadir)
     existed = os.path.isdir(folder)
@@ -207,7 +207,7 @@ def make_place(options: DatabaseOptions, root: Root, run: Run) -> None:
 
 
 def label(folder: str, run: Run) -> None:
-    """Let SELinux allow the server what lies in a folder.
+    """Set the SELinux label with which the server may use a folder's content.
 
     :raises CommandFailed: the policy cannot be changed.
     """
@@ -218,7 +218,7 @@ def label(folder: str, run: Run) -> None:
 
 
 def apply_sql(statements: tuple[str, ...], run: Run) -> None:
-    """Carry out the statements.
+    """Run the statements.
 
     :raises CommandFailed: the server refused.
     """
@@ -227,13 +227,13 @@ def apply_sql(statements: tuple[str, ...], run: Run) -> None:
 
 
 def count_rows(database: str, cluster: str, run: Run) -> int | None:
-    """Return how many jobs the database has of a cluster; None where there is no such table.
+    """Return how many jobs of a cluster the database has; None if there is no such table.
 
     :raises CommandFailed: the server does not answer.
     """
     table = f"{cluster}_job_table"
     if not _NAME.fullmatch(database) or not re.fullmatch(r"[A-Za-z0-9_.-]+", table):
-        raise CommandFailed(f"{database}.{table} cannot be the name of a table of Slurm")
+        raise CommandFailed(f"{database}.{table} is not a valid name of a Slurm table")
     known = f"SELECT COUNT(*) FROM information_schema.tables WHERE table_schema='{database}' AND table_name='{table}'"
     if must(run(_sql(known))).stdout.strip() == "0":
         return None

@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Making a dump: it is there in one step, or not at all.
+"""Make a dump, atomically: it is either complete or absent.
 
-slurmctld's state is copied first and the database afterwards. So the accounting knows of each job that the queue has;
-the other way round, jobs would end whose start nobody had recorded.
+slurmctld's state is copied first and the database afterwards, so the accounting has each job in the queue. In the other
+order, jobs could end whose start was not recorded.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from .state import DATABASE, MANIFEST, SCHEMA, STATE, Place, Refused, digest, du
 
 _PARTIAL = ".partial-"
 _SPARE_BYTES = 64 << 20
-"""What stays free on the file system of the dumps."""
+"""Space that must stay free on the dumps' file system."""
 DATABASE_LIMIT_S = 3600
-"""How long the database may take."""
+"""Timeout for the dump of the database."""
 _AGAIN = 3
 
 
 def make_dump(place: Place, run: Run, now: float | None = None) -> str:
-    """Make a dump, remove those that are too many, and return its path.
+    """Make a dump, prune the oldest ones, and return its path.
 
-    :raises Refused: there is no room, or nothing to dump.
+    :raises Refused: there is not enough space, or nothing to dump.
     :raises CommandFailed: the database could not be dumped.
     :raises OSError: a file could not be written.
     """
@@ -51,7 +51,7 @@ def make_dump(place: Place, run: Run, now: float | None = None) -> str:
     name = f"{place.cluster}-{time.strftime('%Y%m%dT%H%M%SZ', moment)}"
     done = os.path.join(place.path, name)
     if os.path.exists(done):
-        raise Refused(f"{done} is there already: wait a second.")
+        raise Refused(f"{done} already exists. Wait a second.")
     partial = os.path.join(place.path, f"{_PARTIAL}{name}")
     try:
         _fill(partial, place, run, time.strftime("%Y-%m-%dT%H:%M:%SZ", moment))
@@ -105,16 +105,16 @@ def _fill(folder: str, place: Place, run: Run, moment: str) -> None:
 
 
 def _must_have_room(place: Place, answer: Any) -> None:
-    """mariadb-dump ends with 5 where it cannot write, and says which errno."""
+    """Raise Refused if the disk was full: mariadb-dump then exits with 5 and prints the errno."""
     if answer.rc != 0 and (f"rrcode: {errno.ENOSPC}" in answer.stderr or "No space left" in answer.stderr):
-        raise Refused(f"No space is left in {place.path}. The dumps that were there are untouched. Make room there.")
+        raise Refused(f"No space is left in {place.path}. Existing dumps are unchanged. Free some space.")
     must(answer)
 
 
 def _archive(state: str, path: str) -> None:
-    """Copy what slurmctld saves while it runs: it replaces whole files, and may remove one in between.
+    """Copy slurmctld's state while it runs: it replaces complete files, and may remove one meanwhile.
 
-    The queue comes first, scripts of its jobs afterwards: a script too many harms nobody.
+    The queue comes first, its jobs' scripts afterwards, because an extra script does no harm.
     """
     names = sorted(os.listdir(state), key=lambda name: (name.startswith("hash."), name))
     with (
@@ -135,7 +135,7 @@ def _tree(full: str, inside: str) -> Iterator[tuple[str, str]]:
 
 
 def _add(archive: tarfile.TarFile, full: str, inside: str) -> None:
-    """Add one file, read as a whole before, because it may be gone or another one at the next look."""
+    """Add one file. It is opened before its size is read, because it may be replaced or removed at any time."""
     for _attempt in range(_AGAIN):
         try:
             if os.path.isdir(full) and not os.path.islink(full):
@@ -153,7 +153,7 @@ def _add(archive: tarfile.TarFile, full: str, inside: str) -> None:
 def _check_room(place: Place, run: Run) -> None:
     needed = _SPARE_BYTES + (_size_of(place.state) if place.state else 0)
     if place.database:
-        # The text of a dump has no indexes, and takes about what the data takes.
+        # The text of a dump has no indexes, and is about as large as the data.
         size = (
             f"SELECT COALESCE(SUM(data_length), 0) FROM information_schema.tables WHERE table_schema='{place.database}'"
         )
@@ -164,8 +164,8 @@ def _check_room(place: Place, run: Run) -> None:
     free = file_system.f_bavail * file_system.f_frsize
     if free < needed:
         raise Refused(
-            f"{place.path} has {free >> 20} MiB free, and a dump needs {needed >> 20} MiB. "
-            "The dumps that are there are untouched. Make room, or keep fewer (slurm_dump_keep)."
+            f"{place.path} has {free >> 20} MiB free, but a dump needs {needed >> 20} MiB. "
+            "Existing dumps are unchanged. Free some space, or keep fewer dumps (slurm_dump_keep)."
         )
 
 
@@ -179,7 +179,7 @@ def _size_of(folder: str) -> int:
 
 
 def _remove_partial(folder: str) -> None:
-    """Remove what a dump left that was cut off; whoever comes here holds the lock."""
+    """Remove what an interrupted dump left. The caller holds the lock."""
     for name in os.listdir(folder):
         if name.startswith(_PARTIAL):
             shutil.rmtree(os.path.join(folder, name))

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a node really has, by ``slurmd -C`` and its device files, against what slurm.conf says of it."""
+"""Compare a node's real hardware, from ``slurmd -C`` and its device files, with slurm.conf."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from .hostlist import HostlistError, expand
 from .nodes import HARDWARE, SLURMD_WAITS
 
 _COUNTS = ("CPUs", "Boards", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore", "RealMemory")
-# Before 25.05 "slurmd -C" does not look at these, and its sockets are other ones than slurmd's.
+# Before 25.05, "slurmd -C" ignores these parameters, and prints other sockets than slurmd uses.
 _LAYOUT_PARAMETERS = ("l3cache_as_socket", "numa_node_as_socket")
 _NO_COMPARISON = "config_overrides"
 
 
 @dataclass(frozen=True)
 class NodeHardware:
-    """What a node has.
+    """The hardware of a node.
 
-    :ivar counts: slurmd's own figures, by the names that ``slurmd -C`` gives them.
-    :ivar missing_files: device files that gres.conf names for this node, and that are not there.
-    :ivar waits: why slurmd still has to be restarted, once no job runs here.
+    :ivar counts: slurmd's figures, by their names in ``slurmd -C``.
+    :ivar missing_files: device files that gres.conf lists for this node, but that do not exist.
+    :ivar waits: why slurmd must still be restarted, once no job runs here.
     """
 
     counts: Mapping[str, int]
@@ -38,22 +38,22 @@ class NodeHardware:
 
 
 def read_counts(run: Run) -> dict[str, int]:
-    """Ask slurmd what this machine has.
+    """Ask slurmd for this machine's hardware.
 
-    :raises CommandFailed: slurmd cannot tell.
+    :raises CommandFailed: slurmd cannot find it out.
     """
     return parse_counts(must(run(["slurmd", "-C"])).stdout)
 
 
 def parse_counts(printed: str) -> dict[str, int]:
-    """Return the figures that ``slurmd -C`` printed."""
+    """Return the figures in the output of ``slurmd -C``."""
     line = next((line for line in printed.splitlines() if line.startswith("NodeName=")), "")
     matches = {name: re.search(rf"(?:^| ){name}=(\d+)", line) for name in _COUNTS}
     return {name: int(count[1]) for name, count in matches.items() if count}
 
 
 def missing_files(gres_conf: str, node: str, root: Root) -> list[str]:
-    """Return the device files that gres.conf names for a node, and that this machine does not have."""
+    """Return the device files that gres.conf lists for a node, but that do not exist on this machine."""
     missing = []
     for line in meaningful_lines(gres_conf):
         words = words_of(line)
@@ -73,20 +73,20 @@ def _paths(pattern: str) -> list[str]:
     try:
         return expand(pattern)
     except HostlistError:
-        # More than one bracket: Slurm knows what it stands for, we do not.
+        # A notation with several brackets, which only Slurm can expand.
         return []
 
 
 def from_result(result: Mapping[str, Any]) -> NodeHardware:
-    """Return what the module slurmd found on a node."""
+    """Return the hardware from the result of the module slurmd on a node."""
     return NodeHardware(result.get("hardware") or {}, result.get("missing_files") or (), result.get("waits") or ())
 
 
 def differences(conf: SlurmConf, node: str, reported: NodeHardware) -> list[str]:
-    """Return what a node lacks of what slurm.conf says of it, one text each. Pure.
+    """Return the differences between a node and slurm.conf, one text each. Pure.
 
-    What slurm.conf does not say is not compared, for then it is what slurmctld made of the rest. More than configured
-    is no difference. Slurm's own words about a node, in its reason, are never looked at: they may be of another time.
+    Figures that slurm.conf does not have are not compared: slurmctld derives them. More hardware than configured
+    is not a difference. Slurm's own text in the node's reason is ignored, because it may be outdated.
     """
     parameters = conf.settings.get("slurmdparameters", "").lower().split(",")
     missing = [f"{path} is missing" for path in reported.missing_files]
@@ -100,7 +100,7 @@ def differences(conf: SlurmConf, node: str, reported: NodeHardware) -> list[str]
 
 
 def _memory_share(conf: SlurmConf, words: Words) -> float:
-    """Return how much of its RealMemory a node must have for slurmctld (node_reg_mem_percent of slurm.conf(5))."""
+    """Return the share of its RealMemory that slurmctld requires of a node (node_reg_mem_percent of slurm.conf(5))."""
     stated = re.search(r"node_reg_mem_percent=([\d.]+)", conf.settings.get("slurmctldparameters", "").lower())
     if stated:
         return float(stated[1]) / 100
@@ -134,7 +134,7 @@ def _other_layout(words: Words, counts: Mapping[str, int]) -> Iterable[str]:
 
 
 def reason_against(conf: SlurmConf, node: str, reported: NodeHardware) -> str | None:
-    """Return for what reason a node should not get jobs; None if there is none. Pure."""
+    """Return the reason why a node should not get jobs; None if there is none. Pure."""
     differing = differences(conf, node, reported)
     if differing:
         return f"{HARDWARE} {'; '.join(differing)}"

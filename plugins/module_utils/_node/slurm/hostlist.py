@@ -10,19 +10,19 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-# 18 digits is where Slurm's own parser (hostlist.c) stops to take a suffix for a number.
+# Slurm's own parser (hostlist.c) treats a suffix of up to 18 digits as a number.
 _NUMBERED = re.compile(r"^(?P<prefix>.*?)(?P<number>[0-9]{1,18})$")
 
 
 class HostlistError(ValueError):
-    """A text that is no host list."""
+    """A text that is not a host list."""
 
 
 def compress(names: Iterable[str]) -> str:
-    """Return ``names`` as one host list, in their order.
+    """Return ``names`` as one host list, in the same order.
 
-    The order is kept because Slurm pairs the lists of one line by position (NodeName, NodeAddr, NodeHostname):
-    neighbours are folded, names further apart are not. Sort first where order does not matter and shortness does.
+    The order is kept because Slurm pairs the lists of one line by position (NodeName, NodeAddr, NodeHostname). Only
+    consecutive names are folded. Sort first if a short list is more important than the order.
     """
     words: list[str] = []
     for (prefix, width), group in groupby((_split(name) for name in names), key=lambda parts: (parts[0], parts[2])):
@@ -35,15 +35,15 @@ def compress(names: Iterable[str]) -> str:
 
 
 def expand(hostlist: str) -> list[str]:
-    """Return the names that ``hostlist`` stands for, in its order.
+    """Return the names in ``hostlist``, in order.
 
-    :raises HostlistError: a bracket or a range in it is malformed.
+    :raises HostlistError: it has a malformed bracket or range.
     """
     names: list[str] = []
     for word in _words(hostlist):
         match = re.fullmatch(r"([^\[\]]*)(?:\[([0-9,\-]+)\]([^\[\]]*))?", word)
         if match is None:
-            raise HostlistError(f"{word!r} in host list {hostlist!r}: a name has at most one bracket of numbers.")
+            raise HostlistError(f"{word!r} in host list {hostlist!r}: a name can have only one bracket of numbers.")
         prefix, ranges, suffix = match.groups()
         if ranges is None:
             names.append(prefix)
@@ -57,7 +57,7 @@ def _split(name: str) -> tuple[str, str, int | None]:
     if match is None:
         return name, "", None
     number = match["number"]
-    # Without leading zeros numbers of any width fold together; with them only those of one width do.
+    # Numbers without leading zeros can be folded whatever their width; with leading zeros, only those of one width.
     return match["prefix"], number, len(number) if number.startswith("0") and number != "0" else 0
 
 
@@ -73,7 +73,7 @@ def _ranges(numbers: list[str]) -> Iterator[str]:
 
 
 def _words(hostlist: str) -> list[str]:
-    """Split at the commas that stand outside brackets."""
+    """Split at the commas outside brackets."""
     words = re.findall(r"(?:[^,\[]|\[[^\]]*\])+", hostlist)
     if ",".join(words) != hostlist.strip(","):
         raise HostlistError(f"host list {hostlist!r} is malformed near a bracket or an empty name.")

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The accounts slurm and munge, with the same ids on every machine: Slurm compares them, and so does NFS."""
+"""The accounts slurm and munge, with the same ids on every machine, because Slurm and NFS compare them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ PATHS = {
     "munge": ("/etc/munge", "/var/lib/munge", "/var/log/munge", "/run/munge"),
     "slurm": ("/etc/slurm", "/var/lib/slurm", "/var/log/slurm", "/var/spool/slurm", "/run/slurm"),
 }
-"""Where the files of each account are."""
+"""The folders with files of each account."""
 SERVICES = ("slurmctld", "slurmdbd", "slurmd", "sackd", "slurmrestd", "munge")
-"""Who runs as one of the accounts or speaks to who does, in the order in which they are stopped."""
+"""Services that run as one of the accounts or communicate with one that does, in the order in which they are stopped.
+"""
 NO_LOGIN = "/usr/sbin/nologin"
 
 
 class CannotChange(RuntimeError):
-    """The ids cannot be what they should be; the message says what to do."""
+    """The ids cannot be changed; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """An account with a group of its own name."""
+    """An account with a group of the same name."""
 
     name: str
     uid: int
@@ -41,7 +42,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is there.
+    """The current state.
 
     :ivar users: uid and primary gid by name, of the accounts.
     :ivar groups: gid by name, of the accounts' groups.
@@ -61,9 +62,9 @@ class Facts:
 class Plan:
     """What to do, in this order.
 
-    :ivar moved: accounts that are there with other ids: their services are stopped, and their files given to the new
-        ids before the account gets them, so that a run that was cut off is made good by the next.
-    :ivar commands: what makes or changes accounts and groups.
+    :ivar moved: accounts that exist with other ids. Their services are stopped, and their files get the new ids before
+        the account does, so that the next run can complete an interrupted one.
+    :ivar commands: commands that create or change accounts and groups.
     """
 
     moved: tuple[Account, ...] = ()
@@ -71,7 +72,7 @@ class Plan:
 
 
 def read_facts(accounts: Sequence[Account], root: Root) -> Facts:
-    """Read what is there, from whatever keeps the machine's accounts."""
+    """Read the current state from the machine's account databases, local or remote."""
     users, groups, uid_owners, gid_owners = {}, {}, {}, {}
     for account in accounts:
         for user in (_user(account.name), _user(account.uid)):
@@ -105,7 +106,7 @@ def _group(name: str | int) -> grp.struct_group | None:
 def plan(facts: Facts, accounts: Sequence[Account]) -> Plan:
     """Return what gives the accounts their ids. Pure.
 
-    :raises CannotChange: an id is another account's, or a job runs here and ids would have to change.
+    :raises CannotChange: an id belongs to another account, or ids must change while a job runs here.
     """
     moved: list[Account] = []
     commands: list[tuple[str, ...]] = []
@@ -115,7 +116,7 @@ def plan(facts: Facts, accounts: Sequence[Account]) -> Plan:
             owner = owners.get(number)
             if owner not in (None, name):
                 raise CannotChange(
-                    f"{kind} {number}, which {name} is to have, is that of {owner} on this machine. Set slurm_uid, "
+                    f"{kind} {number} for {name} already belongs to {owner} on this machine. Set slurm_uid, "
                     "slurm_gid, slurm_munge_uid and slurm_munge_gid to ids that are free on every machine."
                 )
         user, group = facts.users.get(name), facts.groups.get(name)
@@ -133,7 +134,7 @@ def plan(facts: Facts, accounts: Sequence[Account]) -> Plan:
     if moved and facts.has_steps:
         names = " and ".join(f"{account.name} ({_ids(facts, account)})" for account in moved)
         raise CannotChange(
-            f"The ids of {names} are not those of the cluster, and cannot change while a job runs on this machine. "
+            f"The ids of {names} differ from the cluster's, and cannot change while a job runs on this machine. "
             "Drain the node, wait until it is empty, and run the playbook again, or give it a new image."
         )
     return Plan(tuple(moved), tuple(commands))
@@ -145,17 +146,17 @@ def _ids(facts: Facts, account: Account) -> str:
 
 
 def actions(made: Plan) -> list[str]:
-    """Return what a plan does, in words."""
+    """Return the plan in words."""
     given_away = [f"give the files of {account.name} to {account.uid}:{account.gid}" for account in made.moved]
     return [*given_away, *(" ".join(command) for command in made.commands)]
 
 
 def apply(made: Plan, facts: Facts, root: Root, run: Run, more_paths: Sequence[str] = ()) -> None:
-    """Do it. Services that ran run afterwards.
+    """Apply the plan. Services that ran before run again afterwards.
 
-    :param more_paths: further folders with files of any of the accounts, such as a state folder of the site's choice.
-    :raises CommandFailed: an account could not be made or changed.
-    :raises OSError: a file could not be given away.
+    :param more_paths: further folders with files of the accounts, such as a state folder that the site has chosen.
+    :raises CommandFailed: an account could not be created or changed.
+    :raises OSError: a file's owner could not be changed.
     """
     running: list[str] = []
     if made.moved:
@@ -174,9 +175,9 @@ def apply(made: Plan, facts: Facts, root: Root, run: Run, more_paths: Sequence[s
 
 
 def give(path: str, uids: Mapping[int | None, int], gids: Mapping[int | None, int]) -> None:
-    """Give what lies at and below the path to other ids, where it has those that change. Links are not followed.
+    """Change the ids of everything at and below the path, if they are among the changed ones. Links are not followed.
 
-    :raises OSError: something could not be given away.
+    :raises OSError: an owner could not be changed.
     """
     for entry in _below(path):
         status = os.lstat(entry)

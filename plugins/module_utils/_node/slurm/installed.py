@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Which Slurm is installed, whether it is the one that is wanted, and the record of it."""
+"""Which Slurm is installed, whether it is the wanted one, and the record of it."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ NEEDED = {
     "compute": ("sbin/slurmd", "sbin/slurmstepd"),
     "accounting": ("sbin/slurmdbd", "bin/sacctmgr"),
 }
-"""Commands below the prefix, by what a machine is."""
+"""Commands below the prefix, by the machine's function."""
 UNITS = {"controller": "slurmctld.service", "compute": "slurmd.service", "accounting": "slurmdbd.service"}
 UNIT_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 _VERSION = re.compile(r"(?:^|\s|:)(\d{2}\.\d{2}\.\d+)")
 
 
 class NotThisSlurm(RuntimeError):
-    """The machine has not the Slurm that is wanted; the message says what to do."""
+    """The machine does not have the wanted Slurm; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class SlurmOptions:
-    """Which Slurm a machine should have.
+    """The Slurm that a machine should have.
 
-    :ivar functions: what it is: controller, login, compute, accounting.
+    :ivar functions: the machine's functions: controller, login, compute, accounting.
     :ivar source: distribution, repository or preinstalled.
     :ivar version: the version, or its beginning; empty for any.
     :ivar packages: names of the packages that the role installs.
-    :ivar client: the package that tells the version; empty where there is none.
+    :ivar client: the package whose version counts; empty if there is none.
     :ivar prefix: where the commands are.
-    :ivar may_upgrade: whether a Slurm that is there may become another one.
+    :ivar may_upgrade: whether an installed Slurm may be replaced by another version.
     """
 
     functions: tuple[str, ...]
@@ -58,10 +58,10 @@ class SlurmOptions:
 
 
 def read_version(options: SlurmOptions, run: Run) -> str | None:
-    """Return the version of the Slurm that is installed; None if there is none that can be told.
+    """Return the version of the installed Slurm; None if there is none, or its version cannot be found out.
 
-    The package database comes first. Slurm's clients do not tell their version without a configuration ("Could not
-    establish a configuration source"), its daemons do.
+    The package database comes first. Slurm's clients do not print their version without a configuration ("Could not
+    establish a configuration source"), but its daemons do.
     """
     asked: list[Sequence[str]] = []
     if options.client:
@@ -71,7 +71,7 @@ def read_version(options: SlurmOptions, run: Run) -> str | None:
     asked.append([f"{options.prefix}/bin/sinfo", "--version"])
     for command in asked:
         answer = run(command)
-        # dpkg still knows the version of a package that was removed and left its settings.
+        # dpkg still lists the version of a package that was removed but not purged.
         if answer.rc != 0 or answer.stdout.startswith(("config-files", "not-installed")):
             continue
         match = _VERSION.search(answer.stdout)
@@ -81,12 +81,12 @@ def read_version(options: SlurmOptions, run: Run) -> str | None:
 
 
 def matches(version: str, required: str) -> bool:
-    """Whether a version is the required one, of which only the beginning may be given, or which may name a revision."""
+    """Whether a version is the required one, of which only the beginning may be given, or which may have a revision."""
     return not required or f"{version}.".startswith(f"{required.split('-')[0]}.")
 
 
 def read_record(root: Root) -> dict[str, Any]:
-    """Return what was recorded; nothing if there is no record that can be read."""
+    """Return the record; empty if there is no readable one."""
     try:
         record = json.loads(root.text(RECORD) or "{}")
     except ValueError:
@@ -95,9 +95,9 @@ def read_record(root: Root) -> dict[str, Any]:
 
 
 def check_before(options: SlurmOptions, record: dict[str, Any], version: str | None, root: Root) -> None:
-    """Check, before anything is installed, that nothing would be upgraded unasked, and that what must be there is.
+    """Check, before installing, that nothing would be upgraded without permission, and that preinstalled files exist.
 
-    :raises NotThisSlurm: otherwise.
+    :raises NotThisSlurm: a check failed.
     """
     if options.source == PREINSTALLED:
         _check_preinstalled(options, root)
@@ -111,13 +111,13 @@ def check_before(options: SlurmOptions, record: dict[str, Any], version: str | N
     before = record.get("source") or options.source
     if before != options.source:
         raise NotThisSlurm(
-            f"Slurm {version} is installed from '{before}', and slurm_source is '{options.source}'. To change that is "
-            f"an upgrade, which is done in an order (slurmdbd, slurmctld, slurmd): {_HOW}"
+            f"Slurm {version} is installed from '{before}', but slurm_source is '{options.source}'. Changing it is an "
+            f"upgrade, which must be done in an order (slurmdbd, slurmctld, slurmd): {_HOW}"
         )
     if not matches(version, options.version):
         raise NotThisSlurm(
-            f"Slurm {version} is installed, and slurm_version is '{options.version}'. An upgrade is done in an order "
-            f"(slurmdbd, slurmctld, slurmd): {_HOW}"
+            f"Slurm {version} is installed, but slurm_version is '{options.version}'. An upgrade must be done in an "
+            f"order (slurmdbd, slurmctld, slurmd): {_HOW}"
         )
 
 
@@ -150,18 +150,18 @@ def _check_preinstalled(options: SlurmOptions, root: Root) -> None:
     ]
     if missing:
         raise NotThisSlurm(
-            f"slurm_source is preinstalled, and this machine lacks {', '.join(missing)}. Bake them into its image, set "
+            f"slurm_source is preinstalled, but this machine lacks {', '.join(missing)}. Bake them into its image, set "
             "slurm_prefix to where they are, or choose another slurm_source."
         )
 
 
 def _exists(prefix: str, name: str, root: Root) -> bool:
-    # munge is the distribution's wherever Slurm lies.
+    # munge comes from the distribution, whatever Slurm's prefix is.
     return any(root.exists(f"{place}/{name}") for place in ((prefix, "/usr") if name == "sbin/munged" else (prefix,)))
 
 
 def record_of(options: SlurmOptions, record: dict[str, Any], version: str | None) -> str:
-    """Return the text of the record, which keeps what earlier runs installed for other functions. Pure."""
+    """Return the text of the record, which includes what earlier runs installed for other functions. Pure."""
     merged = {
         "functions": sorted({*record.get("functions", []), *options.functions}),
         "packages": sorted({*_strings(record.get("packages")), *options.packages}),
@@ -178,15 +178,15 @@ def _strings(value: object) -> Iterable[str]:
 def check_after(options: SlurmOptions, version: str | None) -> None:
     """Check what was installed.
 
-    :raises NotThisSlurm: it cannot be told, or it is another version than the required one.
+    :raises NotThisSlurm: its version cannot be found out, or is not the required one.
     """
     if version is None:
         raise NotThisSlurm(
-            f"Slurm's version cannot be told: neither the package database nor {options.prefix}/sbin/slurmd -V, "
-            f"{options.prefix}/sbin/slurmctld -V or {options.prefix}/bin/sinfo --version says it. Is Slurm there?"
+            f"Slurm's version is unknown: it is not in the package database, and {options.prefix}/sbin/slurmd -V, "
+            f"{options.prefix}/sbin/slurmctld -V or {options.prefix}/bin/sinfo --version do not print it."
         )
     if not matches(version, options.version):
         raise NotThisSlurm(
-            f"slurm_version is '{options.version}', but Slurm {version} is what is there now. Set slurm_version to a "
+            f"slurm_version is '{options.version}', but Slurm {version} is installed now. Set slurm_version to a "
             "version that the source has."
         )

@@ -2,9 +2,9 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Jobs on nodes: drain nodes that are to leave, list the jobs that still run there, and hold back new jobs.
+"""Jobs on nodes: drain nodes before they are removed, list the jobs that still run there, and hold new jobs.
 
-Nothing is ever killed.
+No job is ever killed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ..machine.run import Run, must
 from .hostlist import HostlistError, compress, expand
 from .nodes import NodeState
 
-# A suspended job gives its CPUs back but comes again; without this it would not be listed.
+# A suspended job releases its CPUs but will resume; without SUSPENDED it would not be listed.
 _ON_A_NODE = "RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
-# Flags and states of a node that has something to do, also what squeue does not show (slurm.h, node states).
+# Flags and states of a node that is in use, also by what squeue does not show (slurm.h, node states).
 _BUSY = ("ALLOCATED", "MIXED", "COMPLETING")
 
 
@@ -40,11 +40,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Drain:
-    """What to do before nodes may go.
+    """What to do before nodes may be removed.
 
-    :ivar drain: nodes to drain with the reason that was given.
-    :ivar drain_as_it_is: nodes that somebody set down, by their reason, which stays: a node that is down would come
-        back by itself when it registers.
+    :ivar drain: nodes to drain with the given reason.
+    :ivar drain_as_it_is: nodes that somebody set down, with their reason, which stays. A node that is only down would
+        return to scheduling when it registers.
     :ivar unknown: nodes that slurmctld does not know.
     """
 
@@ -54,7 +54,7 @@ class Drain:
 
 
 def plan_drain(known: Mapping[str, NodeState], names: Iterable[str]) -> Drain:
-    """Return which nodes to drain. Pure. One that is drained already keeps its reason, whoever gave it."""
+    """Return which nodes to drain. Pure. A node that is already drained keeps its reason, whoever gave it."""
     drain: list[str] = []
     as_it_is: dict[str, str] = {}
     unknown: list[str] = []
@@ -72,9 +72,9 @@ def plan_drain(known: Mapping[str, NodeState], names: Iterable[str]) -> Drain:
 
 
 def jobs_on(names: Iterable[str], run: Run) -> list[Job]:
-    """Return the jobs that have one of these nodes.
+    """Return the jobs on these nodes.
 
-    :raises CommandFailed: slurmctld does not answer, or told of a job in a way that cannot be read.
+    :raises CommandFailed: slurmctld does not answer, or its output is invalid.
     """
     listed = list(names)
     if not listed:
@@ -87,25 +87,25 @@ def jobs_on(names: Iterable[str], run: Run) -> list[Job]:
 def parse_jobs(shown: str) -> list[Job]:
     """Parse lines of ``id|user|state|nodes``.
 
-    :raises HostlistError: a line is none.
+    :raises HostlistError: a line is invalid.
     """
     jobs: dict[str, Job] = {}
     for line in shown.splitlines():
         words = line.strip().split("|")
         if len(words) != 4:
             if line.strip():
-                raise HostlistError(f"squeue said {line.strip()!r}, which is no job.")
+                raise HostlistError(f"squeue printed {line.strip()!r}, which is not a job.")
             continue
         number, user, state, nodes = words
-        # Completing ones may have no node left to name.
+        # A completing job may have no node left.
         jobs[number] = Job(number, user, state, tuple(expand(nodes)) if nodes else ())
     return list(jobs.values())
 
 
 def busy(known: Mapping[str, NodeState], names: Iterable[str], jobs: Iterable[Job]) -> dict[str, list[str]]:
-    """Return the nodes that may not go yet, with the jobs on each. Pure.
+    """Return the nodes that cannot be removed yet, with the jobs on each. Pure.
 
-    A node counts also where only its state says so: squeue and slurmctld's states are two looks at different times.
+    A node also counts if only its state says so, because squeue and the node states are read at different times.
     """
     listed = list(jobs)
     busy_nodes: dict[str, list[str]] = {}
@@ -119,11 +119,11 @@ def busy(known: Mapping[str, NodeState], names: Iterable[str], jobs: Iterable[Jo
 
 RESERVATION = "hpcai-new-nodes"
 MINUTES = 5
-"""After so long it ends by itself, if whoever made it could not end it."""
+"""After this time the reservation ends automatically, in case its creator could not end it."""
 
 
 def is_held(run: Run) -> bool:
-    """Whether new jobs are held back."""
+    """Whether new jobs are held."""
     shown = run(["scontrol", "--oneliner", "show", "reservation", RESERVATION])
     return shown.rc == 0 and any(
         line.startswith(f"ReservationName={RESERVATION} ") for line in shown.stdout.splitlines()
@@ -131,20 +131,20 @@ def is_held(run: Run) -> bool:
 
 
 def slurmctld_answers(run: Run) -> bool:
-    """Whether a slurmctld answers; asked in a way that does not wait for one."""
+    """Whether slurmctld answers; the query does not wait for it."""
     return run(["scontrol", "ping"]).rc == 0
 
 
 def hold_new_jobs(run: Run) -> None:
-    """Let no new job start; those that run go on. For the time in which slurmctld learns names of spare nodes.
+    """Let no new job start while slurmctld learns names of spare nodes; running jobs continue.
 
-    Such a node is idle from slurmctld's start until it is set down, and a pending job would be given it at once. A
-    reservation of all nodes is known before the first job is looked at, and it covers nodes that are added later.
+    A spare node is idle from slurmctld's start until it is set down, and a pending job would get it immediately. A
+    reservation of all nodes takes effect before slurmctld schedules the first job, and covers nodes added later.
 
     :raises CommandFailed: slurmctld refused.
     """
     if is_held(run):
-        # Left by a run that was cut off: its time begins anew.
+        # Left by an interrupted run: its time starts again.
         must(run(["scontrol", "update", f"ReservationName={RESERVATION}", f"EndTime=now+{MINUTES}minutes"]))
         return
     words = [f"ReservationName={RESERVATION}", f"Duration={MINUTES}", "StartTime=now"]

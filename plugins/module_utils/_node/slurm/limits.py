@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Limits and settings of Slurm's accounts, users and QOS: what they are called, and when two values are the same.
+"""Limits and settings of Slurm's accounts, users and QOS: their names, and when two values are equal.
 
-sacctmgr shows a limit in another form than it was given in: 90 minutes as 01:30:00, resources by name. So both sides
-are brought into one form before they are compared.
+sacctmgr shows a limit in another form than it was given: 90 minutes as 01:30:00, resources by name. So both sides are
+converted to one form before they are compared.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
 UNSET = ""
-"""How sacctmgr shows what is not set."""
+"""How sacctmgr shows a setting that is not set."""
 _CLEAR = "-1"
-"""What clears a limit (sacctmgr(1))."""
+"""The value that clears a limit (sacctmgr(1))."""
 
 COUNT, TRES, TIME, SECONDS, SHARE, NAMES, NUMBER, WORD = range(8)
 """Kinds of values: a whole number, resources with counts, minutes, seconds, fair share, names, a number, a word."""
@@ -75,7 +75,7 @@ QOS: Mapping[str, int] = {
 }
 """Settings of a QOS."""
 
-# The short names by which people know some of them.
+# Common short names of some settings.
 _ALIASES = {
     "maxwall": "MaxWallDurationPerJob",
     "maxtres": "MaxTRESPerJob",
@@ -96,14 +96,14 @@ _DURATION = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
 
 
 class BadSetting(ValueError):
-    """A setting that makes no sense; the message says which, where, and what is known."""
+    """An invalid setting; the message says which, where, and which values are known."""
 
 
 def given_settings(where: str, given: Mapping[str, Any], known: Mapping[str, int]) -> dict[str, str]:
-    """Return the settings by their full names, in the one form in which they are compared.
+    """Return the settings by their full names, in the form in which they are compared.
 
-    :param where: whose they are, for the message.
-    :raises BadSetting: one is not known, or its value makes no sense.
+    :param where: whose settings they are, for the message.
+    :raises BadSetting: a setting is unknown, or its value is invalid.
     """
     full = {name.lower(): name for name in known}
     full.update({short: name for short, name in _ALIASES.items() if name in known})
@@ -111,22 +111,22 @@ def given_settings(where: str, given: Mapping[str, Any], known: Mapping[str, int
     for name, value in given.items():
         full_name = full.get(str(name).lower())
         if full_name is None:
-            raise BadSetting(f"{where}: {name} is no setting here; known are {', '.join(sorted(known))}.")
+            raise BadSetting(f"{where}: {name} is not a known setting; known are {', '.join(sorted(known))}.")
         if full_name in settings:
-            raise BadSetting(f"{where}: {full_name} is given twice.")
+            raise BadSetting(f"{where}: {full_name} is set twice.")
         settings[full_name] = canonical(f"{where}: {name}", known[full_name], value)
     return settings
 
 
 def canonical(where: str, kind: int, value: Any) -> str:
-    """Return the value in the form in which two that mean the same are equal. None, and -1 for a limit, is UNSET.
+    """Return the value in a form in which equal values compare as equal. None, and -1 for a limit, become UNSET.
 
-    :raises BadSetting: it makes no sense.
+    :raises BadSetting: it is invalid.
     """
     if value is None or value == "" or (str(value) == _CLEAR and kind != NAMES):
         return UNSET
     if isinstance(value, bool):
-        raise BadSetting(f"{where} is {value!r}: put it in quotes.")
+        raise BadSetting(f"{where} is {value!r}. Write it in quotes.")
     try:
         return _FORMS[kind](value)
     except (TypeError, ValueError, AttributeError):
@@ -134,9 +134,9 @@ def canonical(where: str, kind: int, value: Any) -> str:
 
 
 def words_to_set(name: str, kind: int, before: str, after: str) -> str:
-    """Return the word by which sacctmgr changes a setting from one value to another."""
+    """Return the word with which sacctmgr changes a setting from one value to another."""
     if kind == TRES:
-        # sacctmgr changes the resources that are named and leaves the others.
+        # sacctmgr changes only the listed resources and keeps the others.
         gone = set(_pairs(before)) - set(_pairs(after))
         return f"{name}=" + ",".join(
             [*(f"{key}={count}" for key, count in _pairs(after).items()), *(f"{key}={_CLEAR}" for key in sorted(gone))]
@@ -161,7 +161,7 @@ def _resources(value: Any) -> str:
 
 
 def _counted(name: str, count: str) -> str:
-    """Memory is shown in the largest unit that fits: 102400 MiB as 100G."""
+    """Memory is shown in the largest unit that divides it: 102400 MiB as 100G."""
     if name not in ("mem", "vmem"):
         return _whole_number(count)
     number, unit = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgtp]?)b?", count.lower()).groups()  # type: ignore[union-attr]
@@ -190,7 +190,7 @@ def _minutes(value: Any) -> str:
 
 
 def _seconds(value: Any) -> str:
-    """A number is of seconds; sacctmgr shows [DAYS-]HOURS:MINUTES:SECONDS."""
+    """A number means seconds; sacctmgr shows [DAYS-]HOURS:MINUTES:SECONDS."""
     days, dash, rest = str(value).rpartition("-")
     total = 0
     for field in rest.split(":"):

@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Which configuration a running daemon has loaded: a record that holds for one process only.
+"""The configuration that a running daemon has loaded: a record that is valid for one process only.
 
-A process is its number and the moment of its start, so a record is worth nothing after a crash, a restart by somebody
-else or a boot, and says so. It is in /run, which a boot empties.
+A process is identified by its PID and start time, so the record becomes invalid after a crash, a boot, or a restart by
+somebody else. It is in /run, which a boot empties.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..setup.daemon import newest, parse_timestamp
 FOLDER = "/run/hpcai"
 _SCHEMA = 1
 _START_FIELD = 22
-"""Of /proc/PID/stat: the start in clock ticks after boot (proc(5))."""
+"""Field of /proc/PID/stat: the start in clock ticks after boot (proc(5))."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Process:
 
     @property
     def identity(self) -> str:
-        """What no other process of this boot has."""
+        """An identifier that is unique within this boot."""
         return f"{self.pid}@{self.start_ticks}"
 
 
@@ -51,12 +51,12 @@ def process_of(service: str, root: Root, run: Run) -> Process | None:
     stat = root.text(f"/proc/{pid}/stat") if pid.isdecimal() and pid != "0" else None
     if not stat or started_at is None:
         return None
-    # The name of the program, in brackets, may hold blanks.
+    # The name of the program, in brackets, may contain blanks.
     return Process(int(pid), stat.rpartition(")")[2].split()[_START_FIELD - 3], started_at)
 
 
 def read_record(name: str, process: Process | None, root: Root) -> dict[str, Any] | None:
-    """Return what the process has loaded; None if nobody wrote that down for this very process."""
+    """Return what the process has loaded; None if that was not recorded for this process."""
     try:
         record = json.loads(root.text(f"{FOLDER}/{name}.taken.json") or "null")
     except ValueError:
@@ -68,15 +68,15 @@ def read_record(name: str, process: Process | None, root: Root) -> dict[str, Any
 
 
 def write_record(name: str, process: Process, loaded: dict[str, Any], root: Root) -> None:
-    """Write down what the process has loaded."""
+    """Record what the process has loaded."""
     record = {"schema": _SCHEMA, "process": process.identity, "taken": loaded}
     write_file(root.at(f"{FOLDER}/{name}.taken.json"), json.dumps(record, indent=1, sort_keys=True) + "\n", mode=0o600)
 
 
 def started_after(process: Process, paths: Iterable[str], root: Root, grace_s: float = 0.0) -> bool:
-    """Whether the process started when all of the files were as they are now, so that it has read these.
+    """Whether none of the files changed since the process started, so that it has read them.
 
-    :param grace_s: how long after its start the process itself may have written them.
+    :param grace_s: seconds after its start in which the process itself may have written them.
     """
     youngest = newest([root.at(path) for path in paths])
     return youngest is None or youngest[1] < process.started_at + grace_s

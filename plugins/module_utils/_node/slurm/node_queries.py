@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a node asks slurmctld, from a machine that has no slurm.conf: its own entry, and addresses of other nodes."""
+"""A node's queries to slurmctld, on a machine without slurm.conf: its own entry, and addresses of other nodes."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from .hostlist import HostlistError, expand
 from .nodes import PLACEHOLDER_ADDRESS, NodeState, parse_records
 
 PORT = 6817
-"""slurmctld's port, where the controller's address has none."""
+"""slurmctld's port, if the controller's address has none."""
 CONNECT_S = 3.0
-"""Seconds for a controller to take a connection."""
+"""Timeout for a connection to a controller, in seconds."""
 ANSWER_S = 8
-"""Seconds for one question to slurmctld."""
+"""Timeout for one query to slurmctld, in seconds."""
 
 FindOwnAddress = Callable[[Sequence[str]], str]
 
 
 class NoController(RuntimeError):
-    """No controller takes a connection; the message names them and why."""
+    """No controller accepts a connection; the message lists them and the errors."""
 
 
 def find_own_address(controllers: Sequence[str]) -> str:
-    """Return this machine's address as the first controller sees it that takes a connection.
+    """Return this machine's address on the connection to the first controller that accepts one.
 
-    Asked first, because Slurm's own tools try for nine seconds where nobody listens.
+    Call this first, because Slurm's own tools try for nine seconds if no slurmctld listens.
 
-    :raises NoController: none does.
+    :raises NoController: no controller accepts a connection.
     """
     problems = []
     for controller in controllers:
@@ -47,31 +47,31 @@ def find_own_address(controllers: Sequence[str]) -> str:
                 return str(connection.getsockname()[0])
         except OSError as error:
             problems.append(f"{host}:{port}: {error.strerror or error}")
-    raise NoController("; ".join(problems) or "none is known")
+    raise NoController("; ".join(problems) or "no controller is known")
 
 
 def _host_and_port(controller: str) -> tuple[str, int]:
     host, colon, port = controller.rpartition(":")
-    # More than one colon is an IPv6 address.
+    # An address with more than one colon is IPv6.
     if colon and port.isdecimal() and ":" not in host:
         return host, int(port)
     return controller.strip("[]"), PORT
 
 
 def query_node(name: str, controllers: Sequence[str], run: Run) -> NodeState | None:
-    """Return the node as slurmctld has it; None if it does not show one of that name.
+    """Return the node from slurmctld; None if slurmctld does not show it.
 
-    One that never had a machine is not shown where the site's PrivateData lacks ``cloud``.
+    A node that never had a machine is not shown if the site's PrivateData lacks ``cloud``.
 
-    :raises CommandFailed: slurmctld does not answer, or does not believe who asks.
+    :raises CommandFailed: slurmctld does not answer, or does not accept this machine's credentials.
     """
     return nodes.parse_nodes(_show_node(name, controllers, run)).get(name)
 
 
 def query_address(name: str, controllers: Sequence[str], run: Run) -> str:
-    """Return the node's NodeAddr; empty if slurmctld does not show a node of that name.
+    """Return the node's NodeAddr; empty if slurmctld does not show the node.
 
-    :raises CommandFailed: slurmctld does not answer, or does not believe who asks.
+    :raises CommandFailed: slurmctld does not answer, or does not accept this machine's credentials.
     """
     node = query_node(name, controllers, run)
     return node.address if node else ""
@@ -80,7 +80,7 @@ def query_address(name: str, controllers: Sequence[str], run: Run) -> str:
 def query_text(name: str, key: str, controllers: Sequence[str], run: Run) -> str:
     """Return Extra or Comment of the node's record up to its first blank; empty if there is none.
 
-    :raises CommandFailed: slurmctld does not answer, or does not believe who asks.
+    :raises CommandFailed: slurmctld does not answer, or does not accept this machine's credentials.
     """
     record = parse_records(_show_node(name, controllers, run)).get(name)
     found = re.findall(rf" {re.escape(key)}=(\S+)", record.after_reason) if record else []
@@ -95,7 +95,7 @@ def _show_node(name: str, controllers: Sequence[str], run: Run) -> str:
 
 
 def update_node(name: str, words: Sequence[str], controllers: Sequence[str], run: Run) -> bool:
-    """Change the node at slurmctld, as root of any machine of the cluster may; whether it knows the node.
+    """Change the node at slurmctld, which root may do on any machine of the cluster; return whether the node exists.
 
     :raises CommandFailed: slurmctld refused for another reason.
     """
@@ -107,7 +107,7 @@ def update_node(name: str, words: Sequence[str], controllers: Sequence[str], run
 
 
 def run_command(controllers: Sequence[str], words: Sequence[str], run: Run) -> Result:
-    """Return the answer of one of Slurm's commands, within a limit.
+    """Run one of Slurm's commands with a timeout, and return its result.
 
     :param words: the command and its arguments.
     :raises CommandFailed: slurmctld does not answer.
@@ -120,13 +120,13 @@ def run_command(controllers: Sequence[str], words: Sequence[str], run: Run) -> R
 
 
 def prolog_addresses(environment: Mapping[str, str], root: Root) -> dict[str, str]:
-    """Return the addresses that slurmd told the prolog, else those in its slurm.conf; no placeholders."""
+    """Return the addresses that slurmd passed to the prolog, else those in its slurm.conf; without placeholders."""
     found = {**_configured(environment, root), **_aliases(environment)}
     return {name: address for name, address in found.items() if address != PLACEHOLDER_ADDRESS}
 
 
 def query_addresses(names: Sequence[str], controllers: Sequence[str], run: Run) -> dict[str, str]:
-    """Return the addresses that slurmctld has of these nodes; no placeholders.
+    """Return slurmctld's addresses of these nodes; without placeholders.
 
     :raises CommandFailed: slurmctld does not answer.
     """
@@ -137,7 +137,7 @@ def query_addresses(names: Sequence[str], controllers: Sequence[str], run: Run) 
 
 
 def _aliases(environment: Mapping[str, str]) -> dict[str, str]:
-    """name:address:hostname,... of nodes that joined by themselves; an IPv6 address stands in brackets."""
+    """Parse name:address:hostname,... of nodes that joined automatically; an IPv6 address is in brackets."""
     found = {}
     for word in re.split(r",(?![^\[]*\])", environment.get("SLURM_NODE_ALIASES") or ""):
         match = re.fullmatch(r"([^:]+):(\[[^\]]+\]|[^:]+):[^:]+", word)

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Slurm's nodes: read their records, take nodes out of scheduling, and bring back only what we took out."""
+"""Slurm's nodes: read their records, take nodes out of scheduling, and return only those that we took out."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..machine.run import Run, must
 from .hostlist import compress
 
 LONGEST_REASON = 200
-"""Characters of a reason: it has to fit a line of sinfo and of a journal."""
+"""Maximum length of a reason: it has to fit on a line of sinfo and of a journal."""
 
 
 def as_reason(text: str, longest: int = LONGEST_REASON) -> str:
-    """Return the text as Slurm's tools show it whole: one line of plain characters, not too long, without quotes."""
+    """Return the text in a form that Slurm's tools show completely: one short line of ASCII without double quotes."""
     line = " ".join(text.replace('"', "'").split()).encode("ascii", "replace").decode()
     line = "".join(letter if letter.isprintable() else "?" for letter in line)
     return line if len(line) <= longest else f"{line[: longest - 3].rstrip()}..."
@@ -26,7 +26,7 @@ def as_reason(text: str, longest: int = LONGEST_REASON) -> str:
 
 _NAME = re.compile(r"NodeName=(\S+) ")
 _FREE = re.compile(r" (?:Reason|Comment|Extra|InstanceId|InstanceType|ReservationName)=")
-# The reason ends at Slurm's "[user@time]". One out of slurm.conf has none; it ends at the next field, of those that
+# The reason ends at Slurm's "[user@time]". A reason from slurm.conf has none; it ends at the next field that
 # slurm_sprint_node_table (node_info.c) may print after it.
 _REASON = re.compile(
     r" Reason=(?P<text>.*?)(?: \[[^\s@\]]+@(?:\d{4}-\d\d-\d\dT[\d:]+|Unknown)\]"
@@ -40,14 +40,14 @@ class NodeRecord:
     """A node's record.
 
     :ivar fields: the part that only slurmctld writes.
-    :ivar texts: the part that begins with the first free text; empty where there is none.
+    :ivar texts: the part from the first free text on; empty if there is none.
     """
 
     fields: str
     texts: str
 
     def field(self, key: str) -> str:
-        """Return one of slurmctld's own fields, such as NodeAddr; empty where it is not shown."""
+        """Return one of slurmctld's own fields, such as NodeAddr; empty if it is not shown."""
         found = re.search(rf" {re.escape(key)}=(\S+)", self.fields)
         return found[1] if found else ""
 
@@ -59,13 +59,13 @@ class NodeRecord:
 
     @property
     def reason_given(self) -> str:
-        """When the reason was given, as Slurm prints it; empty where it is not said."""
+        """When the reason was given, as Slurm prints it; empty if not shown."""
         found = _GIVEN.findall(self.texts) if self.texts.startswith(" Reason=") else []
         return found[-1] if found and found[-1] != "Unknown" else ""
 
     @property
     def after_reason(self) -> str:
-        """The comment, Extra and what follows: never a part of the reason, which messages of checks get into."""
+        """The comment, Extra and what follows; never a part of the reason, which may contain messages of checks."""
         if not self.texts.startswith(" Reason="):
             return self.texts
         given = list(_GIVEN.finditer(self.texts))
@@ -76,11 +76,11 @@ class NodeRecord:
 
 
 def parse_records(shown: str) -> Mapping[str, NodeRecord | None]:
-    """Split what ``scontrol --oneliner show nodes`` prints so that free text is never read as a field.
+    """Split the output of ``scontrol --oneliner show nodes`` so that free text is never read as a field.
 
-    A reason, a comment or Extra may hold anything, also `` State=IDLE`` or a line break and another node's record.
-    slurm_sprint_node_table (node_info.c) prints them after all fields that slurmctld makes itself. A name that is there
-    twice has None, because free text may forge a record.
+    A reason, a comment or Extra may contain anything, also `` State=IDLE`` or a line break and another node's record.
+    slurm_sprint_node_table (node_info.c) prints them after all fields that slurmctld makes itself. A name that occurs
+    twice gets None, because free text may forge a record.
     """
     found: dict[str, NodeRecord | None] = {}
     for line in shown.splitlines():
@@ -93,37 +93,37 @@ def parse_records(shown: str) -> Mapping[str, NodeRecord | None]:
 
 
 OUR_PREFIX = "hpcai:"
-"""Each reason that this collection gives a node starts with it; a reason that does not is somebody else's."""
+"""Start of each reason that this collection gives a node; other reasons belong to somebody else."""
 
 NO_INSTANCE = f"{OUR_PREFIX} no such instance"
-"""Reason of a spare node: one that is declared so that a machine which comes later can join by itself."""
+"""Reason of a spare node, which is declared so that a later machine can join automatically."""
 PLACEHOLDER_ADDRESS = "127.0.0.1"
-"""Address of a spare node until its machine has told its own. A name that nobody knows would hold up slurmctld's start,
-and an address that nobody answers each of its pings; here the connection is refused at once."""
+"""Address of a spare node until its machine reports its own. An unknown name would delay slurmctld's start, and an
+address that does not answer would delay each of its pings; this one refuses connections at once."""
 
-# States in which a node is out of scheduling for a reason that stays until somebody takes it back (slurm.conf(5)).
+# States in which a node is out of scheduling, for a reason that stays until somebody resumes it (slurm.conf(5)).
 _OUT = ("DRAIN", "DRAINING", "DRAINED", "DOWN", "FAIL", "FAILING")
 _NOT_ANSWERING = ("NOT_RESPONDING", "UNKNOWN")
-# What slurmctld itself writes when it sets a node down (node_mgr.c, ping_nodes.c, power_save.c): nobody's decision.
+# Reasons that slurmctld itself gives when it sets a node down (node_mgr.c, ping_nodes.c, power_save.c).
 _SLURMCTLDS_REASONS = ("Not responding", "Node unexpectedly rebooted", "ResumeTimeout reached")
-# And when a node registers with less than configured (node_mgr.c, gres.c): what we say of it names the figures.
+# Reasons when a node registers with less than configured (node_mgr.c, gres.c); our own reason adds the figures.
 _LESS_THAN_CONFIGURED = ("Low socket*core*thread count", "Low CPUs", "Low RealMemory", "Low TmpDisk", "gres/")
 HARDWARE = f"{OUR_PREFIX} hardware:"
-"""Begins the reason of a node that lacks what was configured."""
+"""Start of the reason of a node that lacks configured hardware."""
 SLURMD_WAITS = f"{OUR_PREFIX} slurmd:"
-"""Begins the reason of a node whose slurmd must be restarted, and may not be while jobs run there."""
+"""Start of the reason of a node whose slurmd must be restarted, but not while jobs run there."""
 TWICE = "slurmctld shows this node twice: remove the line break from the comment or reason of the node before it"
-"""Reason of a node whose record cannot be trusted. It has no prefix, so that nothing is done to the node."""
+"""Reason of a node whose record cannot be trusted. It has no prefix, so the node is left unchanged."""
 
 
 @dataclass(frozen=True)
 class NodeState:
-    """A node as slurmctld has it.
+    """A node in slurmctld.
 
     :ivar states: base state and flags, upper case, e.g. ``("IDLE", "DRAIN")``.
-    :ivar reason: the reason as given, without Slurm's ``[user@time]``; empty where there is none.
-    :ivar address: NodeAddr: where its slurmd is reached.
-    :ivar host_name: NodeHostName: what its machine calls itself.
+    :ivar reason: the reason as given, without Slurm's ``[user@time]``; empty if there is none.
+    :ivar address: NodeAddr: the address of its slurmd.
+    :ivar host_name: NodeHostName: the host name of its machine.
     """
 
     name: str
@@ -139,28 +139,29 @@ class NodeState:
 
     @property
     def answers(self) -> bool:
-        """Whether slurmd of the node has registered and answers."""
-        # A node that is set down without having registered is not said to be silent; registering takes the reason away.
+        """Whether the node's slurmd has registered and answers."""
+        # slurmctld does not flag a node as not responding if it was set down before it ever registered. Registering
+        # removes the reason.
         is_spare = "DOWN" in self.states and self.reason.startswith(NO_INSTANCE)
         return not is_spare and not any(state in _NOT_ANSWERING for state in self.states)
 
     @property
     def drained(self) -> bool:
-        """Whether somebody took the node out by a drain; it does not end when the node registers."""
+        """Whether the node was drained; a drain does not end when the node registers."""
         return any("DRAIN" in state for state in self.states)
 
     @property
     def sets_own_address(self) -> bool:
-        """Whether it is declared as a node whose machine says itself where it is."""
+        """Whether it is declared as a node whose machine reports its own address."""
         return "CLOUD" in self.states
 
     @property
     def is_nobodys_decision(self) -> bool:
-        """Whether no reason stands there but one that slurmctld gives by itself, or that no machine is there."""
+        """Whether it has no reason, a reason from slurmctld itself, or the reason of a node without a machine."""
         return not self.reason or self.reason.startswith((NO_INSTANCE, *_SLURMCTLDS_REASONS))
 
     def may_be_called_unfit(self, prefix: str) -> bool:
-        """Whether the node can be given a reason that says what it lacks: no person gave it another one."""
+        """Whether the node can get a reason that says what it lacks, because no person gave it another one."""
         ours = (prefix, HARDWARE, SLURMD_WAITS, *_LESS_THAN_CONFIGURED)
         return not self.out or self.is_nobodys_decision or self.reason.startswith(ours)
 
@@ -169,11 +170,11 @@ class NodeState:
 class Plan:
     """What to do.
 
-    :ivar drain: nodes to take out.
-    :ivar resume: nodes to bring back.
-    :ivar left_out: nodes that were to come back but are out for somebody else's reason, with it.
+    :ivar drain: nodes to drain.
+    :ivar resume: nodes to resume.
+    :ivar left_out: nodes that should be resumed but are out for somebody else's reason, with the reason.
     :ivar missing: nodes that slurmctld does not know.
-    :ivar unfit: nodes to take out because they lack something, by the reason.
+    :ivar unfit: nodes to drain because they lack something, by reason.
     """
 
     drain: tuple[str, ...]
@@ -206,11 +207,11 @@ def plan(
 ) -> Plan:
     """Return which nodes to drain and to resume. Pure.
 
-    A node of ``keep_out`` that is drained already keeps its reason, whoever gave it; so does one that somebody set
-    down. A node of ``put_to_work`` comes back if its reason starts with ``prefix``.
+    A node in ``keep_out`` that is already drained keeps its reason, whoever gave it; so does a node that somebody set
+    down. A node in ``put_to_work`` is resumed if its reason starts with ``prefix``.
 
-    :param judged: nodes of ``put_to_work`` that were looked at, each with the reason for which it should get no jobs,
-        or None if it is as configured. Then a reason that an earlier look gave is taken back.
+    :param judged: nodes in ``put_to_work`` that were checked, each with the reason why it should get no jobs, or None
+        if it is as configured. Then a reason from an earlier check is removed.
     """
     drain: list[str] = []
     resume: list[str] = []
@@ -237,10 +238,10 @@ def plan(
 
 
 def absent_to_set_down(nodes: Mapping[str, NodeState], absent: Iterable[str]) -> tuple[str, ...]:
-    """Return which spare nodes could get jobs although no machine is there. Pure.
+    """Return which spare nodes could get jobs although they have no machine. Pure.
 
-    One that has another address than the placeholder has told it itself: it is not touched, whatever the inventory
-    knows, which may be older than the machine.
+    A node with another address than the placeholder was reported by its machine. It is left unchanged, even if the
+    inventory does not have it, because the inventory may be older than the machine.
     """
     return tuple(
         name for name in absent if name in nodes and nodes[name].address == PLACEHOLDER_ADDRESS and not nodes[name].out
@@ -248,12 +249,12 @@ def absent_to_set_down(nodes: Mapping[str, NodeState], absent: Iterable[str]) ->
 
 
 def _is_out_by_decision(node: NodeState, prefix: str) -> bool:
-    """Whether the node is out by a decision, ours or somebody else's: to drain it would only hide the reason."""
+    """Whether the node is out by a decision, ours or somebody else's; draining it would only hide the reason."""
     return node.drained or (node.out and not node.is_nobodys_decision and not node.reason.startswith(prefix))
 
 
 def read_nodes(run: Run) -> dict[str, NodeState]:
-    """Ask slurmctld for all nodes.
+    """Read all nodes from slurmctld.
 
     :raises CommandFailed: slurmctld does not answer.
     """
@@ -261,7 +262,7 @@ def read_nodes(run: Run) -> dict[str, NodeState]:
 
 
 def drain(names: Sequence[str], reason: str, run: Run) -> None:
-    """Take the nodes out of scheduling, by one command, whatever their number.
+    """Drain the nodes with one command.
 
     :raises CommandFailed: slurmctld refused.
     """
@@ -270,7 +271,7 @@ def drain(names: Sequence[str], reason: str, run: Run) -> None:
 
 
 def set_down(names: Sequence[str], reason: str, run: Run) -> None:
-    """Set the nodes down: a job that was given to one is requeued. They come back when they register.
+    """Set the nodes down. Their jobs are requeued. They return to scheduling when they register.
 
     :raises CommandFailed: slurmctld refused.
     """
@@ -279,7 +280,7 @@ def set_down(names: Sequence[str], reason: str, run: Run) -> None:
 
 
 def resume(names: Sequence[str], run: Run) -> None:
-    """Bring the nodes back, by one command, whatever their number.
+    """Resume the nodes with one command.
 
     They must have registered: slurmctld refuses to resume a node that never did ("Invalid node state specified").
 

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Slurm's releases, and which of them knows which key of which file."""
+"""Slurm's releases, and which of them know which key of which file."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from collections.abc import Mapping
 Release = tuple[int, int]
 
 OLDEST: Release = (22, 5)
-"""The oldest release that is supported."""
+"""The oldest supported release."""
 NEWEST_WITH_KNOWN_EFFECTS: Release = (25, 11)
-"""What a change of a key needs was read for the keys of 22.05, 23.11, 24.11 and 25.11."""
+"""What a change of a key needs is known for the keys of 22.05, 23.11, 24.11 and 25.11."""
 
-# Until 24.05 a release came every nine months, from then on each May and November (slurm.schedmd.com/upgrades.html).
+# Until 24.05 there was a release every nine months, since then each May and November (slurm.schedmd.com/upgrades.html).
 _BEFORE_24_05 = ("20.02", "20.11", "21.08", "22.05", "23.02", "23.11")
 
-# First and last release that know a key, where 22.05 to 26.05 differ; read out of the tables of keys at the tags
+# First and last release that know a key, if 22.05 to 26.05 differ; read from the tables of keys at the tags
 # slurm-22-05-0-1 to slurm-26-05-0-1 of Slurm's repository: slurm_conf_options in src/common/read_config.c, the options
-# in src/interfaces/cgroup.c and in read_jcconf.c of job_container/tmpfs (namespace/tmpfs from 25.11 on). A daemon does
-# not start on a key that it does not know.
+# in src/interfaces/cgroup.c and in read_jcconf.c of job_container/tmpfs (namespace/tmpfs since 25.11). A daemon does
+# not start with an unknown key.
 CAME: Mapping[str, Mapping[Release, str]] = {
     "slurm.conf": {
         (23, 2): "MaxBatchRequeue PreemptParameters SuspendExcStates",
@@ -44,8 +44,8 @@ CAME: Mapping[str, Mapping[Release, str]] = {
         (24, 11): "CloneNSEpilog CloneNSScript EntireStepInNS",
     },
 }
-# The first release that refuses a key, be it that its table lacks the key or that a line after the parsing ends the
-# daemon ("has been removed", read_config.c); those refused by all supported releases stand at OLDEST.
+# The first release that refuses a key: either its table lacks the key, or the daemon ends after parsing it ("has been
+# removed", read_config.c). Keys that all supported releases refuse are at OLDEST.
 WENT: Mapping[str, Mapping[Release, str]] = {
     "slurm.conf": {
         OLDEST: "AccountingStorageLoc AccountingStoreJobComment FastSchedule SallocDefaultCommand",
@@ -55,6 +55,7 @@ WENT: Mapping[str, Mapping[Release, str]] = {
     },
     "cgroup.conf": {
         OLDEST: "RootOwnedCgroups",
+        # Not CgroupAutomount: since 23.11 it has no effect, but no release refuses it (RELEASE_NOTES of 23.11).
         (23, 11): "AllowedKmemSpace ConstrainKmemSpace MaxKmemPercent MinKmemSpace",
         (25, 11): "CgroupReleaseAgentDir",
     },
@@ -101,38 +102,38 @@ ALWAYS = """
 
 
 class UnknownRelease(ValueError):
-    """A text that is no release of Slurm."""
+    """A text that is not a release of Slurm."""
 
 
 def releases_apart(older: str, newer: str) -> int:
-    """Return how many releases one is after the other, each e.g. ``22.05``; negative where it is before.
+    """Return how many releases one is after the other; negative if it is before. Releases are like ``22.05``.
 
-    :raises UnknownRelease: one is no release of Slurm.
+    :raises UnknownRelease: one is not a known release of Slurm.
     """
     return _ordinal(newer) - _ordinal(older)
 
 
 def accepted(release: str) -> int:
-    """Return how many releases back the state may be that a release reads: two, and three from 24.11 on.
+    """Return how many releases back a release can read state: two, and three since 24.11.
 
-    :raises UnknownRelease: it is no release of Slurm.
+    :raises UnknownRelease: it is not a known release of Slurm.
     """
     return 3 if _ordinal(release) >= _ordinal("24.11") else 2
 
 
 def upgrade_problem(installed: str, target: str) -> str:
-    """Return why a release cannot follow the installed one in one step; empty where it can. Pure.
+    """Return why the installed release cannot be upgraded to another in one step; empty if it can. Pure.
 
-    :raises UnknownRelease: one is no release of Slurm.
+    :raises UnknownRelease: one is not a known release of Slurm.
     """
     apart, most = releases_apart(installed, target), accepted(target)
     if apart < 0:
-        return f"Slurm {target} is older than {installed}, which is installed, and cannot read what a newer one wrote."
+        return f"Slurm {target} is older than the installed {installed} and cannot read files of newer releases."
     if apart > most:
         oldest = _at(_ordinal(target) - most)
         return (
-            f"Slurm {target} reads the state and the database of {oldest} and later, and {installed} is installed: "
-            f"upgrade to {oldest}, or to a release between that and {target} which reads {installed}, first."
+            f"Slurm {target} reads the state and the database of {oldest} and later, but {installed} is installed. "
+            f"First upgrade to a release between {oldest} and {target} that reads {installed}."
         )
     return ""
 
@@ -142,7 +143,7 @@ def _ordinal(release: str) -> int:
         return _BEFORE_24_05.index(release)
     match = re.fullmatch(r"(\d\d)\.(05|11)", release)
     if not match or int(match[1]) < 24:
-        raise UnknownRelease(f"{release!r} is no release of Slurm that is known here.")
+        raise UnknownRelease(f"{release!r} is not a known release of Slurm.")
     return len(_BEFORE_24_05) + 2 * (int(match[1]) - 24) + (match[2] == "11")
 
 
@@ -154,22 +155,22 @@ def _at(ordinal: int) -> str:
 
 
 def shown(release: Release) -> str:
-    """Return a release as Slurm writes it."""
+    """Return a release in Slurm's notation."""
     return f"{release[0]}.{release[1]:02}"
 
 
 def came_with(file: str, key: str) -> Release | None:
-    """Return the first release that knows a key; None for one that is not known to be new."""
+    """Return the first release that knows a key; None if it is not in the table of new keys."""
     return _release_in(CAME, file, key)
 
 
 def gone_since(file: str, key: str) -> Release | None:
-    """Return the first release that refuses a key it once had; None for one that is not known to be gone."""
+    """Return the first release that refuses a key it once had; None if it is not in the table of removed keys."""
     return _release_in(WENT, file, key)
 
 
 def has_known_effects(key: str) -> bool:
-    """Whether it is known what a change of this key of slurm.conf needs."""
+    """Whether it is known what a change of this slurm.conf key needs."""
     came = came_with("slurm.conf", key)
     if came:
         return came <= NEWEST_WITH_KNOWN_EFFECTS

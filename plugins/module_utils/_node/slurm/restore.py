@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Bringing a dump back, onto a controller that has lost its own state."""
+"""Restore a dump on a controller that has lost its own state."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from .state import (
 
 RECORD = "/var/lib/hpcai/slurm_restored.json"
 _ANSWER_S = 900
-"""How long the daemons have to answer. A newer slurmdbd converts the tables first, and a newer slurmctld its state."""
+"""How long to wait until the daemons answer. A newer slurmdbd or slurmctld first converts its tables or its state."""
 
 
 @dataclass(frozen=True)
 class CurrentState:
-    """What the host has before the restore.
+    """The host's state before the restore.
 
-    :ivar release: the Slurm that is installed.
-    :ivar has_jobs: slurmctld's state knows of jobs.
+    :ivar release: the installed release of Slurm.
+    :ivar has_jobs: slurmctld's state has jobs.
     :ivar rows: how many jobs the database has; None without its tables.
     """
 
@@ -55,7 +55,7 @@ class CurrentState:
 
 
 def choose(source: str, cluster: str) -> str:
-    """Return the dump that is meant: the folder itself, or the newest of the dumps of the cluster in it.
+    """Return the dump: the folder itself, or the newest dump of the cluster in it.
 
     :raises Refused: there is none.
     """
@@ -63,12 +63,12 @@ def choose(source: str, cluster: str) -> str:
         return os.path.realpath(source)
     dumps = dumps_in(source, cluster)
     if not dumps:
-        raise Refused(f"{source} is no dump, and has none of the cluster {cluster}: give the folder that has.")
+        raise Refused(f"{source} is not a dump, and contains none of the cluster {cluster}. Use a folder that does.")
     return os.path.realpath(dumps[-1])
 
 
 def is_done(source: str, root: Root) -> bool:
-    """Whether this machine was restored from here before; the dumps that came afterwards are its own."""
+    """Whether this machine was restored from here before; later dumps in that folder are its own."""
     try:
         done = str(json.loads(root.text(RECORD) or "{}").get("dump", ""))
     except ValueError:
@@ -78,7 +78,7 @@ def is_done(source: str, root: Root) -> bool:
 
 
 def read_current_state(place: Place, run: Run) -> CurrentState:
-    """Look at what there is.
+    """Read the current state.
 
     :raises CommandFailed: the database server does not answer.
     """
@@ -90,30 +90,30 @@ def read_current_state(place: Place, run: Run) -> CurrentState:
 
 
 def check(manifest: Mapping[str, Any], place: Place, current: CurrentState, force: bool) -> None:
-    """Refuse what would lose something or cannot work. Pure.
+    """Refuse a restore that would lose data or cannot work. Pure.
 
-    :raises Refused: it says what to do.
+    :raises Refused: the message says what to do.
     """
     if manifest["cluster"] != place.cluster:
         raise Refused(
-            f"The dump is of the cluster {manifest['cluster']}, and this one is {place.cluster}: "
-            "choose another dump, or set slurm_cluster_name."
+            f"The dump is of the cluster {manifest['cluster']}, but this one is {place.cluster}. "
+            "Choose another dump, or set slurm_cluster_name."
         )
     if not current.release:
-        raise Refused("Slurm is not installed here: install slurmctld or slurmdbd first.")
+        raise Refused("Slurm is not installed here. Install slurmctld or slurmdbd first.")
     try:
         apart = releases_apart(manifest["slurm"], current.release)
     except UnknownRelease as error:
         raise Refused(str(error)) from error
     if apart < 0:
         raise Refused(
-            f"The dump is of Slurm {manifest['slurm']}, and {current.release} is installed, which cannot read "
-            f"what a newer one wrote: install Slurm {manifest['slurm']}."
+            f"The dump is of Slurm {manifest['slurm']}, but {current.release} is installed, which cannot read "
+            f"files of newer releases. Install Slurm {manifest['slurm']}."
         )
     if apart > accepted(current.release):
         raise Refused(
-            f"The dump is of Slurm {manifest['slurm']}, and {current.release} reads what is at most "
-            f"{accepted(current.release)} releases older: restore with a release between them, and upgrade from there."
+            f"The dump is of Slurm {manifest['slurm']}, but {current.release} can only read files of the "
+            f"{accepted(current.release)} releases before it. Restore with a release in between, and upgrade then."
         )
     lacking = [
         name
@@ -121,24 +121,24 @@ def check(manifest: Mapping[str, Any], place: Place, current: CurrentState, forc
         if needed and name not in manifest["files"]
     ]
     if len(lacking) == len([path for path in (place.state, place.database) if path]):
-        raise Refused(f"The dump has nothing of what belongs on this host ({', '.join(lacking)}).")
+        raise Refused(f"The dump contains nothing for this host: it lacks {', '.join(lacking)}.")
     if force:
         return
     if current.has_jobs and STATE in manifest["files"]:
-        raise Refused(f"{place.state} knows of jobs, which would be lost. If that is meant, say so by force.")
+        raise Refused(f"{place.state} has jobs, which would be lost. To accept that, set force.")
     if current.rows and DATABASE in manifest["files"]:
         raise Refused(
-            f"The database {place.database} has {current.rows} jobs of {place.cluster}, which would be lost. If "
-            "that is meant, say so by force."
+            f"The database {place.database} has {current.rows} jobs of {place.cluster}, which would be lost. "
+            "To accept that, set force."
         )
 
 
 def apply(dump: str, manifest: Mapping[str, Any], place: Place, root: Root, run: Run, start: bool) -> tuple[str, ...]:
-    """Bring the dump back: stop the daemons, put state and database in place, start the daemons.
+    """Restore the dump: stop the daemons, put state and database in place, start the daemons.
 
-    :param start: whether to start them; without, they stay stopped, for a run that configures them afterwards.
-    :return: where what was replaced lies now.
-    :raises CommandFailed: a step failed; the daemons are stopped then, and it can be done again with force.
+    :param start: whether to start them; if not, they stay stopped for a run that configures them afterwards.
+    :return: the paths to which the replaced state was moved.
+    :raises CommandFailed: a step failed; then the daemons are stopped, and the restore can be repeated with force.
     :raises Refused: a file is damaged; nothing was done.
     """
     check_files(dump, manifest)
@@ -164,7 +164,7 @@ def _load(path: str, name: str, run: Run) -> None:
 
 
 def _unpack(path: str, state: str) -> list[str]:
-    """Put the archive in the place of the folder; what was there lies beside it afterwards."""
+    """Replace the folder with the archive; the old folder is kept next to it."""
     fresh, old = f"{state}.restoring", f"{state}.before-restore"
     shutil.rmtree(fresh, ignore_errors=True)
     os.makedirs(fresh, mode=0o700)
@@ -172,8 +172,8 @@ def _unpack(path: str, state: str) -> list[str]:
         for member in archive:
             parts = member.name.split("/")
             if member.name.startswith("/") or ".." in parts or not (member.isfile() or member.isdir()):
-                raise Refused(f"{path} has {member.name!r}, which slurmctld never writes.")
-            # By its own name only, and to nobody: owners follow below, by this machine's ids.
+                raise Refused(f"{path} has {member.name!r}, which is not a file of slurmctld.")
+            # Extracted by name only, without owners: these are set below, with this machine's ids.
             target = os.path.join(fresh, *parts)
             if member.isdir():
                 os.makedirs(target, mode=0o700, exist_ok=True)
@@ -198,7 +198,7 @@ def _give_to_slurm(folder: str) -> None:
     try:
         account = pwd.getpwnam("slurm")
     except KeyError as error:
-        raise CommandFailed("there is no user slurm on this machine: install Slurm first") from error
+        raise CommandFailed("there is no user slurm on this machine. Install Slurm first") from error
     for path in _all(folder):
         os.chown(path, account.pw_uid, account.pw_gid)
 
@@ -211,7 +211,7 @@ def _all(folder: str) -> Iterable[str]:
 
 
 def _start(place: Place, run: Run) -> None:
-    """slurmdbd before slurmctld, each until it answers."""
+    """Start slurmdbd before slurmctld, and wait for each until it answers."""
     for service, needed, question in (
         ("slurmdbd", place.database, ["sacctmgr", "--noheader", "show", "cluster"]),
         ("slurmctld", place.state, ["scontrol", "ping"]),
@@ -220,7 +220,7 @@ def _start(place: Place, run: Run) -> None:
             continue
         must(run(["systemctl", "start", service]))
         if not wait_until(functools.partial(_answers, question, run), _ANSWER_S):
-            raise CommandFailed(f"{service} does not answer after the restore: see 'journalctl -u {service}'")
+            raise CommandFailed(f"{service} does not answer after the restore. See 'journalctl -u {service}'")
 
 
 def _answers(question: list[str], run: Run) -> bool:
@@ -230,9 +230,9 @@ def _answers(question: list[str], run: Run) -> bool:
 def restore(
     source: str, place: Place, root: Root, run: Run, *, force: bool, start: bool, check_only: bool = False
 ) -> Any:
-    """Bring back the dump that ``source`` means, and return its path and what was put aside.
+    """Restore the dump in ``source``; return its path and the paths of the replaced state.
 
-    :raises Refused: it would lose something, or cannot work.
+    :raises Refused: the restore would lose data, or cannot work.
     """
     dump = choose(source, place.cluster)
     manifest = read_manifest(dump)

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""SELinux stays enforcing: what lies in our folders has the labels that the machine's policy says."""
+"""SELinux stays enforcing: files in our folders get the labels of the machine's policy."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ..machine.root import Root
 from ..machine.run import Run, must
 
 _ENABLED = ("/sys/fs/selinux/enforce", "/etc/selinux/config")
-"""Both there while SELinux is enabled, enforcing or permissive. A kernel may have it without any policy, and then there
-is no restorecon: libselinux too calls it disabled where there is no configuration (is_selinux_enabled in enabled.c)."""
+"""Both exist while SELinux is enabled, enforcing or permissive. A kernel may have it without any policy; then there is
+no restorecon, and libselinux also reports it as disabled (is_selinux_enabled in enabled.c)."""
 _WOULD = re.compile(r"^Would relabel (?P<path>.+) from \S+ to \S+$", re.MULTILINE)
 
 
 def is_enabled(root: Root) -> bool:
-    """Return whether this machine has SELinux, with a policy."""
+    """Return whether this machine has SELinux with a policy."""
     return all(root.exists(path) for path in _ENABLED)
 
 
 def wrong_labels(paths: Sequence[str], root: Root, run: Run) -> list[str]:
-    """Return what has another label than the policy says; nothing where SELinux is off.
+    """Return the files whose label differs from the policy's; empty if SELinux is off.
 
-    :raises CommandFailed: SELinux is enabled, and restorecon cannot tell.
+    :raises CommandFailed: SELinux is enabled, but restorecon fails.
     """
     present = [path for path in paths if root.exists(path)]
     if not present or not is_enabled(root):
@@ -35,7 +35,7 @@ def wrong_labels(paths: Sequence[str], root: Root, run: Run) -> list[str]:
 
 
 def relabel(paths: Sequence[str], run: Run) -> None:
-    """Give these the label that the policy says.
+    """Give these the policy's labels.
 
     :raises CommandFailed: it cannot be done.
     """

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Keep slurmctld on the configuration that lies on disk, by the least that this needs."""
+"""Apply the configuration on disk to slurmctld, with the smallest step that is enough."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Facts:
     """slurmctld, and its files.
 
     :ivar process: the running process; None if there is none.
-    :ivar held: what that process has loaded of the files; None if that cannot be told.
-    :ivar on_disk: what the files say now.
+    :ivar held: the state of the files that this process has loaded; None if it is not known.
+    :ivar on_disk: the current state of the files.
     """
 
     service: daemon.ServiceFacts
@@ -46,9 +46,9 @@ class Facts:
 class Plan:
     """What to do.
 
-    :ivar verbs: systemctl's verbs in their order; or ``reconfigure``, which is scontrol's.
+    :ivar verbs: systemctl's verbs in order; or ``reconfigure``, which is scontrol's.
     :ivar reasons: why.
-    :ivar losing: changes by which slurmctld would lose jobs.
+    :ivar losing: changes with which slurmctld would lose jobs.
     """
 
     verbs: tuple[str, ...]
@@ -57,13 +57,13 @@ class Plan:
 
 
 def read_release(run: Run) -> Release:
-    """Return the release of Slurm that is installed; the oldest that is supported where none can be told."""
+    """Return the installed release of Slurm; the oldest supported one if it cannot be found out."""
     stated = re.search(r"(\d+)\.(\d+)", run(["scontrol", "--version"]).stdout)
     return (int(stated[1]), int(stated[2])) if stated else OLDEST
 
 
 def read_facts(root: Root, run: Run, folder: str = FOLDER) -> Facts:
-    """Look at slurmctld and its files."""
+    """Read the state of slurmctld and its files."""
     service = daemon.read_facts(SERVICE, [root.at(path) for path in _ENVIRONMENTS], run)
     process = loaded_config.process_of(SERVICE, root, run)
     on_disk = conf_changes.read_snapshot(root, folder)
@@ -73,7 +73,7 @@ def read_facts(root: Root, run: Run, folder: str = FOLDER) -> Facts:
 def preview(facts: Facts, pending: Mapping[str, str], root: Root, folder: str = FOLDER) -> tuple[Facts, dict[str, str]]:
     """Return the facts, and the digests of the shipped files, as if these files had been written; for check mode.
 
-    :param pending: texts by name of the file; an empty one stands for a file that would be removed.
+    :param pending: texts by file name; an empty text means that the file would be removed.
     """
     with tempfile.TemporaryDirectory() as made:
         future = Root(made)
@@ -110,7 +110,7 @@ def plan(facts: Facts, may_come: bool = False, pending: bool = False) -> Plan:
     if facts.process is None or facts.service.at_rest:
         return Plan(base.verbs, base.reasons)
     if facts.held is None:
-        unknown = "it runs since before a file changed, and who started it left no record of what it has taken"
+        unknown = "it started before a file changed, and there is no record of the configuration that it has loaded"
         return Plan(_with("restart", base.verbs), (*base.reasons, unknown))
     changes = conf_changes.find_changes(facts.held, facts.on_disk, facts.release)
     reasons = tuple(f"{change.what} ({change.effect.source})" for change in changes if change.effect.slurmctld)
@@ -128,9 +128,9 @@ def _with(verb: str, verbs: Sequence[str]) -> tuple[str, ...]:
 
 
 def jobs_at_stake(losing: Sequence[Change], run: Run) -> dict[str, list[str]]:
-    """Return the ids of the jobs that slurmctld would lose by each change.
+    """Return the ids of the jobs that slurmctld would lose, by change.
 
-    :raises CommandFailed: slurmctld does not say which jobs it has.
+    :raises CommandFailed: slurmctld does not list its jobs.
     """
     stakes = {}
     for change in losing:
@@ -142,9 +142,9 @@ def jobs_at_stake(losing: Sequence[Change], run: Run) -> dict[str, list[str]]:
 
 
 def apply(made: Plan, facts: Facts, timeout_s: float, root: Root, run: Run) -> None:
-    """Carry out the plan, wait until slurmctld answers, and write down what it has taken.
+    """Apply the plan, wait until slurmctld answers, and record what it has loaded.
 
-    :raises CommandFailed: slurmctld refused, ended, or does not answer in time.
+    :raises CommandFailed: slurmctld refused, stopped, or does not answer in time.
     """
     daemon.apply(SERVICE, daemon.Plan(tuple(verb for verb in made.verbs if verb != RECONFIGURE), made.reasons), run)
     if facts.service.at_rest:
@@ -153,10 +153,10 @@ def apply(made: Plan, facts: Facts, timeout_s: float, root: Root, run: Run) -> N
         answer = run(["scontrol", RECONFIGURE])
         problem = daemon.check_running(SERVICE, run)
         if problem:
-            raise CommandFailed(f"slurmctld did not outlive its new configuration. {problem}")
+            raise CommandFailed(f"slurmctld stopped with its new configuration. {problem}")
         must(answer)
     if not wait_until(lambda: run(["scontrol", "ping"]).rc == 0, timeout_s):
-        problem = daemon.check_running(SERVICE, run) or "it runs; look at its log file"
+        problem = daemon.check_running(SERVICE, run) or "it runs; read its log file"
         raise CommandFailed(f"slurmctld does not answer after {timeout_s:g} s: {problem}")
     process = loaded_config.process_of(SERVICE, root, run)
     if process:
@@ -166,10 +166,10 @@ def apply(made: Plan, facts: Facts, timeout_s: float, root: Root, run: Run) -> N
 
 
 def for_slurmd(facts: Facts, files: Mapping[str, str], *, handed_out: bool = False) -> dict[str, Any]:
-    """Return what the nodes' slurmd has to be compared with: the files, and what of them needs its restart.
+    """Return what the nodes' slurmd has to be compared with: the files, and the entries that need its restart.
 
     :param files: the digests of the shipped files.
-    :param handed_out: whether the nodes would have these files before they are looked at; in check mode they have not.
+    :param handed_out: whether the nodes get these files before they are checked; in check mode they do not.
     """
     return {
         "release": list(facts.release),

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Keep a node's slurmd on its configuration, without disturbing jobs; and tell what it holds and what the node has."""
+"""Apply the configuration to a node's slurmd without disturbing jobs; report its files and the node's hardware."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .releases import Release
 
 SERVICE = "slurmd"
 HELD = "/var/lib/slurm/slurmd/conf-cache"
-"""Where slurmd keeps what it fetched: ``conf-cache`` in the SlurmdSpoolDir that the role sets."""
+"""Where slurmd caches the files that it fetched: ``conf-cache`` in the SlurmdSpoolDir that the role sets."""
 _FETCH_S = 120.0
-"""For so long after its start slurmd may still be fetching its files; younger ones came by a reconfigure."""
+"""Seconds after its start in which slurmd may still be fetching its files; newer files came with a reconfigure."""
 _CACHE_S = 10.0
 """How long to wait for the fetched files after a restart."""
 
@@ -32,8 +32,8 @@ class Facts:
     """slurmd of a node.
 
     :ivar node: its name in Slurm; empty if it has none yet.
-    :ivar held: the entries that need a restart, as the running process started with them; None if that cannot be told.
-    :ivar expected: the same, as it would start with them now; None if the controller did not say and nothing is held.
+    :ivar held: the entries that need a restart, as they were when the process started; None if not known.
+    :ivar expected: the same entries as they are now; None if neither the controller nor the cache has them.
     :ivar has_jobs: a job's step runs here.
     """
 
@@ -50,9 +50,9 @@ class Facts:
 class Plan:
     """What to do.
 
-    :ivar verbs: systemctl's verbs in their order.
+    :ivar verbs: systemctl's verbs in order.
     :ivar reasons: why.
-    :ivar waits: why slurmd should be restarted, which must wait for jobs to end.
+    :ivar waits: why slurmd should be restarted, but must wait until jobs end.
     """
 
     verbs: tuple[str, ...]
@@ -61,9 +61,9 @@ class Plan:
 
 
 def read_facts(files: Sequence[str], controller: Mapping[str, Any], root: Root, run: Run, held: str = HELD) -> Facts:
-    """Look at slurmd, what it holds and what it should hold.
+    """Read the state of slurmd: what it has loaded, and what it should have loaded.
 
-    :param controller: what ``slurmctld.for_slurmd`` said; empty if the controller was not asked.
+    :param controller: the result of ``slurmctld.for_slurmd``; empty if the controller was not asked.
     """
     service = daemon.read_facts(SERVICE, [root.at(path) for path in files], run)
     process = loaded_config.process_of(SERVICE, root, run)
@@ -95,7 +95,7 @@ def _started_with(
 
 
 def _has_jobs(root: Root) -> bool:
-    """Whether a step runs: each has a slurmstepd, which outlives slurmd."""
+    """Whether a step runs: each has a slurmstepd, which continues without slurmd."""
     return any_slurmstepd(root)
 
 
@@ -109,12 +109,12 @@ def plan(facts: Facts, may_come: bool = False, pending: bool = False) -> Plan:
     if facts.process is None or facts.service.at_rest or facts.expected is None:
         return Plan(base.verbs, base.reasons)
     if facts.held is None:
-        reason = "it was told to reconfigure since its start, and nobody wrote down what it started with"
+        reason = "it was reconfigured since its start, and there is no record of the configuration that it started with"
         return Plan(_with_restart(base.verbs), (*base.reasons, reason))
     changes = conf_changes.restart_changes(facts.held, facts.expected, facts.node, facts.release)
     reasons = tuple(f"{change.what} ({change.effect.source})" for change in changes)
     if facts.has_jobs and any(change.effect.needs_idle_node for change in changes):
-        # Not even for another reason: whatever restarts slurmd brings the change with it.
+        # No restart for another reason either, because it would also apply this change.
         verbs = tuple(verb for verb in base.verbs if verb != "restart")
         return Plan(verbs, base.reasons if verbs else (), tuple(_waiting(changes)))
     return Plan(_with_restart(base.verbs) if changes else base.verbs, base.reasons + reasons)
@@ -129,9 +129,9 @@ def _with_restart(verbs: Sequence[str]) -> tuple[str, ...]:
 
 
 def apply(made: Plan, facts: Facts, settle_s: float, root: Root, run: Run, held: str = HELD) -> None:
-    """Carry out the plan, and write down what slurmd started with.
+    """Apply the plan, and record what slurmd started with.
 
-    :raises CommandFailed: slurmd did not stay up.
+    :raises CommandFailed: slurmd stopped again.
     """
     daemon.apply(SERVICE, daemon.Plan(made.verbs, made.reasons), run)
     if facts.service.at_rest:
@@ -149,7 +149,7 @@ def apply(made: Plan, facts: Facts, settle_s: float, root: Root, run: Run, held:
     if process == facts.process:
         started_with = facts.held
     else:
-        # It has fetched its files anew, unless there was nobody to fetch them from.
+        # It has fetched its files again, unless no controller answered.
         files = [f"{held}/slurm.conf"]
         fetched = wait_until(lambda: not loaded_config.started_after(process, files, root), _CACHE_S)
         started_with = _read_held(facts.node, facts.release, root, held) if fetched else None

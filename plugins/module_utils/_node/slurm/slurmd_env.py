@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A node's name in Slurm, and the file that tells slurmd its name and its controllers."""
+"""A node's name in Slurm, and the file with slurmd's name and its controllers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ..machine.root import Root
 def node_name_of(scale_set: str | None, instance_id: str | None, computer_name: str) -> str:
     """Return the NodeName of a machine.
 
-    An instance of a Uniform scale set is ``<set>-<instance id>``, which gives short host lists. Everything else goes by
-    its computer name.
+    An instance of a Uniform scale set is named ``<set>-<instance id>``, which gives short host lists. Every other
+    machine is named by its computer name.
 
     :param instance_id: its id in the set, decimal; instances of Flexible sets have none.
     """
@@ -29,10 +29,11 @@ def node_name_of(scale_set: str | None, instance_id: str | None, computer_name: 
 
 
 def own_node_name(compute: Mapping[str, Any]) -> str | None:
-    """Return the NodeName of the machine that the metadata service described; None if it did not name it.
+    """Return the NodeName of this machine from the metadata service; None if the service has no name.
 
-    :param compute: the service's ``compute`` document. An instance of a Uniform set is called ``SET_ID`` there. So may
-        one of a Flexible set be, ``SET_`` and eight hexadecimal digits; its resource id tells the two apart.
+    :param compute: the service's ``compute`` document. There, an instance of a Uniform set is named ``SET_ID``. An
+        instance of a Flexible set may have a similar name, ``SET_`` and eight hexadecimal digits; the resource id
+        distinguishes them.
     """
     name, scale_set = str(compute.get("name") or ""), str(compute.get("vmScaleSetName") or "")
     profile = compute.get("osProfile")
@@ -53,10 +54,10 @@ _AS_WRITTEN = "# As written: "
 
 @dataclass(frozen=True)
 class SlurmdEnv:
-    """What the file says.
+    """The content of the file.
 
     :ivar node_name: the node's name in Slurm.
-    :ivar controllers: where slurmctld is, as ADDRESS or ADDRESS:PORT, the first one first.
+    :ivar controllers: addresses of slurmctld, as ADDRESS or ADDRESS:PORT, the first controller first.
     """
 
     node_name: str
@@ -64,20 +65,20 @@ class SlurmdEnv:
 
 
 def slurmd_options(node_name: str, controllers: Iterable[str]) -> str:
-    """Return slurmd's options; it fetches all else from the first controller that answers."""
+    """Return slurmd's options; it fetches everything else from the first controller that answers."""
     return f"-N {node_name} --conf-server {','.join(controllers)}"
 
 
 def slurmd_env(node_name: str, controllers: Iterable[str]) -> str:
-    """Return the text of the file, as a node writes it. The role slurm writes the same last line."""
+    """Return the text of the file as a node writes it. The role slurm writes the same last line."""
     options = slurmd_options(node_name, controllers)
     return f'{HEADER}\n{_AS_WRITTEN}{options}\nSLURMD_OPTIONS="{options}"\n'
 
 
 def is_ours(root: Root) -> bool:
-    """Whether the file is there as the node wrote it.
+    """Whether the file is as the node wrote it.
 
-    The role slurm leaves a file alone that says what it would write itself, and changes one line of any other.
+    The role slurm leaves the file unchanged if it already has the wanted line, and otherwise changes only that line.
     """
     lines = (root.text(ENV_FILE) or "").splitlines()
     stated = [line[len(_AS_WRITTEN) :] for line in lines if line.startswith(_AS_WRITTEN)]
@@ -85,7 +86,7 @@ def is_ours(root: Root) -> bool:
 
 
 def read(root: Root) -> SlurmdEnv | None:
-    """Return what the file says; None if it is not there.
+    """Return the content of the file; None if it does not exist.
 
     :raises ConfigError: it lacks the name or the controllers.
     """
@@ -97,6 +98,6 @@ def read(root: Root) -> SlurmdEnv | None:
     name, controllers = following.get("-N"), following.get("--conf-server")
     if not name or not controllers:
         raise ConfigError(
-            f"{root.at(ENV_FILE)} has no SLURMD_OPTIONS with -N and --conf-server: run site.yml, which writes it."
+            f"{root.at(ENV_FILE)} has no SLURMD_OPTIONS with -N and --conf-server. Run site.yml, which writes it."
         )
     return SlurmdEnv(name, tuple(filter(None, controllers.split(","))))

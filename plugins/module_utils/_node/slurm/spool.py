@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A file system of its own for slurmd's spool, half of which is reserved for root.
+"""A separate file system for slurmd's spool, half of which is reserved for root.
 
-slurmctld drains a node whose spool has no space or inode left for a job's folder or batch script. A user can fill the
-file system below the spool, where /var/tmp or the like lies on it, and the spool itself: a job owns its batch script,
+slurmctld drains a node whose spool has no space or inode left for a job's folder or batch script. Users can fill the
+file system that contains the spool, if /var/tmp or the like is on it, and the spool itself: a job owns its batch script
 and may let it grow.
 """
 
@@ -20,7 +20,7 @@ from ..machine.run import Run, must
 from . import selinux
 
 IMAGE = "/run/hpcai/slurmd-spool.img"
-"""In memory, where it takes what is written to it: what is in the spool is of no use after a restart."""
+"""On a tmpfs, where it takes only the space of written data: the spool's content is not needed after a restart."""
 SIZE_BYTES = 256 * 2**20
 INODES = 32768
 _RESERVED_PERCENT = 50
@@ -36,18 +36,18 @@ def is_protected(folder: str, root: Root) -> bool:
 
 
 def protect(folder: str, root: Root, run: Run) -> bool:
-    """Mount a file system of its own on the spool, unless something is mounted there; whether that was needed.
+    """Mount a separate file system on the spool, unless something is mounted there; return whether that was needed.
 
-    :raises NotNow: steps of jobs have their sockets in it.
+    :raises NotNow: running steps have their sockets in it.
     :raises CommandFailed: it cannot be made or mounted.
-    :raises OSError: the same.
+    :raises OSError: it cannot be made or mounted.
     """
     if is_protected(folder, root):
         return False
     jobs = live_jobs(read_owned(root))
     if jobs:
         raise NotNow(
-            f"{folder} stays as it is while {len(jobs)} jobs run; the next start of slurmd without jobs mends it"
+            f"{folder} is left unchanged while {len(jobs)} jobs run; the next start of slurmd without jobs replaces it"
         )
     os.makedirs(root.at(folder), mode=0o755, exist_ok=True)
     original = os.stat(root.at(folder))

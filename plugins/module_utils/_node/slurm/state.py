@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a controller must not lose: the queue and the accounting. Where they are, and what a dump of them is.
+"""The state that a controller must not lose: the queue and the accounting. Where it is, and the form of a dump.
 
-A dump is a folder, named after the cluster and the time, with a manifest, the database as SQL, and slurmctld's
-StateSaveLocation as a tar archive. A host that has only one of the two dumps that one.
+A dump is a folder, named by cluster and time, with a manifest, the database as SQL, and slurmctld's StateSaveLocation
+as a tar archive. A host that has only one of the two dumps that one.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _VERSION = re.compile(r"(\d+\.\d+)\.\d+")
 
 
 class Refused(RuntimeError):
-    """It would lose something, or cannot work; the message says what to do."""
+    """The action would lose data, or cannot work; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class Place:
     """Where a host's state is.
 
-    :ivar cluster: Slurm's name of the cluster.
+    :ivar cluster: the cluster's name in Slurm.
     :ivar state: slurmctld's StateSaveLocation; empty on a host without slurmctld.
-    :ivar database: name of slurmdbd's database; empty on a host without it.
-    :ivar path: folder of the dumps; empty where none are made.
-    :ivar keep: how many are kept.
+    :ivar database: name of slurmdbd's database; empty on a host without slurmdbd.
+    :ivar path: folder for the dumps; empty to make none.
+    :ivar keep: how many dumps to keep.
     """
 
     cluster: str
@@ -60,21 +60,21 @@ _FORM = instance_of(
 
 
 def read_place(root: Root) -> Place | None:
-    """Return what the role wrote; None where it did not.
+    """Return the settings that the role wrote; None if there are none.
 
-    :raises ConfigError: the file cannot be used.
+    :raises ConfigError: the file is invalid.
     """
     return read_checked(root, CONFIG, _FORM)
 
 
 def release_of(program: str, run: Run) -> str:
-    """Return the release of an installed daemon, e.g. ``22.05``; empty where it is not installed."""
+    """Return the release of an installed daemon, e.g. ``22.05``; empty if it is not installed."""
     match = _VERSION.search(run([program, "-V"]).stdout)
     return match[1] if match else ""
 
 
 def installed_release(place: Place, run: Run) -> str:
-    """Return the release of the Slurm that is installed here; empty where there is none."""
+    """Return the release of the installed Slurm; empty if there is none."""
     return next(filter(None, (release_of(name, run) for name in ("slurmctld", "slurmdbd"))), "")
 
 
@@ -92,32 +92,32 @@ def dumps_in(folder: str, cluster: str = "") -> list[str]:
 def read_manifest(dump: str) -> Mapping[str, Any]:
     """Return the manifest of a dump.
 
-    :raises Refused: there is none that can be used.
+    :raises Refused: there is no valid manifest.
     """
     path = os.path.join(dump, MANIFEST)
     try:
         with open(path, encoding="utf-8") as file:
             manifest = json.load(file)
     except (OSError, ValueError) as error:
-        raise Refused(f"{dump} is no dump: {error}.") from error
+        raise Refused(f"{dump} is not a dump: {error}.") from error
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
-        raise Refused(f"{path} has another form than this version reads (schema {SCHEMA}).")
+        raise Refused(f"{path} has another schema than this version reads (schema {SCHEMA}).")
     return manifest
 
 
 def check_files(dump: str, manifest: Mapping[str, Any]) -> None:
     """Compare the files with the manifest.
 
-    :raises Refused: one is damaged.
+    :raises Refused: a file is damaged.
     """
     for name, entry in manifest["files"].items():
         path = os.path.join(dump, name)
         if not os.path.isfile(path) or digest(path) != entry["sha256"]:
-            raise Refused(f"{path} is damaged: it is not the file that the manifest describes. Take another dump.")
+            raise Refused(f"{path} is damaged: it does not match the manifest. Use another dump.")
 
 
 def digest(path: str) -> str:
-    """Return the sha256 of a file."""
+    """Return the SHA-256 of a file."""
     sha256 = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(1 << 20):
@@ -126,11 +126,11 @@ def digest(path: str) -> str:
 
 
 def has_jobs(state: str, run: Run) -> bool:
-    """Whether the StateSaveLocation, or the slurmctld that runs on it, knows of a job."""
+    """Whether the StateSaveLocation, or the slurmctld that uses it, has a job."""
     shown = run(["squeue", "--noheader", "--states=all", "--format=%i"])
     if shown.rc == 0 and shown.stdout.strip():
         return True
-    # 22.05.8 writes 43 bytes where there is no job, and 890 where there is one with a short name.
+    # 22.05.8 writes 43 bytes without jobs, and 890 bytes with one job that has a short name.
     for name in ("job_state", "job_state.old"):
         path = os.path.join(state, name)
         if os.path.isfile(path) and os.path.getsize(path) > 400:

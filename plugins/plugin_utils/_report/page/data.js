@@ -2,7 +2,7 @@
 // GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// The report, out of the page's data: pack.py says what is where.
+// The report, unpacked from the page's data. pack() in html.py defines the format.
 const report = JSON.parse(document.getElementById("data").textContent);
 const text = (number) => report.texts[number];
 const checkNames = report.checks;
@@ -22,7 +22,7 @@ for (const odd of outliers) {
   odd.node.odd.push(odd);
 }
 
-// Nodes on physical hosts that had a hardware fault, with those faults, the latest first.
+// Nodes on physical hosts that had hardware faults, with these faults, the latest first.
 const suspects = report.suspects.map(([node, host, faults]) => ({ node: nodes[node], host: text(host), faults: faults.map(unpackPastFault) }));
 
 function unpackPastFault(fault) {
@@ -67,7 +67,7 @@ function unpackFinding(finding) {
   return { verdict, device, summary, hint, action, fault, cause };
 }
 
-// The first check that makes the node what it is.
+// The first check with the verdict of the node.
 function whatIsWrong(node) {
   if (node.problem) return node.problem;
   if (node.state === "pass" || node.state === "skip") return "";
@@ -85,7 +85,7 @@ function haystackOf(node) {
   return words.join("\n").toLowerCase();
 }
 
-// All values of a measure, gathered at the first question: most people never ask for most of them.
+// All values of a measure, gathered at the first use, because most views do not need them.
 const gathered = new Map();
 function valuesOf(measure) {
   if (!gathered.size) {

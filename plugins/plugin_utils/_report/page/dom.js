@@ -2,7 +2,7 @@
 // GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// Elements, always from text: what nodes say never becomes HTML.
+// Creates elements from text only, so that texts from nodes never become HTML.
 const SVG = "http://www.w3.org/2000/svg";
 const byId = (id) => document.getElementById(id);
 
@@ -46,7 +46,7 @@ function fillSelect(id, entries, first) {
   byId(id).replaceChildren(...all.map(([value, label]) => make("option", { value }, label)));
 }
 
-// A small box beside the pointer, or beside the place the keyboard is at.
+// A tooltip next to the pointer, or next to the selected cell.
 const tip = byId("tip");
 function showTip(x, y, ...lines) {
   tip.replaceChildren(...lines);

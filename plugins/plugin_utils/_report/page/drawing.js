@@ -2,7 +2,7 @@
 // GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// What both pictures draw with: the style sheet's colours, sharp lines on any screen, symbols.
+// Drawing functions for the map and the plots: the style sheet's colours, sharp lines on any screen, symbols.
 const symbolPaths = Object.fromEntries(Object.entries(STATES).map(([name, { path }]) => [name, new Path2D(path)]));
 
 let palette = readPalette();
@@ -16,7 +16,7 @@ function readPalette() {
   return found;
 }
 
-// Gives the canvas as many dots as the screen has, and returns a context that counts in CSS pixels.
+// Gives the canvas the resolution of the screen, and returns a context that uses CSS pixels.
 function prepare(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   const wide = Math.round(width * ratio);
@@ -45,7 +45,7 @@ function drawSymbol(context, name, x, y, size, colour) {
   context.restore();
 }
 
-// A text that is cut where the room ends.
+// Truncates a text to the available width.
 function fitText(context, words, room) {
   if (context.measureText(words).width <= room) return words;
   let [low, high] = [0, words.length];
@@ -57,7 +57,7 @@ function fitText(context, words, room) {
   return `${words.slice(0, low)}…`;
 }
 
-// Some five round numbers between two.
+// Returns about as many round numbers between two limits as wanted.
 function ticks(low, high, wanted) {
   const rough = (high - low) / wanted;
   const power = 10 ** Math.floor(Math.log10(rough));

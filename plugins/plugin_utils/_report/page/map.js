@@ -2,8 +2,8 @@
 // GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// Nodes x checks. Only what can be seen is drawn, on one canvas that stays in place while its frame scrolls: six thousand
-// nodes cost no more than sixty. The keyboard walks over the cells, and each is spoken.
+// The map of nodes and checks. Only visible cells are drawn, on one canvas that stays in place while its frame scrolls,
+// so that six thousand nodes take no more time than sixty. Arrow keys move between cells, and screen readers read them.
 const map = { cursor: null, hover: null, frame: null, canvas: null, spacer: null };
 
 function buildMap() {
@@ -17,9 +17,9 @@ function buildMap() {
   );
   const legend = make("div", { class: "legend" }, ...Object.keys(STATES).map((name) => make("span", { class: "legend-item", title: STATES[name].means }, make("i", { class: `cell is-${name}` }, symbol(name)), STATES[name].label)));
   const only = make("input", { type: "checkbox", id: "columns", onchange: (event) => set({ columns: event.target.checked ? "found" : "" }) });
-  legend.append(make("span", { class: "legend-item" }, make("i", { class: "cell odd-mark" }), "a value unlike the other nodes'"));
+  legend.append(make("span", { class: "legend-item" }, make("i", { class: "cell odd-mark" }), "a value is an outlier"));
   const tools = make("div", { class: "map-tools" }, legend, make("label", { class: "check" }, only, "only checks that found something"));
-  byId("view-map").replaceChildren(tools, map.frame, make("p", { class: "empty", id: "map-empty", hidden: true }, "No node fits this filter."));
+  byId("view-map").replaceChildren(tools, map.frame, make("p", { class: "empty", id: "map-empty", hidden: true }, "No node matches this filter."));
   map.frame.addEventListener("scroll", drawMap, { passive: true });
   map.frame.addEventListener("pointermove", (event) => hoverMap(cellAt(event), event));
   map.frame.addEventListener("pointerleave", () => hoverMap(null));
@@ -29,7 +29,7 @@ function buildMap() {
   new ResizeObserver(drawMap).observe(map.frame);
 }
 
-// Where everything is, for this many nodes and checks in this much room.
+// Computes the layout for the number of nodes and checks and the available space.
 function mapLayout() {
   const columns = shownChecks();
   const context = map.canvas.getContext("2d");
@@ -189,7 +189,7 @@ function linesOf({ row, column }) {
   const name = column < 0 ? "" : map.box.labels[column];
   const head = make("strong", {}, name ? `${node.hostName} · ${name}` : node.hostName);
   if (!name || !result) return [head, make("span", {}, badge(node.state), ` ${node.problem || (name ? "not run on this node" : node.what)}`)];
-  const odd = node.odd.filter((each) => each.measure.check === name).map((each) => make("span", { class: "tip-odd" }, `unlike the others: ${each.measure.reading} ${each.device} ${withUnit(each.value, each.measure.unit)}`));
+  const odd = node.odd.filter((each) => each.measure.check === name).map((each) => make("span", { class: "tip-odd" }, `outlier: ${each.measure.reading} ${each.device} ${withUnit(each.value, each.measure.unit)}`));
   return [head, make("span", {}, badge(result.verdict), ` ${result.summary}`), ...odd.slice(0, 3)];
 }
 

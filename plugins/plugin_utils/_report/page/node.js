@@ -2,7 +2,7 @@
 // GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// One node: who it is, what its checks found, what to do, and each value beside those of the others.
+// One node: its identity, the results of its checks, what to do, and its values with the median of all nodes.
 let opener = null;
 const drawer = byId("drawer");
 
@@ -31,7 +31,7 @@ function drawNode() {
   ].filter((entry) => entry[1]);
   const order = (result) => STATES[result.verdict].order;
   const results = [...node.results].sort((a, b) => order(a) - order(b) || a.place - b.place);
-  const oddPart = node.odd.length ? [make("h3", {}, "Unlike the other nodes"), make("ul", { class: "odd-list" }, ...node.odd.map((odd) => make("li", {}, odd.why)))] : [];
+  const oddPart = node.odd.length ? [make("h3", {}, "Outliers"), make("ul", { class: "odd-list" }, ...node.odd.map((odd) => make("li", {}, odd.why)))] : [];
   drawer.replaceChildren(
     make("div", { class: "drawer-head" }, make("div", {}, badge(node.state), make("h2", { tabIndex: -1, id: "drawer-title" }, node.hostName)), close),
     node.problem ? make("p", { class: "note is-no_answer" }, `This node gave no result: ${node.problem}.`) : "",
@@ -56,7 +56,7 @@ function checkPart(node, result) {
   const notes = [];
   const action = Object.hasOwn(ACTIONS, result.action) ? ACTIONS[result.action] : result.action;
   if (bad && result.hint) notes.push(make("p", { class: "hint" }, result.hint));
-  const marks = [bad && action && `what helps: ${action}`, result.fault && `code ${result.fault}`, bad && result.cause === "user" && "caused by a user's job", result.latched && "kept from an earlier run"].filter(Boolean);
+  const marks = [bad && action && `action: ${action}`, result.fault && `code ${result.fault}`, bad && result.cause === "user" && "caused by a user's job", result.latched && "latched in an earlier run"].filter(Boolean);
   if (marks.length) notes.push(make("p", { class: "marks" }, ...marks.map((mark) => make("span", {}, mark))));
   if (result.limit) notes.push(make("p", { class: "dim" }, `Limit: ${result.limit}`));
   if (result.findings.length > 1 || (result.findings.length === 1 && result.findings[0].summary !== result.summary)) {

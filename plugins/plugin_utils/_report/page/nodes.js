@@ -2,14 +2,14 @@
 // GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// The nodes as a table: what the map shows, for people who read, print or listen.
+// The nodes as a table, for reading, printing and screen readers.
 const COLUMNS = [
   ["Node", "name", (node) => nodeButton(node)],
   ["Verdict", "worst", (node) => badge(node.state)],
-  ["What", "", (node) => node.what || (node.odd.length ? `${many(node.odd.length, "value")} unlike the other nodes'` : "")],
+  ["What", "", (node) => node.what || (node.odd.length ? many(node.odd.length, "outlier") : "")],
   ["VM size", "size", (node) => node.size],
   ["Physical host", "host", (node) => node.host],
-  ["Odd", "odd", (node) => (node.odd.length ? String(node.odd.length) : "")],
+  ["Outliers", "odd", (node) => (node.odd.length ? String(node.odd.length) : "")],
   ["Seconds", "seconds", (node) => (node.seconds ? node.seconds.toFixed(1) : "")],
 ];
 
@@ -34,5 +34,5 @@ function drawNodes(always) {
     return make("tr", { "data-node": node.hostName, class: node.hostName === state.node ? "is-open" : "", onclick: open }, ...cells);
   };
   const table = make("table", { class: "nodes" }, make("caption", { class: "unseen" }, "Nodes"), make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...shownNodes.map(row)));
-  view.replaceChildren(shownNodes.length ? make("div", { class: "table-frame" }, table) : make("p", { class: "empty" }, "No node fits this filter."));
+  view.replaceChildren(shownNodes.length ? make("div", { class: "table-frame" }, table) : make("p", { class: "empty" }, "No node matches this filter."));
 }

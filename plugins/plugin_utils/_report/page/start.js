@@ -2,7 +2,7 @@
 // GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// Puts it together, and says in the document how long that took.
+// Builds the page, and records in the document how long that took.
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
 function drawBar() {
@@ -69,9 +69,9 @@ buildMap();
 listeners.push(drawAll);
 drawAll();
 dark.addEventListener("change", drawAll);
-// On paper all bad nodes stand in the table, whatever the screen shows.
+// For printing, fill the table of nodes, whatever view the screen shows.
 window.addEventListener("beforeprint", () => drawNodes(true));
-// The layout is asked for, so that what is measured includes it.
+// Force the layout here, so that the measured time includes it.
 document.documentElement.dataset.height = String(document.body.offsetHeight);
 document.documentElement.dataset.usable = performance.now().toFixed(0);
 requestAnimationFrame(() => requestAnimationFrame(() => (document.documentElement.dataset.painted = performance.now().toFixed(0))));

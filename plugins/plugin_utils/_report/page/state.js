@@ -2,7 +2,7 @@
 // GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// What is shown, kept in the address after the #: a link shows somebody else the same.
+// The state of the view, kept in the address after the #, so that a link shows the same view to others.
 const DEFAULTS = { view: "map", q: "", state: "", check: "", size: "", host: "", sort: "worst", node: "", theme: "", columns: "" };
 const VIEWS = { map: "Map", nodes: "Nodes", values: "Values" };
 const SORTS = {
@@ -10,7 +10,7 @@ const SORTS = {
   name: ["Name", () => 0],
   size: ["VM size", (a, b) => byName(a.size, b.size)],
   host: ["Physical host", (a, b) => byName(a.host, b.host)],
-  odd: ["Odd values", (a, b) => b.odd.length - a.odd.length],
+  odd: ["Outliers", (a, b) => b.odd.length - a.odd.length],
   seconds: ["Slowest first", (a, b) => b.seconds - a.seconds],
 };
 
@@ -64,7 +64,7 @@ function toggleState(name) {
   set({ state: [...wanted].join(",") });
 }
 
-// With a check, the wanted states are that check's; without, the node's own.
+// If a check is selected, the selected states apply to that check, otherwise to the node.
 function choose() {
   const words = state.q.toLowerCase().split(/\s+/).filter(Boolean);
   const wanted = wantedStates();
@@ -80,7 +80,7 @@ function choose() {
   return nodes.filter(fits).sort((a, b) => order(a, b) || byName(a.hostName, b.hostName));
 }
 
-// The checks whose columns the map has.
+// The checks that are columns of the map.
 function shownChecks() {
   if (state.check) return checkNames.map((name, place) => place).filter((place) => checkNames[place] === state.check);
   const all = checkNames.map((name, place) => place);

@@ -2,7 +2,7 @@
 // GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// What there is to do, before anybody has to look for it.
+// The summary at the top: counts, and what to look at.
 const MOST_CHIPS = 8;
 
 function buildHead() {
@@ -38,17 +38,17 @@ function drawTiles() {
   byId("tiles").replaceChildren(...Object.keys(STATES).map(tile));
 }
 
-// Failures of one check together, the worst first; nodes on one physical host; what is odd.
+// Failures per check, the worst first, then shared physical hosts and outliers.
 function buildTodo() {
   const items = [];
   const silent = nodes.filter((node) => node.state === "no_answer");
   if (silent.length) items.push(todoItem("no_answer", "No answer", silent, silent[0].problem, () => set({ ...DEFAULTS, theme: state.theme, state: "no_answer" }), ""));
   for (const verdict of ["fail", "unknown", "warn"]) items.push(...checkNames.flatMap((name, place) => todoOfCheck(verdict, name, place)));
   items.sort((a, b) => a.order - b.order || b.count - a.count);
-  const shared = sharedHosts().map(([host, found]) => todoItem("fail", `Physical host ${host}`, found, "carries several nodes that fail: the fault may be the host's", () => set({ ...DEFAULTS, theme: state.theme, host }), ""));
+  const shared = sharedHosts().map(([host, found]) => todoItem("fail", `Physical host ${host}`, found, "has several failing nodes: the host may be faulty", () => set({ ...DEFAULTS, theme: state.theme, host }), ""));
   const elements = [...shared, ...items].map((item) => item.element);
   if (outliers.length) elements.push(oddItem());
-  if (!elements.length && !suspects.length) elements.push(make("li", { class: "todo-item is-pass" }, symbol("pass"), make("span", { class: "todo-words" }, make("strong", {}, "Nothing to do"), "All nodes answered, no check found anything, and no value is unlike the others.")));
+  if (!elements.length && !suspects.length) elements.push(make("li", { class: "todo-item is-pass" }, symbol("pass"), make("span", { class: "todo-words" }, make("strong", {}, "Nothing to do"), "All nodes answered, no check found a problem, and there are no outliers.")));
   const most = 9;
   const list = make("ul", { class: "todo-list" }, ...elements.slice(0, most));
   const parts = [make("h2", { id: "todo-title" }, "What to look at"), list];
@@ -66,7 +66,7 @@ function todoOfCheck(verdict, name, place) {
   const result = found[0].byCheck[place];
   const action = Object.hasOwn(ACTIONS, result.action) ? ACTIONS[result.action] : result.action;
   const first = found.length === 1 ? result.summary : result.hint || result.summary;
-  const helps = verdict !== "unknown" && action && `What helps: ${action}`;
+  const helps = verdict !== "unknown" && action && `Action: ${action}`;
   const words = [first, helps, result.fault].filter(Boolean).map((part) => part.replace(/[.\s]+$/, "")).join(". ");
   return [todoItem(verdict, name, found, words, () => set({ ...DEFAULTS, theme: state.theme, check: name, state: verdict }))];
 }
@@ -81,8 +81,8 @@ function todoItem(verdict, title, found, words, show, label) {
 
 function oddItem() {
   const found = [...new Set(outliers.map((odd) => odd.node))].sort((a, b) => b.odd.length - a.odd.length);
-  const words = outliers.length === 1 ? outliers[0].why : "Values far from the median of all nodes of the size, also where no limit is broken.";
-  const item = todoItem("warn", many(outliers.length, "odd value"), found, words, () => set({ ...DEFAULTS, theme: state.theme, view: "values" }), "");
+  const words = outliers.length === 1 ? outliers[0].why : "Values far from the median of all nodes of the same VM size. They may still be within the limits.";
+  const item = todoItem("warn", many(outliers.length, "outlier"), found, words, () => set({ ...DEFAULTS, theme: state.theme, view: "values" }), "");
   return item.element;
 }
 

@@ -2,7 +2,7 @@
 // GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// The measured values: a picture for each reading of each VM size, with its limit, the median and what is odd.
+// The measured values: a plot for each reading of each VM size, with its limit, the median and outliers.
 const PLOT = { high: 112, above: 20, axis: 18, side: 12 };
 const seen = new IntersectionObserver(
   (entries) => {
@@ -21,7 +21,7 @@ function drawValues() {
   const view = byId("view-values");
   const key = JSON.stringify(["q", "state", "check", "size", "host"].map((name) => state[name]));
   if (view.dataset.key === key) {
-    // Only the chosen node or the colours are others: nothing may jump.
+    // Only the selected node or the colours changed, so redraw without a new layout.
     for (const canvas of view.querySelectorAll("canvas")) if (!canvas.waits) drawPlot(canvas);
     return;
   }
@@ -29,17 +29,17 @@ function drawValues() {
   const chosen = new Set(shownNodes);
   const fits = measures.filter((measure) => (!state.check || measure.check === state.check) && (!state.size || measure.vm_size === state.size));
   const words = state.q.toLowerCase().split(/\s+/).filter(Boolean);
-  // A search may be for a reading as well: then its picture is enough.
+  // If the search matches readings, show only their plots.
   const named = fits.filter((measure) => words.length && words.every((word) => measure.reading.toLowerCase().includes(word)));
   const wanted = named.length ? named : fits;
   const shown = named.length ? new Set(nodes) : chosen;
   const flat = wanted.filter((measure) => isFlat(measure));
   const cards = wanted.filter((measure) => !isFlat(measure)).sort((a, b) => b.odd.length - a.odd.length || b.limits.length - a.limits.length || byName(a.reading, b.reading));
   seen.disconnect();
-  const parts = [make("p", { class: "hint-line" }, "Each dot is a device of a node. Dashed: the limit, and its bad side is tinted. Grey line: the median. Diamonds lie further from it than 3.5 by the modified z-score of Iglewicz and Hoaglin, among at least 4 nodes of one VM size.")];
-  if (!wanted.length) parts.push(make("p", { class: "empty" }, "No value was measured that fits this filter."));
+  const parts = [make("p", { class: "hint-line" }, "Each dot is a device of a node. Dashed line: the limit, with its bad side tinted. Grey line: the median. Diamonds: outliers, with a modified z-score (Iglewicz and Hoaglin) beyond 3.5 among at least 4 nodes of one VM size.")];
+  if (!wanted.length) parts.push(make("p", { class: "empty" }, "No measured value matches this filter."));
   parts.push(make("div", { class: "cards" }, ...cards.map((measure) => card(measure, shown))));
-  if (flat.length) parts.push(make("h2", {}, "The same on all devices of all nodes"), make("ul", { class: "flat" }, ...flat.map(flatItem)));
+  if (flat.length) parts.push(make("h2", {}, "Equal on all devices of all nodes"), make("ul", { class: "flat" }, ...flat.map(flatItem)));
   view.replaceChildren(...parts);
 }
 
@@ -67,7 +67,7 @@ function card(measure, shown) {
     head,
     body,
     make("p", { class: "dim facts" }, facts.join(" · ")),
-    odd.length ? make("div", { class: "chips" }, make("span", { class: "odd-label" }, `${measure.odd.length} odd`), ...odd) : null,
+    odd.length ? make("div", { class: "chips" }, make("span", { class: "odd-label" }, many(measure.odd.length, "outlier")), ...odd) : null,
   );
 }
 
@@ -82,7 +82,7 @@ function wordBars(measure) {
 }
 
 function plot(measure, shown) {
-  const canvas = make("canvas", { class: "plot", role: "img", "aria-label": `${measure.reading}: ${many(measure.values, "value")}, median ${withUnit(measure.middle, measure.unit)}, ${measure.odd.length} odd` });
+  const canvas = make("canvas", { class: "plot", role: "img", "aria-label": `${measure.reading}: ${many(measure.values, "value")}, median ${withUnit(measure.middle, measure.unit)}, ${many(measure.odd.length, "outlier")}` });
   canvas.measure = measure;
   canvas.shown = shown;
   canvas.waits = true;
@@ -96,7 +96,7 @@ function plot(measure, shown) {
   return canvas;
 }
 
-// The range of the values, with the limit where that leaves them readable.
+// The range of the values, including limits if the values then remain readable.
 function rangeOf(measure, values) {
   let low = Infinity;
   let high = -Infinity;

@@ -31,7 +31,7 @@ def test_completes_what_was_left_out(render: Callable[..., Any]) -> None:
         ({**SETTINGS, "controllers": []}, "the cluster's settings: controllers is empty"),
         (
             {**SETTINGS, "key": {"source": "key_vault", "vault": "my-vault"}},
-            "the cluster's settings: key.vault: 'my-vault' is not the URL of a key vault: it looks like https://NAME",
+            "the cluster's settings: key.vault: 'my-vault' is not the URL of a key vault: expected https://NAME",
         ),
     ],
 )

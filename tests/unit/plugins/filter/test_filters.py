@@ -49,8 +49,8 @@ def test_slurm_config_lets_a_null_delete_a_setting_that_is_merged_over(render: R
 @pytest.mark.parametrize(
     ("settings", "lines", "words"),
     [
-        ({"A": "x\ny"}, [], "A holds a line break"),
-        ({}, [{"B": "x\ny"}], "B holds a line break"),
+        ({"A": "x\ny"}, [], "A contains a line break"),
+        ({}, [{"B": "x\ny"}], "B contains a line break"),
         ({"A": {"b": 1}}, [], "A is a mapping"),
         (["A=1"], [], "slurm_config takes a mapping of settings, not"),
         ("A=1", [], "slurm_config takes a mapping of settings, not"),
@@ -85,16 +85,16 @@ def test_health_settings_are_those_of_the_file(render: Render) -> None:
         ({"warn_only": ["laod"]}, r"warn_only: there is no check laod, did you mean load\?"),
         ({"limits": {"gpu_host_bandwith": 1}}, r"limit gpu_host_bandwith, did you mean gpu_host_bandwidth\?"),
         ({"limits": {"ib_flap": 1}}, r"limits: there is no limit ib_flap, did you mean ib_flaps\?"),
-        ({"limits": {"nccl_allreduce": "460"}}, "limits.nccl_allreduce is '460' and no number"),
+        ({"limits": {"nccl_allreduce": "460"}}, "limits.nccl_allreduce is '460', but must be a number"),
         ({"options": {"servces": {}}}, r"options: there is no check servces, did you mean services\?"),
         (
             {"options": {"services": {"neded": []}}},
             r"options.services: .* no option neded, did you mean needed\?",
         ),
-        ({"options": {"vm_size": {"x": 1}}}, "options.vm_size: there is no option x and none at all"),
-        ({"options": {"services": {"needed": "nscd"}}}, r"options.services.needed is 'nscd', and must be like \[\]"),
-        ({"off": ["gemm"]}, "there is no key off; there are skip, "),
-        ([], r"health_checks_config is no mapping, but \[\]"),
+        ({"options": {"vm_size": {"x": 1}}}, "options.vm_size: there is no option x, and there are no others"),
+        ({"options": {"services": {"needed": "nscd"}}}, r"options.services.needed is 'nscd', but must be like \[\]"),
+        ({"off": ["gemm"]}, "there is no key off; valid: skip, "),
+        ([], r"health_checks_config must be a mapping, not \[\]"),
     ],
 )
 def test_health_settings_refuse_what_no_check_knows(render: Render, stated: Any, words: str) -> None:
@@ -112,7 +112,7 @@ def test_health_settings_refuse_what_no_check_knows(render: Render, stated: Any,
         ),
         ({"max_outs": 4}, "arbiter: has unknown keys max_outs; known are max_out, "),
         ({"max_out": "many"}, "arbiter: max_out must be a number of nodes, or a share as '10%', not 'many'"),
-        ([], r"health_checks_arbiter is no mapping, but \[\]"),
+        ([], r"health_checks_arbiter must be a mapping, not \[\]"),
     ],
 )
 def test_health_arbiter_settings_refuse_what_the_arbiter_would_not_take(
@@ -135,9 +135,9 @@ def test_slurm_node_name_maps_over_hosts(render: Render) -> None:
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        ({}, "it is not known which Slurm the controller runs: set slurm_release"),
+        ({}, "the Slurm release of the controller is unknown: set slurm_release"),
         ({"release": "24.11", "gress": {}}, "slurm_files does not know gress; known are .*gres, "),
-        ({"release": "24.11", "conf": {"A": "x\ny"}}, "A holds a line break"),
+        ({"release": "24.11", "conf": {"A": "x\ny"}}, "A contains a line break"),
         ({"release": "24.11", "partitions": {"x": {}}}, "partition x of slurm_partitions has no Nodes"),
         ({"release": "24.11", "vm_sizes": {"nd96asr_v4": {"cpus": 1}}}, "unknown keys cpus"),
     ],
@@ -175,7 +175,7 @@ def test_role_problems_are_told_in_a_list_and_controllers_may_be_text(render: Re
     groups = {"hpcai_controller": ["a", "b"]}
     assert render(expression, inventory={}, groups=groups, hosts=[], controllers="a, b") == []
     [problem] = render(expression, inventory={}, groups=groups, hosts=[], controllers=["a"])
-    assert "hpcai_controllers does not name b." in problem
+    assert "hpcai_controllers does not list b." in problem
 
 
 def test_inventory_report_tells_a_line_for_each_set(render: Render) -> None:

@@ -27,9 +27,9 @@ def test_networks_are_joined_and_the_servers_own_is_handed_on(render: Render) ->
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("0.0.0.0/0", "0.0.0.0/0 is everybody"),
-        ("20.0.0.0/8", "20.0.0.0/8 is no private network"),
-        ("nowhere", "'nowhere' is no network"),
+        ("0.0.0.0/0", "0.0.0.0/0 matches every client"),
+        ("20.0.0.0/8", "20.0.0.0/8 is not a private network"),
+        ("nowhere", "'nowhere' is not a network"),
     ],
 )
 def test_what_a_server_must_not_trust_is_named(render: Render, name: str, words: str) -> None:
@@ -39,7 +39,7 @@ def test_what_a_server_must_not_trust_is_named(render: Render, name: str, words:
 
 def test_public_networks_are_taken_on_purpose_and_everybody_never(render: Render) -> None:
     assert render("['20.0.0.0/8'] | hpcai.azure.private_networks(true)") == ["20.0.0.0/8"]
-    with pytest.raises(AnsibleError, match="everybody"):
+    with pytest.raises(AnsibleError, match="every client"):
         render("['::/0'] | hpcai.azure.private_networks(true)")
 
 

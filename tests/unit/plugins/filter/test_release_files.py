@@ -47,5 +47,5 @@ def test_what_is_fetched_needs_a_digest(render: Render, digest: str | None) -> N
     assert answer["local"] == {}
     assert answer["problems"] == [
         'There is no digest of https://example.com/a.deb: set containers_sha256["a.deb"] to its SHA-256 digest '
-        "(64 hexadecimal digits), or set containers_files to a folder that has it."
+        "(64 hexadecimal digits), or set containers_files to a folder with the file."
     ]

@@ -52,7 +52,7 @@ def test_users_are_made_once_as_check_mode_foresaw(machine: Machine, run_module:
 def test_a_conflict_fails_in_one_line(machine: Machine, run_module: RunModule) -> None:
     failed = run_module(cluster_users.main, users=[{"name": "carol", "uid": 1000}])
     assert failed["failed"] is True
-    assert failed["msg"] == ("uid 1000 is wanted for user carol and belongs to user azureuser: want another number")
+    assert failed["msg"] == ("uid 1000 of user carol already belongs to user azureuser. Set another uid")
     assert machine.commands == []
 
 

@@ -49,13 +49,13 @@ def test_container_node_does_all_three_and_once(node: Node, run_module: RunModul
     assert node.files() == before
     answer = image(node, run_module)
     assert answer["actions"] == foreseen["actions"]
-    assert answer["actions"][-1] == "build /usr/lib/hpcai/pyxis/spank_pyxis.so: none was built yet"
+    assert answer["actions"][-1] == "build /usr/lib/hpcai/pyxis/spank_pyxis.so: no plugin was built yet"
     assert '"enroot/data"' in (node.text("/etc/hpcai/directories.json") or "")
     assert node.record()["slurm"] == "22.05.8"
     assert image(node, run_module)["changed"] is False
     node.slurm("23.11.4")
     assert image(node, run_module)["actions"] == [
-        "build /usr/lib/hpcai/pyxis/spank_pyxis.so: it is for Slurm 22.05.8, and not 23.11.4"
+        "build /usr/lib/hpcai/pyxis/spank_pyxis.so: it was built for Slurm 22.05.8, not 23.11.4"
     ]
 
 

@@ -113,9 +113,9 @@ def test_restarts_once_for_a_younger_file_and_says_why(
     os.utime(key, (20, 20))
     first = run_module(daemon.main, name="munge", files=[str(key)], settle=0.5)
     assert (first["changed"], first["commands"]) == (True, ["restart"])
-    assert first["reasons"] == [f"{key} is younger than the running process"]
+    assert first["reasons"] == [f"{key} is newer than the running process"]
     assert first["diff"]["after"] == (
-        f"active: active\nenabled: True\nsystemctl restart\nbecause {key} is younger than the running process\n"
+        f"active: active\nenabled: True\nsystemctl restart\nbecause {key} is newer than the running process\n"
     )
     assert slept == [0.5]
     assert run_module(daemon.main, name="munge", files=[str(key)])["changed"] is False
@@ -137,7 +137,7 @@ def test_check_mode_foresees_a_restart_for_a_file_that_would_be_written(
 ) -> None:
     answer = run_module(daemon.main, check_mode=True, name="munge", pending=True)
     assert (answer["changed"], answer["commands"]) == (True, ["restart"])
-    assert answer["reasons"] == ["a file of it would be written before"]
+    assert answer["reasons"] == ["one of its files would be written first"]
     assert run_module(daemon.main, name="munge", pending=True)["changed"] is False
 
 

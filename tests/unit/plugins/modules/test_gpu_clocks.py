@@ -136,9 +136,9 @@ def test_one_failure_fails_the_module_with_all_results(driver: Driver, run_modul
     [
         ({"state": "highest"}, "value of state must be one of: max, explicit, default"),
         ({"state": "explicit"}, "state=explicit needs graphics_mhz or memory_mhz"),
-        ({"graphics_mhz": 1410}, "graphics_mhz goes with state=explicit only"),
-        ({"timeout": 0}, "give seconds above 0"),
-        ({"gpus": ["7"]}, "7 is no GPU of this machine"),
+        ({"graphics_mhz": 1410}, "graphics_mhz needs state=explicit"),
+        ({"timeout": 0}, "must be seconds above 0"),
+        ({"gpus": ["7"]}, "7 is not a GPU of this machine"),
     ],
 )
 def test_refuses_arguments_that_make_no_sense(

@@ -84,5 +84,5 @@ def test_where_azure_enforces_it_is_reported_and_no_warning(
 
 def test_an_unknown_user_fails_in_one_line(machine: Machine, run_module: RunModule) -> None:
     failed = run_module(MAIN, users=["nobody-here"])
-    assert failed["msg"].startswith("this machine has no user 'nobody-here': create it first")
+    assert failed["msg"].startswith("user 'nobody-here' does not exist on this machine. Create it first")
     assert machine.loaded is None

@@ -59,12 +59,12 @@ def slurm(monkeypatch: pytest.MonkeyPatch) -> Slurm:
 def test_finds_the_slow_node_and_leaves_jobs_alone(slurm: Slurm, run_module: RunModule) -> None:
     done = run_module(nccl_pairs.main, nodes=["n-[0-5]"], vm_size=SIZE)
     assert (done["changed"], done["bad"]) == (False, ["n-2"])
-    assert done["left_out"] == {"n-5": "jobs are there: 4711 (alice, running)"}
+    assert done["left_out"] == {"n-5": "jobs run there: 4711 (alice, running)"}
     assert sorted(done["good"]) == ["n-0", "n-1", "n-3", "n-4"]
     assert done["limit"] == 175
     assert done["words"] == "n-2 fails with each node tried"
     assert "n-[0-1]: pass, 187.3 GB/s" in done["lines"]
-    assert "n-[2-3]: fail, 61.2 GB/s, and should be at least 175" in done["lines"]
+    assert "n-[2-3]: fail, 61.2 GB/s, but should be at least 175" in done["lines"]
     assert not any("n-5" in word for command in slurm.commands for word in command)
     assert all("--ntasks-per-node=8" in command for command in slurm.commands)
 
@@ -85,12 +85,12 @@ def test_check_mode_runs_nothing(slurm: Slurm, run_module: RunModule) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"nodes": ["n-0", "n-5"], "vm_size": SIZE}, "fewer than two nodes can be measured. n-5: jobs are there: 4711"),
-        ({"nodes": ["n-[0-1]"]}, "say how many GPUs a node has"),
+        ({"nodes": ["n-0", "n-5"], "vm_size": SIZE}, "fewer than two nodes can be measured. n-5: jobs run there: 4711"),
+        ({"nodes": ["n-[0-1]"]}, "the number of GPUs per node is unknown"),
         ({"nodes": ["n-[0-1]"], "vm_size": "Standard_ND95asr_v4"}, "is not known; the nearest known sizes are"),
-        ({"nodes": ["n-[0-1]"], "vm_size": SIZE, "size": "large"}, "is no message size"),
+        ({"nodes": ["n-[0-1]"], "vm_size": SIZE, "size": "large"}, "is not a message size"),
         ({"nodes": ["n-[0-"], "vm_size": SIZE}, "malformed"),
-        ({"nodes": ["n-[0-1]"], "vm_size": SIZE, "gpus": 0}, "say how many GPUs a node has"),
+        ({"nodes": ["n-[0-1]"], "vm_size": SIZE, "gpus": 0}, "the number of GPUs per node is unknown"),
         ({"nodes": ["n-[0-1]"], "vm_size": SIZE, "limit": 0}, "limit is 0.0: give GB/s above 0"),
         ({"nodes": ["n-[0-1]"], "vm_size": SIZE, "limit": float("nan")}, "limit is nan: give GB/s above 0"),
     ],

@@ -28,15 +28,15 @@ def node(tmp_path: Path, run_module: RunModule, monkeypatch: pytest.MonkeyPatch)
 def test_warns_of_lines_of_others_that_nccl_ignores(node: Node) -> None:
     node.conf.write_text("NCCL_DEBUG=WARNING\nnccl_ib_disable=1\n")
     warnings = node.run()["_warned"]
-    assert "NCCL_DEBUG is 'WARNING', which NCCL ignores: it knows VERSION, WARN" in warnings
-    assert "nccl_ib_disable is read by nobody, because case counts: write NCCL_IB_DISABLE." in warnings
+    assert "NCCL_DEBUG is 'WARNING', which NCCL ignores. Valid values are VERSION, WARN" in warnings
+    assert "nccl_ib_disable has no effect, because names are case-sensitive. Write NCCL_IB_DISABLE." in warnings
 
 
 def test_a_folder_in_the_place_of_a_file_is_refused_in_one_line(node: Node) -> None:
     node.topology.unlink(missing_ok=True)
     node.topology.mkdir(parents=True)
     answer = node.run()
-    assert answer["msg"] == f"topology_path must be a file, and {node.topology} is a folder: name a file in it."
+    assert answer["msg"] == f"topology_path must be a file, but {node.topology} is a folder. Set a file in it."
 
 
 def test_a_root_that_is_not_there_is_refused_in_one_line(node: Node, tmp_path: Path) -> None:
@@ -122,8 +122,8 @@ def test_strict_fails_before_anything_is_written(node: Node) -> None:
     answer = node.run()
     assert answer["failed"] is True
     assert answer["msg"] == (
-        "This machine is not what the topology of Standard_ND96asr_v4 says, nothing was written: GPU 0001:00:00.0: "
-        "expected NUMA node 1, found NUMA node 0. Is vm_size right? Set verify to warn to write it all the same."
+        "This machine does not match the topology of Standard_ND96asr_v4, so nothing was written: GPU 0001:00:00.0: "
+        "expected NUMA node 1, found NUMA node 0. Check vm_size, or set verify to warn to write the file anyway."
     )
     assert answer["mismatches"] == [
         {"what": "GPU 0001:00:00.0", "kind": "numa_node", "expected": "NUMA node 1", "found": "NUMA node 0"}
@@ -155,7 +155,7 @@ def test_warn_writes_and_warns(node: Node) -> None:
     answer = node.run(verify="warn")
     assert (answer["changed"], answer["verified"]) == (True, False)
     assert [one["kind"] for one in answer["mismatches"]] == ["unexpected"]
-    assert "The topology is not true of this machine: GPU 000f:00:00.0" in answer["_warned"]
+    assert "The topology does not match this machine: GPU 000f:00:00.0" in answer["_warned"]
     assert node.topology.exists()
 
 
@@ -166,7 +166,7 @@ def test_omit_writes_all_but_the_file_and_takes_an_untrue_one_away(node: Node) -
     answer = node.run(verify="omit")
     assert (answer["changed"], answer["verified"], answer["topology"]) == (True, False, None)
     assert foretold == answer
-    assert answer["topology_reason"].startswith("No topology file is written: this machine is not what")
+    assert answer["topology_reason"].startswith("No topology file is written, because this machine does not match")
     assert not node.topology.exists()
     # Empty and not absent, so that no later line names another file.
     assert answer["environment"]["NCCL_TOPO_FILE"] == ""
@@ -203,7 +203,7 @@ def test_refuses_a_file_whose_block_is_broken(node: Node, state: str) -> None:
     answer = node.run(state=state)
     assert answer["failed"] is True
     assert answer["msg"].startswith(f"{node.conf}: line 2 begins the block")
-    assert answer["msg"].endswith("Remove the lines of that block by hand.")
+    assert answer["msg"].endswith("Remove the lines of that block manually.")
     assert node.files() == before
 
 
@@ -223,7 +223,7 @@ def test_an_interface_that_is_not_there_is_told(node: Node) -> None:
         ({"topology_path": "/a b.xml"}, "topology_path must be an absolute path"),
         ({"enroot_dir": "/etc/$HOME"}, "enroot_dir must be an absolute path"),
         ({"settings": {"NCCL_TOPO_FILE": "/a b"}}, "settings.NCCL_TOPO_FILE must be an absolute path"),
-        ({"settings": {"NCCL X": "1"}}, "'NCCL X' is no name of a variable"),
+        ({"settings": {"NCCL X": "1"}}, "'NCCL X' is not a valid variable name"),
         ({"verify": "perhaps"}, "value of verify must be one of"),
         ({"state": "gone"}, "value of state must be one of"),
         ({"persistent": True}, "persistent is for the running machine only"),
@@ -250,7 +250,7 @@ def test_facts_of_another_machine_do_not_reach_this_machines_own_files(
     given = {"vm_size": node.size, "root": str(node.tree.path), **elsewhere}
     answer = run_module(nccl_topology.main, **given)
     assert answer["failed"] is True
-    assert f"{option} would be this machine's own" in answer["msg"]
+    assert f"{option} would be files of this machine" in answer["msg"]
     assert node.files() == {}
     assert run_module(nccl_topology.main, check_mode=True, **given)["_exit"] == 0
 

@@ -124,5 +124,5 @@ def test_steps_run_in_the_order_of_the_boot(have: Have, run_module: RunModule) -
 def test_a_name_that_is_no_step_is_refused_before_anything_is_done(have: Have, run_module: RunModule) -> None:
     noted = have(("gpu", PASS, True, ()))
     answer = run_module(node_boot.main, steps=["gpu", "gpus"])
-    assert (answer["failed"], answer["msg"]) == (True, "there is no step gpus: there are gpu")
+    assert (answer["failed"], answer["msg"]) == (True, "there is no step gpus: the steps are gpu")
     assert noted == []

@@ -97,14 +97,14 @@ def test_a_refusal_fails_in_one_line(machine: Machine, run_module: RunModule) ->
     machine.run(["umount", "/scratch"])
     failed = run_module(node_directories.main, name="site", nvme_count=8)
     assert failed["failed"] is True
-    assert "/scratch is not mounted, though 8 local NVMe disks are expected here (the VM size)" in failed["msg"]
+    assert "/scratch is not mounted, although 8 local NVMe disks are expected here (the VM size)" in failed["msg"]
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"name": "site", "folders": [{"path": "../etc"}]}, "without '.' and '..'"),
-        ({"name": "site", "folders": [{"path": "a", "mode": "0777"}]}, "use 1777"),
+        ({"name": "site", "folders": [{"path": "a", "mode": "0777"}]}, "Use 1777"),
         ({"folders": [{"path": "a"}]}, "name"),
         ({"name": "a b"}, "must be a name of letters"),
     ],

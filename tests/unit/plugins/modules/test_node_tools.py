@@ -91,7 +91,7 @@ def test_launcher_runs_on_the_given_interpreter(root: pathlib.Path, run_module: 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"interpreter": "/opt/my python"}, "hpcnode cannot be run by '/opt/my python'"),
+        ({"interpreter": "/opt/my python"}, "'/opt/my python' cannot run hpcnode"),
         ({"state": "latest"}, "value of state must be one of: present, absent"),
     ],
 )
@@ -108,7 +108,7 @@ def test_says_what_is_in_the_way(root: pathlib.Path, run_module: RunModule) -> N
     (root / "usr/bin").mkdir(parents=True)
     (root / "usr/bin/hpcnode").write_text("mine", encoding="utf-8")
     answer = run_module(node_tools.main, root=str(root))
-    assert answer["msg"] == "/usr/bin/hpcnode was not made by this module: move it away"
+    assert answer["msg"] == "/usr/bin/hpcnode was not made by this module. Move it away"
 
 
 def test_a_full_disk_is_an_error_of_one_line(

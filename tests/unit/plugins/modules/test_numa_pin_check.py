@@ -42,8 +42,7 @@ def test_fails_on_a_code_with_one_line_and_all_that_was_found(run_module: RunMod
     answer = run_module(numa_pin_check.main, root=str(tree.path), processes="xhpl", fail_on=["overlap"])
     assert answer["_exit"] == 1
     assert answer["msg"] == (
-        "The pinning is not as it should be. [overlap] Ranks 0-1 share CPUs 11. "
-        "Start them with one of the lines advised."
+        "The pinning has problems. [overlap] Ranks 0-1 share CPUs 11. Start them with the recommended launch line."
     )
     assert answer["findings"][0]["pids"] == [50, 51]
 
@@ -55,8 +54,8 @@ def test_does_not_fail_on_other_findings(run_module: RunModule, tree: MachineTre
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"fail_on": ["error"]}, "fail_on judges processes, and none were chosen: give processes, pids,"),
-        ({"fail_on": ["error"], "pids": []}, "fail_on judges processes, and none were chosen"),
+        ({"fail_on": ["error"]}, "fail_on judges processes, but none are selected: set processes, pids,"),
+        ({"fail_on": ["error"], "pids": []}, "fail_on judges processes, but none are selected"),
         ({"cgroup": ""}, "cgroup '' would select every process"),
         ({"cgroup": "/"}, "cgroup '/' would select every process"),
         ({"cgroup": "jobs/.."}, "cgroup 'jobs/..' would select every process"),
@@ -110,9 +109,9 @@ def test_knows_sizes_described_by_hand(run_module: RunModule, tmp_path: Path) ->
     [
         ({"vm_size": "nd96asr_v5"}, "nearest known sizes"),
         ({"fail_on": ["unpined"]}, "unpined is neither a finding's code nor a severity"),
-        ({"processes": "("}, "no regular expression"),
-        ({"pids": [1], "slurm_job_id": 2}, "Give one of"),
-        ({"ranks_per_node": 1000}, "cannot have a core each"),
+        ({"processes": "("}, "not a valid regular expression"),
+        ({"pids": [1], "slurm_job_id": 2}, "Set only one of"),
+        ({"ranks_per_node": 1000}, "cannot have one core each"),
     ],
 )
 def test_says_in_one_line_what_is_wrong_with_the_options(
@@ -125,7 +124,7 @@ def test_says_in_one_line_what_is_wrong_with_the_options(
 
 
 def test_a_folder_that_is_no_machine_is_an_error(run_module: RunModule, tmp_path: Path) -> None:
-    assert "names no CPU" in run_module(numa_pin_check.main, root=str(tmp_path))["msg"]
+    assert "lists no CPU" in run_module(numa_pin_check.main, root=str(tmp_path))["msg"]
 
 
 def test_asks_the_driver_which_gpus_are_used(

@@ -87,7 +87,7 @@ def test_the_sizes_count_holds_for_this_run_and_leaves_an_images_settings_as_the
     run_module(nvme_raid.main, state="configured", **ME)
     before = (node.folder / SETTINGS.lstrip("/")).read_bytes()
     refused = run_module(nvme_raid.main, nvme_count=9, **ME)
-    assert "there are 8 local NVMe disks where 9 are expected (there: nvme0n1 SN0, " in refused["msg"]
+    assert "there are 8 local NVMe disks where 9 are expected (found: nvme0n1 SN0, " in refused["msg"]
     built = run_module(nvme_raid.main, nvme_count=8, **ME)
     assert built["actions"][0].startswith("create a RAID 0")
     assert (node.folder / SETTINGS.lstrip("/")).read_bytes() == before
@@ -146,16 +146,19 @@ def test_an_option_that_makes_no_sense_fails(node: Node, run_module: RunModule) 
     [
         ({"owner": "no-such-user"}, "owner: there is no user 'no-such-user' on this machine."),
         ({"group": "no-such-group"}, "group: there is no group 'no-such-group' on this machine."),
-        ({"owner": "4294967295"}, "owner: 4294967295 is no number of a user or group"),
+        ({"owner": "4294967295"}, "owner: 4294967295 is above the highest id"),
         ({"mount_options": ["rw ; x"]}, r"mount_options[0] must be an option"),
         ({"mountpoint": "/scratch\nb"}, "mountpoint must be one line"),
-        ({"models": []}, "models is empty, and devices too"),
+        ({"models": []}, "models and devices are both empty"),
         # YAML's 01777 without quotes.
         ({"mode": 1023}, "mode must be octal digits in quotes, such as '1777', not 1023"),
         ({"expected_count": -1}, "expected_count must be a whole number of 0 or more, not -1"),
         ({"nvme_count": -3}, "nvme_count must be a whole number of 0 or more, not -3"),
         ({"nvme_count": -3, "expected_count": 8}, "nvme_count must be a whole number of 0 or more, not -3"),
-        *(({"lock_timeout": seconds}, "lock_timeout is ") for seconds in (-1, float("nan"), float("inf"), 1e300)),
+        *(
+            ({"lock_timeout": seconds}, "lock_timeout must be seconds from 0")
+            for seconds in (-1, float("nan"), float("inf"), 1e300)
+        ),
     ],
 )
 def test_settings_for_the_boot_are_refused_as_the_boot_would(
@@ -173,7 +176,7 @@ def test_a_second_run_at_the_same_time_is_refused_after_its_wait(node: Node, run
     with only_one(node.root.at(core.LOCK), 0):
         answer = run_module(nvme_raid.main, lock_timeout=0, **ME)
     assert answer["failed"] is True
-    assert f"another run is at work on the scratch: process {os.getpid()} holds" in answer["msg"]
+    assert f"another run is changing the scratch: process {os.getpid()} holds" in answer["msg"]
     assert node.commands == []
     assert run_module(nvme_raid.main, lock_timeout=0, **ME)["changed"]
 
@@ -185,4 +188,4 @@ def test_a_root_that_is_not_there_is_refused(run_module: RunModule) -> None:
 
 def test_needs_root(node: Node, run_module: RunModule, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert "needs root: run with become" in run_module(nvme_raid.main, **ME)["msg"]
+    assert "needs root. Run with become" in run_module(nvme_raid.main, **ME)["msg"]

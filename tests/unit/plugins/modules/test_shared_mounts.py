@@ -84,5 +84,5 @@ def test_exports_once_and_tells_a_server_that_runs(
 def test_everybody_is_refused_in_one_line(systemd: Systemd, run_module: RunModule) -> None:
     failed = run_module(nfs_exports.main, exports=[{"path": "/shared", **ME}], networks=["0.0.0.0/0"])
     assert failed["failed"] is True
-    assert failed["msg"].startswith("0.0.0.0/0 is everybody")
+    assert failed["msg"].startswith("0.0.0.0/0 includes everybody")
     assert not (systemd.machine.folder / "shared").exists()

@@ -66,7 +66,7 @@ def test_changes_once_as_check_mode_foresaw(slurmdbd: Slurmdbd, run_module: RunM
 def test_a_success_that_changed_nothing_is_a_failure(slurmdbd: Slurmdbd, run_module: RunModule) -> None:
     slurmdbd.deaf = True
     failed = run_module(slurm_associations.main, cluster="hpcai", qos={"urgent": {}})
-    assert failed["msg"] == "sacctmgr did not do 'add qos urgent'. It said: access denied to qos"
+    assert failed["msg"] == "sacctmgr did not do 'add qos urgent'. Output: access denied to qos"
 
 
 def test_a_slurmdbd_that_is_not_there_yet_fails_only_the_real_run(
@@ -84,5 +84,5 @@ def test_a_slurmdbd_that_is_not_there_yet_fails_only_the_real_run(
 
 def test_bad_settings_change_nothing(slurmdbd: Slurmdbd, run_module: RunModule) -> None:
     failed = run_module(slurm_associations.main, cluster="hpcai", qos={"urgent": {"MaxGpus": 1}})
-    assert "MaxGpus is no setting here" in failed["msg"]
+    assert "MaxGpus is not a known setting" in failed["msg"]
     assert slurmdbd.changes == []

@@ -74,7 +74,7 @@ def test_check_mode_does_not_mind_that_nothing_is_installed_yet(machine: Machine
     assert (foreseen["changed"], foreseen["version"]) == (True, None)
     failed = run_module(slurm_installed.main, **ASKED)
     assert failed["failed"] is True
-    assert "Slurm's version cannot be told" in failed["msg"]
+    assert "Slurm's version is unknown" in failed["msg"]
     assert not machine.record.exists()
 
 
@@ -82,7 +82,7 @@ def test_an_upgrade_that_nobody_asked_for_is_refused_in_check_mode_too(machine: 
     for check in (True, False):
         failed = run_module(slurm_installed.main, check_mode=check, **ASKED, state="allowed", version="24.11")
         assert failed["failed"] is True
-        assert "Slurm 22.05.8 is installed, and slurm_version is '24.11'" in failed["msg"]
+        assert "Slurm 22.05.8 is installed, but slurm_version is '24.11'" in failed["msg"]
     allowed = run_module(slurm_installed.main, **ASKED, state="allowed", version="24.11", upgrade=True)
     assert (allowed["changed"], allowed["version"]) == (False, "22.05.8")
 

@@ -314,5 +314,5 @@ def test_check_mode_says_that_jobs_would_be_held_back(slurmctld: Slurmctld, run_
 
 def test_hold_stands_alone(slurmctld: Slurmctld, run_module: RunModule) -> None:
     answer = run_module(slurm_nodes.main, hold=True, absent=["compute-18"])
-    assert "hold stands alone" in answer["msg"]
+    assert "hold excludes absent" in answer["msg"]
     assert slurmctld.updates == []

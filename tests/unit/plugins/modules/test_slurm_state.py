@@ -62,7 +62,7 @@ def test_a_machine_that_was_restored_is_left_alone(
 
 def test_a_folder_without_dumps_is_named(asked: dict[str, Any], run_module: RunModule) -> None:
     failed = run_module(slurm_state.main, state="restored", **asked)
-    assert "is no dump, and has none of the cluster hpcai" in failed["msg"]
+    assert "is not a dump, and contains none of the cluster hpcai" in failed["msg"]
 
 
 def test_a_path_that_is_none_is_refused(asked: dict[str, Any], run_module: RunModule) -> None:

@@ -107,7 +107,7 @@ def test_refuses_to_lose_jobs_unless_told(
     on_disk({"slurm.conf SchedulerParameters": "a"})
     answer = run_module(slurmctld.main)
     assert answer["failed"] is True
-    assert "PartitionName=p was removed: slurmctld would lose 12 jobs by it (1, 2, 3," in answer["msg"]
+    assert "PartitionName=p was removed: slurmctld would lose 12 jobs (1, 2, 3," in answer["msg"]
     assert ", 10, ...). Nothing was done." in answer["msg"]
     assert applied == []
     assert run_module(slurmctld.main, lose_jobs=True)["commands"] == ["reconfigure"]

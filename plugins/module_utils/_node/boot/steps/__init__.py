@@ -2,4 +2,4 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The steps of the boot phase, one a file, each with one constant ``STEP``."""
+"""The steps of the boot phase, one per file, each with one constant ``STEP``."""

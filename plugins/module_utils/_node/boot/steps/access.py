@@ -2,13 +2,13 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Step access: who may log in to this node by ssh, for one that joins without a playbook.
+"""Step access: configures who may log in by ssh, on a node that joins without a playbook.
 
-Its image says that only people with a job may, and admins. The node's name, by which sshd asks Slurm for jobs, is known
-when the machine is. So is its admin, who may become root by a rule of his own and be in none of the groups of admins:
-he must never be locked out.
+The image has the settings: only users with a job on the node, and admins, may log in. Two values are known only on the
+running machine: the node's name, with which sshd asks Slurm for the user's jobs, and the machine's admin user. This
+admin may have a sudo rule without being in a group of admins, and must never be locked out.
 
-Where it cannot be done, no job starts here: users of other jobs would reach its processes and files.
+If the step fails, no job may start here, because users of other jobs could reach the job's processes and files.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from ...setup.users.options import UserProblem
 from ...slurm import slurmd_env
 from ..step import Context, Outcome, Step
 
-_OPEN = "people would log in here without a job"
-_AGAIN = "Mend that, then 'hpcnode boot run access'"
+_OPEN = "users without a job could log in here"
+_AGAIN = "Fix that, then run 'hpcnode boot run access'"
 
 
 def _perform(context: Context) -> Outcome:
     env = slurmd_env.read(context.root)
     if env is None:
-        return Outcome(SKIP, f"no slurmd runs here: {slurmd_env.ENV_FILE} is not there")
+        return Outcome(SKIP, f"no slurmd runs here: {slurmd_env.ENV_FILE} does not exist")
     cluster = cluster_of(context.root)
     if cluster and LOGIN in cluster.functions:
-        return Outcome(SKIP, "this is a login node too, where people need no job")
+        return Outcome(SKIP, "this is also a login node, where users need no job")
     options = read_options(context.root, env.node_name)
     if options is None:
-        return Outcome(SKIP, f"no {SETTINGS}, so people log in without a job")
+        return Outcome(SKIP, f"no {SETTINGS}, so users can log in without a job")
     admin = remembered_admin(context.root)
     if admin is None:
-        return Outcome(FAIL, f"{_OPEN}: the metadata service has not said who this machine's admin is", _AGAIN)
+        return Outcome(FAIL, f"{_OPEN}: the metadata service did not provide this machine's admin user", _AGAIN)
     options = replace(options, admins=tuple(dict.fromkeys([*options.admins, admin])), me=admin)
     try:
         made = plan(context.root, options, context.run, may_come=False)
@@ -54,7 +54,7 @@ def _perform(context: Context) -> Outcome:
     changes = tuple(f"{'write' if change.after is not None else 'remove'} {change.path}" for change in made.files)
     changes += tuple(hidden)
     admins = ", ".join([*options.admins, *(f"%{group}" for group in options.admin_groups)])
-    return Outcome(PASS, f"who has no job here and is none of {admins} is refused by sshd", changes=changes)
+    return Outcome(PASS, f"sshd refuses users without a job on this node, except {admins}", changes=changes)
 
 
 STEP = Step("access", "Let people log in where they have a job", blocking=True, limit_s=30, perform=_perform)

@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Step containers: what enroot and pyxis need that hangs on this machine and this boot.
+"""Step containers: what enroot and pyxis need on this machine after each boot.
 
-Which devices come into containers, what jobs left behind that died with the machine, and whether the plugin fits the
-Slurm that is installed. Nothing is built here.
+It selects the devices that containers get, removes what jobs left that died with the machine, and checks that the
+plugin fits the installed Slurm. It builds nothing.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ _USER_NAMESPACES = ("/proc/sys/user/max_user_namespaces", "/proc/sys/kernel/unpr
 def _perform(context: Context) -> Outcome:
     options = read_options(context.root)
     if options is None:
-        return Outcome(SKIP, f"no {SETTINGS}, so no containers are asked for")
+        return Outcome(SKIP, f"no {SETTINGS}, so containers are not set up")
     changes = at_boot(options, context.root, context.check)
     removed, problems = _sweep(options, context)
     changes += removed
     wrong = fits(context.root, context.run)
     if wrong:
-        problems.append(f"{wrong}: jobs cannot start containers here; run site.yml, which builds it")
+        problems.append(f"{wrong}: jobs cannot start containers here; run site.yml to build the plugin")
     for path in _USER_NAMESPACES:
         if context.root.number(path) == 0:
             problems.append(f"{path} is 0, so no user can start a container")
     details = {"swept": removed, "problems": problems}
     if problems:
-        return Outcome(WARN, "; ".join(problems), "See the guide of containers", tuple(changes), details)
+        return Outcome(WARN, "; ".join(problems), "See guide_containers", tuple(changes), details)
     swept = f", {len(removed)} leftovers of dead jobs were removed" if removed else ""
     return Outcome(PASS, f"enroot has its settings, and pyxis fits Slurm{swept}", "", tuple(changes), details)
 
 
 def _sweep(options: EnrootOptions, context: Context) -> tuple[list[str], list[str]]:
-    """Once a boot: later a job may be about to start, whose container is here before its steps are."""
+    """Remove leftovers once per boot. Later, a job may be starting whose container exists before its first step."""
     marker = context.root.at(user_folders.SWEPT)
     if os.path.exists(marker):
         return [], []

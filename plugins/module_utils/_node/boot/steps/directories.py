@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Step directories: the directories on the scratch, and what takes its place where the VM size has no NVMe disks."""
+"""Step directories: creates the directories on the scratch, or on another disk if the VM size has no NVMe disks."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _MOUNT_LATE_S = 60.0
 def _perform(context: Context) -> Outcome:
     options = read_options(context.root)
     if options is None:
-        return Outcome(SKIP, f"no {SETTINGS}, so no directories are asked for")
+        return Outcome(SKIP, f"no {SETTINGS}, so no directories are set up")
     try:
         done = _ensure(options, context)
     except (UnknownVmSize, VmSizeUndetermined):
         if expected_size(context.root) is None:
-            return Outcome(SKIP, f"no compute node, and {options.mountpoint} is not mounted")
+            return Outcome(SKIP, f"this is not a compute node, and {options.mountpoint} is not mounted")
         raise
     details = {
         "kind": done.kind,
@@ -39,13 +39,13 @@ def _perform(context: Context) -> Outcome:
         "problems": list(done.problems),
     }
     if done.problems:
-        action = f"Mend what is named, then run 'hpcnode boot run {STEP.name}'"
+        action = f"Fix these problems, then run 'hpcnode boot run {STEP.name}'"
         return Outcome(FAIL, "; ".join(done.problems), action, done.actions, details)
     if done.warnings:
-        action = "" if done.kind == MOUNT else "Jobs that need a fast scratch belong on a VM size with NVMe disks"
+        action = "" if done.kind == MOUNT else "For jobs that need a fast scratch, use a VM size with NVMe disks"
         return Outcome(WARN, "; ".join(done.warnings), action, done.actions, details)
     number = len(options.folders)
-    return Outcome(PASS, f"{done.mountpoint}: {number} directories are as they should be", "", done.actions, details)
+    return Outcome(PASS, f"{done.mountpoint}: {number} directories are set up", "", done.actions, details)
 
 
 def _ensure(options: DirectoryOptions, context: Context) -> Done:
@@ -54,7 +54,7 @@ def _ensure(options: DirectoryOptions, context: Context) -> Done:
         context.root,
         context.run,
         context.check,
-        # Who mounts the temporary disk, cloud-init or the Azure agent, is no unit that one could wait for.
+        # cloud-init or the Azure agent mounts the temporary disk, so there is no unit to wait for.
         wait_s=min(_MOUNT_LATE_S, context.seconds / 2),
         lock_timeout_s=min(_LOCK_S, context.seconds / 4),
     )

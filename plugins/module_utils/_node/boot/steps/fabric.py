@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What joins the GPUs: the fabric manager for NVSwitches inside the VM, InfiniBand between VMs."""
+"""Step fabric: the fabric manager for NVSwitches inside the VM, and InfiniBand between VMs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from ..step import Context, Outcome, Step, at_boot, outcome_of
 
 _PAUSE_S = 2.0
 _OVERHEAD_S = 10.0
-"""Seconds of the step's limit that are not spent on waiting."""
+"""Seconds of the step's timeout that are reserved for other work than waiting."""
 _ON_ITS_WAY = ("active", "activating", "reloading")
 
 
 def _perform(context: Context) -> Outcome:
     size = expected_size(context.root)
     if size is None:
-        return Outcome(SKIP, "this is no compute node, and nobody says which VM size it has")
+        return Outcome(SKIP, "this is not a compute node, and its VM size is not known")
     if not size.nvswitch and not size.hca_count:
         return Outcome(SKIP, f"{size.name} is expected to have neither NVSwitch nor InfiniBand")
     changes = _start(context) if size.nvswitch else ()
@@ -39,7 +39,7 @@ def _perform(context: Context) -> Outcome:
     ports = read_ports(context.root)
     findings = list(_of_manager(manager, context.run)) if manager and not (context.check and changes) else []
     working, count = sum(port.works for port in ports), size.hca_count or 0
-    # Ports beyond those that the step waits for may still be on their way.
+    # Ports beyond the expected number are not waited for, and may still be starting.
     if working < count:
         findings += at_boot(IB_PORTS, judge_ports(size, ports, read_pci(context.root)))
     findings += at_boot(IB_RATE, judge_rates(size, ports))
@@ -55,12 +55,12 @@ def _perform(context: Context) -> Outcome:
 
 
 def _start(context: Context) -> tuple[str, ...]:
-    """Start the fabric manager where it is not on its way: it ends at once if the driver comes later than it."""
+    """Start the fabric manager if it is not running or starting: it exits at once if the driver loads after it."""
     state = read_unit(MANAGER, context.run)
     if state.load != "loaded" or state.active in _ON_ITS_WAY:
         return ()
     if not context.check:
-        # Not waited for: it may wait for us, and its own limit is not ours.
+        # With --no-block, because it may itself wait for this step, and has another timeout.
         context.run(["systemctl", "--no-block", "start", MANAGER])
     return (f"systemctl start {MANAGER}",)
 
@@ -82,7 +82,7 @@ def _wait(context: Context, size: VmSize) -> None:
 
 
 def _of_manager(state: UnitState, run: Run) -> Iterator[Finding]:
-    """Yield what is wrong with the fabric manager, with its last words where it ended."""
+    """Yield problems of the fabric manager, with its last log line if it failed."""
     for finding in findings_in(judge_manager(state)):
         last_line = ""
         if finding.verdict == FAIL and state.load == "loaded":

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The GPUs: driver loaded, answering, and as many as the VM size is expected to have."""
+"""Step gpu: the driver is loaded, all GPUs answer, and there are as many as expected of the VM size."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ from ..size import expected_size
 from ..step import Context, Outcome, Step, outcome_of
 
 _BUS_S = 20.0
-"""How long GPUs may take to appear on the PCI bus, in seconds: Hyper-V adds them one by one."""
+"""Seconds to wait for GPUs on the PCI bus, because Hyper-V adds them one by one."""
 _VERSION = "/sys/module/nvidia/version"
 _DESCRIBED = ("index", "busid", "uuid", "name", "mig", "persistence", "problem")
-"""What the step's details have of each GPU."""
+"""Properties of each GPU in the step's details."""
 
 
 def _perform(context: Context) -> Outcome:
     settings = read_settings(context.root)
     size = _size(context.root, settings)
     if settings.gpu_count is None and size is None:
-        return Outcome(SKIP, "this is no compute node, and nobody says which VM size it has")
+        return Outcome(SKIP, "this is not a compute node, and its VM size is not known")
     expected = expected_gpus(settings.gpu_count, size)
     if expected is None or not expected.count:
         return Outcome(SKIP, reason_without_gpus(expected, size))
@@ -60,7 +60,7 @@ def _size(root: Root, settings: GpuSettings) -> VmSize | None:
     try:
         return expected_size(root)
     except (ConfigError, UnknownVmSize):
-        # The settings say what matters here.
+        # The VM size is not needed if the settings have the number of GPUs.
         if settings.gpu_count is not None:
             return None
         raise
@@ -76,13 +76,14 @@ def _nvidia(context: Context, expected: ExpectedGpus, settings: GpuSettings, wit
         return outcome_of(list(missing_on_bus(expected, on_bus)), "", details=details)
     changes, findings = _load(context, "nvidia_uvm")
     if context.check and not is_loaded(root, "nvidia"):
-        return Outcome(WARN, "the driver is not loaded, so it was not asked: this run changes nothing", "", changes)
+        words = "the driver is not loaded, and check mode does not load it, so the GPUs were not queried"
+        return Outcome(WARN, words, "", changes)
     if findings:
         return outcome_of(findings, "", changes, details)
-    # Asking may take this limit four times: twice two GPUs.
+    # The queries can reach this timeout four times: two GPUs, two attempts each.
     asked = Gpus(root, min(settings.timeout, context.seconds / 6))
     try:
-        # In this order: a driver that has fallen silent would not tell its version any more.
+        # The versions first, because a driver that stops answering would not return them later.
         version, library = asked.versions()
         gpus = asked.all()
     except GpuError as error:
@@ -92,12 +93,12 @@ def _nvidia(context: Context, expected: ExpectedGpus, settings: GpuSettings, wit
         asked.close()
     version = version or root.text(_VERSION) or ""
     findings = list(judge_nvidia(expected, on_bus, gpus))
-    # Without a minimum any version will do, also one that cannot be compared.
+    # Without a minimum, any version is accepted, also one that cannot be compared.
     findings += findings_in(judge_driver(version, settings.min_driver)) if settings.min_driver else []
     if with_infiniband:
         peer, doubts = _load_peermem(context)
         changes, findings = (*changes, *peer), [*findings, *doubts]
-    # The daemon keeps the driver's state, whatever the GPUs' persistence mode.
+    # If the persistence daemon runs, it keeps the driver's state, so persistence mode does not matter.
     if not read_unit(DAEMON, context.run).is_active:
         findings += [finding for gpu in gpus for finding in findings_in(judge_persistence(gpu))]
     described = [{name: getattr(gpu, name) for name in _DESCRIBED} for gpu in gpus]
@@ -107,7 +108,7 @@ def _nvidia(context: Context, expected: ExpectedGpus, settings: GpuSettings, wit
 
 
 def _load(context: Context, name: str) -> tuple[tuple[str, ...], list[Finding]]:
-    """Load the driver's part that programs need; it brings the driver along."""
+    """Load the driver's module that programs need; the kernel loads the driver with it."""
     if is_loaded(context.root, name):
         return (), []
     if context.check:
@@ -116,16 +117,16 @@ def _load(context: Context, name: str) -> tuple[tuple[str, ...], list[Finding]]:
     if done.state == LOADED:
         return (f"modprobe {name}",), []
     if is_loaded(context.root, "nvidia"):
-        words = f"{name} cannot be loaded, and no program uses a GPU without it: {done.words}"
+        words = f"cannot load {name}, which every GPU program needs: {done.words}"
     else:
         words = f"NVIDIA's driver is not loaded: {done.words}"
     return (), [Finding(FAIL, words, hint=LOAD_DRIVER)]
 
 
 def _load_peermem(context: Context) -> tuple[tuple[str, ...], list[Finding]]:
-    """Load what lets InfiniBand adapters reach the GPUs' memory, where the driver has it.
+    """Load the module that lets InfiniBand adapters access the GPUs' memory, if the driver has it.
 
-    Without it data go by DMA-BUF, or through the host's memory.
+    Without it, data are transferred with DMA-BUF, or through the host's memory.
     """
     if is_loaded(context.root, "nvidia_peermem"):
         return (), []
@@ -134,10 +135,8 @@ def _load_peermem(context: Context) -> tuple[tuple[str, ...], list[Finding]]:
     done = load_module("nvidia_peermem", context.run)
     if done.state in (LOADED, ABSENT):
         return (("modprobe nvidia_peermem",) if done.state == LOADED else ()), []
-    action = "Load it after the InfiniBand drivers; a driver that was built without them has to be built again"
-    return (), [
-        Finding(WARN, f"nvidia_peermem cannot be loaded, GPUDirect RDMA may lack it: {done.words}", hint=action)
-    ]
+    action = "Load it after the InfiniBand drivers. If NVIDIA's driver was built without them, build it again"
+    return (), [Finding(WARN, f"cannot load nvidia_peermem, which GPUDirect RDMA may need: {done.words}", hint=action)]
 
 
 def _amd(context: Context, expected: ExpectedGpus) -> Outcome:
@@ -146,17 +145,17 @@ def _amd(context: Context, expected: ExpectedGpus) -> Outcome:
     if not is_loaded(root, "amdgpu"):
         changes = ("modprobe amdgpu",)
         if context.check:
-            return Outcome(WARN, "the driver is not loaded: this run changes nothing", "", changes)
+            return Outcome(WARN, "the driver is not loaded, and check mode does not load it", "", changes)
         done = load_module("amdgpu", context.run)
         if done.state != LOADED:
-            action = "'modprobe amdgpu' and 'journalctl -k -b' say why: is the driver built for the kernel that runs?"
+            action = "Find the cause with 'modprobe amdgpu' and 'journalctl -k -b'; build the driver for this kernel"
             return outcome_of([Finding(FAIL, f"AMD's driver is not loaded: {done.words}", hint=action)], "")
     if not context.check:
         wait_until(lambda: len(read_amd(root)[1]) >= expected.count, min(_BUS_S, context.seconds / 6))
     on_bus, driven = read_amd(root)
     details = {"promised": expected.count, "on_bus": on_bus, "driven": driven}
     findings = list(judge_amd(expected, on_bus, driven))
-    return outcome_of(findings, f"{len(driven)} GPUs driven by amdgpu", changes, details)
+    return outcome_of(findings, f"{len(driven)} GPUs use the driver amdgpu", changes, details)
 
 
 STEP = Step("gpu", "Driver and number of this node's GPUs", blocking=True, limit_s=210, perform=_perform)

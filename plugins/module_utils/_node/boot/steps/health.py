@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The health checks of the tier boot. What no job can do without keeps slurmd from starting; all else is told."""
+"""Step health: runs the checks of the tier boot. Only checks of what every job needs keep slurmd from starting."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from ..step import Context, Outcome, Step, at_boot, outcome_of
 
 
 def perform(context: Context, run: TimedRun = run_command) -> Outcome:
-    """Run the checks of the tier, where the role set them up.
+    """Run the checks of the tier, if the role set them up.
 
-    :param run: what runs the checks' commands, each within its own time.
+    :param run: runs the checks' commands, each with its own timeout.
     """
     if not is_set_up(context.root):
         return Outcome(SKIP, "the role hpcai.azure.health_checks has set up no checks here")
     if not read_settings(context.root).boot:
         return Outcome(SKIP, "health_checks_report.boot turns it off")
     if expected_size(context.root) is None:
-        return Outcome(SKIP, "this is no compute node, and nobody says which VM size it has")
+        return Outcome(SKIP, "this is not a compute node, and its VM size is not known")
     if context.check:
-        return Outcome(SKIP, "check mode measures nothing")
+        return Outcome(SKIP, "check mode runs no health checks")
     done = perform_tier(BOOT, (), context.root, run, VERSION)
     return judge(done.run)
 
@@ -48,8 +48,8 @@ def judge(done: TierRun) -> Outcome:
     ]
     measured = sum(result.verdict != SKIP for result in done.results)
     if not measured:
-        return Outcome(SKIP, f"all {len(done.results)} checks were skipped, so nothing is known")
-    good = f"{measured} of {len(done.results)} checks ran, and found nothing"
+        return Outcome(SKIP, f"all {len(done.results)} checks were skipped, so the node's health is not known")
+    good = f"{measured} of {len(done.results)} checks ran, and found no problem"
     return outcome_of(findings, good, (), {"verdicts": {one.name: one.verdict for one in done.results}})
 
 

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Which machine this is, which cluster it belongs to, and what slurmd is to be called."""
+"""Step instance: finds out which machine this is, its cluster, and its node name for slurmd."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ from ..step import Context, Outcome, Step, StepFailed
 SETTINGS_FILE = "/etc/hpcai/cluster.json"
 SET_ASIDE = "/var/lib/hpcai/cluster.json.of-another-machine"
 MARGIN_S = 5.0
-"""What is left of the step's time when the metadata service has been waited for."""
+"""Seconds of the step's timeout that are reserved after waiting for the metadata service."""
 HURRIED_S = 20.0
-"""How long it is waited for where all is written down already."""
+"""Timeout for the metadata service if all its answers are already known."""
 
-_CURE = "Wait until it answers, then: systemctl start slurmd"
+_CURE = "Wait until it answers, then run: systemctl start slurmd"
 
 Ask = Callable[[float], "dict[str, Any]"]
 
 
 @dataclass
 class _Notes:
-    """What goes into the outcome, collected on the way."""
+    """Parts of the outcome, collected while the step runs."""
 
     changes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -63,11 +63,11 @@ class _Notes:
 
 
 def perform(context: Context, ask: Ask | None = None) -> Outcome:
-    """Ask the metadata service, write down what it says, and name slurmd's node.
+    """Query the metadata service, record its answer, and write the node's name for slurmd.
 
-    :param ask: what asks the service, given the seconds that it may take; ``imds.read_compute`` by default.
+    :param ask: queries the service within a timeout in seconds; ``imds.read_compute`` by default.
     :raises ConfigError: the cluster's settings cannot be used.
-    :raises StepFailed: nobody says what this machine is.
+    :raises StepFailed: nothing identifies this machine.
     """
     root, notes = context.root, _Notes()
     known = remembered_instance(root)
@@ -81,17 +81,17 @@ def perform(context: Context, ask: Ask | None = None) -> Outcome:
     if settings and settings.is_compute:
         _write_slurmd_env(context, settings, name, foreign, notes)
     elif root.exists(ENV_FILE) and (foreign or is_ours(root)):
-        notes.changes.append(f"removed {ENV_FILE}: this machine is no compute node of a cluster")
+        notes.changes.append(f"removed {ENV_FILE}: this machine is not a compute node of a cluster")
         if not context.check:
             remove_file(root.at(ENV_FILE))
     return replace(outcome, changes=tuple(notes.changes), details=notes.details)
 
 
 def _ask(context: Context, ask: Ask | None) -> tuple[dict[str, Any] | None, str]:
-    """Return what the metadata service says, or None and why it does not."""
+    """Return the metadata service's answer, or None and the reason why there is none."""
     if not context.root.is_this_machine:
-        return None, f"{context.root.path} is not the running machine, so the metadata service was not asked"
-    # Not above: to import what speaks HTTP takes longer than all that most callers do.
+        return None, f"{context.root.path} is not the running machine, so the metadata service was not queried"
+    # Imported here, because importing the HTTP modules takes longer than most callers run.
     from ...machine import imds
 
     limit_s = max(1.0, context.seconds - MARGIN_S)
@@ -104,7 +104,7 @@ def _ask(context: Context, ask: Ask | None) -> tuple[dict[str, Any] | None, str]
 
 
 def _all_known(root: Root) -> bool:
-    """Whether what the metadata service could say is written down: by the playbook, or by an earlier boot."""
+    """Return whether the playbook or an earlier boot has recorded all that the metadata service could answer."""
     settings = settings_written(root)
     if settings and (read_config(root, "node") or {}).get("vm_size"):
         return root.exists(ENV_FILE) or not settings.is_compute
@@ -115,7 +115,7 @@ def _all_known(root: Root) -> bool:
 def _identify(
     context: Context, compute: Mapping[str, Any], foreign: bool, notes: _Notes
 ) -> tuple[ClusterSettings | None, str | None]:
-    """Return the cluster and the node's name, and write down what the service said."""
+    """Return the cluster and the node's name, and record the service's answer."""
     root = context.root
     name = own_node_name(compute)
     notes.details.update({"vm_id": compute.get("vmId"), "instance": compute.get("name"), "node": name})
@@ -126,9 +126,11 @@ def _identify(
     if written is None or foreign:
         from_user_data = _settings_in_user_data(compute, notes)
     if foreign:
-        notes.warn("this disk was another machine's", "Generalise an image before it is captured (playbooks/image.yml)")
+        notes.warn(
+            "this disk belonged to another machine", "Generalise an image before you capture it (playbooks/image.yml)"
+        )
         if written and from_user_data:
-            notes.changes.append(f"set {SETTINGS_FILE} aside, which another machine had")
+            notes.changes.append(f"moved {SETTINGS_FILE} of another machine aside")
             if not context.check:
                 os.replace(root.at(SETTINGS_FILE), root.at(SET_ASIDE))
             written = None
@@ -148,7 +150,7 @@ def _settings_in_user_data(compute: Mapping[str, Any], notes: _Notes) -> Cluster
 
 
 def _is_of_another_machine(root: Root, known: Mapping[str, Any], compute: Mapping[str, Any]) -> bool:
-    """Whether this disk was another machine's: an image carries its first machine's files along."""
+    """Return whether this disk belonged to another machine: an image has files of its build machine."""
     if known.get("vm_id") and compute.get("vmId"):
         return str(known["vm_id"]).lower() != str(compute["vmId"]).lower()
     return not is_same_machine(root, known)
@@ -157,24 +159,24 @@ def _is_of_another_machine(root: Root, known: Mapping[str, Any], compute: Mappin
 def _without_answer(
     root: Root, known: Mapping[str, Any], silence: str, notes: _Notes
 ) -> tuple[ClusterSettings | None, str | None]:
-    """Return the cluster and the node's name as far as they are known without the metadata service."""
+    """Return the cluster and the node's name from earlier records, without the metadata service."""
     if not is_same_machine(root, known):
-        raise StepFailed(f"{silence}, and what is written on this disk is another machine's. {_CURE}")
+        raise StepFailed(f"{silence}, and the records on this disk belong to another machine. {_CURE}")
     joining, written = remembered(root), settings_written(root)
     if joining is None and written is None:
-        raise StepFailed(f"{silence}, and nothing else says what this machine is. {_CURE}")
-    notes.warn(f"{silence}; going by what is remembered", "If it stays so: look at the route to the metadata service")
+        raise StepFailed(f"{silence}, and nothing else identifies this machine. {_CURE}")
+    notes.warn(f"{silence}; using the recorded values", "If this persists, check the route to the metadata service")
     return written or (joining.settings if joining else None), joining.node_name if joining else None
 
 
 def _judged(root: Root, settings: ClusterSettings | None, compute: Mapping[str, Any] | None, notes: _Notes) -> Outcome:
-    """Judge by the VM size, which all that follows depends on."""
+    """Return the outcome. It depends on the VM size, which all later steps need."""
     where = f"in cluster {settings.name} by {settings.origin}" if settings else "in no cluster"
     if not settings and "user_data" in notes.details:
         where += f": {notes.details['user_data']}"
 
     def ask() -> dict[str, Any]:
-        # It was asked already.
+        # The metadata service was already queried.
         from ...machine.imds import ImdsError
 
         if compute is None:
@@ -187,14 +189,14 @@ def _judged(root: Root, settings: ClusterSettings | None, compute: Mapping[str, 
         if settings and settings.is_compute:
             verdict = UNKNOWN if isinstance(error, UnknownVmSize) else FAIL
             return Outcome(
-                verdict, str(error), "Describe the size in hpcai_vm_sizes and run site.yml, or bake the image anew"
+                verdict, str(error), "Describe the size in hpcai_vm_sizes and run site.yml, or bake a new image"
             )
         return Outcome(WARN if notes.warnings else PASS, _summary(where, notes), "; ".join(notes.actions))
     notes.details["vm_size"] = size.name
     if compute and source.origin == NODE_SETTINGS and canonical_size(str(compute["vmSize"])) != size.name:
         notes.warn(
-            f"node.json says {size.name}, the metadata service {canonical_size(str(compute['vmSize']))}",
-            "Run site.yml, if the machine got another size",
+            f"node.json says {size.name}, the metadata service says {canonical_size(str(compute['vmSize']))}",
+            "If the machine was resized, run site.yml",
         )
     verdict = WARN if notes.warnings else PASS
     return Outcome(verdict, _summary(f"{size.name} {where}", notes), "; ".join(notes.actions))
@@ -207,14 +209,14 @@ def _summary(where: str, notes: _Notes) -> str:
 def _write_slurmd_env(
     context: Context, settings: ClusterSettings, name: str | None, foreign: bool, notes: _Notes
 ) -> None:
-    """Write slurmd's name and controllers, unless the site has done so on this machine."""
+    """Write slurmd's node name and controllers, unless site.yml has done so on this machine."""
     root = context.root
     if root.exists(ENV_FILE) and not is_ours(root) and not foreign:
         return
     if not name:
         if root.exists(ENV_FILE) and not foreign:
             return
-        raise StepFailed(f"the metadata service has not said how this node is called, so slurmd cannot start. {_CURE}")
+        raise StepFailed(f"the metadata service did not provide this node's name, so slurmd cannot start. {_CURE}")
     text = slurmd_env(name, settings.controllers)
     if root.text(ENV_FILE) != text.strip():
         notes.changes.append(f"wrote {ENV_FILE}: node {name}, controller {settings.controllers[0]}")
@@ -226,7 +228,7 @@ STEP = Step(
     name="instance",
     title="Find out which machine this is, and which cluster it belongs to",
     blocking=True,
-    # The service may be away for 70 s while its host is updated (410, says its documentation).
+    # The service can be unavailable for 70 s while its host is updated (status 410 in its documentation).
     limit_s=80.0,
     perform=perform,
 )

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The munge key: from the key vault of this machine's cluster, where that is the source."""
+"""Step key: fetches the munge key from the cluster's key vault, if that is the key's source."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ KEY_FILE = "/etc/munge/munge.key"
 USER = "munge"
 MODE = 0o400
 SHORTEST, LONGEST = 32, 1024
-"""Bytes that munged takes as a key."""
+"""Length of a munge key in bytes: the least and the most that munged accepts."""
 MARGIN_S = 5.0
-"""What is left of the step's time when the vault has been waited for."""
+"""Seconds of the step's timeout that are reserved after waiting for the vault."""
 
 Fetch = Callable[[KeySource, float], bytes]
 
 
 class _NoKey(Exception):
-    """The source does not give the key.
+    """The key cannot be fetched from its source.
 
-    :ivar action: what to do about it.
+    :ivar action: what to do.
     """
 
     def __init__(self, message: str, action: str) -> None:
@@ -42,14 +42,14 @@ class _NoKey(Exception):
 
 
 def perform(context: Context, fetch: Fetch | None = None) -> Outcome:
-    """Bring the key, where it is this machine that fetches it.
+    """Fetch and install the key, if the machine has to fetch it.
 
-    Nothing that this returns, raises or runs has anything of the key in it.
+    No part of the key is in any return value, error or command.
 
-    :param fetch: what fetches it within so many seconds; ``fetch_from_vault`` by default.
+    :param fetch: fetches it within a timeout in seconds; ``fetch_from_vault`` by default.
     :raises ConfigError: the cluster's settings cannot be used.
     :raises StepFailed: munge is not installed.
-    :raises OSError: the key cannot be written; then the old one is as it was.
+    :raises OSError: the key cannot be written; the old key is unchanged.
     """
     cluster = cluster_of(context.root)
     if cluster is None:
@@ -57,8 +57,8 @@ def perform(context: Context, fetch: Fetch | None = None) -> Outcome:
     present = _present(context.root)
     if cluster.key.source != KEY_VAULT:
         if present:
-            return Outcome(PASS, "the munge key is there, brought by site.yml")
-        return Outcome(FAIL, "there is no munge key: this node waits for site.yml, which brings it", "Run site.yml")
+            return Outcome(PASS, "the munge key is installed (by site.yml)")
+        return Outcome(FAIL, "there is no munge key: this node waits for site.yml, which installs it", "Run site.yml")
     return _from_vault(context, cluster, present, fetch or fetch_from_vault)
 
 
@@ -69,29 +69,29 @@ def _from_vault(context: Context, cluster: ClusterSettings, present: bytes | Non
         key = fetch(cluster.key, max(1.0, context.seconds - MARGIN_S))
         if not SHORTEST <= len(key) <= LONGEST:
             raise _NoKey(
-                f"{source} has {len(key)} bytes, and a munge key has {SHORTEST} to {LONGEST}",
-                "Store a good one: guide_joining says how",
+                f"{source} has {len(key)} bytes, but a munge key has {SHORTEST} to {LONGEST}",
+                "Store a valid key, see guide_joining",
             )
     except _NoKey as error:
         if present is None:
             return Outcome(FAIL, f"no munge key: {error}", error.action)
-        return Outcome(WARN, f"the munge key of before is kept: {error}", error.action)
+        return Outcome(WARN, f"the previous munge key is kept: {error}", error.action)
     changes = []
     if key != present:
         changes.append(f"wrote {KEY_FILE} from {source}")
     elif _owner_and_mode(context.root) != (*owner, MODE):
-        changes.append(f"gave {KEY_FILE} to {USER}, mode 0400")
+        changes.append(f"set owner {USER} and mode 0400 on {KEY_FILE}")
     if changes and not context.check:
         _write(context, key, owner)
     return Outcome(PASS, f"the munge key is up to date with {source}", changes=tuple(changes))
 
 
 def fetch_from_vault(source: KeySource, limit_s: float) -> bytes:
-    """Return the key in the vault, as the machine's own identity.
+    """Return the key in the vault, using the machine's identity.
 
-    :param limit_s: seconds for the token and the secret together.
+    :param limit_s: timeout in seconds for the token and the secret together.
     """
-    # Not above: to import what speaks HTTP takes longer than all that most callers do.
+    # Imported here, because importing the HTTP modules takes longer than most callers run.
     from ...machine import imds, key_vault
     from ...machine.cluster_settings import vault_of
 
@@ -103,17 +103,17 @@ def fetch_from_vault(source: KeySource, limit_s: float) -> bytes:
     except imds.TokenRefused as error:
         raise _NoKey(
             str(error).rstrip("."),
-            "Give the scale set an identity (az vmss identity assign), and set hpcai_identity_client_id where it has "
+            "Give the scale set an identity (az vmss identity assign), and set hpcai_identity_client_id if it has "
             "several",
         ) from None
     except imds.ImdsError as error:
-        raise _NoKey(str(error).rstrip("."), "Wait until it answers, then: systemctl start slurmd") from None
+        raise _NoKey(str(error).rstrip("."), "Wait until it answers, then run: systemctl start slurmd") from None
     except key_vault.VaultError as error:
         raise _NoKey(str(error), error.action) from None
 
 
 def _present(root: Root) -> bytes | None:
-    """The key that is there, unless munged would not take it."""
+    """Return the installed key; None if there is none, or if munged would not accept it."""
     try:
         with open(root.at(KEY_FILE), "rb") as file:
             key = file.read(LONGEST + 1)
@@ -143,13 +143,13 @@ def _owner(root: Root) -> tuple[int, int]:
 
 def _write(context: Context, key: bytes, owner: tuple[int, int]) -> None:
     folder, name = os.path.split(KEY_FILE)
-    # Left by a start that was interrupted: nobody would ever remove a copy of the key.
+    # Remove temporary copies of the key that an interrupted run left, because nothing else removes them.
     for entry in context.root.entries(folder):
         if entry.startswith(f".{name}."):
             remove_file(context.root.at(f"{folder}/{entry}"))
     write_file(context.root.at(KEY_FILE), key.decode("utf-8", "surrogateescape"), MODE, owner)
-    # At boot munge has not started yet, and this does nothing. Not waited for: munge comes after this step's own unit,
-    # and each would wait for the other.
+    # At boot munge has not started yet, and this does nothing. With --no-block, because munge starts after this step's
+    # unit, so waiting for it would be a deadlock.
     context.run(("systemctl", "--no-block", "try-restart", "munge.service"))
 
 

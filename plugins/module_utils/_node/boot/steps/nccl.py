@@ -2,11 +2,11 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""NCCL's topology file and variables, and the settings around it, as this machine's VM size needs them.
+"""Step nccl: writes NCCL's topology file, variables and environment for this machine's VM size.
 
-The modules nccl_topology and nccl_environment leave their options in /etc/hpcai; where they did not, their defaults
-count. A topology that is not true of the machine is not written, whatever the module was told to do then: a boot cannot
-fail for it, and must not leave NCCL with a wrong one. NCCL then finds out by itself, with everything else in place.
+The modules nccl_topology and nccl_environment store their options in /etc/hpcai; without them, the defaults apply. A
+topology that does not match the machine is not written, whatever the module's option says, because the boot cannot fail
+for it and must not leave a wrong file. NCCL then detects the topology itself; all other settings are written.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ...sku import UnknownVmSize
 from ..step import Context, Outcome, Step
 
 _IMDS_LIMIT_S = 25.0
-_ACTION = "'hpcnode nccl verify' shows what is different; 'hpcnode boot run nccl' tries again"
+_ACTION = "Run 'hpcnode nccl verify' to see what differs, and 'hpcnode boot run nccl' to try again"
 
 
 def _perform(context: Context) -> Outcome:
@@ -55,14 +55,14 @@ def _perform(context: Context) -> Outcome:
     problems: list[str] = []
     with_topology, with_environment = options.state == PRESENT, env_options.state == PRESENT
     if not with_topology and not with_environment:
-        return Outcome(SKIP, f"nothing is wanted: state is absent in {CONFIG_PATH} and its neighbour")
+        return Outcome(SKIP, f"turned off: state is absent in {CONFIG_PATH} and {environment_options.CONFIG_PATH}")
     try:
         if with_topology:
             done = files.ensure(_at_boot(options, root), context.check, ask, keep=False)
     except (Refused, SettingsError) as error:
         problems.append(f"{CONFIG_PATH}: {error}" if isinstance(error, SettingsError) else str(error))
     try:
-        # Too old a version is no reason to leave the rest undone.
+        # An NCCL that is too old must not keep the rest from being set up.
         env_options = replace(env_options, when_old=library.WARN)
         if with_environment:
             more = environment.ensure(root, context.run, env_options, context.check, ask, keep=False)
@@ -73,7 +73,7 @@ def _perform(context: Context) -> Outcome:
 
 
 def _at_boot(options: NcclOptions, root: Root) -> NcclOptions:
-    """The options with paths below the root; for this machine they stay as they are."""
+    """Return the options with paths below the root; on the running machine they are unchanged."""
     return replace(
         options,
         root=root.path,
@@ -104,7 +104,7 @@ def _outcome(size: str, done: Mapping[str, Any], more: Mapping[str, Any], proble
         return Outcome(FAIL, "; ".join(problems), _ACTION, changes, details)
     if details["mismatches"]:
         first = details["mismatches"][0]
-        untrue = f"The topology file of {size} is written, and is not true of this machine."
+        untrue = f"The topology file of {size} was written, but does not match this machine."
         reason = details["topology_reason"] or untrue
         about = f"{first['what']}: expected {first['expected']}, found {first['found']}"
         return Outcome(WARN, f"{reason[:-1]}: {about}{_and_more(details['mismatches'])}", _ACTION, changes, details)
@@ -112,7 +112,7 @@ def _outcome(size: str, done: Mapping[str, Any], more: Mapping[str, Any], proble
         return Outcome(WARN, warnings[0] + _and_more(warnings), "", changes, details)
     what = f"NCCL has the topology file and the variables of {size}"
     if not done:
-        what = f"jobs with NCCL have the environment of {size}; its own files are not wanted"
+        what = f"jobs with NCCL have the environment of {size}; the topology file and variables are turned off"
     elif details["topology_reason"]:
         what = f"NCCL has the variables of {size}. {details['topology_reason']}"
     return Outcome(PASS, what, "", changes, details)
@@ -123,11 +123,11 @@ def _and_more(lines: list[Any]) -> str:
 
 
 def _asked_once() -> AskImds:
-    """The network may not be up yet, so patiently; and one question is enough for all that follows."""
+    """Return a function that queries the metadata service at most once, with a long timeout for a late network."""
     answers: list[dict[str, Any]] = []
 
     def ask() -> dict[str, Any]:
-        # Not above: to import what speaks HTTP takes longer than everything else here.
+        # Imported here, because the HTTP modules take longer to import than all the rest.
         from ...machine import imds
 
         if not answers:

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Step scratch: the local NVMe disks as one file system, made anew where Azure has wiped them."""
+"""Step scratch: sets up the local NVMe disks as one file system, and creates it again if Azure has wiped them."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def _perform(context: Context) -> Outcome:
         expected = expected_disks(options, root)
     except (UnknownVmSize, VmSizeUndetermined):
         if expected_size(root) is None:
-            return Outcome(SKIP, "no compute node, and what disks its VM size has is not known")
+            return Outcome(SKIP, "this is not a compute node, and the disks of its VM size are not known")
         raise
     if expected.count == 0:
         present = count_selected(options, root)
-        more = f", and the {present} that are there are left alone" if present else ""
+        more = f"; the {present} existing disks are not used" if present else ""
         return Outcome(SKIP, f"no local NVMe disks are expected ({expected.origin}: 0){more}")
     options = with_count(options, expected)
     cleared = () if context.check else _clear(options, root)
@@ -58,7 +58,7 @@ def _perform(context: Context) -> Outcome:
             keeps_settings=True,
         )
     except Refused as error:
-        action = "See 'hpcnode scratch status' and the guide of the scratch; a lost disk means a new machine"
+        action = "See 'hpcnode scratch status' and guide_scratch. If a disk is missing, replace the machine"
         return Outcome(FAIL, str(error), action, details=_disk_details(options, root, expected.count))
     except CommandFailed as error:
         details = _disk_details(options, root, expected.count)
@@ -71,9 +71,9 @@ def _perform(context: Context) -> Outcome:
 
 
 def _clear(options: ScratchOptions, root: Root) -> tuple[str, ...]:
-    """Remove our directories below the mountpoint, as far as they are empty: they would keep the disks from it.
+    """Remove the collection's empty directories below the mountpoint, which would prevent the mount.
 
-    A machine without disks, on which an image was made, has them on its system disk.
+    They are on the system disk if the image was made on a machine without NVMe disks.
     """
     try:
         directories = read_directories(root)
@@ -90,7 +90,7 @@ def _clear(options: ScratchOptions, root: Root) -> tuple[str, ...]:
 
 
 def _disk_details(options: ScratchOptions, root: Root, expected: int) -> dict[str, Any]:
-    """Which disks there are, for whoever asks Azure's support about the others."""
+    """Return the existing disks, which a support request to Azure about the missing ones needs."""
     devices = read_block_devices(root)
     names, absent = select(options, devices, root)
     disks = [{"path": devices[name].path, "serial": devices[name].serial} for name in names if name in devices]

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""CPUs, memory, swap and load: as many as expected, and enough of them left."""
+"""CPUs, memory, swap and load: the expected amounts exist, and enough is free."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ..check import (
 )
 from ..settings import source_in_words
 
-# CPUs: as many as expected, all online, in as many sockets and with as many threads a core.
+# CPUs: the expected number is online, with the expected sockets and threads per core.
 
 _CPUS = "/sys/devices/system/cpu"
 
@@ -43,13 +43,13 @@ def _measure_cpu(context: Context) -> Answer:
     size, root = context.known_size, context.root
     online = CpuSet.parse_list(root.text(f"{_CPUS}/online") or "")
     if not online:
-        return Answer(findings=(Finding(UNKNOWN, f"{_CPUS}/online does not tell which CPUs are online"),))
+        return Answer(findings=(Finding(UNKNOWN, f"{_CPUS}/online does not show which CPUs are online"),))
     offline = CpuSet.parse_list(root.text(f"{_CPUS}/present") or "") - online
     readings = [Reading("cpus_online", len(online), limit=size.vcpus)]
     findings = list(_judge_count(size, online, CpuSet(offline)))
     for what, expected, found in (
         ("sockets", size.sockets, _sockets(root, online)),
-        ("threads of a core", size.threads_per_core, _threads(root, online)),
+        ("threads per core", size.threads_per_core, _threads(root, online)),
     ):
         if expected is None or found is None:
             continue
@@ -69,24 +69,24 @@ def _judge_count(size: VmSize, online: CpuSet, offline: CpuSet) -> Iterator[Find
     expected = size.vcpus or 0
     if offline:
         words = f"{len(online)} of {expected} CPUs are online: {offline.as_list()} are offline"
-        hint = "Somebody took them offline, or the kernel did: 'journalctl -k -b' tells; a restart brings them back"
+        hint = "Somebody or the kernel took them offline: see 'journalctl -k -b'; a restart brings them back online"
         yield Finding(FAIL if len(online) < expected else WARN, words, hint=hint, action=REBOOT)
     elif len(online) < expected:
-        words = f"{len(online)} of the {expected} CPUs that {size.name} is expected to have are there"
+        words = f"{len(online)} CPUs exist, but {size.name} is expected to have {expected}"
         yield Finding(FAIL, words, hint="Look for maxcpus= or nr_cpus= in /proc/cmdline; else redeploy the VM")
     elif len(online) > expected:
-        words = f"{len(online)} CPUs are online, and {size.name} is expected to have {expected}"
+        words = f"{len(online)} CPUs are online, but {size.name} is expected to have {expected}"
         yield Finding(WARN, words, hint="Correct the facts of this VM size (hpcai_vm_sizes)")
 
 
 def _sockets(root: Root, online: CpuSet) -> int | None:
-    """Return the number of sockets; None where a CPU does not tell its own."""
+    """Return the number of sockets; None if a CPU does not show its socket."""
     found = {root.number(f"{_CPUS}/cpu{cpu}/topology/physical_package_id") for cpu in online}
     return None if None in found else len(found)
 
 
 def _threads(root: Root, online: CpuSet) -> int | None:
-    """Return the number of hardware threads of a core, the most there are; None where no CPU tells."""
+    """Return the largest number of hardware threads per core; None if no CPU shows it."""
     folders = [f"{_CPUS}/cpu{cpu}/topology" for cpu in sorted(online)]
     texts = {root.text(f"{folder}/core_cpus_list") or root.text(f"{folder}/thread_siblings_list") for folder in folders}
     return max((len(CpuSet.parse_list(text)) for text in texts if text), default=None)
@@ -96,8 +96,8 @@ CPU = Check(
     name="cpu",
     title="CPUs",
     explain=(
-        "As many CPUs are online as the VM size is expected to have (azurehpc-health-checks, check_hw_cpuinfo): fewer "
-        "fail. Other numbers of sockets and of threads a core, and more CPUs than expected, warn."
+        "The number of online CPUs is the number expected of the VM size (azurehpc-health-checks, check_hw_cpuinfo). "
+        "Fewer CPUs fail. More CPUs, or another number of sockets or of threads per core, warn."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_cpu,
@@ -106,7 +106,7 @@ CPU = Check(
 )
 
 
-# Memory: as much as expected.
+# Memory: the expected amount.
 
 LIMIT = "memory_deviation"
 
@@ -116,21 +116,21 @@ def _measure_memory(context: Context) -> Answer:
     expected_mib = size.memory_mib or 0
     deviation = context.settings.threshold(size, LIMIT)
     if deviation is None:
-        return Answer(skipped=f"nobody says how far the memory of {size.name} may be from what is stated ({LIMIT})")
+        return Answer(skipped=f"there is no limit {LIMIT} for {size.name}")
     total_kib = read_meminfo(context.root).get("MemTotal")
     if total_kib is None:
-        return Answer(findings=(Finding(UNKNOWN, "/proc/meminfo does not tell how much memory there is"),))
+        return Answer(findings=(Finding(UNKNOWN, "/proc/meminfo does not show how much memory there is"),))
     mib = total_kib // 1024
     least, most = (expected_mib * (100 + sign * deviation.limit) / 100 for sign in (-1, 1))
     findings = []
     if mib < least:
-        words = f"{mib} MiB of memory are there, of {expected_mib} MiB that {size.name} has"
+        words = f"there are {mib} MiB of memory, but {size.name} has {expected_mib} MiB"
         hint = (
             "Look for mem= and hugepages in /proc/cmdline and for 'Hardware Error' in 'journalctl -k'; redeploy the VM"
         )
         findings.append(Finding(FAIL, words, hint=hint))
     elif mib > most:
-        words = f"{mib} MiB of memory are there, more than the {expected_mib} MiB that {size.name} has"
+        words = f"there are {mib} MiB of memory, more than the {expected_mib} MiB of {size.name}"
         findings.append(Finding(WARN, words, hint="Correct the facts of this VM size (hpcai_vm_sizes)"))
     return Answer(
         good=f"{mib} MiB of memory",
@@ -144,8 +144,8 @@ MEMORY = Check(
     name="memory",
     title="Memory",
     explain=(
-        "The memory that the kernel has (MemTotal) is what was seen on good machines of this VM size, within the "
-        "per cent of limit memory_deviation (azurehpc-health-checks, check_hw_physmem): less fails, more warns."
+        "The kernel's memory (MemTotal) is as on good machines of this VM size, within the percentage of the limit "
+        "memory_deviation (azurehpc-health-checks, check_hw_physmem). Less memory fails, more memory warns."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_memory,
@@ -155,7 +155,7 @@ MEMORY = Check(
 )
 
 
-# Swap: none, unless the site wants some.
+# Swap: none, unless the site allows some.
 
 _OPTION = "most_mib"
 
@@ -165,12 +165,12 @@ def _measure_swap(context: Context) -> Answer:
     memory = read_meminfo(context.root)
     total, free = memory.get("SwapTotal"), memory.get("SwapFree")
     if total is None or free is None:
-        return Answer(findings=(Finding(UNKNOWN, "/proc/meminfo does not tell how much swap there is"),))
+        return Answer(findings=(Finding(UNKNOWN, "/proc/meminfo does not show how much swap there is"),))
     mib = total // 1024
     findings = []
     if mib > most:
-        words = f"{mib} MiB of swap are there, and {most} are wanted"
-        hint = f"'swapon --show' tells where; turn it off, or set option {_OPTION} of check swap"
+        words = f"there are {mib} MiB of swap, but at most {most} MiB are allowed"
+        hint = f"Find it with 'swapon --show'; turn it off, or set option {_OPTION} of check swap"
         findings.append(Finding(WARN, words, hint=hint))
     return Answer(
         good=f"{mib} MiB of swap" if mib else "no swap",
@@ -187,8 +187,8 @@ SWAP = Check(
     name="swap",
     title="Swap",
     explain=(
-        "There is no more swap than option most_mib says, by default none (azurehpc-health-checks, check_hw_swap): a "
-        "job that swaps holds up all the others of its collective. It only warns."
+        "There is not more swap than option most_mib, by default 0 (azurehpc-health-checks, check_hw_swap), because a "
+        "process that swaps delays all other processes of its collective. It only warns."
     ),
     tiers=(PERIODIC, BOOT),
     measure=_measure_swap,
@@ -197,7 +197,7 @@ SWAP = Check(
 )
 
 
-# Load: not far more processes than CPUs, no crowd of dead ones, and memory left.
+# Load: not many more running processes than CPUs, few zombies, and enough free memory.
 
 _OF_CPUS = 2.0
 _ZOMBIES = 1000
@@ -212,7 +212,7 @@ def _measure_load(context: Context) -> Answer:
     online = CpuSet.parse_list(root.text("/sys/devices/system/cpu/online") or "")
     words = (root.text("/proc/loadavg") or "").split()
     try:
-        # The average of five minutes: a short crowd is none.
+        # The average of five minutes, so that short peaks do not count.
         average = float(words[1])
     except (IndexError, ValueError):
         average = -1.0
@@ -228,19 +228,16 @@ def _measure_load(context: Context) -> Answer:
     zombies, waiting = states.count("Z"), states.count("D")
     findings = []
     if average > most:
-        summary = (
-            f"the load of five minutes is {average:g} on {len(online)} CPUs, {waiting} processes wait for a device"
-        )
-        hint = "'ps -eo state,pid,user,comm | grep ^[RD]' tells which; many in D wait for a disk or a server"
+        summary = f"the 5-minute load is {average:g} on {len(online)} CPUs, and {waiting} processes wait for a device"
+        hint = "List them with 'ps -eo state,pid,user,comm | grep ^[RD]'; state D waits for a disk or a server"
         findings.append(Finding(WARN, summary, hint=hint, cause=USER))
     if zombies > most_zombies:
-        hint = "'ps -eo state,ppid,comm | grep ^Z' tells whose children they are"
-        findings.append(Finding(WARN, f"{zombies} processes have ended and nobody takes note", hint=hint, cause=USER))
+        hint = "Find their parents with 'ps -eo state,ppid,comm | grep ^Z'"
+        findings.append(Finding(WARN, f"there are {zombies} zombie processes", hint=hint, cause=USER))
     if free < least:
-        summary = f"{free} MiB of memory can still be had"
-        findings.append(
-            Finding(WARN, summary, hint="'ps -eo rss,user,comm --sort=-rss | head' tells whose", cause=USER)
-        )
+        summary = f"only {free} MiB of memory are available"
+        hint = "Find what uses it with 'ps -eo rss,user,comm --sort=-rss | head'"
+        findings.append(Finding(WARN, summary, hint=hint, cause=USER))
     return Answer(
         good=f"a load of {average:g} on {len(online)} CPUs, {zombies} zombies",
         readings=(
@@ -261,9 +258,9 @@ LOAD = Check(
     name="load",
     title="Load and free memory",
     explain=(
-        f"The load of five minutes is at most twice the number of CPUs ({_LOAD_SOURCE}; option of_cpus), at least "
-        f"5 GiB of memory are available ({_MEMORY_SOURCE}; option least_free_mib), and there are at most 1000 zombies "
-        f"({_ZOMBIE_SOURCE}; option zombies). It only warns: mostly a job has done it."
+        f"The 5-minute load is at most twice the number of CPUs ({_LOAD_SOURCE}; option of_cpus), at least 5 GiB of "
+        f"memory are available ({_MEMORY_SOURCE}; option least_free_mib), and there are at most 1000 zombies "
+        f"({_ZOMBIE_SOURCE}; option zombies). It only warns, because a job is usually the cause."
     ),
     tiers=(PERIODIC,),
     measure=_measure_load,

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Bandwidth of the host's memory, by STREAM (McCalpin's benchmark) or by copies of the C library."""
+"""Bandwidth of the host's memory, with STREAM (McCalpin's benchmark) or with copies of the C library."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WRONG = re.compile(r"^Failed Validation", re.MULTILINE)
 
 
 def triad_gbps(text: str) -> float | None:
-    """Return the rate of the triad in GB/s; None where none was printed. STREAM prints MB/s, of 10^6 bytes."""
+    """Return the rate of the triad in GB/s; None if it was not printed. STREAM prints MB/s, of 10^6 bytes."""
     match = _TRIAD.search(text)
     try:
         value = float(match[1]) / 1000 if match else 0.0
@@ -41,40 +41,40 @@ def triad_gbps(text: str) -> float | None:
 
 
 def is_wrong(text: str) -> bool:
-    """Whether the results were wrong."""
+    """Return whether the results were wrong."""
     return bool(_WRONG.search(text))
 
 
-# Bandwidth of a NUMA node's memory, by copies of the C library: a compiler is on few nodes, Python on all.
+# Bandwidth of a NUMA node's memory, with copies of the C library, because few nodes have a compiler for STREAM.
 
 SIZE = 64 << 20
-"""Bytes of a copy: more than a CPU's share of any cache."""
+"""Bytes per copy: more than a CPU's share of any cache."""
 COPIES = 10
 _WAIT_S = 60.0
 
 
 def copy_bandwidth(cpus: Collection[int], size: int = SIZE, copies: int = COPIES) -> Mapping[str, Any]:
-    """Return ``gbps``: GB/s read and written by copies on all of these CPUs at once, each in memory of its own.
+    """Return ``gbps``: GB/s read and written by copies on all of these CPUs at once, each in its own memory.
 
-    Where a CPU cannot be used or memory is short, it returns ``words`` of that.
+    If a CPU cannot be used or there is not enough memory, it returns ``words`` with the error.
     """
     start, end = threading.Barrier(len(cpus) + 1), threading.Barrier(len(cpus) + 1)
     errors: list[str] = []
 
     def work(cpu: int) -> None:
         try:
-            # Of this thread alone. Memory comes from the NUMA node of the CPU that first writes to it.
+            # For this thread only. Memory comes from the NUMA node of the CPU that first writes to it.
             os.sched_setaffinity(0, {cpu})
             with mmap.mmap(-1, 2 * size) as memory:
                 target = ctypes.addressof(ctypes.c_char.from_buffer(memory))
                 ctypes.memset(target, 1, 2 * size)
                 start.wait(_WAIT_S)
-                # It lets go of Python's lock while it copies.
+                # ctypes releases Python's lock while it copies.
                 for _copy in range(copies):
                     memmove(target, target + size, size)
                 end.wait(_WAIT_S)
         except BufferError:
-            # The map cannot be closed while somebody holds its address: it goes with the process.
+            # The map cannot be closed while its address is in use: it is freed when the process ends.
             return
         except (OSError, threading.BrokenBarrierError) as error:
             errors.append(f"CPU {cpu}: {error}")
@@ -92,7 +92,7 @@ def copy_bandwidth(cpus: Collection[int], size: int = SIZE, copies: int = COPIES
         end.wait(_WAIT_S)
         seconds = time.perf_counter() - began
     except threading.BrokenBarrierError:
-        return {"words": next(iter(errors), "the CPUs did not come to an end")}
+        return {"words": next(iter(errors), "the copies did not finish")}
     return {"gbps": 2.0 * size * copies * len(cpus) / seconds / 1e9}
 
 
@@ -102,11 +102,11 @@ NAME = "cpu_stream"
 
 _TOOL_S, _COPIES_S = 180.0, 60.0
 _FOLDERS = ("/opt/stream", "/usr/local/stream")
-_HINT = "See that nobody else computes here, then replace the node"
+_HINT = "Make sure that nothing else runs on the node, and measure again; then replace the node"
 
 
 def measure(context: Context) -> Answer:
-    """Run STREAM where it is installed; else copy on all CPUs of one NUMA node after the other."""
+    """Run STREAM if it is installed; else copy on all CPUs of one NUMA node after the other."""
     must_be_idle(context, CPU_STREAM)
     path = deep.find_program(context, CPU_STREAM, "stream", _FOLDERS)
     readings, findings = _by_stream(context, path) if path else _by_copies(context)
@@ -126,10 +126,10 @@ def _by_stream(context: Context, path: str) -> tuple[list[Reading], list[Finding
     if refused:
         return [], [refused]
     if is_wrong(result.stdout):
-        return [], [Finding(FAIL, "stream gave wrong results: the memory or a CPU is broken")]
+        return [], [Finding(FAIL, "stream gave wrong results: the memory or a CPU is faulty")]
     value = triad_gbps(result.stdout)
     if value is None:
-        return [], [Finding(UNKNOWN, f"stream printed no rate of its triad: {last_line(result)}")]
+        return [], [Finding(UNKNOWN, f"stream printed no triad rate: {last_line(result)}")]
     return [Reading("stream_triad", round(value, 1), "GB/s", limit=_limit(context))], []
 
 
@@ -164,9 +164,9 @@ def _limit(context: Context) -> float | None:
 CPU_STREAM = Check(
     name=NAME,
     title="memory bandwidth of the host",
-    explain="Runs STREAM where it is installed (options.cpu_stream.program), else copies on all CPUs of each NUMA node "
-    "at once. No source states a limit for sizes with GPUs: set limits.cpu_stream (GB/s: the triad's, or of one NUMA "
-    "node), or compare the nodes; a NUMA node far below the median of its neighbours warns.",
+    explain="Runs STREAM if it is installed (options.cpu_stream.program), else copies on all CPUs of each NUMA node at "
+    "once. No source states a limit for sizes with GPUs: set limits.cpu_stream (GB/s of the triad, or of one NUMA "
+    "node), or compare the nodes. A NUMA node far below the median of the node's NUMA nodes warns.",
     tiers=(DEEP,),
     measure=measure,
     limit_s=300.0,

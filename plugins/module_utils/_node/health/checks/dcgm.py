@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""NVIDIA's own diagnosis, 'dcgmi diag'."""
+"""NVIDIA's diagnosis, 'dcgmi diag'."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..check import DEEP, FAIL, RESET_GPU, UNKNOWN, WARN, Answer, Check, Context
 from ..deep import WITH_PROGRAM, must_be_idle
 from ..settings import FILE
 
-# The JSON of ``dcgmi diag``: of DCGM 2 and 3, which has results by ``gpu_id``, and of 4, by ``entity_id``.
+# The JSON of ``dcgmi diag``: DCGM 2 and 3 have results by ``gpu_id``, DCGM 4 by ``entity_id``.
 
 _TITLES = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 _STATUS = {"pass": "pass", "skip": "skip", "warn": "warn", "fail": "fail", "not run": "skip"}
@@ -30,9 +30,9 @@ class TestResult:
     """A test on a GPU.
 
     :ivar test: its name, e.g. ``PCIe``, ``memory``.
-    :ivar gpu: DCGM's number of the GPU; None for one of the whole machine.
-    :ivar status: ``pass``, ``warn``, ``fail``, ``skip``; empty where it is none of them.
-    :ivar warnings: what DCGM says of it.
+    :ivar gpu: DCGM's number of the GPU; None for a test of the machine.
+    :ivar status: ``pass``, ``warn``, ``fail``, ``skip``; empty for any other.
+    :ivar warnings: DCGM's messages.
     """
 
     test: str
@@ -45,9 +45,9 @@ class TestResult:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a diagnosis said.
+    """The result of a diagnosis.
 
-    :ivar error: why it could not be done; empty where it could.
+    :ivar error: why it failed to run; empty if it ran.
     """
 
     results: tuple[TestResult, ...]
@@ -55,7 +55,7 @@ class Diagnosis:
 
 
 def parse(text: str) -> Diagnosis:
-    """Return what a diagnosis printed; ``error`` says why where it is none."""
+    """Return the results that a diagnosis printed, or why there are none in ``error``."""
     start = text.find("{")
     try:
         document = json.JSONDecoder().raw_decode(text[start:])[0] if start >= 0 else None
@@ -97,7 +97,7 @@ def _of_result(test: str, result: Mapping[str, Any]) -> Iterator[TestResult]:
 
 
 def _gpus(result: Mapping[str, Any]) -> Sequence[int | None]:
-    """Return the numbers of the GPUs; one None for a result that is not a GPU's."""
+    """Return the numbers of the GPUs; one None for a result that belongs to no GPU."""
     if "entity_id" in result:
         group = str(result.get("entity_group", "")).lower()
         number = result["entity_id"]
@@ -115,20 +115,20 @@ def _any_list(value: Any) -> list[Any]:
     return [one for one in value if one is not None] if isinstance(value, list) else []
 
 
-# Whether NVIDIA's own diagnosis finds something.
+# Whether NVIDIA's diagnosis finds a problem.
 
 NAME = "dcgm"
 
 _LIMITS_S = {1: 60.0, 2: 300.0, 3: 1500.0}
-"""Seconds that a diagnosis of each level may take: NVIDIA says that they take seconds, 2 minutes, and 15 minutes."""
+"""Timeout of each level in seconds: according to NVIDIA they take seconds, 2 minutes, and 15 minutes."""
 
 
 def measure(context: Context) -> Answer:
-    """Run ``dcgmi diag`` of the level that the site wants, 2 where it says nothing."""
+    """Run ``dcgmi diag`` with the site's level, by default 2."""
     level: int = context.option(DCGM, "level")
     if level not in _LIMITS_S:
-        words = f"options.dcgm.level is {level}, and there are {', '.join(map(str, _LIMITS_S))}"
-        return Answer(findings=(Finding(UNKNOWN, words, hint=f"Mend it in {FILE}"),))
+        words = f"options.dcgm.level is {level}, but must be one of {', '.join(map(str, _LIMITS_S))}"
+        return Answer(findings=(Finding(UNKNOWN, words, hint=f"Correct it in {FILE}"),))
     path = deep.required_program(context, DCGM, "dcgmi", source="datacenter-gpu-manager")
     present = [gpu.busid for gpu in deep.present_gpus(context)]
     must_be_idle(context, DCGM)
@@ -136,18 +136,18 @@ def measure(context: Context) -> Answer:
     if result.rc in (deep.OVERDUE, deep.KILLED_BY + 9):
         return Answer(findings=(deep.timeout_finding(context, "dcgmi diag", _LIMITS_S[level]),))
     deep.clear_timeout(context, "dcgmi diag")
-    # It ends with an error where a test fails, too: what it says of the tests counts first.
+    # The exit status is also an error if a test fails, so the results of the tests are evaluated first.
     diagnosis = parse(result.stdout)
     findings = [finding for one in diagnosis.results for finding in _finding(one, present)]
     passed = sum(one.status == "pass" for one in diagnosis.results)
     if diagnosis.error and not any(finding.verdict == FAIL for finding in findings):
         reason = last_line(result) if diagnosis.error == "it printed no JSON" else diagnosis.error
-        hint = "See that nvidia-dcgm runs: systemctl status nvidia-dcgm"
-        findings.append(Finding(UNKNOWN, f"dcgmi diag could not be done: {reason}", hint=hint))
+        hint = "Check that nvidia-dcgm runs: systemctl status nvidia-dcgm"
+        findings.append(Finding(UNKNOWN, f"dcgmi diag could not run: {reason}", hint=hint))
     elif not passed and not findings:
-        findings.append(Finding(UNKNOWN, "dcgmi diag left out all of its tests"))
+        findings.append(Finding(UNKNOWN, "dcgmi diag skipped all of its tests"))
     elif result.rc and not findings:
-        findings.append(Finding(UNKNOWN, f"dcgmi diag failed (exit status {result.rc}), and no test of it did"))
+        findings.append(Finding(UNKNOWN, f"dcgmi diag failed (exit status {result.rc}), but none of its tests failed"))
     readings = (Reading("dcgm_tests_passed", passed),) if passed else ()
     good = f"level {level}, {passed} tests on {len(present)} GPUs passed, by DCGM"
     return Answer(good, readings, tuple(findings))
@@ -156,7 +156,7 @@ def measure(context: Context) -> Answer:
 def _finding(result: TestResult, busids: list[str]) -> list[Finding]:
     if result.status in ("pass", "skip"):
         return []
-    # DCGM numbers the GPUs as NVML does, which is by PCI address.
+    # DCGM numbers the GPUs by PCI address, as NVML does.
     known = result.gpu is not None and result.gpu < len(busids)
     device = "" if result.gpu is None else busids[result.gpu] if known else f"GPU {result.gpu}"
     warning = f": {result.warnings[0]}" if result.warnings else ""
@@ -171,8 +171,8 @@ def _finding(result: TestResult, busids: list[str]) -> list[Finding]:
 DCGM = Check(
     name=NAME,
     title="NVIDIA's diagnosis",
-    explain="Runs 'dcgmi diag' of level 2 (2 minutes), or of the level in options.dcgm.level: 1 (seconds), 3 (15 "
-    "minutes). The limits are DCGM's own. A test that is left out says nothing.",
+    explain="Runs 'dcgmi diag' with level 2 (2 minutes), or with the level in options.dcgm.level: 1 (seconds), 3 (15 "
+    "minutes). The limits are DCGM's. Skipped tests do not count.",
     tiers=(DEEP,),
     measure=measure,
     applies=with_nvidia_gpus,

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""File systems: space and inodes are left, and shared ones are mounted and answer."""
+"""File systems: they have free space and inodes, and shared file systems are mounted and answer."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from ..check import (
     Reading,
 )
 
-# File systems of the machine: space and inodes are left, and they can be written.
+# File systems of the machine: they have free space and inodes, and can be written.
 #
-# A file system in which users may write is full when a user wants it to be, so that is no reason to drain the node.
-# What no user can take is the part that ext4 reserves for root.
+# Users can fill a file system to which they may write, so a full one is no reason to drain the node. They cannot use
+# the part that ext4 reserves for root.
 
 _SOURCE = "LBNL NHC, nhc.conf: check_fs_free / 5%, check_fs_ifree / 1k"
 _SYSTEM = ("/", "/var")
@@ -49,11 +49,11 @@ _LEAST_OF_RESERVE = 0.5
 
 @dataclass(frozen=True)
 class _Limits:
-    """Of what must be left.
+    """The least that must be free.
 
-    :ivar fail: per cent of the space.
-    :ivar warn: per cent of the space and of the inodes.
-    :ivar inodes: number of inodes.
+    :ivar fail: percentage of the space; less fails.
+    :ivar warn: percentage of the space and of the inodes; less warns.
+    :ivar inodes: number of inodes; less fails.
     """
 
     fail: float
@@ -85,7 +85,7 @@ def _measure_space(context: Context) -> Answer:
         try:
             state = os.statvfs(context.root.at(path))
         except OSError as error:
-            words = f"{place} does not tell how much is left: {error.strerror}"
+            words = f"cannot read the free space of {place}: {error.strerror}"
             findings.append(Finding(UNKNOWN, words, place, cause=cause))
             continue
         findings += _judge(place, cause, state, limits, readings)
@@ -93,20 +93,20 @@ def _measure_space(context: Context) -> Answer:
             findings += _judge_reserve(place, state, reserved_bytes(mount, context.root), readings)
         if mount and "ro" in mount.options:
             words = f"{place} is mounted read-only"
-            hint = "The kernel does so after errors of the disk: 'journalctl -k -b' tells; restart the machine"
+            hint = "The kernel does this after disk errors: see 'journalctl -k -b'; restart the machine"
             findings.append(Finding(FAIL, words, place, hint, REBOOT))
     if not judged:
-        findings.append(Finding(UNKNOWN, f"none of {', '.join((*system, *users))} is there"))
+        findings.append(Finding(UNKNOWN, f"none of {', '.join((*system, *users))} exists"))
     return Answer(
-        good=f"{len(judged)} file systems have space and inodes left",
+        good=f"{len(judged)} file systems have enough free space and inodes",
         readings=tuple(readings),
         findings=tuple(findings),
-        limit=f"{limits.fail:g} % of the space, {limits.inodes} inodes left ({_SOURCE}); below {limits.warn:g} % warns",
+        limit=f"{limits.fail:g} % of the space, {limits.inodes} inodes free ({_SOURCE}); below {limits.warn:g} % warns",
     )
 
 
 def _mount_of(path: str, mounts: Sequence[Mount]) -> Mount | None:
-    """Return the mount that a path lies in, the visible one where several lie over each other."""
+    """Return the mount of a path; the visible one, if several are mounted on each other."""
     over = [mount for mount in mounts if f"{path.rstrip('/')}/".startswith(f"{mount.mountpoint.rstrip('/')}/")]
     longest = max((len(mount.mountpoint) for mount in over), default=0)
     return next((mount for mount in reversed(over) if len(mount.mountpoint) == longest), None)
@@ -120,21 +120,21 @@ def _place(path: str, mounts: Sequence[Mount]) -> str:
 def _judge(
     place: str, cause: str, state: os.statvfs_result, limits: _Limits, readings: list[Reading]
 ) -> Iterator[Finding]:
-    # What df calls used and available: blocks set aside for root are neither.
+    # What df shows as used and available; blocks reserved for root are neither.
     used, available = state.f_blocks - state.f_bfree, state.f_bavail
     if used + available:
         percent = 100 * available / (used + available)
         readings.append(Reading("free_space", round(percent, 1), "%", place, limits.fail))
-        amount = f"{percent:.1f} % of the space in {place} is left ({available * state.f_frsize / 2**30:.1f} GiB)"
+        amount = f"{percent:.1f} % of the space in {place} is free ({available * state.f_frsize / 2**30:.1f} GiB)"
         if percent < limits.fail:
             yield _finding(FAIL, cause, amount, place)
         elif percent < limits.warn:
             yield _finding(WARN, cause, amount, place)
-    # Some file systems make inodes as they need them, and count none.
+    # Some file systems create inodes as needed, and report a count of 0.
     if state.f_files:
         percent = 100 * state.f_favail / state.f_files
         readings.append(Reading("free_inodes", state.f_favail, "", place, limits.inodes))
-        amount = f"{state.f_favail} inodes in {place} are left ({percent:.1f} %)"
+        amount = f"{state.f_favail} inodes in {place} are free ({percent:.1f} %)"
         if state.f_favail < limits.inodes:
             yield _finding(FAIL, cause, amount, place)
         elif percent < limits.warn:
@@ -142,36 +142,36 @@ def _judge(
 
 
 def _judge_reserve(place: str, state: os.statvfs_result, reserve: int, readings: list[Reading]) -> Iterator[Finding]:
-    """Judge what only root's processes can have taken, where users fill the rest."""
+    """Judge the space reserved for root, which only root's processes can use, on file systems that users can fill."""
     if not reserve:
         return
     free, least = state.f_bfree * state.f_frsize, reserve * _LEAST_OF_RESERVE
     readings.append(Reading("free_for_root", round(free / 2**20), "MiB", place, round(least / 2**20)))
     if free < least:
         words = (
-            f"{free / 2**20:.0f} MiB of the {reserve / 2**20:.0f} MiB in {place} that are reserved for root are left"
+            f"{free / 2**20:.0f} MiB of the {reserve / 2**20:.0f} MiB in {place} that are reserved for root are free"
         )
         yield _finding(FAIL, NODE, words, place)
 
 
 def _finding(verdict: str, cause: str, words: str, place: str) -> Finding:
-    # What users have filled they can empty: no reason to take the node away.
+    # Users can delete their files, so this does not drain the node.
     if cause == USER:
         return Finding(
-            WARN, words, place, "Users' files fill it: check leftovers tells whose jobs are over", cause=USER
+            WARN, words, place, "Users' files fill it: check leftovers shows files of finished jobs", cause=USER
         )
-    return Finding(verdict, words, place, f"'du -xh --max-depth=2 {place} | sort -h' tells what fills it")
+    return Finding(verdict, words, place, f"Find what fills it with 'du -xh --max-depth=2 {place} | sort -h'")
 
 
 FREE_SPACE = Check(
     name="free_space",
     title="Free space",
     explain=(
-        "Of the file systems of / and /var (option system) at least 5 % of the space (fail_percent) and 1000 inodes "
-        f"(fail_inodes) are left ({_SOURCE}); below 10 % (warn_percent) it warns. A file system that holds /tmp, "
-        "/var/tmp, /dev/shm, /home or the scratch (option users) only warns, as users can fill it; it fails where "
-        "less than half of the space is left that ext4 reserves for root, which no user can fill. One that became "
-        "read-only fails."
+        "The file systems of / and /var (option system) have at least 5 % free space (fail_percent) and 1000 free "
+        f"inodes (fail_inodes) ({_SOURCE}); below 10 % (warn_percent) it warns. A file system with /tmp, /var/tmp, "
+        "/dev/shm, /home or the scratch (option users) only warns, because users can fill it. It fails if less than "
+        "half of the space that ext4 reserves for root is free, because users cannot fill that. A file system that "
+        "became read-only fails."
     ),
     tiers=(PERIODIC, EPILOG, BOOT),
     measure=_measure_space,
@@ -180,27 +180,27 @@ FREE_SPACE = Check(
 )
 
 
-# Shared file systems: mounted from where they should be, and their servers answer.
+# Shared file systems: mounted from the right source, and their servers answer.
 #
-# Each is asked in a thread of its own. One whose server is away holds up nobody who asks for another one; it is
-# named, and its thread is left behind.
+# Each file system is queried in its own thread, so that one whose server does not answer does not block the others.
+# Its thread is left behind.
 
 _SILENT = "silent"
 _REST_S = 1.0
-"""Seconds of the check's time that are not spent on waiting."""
+"""Seconds of the check's timeout that are reserved for other work than waiting."""
 
 
 def _measure_mounts(context: Context) -> Answer:
     expected = _expected_mounts(context)
     if not expected:
-        return Answer(skipped="no shared file systems are named: role shared_fs, or option paths of check mounts")
+        return Answer(skipped="no shared file systems are configured (role shared_fs, or option paths of check mounts)")
     timeout_s = min(context.option(MOUNTS, "seconds"), max(context.seconds - _REST_S, 0.1))
     answers = _ask([context.root.at(path) for path in expected], timeout_s)
     silent_before = context.history.get(_SILENT) or []
     silent: list[str] = []
     readings: list[Reading] = []
     findings: list[Finding] = []
-    # Read after they were asked: some are mounted only when somebody looks.
+    # Read after the queries, because an automounter mounts some file systems only on access.
     mounts = {mount.mountpoint: mount for mount in read_mounts(context.root) if mount.filesystem != "autofs"}
     for path, source in expected.items():
         answer = answers.get(context.root.at(path))
@@ -213,13 +213,13 @@ def _measure_mounts(context: Context) -> Answer:
             readings.append(Reading("mount_answer", round(answer, 3), "s", path, timeout_s, at_most=True))
         if mount is None:
             words = f"{path} is not mounted{f' from {source}' if source else ''}"
-            findings.append(Finding(FAIL, words, path, f"Run 'mount {path}' or 'systemctl start' of its unit"))
+            findings.append(Finding(FAIL, words, path, f"Run 'mount {path}', or start its mount unit"))
         elif isinstance(answer, OSError):
             words = f"{path} does not work: {answer.strerror}"
-            findings.append(Finding(FAIL, words, path, "Unmount it and mount it again; look at its server"))
+            findings.append(Finding(FAIL, words, path, "Unmount it and mount it again; check its server"))
         elif source and mount.source.rstrip("/") != source.rstrip("/"):
             words = f"{path} is mounted from {mount.source} instead of {source}"
-            findings.append(Finding(WARN, words, path, "Unmount it, and mount what the settings say"))
+            findings.append(Finding(WARN, words, path, "Unmount it, and mount the configured source"))
     context.history.keep(_SILENT, silent)
     return Answer(
         good=f"{len(expected)} shared file systems are mounted and answer",
@@ -230,7 +230,7 @@ def _measure_mounts(context: Context) -> Answer:
 
 
 def _expected_mounts(context: Context) -> dict[str, str]:
-    """Return the mounts that there should be: path and source, which is empty where nobody says."""
+    """Return the expected mounts: path and source, which is empty if it is not configured."""
     recorded = (read_config(context.root, CONFIG) or {}).get("mounts") or []
     by_role = {str(mount["path"]): str(mount.get("source") or "") for mount in recorded}
     named: Sequence[object] = context.option(MOUNTS, "paths")
@@ -238,7 +238,7 @@ def _expected_mounts(context: Context) -> dict[str, str]:
 
 
 def _ask(paths: Sequence[str], timeout_s: float) -> Mapping[str, float | OSError]:
-    """Return the seconds after which each file system answered, or its error; those that do not answer are left out."""
+    """Return after how many seconds each file system answered, or its error; those without an answer are left out."""
     answers: dict[str, float | OSError] = {}
 
     def ask(path: str) -> None:
@@ -255,14 +255,14 @@ def _ask(paths: Sequence[str], timeout_s: float) -> Mapping[str, float | OSError
         thread.start()
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    # What comes in late has not come.
+    # A copy, so that late answers are not counted.
     return dict(answers)
 
 
 def _silence(path: str, source: str, timeout_s: float, again: bool) -> Finding:
     of = f" ({source})" if source else ""
-    words = f"{path}{of} does not answer within {timeout_s:g} s{', twice running' if again else ''}"
-    hint = "Look at its server and at the network to it; who works there waits"
+    words = f"{path}{of} does not answer within {timeout_s:g} s{', twice in a row' if again else ''}"
+    hint = "Check its server and the network to it; processes that use it hang"
     return Finding(FAIL if again else UNKNOWN, words, path, hint)
 
 
@@ -270,9 +270,9 @@ MOUNTS = Check(
     name="mounts",
     title="Shared file systems",
     explain=(
-        "Each file system of role shared_fs and each path of option paths is mounted, from the source that the "
-        "settings name, and answers (statvfs) within option seconds, 3 by default. One that does not is unknown, and "
-        "fails when it does not answer twice running; the others are judged all the same."
+        "Each file system of role shared_fs and each path in option paths is mounted from the configured source, and "
+        "answers (statvfs) within option seconds, 3 by default. One that does not answer is unknown, and fails if it "
+        "does not answer twice in a row. The others are judged independently."
     ),
     tiers=(PERIODIC, DEEP),
     measure=_measure_mounts,

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Whether the GPUs multiply matrices right, and as fast as each other."""
+"""Whether the GPUs multiply matrices correctly, and at similar rates."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ NAME = "gemm"
 
 _RUN_S = 60.0
 _WHAT = "the rate of matrix products"
-_HINT = "See clocks, power and temperature: hpcnode health run periodic; then replace the node"
+_HINT = "Check clocks, power and temperature with 'hpcnode health run periodic'; then replace the node"
 
 
 def measure(context: Context) -> Answer:
-    """Multiply matrices of bfloat16 on one GPU after the other."""
+    """Multiply bfloat16 matrices on one GPU after the other."""
     present = deep.present_gpus(context)
     must_be_idle(context, GEMM)
     threshold = context.settings.threshold(context.size, NAME)
@@ -42,27 +42,25 @@ def measure(context: Context) -> Answer:
         readings.append(Reading(NAME, round(answer["tflops"], 1), "TFLOP/s", gpu.busid, limit))
         if answer["wrong"]:
             words = f"a matrix product on {gpu.busid} has {answer['wrong']} wrong elements"
-            findings.append(
-                Finding(FAIL, words, gpu.busid, "Take the node out of use at once, and replace it", REPLACE)
-            )
+            findings.append(Finding(FAIL, words, gpu.busid, "Drain the node at once, and replace it", REPLACE))
     if threshold:
         missed = limit_findings(readings, threshold, _WHAT, _HINT)
-        # The size's limit is another program's, whose matrices and clocks are not these.
+        # The VM size's limit was measured with another program, with other matrices and clocks.
         findings += missed if threshold.source == SITE else [replace(one, verdict=WARN) for one in missed]
     reported = {finding.device for finding in findings}
     findings += [one for one in outliers(readings, _WHAT) if one.device not in reported]
     slowest = min((float(one.value) for one in readings), default=0)
-    good = f"{len(readings)} GPUs, the slowest with {slowest:.4g} TFLOP/s, all results right"
+    good = f"{len(readings)} GPUs, the slowest with {slowest:.4g} TFLOP/s, all results correct"
     return Answer(good, tuple(readings), tuple(findings), in_words(threshold) if threshold else "")
 
 
 GEMM = Check(
     name=NAME,
     title="matrix products",
-    explain="Multiplies matrices of 8192 x 8192 bfloat16 by cuBLAS on each GPU and looks at each element of the "
-    "result: a wrong one fails. A rate far below the median of the node's GPUs warns (modified z-score over 3.5, and 5 "
-    "percent), as does one below the limit of the size, which was stated for another program; a limit of the site's "
-    "own (limits.gemm) fails.",
+    explain="Multiplies matrices of 8192 x 8192 bfloat16 with cuBLAS on each GPU and checks each element of the "
+    "result: a wrong element fails. A rate far below the median of the node's GPUs warns (modified z-score over 3.5, "
+    "and 5 percent). So does a rate below the VM size's limit, which was measured with another program. A rate below "
+    "the site's limit (limits.gemm) fails.",
     tiers=(DEEP,),
     measure=measure,
     applies=with_nvidia_gpus,

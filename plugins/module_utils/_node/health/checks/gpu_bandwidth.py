@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Bandwidth of the GPUs to and from the host's memory and between each other, by nvbandwidth or the driver itself."""
+"""Bandwidth of the GPUs to and from the host's memory and between each other, with nvbandwidth or the driver."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..check import DEEP, FAIL, REPLACE, RESET_GPU, UNKNOWN, Answer, CannotMeasu
 from ..deep import MARGIN, WITH_PROGRAM, limit_findings, must_be_idle, outliers
 from ..settings import in_words
 
-# The text that NVIDIA's nvbandwidth prints, which is the same in all versions: a title and a matrix for each test.
+# The output of NVIDIA's nvbandwidth, which is the same in all versions: a title and a matrix for each test.
 
 _RUNNING = re.compile(r"^Running (\S+?)\.?\s*$")
 _DEVICE = re.compile(
@@ -27,7 +27,7 @@ _DEVICE = re.compile(
 )
 
 Matrix = Mapping[tuple[int, int], float]
-"""GB/s by row and column; what is not available is not in it."""
+"""GB/s by row and column, without values that are not available."""
 
 
 def matrices_of(text: str) -> dict[str, Matrix]:
@@ -55,7 +55,7 @@ def matrices_of(text: str) -> dict[str, Matrix]:
 
 
 def devices_of(text: str) -> dict[int, str]:
-    """Return the PCI address of each device, in Linux's spelling; of versions that print it."""
+    """Return the PCI address of each device, in Linux's spelling; empty for versions that do not print it."""
     matches = filter(None, map(_DEVICE.match, text.splitlines()))
     return {int(match[1]): f"{int(match[2], 16):04x}:{match[3]}:{match[4]}.0".lower() for match in matches}
 
@@ -65,7 +65,7 @@ def _numbers(words: list[str]) -> list[float | None]:
 
 
 def _number(word: str) -> float | None:
-    """Return a bandwidth; None for ``N/A`` and for the zero that stands for a device with itself."""
+    """Return a bandwidth; None for ``N/A`` and for the zero of a device with itself."""
     try:
         value = float(word)
     except ValueError:
@@ -73,20 +73,20 @@ def _number(word: str) -> float | None:
     return value if math.isfinite(value) and value > 0 else None
 
 
-# NVIDIA's nvbandwidth: run, with its devices by their PCI addresses.
+# Running NVIDIA's nvbandwidth, with results by PCI address.
 
 FOLDERS = ("/opt/nvbandwidth", "/usr/local/nvbandwidth", "/opt/nvidia/nvbandwidth")
 
 Values = Mapping[str, Mapping[tuple[str, str], float]]
-"""GB/s of each test by the devices of row and column; a row that is the host has no name."""
+"""GB/s of each test by the devices of row and column; a row of the host has an empty name."""
 
 
 def run_nvbandwidth(
     context: Context, path: str, tests: Sequence[str], busids: Sequence[str], within_s: float
 ) -> tuple[Values, list[Finding]]:
-    """Run tests, and return what they measured and what is wrong.
+    """Run tests, and return the values and the findings.
 
-    :param busids: the PCI addresses of the GPUs in their order, for versions that do not print them.
+    :param busids: the PCI addresses of the GPUs in order, for versions that do not print them.
     """
     environment = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     result = deep.run_tool(context, [path, "-t", *tests], within_s, environment)
@@ -97,7 +97,7 @@ def run_nvbandwidth(
     found = []
     for test in tests:
         if test not in matrices:
-            words = f"nvbandwidth printed no bandwidth of {test}: {last_line(result)}"
+            words = f"nvbandwidth printed no bandwidth for {test}: {last_line(result)}"
             found.append(Finding(UNKNOWN, words, hint=f"Run it by hand: {path} -t {test}"))
 
     def name(number: int) -> str:
@@ -117,13 +117,13 @@ _HOST_BANDWIDTH = "gpu_host_bandwidth"
 _OF_TESTS = {"host_to_device_memcpy_ce": cuda.TO_GPU, "device_to_host_memcpy_ce": cuda.TO_HOST}
 _WORDS = {cuda.TO_GPU: "the bandwidth from host to GPU", cuda.TO_HOST: "the bandwidth from GPU to host"}
 _TOOL_S, _COPIES_S = 180.0, 60.0
-_HOST_HINT = "Compare link width and speed: hpcnode health run periodic --only gpu_pcie; then replace the node"
+_HOST_HINT = "Check link width and speed with 'hpcnode health run periodic --only gpu_pcie'; then replace the node"
 
 _Values = dict[tuple[str, str], float]
 
 
 def _measure_host(context: Context) -> Answer:
-    """Copy to and from each GPU, by nvbandwidth, or by the driver where that is not there."""
+    """Copy to and from each GPU, with nvbandwidth if it is installed, else with the driver."""
     present = [gpu.busid for gpu in deep.present_gpus(context)]
     must_be_idle(context, GPU_HOST_BANDWIDTH)
     path = deep.find_program(context, GPU_HOST_BANDWIDTH, "nvbandwidth", FOLDERS)
@@ -142,7 +142,7 @@ def _measure_host(context: Context) -> Answer:
             findings += outliers(of_way, _WORDS[way])
         missing = [busid for busid in present if busid not in [one.device for one in of_way] and busid not in reported]
         if missing and "" not in reported:
-            findings.append(Finding(UNKNOWN, f"{_WORDS[way]} was not measured of {', '.join(missing)}"))
+            findings.append(Finding(UNKNOWN, f"{_WORDS[way]} was not measured for {', '.join(missing)}"))
     slowest = min((float(one.value) for of_way in readings.values() for one in of_way), default=0)
     by = "nvbandwidth" if path else "copies of the driver"
     good = f"{len(present)} GPUs, the slowest with {slowest:.4g} GB/s, by {by}"
@@ -189,9 +189,9 @@ def _with_margin(threshold: Threshold) -> Threshold:
 GPU_HOST_BANDWIDTH = Check(
     name=_HOST_BANDWIDTH,
     title="bandwidth between host and GPU",
-    explain="Copies 512 MiB to and from each GPU, by NVIDIA's nvbandwidth (host_to_device_memcpy_ce, "
-    "device_to_host_memcpy_ce), or by the driver itself where that is not installed, from the CPUs near the GPU. The "
-    "limit is azurehpc-health-checks' (check_gpu_bw), which warns within 5 percent of it, too.",
+    explain="Copies 512 MiB to and from each GPU, with NVIDIA's nvbandwidth (host_to_device_memcpy_ce, "
+    "device_to_host_memcpy_ce), or if that is not installed with the driver, on the CPUs near the GPU. The limit is "
+    "that of azurehpc-health-checks (check_gpu_bw); as there, a value less than 5 percent above it warns.",
     tiers=(DEEP,),
     measure=_measure_host,
     applies=with_nvidia_gpus,
@@ -212,7 +212,7 @@ _TEST = "device_to_device_memcpy_read_ce"
 _RUN_S = 240.0
 _WHAT = "the bandwidth between GPUs"
 _PEER_HINT = (
-    "See the links: hpcnode health run periodic --only gpu_nvlink, and the fabric manager; then replace the node"
+    "Check the links ('hpcnode health run periodic --only gpu_nvlink') and the fabric manager; then replace the node"
 )
 
 _Pairs = dict[tuple[str, str], float]
@@ -220,20 +220,20 @@ _Pairs = dict[tuple[str, str], float]
 
 
 def _measure_peer(context: Context) -> Answer:
-    """Let each GPU read of each other one, by nvbandwidth, or by the driver where that is not there."""
+    """Let each GPU read from each other GPU, with nvbandwidth if it is installed, else with the driver."""
     present = [gpu.busid for gpu in deep.present_gpus(context)]
     if len(present) == 1:
         if context.size is None or context.size.gpu_count in (None, 1):
-            return Answer(skipped="there is one GPU only")
+            return Answer(skipped="there is only one GPU")
         raise CannotMeasure(
-            f"1 of {context.size.gpu_count} GPUs is there, with no other to read from: see check gpu_count"
+            f"only 1 of {context.size.gpu_count} GPUs is there, so there are no pairs: see check gpu_count"
         )
     must_be_idle(context, GPU_PEER_BANDWIDTH)
     path = deep.find_program(context, GPU_PEER_BANDWIDTH, "nvbandwidth", FOLDERS)
     pairs, findings = _by_tool_peer(context, path, present) if path else _by_driver_peer(context, present)
     threshold = context.settings.threshold(context.size, _PEER_BANDWIDTH)
     limit = threshold.limit if threshold else None
-    # One figure for each GPU, so that nodes can be compared: the worst of what it reads.
+    # One value per GPU, its worst, so that nodes can be compared.
     readings = tuple(
         Reading("gpu_peer_bandwidth", round(min(values), 2), "GB/s", busid, limit)
         for busid, values in ((busid, [pairs[pair] for pair in pairs if pair[0] == busid]) for busid in present)
@@ -251,27 +251,27 @@ def _measure_peer(context: Context) -> Answer:
 
 
 def slow_pairs(pairs: _Pairs, limit: float) -> list[Finding]:
-    """Return what is too slow: a GPU where all its pairs are, else the pairs."""
+    """Return findings for slow GPUs, if all pairs of a GPU are slow, and for other slow pairs."""
     slow = {pair: value for pair, value in pairs.items() if not value >= limit}
     of_gpu = {busid: [pair for pair in pairs if busid in pair] for busid in {one for pair in pairs for one in pair}}
-    # With two GPUs nobody can tell which of them it is.
+    # With two GPUs, it is not possible to find out which of them is slow.
     blamed = sorted(
         busid for busid, its in of_gpu.items() if len(of_gpu) > 2 and its and all(pair in slow for pair in its)
     )
     found = []
     for busid in blamed:
         values = [slow[pair] for pair in of_gpu[busid]]
-        words = f"{_WHAT} is {max(values):.4g} GB/s at best between {busid} and the others, and should be {limit:g}"
+        words = f"{_WHAT} is at most {max(values):.4g} GB/s between {busid} and the others, but should be {limit:g}"
         found.append(Finding(FAIL, words, busid, _PEER_HINT))
     for (reader, owner), value in sorted(slow.items()):
         if reader not in blamed and owner not in blamed:
-            words = f"{reader} reads from {owner} with {value:.4g} GB/s, and should with {limit:g}"
+            words = f"{reader} reads from {owner} with {value:.4g} GB/s, but should with at least {limit:g}"
             found.append(Finding(FAIL, words, reader, _PEER_HINT))
     return found
 
 
 def _without_access(context: Context, pairs: _Pairs, present: list[str]) -> list[Finding]:
-    """Return pairs that have no access to each other, where all should: all GPUs hang on the same NVSwitches."""
+    """Return a finding for pairs without access to each other, if all GPUs are on the same NVSwitches."""
     missing = [(one, two) for one in present for two in present if one != two and (one, two) not in pairs]
     if not missing:
         return []
@@ -279,7 +279,7 @@ def _without_access(context: Context, pairs: _Pairs, present: list[str]) -> list
         words = f"{len(missing)} of {len(missing) + len(pairs)} pairs of GPUs have no access to each other"
         return [Finding(FAIL, f"{words}, e.g. {missing[0][0]} to {missing[0][1]}", missing[0][0], _PEER_HINT)]
     if not pairs:
-        return [Finding(UNKNOWN, "no GPU has access to another one's memory, so nothing was measured")]
+        return [Finding(UNKNOWN, "no GPU has access to another GPU's memory, so nothing was measured")]
     return []
 
 
@@ -297,9 +297,9 @@ def _by_driver_peer(context: Context, present: list[str]) -> tuple[_Pairs, list[
 GPU_PEER_BANDWIDTH = Check(
     name=_PEER_BANDWIDTH,
     title="bandwidth between GPUs",
-    explain="Each GPU copies 512 MiB out of each other one's memory, by NVIDIA's nvbandwidth "
-    "(device_to_device_memcpy_read_ce), or by the driver itself where that is not installed. The limit is "
-    "azurehpc-health-checks' (check_gpu_bw).",
+    explain="Each GPU copies 512 MiB from each other GPU's memory, with NVIDIA's nvbandwidth "
+    "(device_to_device_memcpy_read_ce), or if that is not installed with the driver. The limit is that of "
+    "azurehpc-health-checks (check_gpu_bw).",
     tiers=(DEEP,),
     measure=_measure_peer,
     applies=with_several_nvidia_gpus,

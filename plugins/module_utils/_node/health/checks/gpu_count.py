@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""All GPUs that are expected are there: on the PCI bus, and for their driver."""
+"""All expected GPUs are on the PCI bus, and their driver can use them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ..check import FAIL, REBOOT, REPLACE, TIERS, UNKNOWN, WARN, Answer, Check, 
 from ..gpus import CHECK_LIMIT_S
 
 _AMD = 0x1002
-_LOOK = "'journalctl -k -b' tells what the driver said (NVRM, Xid)"
-_REDEPLOY = f"{_LOOK}; restart the VM from Azure, and redeploy it if it stays so"
+_LOOK = "'journalctl -k -b' has the driver's messages (NVRM, Xid)"
+_REDEPLOY = f"{_LOOK}; restart the VM from Azure, and redeploy it if that does not help"
 LOAD_DRIVER = (
-    "'modprobe nvidia' and 'journalctl -k -b' say why: is the driver built for the kernel that runs (dkms status)?"
+    "Find the cause with 'modprobe nvidia' and 'journalctl -k -b'; build the driver for this kernel (dkms status)"
 )
 """What to do about a driver that is not loaded."""
 _FAILED_IN = "failed in boot"
@@ -32,11 +32,11 @@ _FAILED_IN = "failed in boot"
 
 @dataclass(frozen=True)
 class ExpectedGpus:
-    """The GPUs that a machine must have.
+    """The GPUs that a machine is expected to have.
 
     :ivar count: their number.
-    :ivar busids: their PCI addresses; empty where nobody says.
-    :ivar by: who says so, as words of a sentence.
+    :ivar busids: their PCI addresses; empty if they are not known.
+    :ivar by: the source of the number, for messages.
     """
 
     count: int
@@ -44,7 +44,7 @@ class ExpectedGpus:
     by: str
 
     def missing(self, found: Collection[str]) -> list[str]:
-        """Return the expected addresses that were not found; none where the machine numbers its devices otherwise."""
+        """Return the expected addresses that were not found; none if the machine uses other addresses."""
         return [busid for busid in self.busids if busid not in found] if set(found) <= set(self.busids) else []
 
 
@@ -65,9 +65,9 @@ def _measure(context: Context) -> Answer:
 
 
 def expected_gpus(stated: int | None, size: VmSize | None) -> ExpectedGpus | None:
-    """Return the GPUs that a machine must have; None where nobody says.
+    """Return the GPUs that a machine is expected to have; None if that is not known.
 
-    :param stated: their number as the site has set it; it goes before that of the VM size.
+    :param stated: the number that the site has set; it overrides the VM size's number.
     """
     if stated is not None:
         return ExpectedGpus(stated, (), "gpu_count of /etc/hpcai/gpu.json")
@@ -77,14 +77,14 @@ def expected_gpus(stated: int | None, size: VmSize | None) -> ExpectedGpus | Non
 
 
 def reason_without_gpus(expected: ExpectedGpus | None, size: VmSize | None) -> str:
-    """Return why no GPU is looked for, where it is not known how many there must be, or none must be."""
+    """Return why GPUs are not checked: their number is not known, or none is expected."""
     if expected is None:
-        return f"nobody says how many GPUs {size.name if size else 'this machine'} has"
+        return f"it is not known how many GPUs {size.name if size else 'this machine'} has"
     return f"no GPU is expected ({expected.by})"
 
 
 def is_amd(root: Root, size: VmSize | None) -> bool:
-    """Whether AMD's GPUs are to be looked for; of a size whose model is not known the PCI bus is asked."""
+    """Return whether the machine has AMD GPUs: by the VM size's GPU model, or without it by the PCI bus."""
     if size and size.gpu_model:
         return has_amd_gpus(size)
     return bool(_amd_on_bus(root)) and not nvidia_gpus(root)
@@ -101,10 +101,10 @@ def _nvidia(context: Context, expected: ExpectedGpus) -> tuple[int | None, list[
 
 
 def judge_nvidia(expected: ExpectedGpus, on_bus: Sequence[str], gpus: Sequence[GpuHealth]) -> Iterator[Finding]:
-    """Yield what is wrong with the number of NVIDIA GPUs, and with each of them.
+    """Yield findings about the number of NVIDIA GPUs, and about each of them.
 
-    :param on_bus: PCI addresses of the GPUs that the bus shows.
-    :param gpus: what the driver says of each. MIG instances are none of them: they are parts of one.
+    :param on_bus: PCI addresses of the GPUs on the bus.
+    :param gpus: the driver's facts of each GPU. MIG instances are parts of a GPU and are not listed.
     """
     yield from missing_on_bus(expected, on_bus)
     yield from _known(expected, on_bus, gpus)
@@ -113,7 +113,7 @@ def judge_nvidia(expected: ExpectedGpus, on_bus: Sequence[str], gpus: Sequence[G
 
 
 def missing_on_bus(expected: ExpectedGpus, on_bus: Sequence[str]) -> Iterator[Finding]:
-    """Yield a failure where the PCI bus shows fewer GPUs than there must be."""
+    """Yield a failure if the PCI bus shows fewer GPUs than expected."""
     if len(on_bus) < expected.count:
         missing = expected.missing(on_bus)
         where = f"{', '.join(missing)} not on the PCI bus" if missing else f"no more on the PCI bus ({expected.by})"
@@ -122,7 +122,7 @@ def missing_on_bus(expected: ExpectedGpus, on_bus: Sequence[str]) -> Iterator[Fi
 
 
 def _known(expected: ExpectedGpus, on_bus: Sequence[str], gpus: Sequence[GpuHealth]) -> Iterator[Finding]:
-    """Yield what is wrong with the number that the driver knows, of those that the bus shows."""
+    """Yield a failure if the driver does not know all GPUs on the bus."""
     visible = min(len(on_bus), expected.count)
     if len(gpus) < visible:
         known = [gpu.busid for gpu in gpus]
@@ -137,8 +137,8 @@ def _not_lost(gpus: Sequence[GpuHealth]) -> list[GpuHealth]:
 
 def _too_many(expected: ExpectedGpus, have: int) -> Iterator[Finding]:
     if have > expected.count:
-        hint = "Compare the VM size with hpcai_vm_sizes and gpu_count: Slurm uses no more than it was told of"
-        yield Finding(WARN, f"{have} GPUs, and {expected.count} are expected ({expected.by})", hint=hint)
+        hint = "Compare the VM size with hpcai_vm_sizes and gpu_count: Slurm uses only the configured number"
+        yield Finding(WARN, f"{have} GPUs, but {expected.count} are expected ({expected.by})", hint=hint)
 
 
 def _unread(expected: ExpectedGpus, gpu: GpuHealth, gpus: Sequence[GpuHealth]) -> Finding:
@@ -146,37 +146,37 @@ def _unread(expected: ExpectedGpus, gpu: GpuHealth, gpus: Sequence[GpuHealth]) -
         words = f"{len(_not_lost(gpus))} of {expected.count} GPUs: {gpu.label} fell off the bus: lost"
         return Finding(FAIL, words, gpu.device, _REDEPLOY)
     if gpu.problem_kind == NO_ANSWER:
-        return Finding(FAIL, f"{gpu.label} did not answer twice running", gpu.device, _REDEPLOY, fault="NHC2015")
+        return Finding(FAIL, f"{gpu.label} did not answer twice in a row", gpu.device, _REDEPLOY, fault="NHC2015")
     return Finding(FAIL, f"{gpu.label} cannot be read: {gpu.problem}", gpu.device, _REDEPLOY, fault="NHC2015")
 
 
 def driver_failure(error: GpuError, limit_s: float, loaded: str | None = None) -> Finding:
-    """Return what it means that the driver as a whole could not be asked. None of it is a fault of the hardware yet.
+    """Return the finding for a driver that could not be queried. This need not be a hardware fault.
 
-    :param loaded: version of the kernel module that is loaded; None where none is, or it does not say.
+    :param loaded: version of the loaded kernel module; None if none is loaded or the version is not known.
     """
     if error.kind == NO_LIBRARY:
         hint = "Install NVIDIA's driver with its library, libnvidia-ml.so.1"
-        return Finding(UNKNOWN, f"the driver cannot be asked: {error}", hint=hint)
+        return Finding(UNKNOWN, f"the driver cannot be queried: {error}", hint=hint)
     if error.kind == NO_PERMISSION:
-        return Finding(UNKNOWN, f"the driver does not talk to this user ({error})", hint="Run it as root")
+        return Finding(UNKNOWN, f"this user may not use the driver ({error})", hint="Run it as root")
     if error.kind == NO_ANSWER:
-        words = f"NVIDIA's driver did not answer twice running, {limit_s:g} s each time"
+        words = f"NVIDIA's driver did not answer twice in a row, {limit_s:g} s each time"
         return Finding(FAIL, words, hint=_REDEPLOY, fault="NHC2015")
     if error.kind == NO_DRIVER:
         return Finding(FAIL, f"NVIDIA's driver is not loaded ({error})", hint=LOAD_DRIVER, fault="")
     if error.kind == MISMATCH:
         which = f" (driver {loaded})" if loaded else ""
-        words = f"NVIDIA's library and the loaded driver{which} are of different versions"
-        hint = "Restart the machine: a package of the driver was exchanged while the old one was in use"
+        words = f"NVIDIA's library and the loaded driver{which} have different versions"
+        hint = "Restart the machine: a package of the driver was upgraded while the old driver was in use"
         return Finding(FAIL, words, hint=hint, fault="")
     return Finding(FAIL, f"NVIDIA's driver failed: {error}", hint=_REDEPLOY, fault="NHC2015")
 
 
 def read_amd(root: Root) -> tuple[list[str], list[str]]:
-    """Return the PCI addresses of AMD's GPUs, and of those that have their driver.
+    """Return the PCI addresses of the AMD GPUs, and of those that have their driver.
 
-    AMD's driver has no library that every machine has; sysfs shows which GPUs it drives.
+    It reads sysfs, because the library of AMD's driver is not on every machine.
     """
     on_bus = _amd_on_bus(root)
     folder = "/sys/bus/pci/devices"
@@ -188,18 +188,18 @@ def _amd_on_bus(root: Root) -> list[str]:
 
 
 def judge_amd(expected: ExpectedGpus, on_bus: Sequence[str], driven: Sequence[str]) -> Iterator[Finding]:
-    """Yield what is wrong with the number of AMD's GPUs."""
+    """Yield findings about the number of AMD GPUs."""
     yield from missing_on_bus(expected, on_bus)
     idle = [busid for busid in on_bus if busid not in driven]
     if idle:
-        words = f"{len(driven)} of {expected.count} GPUs: the driver amdgpu does not have {', '.join(idle)}"
-        hint = "'journalctl -k -b' tells what amdgpu said; restart or redeploy the VM"
+        words = f"{len(driven)} of {expected.count} GPUs: {', '.join(idle)} without the driver amdgpu"
+        hint = "'journalctl -k -b' has the messages of amdgpu; restart or redeploy the VM"
         yield Finding(FAIL, words, idle[0] if len(idle) == 1 else "", hint)
     yield from _too_many(expected, len(driven))
 
 
 def _escalated(context: Context, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """What a restart of the machine has not mended takes another machine."""
+    """Change the action to REPLACE if the check failed in an earlier boot too, because a restart did not help."""
     boot_id = read_boot_id(context.root)
     failing = any(finding.verdict == FAIL for finding in findings)
     first = context.history.get(_FAILED_IN)
@@ -207,7 +207,7 @@ def _escalated(context: Context, findings: Sequence[Finding]) -> tuple[Finding, 
     if not (failing and first and boot_id and first != boot_id):
         return tuple(findings)
     return tuple(
-        replace(one, action=REPLACE, hint=f"A restart has not mended it: redeploy or replace the VM. {_LOOK}")
+        replace(one, action=REPLACE, hint=f"A restart did not help: redeploy or replace the VM. {_LOOK}")
         if one.verdict == FAIL and one.fault != ""
         else one
         for one in findings
@@ -218,8 +218,8 @@ GPU_COUNT = Check(
     name="gpu_count",
     title="Number of GPUs",
     explain=(
-        "As many GPUs as the VM size is expected to have (or gpu_count in /etc/hpcai/gpu.json) are on the PCI bus, and "
-        "the driver knows each of them and can read it. A driver or GPU that does not answer twice running fails. "
+        "The number of GPUs expected of the VM size (or gpu_count in /etc/hpcai/gpu.json) is on the PCI bus, and the "
+        "driver knows each of them and can read it. A driver or GPU that does not answer twice in a row fails. "
         "Source of the number: the facts of the VM size."
     ),
     tiers=TIERS,

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The GPUs and their NVSwitches are one fabric: the manager runs, and each GPU has joined."""
+"""The fabric of the NVSwitches: the fabric manager runs, and each GPU has joined."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ..gpus import CHECK_LIMIT_S
 
 MANAGER = "nvidia-fabricmanager"
 _JOINED = "completed"
-_LOG = f"'journalctl -b -u {MANAGER}' tells why; its version must be exactly the driver's"
-_HINT = f"{_LOG}; restart the machine, and redeploy the VM if it stays so"
+_LOG = f"Find the cause with 'journalctl -b -u {MANAGER}'; its version must be exactly the driver's"
+_HINT = f"{_LOG}; restart the machine, and redeploy the VM if that does not help"
 
 
 def _measure(context: Context) -> Answer:
@@ -28,28 +28,30 @@ def _measure(context: Context) -> Answer:
     for gpu in read_gpus(context):
         observations += unreadable(gpu) or _joined(gpu)
     return gather(
-        observations, f"{MANAGER} is active, and no GPU says that it has not joined", "state completed (NVML)"
+        observations, f"{MANAGER} is active, and no GPU reports that it has not joined", "state completed (NVML)"
     )
 
 
 def judge_manager(state: UnitState) -> Iterator[Observation]:
-    """Yield the fabric manager's state, and what is wrong with it."""
+    """Yield the fabric manager's state, and a finding if it does not run."""
     if state.load == "unknown":
-        yield Finding(UNKNOWN, f"systemd does not tell how {MANAGER} is", hint=f"Try 'systemctl status {MANAGER}'")
+        yield Finding(
+            UNKNOWN, f"cannot get the state of {MANAGER} from systemd", hint=f"Try 'systemctl status {MANAGER}'"
+        )
         return
     yield Reading("gpu_fabric_manager", state.words)
     if state.load != "loaded":
         hint = f"Install {MANAGER} of exactly the driver's version, or unmask it: no CUDA program starts without it"
-        yield Finding(FAIL, f"{MANAGER} is {state.words}, and the NVSwitches need it", hint=hint, fault="")
+        yield Finding(FAIL, f"{MANAGER} is {state.words}, but the NVSwitches need it", hint=hint, fault="")
     elif not state.is_active:
-        yield Finding(FAIL, f"{MANAGER} is {state.words}, and the NVSwitches need it", hint=_LOG, fault="")
+        yield Finding(FAIL, f"{MANAGER} is {state.words}, but the NVSwitches need it", hint=_LOG, fault="")
 
 
 def _joined(gpu: GpuHealth) -> Iterator[Observation]:
     fabric = gpu.fabric
     if "fabric" in gpu.errors:
-        yield Finding(UNKNOWN, f"{gpu.label} does not tell whether it joined: {gpu.errors['fabric']}", gpu.device)
-    # GPUs before H100 do not tell: the manager's state has to do for them.
+        yield Finding(UNKNOWN, f"{gpu.label} does not report whether it joined: {gpu.errors['fabric']}", gpu.device)
+    # GPUs before H100 do not report this, so only the manager's state counts for them.
     if fabric is None:
         return
     yield Reading("gpu_fabric_state", fabric.state, device=gpu.device)
@@ -62,15 +64,15 @@ def _joined(gpu: GpuHealth) -> Iterator[Observation]:
     if fabric.unhealthy:
         yield Finding(FAIL, f"fabric down: a route of {gpu.label} through the NVSwitches is broken", gpu.device, _HINT)
     if fabric.degraded:
-        yield Finding(WARN, f"{gpu.label} has less bandwidth through the NVSwitches than it should", gpu.device, _HINT)
+        yield Finding(WARN, f"{gpu.label} has reduced bandwidth through the NVSwitches", gpu.device, _HINT)
 
 
 GPU_FABRIC = Check(
     name="gpu_fabric",
     title="Fabric of the NVSwitches",
     explain=(
-        f"On sizes with NVSwitches: {MANAGER} is active, and each GPU that tells its state (H100 and later, NVML) has "
-        "joined the fabric without an error, with whole routes. Less bandwidth than there should be is a warning."
+        f"On sizes with NVSwitches: {MANAGER} is active, and each GPU that reports its state (H100 and later, NVML) "
+        "has joined the fabric without an error, and its routes work. Reduced bandwidth is a warning."
     ),
     tiers=TIERS,
     measure=_measure,

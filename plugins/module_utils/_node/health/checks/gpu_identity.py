@@ -63,18 +63,18 @@ def _model(size: VmSize | None, gpu: GpuHealth) -> list[Observation]:
         return [not_reported(gpu, "its model", "name")]
     observations: list[Observation] = [Reading("gpu_model", gpu.name, device=gpu.device)]
     if gpu.serial:
-        # Azure wants it in a report of the GPU.
+        # Azure's support asks for it in reports about the GPU.
         observations.append(Reading("gpu_serial", gpu.serial, device=gpu.device))
     if size and size.gpu_model and not _is_model(gpu.name, size):
-        words = f"{gpu.label} is a {gpu.name}, and {size.name} has {size.gpu_model}"
+        words = f"{gpu.label} is a {gpu.name}, but {size.name} has {size.gpu_model}"
         observations.append(
-            Finding(FAIL, words, gpu.device, "Compare the machine's VM size with what the inventory says of it")
+            Finding(FAIL, words, gpu.device, "Compare the machine's VM size with the VM size in the inventory")
         )
     return observations
 
 
 def _is_model(name: str, size: VmSize) -> bool:
-    """Whether the driver's name of a model is that of the size: their spelling differs, chip and memory do not."""
+    """Return whether the driver's model name fits the VM size's model; only chip and memory size are compared."""
     chip = re.split(r"[ -]", size.gpu_model or "")[0]
     memory = _GIGABYTES.search(name)
     if memory and size.gpu_memory_gb and int(memory[1]) != size.gpu_memory_gb:
@@ -83,7 +83,7 @@ def _is_model(name: str, size: VmSize) -> bool:
 
 
 def vbios_of(text: str) -> tuple[int, ...]:
-    """Return a version of the firmware as what compares: its parts are hexadecimal numbers; empty if it is none."""
+    """Return the numbers of a firmware version, whose parts are hexadecimal; empty if the text is not a version."""
     return tuple(int(number, 16) for number in text.split(".")) if _VBIOS.fullmatch(text) else ()
 
 
@@ -96,25 +96,25 @@ def _firmware(gpus: Sequence[GpuHealth], least: str) -> Iterator[Observation]:
             continue
         yield Reading("gpu_vbios", gpu.vbios, device=gpu.device)
         if gpu.vbios != usual:
-            words = f"{gpu.label} has firmware {gpu.vbios}, and others of this machine have {usual}"
-            yield Finding(WARN, words, gpu.device, "Tell Azure; until then expect this GPU to behave differently")
+            words = f"{gpu.label} has firmware {gpu.vbios}, but other GPUs of this machine have {usual}"
+            yield Finding(WARN, words, gpu.device, "Report it to Azure; until then this GPU may behave differently")
         if least and vbios_of(gpu.vbios) < vbios_of(least):
-            words = f"{gpu.label} has firmware {gpu.vbios}, older than {least}, which min_vbios wants"
+            words = f"{gpu.label} has firmware {gpu.vbios}, older than {least}, which min_vbios requires"
             yield Finding(FAIL, words, gpu.device, "Redeploy the VM, or lower min_vbios", fault="NHC2010")
 
 
 def judge_driver(version: str, least: str | None) -> Iterator[Observation]:
-    """Yield the driver's version, and what is wrong with it.
+    """Yield the driver's version, and a finding if it is too old.
 
-    :param least: the oldest that will do; None for any.
+    :param least: the oldest accepted version; None for any.
     """
     hint = "Install a newer driver in the image, or lower gpu_min_driver"
     if not version_of(version):
-        yield Finding(UNKNOWN, f"the driver tells no version ({version or 'nothing'})", hint=hint)
+        yield Finding(UNKNOWN, f"the driver reports no valid version ({version or 'nothing'})", hint=hint)
         return
     yield Reading("gpu_driver", version)
     if least and version_of(version) < version_of(least):
-        words = f"driver {version} is older than {least}, which gpu_min_driver wants"
+        words = f"driver {version} is older than {least}, which gpu_min_driver requires"
         yield Finding(FAIL, words, hint=hint, action=NOTHING, fault="")
 
 
@@ -126,7 +126,7 @@ def _inforoms(context: Context, gpus: Sequence[GpuHealth]) -> Iterator[Observati
             words = f"{gpu.label} has a corrupted InfoROM"
             yield Finding(FAIL, words, gpu.device, "Redeploy or replace the VM", REPLACE, "NHC2008")
         elif isinstance(answer, str):
-            yield Finding(UNKNOWN, f"{gpu.label} does not tell how its InfoROM is: {answer}", gpu.device)
+            yield Finding(UNKNOWN, f"{gpu.label} does not report the state of its InfoROM: {answer}", gpu.device)
         elif answer:
             yield Reading("gpu_inforom", "valid", device=gpu.device)
 
@@ -135,9 +135,9 @@ GPU_IDENTITY = Check(
     name="gpu_identity",
     title="Model, firmware and driver of the GPUs",
     explain=(
-        "Each GPU is of the model and has the memory that is expected of the VM size; all have the same firmware "
-        "(VBIOS), not older than the option min_vbios; the driver is not older than gpu_min_driver. Versions are "
-        "compared as numbers. Tiers boot and deep have each GPU compare the checksums of its InfoROM too."
+        "Each GPU has the model and the memory expected of the VM size; all have the same firmware (VBIOS), not older "
+        "than the option min_vbios; the driver is not older than gpu_min_driver. Versions are compared as numbers. In "
+        "the tiers boot and deep, each GPU also verifies the checksums of its InfoROM."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure,

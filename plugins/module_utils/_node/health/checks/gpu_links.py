@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The GPUs' links: PCIe and NVLink, as many and as fast as expected."""
+"""The GPUs' links, PCIe and NVLink: the expected number, width and speed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ..gpu_answers import Observation, gather, judge_each, not_reported, read_gp
 from ..gpus import CHECK_LIMIT_S
 from ..settings import in_words
 
-# The GPUs' PCIe links: as wide and as fast as expected.
+# The GPUs' PCIe links: the expected width and speed.
 
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
-_PCIE_HINT = "'lspci -vv' shows the link (LnkSta); restart the VM from Azure, and redeploy it if it stays so"
+_PCIE_HINT = "'lspci -vv' shows the link (LnkSta); restart the VM from Azure, and redeploy it if that does not help"
 
 
 def _measure_pcie(context: Context) -> Answer:
@@ -31,9 +31,9 @@ def _measure_pcie(context: Context) -> Answer:
 
     stated = [f"{width} lanes" if width else "", f"generation {generation}" if generation else ""]
     by = f" ({context.size.name})" if context.size and any(stated) else ""
-    limit = f"{', '.join(filter(None, stated)) or 'what each GPU is capable of'}{by}"
-    good = "the links are as wide and as fast as they should be"
-    return judge_each(context, "how its PCIe link is", "pcie", judge, good, limit)
+    limit = f"{', '.join(filter(None, stated)) or 'the maximum of each GPU'}{by}"
+    good = "the links have the expected width and speed"
+    return judge_each(context, "the state of its PCIe link", "pcie", judge, good, limit)
 
 
 def _expected_link(size: VmSize | None) -> tuple[int | None, int | None]:
@@ -47,7 +47,7 @@ def _expected_link(size: VmSize | None) -> tuple[int | None, int | None]:
 def _width(gpu: GpuHealth, expected: int | None) -> Iterator[Observation]:
     limit = expected or gpu.pcie.highest_width
     if gpu.pcie.width is None or limit is None:
-        yield not_reported(gpu, "how wide its PCIe link is", "pcie")
+        yield not_reported(gpu, "the width of its PCIe link", "pcie")
         return
     yield Reading("gpu_pcie_width", gpu.pcie.width, "lanes", gpu.device, limit)
     if gpu.pcie.width < limit:
@@ -58,15 +58,15 @@ def _width(gpu: GpuHealth, expected: int | None) -> Iterator[Observation]:
 def _speed(gpu: GpuHealth, expected: int | None) -> Iterator[Observation]:
     pcie = gpu.pcie
     if pcie.generation is None or pcie.highest_generation is None:
-        yield not_reported(gpu, "how fast its PCIe link is", "pcie")
+        yield not_reported(gpu, "the speed of its PCIe link", "pcie")
         return
-    # The figure of a VM size is that of NCCL's topology file: no GPU can do more than it is made for.
+    # The VM size's value comes from NCCL's topology file, and can be higher than the GPU's maximum.
     limit = min(expected or pcie.own_generation or 0, pcie.own_generation or expected or 0)
     yield Reading("gpu_pcie_generation", pcie.highest_generation, device=gpu.device, limit=limit or None)
     if pcie.highest_generation < limit:
         words = f"the PCIe link of {gpu.label} reaches generation {pcie.highest_generation} of {limit}"
         yield Finding(FAIL, words, gpu.device, _PCIE_HINT)
-    # A link without traffic goes down to save power: it says something only when the GPU works.
+    # An idle link slows down to save power, so its speed counts only under load.
     elif pcie.generation < pcie.highest_generation and not gpu.idle:
         words = (
             f"the PCIe link of {gpu.label} runs at generation {pcie.generation} of {pcie.highest_generation} under load"
@@ -78,9 +78,9 @@ GPU_PCIE = Check(
     name="gpu_pcie",
     title="PCIe links of the GPUs",
     explain=(
-        "Each GPU's link has the lanes, and reaches the generation, that the VM size states (azhpc-images, the "
-        "topology file of its family), else those that the GPU is capable of. An idle GPU's link may run slower; one "
-        "that works may not."
+        "Each GPU's link has the lanes and reaches the generation of the VM size (azhpc-images, the topology file of "
+        "its family), or if these are not known, the GPU's maximum. An idle GPU's link may run slower, that of a busy "
+        "GPU may not."
     ),
     tiers=(PROLOG, PERIODIC, BOOT, DEEP),
     measure=_measure_pcie,
@@ -91,15 +91,15 @@ GPU_PCIE = Check(
 )
 
 
-# The GPUs' NVLinks: as many are up as there should be, and they run without errors.
+# The GPUs' NVLinks: the expected number is up, without new errors.
 
 _ERRORS = "errors"
-_NVLINK_HINT = "'nvidia-smi nvlink --status' tells more; restart the machine, and redeploy the VM if it stays so"
+_NVLINK_HINT = "See 'nvidia-smi nvlink --status'; restart the machine, and redeploy the VM if that does not help"
 _KINDS = {
     "crc_flit": "CRC errors",
-    "crc_data": "CRC errors of data",
+    "crc_data": "data CRC errors",
     "replay": "replays",
-    "recovery": "recoveries of links",
+    "recovery": "link recoveries",
 }
 
 
@@ -124,20 +124,20 @@ def _has_any(links: Iterable[NvLinks]) -> bool:
 def _up(gpu: GpuHealth, links: NvLinks | None, stated: int | None) -> Iterator[Observation]:
     if links is None or links.problem:
         why = f": {links.problem}" if links else ""
-        yield Finding(UNKNOWN, f"{gpu.label} does not tell how its NVLinks are{why}", gpu.device)
+        yield Finding(UNKNOWN, f"{gpu.label} does not report the state of its NVLinks{why}", gpu.device)
         return
     up, limit = sum(links.active), len(links.active) if stated is None else stated
     yield Reading("gpu_nvlinks_up", up, "links", gpu.device, limit or 1)
     if not links.active:
-        yield Finding(FAIL, f"{gpu.label} shows none of its NVLinks", gpu.device, _NVLINK_HINT)
+        yield Finding(FAIL, f"{gpu.label} shows no NVLinks", gpu.device, _NVLINK_HINT)
     elif up < limit:
         down = ", ".join(str(link) for link, active in enumerate(links.active) if not active)
-        words = f"{up} of {limit} NVLinks of {gpu.label} are up: down {down or 'are those it does not show'}"
+        words = f"{up} of {limit} NVLinks of {gpu.label} are up; down: {down or 'links that it does not show'}"
         yield Finding(FAIL, words, gpu.device, _NVLINK_HINT)
 
 
 def _grown(context: Context, gpus: Sequence[tuple[GpuHealth, NvLinks]]) -> Iterator[Observation]:
-    """Yield the errors since the last run; the counters begin anew with each load of the driver."""
+    """Yield the errors since the last run. Loading the driver resets the counters."""
     before = context.history.get(_ERRORS) or {}
     now = {gpu.uuid or gpu.device: dict(links.errors) for gpu, links in gpus}
     context.history.keep(_ERRORS, {**before, **now})
@@ -155,7 +155,7 @@ def _grown(context: Context, gpus: Sequence[tuple[GpuHealth, NvLinks]]) -> Itera
 
 def _applies(size: VmSize | None) -> str:
     if size is not None and size.gpu_count == 1:
-        return f"{size.name} has one GPU, which has no peer"
+        return f"{size.name} has only one GPU"
     return with_nvidia_gpus(size)
 
 
@@ -163,9 +163,9 @@ GPU_NVLINK = Check(
     name="gpu_nvlink",
     title="NVLinks of the GPUs",
     explain=(
-        "Of each GPU as many NVLinks are up as the VM size is known to have, else all that it has "
-        "(azurehpc-health-checks demands all; with H100 NVL 12 of 18 are up, its issue 162). Errors that were added "
-        "since the last run are a warning."
+        "The VM size's number of NVLinks is up on each GPU, or if that is not known, all links of the GPU "
+        "(azurehpc-health-checks requires all; with H100 NVL 12 of 18 are up, its issue 162). New errors since the "
+        "last run are a warning."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_nvlink,

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the driver and the NVSwitches report through the kernel's log: XIDs, SXids, and messages without a number."""
+"""Problems of GPUs and NVSwitches in the kernel's log: XIDs, SXids, and messages without a number."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from ..check import (
 from ..log_signs import Sign, look_for, new_records
 from ..xids import ERROR, GENERIC, Xid, xid_of
 
-# XIDs that NVIDIA's driver wrote into the kernel's log, by GPU.
+# XIDs of NVIDIA's driver in the kernel's log, by GPU.
 
-# NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/rc/kernel_rc.c; with the GPU instance where MIG is on.
+# NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/rc/kernel_rc.c; with the GPU instance if MIG is on.
 _XID = re.compile(
     r"NVRM: Xid \((?:PCI:)?(?P<busid>[0-9a-fA-F:.]+)(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): (?P<number>\d+)(?P<message>.*)"
 )
 _LOADED = re.compile(r"NVRM: loading NVIDIA UNIX\b.* Kernel Module\b")
-# Lines have the name of the process, which its user chooses, before what the driver says: only the end counts.
+# The process name in the line is chosen by its user and comes before the driver's text, so only the end is matched.
 _RECOVERY = 154
 _RECOVERED = re.compile(r", GPU recovery action changed from 0x[0-9a-f]+ \([^()]*\) to 0x0 \(None\)\s*$")
 _NVLINK_5 = range(144, 151)
@@ -55,9 +55,9 @@ _HINTS = {
     RESET_GPU: "Drain the node and reset the GPU (nvidia-smi --gpu-reset -i {device}), or restart the machine",
     REBOOT: "Drain the node and restart the machine",
     REPLACE: "Redeploy or replace the instance; a restart leaves it on the same host",
-    OBSERVE: "'journalctl -k -b' has the line; NVIDIA's catalogue says more of the number",
+    OBSERVE: "'journalctl -k -b' has the line; NVIDIA's Xid catalogue explains the number",
 }
-_USER_HINT = "The job's owner should look at the application; the machine is not to blame"
+_USER_HINT = "The job's owner should check the application; the machine is not faulty"
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _measure_xid(context: Context) -> Answer:
     readings += [Reading("gpu_xids_of_gpu", count, device=device) for device, count in sorted(counts.items())]
     findings = tuple(_finding_xid(one) for one in logged)
     return Answer(
-        "no XID since the last look",
+        "no XID since the last run",
         tuple(readings),
         (*findings, *read.findings),
         released=tuple(sorted(released)),
@@ -86,9 +86,9 @@ def _measure_xid(context: Context) -> Answer:
 
 
 def _gather(records: Iterable[Record], known: set[str]) -> tuple[dict[str, int], list[_LoggedXid], set[str]]:
-    """Return how many XIDs each GPU had, those that no reset has mended since, and the GPUs that were reset.
+    """Return how many XIDs each GPU had, the XIDs that no later reset repaired, and the GPUs that were reset.
 
-    :param known: the GPUs that had some before.
+    :param known: the GPUs that had XIDs before.
     """
     counts: dict[str, int] = {}
     logged: dict[tuple[str, int], _LoggedXid] = {}
@@ -114,18 +114,18 @@ def _gather(records: Iterable[Record], known: set[str]) -> tuple[dict[str, int],
 
 
 def _is_not_fatal(message: str) -> bool:
-    """Return what an error of NVLink says of itself; the last word counts, after the process's name."""
+    """Return whether an NVLink error calls itself non-fatal; the last match counts, after the process's name."""
     found = list(_FATALITY.finditer(message))
     return bool(found and found[-1]["non"])
 
 
 def _without(logged: dict[tuple[str, int], _LoggedXid], devices: set[str]) -> dict[tuple[str, int], _LoggedXid]:
-    """Return what a reset of these GPUs leaves: what only a restart or another machine mends."""
+    """Return the XIDs that remain after a reset of these GPUs: those that need a restart or another machine."""
     return {key: one for key, one in logged.items() if one.device not in devices or one.xid.action in (REBOOT, REPLACE)}
 
 
 def _device(text: str) -> str:
-    """Return the GPU's address; the driver leaves out the function, which is 0 of every GPU."""
+    """Return the GPU's address; the driver omits the function, which is 0 for every GPU."""
     return canonical_busid(text if "." in text else f"{text}.0") or text
 
 
@@ -148,10 +148,9 @@ GPU_XID = Check(
     name="gpu_xid",
     title="XIDs in the kernel's log",
     explain=(
-        "Looks for NVIDIA's XIDs in the kernel's log of this boot. Which of them are errors follows "
-        "cyclecloud-healthagent, azurehpc-health-checks and NVIDIA's catalogue; one that nobody names is a warning, "
-        "and so are traces of a user's application. What was found stays until the GPU is reset, the driver loaded "
-        "anew or the machine restarted."
+        "Looks for NVIDIA's XIDs in the kernel's log of this boot. cyclecloud-healthagent, azurehpc-health-checks and "
+        "NVIDIA's catalogue decide which XIDs are errors. XIDs in none of them, and traces of a user's application, "
+        "are warnings. A finding stays until the GPU is reset, the driver is loaded again, or the machine restarts."
     ),
     tiers=(PROLOG, PERIODIC, EPILOG, BOOT),
     measure=_measure_xid,
@@ -161,10 +160,10 @@ GPU_XID = Check(
 )
 
 
-# SXids: what the NVSwitches report through the kernel's log and the fabric manager's.
+# SXids: errors of the NVSwitches in the kernel's log and the fabric manager's log.
 
 # NVIDIA/open-gpu-kernel-modules, src/common/nvswitch/kernel/inc/common_nvswitch.h.
-# Lines of the same number with its data follow; they say nothing of their own.
+# Lines with the same number and more data follow; they are ignored.
 _SXID = re.compile(
     r"nvidia-nvswitch\d+: SXid \(PCI:(?P<busid>[0-9a-fA-F:.]+)\): (?P<number>\d+), (?P<class>Fatal|Non-fatal)\b"
 )
@@ -173,7 +172,7 @@ _CORRECTED = {
     *(11012, 11021, 11022, 11023, 12021, 12023, 15008, 15011, 24001, 24002, 24003),
     *(19049, 19055, 19057, 19059, 19062, 19065, 19068, 19071),
 }
-"""Single-bit errors that the switch has corrected (NVIDIA, Fabric Manager User Guide, non-fatal SXids)."""
+"""Single-bit errors that the switch corrected (NVIDIA, Fabric Manager User Guide, non-fatal SXids)."""
 
 
 class _Error(NamedTuple):
@@ -190,7 +189,7 @@ def _measure_sxid(context: Context) -> Answer:
     read = new_records(context)
     by_kernel = list(_of_kernel(read.records or ()))
     by_manager = _of_manager(context)
-    # The fabric manager writes down what the kernel's log has too.
+    # The fabric manager's log repeats errors of the kernel's log.
     errors = [*by_kernel, *(error for error in by_manager if error not in by_kernel)]
     findings = tuple(
         _finding_sxid(*error) for error in dict.fromkeys(errors) if error.is_fatal or error.number not in _CORRECTED
@@ -204,7 +203,7 @@ def _measure_sxid(context: Context) -> Answer:
         Reading("nvswitch_other_sxids", len(errors) - fatal - corrected),
         Reading("nvswitch_corrected_errors", corrected),
     )
-    good = "no SXid since the last look, but for errors that were corrected"
+    good = "no SXid since the last run, except corrected errors"
     return Answer(good, readings, (*findings, *read.findings))
 
 
@@ -217,7 +216,7 @@ def _of_kernel(records: Iterable[Record]) -> Iterator[_Error]:
 
 
 def _of_manager(context: Context) -> list[_Error]:
-    """Return what the fabric manager wrote since the last look, and in this boot."""
+    """Return what the fabric manager logged in this boot since the last run."""
     try:
         after = float(context.history.get(_MANAGER_READ_TO) or started_at(context.root, context.now))
     except NoKernelLog:
@@ -235,7 +234,7 @@ def _finding_sxid(device: str, number: int, is_fatal: bool) -> Finding:
         hint=(
             "Drain the node and restart the machine, which resets all GPUs and switches together"
             if is_fatal
-            else "'journalctl -k -b' has the line; the XIDs of the GPUs may tell which application met it"
+            else "'journalctl -k -b' has the line; the XIDs of the GPUs may show the affected application"
         ),
         action=REBOOT if is_fatal else OBSERVE,
         fault="NHC2016" if is_fatal else "",
@@ -247,9 +246,9 @@ GPU_SXID = Check(
     name="gpu_sxid",
     title="SXids of the NVSwitches",
     explain=(
-        "Looks for SXids of the NVSwitches in the kernel's log of this boot and in the fabric manager's: those that "
-        "they call fatal fail, others warn, and single-bit errors that were corrected are only counted (NVIDIA, Fabric "
-        "Manager User Guide). What was found stays until the machine restarts."
+        "Looks for SXids of the NVSwitches in the kernel's log of this boot and in the fabric manager's log. Fatal "
+        "SXids fail, others warn, and corrected single-bit errors are only counted (NVIDIA, Fabric Manager User "
+        "Guide). A finding stays until the machine restarts."
     ),
     tiers=(PROLOG, PERIODIC, EPILOG, BOOT),
     measure=_measure_sxid,
@@ -259,11 +258,11 @@ GPU_SXID = Check(
 )
 
 
-# What NVIDIA's driver wrote into the kernel's log without giving it an XID.
+# Messages of NVIDIA's driver in the kernel's log that have no XID.
 
 _BUSID = r"([0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.\d)"
-_REPLACE = "Restart the VM from Azure; redeploy or replace the instance if it stays so"
-_RESTART = "Drain the node and restart the machine; 'journalctl -k -b -g NVRM' tells more"
+_REPLACE = "Restart the VM from Azure; redeploy or replace the instance if that does not help"
+_RESTART = "Drain the node and restart the machine; 'journalctl -k -b -g NVRM' has the messages"
 
 GPU_DRIVER_LOG_SIGNS = (
     Sign(
@@ -280,7 +279,7 @@ GPU_DRIVER_LOG_SIGNS = (
         "no_start",
         re.compile(rf"NVRM: GPU {_BUSID}: (?:RmInitAdapter|rm_init_adapter) failed"),
         FAIL,
-        "GPU {device} could not be started by its driver",
+        "NVIDIA's driver could not initialise GPU {device}",
         _RESTART,
         REBOOT,
         "NHC2015",
@@ -290,7 +289,7 @@ GPU_DRIVER_LOG_SIGNS = (
         "no_probe",
         re.compile(rf"nvidia(?:: probe of {_BUSID}| {_BUSID}: probe with driver nvidia) failed"),
         FAIL,
-        "NVIDIA's driver did not take GPU {device} in hand",
+        "NVIDIA's driver could not attach to GPU {device}",
         _RESTART,
         REBOOT,
         "NHC2015",
@@ -300,7 +299,7 @@ GPU_DRIVER_LOG_SIGNS = (
         "uvm",
         re.compile(r"nvidia-uvm: \w+\.c(?::\d+)? \w+\[pid:\d+\] ?(?:ERROR: )?Encountered a global fatal error"),
         FAIL,
-        "the driver's unified memory (nvidia-uvm) has had a fatal error: no CUDA program starts",
+        "the driver's unified memory (nvidia-uvm) had a fatal error: no CUDA program can start",
         _RESTART,
         REBOOT,
         "NHC2015",
@@ -310,8 +309,8 @@ GPU_DRIVER_LOG_SIGNS = (
         "mismatch",
         re.compile(r"NVRM: API mismatch: "),
         WARN,
-        "a program came with a library of another version than the loaded driver",
-        "Where it is not a container of a user's: restart the machine, a package of the driver was exchanged",
+        "a program used a library of another version than the loaded driver",
+        "If it is not in a user's container: restart the machine, because a package of the driver was upgraded",
         OBSERVE,
         "",
         source="NVIDIA/open-gpu-kernel-modules: src/nvidia/arch/nvalloc/unix/src/osapi.c",
@@ -321,7 +320,7 @@ GPU_DRIVER_LOG_SIGNS = (
 
 def _measure_driver_log(context: Context) -> Answer:
     return look_for(
-        context, GPU_DRIVER_LOG_SIGNS, "gpu_driver_messages", "NVIDIA's driver has not complained since the last look"
+        context, GPU_DRIVER_LOG_SIGNS, "gpu_driver_messages", "no error message of NVIDIA's driver since the last run"
     )
 
 
@@ -329,9 +328,9 @@ GPU_DRIVER_LOG = Check(
     name="gpu_driver_log",
     title="NVIDIA's driver in the kernel's log",
     explain=(
-        "Looks in the kernel's log of this boot for what NVIDIA's driver says without an XID: a GPU that has fallen "
-        "off the bus, that it could not start or take in hand, fatal errors of unified memory (nvidia-uvm), and a "
-        "library of another version. It stays until the machine restarts."
+        "Looks in the kernel's log of this boot for messages of NVIDIA's driver without an XID: a GPU that has fallen "
+        "off the bus, that it could not initialise or attach to, fatal errors of unified memory (nvidia-uvm), and a "
+        "library of another version. A finding stays until the machine restarts."
     ),
     tiers=(PROLOG, PERIODIC, EPILOG, BOOT),
     measure=_measure_driver_log,

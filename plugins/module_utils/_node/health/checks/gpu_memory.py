@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Errors in the GPUs' memory, and what the GPUs have done about them."""
+"""Errors in the GPUs' memory, and the rows and pages that the GPUs remapped or retired."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ..settings import in_words
 
 # Errors in the GPUs' memory: DRAM, and the SRAM of caches and registers.
 
-_ECC_REPLACE = "Redeploy or replace the VM: errors of this kind come back on the same GPU"
-_SINCE = {"volatile": "since the driver was loaded", "aggregate": "in its life"}
+_ECC_REPLACE = "Redeploy or replace the VM: errors of this kind return on the same GPU"
+_SINCE = {"volatile": "since the driver was loaded", "aggregate": "in its lifetime"}
 _NO_SRAM_ERRORS = "no uncorrected error in SRAM (azurehpc-health-checks, check_gpu_ecc)"
 
 
@@ -30,8 +30,8 @@ def _measure_ecc(context: Context) -> Answer:
         if gpu.ecc.enabled is None:
             return
         if not gpu.ecc.enabled:
-            words = f"{gpu.label} looks for no memory errors: ECC is off"
-            yield Finding(WARN, words, gpu.device, "'nvidia-smi -e 1' and a reset of the GPU switch it on")
+            words = f"{gpu.label} does not detect memory errors: ECC is off"
+            yield Finding(WARN, words, gpu.device, "Turn it on with 'nvidia-smi -e 1' and a reset of the GPU")
             return
         yield from _sram(gpu, sram)
         yield from _dram(gpu, dram)
@@ -40,14 +40,14 @@ def _measure_ecc(context: Context) -> Answer:
     limits += [f"SRAM corrected {in_words(sram)}"] if sram else []
     good = "no memory errors beyond the limits"
     return judge_each(
-        context, "how many memory errors it had", "ecc", judge, good, "; ".join([*limits, _NO_SRAM_ERRORS])
+        context, "the number of its memory errors", "ecc", judge, good, "; ".join([*limits, _NO_SRAM_ERRORS])
     )
 
 
 def _sram(gpu: GpuHealth, most: Threshold | None) -> Iterator[Observation]:
     ecc = gpu.ecc
     if ecc.sram_threshold:
-        words = f"{gpu.label} says that the errors in its SRAM are too many"
+        words = f"{gpu.label} reports that its SRAM has too many errors"
         yield Finding(FAIL, words, gpu.device, _ECC_REPLACE)
     uncorrected = (ecc.sram_uncorrected_volatile, ecc.sram_uncorrected_aggregate)
     corrected = (ecc.sram_corrected_volatile, ecc.sram_corrected_aggregate)
@@ -63,7 +63,7 @@ def _dram(gpu: GpuHealth, most: Threshold | None) -> Iterator[Observation]:
     yield from _compare(gpu, "dram_corrected", "corrected errors in DRAM", corrected, _limit(most))
     if (ecc.dram_uncorrected_volatile or 0) > 0:
         words = f"{gpu.label} had {ecc.dram_uncorrected_volatile} uncorrected errors in DRAM {_SINCE['volatile']}"
-        hint = "Check gpu_row_remap says whether it needs a reset; a job that ran then may have wrong results"
+        hint = "See check gpu_row_remap for whether it needs a reset; a job that ran then may have wrong results"
         yield Finding(WARN, words, gpu.device, hint, RESET_GPU)
 
 
@@ -86,7 +86,7 @@ def _compare(
 
 def _applies_ecc(size: VmSize | None) -> str:
     if size is not None and "retired_pages" in size.thresholds and "ecc_dram_errors" not in size.thresholds:
-        return f"GPUs of {size.name} retire pages: check gpu_retired_pages looks at them"
+        return f"GPUs of {size.name} retire pages, see check gpu_retired_pages"
     return with_nvidia_gpus(size)
 
 
@@ -94,10 +94,10 @@ GPU_ECC = Check(
     name="gpu_ecc",
     title="Memory errors of the GPUs",
     explain=(
-        "The counters of each GPU's memory errors, since the driver was loaded and in its life. Any uncorrected error "
-        "in SRAM fails, and so do more errors than the limits (azurehpc-health-checks, conf/<size>.conf: corrected "
-        "ones in SRAM, any in DRAM), and a GPU that says itself that its SRAM is worn out. ECC that is off, and "
-        "uncorrected errors in DRAM since the driver was loaded, are warnings."
+        "The counters of each GPU's memory errors, since the driver was loaded and in the GPU's lifetime. It fails on "
+        "any uncorrected error in SRAM, on more errors than the limits (azurehpc-health-checks, conf/<size>.conf: "
+        "corrected errors in SRAM, any errors in DRAM), and if the GPU reports that its SRAM has too many errors. ECC "
+        "that is off, and uncorrected errors in DRAM since the driver was loaded, are warnings."
     ),
     tiers=TIERS,
     measure=_measure_ecc,
@@ -109,7 +109,7 @@ GPU_ECC = Check(
 )
 
 
-# Rows of the GPUs' memory that spare ones stand for: none waits for a reset, and there are spare ones left.
+# Rows of the GPUs' memory that are replaced by spare rows: none waits for a reset, and spare rows are left.
 
 _ROW_REMAP_RESET = "Drain the node and reset the GPU (nvidia-smi --gpu-reset), or restart the machine: that remaps them"
 _ROW_REMAP_REPLACE = "Redeploy or replace the VM: the GPU's memory is worn out"
@@ -141,7 +141,7 @@ def _measure_row_remap(context: Context) -> Answer:
 
 def _applies_row_remap(size: VmSize | None) -> str:
     if size is not None and "retired_pages" in size.thresholds and "remapped_rows" not in size.thresholds:
-        return f"GPUs of {size.name} retire pages: check gpu_retired_pages looks at them"
+        return f"GPUs of {size.name} retire pages, see check gpu_retired_pages"
     return with_nvidia_gpus(size)
 
 
@@ -149,8 +149,8 @@ GPU_ROW_REMAP = Check(
     name="gpu_row_remap",
     title="Remapped rows of the GPUs' memory",
     explain=(
-        "No row of a GPU's memory waits for a reset to be remapped, none could not be remapped, and no more were "
-        "remapped for uncorrected errors than the limit (azurehpc-health-checks, check_gpu_ecc)."
+        "No row of a GPU's memory waits for a reset to be remapped, no remapping failed, and the number of rows "
+        "remapped for uncorrected errors is within the limit (azurehpc-health-checks, check_gpu_ecc)."
     ),
     tiers=TIERS,
     measure=_measure_row_remap,
@@ -162,7 +162,7 @@ GPU_ROW_REMAP = Check(
 )
 
 
-# Pages of the GPUs' memory that are not used any more (V100): the table is not full, and none waits for a reset.
+# Retired pages of the GPUs' memory (V100): the table is not full, and none waits for a reset.
 
 _RETIRED_PAGES_RESET = (
     "Drain the node and reset the GPU (nvidia-smi --gpu-reset), or restart the machine: that retires them"
@@ -173,7 +173,7 @@ _RETIRED_PAGES_REPLACE = "Redeploy or replace the VM: the table of retired pages
 def _measure_retired_pages(context: Context) -> Answer:
     most = context.settings.threshold(context.size, "retired_pages")
     if most is None:
-        raise CannotMeasure("the VM size of this machine is not known, so nothing says how many pages may be retired")
+        raise CannotMeasure("the VM size of this machine is not known, so there is no limit for retired pages")
     limit = most.limit
 
     def judge(gpu: GpuHealth) -> Iterator[Observation]:
@@ -188,22 +188,22 @@ def _measure_retired_pages(context: Context) -> Answer:
             words = f"{gpu.label} waits for a reset to retire pages of its memory"
             yield Finding(FAIL, words, gpu.device, _RETIRED_PAGES_RESET, RESET_GPU)
 
-    good = "few pages are retired, and none waits for a reset"
+    good = "the retired pages are within the limit, and none waits for a reset"
     return judge_each(context, "its retired pages", "pages", judge, good, f"none pending; {in_words(most)}")
 
 
 def _applies_retired_pages(size: VmSize | None) -> str:
     if size is None or "retired_pages" in size.thresholds:
         return ""
-    return f"GPUs of {size.name} remap rows, if any, and retire no pages"
+    return f"GPUs of {size.name} do not retire pages"
 
 
 GPU_RETIRED_PAGES = Check(
     name="gpu_retired_pages",
     title="Retired pages of the GPUs' memory",
     explain=(
-        "On V100: no more pages of a GPU's memory are retired than the limit, because of single and double bit errors "
-        "together, and none waits for a reset (azurehpc-health-checks, check_gpu_ecc)."
+        "On V100: the number of retired pages of a GPU's memory, for single and double bit errors together, is within "
+        "the limit, and none waits for a reset (azurehpc-health-checks, check_gpu_ecc)."
     ),
     tiers=TIERS,
     measure=_measure_retired_pages,

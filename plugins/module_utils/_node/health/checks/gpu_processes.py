@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Nobody is left on the GPUs: no process without a job, no memory without a process."""
+"""Nothing is left on the GPUs: no process without a job, no memory in use without a process."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ..gpus import CHECK_LIMIT_S
 
 _JOB = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 _IDLE_MIB = 1024
-"""A GPU that nobody uses has next to nothing in use; a single CUDA context takes some hundred MiB. The collection's
-own, for want of a source."""
+"""An unused GPU has almost no memory in use; a single CUDA context takes some hundred MiB. The limit is the
+collection's own, because no source has one."""
 _FIRST_USER = 1000
-"""Lower user ids are the system's own (login.defs: UID_MIN)."""
+"""Lower user ids belong to the system (login.defs: UID_MIN)."""
 
 
 def _measure(context: Context) -> Answer:
@@ -40,41 +40,41 @@ def _measure(context: Context) -> Answer:
         if gpu.processes:
             return
         if gpu.memory_used is None:
-            yield not_reported(gpu, "how much of its memory is in use", "memory_used")
+            yield not_reported(gpu, "its used memory", "memory_used")
             return
         yield Reading("gpu_idle_memory", gpu.memory_used, "MiB", gpu.device, most, at_most=True)
         if gpu.memory_used > most:
-            words = f"{gpu.memory_used:g} MiB of {gpu.label} are in use, and no process computes on it"
-            yield Finding(WARN, words, gpu.device, "'fuser -v /dev/nvidia*' tells who holds it; else reset the GPU")
+            words = f"{gpu.memory_used:g} MiB of {gpu.label} are in use, but no process uses it"
+            yield Finding(WARN, words, gpu.device, "Find the process with 'fuser -v /dev/nvidia*'; else reset the GPU")
 
-    limit = f"no process without a job; at most {most:g} MiB in use where there is none (option idle_memory_mib)"
-    return judge_each(context, "who computes on it", "processes", judge, "nobody is left on the GPUs", limit)
+    limit = f"no process without a job; at most {most:g} MiB in use without a process (option idle_memory_mib)"
+    return judge_each(context, "its processes", "processes", judge, "no process is left on the GPUs", limit)
 
 
 def _judge(root: Root, gpu: GpuHealth, pid: int, ended: str) -> Iterator[Observation]:
     process = next(read_processes(root, [pid]), None)
-    # It ended while the GPUs were read.
+    # The process ended while the GPUs were read.
     if process is None:
         return
     jobs = set(_JOB.findall(root.text(f"/proc/{pid}/cgroup") or ""))
     if ended and ended in jobs:
-        words = f"process {pid} ({process.name}) of job {ended}, which has ended, computes on {gpu.label}"
-        yield Finding(FAIL, words, gpu.device, f"End it: 'kill -9 {pid}'", cause=USER)
+        words = f"process {pid} ({process.name}) of finished job {ended} still uses {gpu.label}"
+        yield Finding(FAIL, words, gpu.device, f"Kill it: 'kill -9 {pid}'", cause=USER)
         return
     if jobs or _has_step_daemon(root, pid):
         return
     user = _user_of(root, pid)
-    words = f"process {pid} ({process.name}) of {user} computes on {gpu.label}, and belongs to no job"
+    words = f"process {pid} ({process.name}) of {user} uses {gpu.label}, but belongs to no job"
     if _is_system_user(root, pid):
         yield Finding(
-            WARN, words, gpu.device, "It takes memory and time from jobs; stop it, if nobody needs it", cause=NODE
+            WARN, words, gpu.device, "It takes memory and time from jobs; stop it if it is not needed", cause=NODE
         )
     else:
-        yield Finding(FAIL, words, gpu.device, f"End it: 'kill -9 {pid}'", cause=USER)
+        yield Finding(FAIL, words, gpu.device, f"Kill it: 'kill -9 {pid}'", cause=USER)
 
 
 def _has_step_daemon(root: Root, pid: int) -> bool:
-    """Whether a process came from a step of a job, where Slurm has no control groups."""
+    """Return whether a process comes from a step of a job, for a Slurm without control groups."""
     return any(is_slurmstepd(root, parent) for parent in ancestors(root, pid))
 
 
@@ -97,9 +97,9 @@ GPU_PROCESSES = Check(
     name="gpu_processes",
     title="Processes left on the GPUs",
     explain=(
-        "Before and after a job no process computes on a GPU that belongs to no job (by its control group, or by the "
-        "slurmstepd it came from), nor one of the job that has ended; and a GPU without processes has next to no "
-        "memory in use. What users left is theirs to answer for: it never drains the node."
+        "Before and after a job, no process without a job uses a GPU (its control group, or the slurmstepd that "
+        "started it, shows its job), and no process of the finished job does. A GPU without processes has almost no "
+        "memory in use. Users' leftovers never drain the node."
     ),
     tiers=(PROLOG, EPILOG),
     measure=_measure,

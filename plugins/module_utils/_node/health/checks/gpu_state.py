@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The GPUs' state: heat, power, clocks and what lowers them, persistence mode, MIG mode."""
+"""The GPUs' state: temperature, power, clocks and what lowers them, persistence mode, MIG mode."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ from ..check import (
 from ..gpu_answers import Observation, gather, judge_each, not_reported
 from ..gpus import CHECK_LIMIT_S
 
-# Why the GPUs' clocks are not higher: heat, the hardware, the power.
+# Why the GPUs' clocks are not higher: temperature, hardware, power.
 
 _HEAT = "NHC2017"
 _HARD = (
     (HARDWARE_THERMAL, "it is too hot (HW thermal slowdown)", _HEAT),
-    (POWER_BRAKE, "its power supply demands it (HW power brake)", "NHC2010"),
-    (HARDWARE, "of heat or power (HW slowdown)", "NHC2010"),
+    (POWER_BRAKE, "its power supply requests it (HW power brake)", "NHC2010"),
+    (HARDWARE, "of temperature or power (HW slowdown)", "NHC2010"),
 )
-_THROTTLE_HINT = "'nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER' tells more; redeploy the VM if it stays so"
+_THROTTLE_HINT = "See 'nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER'; redeploy the VM if this persists"
 
 
 def _measure_throttle(context: Context) -> Answer:
     good = "nothing slows the GPUs down"
-    return judge_each(context, "why its clocks are not higher", "reasons", _judge_throttle, good)
+    return judge_each(context, "the reasons for its clocks", "reasons", _judge_throttle, good)
 
 
 def _judge_throttle(gpu: GpuHealth) -> Iterator[Observation]:
     if gpu.reasons is None:
         return
     yield Reading("gpu_clock_reasons", gpu.reasons, device=gpu.device)
-    # Several at once are usual, and the general bit of the hardware comes with the particular ones.
+    # Several bits are usually set at once: the general hardware bit comes with the specific ones.
     hard = next(((words, fault) for bit, words, fault in _HARD if gpu.reasons & bit), None)
     if hard:
         words = f"the hardware slows {gpu.label} down because {hard[0]}"
@@ -61,7 +61,9 @@ def _judge_throttle(gpu: GpuHealth) -> Iterator[Observation]:
         words = f"the driver slows {gpu.label} down because it is too hot (SW thermal slowdown)"
         yield Finding(WARN, words, gpu.device, _THROTTLE_HINT)
     if gpu.reasons & POWER_CAP and _is_power_limit_lowered(gpu):
-        words = f"{gpu.label} is held back by a power limit of {gpu.power_limit:g} W, below its {gpu.power_default:g} W"
+        words = (
+            f"a power limit of {gpu.power_limit:g} W, below the default {gpu.power_default:g} W, slows {gpu.label} down"
+        )
         yield Finding(WARN, words, gpu.device, "'nvidia-smi -pl' sets it")
 
 
@@ -73,10 +75,9 @@ GPU_THROTTLE = Check(
     name="gpu_throttle",
     title="What slows the GPUs down",
     explain=(
-        "The driver's reasons why clocks are not higher, bit by bit. The hardware's own slowdown, for heat or power, "
-        "fails; the driver's for heat is a warning, and so is the power limit where somebody has lowered it. Being "
-        "idle, clocks that were set, and a GPU under load at its own power limit are as they should be (NVIDIA, "
-        "nvml.h)."
+        "The driver's reasons why the clocks are not higher. A slowdown by the hardware, for temperature or power, "
+        "fails. A slowdown by the driver for temperature, and a power limit that somebody has lowered, are warnings. "
+        "Idle GPUs, clocks that were set, and a GPU under load at its default power limit are normal (NVIDIA, nvml.h)."
     ),
     tiers=(PROLOG, PERIODIC, BOOT, DEEP),
     measure=_measure_throttle,
@@ -87,14 +88,14 @@ GPU_THROTTLE = Check(
 )
 
 
-# How hot the GPUs are, against the limits that each of them has in itself.
+# The GPUs' temperatures, compared with each GPU's own limits.
 
-_TEMPERATURE_HINT = "Compare it with the other nodes; redeploy the VM if it stays so: its host is not cooled well"
+_TEMPERATURE_HINT = "Compare it with the other nodes; redeploy the VM if this persists: its host is not cooled well"
 
 
 def _measure_temperature(context: Context) -> Answer:
-    limit = "below the GPU's own temperature of slowdown; above its highest to be used at it warns (NVML)"
-    return judge_each(context, "how hot it is", "temperature", _judge_temperature, "the GPUs are cool enough", limit)
+    limit = "below the GPU's slowdown temperature; above its maximum operating temperature it warns (NVML)"
+    return judge_each(context, "its temperature", "temperature", _judge_temperature, "the GPUs are cool enough", limit)
 
 
 def _judge_temperature(gpu: GpuHealth) -> Iterator[Observation]:
@@ -102,12 +103,12 @@ def _judge_temperature(gpu: GpuHealth) -> Iterator[Observation]:
         return
     yield Reading("gpu_temperature", gpu.temperature, "C", gpu.device, gpu.slowdown_at, at_most=True)
     if gpu.slowdown_at is None:
-        yield not_reported(gpu, "at which temperature it is slowed down", "slowdown_at")
+        yield not_reported(gpu, "its slowdown temperature", "slowdown_at")
     elif gpu.temperature >= gpu.slowdown_at:
-        words = f"{gpu.label} is at {gpu.temperature} C: from {gpu.slowdown_at} C on the hardware slows it down"
+        words = f"{gpu.label} is at {gpu.temperature} C: the hardware slows it down at {gpu.slowdown_at} C"
         yield Finding(FAIL, words, gpu.device, _TEMPERATURE_HINT)
     elif gpu.most is not None and gpu.temperature > gpu.most:
-        words = f"{gpu.label} is at {gpu.temperature} C, above the {gpu.most} C that it is to be used at"
+        words = f"{gpu.label} is at {gpu.temperature} C, above its maximum operating temperature of {gpu.most} C"
         yield Finding(WARN, words, gpu.device, _TEMPERATURE_HINT)
 
 
@@ -115,8 +116,8 @@ GPU_TEMPERATURE = Check(
     name="gpu_temperature",
     title="Temperature of the GPUs",
     explain=(
-        "Each GPU is cooler than the temperature from which its hardware slows it down; above the highest temperature "
-        "that it is to be used at it warns. Both limits are the GPU's own, as NVML tells them."
+        "Each GPU is cooler than the temperature at which its hardware slows it down; above its maximum operating "
+        "temperature it warns. NVML reports both limits for each GPU."
     ),
     tiers=(PROLOG, PERIODIC, BOOT, DEEP),
     measure=_measure_temperature,
@@ -127,26 +128,24 @@ GPU_TEMPERATURE = Check(
 )
 
 
-# What the GPUs draw, and whether somebody has lowered what they may draw.
+# The GPUs' power, and whether somebody has lowered their power limits.
 
 
 def _measure_power(context: Context) -> Answer:
-    good = "each GPU may draw what its model may"
-    return judge_each(
-        context, "what power it may draw", "power_limit", _judge_power, good, "the GPU's own default limit"
-    )
+    good = "each GPU has the default power limit of its model"
+    return judge_each(context, "its power limit", "power_limit", _judge_power, good, "the GPU's default limit")
 
 
 def _judge_power(gpu: GpuHealth) -> Iterator[Observation]:
     if gpu.power is not None:
         yield Reading("gpu_power", gpu.power, "W", gpu.device)
     if gpu.power_limit is None or gpu.power_default is None:
-        yield not_reported(gpu, "what power it may draw", "power_limit" if gpu.power_limit is None else "power_default")
+        yield not_reported(gpu, "its power limit", "power_limit" if gpu.power_limit is None else "power_default")
         return
     yield Reading("gpu_power_limit", gpu.power_limit, "W", gpu.device, gpu.power_default)
     if gpu.power_limit < gpu.power_default:
-        words = f"{gpu.label} may draw {gpu.power_limit:g} W only, and its model {gpu.power_default:g} W"
-        hint = f"'nvidia-smi -i {gpu.index} -pl {gpu.power_default:g}' sets it back, if nobody wants it so"
+        words = f"{gpu.label} has a power limit of {gpu.power_limit:g} W, but its default is {gpu.power_default:g} W"
+        hint = f"If that is not intended: 'nvidia-smi -i {gpu.index} -pl {gpu.power_default:g}'"
         yield Finding(WARN, words, gpu.device, hint)
 
 
@@ -154,8 +153,8 @@ GPU_POWER = Check(
     name="gpu_power",
     title="Power of the GPUs",
     explain=(
-        "What each GPU draws, and that the limit in force is not below the default of its model, which the driver "
-        "tells. A lower one is a warning."
+        "The power of each GPU, and that its power limit is not below the default of its model, which the driver "
+        "reports. A lower limit is a warning."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_power,
@@ -165,13 +164,13 @@ GPU_POWER = Check(
 )
 
 
-# The GPUs' clocks are what the settings of gpu_clocks want.
+# The GPUs' clocks are those in the settings of gpu_clocks.
 
 
 def _measure_clocks(context: Context) -> Answer:
     options = read_options(context.root)
     if options is None:
-        return Answer(skipped="no clocks are wanted: there is no /etc/hpcai/clocks.json")
+        return Answer(skipped="no /etc/hpcai/clocks.json, so no clocks are set")
     try:
         gpus = chosen(context.gpus.facts(), options.gpus)
     except ValueError as error:
@@ -179,9 +178,9 @@ def _measure_clocks(context: Context) -> Answer:
     except GpuError as error:
         if error.kind in (NO_ANSWER, DIED):
             raise
-        raise CannotMeasure(f"the GPUs' driver cannot be asked: {error}") from None
+        raise CannotMeasure(f"the GPUs' driver cannot be queried: {error}") from None
     if not gpus:
-        raise CannotMeasure("the driver knows no GPU")
+        raise CannotMeasure("the driver shows no GPU")
     record = read_record(context.root, read_load(context.root))
     observations = [one for gpu in gpus for one in _judge_clocks(gpu, record.get(gpu.uuid or ""), options)]
     limit = f"{options.state} (/etc/hpcai/clocks.json)"
@@ -192,29 +191,30 @@ def _judge_clocks(gpu: GpuFacts, recorded: Lock | None, options: ClockOptions) -
     device = gpu.busid or f"GPU {gpu.index}"
     planned = plan(gpu, recorded, options)
     if planned.problem:
-        yield Finding(UNKNOWN, f"{gpu.label} does not tell its clocks: {planned.problem}", device)
+        yield Finding(UNKNOWN, f"{gpu.label} does not report its clocks: {planned.problem}", device)
         return
     if gpu.current.graphics is not None:
         yield Reading("gpu_graphics_clock", gpu.current.graphics, "MHz", device)
     if gpu.current.memory is not None:
         yield Reading("gpu_memory_clock", gpu.current.memory, "MHz", device)
     if planned.unsupported and options.on_unsupported == "fail":
-        words = f"{gpu.label} cannot have the clocks that are wanted: {planned.unsupported}"
+        words = f"{gpu.label} does not support the configured clocks: {planned.unsupported}"
         yield Finding(WARN, words, device, "Choose another method for gpu_clocks, or on_unsupported: warn")
     elif planned.actions:
         why = "; ".join(planned.reasons) or "something was changed"
-        yield Finding(WARN, f"{gpu.label} has other clocks than wanted: {why}", device, "Run 'hpcnode clocks apply'")
+        words = f"{gpu.label} does not have the configured clocks: {why}"
+        yield Finding(WARN, words, device, "Run 'hpcnode clocks apply'")
     elif gpu.current.graphics is None and gpu.current.memory is None:
-        yield Finding(UNKNOWN, f"{gpu.label} does not tell its clocks", device)
+        yield Finding(UNKNOWN, f"{gpu.label} does not report its clocks", device)
 
 
 GPU_CLOCKS = Check(
     name="gpu_clocks",
     title="Clocks of the GPUs",
     explain=(
-        "The clocks of each GPU are what /etc/hpcai/clocks.json (gpu_clocks) wants: application clocks as the driver "
-        "tells them, locked ones as the record of this load of the driver has them. It warns: 'hpcnode clocks apply' "
-        "mends it."
+        "The clocks of each GPU are those in /etc/hpcai/clocks.json (gpu_clocks): application clocks as the driver "
+        "reports them, locked clocks as recorded since the driver was loaded. It only warns: 'hpcnode clocks apply' "
+        "corrects the clocks."
     ),
     tiers=(PERIODIC, BOOT),
     measure=_measure_clocks,
@@ -224,7 +224,7 @@ GPU_CLOCKS = Check(
 )
 
 
-# Persistence mode: the driver keeps the GPUs running when nobody uses them.
+# Persistence mode: the driver keeps unused GPUs initialised.
 
 
 def _measure_persistence(context: Context) -> Answer:
@@ -234,20 +234,21 @@ def _measure_persistence(context: Context) -> Answer:
 
 
 def judge_persistence(gpu: GpuHealth) -> Iterator[Observation]:
-    """Yield whether persistence mode of a GPU is on, and a warning where it is off."""
+    """Yield whether persistence mode of a GPU is on, and a warning if it is off."""
     if gpu.persistence is None:
         return
     yield Reading("gpu_persistence", int(gpu.persistence), device=gpu.device, limit=1)
     if not gpu.persistence:
-        words = f"persistence mode of {gpu.label} is off: the driver forgets its clocks, and each job starts slowly"
-        hint = "'systemctl enable --now nvidia-persistenced', or gpu_clocks with persistence: true"
+        words = f"persistence mode of {gpu.label} is off: the driver loses its clocks, and each job starts slowly"
+        hint = "Run 'systemctl enable --now nvidia-persistenced', or use gpu_clocks with persistence: true"
         yield Finding(WARN, words, gpu.device, hint)
 
 
 GPU_PERSISTENCE = Check(
     name="gpu_persistence",
     title="Persistence mode of the GPUs",
-    explain="Persistence mode is on, by nvidia-persistenced or by itself, as NVML tells. Where it is off, it warns.",
+    explain="Persistence mode is on, through nvidia-persistenced or as a setting, as NVML reports. If it is off, it "
+    "warns.",
     tiers=(PROLOG, PERIODIC, BOOT),
     measure=_measure_persistence,
     applies=with_nvidia_gpus,
@@ -256,7 +257,7 @@ GPU_PERSISTENCE = Check(
 )
 
 
-# MIG: no GPU is cut into instances unless that is wanted.
+# MIG: no GPU is partitioned unless that is configured.
 
 
 def _measure_mig(context: Context) -> Answer:
@@ -270,18 +271,18 @@ def _measure_mig(context: Context) -> Answer:
             if gpu.mig:
                 words = f"MIG mode of {gpu.label} is on: programs see parts of it, and NCCL cannot use them together"
             else:
-                words = f"MIG mode of {gpu.label} is off, and is wanted"
-            hint = f"'nvidia-smi -i {gpu.index} -mig {int(expected)}' on the drained node, or set the option enabled"
+                words = f"MIG mode of {gpu.label} is off, but should be on"
+            hint = f"Drain the node, run 'nvidia-smi -i {gpu.index} -mig {int(expected)}'; or set the option enabled"
             yield Finding(WARN, words, gpu.device, hint)
 
     state = "on" if expected else "off"
-    return judge_each(context, "whether MIG mode is on", "mig", judge, f"MIG mode is {state}, as wanted", state)
+    return judge_each(context, "whether MIG mode is on", "mig", judge, f"MIG mode is {state}, as configured", state)
 
 
 GPU_MIG = Check(
     name="gpu_mig",
     title="MIG mode of the GPUs",
-    explain="MIG mode is off on each GPU, or on where the option enabled says so. Anything else is a warning.",
+    explain="MIG mode is off on each GPU, or on if the option enabled is true. Anything else is a warning.",
     tiers=(PROLOG, PERIODIC, BOOT),
     measure=_measure_mig,
     applies=with_nvidia_gpus,

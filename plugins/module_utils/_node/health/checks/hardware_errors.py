@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Errors of CPUs, memory and PCIe, by the kernel's log and its counters (EDAC, AER)."""
+"""Errors of CPUs, memory and PCIe, from the kernel's log and its counters (EDAC, AER)."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from ..check import (
 )
 from ..log_signs import Sign, look_for, too_many
 
-# Errors of CPUs and memory, from the kernel's log and from its counters of each controller.
+# Errors of CPUs and memory, from the kernel's log and its counters of each memory controller.
 
 BEARABLE_MEMORY, MACHINE_CHECK_WINDOW_S = 10, 24 * 3600.0
-"""More corrected memory errors than these in 24 hours are too many: mcelog's threshold (10 / 24h)."""
-# Bit 61 of a bank's status, of the 16 digits that are logged: not corrected (MCi_STATUS.UC, the same of Intel and AMD).
+"""More corrected memory errors in 24 hours are too many: mcelog's threshold (10 / 24h)."""
+# Bit 61 of a bank's status, which is logged with 16 digits: not corrected (MCi_STATUS.UC, for Intel and AMD).
 _UNCORRECTED_STATUS = r"[2367abef][0-9a-f]{15}"
 _MACHINE_CHECK_REPLACE = "Redeploy or replace the instance: a restart leaves it on the same host"
 
@@ -50,7 +50,7 @@ _CORRECTED = Sign(
     re.compile(r"EDAC MC\d+: \d+ CE \w"),
     WARN,
     f"more than {BEARABLE_MEMORY} corrected errors of CPUs or memory within 24 hours",
-    "Watch it; redeploy or replace the instance if it goes on, corrected errors come before uncorrected ones",
+    "Watch it; redeploy or replace the instance if it continues: uncorrected errors often follow corrected ones",
     OBSERVE,
     bearable=BEARABLE_MEMORY,
     window_s=MACHINE_CHECK_WINDOW_S,
@@ -80,14 +80,14 @@ MACHINE_CHECK_SIGNS = (
             r"|MCE: Killing .{1,15}:\d+ due to hardware memory corruption fault at [0-9a-f]+$"
         ),
         FAIL,
-        "a page of memory is broken: the kernel took it out of use or ended who used it",
+        "a page of memory is faulty: the kernel took it out of use, or killed the process that used it",
         _MACHINE_CHECK_REPLACE,
         source="mm/memory-failure.c, arch/x86/mm/fault.c",
     ),
     _CORRECTED,
     *(
         replace(_CORRECTED, name=name, pattern=pattern, source=source)
-        # One error may be told in several of these forms: each is counted on its own.
+        # One error may be logged in several of these forms, so each form is counted separately.
         for name, pattern, source in (
             (
                 "corrected_decoded",
@@ -110,19 +110,17 @@ MACHINE_CHECK_SIGNS = (
 
 
 _COUNTED = replace(_CORRECTED, name="counted")
-"""What the memory controllers count is one more form of telling."""
+"""The memory controllers' counters are another source of corrected errors."""
 _COUNTS = "counts"
 
 
 def _measure_machine_check(context: Context) -> Answer:
     controllers = read_memory_controllers(context.root)
-    of = (
-        f"and {len(controllers)} memory controllers" if controllers else "alone: no memory controller is watched (EDAC)"
-    )
-    good = f"no uncorrected error of CPUs or memory since the last look, by the kernel's log {of}"
+    of = f"and {len(controllers)} memory controllers" if controllers else "only (EDAC shows no memory controller)"
+    good = f"no uncorrected error of CPUs or memory since the last run, from the kernel's log {of}"
     answer = look_for(context, MACHINE_CHECK_SIGNS, "machine_checks", good)
     readings = (*answer.readings, *_counts(controllers))
-    # What the log told already is the same finding.
+    # The counters may repeat a finding of the log.
     findings = tuple(dict.fromkeys([*answer.findings, *_judge(context, controllers)]))
     return replace(answer, readings=readings, findings=findings)
 
@@ -141,14 +139,14 @@ def _judge(context: Context, controllers: Sequence[MemoryController]) -> Iterato
     context.history.keep(_COUNTS, {**before, **now} or None)
     for one in controllers:
         if one.corrected is None or one.uncorrected is None:
-            words = f"memory controller {one.name} does not tell how many errors it had"
+            words = f"memory controller {one.name} does not report its errors"
             yield Finding(UNKNOWN, words, one.name, "See /sys/devices/system/edac/mc")
         if one.uncorrected:
             yield _MEMORY_UNCORRECTED.finding(one.name)
         if one.corrected is not None:
             new = growth(before.get(one.name), one.corrected)
             if new is None:
-                # Nobody knows when they came, unless the machine is up for no longer than they count.
+                # It is not known when they happened, unless the machine booted within the time window.
                 new = one.corrected if _is_recently_booted(context) else 0
             stamps = [int(context.now * 1e6)] * min(new, BEARABLE_MEMORY + 1)
             if too_many(context.history, _COUNTED, one.name, stamps):
@@ -166,11 +164,11 @@ MACHINE_CHECK = Check(
     name="machine_check",
     title="errors of CPUs and memory",
     explain=(
-        "Looks for machine checks, EDAC and firmware reports in the kernel's log of this boot, and at what the kernel "
-        "has counted of each memory controller (ue_count and ce_count of EDAC), where it watches any: most VMs have "
-        "none, and then the log alone counts. An uncorrected error fails; more than "
-        f"{BEARABLE_MEMORY} corrected ones within 24 hours warn (mcelog's threshold, 10 / 24h). It stays until the "
-        "machine restarts."
+        "Looks for machine checks, EDAC and firmware reports in the kernel's log of this boot, and at the kernel's "
+        "counters of each memory controller (ue_count and ce_count of EDAC). Most VMs have no such counters; then only "
+        "the log counts. An uncorrected error fails; more than "
+        f"{BEARABLE_MEMORY} corrected errors within 24 hours warn (mcelog's threshold, 10 / 24h). A finding stays "
+        "until the machine restarts."
     ),
     tiers=(PERIODIC, EPILOG, BOOT),
     measure=_measure_machine_check,
@@ -182,8 +180,8 @@ MACHINE_CHECK = Check(
 # Errors on PCI Express, from the kernel's log (AER).
 
 BEARABLE_PCIE, PCIE_WINDOW_S = 8, 60.0
-"""More corrected errors of a device than these within a minute are too many: what NVIDIA's DCGM bears of a GPU's PCIe
-replays (DCGM_LIMIT_MAX_PCIREPLAY_RATE), which are what such errors mostly cause."""
+"""More corrected errors of a device within a minute are too many: this is the limit of NVIDIA's DCGM for a GPU's PCIe
+replays (DCGM_LIMIT_MAX_PCIREPLAY_RATE), which such errors usually cause."""
 _BUSID = r"([0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.\d)"
 _ERROR = rf"[\w-]+ {_BUSID}: (?:AER: )?PCIe Bus Error: severity="
 _PCIE_REPLACE = "Redeploy or replace the instance; 'journalctl -k -b -g AER' has the lines"
@@ -205,7 +203,7 @@ PCIE_ERRORS_SIGNS = (
         re.compile(rf"{_ERROR}Uncorrect(?:ed|able) \(Non-Fatal\)|pcieport {_BUSID}: DPC: containment event, status:0x"),
         WARN,
         "PCIe device {device} had an uncorrected error that was not fatal",
-        "Watch it, and redeploy the instance if it comes again; 'journalctl -k -b -g AER' has the lines",
+        "Watch it, and redeploy the instance if it happens again; 'journalctl -k -b -g AER' has the lines",
         OBSERVE,
         "",
         source="drivers/pci/pcie: aer.c, dpc.c",
@@ -226,8 +224,8 @@ PCIE_ERRORS_SIGNS = (
         "power",
         re.compile(rf"mlx5_core {_BUSID}: \w+:\d+:\(pid \d+\): Detected insufficient power on the PCIe slot"),
         WARN,
-        "adapter {device} says that its PCIe slot gives too little power",
-        "Some adapters say so of every slot; watch the InfiniBand bandwidth (tier deep)",
+        "adapter {device} reports that its PCIe slot supplies too little power",
+        "Some adapters report this for every slot; watch the InfiniBand bandwidth (tier deep)",
         OBSERVE,
         "",
         source="drivers/net/ethernet/mellanox/mlx5/core/events.c",
@@ -236,18 +234,16 @@ PCIE_ERRORS_SIGNS = (
 
 
 def _measure_pcie(context: Context) -> Answer:
-    return look_for(
-        context, PCIE_ERRORS_SIGNS, "pcie_errors", "no PCIe device has had an error worth a word since the last look"
-    )
+    return look_for(context, PCIE_ERRORS_SIGNS, "pcie_errors", "no PCIe device had a relevant error since the last run")
 
 
 PCIE_ERRORS = Check(
     name="pcie_errors",
     title="errors on PCI Express in the kernel's log",
     explain=(
-        "Looks for PCIe errors (AER) in the kernel's log of this boot, by device: fatal ones fail, others not "
-        f"corrected warn, and so do more than {BEARABLE_PCIE} corrected ones within a minute, DCGM's limit of a GPU's "
-        "PCIe replays. It stays until the machine restarts."
+        "Looks for PCIe errors (AER) in the kernel's log of this boot, by device. Fatal errors fail. Other uncorrected "
+        f"errors, and more than {BEARABLE_PCIE} corrected errors within a minute (DCGM's limit for a GPU's PCIe "
+        "replays), warn. A finding stays until the machine restarts."
     ),
     tiers=(PERIODIC, EPILOG, BOOT),
     measure=_measure_pcie,

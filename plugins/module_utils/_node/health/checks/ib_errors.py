@@ -32,9 +32,9 @@ from ..check import (
 )
 from ..log_signs import Sign, look_for
 
-# InfiniBand ports: how fast their error counters grow.
+# InfiniBand ports: the growth of their error counters.
 
-# Those that tell of the cable and its two ends, and of nothing that a program does wrong.
+# Counters of errors of the cable and its two ends, which programs cannot cause.
 LIMITS: Mapping[str, int] = {
     "symbol_error": 10,
     "link_error_recovery": 10,
@@ -42,11 +42,11 @@ LIMITS: Mapping[str, int] = {
     "local_link_integrity_errors": 10,
     "excessive_buffer_overrun_errors": 10,
 }
-"""More than so many new errors between two runs are too many (rdma-core, infiniband-diags/etc/error_thresholds)."""
+"""The most new errors between two runs (rdma-core, infiniband-diags/etc/error_thresholds)."""
 _ERRORS_COUNTERS, _OVER = "counters", "over"
 _ERRORS_SOURCE = "rdma-core, infiniband-diags/etc/error_thresholds"
 _ERRORS_HINT = (
-    "'perfquery' and 'mlxlink -c' tell more; errors that go on are the cable's or the adapter's: redeploy the VM"
+    "See 'perfquery' and 'mlxlink -c'; if the errors continue, the cable or the adapter is faulty: redeploy the VM"
 )
 
 
@@ -54,17 +54,17 @@ def _measure_errors(context: Context) -> Answer:
     ports = [port for port in read_ports(context.root) if port.link_layer == INFINIBAND]
     now = {port.label: _read_errors(context.root, port) for port in ports}
     if not any(now.values()):
-        return Answer(findings=(Finding(UNKNOWN, "no InfiniBand port tells its error counters"),))
+        return Answer(findings=(Finding(UNKNOWN, "no InfiniBand port shows its error counters"),))
     before = context.history.get(_ERRORS_COUNTERS)
     over_before = context.history.get(_OVER) or []
     context.history.keep(_ERRORS_COUNTERS, now)
     if before is None:
-        return Answer(skipped="the first run in this boot: the counters are noted, the next run compares")
+        return Answer(skipped="the first run in this boot: the counters are recorded, and the next run compares")
     readings, findings, over = [], [], []
     for port in ports:
         counters, earlier = now[port.label], before.get(port.label) or {}
         if not counters:
-            findings.append(Finding(UNKNOWN, f"{port.label} does not tell its error counters", port.device))
+            findings.append(Finding(UNKNOWN, f"{port.label} does not show its error counters", port.device))
         for name, value in counters.items():
             grown = growth(earlier.get(name), value)
             if grown is None:
@@ -73,14 +73,14 @@ def _measure_errors(context: Context) -> Answer:
             if grown > LIMITS[name]:
                 over.append(f"{port.label} {name}")
                 again = over[-1] in over_before
-                words = f"{port.label} has {grown} new {name} since the last run{', and had before' if again else ''}"
+                words = f"{port.label} has {grown} new {name} since the last run{', as before' if again else ''}"
                 findings.append(Finding(FAIL if again else WARN, words, port.device, _ERRORS_HINT))
     context.history.keep(_OVER, over)
     return Answer(
-        good=f"the error counters of {len(ports)} InfiniBand ports stand still or nearly so",
+        good=f"the error counters of {len(ports)} InfiniBand ports are within the limits",
         readings=tuple(readings),
         findings=tuple(findings),
-        limit=f"at most 10 new errors of a kind between two runs ({_ERRORS_SOURCE}); more of them twice running fail",
+        limit=f"at most 10 new errors of a kind between two runs ({_ERRORS_SOURCE}); more twice in a row fail",
     )
 
 
@@ -94,9 +94,9 @@ IB_ERRORS = Check(
     name="ib_errors",
     title="Error counters of the InfiniBand ports",
     explain=(
-        "How much symbol_error, link_error_recovery, port_rcv_errors, local_link_integrity_errors and "
-        "excessive_buffer_overrun_errors of each port have grown since the last run. More than 10 warn, the thresholds "
-        f"of ibqueryerrors ({_ERRORS_SOURCE}); twice running they fail."
+        "The growth of symbol_error, link_error_recovery, port_rcv_errors, local_link_integrity_errors and "
+        "excessive_buffer_overrun_errors of each port since the last run. More than 10, the thresholds of "
+        f"ibqueryerrors ({_ERRORS_SOURCE}), warns; twice in a row fails."
     ),
     tiers=(PERIODIC,),
     measure=_measure_errors,
@@ -105,11 +105,11 @@ IB_ERRORS = Check(
 )
 
 
-# InfiniBand links that go down and come up again, by the adapters' counters and by what the network service logged.
+# InfiniBand links that go down and up again, from the adapters' counters and the log of the network service.
 
 _FLAPS_SOURCE = "azurehpc-health-checks, customTests/azure_ib_link_flapping.nhc"
 LIMIT_NAME, BEARABLE, WINDOW_S = "ib_flaps", 4, 24 * 3600
-"""The source takes 5 and more within 24 hours for a fault. A site's own limit goes by this name."""
+"""In the source, 5 or more within 24 hours are a fault. A site can set its own limit under this name."""
 _FLAPS_COUNTERS, _FLAPS = "counters", "flaps"
 _NET = "/sys/class/net"
 _SERVICE = "systemd-networkd"
@@ -118,13 +118,13 @@ _MOST_LINES = 5000
 _FLAPS_HINT = "The cable, its switch port or the adapter is at fault: redeploy or replace the instance"
 
 _Flaps = dict[str, list[tuple[float, int]]]
-"""When a port was seen to have lost its link, and how often, in seconds since the epoch."""
+"""By port: when link losses were seen, in seconds since the epoch, and how many."""
 
 
 def _measure_flaps(context: Context) -> Answer:
     ports = [port for port in read_ports(context.root) if port.link_layer == INFINIBAND]
     if not ports:
-        return Answer(findings=(Finding(UNKNOWN, "there is no InfiniBand port whose link could be watched"),))
+        return Answer(findings=(Finding(UNKNOWN, "there is no InfiniBand port"),))
     interfaces = _interfaces(context.root)
     now = {port.label: _read_flaps(context.root, port, interfaces) for port in ports}
     before = context.history.get(_FLAPS_COUNTERS)
@@ -133,7 +133,7 @@ def _measure_flaps(context: Context) -> Answer:
     }
     logged: Mapping[str, list[float]] | None = None
     if before is None or not all(now.values()):
-        # The counters tell nothing of the time before the first look.
+        # The counters do not show when losses before the first run happened.
         logged = _logged(context)
     for port in ports:
         losses = flaps.setdefault(port.label, [])
@@ -147,7 +147,7 @@ def _measure_flaps(context: Context) -> Answer:
     context.history.keep(_FLAPS, {label: losses for label, losses in flaps.items() if losses})
     blind = [port for port in ports if not now[port.label] and logged is None]
     if before is None and logged is None and not blind:
-        return Answer(skipped="the first run in this boot: the counters are noted, the next run compares")
+        return Answer(skipped="the first run in this boot: the counters are recorded, and the next run compares")
     return _judged([port for port in ports if port not in blind], blind, flaps, _limit(context))
 
 
@@ -168,10 +168,10 @@ def _judged(ports: Sequence[Port], blind: Sequence[Port], flaps: _Flaps, limit: 
             words = f"{port.label} lost its link {count} times within 24 hours"
             findings.append(Finding(FAIL, words, port.device, _FLAPS_HINT))
     for port in blind:
-        words = f"{port.label} tells neither link_downed nor carrier_down_count, and no log tells it either"
+        words = f"{port.label} shows neither link_downed nor carrier_down_count, and no log shows link losses"
         findings.append(Finding(UNKNOWN, words, port.device, "See 'ibstat', and 'journalctl -u systemd-networkd'"))
     return Answer(
-        good=f"{len(ports)} InfiniBand links are steady",
+        good=f"{len(ports)} InfiniBand links are stable",
         readings=tuple(readings),
         findings=tuple(findings),
         limit=f"at most {limit} times within 24 hours ({_FLAPS_SOURCE}: 5 are a fault)",
@@ -198,7 +198,7 @@ def _read_flaps(root: Root, port: Port, interfaces: Mapping[str, str]) -> dict[s
 
 
 def _growth(before: Mapping[str, int], now: Mapping[str, int]) -> int:
-    """Return how often the link went down since: both counters count the same."""
+    """Return how often the link went down since the last run. Both counters count this; the larger one is used."""
     return max([0, *(grown for name, value in now.items() if (grown := growth(before.get(name), value)))])
 
 
@@ -207,9 +207,9 @@ def _recent(losses: Sequence[tuple[float, int]], now: float) -> list[tuple[float
 
 
 def _logged(context: Context) -> dict[str, list[float]] | None:
-    """Return when interfaces lost their carrier, by name, as the network service logged it in this boot.
+    """Return when interfaces lost their carrier in this boot, by name, from the log of the network service.
 
-    None where it does not tell: no journal, or another service looks after the network.
+    None without such a log: there is no journal, or another service manages the network.
     """
     since = f"--since=@{int(context.now) - WINDOW_S}"
     command = ["journalctl", "--boot", f"--unit={_SERVICE}", since, f"--lines={_MOST_LINES}"]
@@ -230,11 +230,11 @@ def _logged(context: Context) -> dict[str, list[float]] | None:
 
 IB_FLAPS = Check(
     name="ib_flaps",
-    title="InfiniBand links that come and go",
+    title="InfiniBand links that flap",
     explain=(
-        "How often each InfiniBand link went down within 24 hours: by link_downed of the port and carrier_down_count "
-        "of its network interface, and for the time before the first look by what systemd-networkd logged. 5 times and "
-        f"more fail ({_FLAPS_SOURCE})."
+        "How often each InfiniBand link went down within 24 hours, from link_downed of the port and carrier_down_count "
+        "of its network interface, and before the first run from the log of systemd-networkd. 5 or more times fail "
+        f"({_FLAPS_SOURCE})."
     ),
     tiers=(PERIODIC, BOOT),
     measure=_measure_flaps,
@@ -245,9 +245,9 @@ IB_FLAPS = Check(
 )
 
 
-# What the InfiniBand adapters' driver wrote into the kernel's log about their firmware and cables.
+# Messages of the InfiniBand adapters' driver in the kernel's log about their firmware and cables.
 
-# The driver's messages name their function, line and process before they say something.
+# The driver's messages begin with function, line and process.
 _ADAPTER = r"mlx5_core ([0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.\d): (?:\w+:\d+:\(pid \d+\): )?"
 _DRIVER_LOG_SOURCE = "drivers/net/ethernet/mellanox/mlx5/core: "
 _LOG = "'journalctl -k -b -g mlx5_core' has the lines"
@@ -257,14 +257,14 @@ IB_DRIVER_LOG_SIGNS = (
         "firmware",
         re.compile(
             rf"{_ADAPTER}(?:device's health compromised - reached miss count|Fatal error \d+ detected"
-            # Severities are those of the kernel's log: 0 to 3 are errors and worse.
+            # The severities are the kernel's log levels: 0 to 3 are errors and worse.
             r"|Health issue observed, [^,]+, severity\([0-3]\)"
             r"|health recovery (?:failed|flow aborted)|Driver is in error state\. Unloading|PCI slot is unavailable"
             r"|(?:cmd\[\d+\]: )?\w+\(0x[0-9a-f]+\) (?:Async, )?timeout\. Will cause a leak of a command resource)"
         ),
         FAIL,
-        "the firmware of adapter {device} does not work any more",
-        f"Restart the VM from Azure, and redeploy it if it comes again; {_LOG}",
+        "the firmware of adapter {device} has stopped working",
+        f"Restart the VM from Azure, and redeploy it if it happens again; {_LOG}",
         REPLACE,
         "NHC2002",
         source=f"{_DRIVER_LOG_SOURCE}health.c, cmd.c",
@@ -273,8 +273,8 @@ IB_DRIVER_LOG_SIGNS = (
         "cable",
         re.compile(rf"{_ADAPTER}Port module event\[error\]: module \d+, "),
         WARN,
-        "adapter {device} complains of its cable",
-        f"Look at its port's errors (ib_errors, ib_flaps); {_LOG}",
+        "adapter {device} reports a problem with its cable",
+        f"See the checks ib_errors and ib_flaps; {_LOG}",
         OBSERVE,
         "",
         source=f"{_DRIVER_LOG_SOURCE}events.c",
@@ -283,15 +283,17 @@ IB_DRIVER_LOG_SIGNS = (
 
 
 def _measure_driver_log(context: Context) -> Answer:
-    return look_for(context, IB_DRIVER_LOG_SIGNS, "ib_driver_messages", "no adapter has complained since the last look")
+    return look_for(
+        context, IB_DRIVER_LOG_SIGNS, "ib_driver_messages", "no adapter reported a problem since the last run"
+    )
 
 
 IB_DRIVER_LOG = Check(
     name="ib_driver_log",
     title="the InfiniBand adapters' driver in the kernel's log",
     explain=(
-        "Looks in the kernel's log of this boot for what mlx5_core says of its adapters: firmware that stopped or no "
-        "longer takes commands fails, a complaint about a cable warns. It stays until the machine restarts."
+        "Looks in the kernel's log of this boot for messages of mlx5_core: firmware that stopped or no longer accepts "
+        "commands fails, a problem with a cable warns. A finding stays until the machine restarts."
     ),
     tiers=(PERIODIC, EPILOG, BOOT),
     measure=_measure_driver_log,

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Bandwidth and latency of each InfiniBand adapter, by perftest."""
+"""Bandwidth and latency of each InfiniBand adapter, with perftest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TYPICAL = 4
 
 
 def bandwidth_gbps(text: str, size: int) -> float | None:
-    """Return the average bandwidth in Gb/s of messages of this size; None where none was printed."""
+    """Return the average bandwidth in Gb/s of messages of this size; None if it was not printed."""
     unit = _AVERAGE.search(text)
     if not unit:
         return None
@@ -44,7 +44,7 @@ def bandwidth_gbps(text: str, size: int) -> float | None:
 
 
 def latency_us(text: str) -> float | None:
-    """Return the typical latency in microseconds; None where none was printed."""
+    """Return the typical latency in microseconds; None if it was not printed."""
     heading = text.find("t_typical[usec]")
     if heading < 0:
         return None
@@ -72,7 +72,7 @@ SOURCE = "perftest"
 
 _HERE = "127.0.0.1"
 _TRIES, _PAUSE_S = 20, 0.25
-"""How often a client tries to reach its server, which takes a moment to listen."""
+"""Retries of a client until its server listens, and the pause in seconds."""
 _NOT_YET = "Couldn't connect to"
 _IN_USE = ("Couldn't listen to port", "Address already in use", "address in use")
 _WITHOUT_CUDA = ("Unsupported memory type", "unrecognized option '--use_cuda")
@@ -83,7 +83,7 @@ class WithoutCuda(RuntimeError):
 
 
 def active_ports(context: Context) -> list[Port]:
-    """Return the InfiniBand ports that carry data.
+    """Return the active InfiniBand ports.
 
     :raises CannotMeasure: there is none.
     """
@@ -95,7 +95,7 @@ def active_ports(context: Context) -> list[Port]:
 
 
 def gpu_near(context: Context, port: Port) -> int | None:
-    """Return the number of a GPU, in the order of PCI, on the adapter's NUMA node: its place there is the adapter's."""
+    """Return the number, in PCI order, of the GPU with the adapter's position on the adapter's NUMA node."""
     devices = read_pci(context.root)
     gpus = [device for device in devices if device.is_gpu and device.vendor == 0x10DE]
     adapter = next((device for device in devices if device.busid == port.busid), None)
@@ -109,11 +109,11 @@ def gpu_near(context: Context, port: Port) -> int | None:
 def run_pair(
     context: Context, path: str, port: Port, options: Sequence[str], within_s: float
 ) -> tuple[str, list[Finding]]:
-    """Run a server and a client on this port, and return what the client printed and what is wrong.
+    """Run a server and a client on this port, and return the client's output and the findings.
 
-    Both must come to a good end: what a client prints whose server failed may be another server's.
+    Both must succeed: if the server failed, the client may have measured another server.
 
-    :raises WithoutCuda: the options are for memory of GPUs, and this perftest knows none.
+    :raises WithoutCuda: the options need GPU memory, but this perftest was built without CUDA.
     """
     number = free_port()
     command = [path, "-d", port.device, "-i", str(port.number), "-p", str(number), "-F", *options]
@@ -138,20 +138,20 @@ def run_pair(
     for role, result in results.items():
         output = result.stdout + result.stderr
         if any(words in output for words in _IN_USE):
-            words = f"port {number}, on which {name} listens for {port.label}, is in use: {last_line(result)}"
+            words = f"TCP port {number}, which {name} needs for {port.label}, is in use: {last_line(result)}"
             return "", [Finding(UNKNOWN, words, port.label, "Run the check again")]
         if role == "the client of" and _NOT_YET in output and not found:
-            words = f"{name} did not reach its own server for {port.label}: {last_line(result)}"
+            words = f"{name} could not connect to its own server for {port.label}: {last_line(result)}"
             return "", [Finding(UNKNOWN, words, port.label)]
         refused = deep.run_problem(context, result, f"{role} {name} on {port.label}", within_s, port.label)
         found += [refused] if refused else []
-    # The one that failed by itself says more than the one that only lost its peer.
+    # A failure comes before UNKNOWN, because the other side may only have lost its peer.
     found.sort(key=lambda finding: finding.verdict != FAIL)
     return ("", found[:1]) if found else (client.stdout, [])
 
 
 def free_port() -> int:
-    """Return the number of a TCP port on which nobody listens."""
+    """Return the number of a free TCP port."""
     with socket.socket() as probe:
         probe.bind((_HERE, 0))
         port: int = probe.getsockname()[1]
@@ -167,11 +167,11 @@ _SIZE = 8388608
 _BANDWIDTH_BYTES = re.compile(r"(\d+) B\b")
 _QUEUE_PAIRS = re.compile(r"(\d+) queue pairs")
 _RUN_S = 30.0
-_HINT = "Look at the port's errors: hpcnode health run periodic --only ib_errors; then replace the node"
+_HINT = "Check the port's errors with 'hpcnode health run periodic --only ib_errors'; then replace the node"
 
 
 def _measure_bandwidth(context: Context) -> Answer:
-    """Write through each adapter, from memory of a GPU near it where that can be, else of the host."""
+    """Measure writes through each adapter, from memory of a near GPU if possible, else from host memory."""
     ports = active_ports(context)
     path = deep.required_program(context, IB_WRITE_BANDWIDTH, "ib_write_bw", FOLDERS, SOURCE)
     must_be_idle(context, IB_WRITE_BANDWIDTH)
@@ -181,7 +181,7 @@ def _measure_bandwidth(context: Context) -> Answer:
         try:
             return _answer(context, path, ports, OF_GPU, findings)
         except WithoutCuda:
-            words = "ib_write_bw was built without CUDA: memory of the host was measured, not of the GPUs"
+            words = "ib_write_bw was built without CUDA: it measured host memory, not GPU memory"
             findings.append(
                 Finding(WARN, words, hint=f"Install a perftest with CUDA, and set options.{_WRITE_BANDWIDTH}.program")
             )
@@ -209,22 +209,22 @@ def _answer(context: Context, path: str, ports: list[Port], limit_name: str, fin
             limit = threshold.limit if threshold else None
             readings.append(Reading(f"{limit_name}_bandwidth", round(value, 2), "Gb/s", port.label, limit))
         elif not wrong:
-            words = f"ib_write_bw on {port.label} ended well, but printed no bandwidth"
+            words = f"ib_write_bw on {port.label} succeeded, but printed no bandwidth"
             found.append(Finding(UNKNOWN, words, port.label, f"Run it by hand: {path} -d {port.device}"))
-    what = "the bandwidth of writes"
+    what = "the write bandwidth"
     found += limit_findings(readings, threshold, what, _HINT) if threshold else outliers(readings, what)
     slowest = min((float(one.value) for one in readings), default=0)
-    memory = "of the GPUs" if limit_name == OF_GPU else "of the host"
-    good = f"{len(readings)} adapters, the slowest with {slowest:.4g} Gb/s, memory {memory}"
+    memory = "GPU" if limit_name == OF_GPU else "host"
+    good = f"{len(readings)} adapters, the slowest with {slowest:.4g} Gb/s, in {memory} memory"
     return Answer(good, tuple(readings), tuple(found), in_words(threshold) if threshold else "")
 
 
 IB_WRITE_BANDWIDTH = Check(
     name=_WRITE_BANDWIDTH,
     title="bandwidth of the adapters",
-    explain="Runs ib_write_bw on each InfiniBand adapter with itself, messages and queue pairs as the limit says, in "
-    "memory of a GPU on its NUMA node, and compares with the size's limit (azurehpc-health-checks, check_ib_bw_gdr). A "
-    "perftest without CUDA measures memory of the host, and the check says so.",
+    explain="Runs ib_write_bw between each InfiniBand adapter and itself, with the limit's message size and queue "
+    "pairs, in memory of a GPU on its NUMA node, and compares the result with the VM size's limit "
+    "(azurehpc-health-checks, check_ib_bw_gdr). A perftest without CUDA measures host memory, and the check warns.",
     tiers=(DEEP,),
     measure=_measure_bandwidth,
     applies=with_infiniband,
@@ -237,16 +237,16 @@ IB_WRITE_BANDWIDTH = Check(
 )
 
 
-# Whether each InfiniBand adapter answers as fast as it should.
+# Whether each InfiniBand adapter reaches its latency.
 
 _LATENCY = "ib_latency"
 LIMIT = "ib_latency_local"
 
-_WHAT = "the latency of writes"
+_WHAT = "the write latency"
 
 
 def _measure_latency(context: Context) -> Answer:
-    """Run ``ib_write_lat`` on each adapter with itself."""
+    """Run ``ib_write_lat`` between each adapter and itself."""
     ports = active_ports(context)
     path = deep.required_program(context, IB_LATENCY, "ib_write_lat", FOLDERS, SOURCE)
     must_be_idle(context, IB_LATENCY)
@@ -270,8 +270,8 @@ def _measure_latency(context: Context) -> Answer:
 IB_LATENCY = Check(
     name=_LATENCY,
     title="latency of the adapters",
-    explain="Runs ib_write_lat on each InfiniBand adapter with itself and compares the typical latency with the size's "
-    "limit (azurehpc, experimental/ndv4_a100_healthchecks); where there is none, with the node's other adapters.",
+    explain="Runs ib_write_lat between each InfiniBand adapter and itself and compares the typical latency with the VM "
+    "size's limit (azurehpc, experimental/ndv4_a100_healthchecks), or without a limit, with the node's other adapters.",
     tiers=(DEEP,),
     measure=_measure_latency,
     applies=with_infiniband,

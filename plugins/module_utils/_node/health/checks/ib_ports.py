@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""InfiniBand ports: as many as expected, active, at full rate, with addresses and keys; GPUDirect RDMA."""
+"""InfiniBand ports: the expected number is active, at full rate, with addresses and keys; and GPUDirect RDMA."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from ..check import (
 )
 from ..settings import source_in_words
 
-# InfiniBand ports: as many as expected are there, and carry data.
+# InfiniBand ports: the expected number is active.
 
 _MANAGED = ("INIT", "ARMED")
-_DOWN = "'ibstat' and 'journalctl -k -b' tell more; redeploy the VM if it stays so"
+_DOWN = "See 'ibstat' and 'journalctl -k -b'; redeploy the VM if this persists"
 _NO_DEVICE = "Load the adapters' driver (mlx5_ib; OFED: systemctl status openibd), and see 'journalctl -k -b'"
 
 
@@ -55,14 +55,14 @@ def _measure_ports(context: Context) -> Answer:
 
 
 def judge_ports(size: VmSize, ports: Sequence[Port], devices: Sequence[PciFacts]) -> list[Finding]:
-    """Return what is wrong with the InfiniBand ports; those of Ethernet, as of accelerated networking, do not count."""
+    """Return findings about the InfiniBand ports. Ethernet ports, as of accelerated networking, are ignored."""
     ports = [port for port in ports if port.link_layer == INFINIBAND]
     if not devices and not ports:
         return [Finding(UNKNOWN, "sysfs shows neither PCI nor RDMA devices", hint="Run it as root")]
     findings = list(_each(size, ports, [device for device in devices if device.is_hca]))
     working, count = sum(port.works for port in ports), size.hca_count or 0
     if not findings and working < count:
-        # No address is known, and no device is there that could be named.
+        # The addresses are not known, so the missing devices cannot be named.
         words = f"{working} of {count} InfiniBand ports are active, and there are no others"
         findings.append(Finding(FAIL, words, hint=_DOWN))
     return findings
@@ -71,11 +71,11 @@ def judge_ports(size: VmSize, ports: Sequence[Port], devices: Sequence[PciFacts]
 def _each(size: VmSize, ports: Sequence[Port], adapters: Sequence[PciFacts]) -> Iterator[Finding]:
     expected = [hca.busid for hca in size.hcas or ()]
     present = {device.busid for device in adapters}
-    # With other addresses than those that are known, nobody can say which one is missing.
+    # If the machine has other addresses than the known ones, it is not possible to find out which one is missing.
     for busid in expected if present <= set(expected) else ():
         if busid not in present:
             words = f"InfiniBand adapter {busid} is not on the PCI bus"
-            yield Finding(FAIL, words, busid, "Redeploy the VM: nothing inside it brings an adapter back")
+            yield Finding(FAIL, words, busid, "Redeploy the VM: a missing adapter cannot be repaired from inside it")
     driven = {port.busid for port in ports}
     for busid in sorted(present - driven):
         yield Finding(FAIL, f"InfiniBand adapter {busid} has no RDMA device", busid, _NO_DEVICE, REBOOT)
@@ -92,8 +92,8 @@ IB_PORTS = Check(
     name="ib_ports",
     title="InfiniBand ports",
     explain=(
-        "As many InfiniBand ports as the VM size is expected to have are in state ACTIVE with their link up, by sysfs; "
-        "adapters that are missing are named by their PCI address (facts of the VM size: azurehpc-health-checks, "
+        "The number of InfiniBand ports expected of the VM size is in state ACTIVE with the link up, according to "
+        "sysfs. Missing adapters are listed by PCI address (facts of the VM size: azurehpc-health-checks, "
         "azhpc-images)."
     ),
     tiers=TIERS,
@@ -114,7 +114,7 @@ def _measure_rate(context: Context) -> Answer:
     expected_gbps = size.ib_rate_gbps or 0
     ports = [port for port in read_ports(context.root) if port.works]
     if not ports:
-        hint = "Check ib_ports tells what is wrong with the ports"
+        hint = "See the check ib_ports for the cause"
         return Answer(findings=(Finding(UNKNOWN, "no InfiniBand port is active, so none has a rate", hint=hint),))
     rates = [port.rate_gbps for port in ports if port.rate_gbps is not None]
     return Answer(
@@ -130,14 +130,14 @@ def _measure_rate(context: Context) -> Answer:
 
 
 def judge_rates(size: VmSize, ports: Sequence[Port]) -> Iterator[Finding]:
-    """Yield what is wrong with the rates of the InfiniBand ports that are active."""
+    """Yield findings about the rates of the active InfiniBand ports."""
     expected_gbps = size.ib_rate_gbps or 0
     for port in (port for port in ports if expected_gbps and port.works):
         if port.rate_gbps is None:
-            yield Finding(UNKNOWN, f"{port.label} does not tell its rate", port.device)
+            yield Finding(UNKNOWN, f"{port.label} does not show its rate", port.device)
         elif port.rate_gbps < expected_gbps:
             words = f"{port.label} ({port.busid}) runs at {port.rate_gbps:g} Gb/s instead of {expected_gbps}"
-            hint = "Lanes of the link are lost: 'mlxlink' tells more; redeploy the VM if it stays so"
+            hint = "The link has lost lanes: see 'mlxlink'; redeploy the VM if this persists"
             yield Finding(FAIL, words, port.device, hint)
 
 
@@ -145,8 +145,8 @@ IB_RATE = Check(
     name="ib_rate",
     title="Rate of the InfiniBand ports",
     explain=(
-        "Each active InfiniBand port runs at the rate that is expected of the VM size (azurehpc-health-checks, "
-        "check_hw_ib): a link that has lost lanes stays active, and is slow."
+        "Each active InfiniBand port runs at the rate expected of the VM size (azurehpc-health-checks, check_hw_ib), "
+        "because a link that has lost lanes stays active but is slow."
     ),
     tiers=(PROLOG, PERIODIC, BOOT, DEEP),
     measure=_measure_rate,
@@ -156,15 +156,15 @@ IB_RATE = Check(
 )
 
 
-# InfiniBand ports: the subnet manager has given each an address, and each is in the fabric once.
+# InfiniBand ports: the subnet manager has given each port a unique address.
 
-_HINT = "The subnet manager gives addresses: restart the machine, redeploy the VM if it stays so"
+_HINT = "The subnet manager assigns addresses: restart the machine, redeploy the VM if that does not help"
 
 
 def _measure_addresses(context: Context) -> Answer:
     ports = [port for port in read_ports(context.root) if port.works]
     if not ports:
-        hint = "Check ib_ports tells what is wrong with the ports"
+        hint = "See the check ib_ports for the cause"
         return Answer(findings=(Finding(UNKNOWN, "no InfiniBand port is active, so none has an address", hint=hint),))
     readings, findings = [], []
     owners: dict[str, str] = {}
@@ -172,21 +172,21 @@ def _measure_addresses(context: Context) -> Answer:
         folder = f"/sys/class/infiniband/{port.device}/ports/{port.number}"
         lid, gid = context.root.number(f"{folder}/lid"), context.root.text(f"{folder}/gids/0")
         if lid is None or not gid:
-            findings.append(Finding(UNKNOWN, f"{port.label} does not tell its LID and its GID", port.device))
+            findings.append(Finding(UNKNOWN, f"{port.label} does not show its LID and its GID", port.device))
             continue
         # The second half of a GID is the port's GUID.
         guid = "".join(gid.split(":")[4:])
         readings.append(Reading("ib_lid", lid, device=port.device))
         if lid == 0:
-            findings.append(Finding(FAIL, f"{port.label} is active, and has no LID", port.device, _HINT))
+            findings.append(Finding(FAIL, f"{port.label} is active, but has no LID", port.device, _HINT))
         if not guid.strip("0"):
-            findings.append(Finding(FAIL, f"{port.label} is active, and has no GID: {gid}", port.device, _HINT))
+            findings.append(Finding(FAIL, f"{port.label} is active, but has no GID: {gid}", port.device, _HINT))
         elif guid in owners:
             words = f"{port.label} has the same GID as {owners[guid]}: {gid}"
             findings.append(Finding(FAIL, words, port.device, _HINT))
         owners.setdefault(guid, port.label)
     return Answer(
-        good=f"{len(readings)} InfiniBand ports have a LID and a GID of their own",
+        good=f"{len(readings)} InfiniBand ports have a LID and a unique GID",
         readings=tuple(readings),
         findings=tuple(findings),
         limit="a LID that is not 0, and a GID that no other port has",
@@ -197,8 +197,8 @@ IB_ADDRESSES = Check(
     name="ib_addresses",
     title="LID and GID of the InfiniBand ports",
     explain=(
-        "Each active InfiniBand port has a LID that is not 0 and a GID of its own: both are what other nodes reach it "
-        "by (InfiniBand architecture: LID 0 is reserved)."
+        "Each active InfiniBand port has a LID that is not 0 and a unique GID: other nodes use both to reach it "
+        "(InfiniBand architecture: LID 0 is reserved)."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_addresses,
@@ -207,33 +207,33 @@ IB_ADDRESSES = Check(
 )
 
 
-# InfiniBand ports: each is in the partition of its scale set, and all are in the same.
+# InfiniBand ports: all are in the partition of their scale set.
 
 _FULL, _DEFAULT = 0x8000, 0x7FFF
-"""The highest bit says whether the port is a full member; the default partition, of which all ports are members."""
+"""The bit of a full member of a partition, and the default partition, to which all ports belong."""
 
 
 def _measure_pkeys(context: Context) -> Answer:
     ports = [port for port in read_ports(context.root) if port.link_layer == INFINIBAND]
     if not ports:
-        return Answer(findings=(Finding(UNKNOWN, "there is no InfiniBand port whose partition keys could be read"),))
+        return Answer(findings=(Finding(UNKNOWN, "there is no InfiniBand port"),))
     readings, findings = [], []
     keys: dict[str, list[int]] = {}
     for port in ports:
         table = _read(context.root, port)
         if not table:
-            findings.append(Finding(UNKNOWN, f"{port.label} does not tell its partition keys", port.device))
+            findings.append(Finding(UNKNOWN, f"{port.label} does not show its partition keys", port.device))
             continue
         assigned = [key for key in table if key & _DEFAULT != _DEFAULT]
         keys[port.label] = assigned
         listed = " ".join(f"0x{key:04x}" for key in assigned) or "none"
         readings.append(Reading("ib_partition_key", listed, device=port.device))
         if len(assigned) != 1:
-            words = f"{port.label} has {_counted(assigned)} besides the default one, and not one: {listed}"
-            findings.append(Finding(FAIL, words, port.device, "Redeploy the VM: the host gives ports their keys"))
+            words = f"{port.label} has {_counted(assigned)} besides the default key, but should have one: {listed}"
+            findings.append(Finding(FAIL, words, port.device, "Redeploy the VM: the host assigns the keys"))
         elif not assigned[0] & _FULL:
-            words = f"{port.label} is a limited member of its partition ({listed}), and can reach full members only"
-            findings.append(Finding(FAIL, words, port.device, "Redeploy the VM: the host gives ports their keys"))
+            words = f"{port.label} is a limited member of its partition ({listed}), and can only reach full members"
+            findings.append(Finding(FAIL, words, port.device, "Redeploy the VM: the host assigns the keys"))
     findings += _odd_ports(keys)
     several = sorted({key for assigned in keys.values() for key in assigned})
     return Answer(
@@ -247,12 +247,12 @@ def _measure_pkeys(context: Context) -> Answer:
 def _read(root: Root, port: Port) -> list[int]:
     folder = f"/sys/class/infiniband/{port.device}/ports/{port.number}/pkeys"
     table = (root.number(path) for _index, path in root.numbered(folder, ""))
-    # The table has a hundred places, and nearly all are empty.
+    # The table has about a hundred entries, and most are empty.
     return [key for key in table if key and key & _DEFAULT]
 
 
 def _odd_ports(keys: dict[str, list[int]]) -> list[Finding]:
-    """Return the ports whose key is not that of most."""
+    """Return a finding for the ports whose key differs from the most common key."""
     single = {label: assigned[0] & _DEFAULT for label, assigned in keys.items() if len(assigned) == 1}
     values = list(single.values())
     if len(set(values)) < 2:
@@ -271,9 +271,9 @@ IB_PKEYS = Check(
     name="ib_pkeys",
     title="Partition keys of the InfiniBand ports",
     explain=(
-        "Azure gives the ports of a scale set one partition key of its own besides the default one (0x7fff or 0xffff). "
-        "Each port has exactly one such key, as a full member, and all ports have the same: without it a port reaches "
-        "nobody. (learn.microsoft.com/azure/virtual-machines/setup-mpi, partition keys)"
+        "Azure gives the ports of a scale set one partition key besides the default key (0x7fff or 0xffff). Each port "
+        "has exactly one such key, as a full member, and all ports have the same key. Without it, a port cannot reach "
+        "other nodes. (learn.microsoft.com/azure/virtual-machines/setup-mpi, partition keys)"
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_pkeys,
@@ -282,7 +282,7 @@ IB_PKEYS = Check(
 )
 
 
-# GPUDirect RDMA: the adapters can reach the GPUs' memory.
+# GPUDirect RDMA: the adapters can access the GPUs' memory.
 
 _PEERMEM = ("nvidia_peermem", "nv_peer_mem")
 _DRIVER = "/proc/driver/nvidia/version"
@@ -295,7 +295,7 @@ def _applies(size: VmSize | None) -> str:
     if not size.hca_count:
         return f"{size.name} has no InfiniBand"
     if has_amd_gpus(size):
-        return f"the driver of {size.gpu_model} needs no module for it"
+        return f"the driver of {size.gpu_model} needs no extra module"
     return "" if size.gpu_count else f"{size.name} has no GPU"
 
 
@@ -306,14 +306,14 @@ def _measure_peer_memory(context: Context) -> Answer:
         return Answer(f"{loaded} is loaded", readings=(Reading("gpudirect_rdma", loaded),))
     driver = root.text(_DRIVER)
     if driver is None:
-        words = "NVIDIA's driver is not loaded, so nothing says whether adapters reach the GPUs' memory"
-        return Answer(findings=(Finding(UNKNOWN, words, hint="Check gpu_count tells what is wrong with the GPUs"),))
+        words = "NVIDIA's driver is not loaded, so it is not known whether adapters can access the GPUs' memory"
+        return Answer(findings=(Finding(UNKNOWN, words, hint="See the check gpu_count for the cause"),))
     if _OPEN in driver and is_loaded(root, "ib_uverbs"):
         return Answer(
-            "adapters reach the GPUs' memory through DMA-BUF", readings=(Reading("gpudirect_rdma", "dmabuf"),)
+            "adapters access the GPUs' memory through DMA-BUF", readings=(Reading("gpudirect_rdma", "dmabuf"),)
         )
-    words = "nvidia_peermem is not loaded, so InfiniBand goes through the host's memory"
-    hint = "Run 'modprobe nvidia_peermem'; it is built with the driver where the adapters' drivers are there before it"
+    words = "nvidia_peermem is not loaded, so InfiniBand uses the host's memory"
+    hint = "Run 'modprobe nvidia_peermem'; NVIDIA's driver builds it only if the adapters' drivers are installed first"
     return Answer(readings=(Reading("gpudirect_rdma", "no"),), findings=(Finding(WARN, words, hint=hint),))
 
 
@@ -321,9 +321,9 @@ PEER_MEMORY = Check(
     name="peer_memory",
     title="GPUDirect RDMA",
     explain=(
-        "InfiniBand adapters reach the GPUs' memory: nvidia_peermem is loaded, or the driver's kernel modules are the "
-        "open ones, which offer DMA-BUF (NVIDIA, GPUDirect RDMA documentation). It only warns: jobs run without it, "
-        "and slowly."
+        "InfiniBand adapters can access the GPUs' memory: nvidia_peermem is loaded, or the driver has the open kernel "
+        "modules, which provide DMA-BUF (NVIDIA, GPUDirect RDMA documentation). It only warns, because jobs run "
+        "without it, but more slowly."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_peer_memory,

@@ -11,9 +11,9 @@ import re
 from ..check import BOOT, EPILOG, FAIL, NOTHING, OBSERVE, PERIODIC, REBOOT, REPLACE, USER, WARN, Answer, Check, Context
 from ..log_signs import Sign, look_for
 
-# Whether the kernel itself is in trouble: crashes within it, tasks and CPUs that hang, memory that ran out.
+# Problems of the kernel: crashes, tasks and CPUs that hang, and exhausted memory.
 
-_RESTART = "Drain the node and restart the machine: after this the kernel is in no known state"
+_RESTART = "Drain the node and restart the machine: after this, the kernel is in an undefined state"
 
 KERNEL_TROUBLE_SIGNS = (
     Sign(
@@ -31,7 +31,7 @@ KERNEL_TROUBLE_SIGNS = (
             r"|Internal error: Oops\b.*: [0-9a-f]+ \[#\d+\]"
         ),
         FAIL,
-        "the kernel crashed within itself (BUG, Oops) and went on",
+        "the kernel had an internal error (BUG, Oops) and continued",
         _RESTART,
         fault="",
         source="arch/x86: mm/fault.c, kernel/dumpstack.c, kernel/traps.c; lib/bug.c, mm/page_alloc.c, mm/memory.c, "
@@ -51,7 +51,7 @@ KERNEL_TROUBLE_SIGNS = (
         re.compile(r"watchdog: BUG: soft lockup - CPU#\d+ stuck for \d+s!|BUG: workqueue lockup - pool cpus="),
         WARN,
         "a CPU was stuck in the kernel (soft lockup)",
-        "Azure may have paused the VM for maintenance; else 'journalctl -k -b' tells where the CPU was",
+        "Azure may have paused the VM for maintenance; else 'journalctl -k -b' shows where the CPU was",
         OBSERVE,
         "",
         source="kernel/watchdog.c, kernel/workqueue.c",
@@ -62,8 +62,8 @@ KERNEL_TROUBLE_SIGNS = (
             r"rcu: INFO: rcu_\w+ (?:self-)?detected (?:expedited )?stalls? on |rcu: rcu_\w+ kthread starved for "
         ),
         WARN,
-        "a CPU held up the others in the kernel (RCU stall)",
-        "Azure may have paused the VM for maintenance; else 'journalctl -k -b' tells where the CPU was",
+        "a CPU blocked the others in the kernel (RCU stall)",
+        "Azure may have paused the VM for maintenance; else 'journalctl -k -b' shows where the CPU was",
         OBSERVE,
         "",
         source="kernel/rcu: tree_stall.h, tree_exp.h",
@@ -74,7 +74,7 @@ KERNEL_TROUBLE_SIGNS = (
         re.compile(r"INFO: task .{1,15}:\d+ blocked (?:in I/O wait )?for more than \d+ seconds\.$"),
         WARN,
         "a task hung in the kernel for minutes",
-        "'journalctl -k -b -g \"blocked for more\"' tells which: a file system or a device may not answer",
+        "'journalctl -k -b -g \"blocked for more\"' shows the task; a file system or a device may not answer",
         OBSERVE,
         "",
         source="kernel/hung_task.c",
@@ -83,8 +83,8 @@ KERNEL_TROUBLE_SIGNS = (
         "oom_of_job",
         re.compile(r"Memory cgroup out of memory: Killed process \d+ \("),
         WARN,
-        "a process was ended because it used more memory than its job may",
-        "The job's owner should ask for more memory, or use less; the machine is not to blame",
+        "a process was killed because it used more memory than its job may",
+        "The job's owner should request more memory, or use less; the machine is not faulty",
         NOTHING,
         "",
         USER,
@@ -94,8 +94,8 @@ KERNEL_TROUBLE_SIGNS = (
         "oom_of_machine",
         re.compile(r"Out of memory(?: \(oom_kill_allocating_task\))?: Killed process \d+ \("),
         WARN,
-        "processes used up the machine's memory, and one was ended for it",
-        "Have Slurm limit the memory of jobs (ConstrainRAMSpace); see that no service of the machine was ended",
+        "processes used up the machine's memory, and one was killed",
+        "Let Slurm limit the memory of jobs (ConstrainRAMSpace); check that no service of the machine was killed",
         OBSERVE,
         "",
         USER,
@@ -106,7 +106,7 @@ KERNEL_TROUBLE_SIGNS = (
 
 def _measure_trouble(context: Context) -> Answer:
     return look_for(
-        context, KERNEL_TROUBLE_SIGNS, "kernel_troubles", "the kernel has not complained of itself since the last look"
+        context, KERNEL_TROUBLE_SIGNS, "kernel_troubles", "the kernel reported no problem of its own since the last run"
     )
 
 
@@ -115,8 +115,9 @@ KERNEL_TROUBLE = Check(
     title="crashes and hangs within the kernel",
     explain=(
         "Looks in the kernel's log of this boot for crashes within the kernel and hard lockups, which fail, and for "
-        "soft lockups, RCU stalls and hung tasks, which warn, as they also come of a pause of the VM or of a file "
-        "server. They stay until the machine restarts. Processes ended for want of memory are a user's, and warn once."
+        "soft lockups, RCU stalls and hung tasks, which only warn, because a pause of the VM or a file server can "
+        "cause them too. A finding stays until the machine restarts. Processes killed because memory ran out belong "
+        "to users, and warn once."
     ),
     tiers=(PERIODIC, EPILOG, BOOT),
     measure=_measure_trouble,
@@ -129,18 +130,18 @@ KERNEL_TROUBLE = Check(
 _NVME = r"(nvme\d+)"
 _OTHER = r"((?:sd|vd|md|dm-)\w+)"
 _MOUNTED = r"([\w./-]+)"
-# The names of errors in blk_errors (block/blk-core.c) that a disk causes, and not a request that it does not know.
+# The names of errors in blk_errors (block/blk-core.c) that a disk causes, without those of unsupported requests.
 _FAILED = (
     r"(?:blk_update_request: |print_req_error: )?(?:I/O|timeout|recoverable transport|protection|device offline"
     r"|critical (?:medium|target|nexus|space allocation)) error, dev "
 )
-# 28 and 122 are ENOSPC and EDQUOT: users filled it.
+# 28 and 122 are ENOSPC and EDQUOT: users filled the file system.
 _NOT_FULL = r"error -?(?!28\b|122\b)\d+"
 _LOST = "NHC2023"
 _LOG = "'journalctl -k -b -g {device}' has the lines"
-_REPLACE = f"Redeploy or replace the instance, its scratch is lost anyway; {_LOG}"
+_REPLACE = f"Redeploy or replace the instance: its scratch is lost in any case; {_LOG}"
 _ARRAY_LOST = (
-    "The array's data are lost where it is RAID 0: redeploy or replace the instance; 'cat /proc/mdstat' tells more"
+    "The data of a RAID 0 array are lost: redeploy or replace the instance; 'cat /proc/mdstat' shows the array"
 )
 
 DISK_ERRORS_SIGNS = (
@@ -153,7 +154,7 @@ DISK_ERRORS_SIGNS = (
             rf"|block {_NVME}\w*: no available path - failing I/O"
         ),
         FAIL,
-        "NVMe disk {device} went away: its controller could not be reset",
+        "NVMe disk {device} disappeared: its controller could not be reset",
         _REPLACE,
         REPLACE,
         _LOST,
@@ -167,7 +168,7 @@ DISK_ERRORS_SIGNS = (
             rf"|{_NVME}\w*: writeback error on inode \d+, "
         ),
         FAIL,
-        "NVMe disk {device} had errors reading or writing",
+        "NVMe disk {device} had read or write errors",
         _REPLACE,
         REPLACE,
         _LOST,
@@ -184,13 +185,13 @@ DISK_ERRORS_SIGNS = (
         ),
         WARN,
         "NVMe disk {device} did not answer in time",
-        f"Watch it, and redeploy the instance if it comes again; {_LOG}",
+        f"Watch it, and redeploy the instance if it happens again; {_LOG}",
         OBSERVE,
         "",
         source="drivers/nvme/host: core.c, pci.c, multipath.c",
     ),
     Sign(
-        # raid0 forgets the colon after its name, and the others have it: md/raid0md0, md/raid1:md0, md/raid:md0.
+        # raid0 has no colon after its name, the others have it: md/raid0md0, md/raid1:md0, md/raid:md0.
         "array",
         re.compile(
             r"md/raid\d*:?(md[\w-]+): (?:Disk failure on |Cannot continue operation |not enough operational devices "
@@ -224,7 +225,7 @@ DISK_ERRORS_SIGNS = (
         ),
         FAIL,
         "file system on {device} is damaged or was shut down (XFS)",
-        f"Unmount and repair it, or make it anew if it is the scratch; {_LOG}",
+        f"Unmount and repair it; if it is the scratch, create it again; {_LOG}",
         REBOOT,
         "",
         source="fs/xfs: xfs_fsops.c, xfs_error.c, xfs_log.c, xfs_log_recover.c, xfs_buf.c, libxfs/xfs_ag.c",
@@ -244,7 +245,7 @@ DISK_ERRORS_SIGNS = (
         ),
         FAIL,
         "file system on {device} is damaged (ext4)",
-        "Restart the machine, so that it is repaired; 'journalctl -k -b -g EXT4' has the lines",
+        "Restart the machine, which repairs it; 'journalctl -k -b -g EXT4' has the lines",
         REBOOT,
         "",
         source="fs/ext4: super.c, page-io.c, inode.c, ioctl.c; fs/jbd2: journal.c, commit.c",
@@ -254,7 +255,7 @@ DISK_ERRORS_SIGNS = (
         re.compile(rf"EXT4-fs \({_MOUNTED}\): (?:warning: mounting fs with errors|error count since last fsck: )"),
         WARN,
         "file system on {device} had errors earlier (ext4)",
-        "Restart the machine, so that it is checked; 'journalctl -k -b -g EXT4' has the lines",
+        "Restart the machine, which checks it; 'journalctl -k -b -g EXT4' has the lines",
         OBSERVE,
         "",
         source="fs/ext4/super.c",
@@ -267,8 +268,8 @@ DISK_ERRORS_SIGNS = (
             rf"|{_OTHER}: writeback error on inode \d+, "
         ),
         FAIL,
-        "disk {device} had errors reading or writing",
-        f"A managed disk may have been detached or throttled; {_LOG}; restart the machine if it stays so",
+        "disk {device} had read or write errors",
+        f"A managed disk may have been detached or throttled; {_LOG}; restart the machine if this persists",
         REBOOT,
         "",
         source="block/blk-core.c, block/blk-mq.c, fs/buffer.c, fs/iomap/buffered-io.c",
@@ -278,7 +279,7 @@ DISK_ERRORS_SIGNS = (
 
 def _measure_disks(context: Context) -> Answer:
     return look_for(
-        context, DISK_ERRORS_SIGNS, "disk_errors", "no disk, array or file system has had an error since the last look"
+        context, DISK_ERRORS_SIGNS, "disk_errors", "no disk, array or file system had an error since the last run"
     )
 
 
@@ -286,9 +287,10 @@ DISK_ERRORS = Check(
     name="disk_errors",
     title="errors of disks and file systems in the kernel's log",
     explain=(
-        "Looks in the kernel's log of this boot for errors reading or writing, NVMe disks that went away, failed disks "
-        "of arrays, and file systems that are damaged or were shut down: they fail. An NVMe disk that did not answer "
-        "in time warns. It stays until the machine restarts. Optical drives, which only bring settings, do not count."
+        "Looks in the kernel's log of this boot for read and write errors, NVMe disks that disappeared, failed disks "
+        "of arrays, and file systems that are damaged or were shut down: these fail. An NVMe disk that did not answer "
+        "in time warns. A finding stays until the machine restarts. Optical drives, which only provide settings, are "
+        "ignored."
     ),
     tiers=(PERIODIC, EPILOG, BOOT),
     measure=_measure_disks,

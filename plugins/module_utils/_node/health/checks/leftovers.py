@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What jobs that are over have left behind: processes, files in memory and in /tmp, containers, huge pages."""
+"""What finished jobs left behind: processes, files in memory and in /tmp, containers, huge pages."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _LOGIN = ("sshd", "sshd-session", "login")
 _SERVICE = re.compile(r"/system\.slice/(?!slurm)[^/\n]+\.(service|socket)|/init\.scope", re.MULTILINE)
 _STUCK = "stuck"
 _BEEOND_LEFTOVERS = "/run/hpcai/beeond.left"
-"""As job/beeond/layout.py has it, which lies on the same floor; a test compares them."""
+"""The same path as in job/beeond/layout.py, which must not be imported here; a test compares them."""
 _MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
 class _People:
-    """Which users may have something here.
+    """Users who may have processes and files on the node.
 
-    :ivar first: the lowest user id that is somebody's.
-    :ivar present: those who have a job here, or are logged in.
+    :ivar first: the lowest user id of a person.
+    :ivar present: the users who have a job here, or are logged in.
     """
 
     first: int
     present: frozenset[int]
 
     def is_gone(self, uid: int) -> bool:
-        """Whether it is a user who has nothing running here."""
+        """Return whether it is a user who has no job here and is not logged in."""
         return self.first <= uid <= _LAST and uid not in self.present
 
 
@@ -73,31 +73,31 @@ def _measure(context: Context) -> Answer:
     findings += _beeond(root)
     huge = _huge_pages(read_meminfo(root))
     if huge and not live_jobs(processes):
-        words = f"{huge} MiB of huge pages are in use, and no job runs"
+        words = f"{huge} MiB of huge pages are in use, but no job runs"
         findings.append(Finding(WARN, words, hint="Look for files in /dev/hugepages and for processes", cause=USER))
     return Answer(
-        good="no job that is over has left anything behind",
+        good="finished jobs left nothing behind",
         readings=(
             Reading("leftover_processes", len(leftover) + len(stuck), limit=0, at_most=True),
             Reading("leftover_files", len(files), limit=0, at_most=True),
             Reading("leftover_bytes", file_bytes, "B"),
         ),
         findings=tuple(findings),
-        limit="nothing of users who have no job here and are not logged in",
+        limit="nothing of users without a job here who are not logged in",
     )
 
 
 def _judge_stuck(context: Context, stuck: Sequence[OwnedProcess]) -> Iterator[Finding]:
-    """Yield the processes that Slurm could not end: their job's steps are gone, and they are there twice running."""
+    """Yield findings for processes that Slurm could not kill: their job's steps are gone, but two runs found them."""
     before = context.history.get(_STUCK) or []
     context.history.keep(_STUCK, [f"{one.pid}:{one.started}" for one in stuck])
     for one in stuck:
         what = f"process {one.pid} ({one.name}, state {one.state}) of job {one.job}"
         if f"{one.pid}:{one.started}" in before:
-            hint = "A process in state D waits for a device or a server: restart the machine where it stays so"
-            yield Finding(FAIL, f"{what} is still there, and Slurm could not end it", hint=hint, action=REBOOT)
+            hint = "A process in state D waits for a device or a server: restart the machine if it does not end"
+            yield Finding(FAIL, f"{what} still exists: Slurm could not kill it", hint=hint, action=REBOOT)
         else:
-            yield Finding(WARN, f"{what} is there, and the job is over", cause=USER)
+            yield Finding(WARN, f"{what} still exists, but the job has finished", cause=USER)
 
 
 def _judge_processes(leftover: Sequence[OwnedProcess]) -> Iterator[Finding]:
@@ -108,20 +108,20 @@ def _judge_processes(leftover: Sequence[OwnedProcess]) -> Iterator[Finding]:
         words = f"{len(theirs)} processes of user {uid}, who has no job here: " + _some(
             f"{one.name} ({one.pid})" for one in theirs
         )
-        yield Finding(WARN, words, hint=f"'pkill -u {uid}' ends them", cause=USER)
+        yield Finding(WARN, words, hint=f"Kill them with 'pkill -u {uid}'", cause=USER)
 
 
 def _segments(root: Root, people: _People) -> Iterator[Finding]:
-    """Yield shared memory (System V) that nobody has attached."""
+    """Yield a finding for shared memory (System V) that no process has attached."""
     lines = (root.text("/proc/sysvipc/shm") or "").splitlines()
     names = lines[0].split() if lines else []
     rows = [dict(zip(names, line.split())) for line in lines[1:]]
     lost = [row for row in rows if row.get("nattch") == "0" and people.is_gone(int(row.get("uid", 0)))]
     if lost:
-        words = f"{len(lost)} segments of shared memory of users without a job: " + _some(
+        words = f"{len(lost)} shared memory segments of users without a job: " + _some(
             f"{row['shmid']} (user {row['uid']})" for row in lost
         )
-        yield Finding(WARN, words, hint="'ipcs -m' shows them, 'ipcrm -m ID' removes one", cause=USER)
+        yield Finding(WARN, words, hint="List them with 'ipcs -m', remove one with 'ipcrm -m ID'", cause=USER)
 
 
 def _containers(root: Root) -> Iterator[Finding]:
@@ -131,20 +131,20 @@ def _containers(root: Root) -> Iterator[Finding]:
     options = options_of(settings)
     leftover = leftovers(options.data_folder, options.pyxis_runtime_path, root)
     if leftover:
-        words = f"{len(leftover)} containers and images of jobs that are over: {_some(one.path for one in leftover)}"
-        yield Finding(WARN, words, hint="'hpcnode boot run containers' sweeps them after a restart", cause=USER)
+        words = f"{len(leftover)} containers and images of finished jobs: {_some(one.path for one in leftover)}"
+        yield Finding(WARN, words, hint="'hpcnode boot run containers' removes them after a restart", cause=USER)
 
 
 def _beeond(root: Root) -> Iterator[Finding]:
-    """Yield what ``hpcnode beeond sweep`` could not take down: the next job that asks would not start here."""
+    """Yield a failure if ``hpcnode beeond sweep`` could not remove something: the next BeeOND job could not start."""
     problems = (root.text(_BEEOND_LEFTOVERS) or "").splitlines()
     if problems:
-        words = f"the BeeGFS of a job that is over cannot be taken down: {_some(problems)}"
-        yield Finding(FAIL, words, hint="'hpcnode beeond sweep' tries again; restart the machine where it stays so")
+        words = f"the BeeGFS of a finished job cannot be removed: {_some(problems)}"
+        yield Finding(FAIL, words, hint="Run 'hpcnode beeond sweep' again; restart the machine if that does not help")
 
 
 def _huge_pages(memory: Mapping[str, int]) -> int:
-    """Return how many MiB of huge pages are taken."""
+    """Return how many MiB of huge pages are in use."""
     pages = memory.get("HugePages_Total", 0) - memory.get("HugePages_Free", 0)
     return pages * memory.get("Hugepagesize", 0) // 1024
 
@@ -160,9 +160,10 @@ LEFTOVERS = Check(
     title="Leftovers of jobs",
     explain=(
         "Users who have no job on the node and are not logged in have no processes, no files in /dev/shm and /tmp "
-        "(option folders), no shared memory, no containers there, and without any job no huge pages are taken: these "
-        "warn, and are the users' business. A process in a job's control group that is still there in the next run, "
-        "with the job's steps gone, fails: Slurm could not end it. So does a dead job's BeeGFS that stays."
+        "(option folders), no shared memory and no containers there, and without any job no huge pages are in use. "
+        "Such leftovers only warn, because users cause them. A process in a job's control group fails if it still "
+        "exists in the next run after the job's steps are gone: Slurm could not kill it. A dead job's BeeGFS that "
+        "cannot be removed fails too."
     ),
     tiers=(PERIODIC, EPILOG),
     measure=_measure,

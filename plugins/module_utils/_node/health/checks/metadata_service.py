@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Azure's metadata service: the rules that keep it for root are loaded."""
+"""Azure's metadata service: the rules that allow it only for root and listed users are loaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...setup.metadata.options import SETTINGS, MetadataProblem, read_guard, rea
 from ...setup.metadata.rules import AGENT_PORT, ATTACH, NFT, RULES, SERVICE, TABLE, RulesUnreadable, difference
 from ..check import BOOT, FAIL, OBSERVE, PERIODIC, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 
-_OPEN = "every user of this machine reaches the metadata service, and can take the node's identity"
+_OPEN = "every user of this machine can reach the metadata service, and use the node's identity"
 
 
 def _measure(context: Context) -> Answer:
@@ -22,27 +22,27 @@ def _measure(context: Context) -> Answer:
     agent = read_proxy_agent(root)
     guard = read_guard(root)
     if guard is None:
-        return Answer(skipped=f"no {SETTINGS}: role hpcai.azure.node_tools has not been run here")
+        return Answer(skipped=f"no {SETTINGS}: the role hpcai.azure.node_tools has not run here")
     if not guard and agent is not None and agent.enforces:
-        return Answer(skipped=f"Azure's guest proxy agent enforces who may ask instead: {agent.state}")
+        return Answer(skipped=f"Azure's guest proxy agent restricts the access instead: {agent.state}")
     if not guard:
-        return Answer(skipped=f"switched off by {SETTINGS}, so {_OPEN}")
+        return Answer(skipped=f"turned off by {SETTINGS}, so {_OPEN}")
     text = root.text(RULES)
     if text is None:
-        words = f"{root.at(RULES)} is missing: from the next boot on, {_OPEN}"
+        words = f"{root.at(RULES)} is missing: after the next boot, {_OPEN}"
         return Answer(findings=(Finding(FAIL, words, hint="Run site.yml, which writes it"),))
     try:
         differs = difference(text, context.run)
     except RulesUnreadable as error:
-        return Answer(findings=(Finding(UNKNOWN, str(error), hint=f"'{NFT} list ruleset' as root"),))
-    findings = [] if not differs else [Finding(FAIL, f"{differs}: {_OPEN}", hint=f"'systemctl reload {SERVICE}'")]
+        return Answer(findings=(Finding(UNKNOWN, str(error), hint=f"Run '{NFT} list ruleset' as root"),))
+    findings = [] if not differs else [Finding(FAIL, f"{differs}: {_OPEN}", hint=f"Run 'systemctl reload {SERVICE}'")]
     if agent is not None and str(AGENT_PORT) not in text:
-        words = "Azure's guest proxy agent was installed after the rules were made, and forwards requests of all users"
-        findings.append(Finding(WARN, words, hint="Run site.yml, which makes the rules again"))
+        words = "Azure's guest proxy agent was installed after the rules, and forwards requests of all users"
+        findings.append(Finding(WARN, words, hint="Run site.yml, which writes the rules again"))
     unfiltered = _unfiltered(root)
     if unfiltered:
-        words = f"{unfiltered}: a job that inherits one, as from slurmstepd's PMIx, can take the node's identity"
-        findings.append(Finding(WARN, words, hint=f"'{ATTACH}' as root, or site.yml"))
+        words = f"{unfiltered}: a job that inherits one, as from slurmstepd's PMIx, can use the node's identity"
+        findings.append(Finding(WARN, words, hint=f"Run '{ATTACH}' as root, or site.yml"))
     return Answer(
         good=f"only root and listed users reach the metadata service{_words(agent)}",
         readings=(Reading("metadata_rules", differs or "loaded"),)
@@ -53,7 +53,7 @@ def _measure(context: Context) -> Answer:
 
 
 def _unfiltered(root: Root) -> str:
-    """Where the kernel does not say, as in a container, only the rules count."""
+    """Return what is wrong with the kernel filter; empty if that is not known, as in a container."""
     try:
         return connect.difference(root, read_users(root))
     except (BpfError, MetadataProblem):
@@ -68,9 +68,9 @@ METADATA_SERVICE = Check(
     name="metadata_service",
     title="Metadata service",
     explain=(
-        "The rules of nftables that let only root and listed users reach Azure's metadata service are loaded, and are "
-        "those of /etc/hpcai/metadata.nft. Warns where the kernel lacks the filter that keeps jobs from connecting "
-        "sockets that root opened, and where the rules do not know a guest proxy agent of Azure."
+        "The nftables rules that let only root and listed users reach Azure's metadata service are loaded, and match "
+        "/etc/hpcai/metadata.nft. It warns if the kernel lacks the filter that prevents jobs from connecting sockets "
+        "that root opened, and if the rules do not cover Azure's guest proxy agent."
     ),
     tiers=(PERIODIC, BOOT),
     measure=_measure,

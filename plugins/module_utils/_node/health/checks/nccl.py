@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Collectives of nccl-tests over all GPUs of the node, in one process: bandwidth, and right results."""
+"""Collectives of nccl-tests over all GPUs of the node, in one process: bandwidth and correct results."""
 
 from __future__ import annotations
 
@@ -21,19 +21,17 @@ from ..check import DEEP, FAIL, REPLACE, RESET_GPU, UNKNOWN, Answer, CannotMeasu
 from ..deep import WITH_PROGRAM, limit_findings, must_be_idle
 from ..settings import in_words
 
-# A collective of nccl-tests over all GPUs of the node, in one process, and what it says of the node.
+# Running a collective of nccl-tests over all GPUs of the node, in one process, and judging the result.
 
 FOLDERS = ("/opt/nccl-tests/build", "/usr/local/nccl-tests/build", "/opt/nccl-tests/bin")
 SOURCE = "nccl-tests; Azure's HPC images have it in /opt/nccl-tests/build"
 CONF = "/etc/nccl.conf"
 OPTIONS = {**WITH_PROGRAM, "size": ""}
-"""Of a check that runs a collective, for its manifest."""
+"""Options of the checks that run a collective."""
 
 _SIZE = re.compile(r"\b\d+[KMG]\b")
 _DEFAULT_SIZE = "8G"
-_HINT = (
-    "Look at the GPUs' links: hpcnode health run periodic --only gpu_nvlink; then reset the GPUs or replace the node"
-)
+_HINT = "Check the GPUs' links with 'hpcnode health run periodic --only gpu_nvlink'; then reset or replace the node"
 
 
 def _measure_collective(
@@ -49,17 +47,15 @@ def _measure_collective(
     """Run a collective and compare its bus bandwidth with the limit of the check's name.
 
     :param program: e.g. ``all_reduce_perf``.
-    :param over_network: NVLink and shared memory are turned off, so that all data go through the adapters.
-    :raises CannotMeasure: the program is not there, or somebody computes here.
+    :param over_network: turn NVLink and shared memory off, so that all data go through the adapters.
+    :raises CannotMeasure: the program is not installed, or the node is in use.
     """
     gpus = len(nvidia_gpus(context.root))
     expected = (context.size.gpu_count if context.size else None) or 0
     if gpus < 2 <= expected:
-        raise CannotMeasure(
-            f"a collective needs two GPUs, and of the {expected} of this size {gpus or 'none'} is there"
-        )
+        raise CannotMeasure(f"a collective needs two GPUs, but {gpus} of the {expected} GPUs of this VM size are there")
     if gpus < 2:
-        return Answer(skipped=f"a collective needs two GPUs, and there {'is one' if gpus else 'is none'}")
+        return Answer(skipped=f"a collective needs two GPUs, but there is {'only one' if gpus else 'none'}")
     path = deep.required_program(context, check, program, FOLDERS, SOURCE)
     must_be_idle(context, check)
     threshold = context.settings.threshold(context.size, check.name)
@@ -89,45 +85,45 @@ def _judge(
 ) -> Answer:
     """Return what a run measured, not yet compared with the limit.
 
-    :param refused: what is wrong with the run as such.
+    :param refused: the finding if the run failed.
     """
     outcome = nccl_tests.parse(result.stdout)
     if outcome.wrong:
-        words = f"{program} gave {outcome.wrong} wrong values: data are corrupted on their way"
-        hint = "Take the node out of use at once: jobs compute wrong results there"
+        words = f"{program} gave {outcome.wrong} wrong values: data are corrupted in transit"
+        hint = "Drain the node at once: jobs get wrong results there"
         return Answer(findings=(Finding(FAIL, words, hint=hint),))
     if refused:
         return Answer(findings=(refused,))
     bandwidth = outcome.bus_bandwidth
     if bandwidth is None:
-        words = f"{program} ended well, but printed no bandwidth: {last_line(result)}"
+        words = f"{program} succeeded, but printed no bandwidth: {last_line(result)}"
         return Answer(findings=(Finding(UNKNOWN, words, hint=f"Run it by hand: {' '.join(result.command)}"),))
     reading = Reading(name, round(bandwidth, 2), "GB/s")
     findings = []
     largest = max(row.size for row in outcome.rows)
     # A row's size is rounded down to whole elements for each GPU.
     if largest < nccl_tests.size_in_bytes(size) * 0.99:
-        words = f"{program} used messages of {largest} bytes only, not {size}: the GPUs' memory is taken"
-        findings.append(Finding(UNKNOWN, words, hint="See what holds the memory: nvidia-smi"))
+        words = f"{program} used messages of only {largest} bytes, not {size}: the GPUs' memory is in use"
+        findings.append(Finding(UNKNOWN, words, hint="Find out with 'nvidia-smi' what uses the memory"))
     elif not outcome.validated:
         findings.append(Finding(UNKNOWN, f"{program} did not check its results, so they may be wrong"))
     elif outcome.ranks < gpus and outcome.ranks:
-        findings.append(Finding(FAIL, f"{program} ran on {outcome.ranks} GPUs, and there are {gpus}"))
-    best = f", no limit is known for {name} on this size" if threshold is None else ""
+        findings.append(Finding(FAIL, f"{program} ran on {outcome.ranks} GPUs, but there are {gpus}"))
+    best = f"; there is no limit {name} for this VM size" if threshold is None else ""
     return Answer(
         f"{bandwidth:.4g} GB/s of bus bandwidth over {gpus} GPUs at {size}{best}", (reading,), tuple(findings)
     )
 
 
 def environment_of(root: Root) -> dict[str, str]:
-    """Return what a run of NCCL needs to be told: the node's topology file, the order of the GPUs, MPI's libraries.
+    """Return the environment of a run of NCCL: the node's topology file, the order of the GPUs, MPI's libraries.
 
-    :raises CannotMeasure: /etc/nccl.conf names a topology file that is not there: NCCL would measure something else.
+    :raises CannotMeasure: the topology file in /etc/nccl.conf does not exist, so the results would not be comparable.
     """
     environment = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     named = effective(root.text(CONF) or "").get(TOPO_FILE)
     if named and not root.exists(named):
-        raise CannotMeasure(f"{CONF} names the topology file {named}, which is not there: run 'hpcnode boot run nccl'")
+        raise CannotMeasure(f"the topology file {named} in {CONF} does not exist: run 'hpcnode boot run nccl'")
     topology = named or (TOPOLOGY_PATH if root.exists(TOPOLOGY_PATH) else "")
     if topology:
         environment[TOPO_FILE] = topology
@@ -139,13 +135,13 @@ def environment_of(root: Root) -> dict[str, str]:
         if root.exists(f"/opt/{entry}{tail}/libmpi.so.40")
     ]
     if folders:
-        # Programs that were built for MPI do not even start without it.
+        # Programs that were built with MPI do not start without its libraries.
         environment["LD_LIBRARY_PATH"] = ":".join(folders)
     return environment
 
 
 def _message_size(context: Context, check: Check, threshold: Threshold | None) -> str:
-    """Return the message size: the site's, the limit's, or that of the size's limit of an all-reduce."""
+    """Return the message size: the site's, that of the check's limit, or that of the all-reduce limit."""
     given: str = context.option(check, "size")
     if given:
         try:
@@ -174,7 +170,7 @@ NCCL_ALLREDUCE = Check(
     name="nccl_allreduce",
     title="NCCL all-reduce within the node",
     explain="Runs all_reduce_perf of nccl-tests over all GPUs with the node's topology file, checks the results, and "
-    "compares the average bus bandwidth with the size's limit (azurehpc-health-checks, check_nccl_allreduce).",
+    "compares the average bus bandwidth with the VM size's limit (azurehpc-health-checks, check_nccl_allreduce).",
     tiers=(DEEP,),
     measure=_measure_allreduce,
     applies=with_several_nvidia_gpus,
@@ -201,7 +197,7 @@ NCCL_ALLTOALL = Check(
     name="nccl_alltoall",
     title="NCCL all-to-all within the node",
     explain="Runs alltoall_perf of nccl-tests over all GPUs with the node's topology file and checks the results. No "
-    "source states a limit of its bus bandwidth: set limits.nccl_alltoall (GB/s), or compare the nodes.",
+    "source has a limit for its bus bandwidth: set limits.nccl_alltoall (GB/s), or compare the nodes.",
     tiers=(DEEP,),
     measure=_measure_alltoall,
     applies=with_several_nvidia_gpus,
@@ -231,7 +227,7 @@ def _measure_loopback(context: Context) -> Answer:
         over_network=True,
         iterations=_ITERATIONS,
         warm_up=_WARM_UP,
-        hint="See which adapter is slow: hpcnode health run deep --only ib_write_bandwidth",
+        hint="Find the slow adapter with 'hpcnode health run deep --only ib_write_bandwidth'",
     )
 
 
@@ -239,7 +235,7 @@ NCCL_IB_LOOPBACK = Check(
     name="nccl_ib_loopback",
     title="NCCL all-reduce through the adapters",
     explain="Runs all_reduce_perf of nccl-tests over all GPUs with NCCL_P2P_DISABLE=1 and NCCL_SHM_DISABLE=1, and "
-    "compares the average bus bandwidth with the size's limit (azurehpc-health-checks, "
+    "compares the average bus bandwidth with the VM size's limit (azurehpc-health-checks, "
     "check_nccl_allreduce_ib_loopback).",
     tiers=(DEEP,),
     measure=_measure_loopback,

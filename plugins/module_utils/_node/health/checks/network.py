@@ -14,7 +14,7 @@ from ..applies import where_expected
 from ..check import BOOT, DEEP, FAIL, OBSERVE, PERIODIC, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 from ..settings import source_in_words
 
-# Network interfaces: the one of the default route is up, and each InfiniBand adapter has its own.
+# Network interfaces: that of the default route is up, and each InfiniBand adapter has one.
 
 _INTERFACES = "/sys/class/net"
 _RTF_UP = 0x1
@@ -28,7 +28,7 @@ def _measure_network(context: Context) -> Answer:
     default = _default_route(root)
     readings = [Reading("interface", root.text(f"{_INTERFACES}/{name}/operstate") or "", device=name) for name in names]
     return Answer(
-        good=f"{default} is up, {len(names)} interfaces are there",
+        good=f"{default} is up, there are {len(names)} interfaces",
         readings=tuple(readings),
         findings=(*_judge_default(root, default), *_judge_adapters(root)),
         limit="the default route's interface up, an interface for each active InfiniBand port",
@@ -36,7 +36,7 @@ def _measure_network(context: Context) -> Answer:
 
 
 def _default_route(root: Root) -> str:
-    """Return the interface of the default route, the one with the smallest metric; nothing where there is none."""
+    """Return the interface of the default route with the smallest metric; empty if there is no default route."""
     found = []
     for line in (root.text("/proc/net/route") or "").splitlines()[1:]:
         # Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT
@@ -48,24 +48,24 @@ def _default_route(root: Root) -> str:
 
 def _judge_default(root: Root, name: str) -> Iterator[Finding]:
     if not name:
-        hint = "'ip route' and 'networkctl' or 'nmcli' tell more"
-        yield Finding(FAIL, "there is no default route, so the node reaches nobody outside its subnet", hint=hint)
+        hint = "See 'ip route' and 'networkctl' or 'nmcli'"
+        yield Finding(FAIL, "there is no default route, so the node cannot reach other subnets", hint=hint)
         return
     state = root.text(f"{_INTERFACES}/{name}/operstate")
-    # Some drivers do not tell: an interface with a carrier works all the same.
+    # Some drivers report the state unknown; an interface with a carrier then works.
     if state != "up" and not (state == "unknown" and root.number(f"{_INTERFACES}/{name}/carrier") == 1):
-        words = f"network interface {name} of the default route is {state or 'not there'}"
-        yield Finding(FAIL, words, name, "'ip link' and 'journalctl -k -b' tell more; restart the machine")
+        words = f"network interface {name} of the default route is {state or 'missing'}"
+        yield Finding(FAIL, words, name, "See 'ip link' and 'journalctl -k -b'; restart the machine")
 
 
 def _judge_adapters(root: Root) -> Iterator[Finding]:
-    """Yield the adapters without an interface of IP over InfiniBand, by which MPI finds its way at first."""
+    """Yield a warning for adapters without an IP over InfiniBand interface, which some MPIs need at their start."""
     for port in read_ports(root):
         if not port.works or not port.busid:
             continue
         names = root.entries(f"/sys/bus/pci/devices/{port.busid}/net")
         if not names:
-            hint = "Load the module ib_ipoib; RDMA itself does not need it, some MPI set-ups do"
+            hint = "Load the module ib_ipoib; RDMA does not need it, but some MPI set-ups do"
             yield Finding(WARN, f"{port.label} ({port.busid}) has no network interface", port.device, hint)
 
 
@@ -73,8 +73,8 @@ NETWORK = Check(
     name="network",
     title="Network interfaces",
     explain=(
-        "The interface of the default route is up (azurehpc-health-checks, check_hw_eth): otherwise it fails. Each "
-        "active InfiniBand port has an interface of IP over InfiniBand: otherwise it warns."
+        "The interface of the default route is up (azurehpc-health-checks, check_hw_eth); otherwise it fails. Each "
+        "active InfiniBand port has an IP over InfiniBand interface; otherwise it warns."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_network,
@@ -82,7 +82,7 @@ NETWORK = Check(
 )
 
 
-# Accelerated networking: its RDMA device is there, and its port runs at its full rate.
+# Accelerated networking: its RDMA device exists, and its port runs at full rate.
 
 _HINT = "Without accelerated networking all traffic goes through the host: see 'journalctl -k -b', restart the machine"
 
@@ -103,7 +103,7 @@ def _measure_accelerated(context: Context) -> Answer:
             words = f"{port.label} of accelerated networking is {port.condition}"
             findings.append(Finding(WARN, words, port.device, _HINT))
         elif port.rate_gbps is None:
-            findings.append(Finding(UNKNOWN, f"{port.label} does not tell its rate", port.device))
+            findings.append(Finding(UNKNOWN, f"{port.label} does not show its rate", port.device))
         elif port.rate_gbps < expected_gbps:
             words = f"{port.label} of accelerated networking runs at {port.rate_gbps:g} Gb/s instead of {expected_gbps}"
             findings.append(Finding(WARN, words, port.device, _HINT))
@@ -123,9 +123,9 @@ ACCELERATED_NIC = Check(
     name="accelerated_nic",
     title="Accelerated networking",
     explain=(
-        "The front-end network's RDMA device (mlx5_an0) is active at the rate that the facts of the VM size state "
-        "(azurehpc-health-checks, run-health-checks.sh). It only warns: jobs run without it, and what they load and "
-        "save goes slowly."
+        "The front-end network's RDMA device (mlx5_an0) is active at the rate in the facts of the VM size "
+        "(azurehpc-health-checks, run-health-checks.sh). It only warns, because jobs run without it, but load and save "
+        "data more slowly."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_accelerated,

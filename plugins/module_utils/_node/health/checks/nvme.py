@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Local NVMe disks: as many as expected, with live controllers, and what they say of their own health (SMART)."""
+"""Local NVMe disks: the expected number, with live controllers, and their health logs (SMART)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ...setup.scratch.facts import select
 from ...setup.scratch.options import parse, read_options
 from ..check import BOOT, DEEP, FAIL, PERIODIC, REBOOT, REPLACE, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 
-# Local NVMe disks: as many as expected are there, and their controllers are alive.
+# Local NVMe disks: the expected number exists, and their controllers are live.
 
 _CONTROLLERS = "/sys/class/nvme"
 _LIVE, _GIVEN_UP = "live", ("dead", "deleting", "deleting (no IO)")
-"""Of a controller's state; it is also new, resetting or connecting for a while (drivers/nvme/host/sysfs.c)."""
+"""States of a controller; new, resetting and connecting are temporary states (drivers/nvme/host/sysfs.c)."""
 _SERIALS, _AT_WORK = "serials", "not_live"
-_LOST = "Azure gives the instance other disks when it is redeployed; what lies on the scratch is lost with that"
+_LOST = "Redeploy the instance: Azure then gives it other disks, and the data on the scratch are lost"
 
 
 def _measure_count(context: Context) -> Answer:
@@ -33,18 +33,18 @@ def _measure_count(context: Context) -> Answer:
     expected = stated_count(options, size.nvme_count, size.name) if size else stated_count(options)
     if expected is None or expected.count == 0:
         return Answer(
-            skipped="no local NVMe disks are expected" if expected else "nobody says how many disks there are"
+            skipped="no local NVMe disks are expected" if expected else "the expected number of disks is not known"
         )
     devices = read_block_devices(root)
     if not devices:
-        return Answer(findings=(Finding(UNKNOWN, "sysfs shows no block device at all", hint="Run it as root"),))
+        return Answer(findings=(Finding(UNKNOWN, "sysfs shows no block device", hint="Run it as root"),))
     names, _absent = select(options, devices, root)
     disks = [devices[name] for name in names if name in devices]
     known = context.history.get(_SERIALS) or []
     context.history.keep(_SERIALS, sorted({*known, *(disk.serial for disk in disks if disk.serial)}))
     findings = [*_judge_count(disks, expected, known), *_controllers(context)]
     return Answer(
-        good=f"{len(disks)} local NVMe disks are there",
+        good=f"there are {len(disks)} local NVMe disks",
         readings=(Reading("nvme_disks", len(disks), limit=expected.count),),
         findings=tuple(findings),
         limit=f"{expected.count} ({expected.origin})",
@@ -55,16 +55,17 @@ def _judge_count(disks: list[BlockDevice], expected: DiskCount, known: list[str]
     if len(disks) < expected.count:
         lost = sorted(set(known) - {disk.serial for disk in disks})
         serials = ", ".join(disk.serial or disk.name for disk in disks) or "none"
-        named = f"gone since the boot: {', '.join(lost)}" if lost else f"there are {serials}"
-        words = f"{len(disks)} of {expected.count} local NVMe disks are there; {named}"
+        named = f"missing since the boot: {', '.join(lost)}" if lost else f"present: {serials}"
+        words = f"there are {len(disks)} of {expected.count} local NVMe disks; {named}"
         yield Finding(FAIL, words, hint=_LOST)
     elif len(disks) > expected.count:
-        words = f"there are {len(disks)} local NVMe disks, and {expected.origin} says {expected.count}"
+        words = f"there are {len(disks)} local NVMe disks, but {expected.origin} says {expected.count}"
         yield Finding(WARN, words, hint="Correct the facts of this VM size (hpcai_vm_sizes), or expected_count")
 
 
 def _controllers(context: Context) -> Iterator[Finding]:
-    """Yield controllers that the driver has given up, or never took. One that is being reset is given another run."""
+    """Yield findings for controllers that the driver gave up or never used. One that is being reset fails in the next
+    run."""
     root = context.root
     before = context.history.get(_AT_WORK) or []
     at_work = []
@@ -74,16 +75,16 @@ def _controllers(context: Context) -> Iterator[Finding]:
             continue
         words = f"NVMe controller {name} ({root.text(f'{folder}/address') or 'without address'}) is {state}"
         if state in _GIVEN_UP or name in before:
-            hint = "'journalctl -k -b' tells why; a controller that is dead stays so until the machine restarts"
+            hint = "Find the cause with 'journalctl -k -b'; a dead controller needs a restart of the machine"
             yield Finding(FAIL, words, name, hint, REBOOT)
         else:
-            yield Finding(WARN, words, name, "The next run tells whether it comes back")
+            yield Finding(WARN, words, name, "Run the check again: it fails if the controller is not live then")
         at_work.append(name)
     context.history.keep(_AT_WORK, at_work)
     for device in read_pci(root):
         if device.class_code == NVME_CLASS and not root.entries(f"/sys/bus/pci/devices/{device.busid}/nvme"):
-            words = f"NVMe controller {device.busid} is on the PCI bus, and no driver has it"
-            hint = "The nvme driver gave it up, or was told to: 'journalctl -k -b' tells why; restart the machine"
+            words = f"NVMe controller {device.busid} is on the PCI bus, but has no driver"
+            hint = "The nvme driver gave it up, or was unbound: see 'journalctl -k -b'; restart the machine"
             yield Finding(FAIL, words, device.busid, hint, REBOOT)
 
 
@@ -91,10 +92,9 @@ NVME_COUNT = Check(
     name="nvme_count",
     title="Local NVMe disks",
     explain=(
-        "As many local NVMe disks are there as expected_count of the scratch says, or the VM size is expected to have "
-        "(azurehpc-health-checks, check_nvme_count), known by their model; disks that were there earlier in this boot "
-        "are named by their serial number. The state of each NVMe controller is live, "
-        "or soon again."
+        "The number of local NVMe disks, recognised by their model, is expected_count of the scratch, or the number "
+        "expected of the VM size (azurehpc-health-checks, check_nvme_count). Disks that disappeared in this boot are "
+        "listed by serial number. The state of each NVMe controller is live, or is live again in the next run."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_count,
@@ -103,19 +103,19 @@ NVME_COUNT = Check(
 )
 
 
-# Local NVMe disks: what they say of their own health (SMART).
+# Local NVMe disks: their health logs (SMART).
 
 _BITS = (
     "spare blocks are below their threshold",
     "its temperature is out of range",
     "its reliability is degraded by many media errors",
-    "its media can only be read",
+    "its media are read-only",
     "its backup of volatile memory failed",
-    "its persistent memory region can only be read",
+    "its persistent memory region is read-only",
 )
-"""Of critical_warning (NVM Express base specification, SMART / health information log)."""
+"""The bits of critical_warning (NVM Express base specification, SMART / health information log)."""
 _WORN = 100
-"""percentage_used at which the rated life is used up; more is allowed (same source)."""
+"""At this percentage_used the rated life is used up; higher values are possible (same source)."""
 _MISSING, _NO_ANSWER = 127, 124
 _NOT_KEPT = (
     "invalid_opcode",
@@ -134,7 +134,7 @@ def _measure_smart(context: Context) -> Answer:
     names, _absent = select(read_options(root) or parse({}), devices, root)
     disks = [devices[name] for name in names if name in devices and name.startswith("nvme")]
     if not disks:
-        return Answer(skipped="there is no local NVMe disk; check nvme_count tells whether there should be")
+        return Answer(skipped="there is no local NVMe disk; see check nvme_count for the expected number")
     before = context.history.get(_ERRORS) or {}
     errors, readings, findings, silent = dict(before), [], [], []
     for disk in disks:
@@ -148,17 +148,17 @@ def _measure_smart(context: Context) -> Answer:
             continue
         log = _parse(answer.stdout) if answer.rc == 0 else {}
         if not log:
-            why = (answer.stderr.strip() or "its answer is no JSON").splitlines()[0]
+            why = (answer.stderr.strip() or "its output is not JSON").splitlines()[0]
             findings.append(Finding(UNKNOWN, f"nvme smart-log of {disk.name} failed: {why}", disk.name))
             continue
         readings += [Reading(f"nvme_{name}", value, device=disk.name) for name, value in log.items()]
         findings += _judge_smart(disk.name, disk.serial, log, before.get(disk.serial or disk.name))
         errors[disk.serial or disk.name] = log.get(_ERRORS, 0)
     if len(silent) == len(disks):
-        return Answer(skipped="these disks keep no health log")
+        return Answer(skipped="these disks have no health log")
     context.history.keep(_ERRORS, errors)
     return Answer(
-        good=f"{len(disks) - len(silent)} NVMe disks say that they are well",
+        good=f"{len(disks) - len(silent)} NVMe disks report no problem",
         readings=tuple(readings),
         findings=tuple(findings),
         limit=f"critical_warning 0; percentage_used below {_WORN}; no new media_errors (NVM Express specification)",
@@ -166,7 +166,7 @@ def _measure_smart(context: Context) -> Answer:
 
 
 def _parse(text: str) -> dict[str, int]:
-    """Return what matters of the log under the specification's names; nothing where there is no warning word in it."""
+    """Return the needed values of the log under the specification's names; empty if critical_warning is missing."""
     try:
         given = json.loads(text)
         log = {
@@ -190,14 +190,14 @@ def _judge_smart(name: str, serial: str, log: Mapping[str, int], errors_before: 
     what = f"NVMe disk {name} ({serial})" if serial else f"NVMe disk {name}"
     warning = log["critical_warning"]
     if warning:
-        warnings = [words for bit, words in enumerate(_BITS) if warning >> bit & 1] or ["a warning of unknown meaning"]
+        warnings = [words for bit, words in enumerate(_BITS) if warning >> bit & 1] or ["an unknown warning"]
         yield Finding(FAIL, f"{what} warns: {', '.join(warnings)}", name, "Redeploy or replace the instance")
     if log.get("percentage_used", 0) >= _WORN:
         words = f"{what} has used up {log['percentage_used']} % of its rated life"
-        yield Finding(WARN, words, name, "It may go on for long; expect it to fail")
+        yield Finding(WARN, words, name, "It may work for a long time, but can fail at any time")
     if errors_before is not None and log.get(_ERRORS, 0) > errors_before:
         words = f"{what} has {log[_ERRORS] - errors_before} new media errors"
-        yield Finding(WARN, words, name, "Data was lost there; replace the instance if it goes on")
+        yield Finding(WARN, words, name, "Data on it was lost; replace the instance if the errors continue")
 
 
 NVME_SMART = Check(
@@ -205,8 +205,8 @@ NVME_SMART = Check(
     title="Health of the local NVMe disks",
     explain=(
         "critical_warning of each local NVMe disk is 0 (else it fails), percentage_used is below 100 and media_errors "
-        "have not grown since the last run (else it warns), by 'nvme smart-log' (NVM Express base specification, SMART "
-        "/ health information log)."
+        "have not grown since the last run (else it warns), from 'nvme smart-log' (NVM Express base specification, "
+        "SMART / health information log)."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_smart,

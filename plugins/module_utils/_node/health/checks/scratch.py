@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The scratch: mounted, the file system that we mounted, its array whole, and it can be written."""
+"""The scratch: it is mounted with the right file system, its array is complete, and it can be written."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from ..check import FAIL, REBOOT, REPLACE, TIERS, Answer, Check, Context, Findin
 
 _DIRECTORIES = "/run/hpcai/boot/directories.json"
 _GOOD_STATES = ("clean", "active", "active-idle", "write-pending", "read-auto")
-"""Of md's array_state (the kernel's Documentation/admin-guide/md.rst); others are readonly, broken, inactive ..."""
-_AGAIN = "'hpcnode scratch status' tells what is there, 'hpcnode scratch up' makes it"
-_LOST = "A disk is lost, and with it what lay on the scratch: redeploy or replace the instance"
+"""Values of md's array_state (the kernel's Documentation/admin-guide/md.rst); others are e.g. readonly, broken."""
+_AGAIN = "Check it with 'hpcnode scratch status', set it up with 'hpcnode scratch up'"
+_LOST = "A disk is lost, and with it the data on the scratch: redeploy or replace the instance"
 
 
 def _measure(context: Context) -> Answer:
@@ -36,7 +36,7 @@ def _measure(context: Context) -> Answer:
     stated = stated_count(options, context.size.nvme_count if context.size else None)
     count = stated.count if stated else None
     if not count and kind is None:
-        return Answer(skipped="no scratch is expected here")
+        return Answer(skipped="no scratch is expected on this node")
     if not count:
         mountpoint = str(recorded.get("mountpoint") or mountpoint)
     if not count and kind == DIRECTORY:
@@ -51,10 +51,10 @@ def _measure(context: Context) -> Answer:
         findings += _judge_array(root, mount, readings)
         findings += _judge_writing(root, mountpoint)
     return Answer(
-        good=f"{mountpoint} is mounted, whole, and can be written",
+        good=f"{mountpoint} is mounted, complete, and can be written",
         readings=tuple(readings),
         findings=tuple(findings),
-        limit="mounted as the boot left it, an array with all of its members, writable",
+        limit="mounted as the boot phase left it, an array with all members, writable",
     )
 
 
@@ -65,11 +65,10 @@ def _of_directory(root: Root, path: str) -> Answer:
 
 
 def problem_of(root: Root) -> str:
-    """Return what keeps jobs from the scratch, in one line; nothing if it is good, or the node has none.
+    """Return why jobs cannot use the scratch, in one line; empty if it is good, or the node has none.
 
-    For the prolog of a node without health checks, which has little time. No disk is counted and no array looked at:
-    that is the business of the boot, which may take minutes. What goes wrong later shows as a mount that is gone or a
-    file system that can no longer be written.
+    For the prolog of a node without health checks, which has little time. It does not count disks or read the array,
+    because the boot phase does that and later faults show as a missing mount or a file system that cannot be written.
     """
     recorded = _recorded_at_boot(root)
     mountpoint = recorded.get("mountpoint")
@@ -89,7 +88,7 @@ def _not_mounted(mountpoint: str) -> Finding:
 
 
 def _recorded_at_boot(root: Root) -> Mapping[str, Any]:
-    """What step ``directories`` of this boot found: a scratch on a temporary disk is a mount too."""
+    """Return what the step ``directories`` recorded in this boot. A scratch on a temporary disk is a mount too."""
     try:
         given = json.loads(root.text(_DIRECTORIES) or "")
         details = given["details"] if given["boot_id"] == read_boot_id(root) else {}
@@ -105,11 +104,11 @@ def _judge_mount(root: Root, mount: Mount) -> Iterator[Finding]:
     except (ValueError, AttributeError, RecursionError):
         number = None
     if number and number != mount.number:
-        words = f"another file system is mounted at {mount.mountpoint} than ours: {mount.source} ({mount.filesystem})"
+        words = f"a wrong file system is mounted at {mount.mountpoint}: {mount.source} ({mount.filesystem})"
         yield Finding(FAIL, words, hint=f"Unmount it; {_AGAIN}", action=REBOOT)
     if "ro" in mount.options:
         words = f"the scratch {mount.mountpoint} is mounted read-only"
-        yield Finding(FAIL, words, hint="'journalctl -k -b' tells why; restart the machine", action=REBOOT)
+        yield Finding(FAIL, words, hint="Find the cause with 'journalctl -k -b'; restart the machine", action=REBOOT)
 
 
 def _judge_array(root: Root, mount: Mount, readings: list[Reading]) -> Iterator[Finding]:
@@ -132,7 +131,7 @@ def _judge_array(root: Root, mount: Mount, readings: list[Reading]) -> Iterator[
         )
         yield Finding(FAIL, words, name, _LOST)
     elif (faulty := _faulty(root, name, array)) != "":
-        yield Finding(FAIL, f"the scratch's array {name} has members that failed{faulty}", name, _LOST)
+        yield Finding(FAIL, f"the scratch's array {name} has failed members{faulty}", name, _LOST)
 
 
 def _faulty(root: Root, name: str, array: Array) -> str:
@@ -142,10 +141,10 @@ def _faulty(root: Root, name: str, array: Array) -> str:
 
 
 def _judge_writing(root: Root, path: str) -> Iterator[Finding]:
-    # Check free_space warns of a full scratch.
+    # A full scratch is not reported here, because check free_space warns about it.
     problem = why_not_writable(root.at(path))
     if problem:
-        hint = "'journalctl -k -b' tells why; a file system that shut down comes back with a restart"
+        hint = "Find the cause with 'journalctl -k -b'; a restart brings back a file system that shut down"
         yield Finding(FAIL, f"the scratch {path} cannot be written: {problem}", hint=hint, action=REBOOT)
 
 
@@ -153,10 +152,10 @@ SCRATCH = Check(
     name="scratch",
     title="Scratch",
     explain=(
-        "The scratch is mounted where the settings say, it is the file system that this boot mounted, not read-only, "
-        "a byte can be written, and its md array has all members and a good state (array_state, degraded and the "
-        "members' states in sysfs). It applies where NVMe disks are expected, or a temporary disk took their place. "
-        "Where the boot made a plain directory, only the writing is tried."
+        "The scratch is mounted at the configured place, with the file system that this boot mounted, and not "
+        "read-only; a byte can be written; its md array has all members and a good state (array_state, degraded and "
+        "the members' states in sysfs). It applies if NVMe disks are expected, or a temporary disk replaces them. If "
+        "the boot phase created a plain directory, it only tests writing."
     ),
     tiers=TIERS,
     measure=_measure,

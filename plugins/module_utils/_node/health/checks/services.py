@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Services: those run that the node needs for what it does in its cluster and for its devices."""
+"""Services: the node runs the services that its functions in the cluster and its devices need."""
 
 from __future__ import annotations
 
@@ -29,23 +29,24 @@ from ..check import (
 
 _FABRIC, _PERSISTENCE = "nvidia-fabricmanager", "nvidia-persistenced"
 _IF_INSTALLED = ("chrony", "chronyd")
-"""One service by two names, after the distribution."""
+"""One service with two names, depending on the distribution."""
 _ON_ITS_WAY = ("activating", "reloading", "deactivating")
 _COMING = "on_their_way"
 _COMING_S = 120.0
-"""How long a service may start or stop; systemd allows 90 s. A prolog and an epilog within one restart are two runs."""
+"""How long a service may start or stop, in seconds; systemd allows 90 s. Runs are not counted instead, because a prolog
+and an epilog can both run within one restart."""
 
 
 def _measure(context: Context) -> Answer:
     needed = _required(context)
     optional = _optional(context)
     if not needed and not optional:
-        return Answer(skipped="this machine belongs to no cluster, and needs no service that is known here")
+        return Answer(skipped="this machine belongs to no cluster, and needs no known service")
     states = read_units([*needed, *optional], context.run)
     known = {name: state for name, state in states.items() if state.load != "unknown"}
     if not known:
         hint = "Try 'systemctl status'"
-        return Answer(findings=(Finding(UNKNOWN, "systemd does not tell how services are", hint=hint),))
+        return Answer(findings=(Finding(UNKNOWN, "cannot get the state of services from systemd", hint=hint),))
     kept = context.history.get(_COMING)
     before = kept if isinstance(kept, dict) else {}
     coming = {name: before.get(name, context.now) for name, state in known.items() if state.active in _ON_ITS_WAY}
@@ -70,7 +71,7 @@ def _required(context: Context) -> dict[str, str]:
     needed: dict[str, str] = {}
     if cluster and (cluster.is_compute or CONTROLLER in cluster.functions):
         needed["munge"] = "Slurm"
-    # At boot it waits for these very checks.
+    # At boot, slurmd waits for these checks.
     if cluster and cluster.is_compute and context.tier != BOOT:
         needed["slurmd"] = "jobs"
     if cluster and CONTROLLER in cluster.functions:
@@ -82,7 +83,7 @@ def _required(context: Context) -> dict[str, str]:
 
 
 def _optional(context: Context) -> list[str]:
-    """Return the services of which one that is installed should run."""
+    """Return the services that should run if they are installed."""
     size = context.size
     nvidia = size is not None and size.gpu_count and not has_amd_gpus(size)
     return [*([_PERSISTENCE] if nvidia else []), *(_IF_INSTALLED if cluster_of(context.root) else ())]
@@ -92,12 +93,14 @@ def _judge(needed: Mapping[str, str], states: Mapping[str, UnitState], overdue: 
     for name, who in needed.items():
         state = states.get(name)
         if state is None:
-            yield Finding(UNKNOWN, f"systemd does not tell how {name} is", name, f"Try 'systemctl status {name}'")
+            yield Finding(
+                UNKNOWN, f"cannot get the state of {name} from systemd", name, f"Try 'systemctl status {name}'"
+            )
         elif state.active in _ON_ITS_WAY and not state.is_active and name not in overdue:
-            yield Finding(WARN, f"{name} is {state.words}", name, "The next run tells whether it comes")
+            yield Finding(WARN, f"{name} is {state.words}", name, f"It fails if it takes more than {_COMING_S:g} s")
         elif not state.is_active:
-            words = f"{name} is {state.words}, and {who} {'need' if who.endswith('s') else 'needs'} it"
-            hint = f"'journalctl -b -u {name}' tells why; 'systemctl restart {name}'"
+            words = f"{name} is {state.words}, but {who} {'need' if who.endswith('s') else 'needs'} it"
+            hint = f"Find the cause with 'journalctl -b -u {name}'; then 'systemctl restart {name}'"
             yield Finding(FAIL, words, name, hint)
 
 
@@ -105,30 +108,30 @@ def _judge_optional(optional: Sequence[str], states: Mapping[str, UnitState]) ->
     for name in optional:
         state = states.get(name)
         if state is not None and state.load == "loaded" and not state.is_active and state.active not in _ON_ITS_WAY:
-            yield Finding(WARN, f"{name} is {state.words}", name, f"'journalctl -b -u {name}' tells why")
+            yield Finding(WARN, f"{name} is {state.words}", name, f"Find the cause with 'journalctl -b -u {name}'")
 
 
 def _failed(context: Context, asked: Mapping[str, UnitState]) -> Iterator[Finding]:
-    """Yield the units that failed, besides those that were asked for."""
+    """Yield a warning for other units that failed."""
     command = ["systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--full"]
     answer = context.run(command)
     if answer.rc != 0:
-        yield Finding(UNKNOWN, "systemd does not tell which units failed", hint="Try 'systemctl --failed'")
+        yield Finding(UNKNOWN, "cannot get the failed units from systemd", hint="Try 'systemctl --failed'")
         return
     names = [line.split()[0] for line in answer.stdout.splitlines() if line.strip()]
     others = [name for name in names if name.removesuffix(".service") not in asked]
     if others:
         words = f"{len(others)} {'unit' if len(others) == 1 else 'units'} failed: {', '.join(others)}"
-        yield Finding(WARN, words, hint="'systemctl --failed' tells more, 'systemctl reset-failed' forgets them")
+        yield Finding(WARN, words, hint="See 'systemctl --failed'; 'systemctl reset-failed' clears the list")
 
 
 SERVICES = Check(
     name="services",
     title="Services",
     explain=(
-        "munge and slurmd run on a compute node, slurmctld on the controller, the fabric manager where there are "
-        "NVSwitches, and those of option needed; option not_needed takes some out. Other units that failed, and chrony "
-        "and the persistence daemon where they are installed and do not run, warn."
+        "munge and slurmd run on a compute node, slurmctld on the controller, the fabric manager on nodes with "
+        "NVSwitches, and the services in option needed; option not_needed excludes services. Other failed units, and "
+        "chrony and the persistence daemon if they are installed but do not run, warn."
     ),
     tiers=(PROLOG, PERIODIC, EPILOG, BOOT),
     measure=_measure,

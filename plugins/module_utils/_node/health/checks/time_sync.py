@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The clock: synchronised, and not far off."""
+"""The clock: synchronised, and accurate enough."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ..check import BOOT, DEEP, FAIL, OBSERVE, PERIODIC, UNKNOWN, WARN, Answer, 
 
 _NOT_INSTALLED = (126, 127)
 _FIELDS = 14
-"""Of 'chronyc -c tracking' (chrony, client.c): id and name of the source, stratum, reference time, the clock's offset
-in seconds, last offset, RMS offset, frequency, residual frequency, skew, root delay, root dispersion, interval, and
-leap status."""
+"""Fields of 'chronyc -c tracking' (chrony, client.c): id and name of the source, stratum, reference time, the clock's
+offset in seconds, last offset, RMS offset, frequency, residual frequency, skew, root delay, root dispersion, interval,
+and leap status."""
 _SOURCE, _OFFSET, _LEAP = 1, 4, 13
 _UNSYNCHRONISED = "Not synchronised"
 _CONTAINER = "/run/systemd/container"
@@ -23,7 +23,7 @@ _PTP = "/dev/ptp_hyperv"
 
 def _measure(context: Context) -> Answer:
     if context.root.exists(_CONTAINER):
-        return Answer(skipped="this is a container, whose clock is its host's")
+        return Answer(skipped="this is a container, which uses its host's clock")
     most = context.option(TIME_SYNC, "offset_s")
     answer = context.run(["chronyc", "-c", "tracking"])
     if answer.rc in _NOT_INSTALLED:
@@ -31,37 +31,37 @@ def _measure(context: Context) -> Answer:
     fields = answer.stdout.strip().split(",")
     if answer.rc != 0 or len(fields) < _FIELDS:
         reason = last_line(answer, f"exit status {answer.rc}")
-        hint = "'systemctl status chronyd chrony' tells whether it runs"
-        return Answer(findings=(Finding(UNKNOWN, f"chrony does not tell how the clock is: {reason}", hint=hint),))
+        hint = "Check with 'systemctl status chronyd chrony' whether it runs"
+        return Answer(findings=(Finding(UNKNOWN, f"chrony does not report the clock's state: {reason}", hint=hint),))
     try:
         offset = abs(float(fields[_OFFSET]))
     except ValueError:
-        return Answer(findings=(Finding(UNKNOWN, f"chrony tells an offset of {fields[_OFFSET]!r}"),))
+        return Answer(findings=(Finding(UNKNOWN, f"chrony reports an invalid offset: {fields[_OFFSET]!r}"),))
     source, leap = fields[_SOURCE] or "no source", fields[_LEAP]
     findings = []
     if leap == _UNSYNCHRONISED:
         findings.append(Finding(WARN, "the clock is not synchronised", hint=_hint(context.root)))
     if offset > most:
-        words = f"the clock is {offset:.3f} s off by {source}"
-        hint = f"'chronyc makestep' sets it; {_hint(context.root)}"
+        words = f"the clock differs from {source} by {offset:.3f} s"
+        hint = f"Set it with 'chronyc makestep'; {_hint(context.root)}"
         findings.append(Finding(FAIL, words, hint=hint))
     return Answer(
-        good=f"the clock follows {source}, {offset:.6f} s off",
+        good=f"the clock follows {source}, with an offset of {offset:.6f} s",
         readings=(
             Reading("clock_offset", offset, "s", limit=most, at_most=True),
             Reading("clock_source", source),
         ),
         findings=tuple(findings),
-        limit=f"at most {most:g} s off (the step that Azure's guide to time sync sets for chrony; option offset_s)",
+        limit=f"offset at most {most:g} s (the step in Azure's guide to time sync for chrony; option offset_s)",
     )
 
 
 def _by_systemd(context: Context) -> Answer:
-    """Ask systemd, which knows whether the kernel's clock is synchronised, and not how far off it is."""
+    """Ask systemd, which reports whether the kernel's clock is synchronised, but not its offset."""
     answer = context.run(["timedatectl", "show", "--property=NTPSynchronized", "--value"])
     synchronised = answer.stdout.strip()
     if answer.rc != 0 or synchronised not in ("yes", "no"):
-        words = "neither chronyc nor timedatectl tells whether the clock is synchronised"
+        words = "neither chronyc nor timedatectl reports whether the clock is synchronised"
         return Answer(findings=(Finding(UNKNOWN, words, hint="Install chrony"),))
     finding = Finding(WARN, "the clock is not synchronised", hint=_hint(context.root))
     return Answer(
@@ -73,17 +73,17 @@ def _by_systemd(context: Context) -> Answer:
 
 def _hint(root: Root) -> str:
     if root.exists(_PTP):
-        return f"'chronyc sources' should list {_PTP} (PHC0): role image sets chrony so"
-    return "'chronyc sources' tells what it follows"
+        return f"'chronyc sources' should list {_PTP} (PHC0), as the role image configures chrony"
+    return "'chronyc sources' shows its sources"
 
 
 TIME_SYNC = Check(
     name="time_sync",
     title="Clock",
     explain=(
-        "The clock is synchronised, by chrony or else by systemd; where not, it warns. It fails where chrony says that "
-        "it is more than 1 s off (option offset_s): the step that Azure's guide to time sync has chrony take at once "
-        "(learn.microsoft.com/azure/virtual-machines/linux/time-sync)."
+        "The clock is synchronised, according to chrony or else systemd; otherwise it warns. It fails if chrony "
+        "reports an offset of more than 1 s (option offset_s), which Azure's guide to time sync lets chrony correct at "
+        "once (learn.microsoft.com/azure/virtual-machines/linux/time-sync)."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure,

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""NUMA nodes, and on which of them GPUs and InfiniBand adapters are."""
+"""NUMA nodes, and the NUMA nodes of GPUs and InfiniBand adapters."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ..applies import where_expected
 from ..check import BOOT, DEEP, FAIL, PERIODIC, REPLACE, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 from ..settings import source_in_words
 
-# NUMA nodes: as many as expected, each with its CPUs and with memory.
+# NUMA nodes: the expected nodes, each with its CPUs and with memory.
 
 _NODES = "/sys/devices/system/node"
-_HINT = "Masks and bindings of jobs go by these facts: redeploy the VM, or correct them (hpcai_vm_sizes)"
+_HINT = "Masks and bindings of jobs use these facts: redeploy the VM, or correct the facts (hpcai_vm_sizes)"
 
 
 def _measure_numa(context: Context) -> Answer:
@@ -33,7 +33,7 @@ def _measure_numa(context: Context) -> Answer:
         return Answer(findings=(Finding(UNKNOWN, f"{_NODES} shows no NUMA node"),))
     machine = read_cpus(root)
     offline = CpuSet.parse_list(root.text("/sys/devices/system/cpu/present") or "") - machine.online
-    # Nodes of memory alone (CXL, a GPU's memory) are not among those of a size.
+    # Nodes that have only memory (CXL, a GPU's memory) are not in the facts of a VM size.
     nodes = {node.id: node for node in machine.nodes if node.cpus}
     return Answer(
         good=f"{len(nodes)} NUMA nodes have their CPUs and memory",
@@ -55,25 +55,25 @@ def _judge_numa(size: VmSize, nodes: dict[int, NodeFacts], offline: CpuSet) -> I
     for number in sorted(expected.keys() | nodes.keys()):
         device, node = f"node{number}", nodes.get(number)
         if number not in expected:
-            yield Finding(FAIL, f"NUMA node {number} is there, and {size.name} has none of this number", device, _HINT)
+            yield Finding(FAIL, f"there is a NUMA node {number}, but {size.name} has none", device, _HINT)
         elif node is None:
-            # With all of its CPUs offline a node has none that could be seen: check cpu reports that.
+            # A node whose CPUs are all offline is not visible; check cpu reports that.
             if expected[number] - offline:
-                yield Finding(FAIL, f"NUMA node {number} of {size.name} is not there", device, _HINT)
+                yield Finding(FAIL, f"NUMA node {number} of {size.name} is missing", device, _HINT)
         elif expected[number] - offline != node.cpus:
             expected_cpus, found_cpus = expected[number].as_list(), node.cpus.as_list()
             yield Finding(FAIL, f"NUMA node {number} has CPUs {found_cpus} instead of {expected_cpus}", device, _HINT)
         elif node.memory_mib == 0:
-            words = f"NUMA node {number} has CPUs and no memory"
-            yield Finding(WARN, words, device, "What runs there works on another node's memory: redeploy the VM")
+            words = f"NUMA node {number} has CPUs but no memory"
+            yield Finding(WARN, words, device, "Processes there use another NUMA node's memory: redeploy the VM")
 
 
 NUMA = Check(
     name="numa",
     title="NUMA nodes",
     explain=(
-        "The NUMA nodes are those of the VM size, each with the CPUs that the size's topology gives it (azhpc-images, "
-        "topology/*.xml), and each has memory. A CPU that is offline is check cpu's business."
+        "The NUMA nodes are those of the VM size, each with the CPUs of the size's topology (azhpc-images, "
+        "topology/*.xml), and each has memory. Check cpu reports offline CPUs."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_numa,
@@ -82,17 +82,17 @@ NUMA = Check(
 )
 
 
-# GPUs and InfiniBand adapters: each on the NUMA node where its VM size has it, and NCCL's topology file says so.
+# GPUs and InfiniBand adapters: each is on the NUMA node of its VM size's facts, as in NCCL's topology file.
 
-_MOVED = "Bindings of jobs and NCCL's topology go by these facts: redeploy the VM, or correct them (hpcai_vm_sizes)"
-_FILE = "'hpcnode boot run nccl' writes it anew"
+_MOVED = "Bindings and NCCL's topology use these facts: redeploy the VM, or correct the facts (hpcai_vm_sizes)"
+_FILE = "Write it again with 'hpcnode boot run nccl'"
 
 
 def _applies(size: VmSize | None) -> str:
     if size is None:
         return ""
     if not size.gpus and not size.hcas:
-        return f"nobody says where GPUs and adapters of {size.name} hang, or it has none"
+        return f"the NUMA nodes of GPUs and adapters of {size.name} are not known, or it has none"
     return ""
 
 
@@ -103,7 +103,7 @@ def _measure_pci(context: Context) -> Answer:
     looked_at = [present[busid] for busid in expected if busid in present]
     if not looked_at:
         words = f"none of the {len(expected)} GPUs and adapters of {size.name} is on the PCI bus"
-        hint = "Checks gpu_count and ib_ports tell what is missing"
+        hint = "See the checks gpu_count and ib_ports"
         return Answer(findings=(Finding(UNKNOWN, words, hint=hint),))
     source = source_in_words(size.sources["gpus" if size.gpus else "hcas"])
     return Answer(
@@ -127,19 +127,19 @@ def _judge_pci(size: VmSize, present: dict[str, PciFacts], expected: dict[str, i
     for busid, device in present.items():
         kind = "GPU" if device.is_gpu else "InfiniBand adapter"
         if busid not in expected:
-            # Of one kind the addresses may be unknown; then nobody can say that one is wrong.
+            # If the addresses of this kind of device are not known, none can be wrong.
             if size.gpus if device.is_gpu else size.hcas:
                 words = f"{kind} {busid} is at an address where {size.name} has none"
                 yield Finding(WARN, words, busid, _MOVED)
         elif device.numa_node is None:
-            yield Finding(UNKNOWN, f"the machine does not say on which NUMA node {kind} {busid} is", busid)
+            yield Finding(UNKNOWN, f"the NUMA node of {kind} {busid} is not known", busid)
         elif device.numa_node != expected[busid]:
             words = f"{kind} {busid} is on NUMA node {device.numa_node} instead of {expected[busid]}"
             yield Finding(FAIL, words, busid, _MOVED)
 
 
 def _judge_file(root: Root, size: VmSize) -> Iterator[Finding]:
-    """Hold the topology file against what belongs to the size, where the node's settings ask for one."""
+    """Compare NCCL's topology file with the VM size's topology, if the node's settings require a file."""
     settings = read_config(root, "nccl")
     topology = topology_of(size)
     if settings is None or not isinstance(topology, Topology):
@@ -149,9 +149,9 @@ def _judge_file(root: Root, size: VmSize) -> Iterator[Finding]:
     if options.state != PRESENT:
         return
     if text is None:
-        yield Finding(WARN, f"NCCL's topology file {options.topology_path} is not there", hint=_FILE, fault="")
+        yield Finding(WARN, f"NCCL's topology file {options.topology_path} is missing", hint=_FILE, fault="")
     elif not _matches(text, topology):
-        words = f"NCCL's topology file {options.topology_path} is not the one of {size.name}"
+        words = f"NCCL's topology file {options.topology_path} is not that of {size.name}"
         yield Finding(WARN, words, hint=_FILE, fault="")
 
 
@@ -166,9 +166,9 @@ PCI_TOPOLOGY = Check(
     name="pci_topology",
     title="PCI topology",
     explain=(
-        "Each GPU and InfiniBand adapter is on the NUMA node where its VM size has it, by sysfs (azurehpc-health-"
-        "checks, check_hw_topology; azhpc-images, topology/*.xml); otherwise it fails. NCCL's topology file says the "
-        "same where the node's settings ask for one; otherwise it warns."
+        "Each GPU and InfiniBand adapter is, according to sysfs, on the NUMA node of the VM size's facts "
+        "(azurehpc-health-checks, check_hw_topology; azhpc-images, topology/*.xml); otherwise it fails. NCCL's "
+        "topology file matches them, if the node's settings require one; otherwise it warns."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_pci,

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Whether it is known what the machine should have: without its VM size half of the checks have nothing to go by."""
+"""Whether the VM size's facts are known, because without them half of the checks cannot judge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CURE = "Describe the size in hpcai_vm_sizes and run site.yml, or set vm_size in
 
 
 def measure(context: Context) -> Answer:
-    """Say which size the checks go by."""
+    """Return the VM size that the checks use."""
     size = context.size
     if size is None:
         return Answer(findings=(Finding(UNKNOWN, _why(context), hint=_CURE),))
@@ -25,7 +25,7 @@ def measure(context: Context) -> Answer:
 def _why(context: Context) -> str:
     try:
         size, _name = size_facts(context.root, remembered_first=True)
-        return f"the VM size was not known, and now it is {size.name}: run this again"
+        return f"the VM size was not known at first, but now it is {size.name}: run this again"
     except (ConfigError, UnknownVmSize) as error:
         return str(error)
 
@@ -33,11 +33,11 @@ def _why(context: Context) -> str:
 VM_SIZE = Check(
     name="vm_size",
     title="The facts of this VM size are known",
-    explain="What a machine should have is told by its VM size: by the table of sizes, or by its description in the "
-    "inventory. There is no limit. A size that nobody knows is unknown, so that a run on such a machine never ends as "
-    "if all had been looked at.",
+    explain="The hardware expected of a machine follows from its VM size: from the table of sizes, or from its "
+    "description in the inventory. There is no limit. The verdict for an unknown size is unknown, so that a run on "
+    "such a machine never looks complete.",
     tiers=(PROLOG, PERIODIC, EPILOG, BOOT, DEEP),
     measure=measure,
-    # It may have to ask the metadata service.
+    # It may have to query the metadata service.
     limit_s=3.0,
 )

@@ -2,11 +2,11 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Asking, from a job's prolog or epilog, whether it may fail.
+"""Asks the arbiter, from a job's prolog or epilog, whether the prolog or epilog may fail.
 
-Slurm drains each node whose prolog or epilog fails, as many as there are. So that no more go than may be out, a node
-fails one only when it was taken out before. Where it was not, at the limit and where no arbiter answers, a job starts
-although a check found something broken, and one whose prolog failed otherwise is requeued.
+Slurm drains every node whose prolog or epilog fails, without a limit. To keep the drain limit, a prolog or epilog only
+fails after the arbiter has drained the node. If the arbiter has not drained it, because the drain limit is reached or
+it does not answer, the job starts although a check failed; a job whose prolog failed for another reason is requeued.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Pause = Callable[[float], None]
 class Permission:
     """Whether the prolog or epilog may fail.
 
-    :ivar problem: what is broken; empty where nothing is that a job cannot do without.
-    :ivar words: why, or why not.
+    :ivar problem: what is faulty; empty if everything that every job needs is good.
+    :ivar words: why it may fail, or why not.
     """
 
     refuse: bool
@@ -43,13 +43,13 @@ class Permission:
 
 
 def ask(root: Root, job: str, seconds: float, clock: Clock = time.monotonic, pause: Pause = time.sleep) -> Permission:
-    """Ask for permission to refuse the job, if the prolog's checks found what no job can do without broken.
+    """Ask for permission to refuse the job, if the prolog's checks found a fault of something that every job needs.
 
-    :param seconds: how long an answer is waited for.
+    :param seconds: how long to wait for an answer.
     """
     problem = blocking_of(record.read(root, PROLOG))
     if not problem:
-        return Permission(False, "", "nothing is broken that a job cannot do without")
+        return Permission(False, "", "everything that every job needs is good")
     try:
         if not read_settings(root).refuse_jobs:
             return Permission(False, problem, "prologs refuse no jobs here (health_checks_report.refuse_jobs)")
@@ -61,9 +61,9 @@ def ask(root: Root, job: str, seconds: float, clock: Clock = time.monotonic, pau
 def ask_for_script(
     root: Root, job: str, fault: ScriptFault, seconds: float, clock: Clock = time.monotonic, pause: Pause = time.sleep
 ) -> Permission:
-    """Ask for permission to fail, after a script has failed by the machine's own fault.
+    """Ask for permission to fail, after a script has failed because of the machine.
 
-    :param seconds: how long an answer is waited for.
+    :param seconds: how long to wait for an answer.
     """
     return _ask(root, job, fault.summary, fault, seconds, clock, pause)
 
@@ -72,7 +72,7 @@ def _ask(
     root: Root, job: str, problem: str, fault: ScriptFault | None, seconds: float, clock: Clock, pause: Pause
 ) -> Permission:
     deadline = clock() + seconds
-    # Another job's prolog may wait already: one answer does for both.
+    # Another job's prolog may already be waiting: one answer is enough for both.
     question = files.pending_question(root)
     try:
         if not question or fault:
@@ -80,7 +80,7 @@ def _ask(
             files.write_question(root, question, fault)
         return _answer(root, question, problem, deadline, clock, pause)
     except OSError as error:
-        return Permission(False, problem, f"nobody could be asked: {error}")
+        return Permission(False, problem, f"cannot ask the arbiter: {error}")
 
 
 def _answer(root: Root, question: str, problem: str, deadline: float, clock: Clock, pause: Pause) -> Permission:
@@ -91,4 +91,4 @@ def _answer(root: Root, question: str, problem: str, deadline: float, clock: Clo
         pause(_PAUSE_S)
     if files.pending_question(root) == question:
         files.withdraw_question(root)
-    return Permission(False, problem, "nobody answered in time: see 'journalctl -u hpcai-health-report'")
+    return Permission(False, problem, "no answer before the timeout: see 'journalctl -u hpcai-health-report'")

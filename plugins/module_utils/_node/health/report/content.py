@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a node has to say of its health: of each check what its newest run found, in whichever tier. Pure."""
+"""The content of a node's report: the result of each check's newest run, in any tier. Pure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ..check import COUNTS, NODE, REPORT, UNKNOWN
 from ..record import TIME
 
 BOOT_LETTERS = 8
-"""So many of the kernel's name of a boot tell one from another."""
+"""This many characters of the kernel's boot id distinguish one boot from another."""
 
 Document = Mapping[str, Any]
 Runs = Mapping[str, tuple[int, int]]
-"""By check: how often running it has failed, and when its last run was that counts."""
+"""By check: the number of consecutive failures, and the time of the last counted run."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class _Newest:
 
 
 def report_of(documents: Iterable[Document], runs: Runs | None = None) -> tuple[Report | None, Runs]:
-    """Return the report, and how often running each check has failed.
+    """Return the report, and the number of consecutive failures of each check.
 
     :param documents: the records of the tiers that have run in this boot.
-    :param runs: what the last call returned.
+    :param runs: the numbers that the last call returned.
     :return: None for the report if no tier has run.
     """
     tiers = sorted(documents, key=_time_of)
@@ -45,7 +45,7 @@ def report_of(documents: Iterable[Document], runs: Runs | None = None) -> tuple[
     for document in tiers:
         newest.update({check["name"]: _Newest(_time_of(document), check) for check in document["checks"]})
     in_order = sorted(newest, key=_place)
-    # First what no job can do without: it is what the node's reason says, and other checks see its traces.
+    # Faults that block jobs come first, because the first fault becomes the node's reason and often causes the others.
     failed = sorted((name for name in in_order if _fails(newest[name].check)), key=lambda name: not _blocks(name))
     counted = {name: _count(newest[name].time, (runs or {}).get(name)) for name in failed}
     node = tiers[-1]["node"]
@@ -69,7 +69,7 @@ def _place(name: str) -> int:
 
 
 def _fails(check: Mapping[str, Any]) -> bool:
-    """Whether it failed, and not because of what a user did."""
+    """Return whether it failed, and a user is not the cause."""
     return bool(check["verdict"] in COUNTS[REPORT] and check["cause"] == NODE)
 
 
@@ -89,7 +89,7 @@ def _blocks(name: str) -> bool:
 
 
 def blocking_of(document: Document | None) -> str:
-    """Return in one line what no job can do without and is broken, as a prolog's run found it; empty if nothing is."""
+    """Return in one line the first fault in a prolog's run that blocks jobs; empty if there is none."""
     for check in document["checks"] if document else ():
         if _fails(check) and _blocks(str(check["name"])):
             return f"{check['name']}: {check['summary']}"

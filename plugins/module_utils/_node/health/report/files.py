@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The report's settings, and what sending it and asking for permission leave for each other in /run/hpcai/health."""
+"""The report's settings, and the files in /run/hpcai/health through which prologs ask the report service."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SETTINGS_FILE = f"{FOLDER}/{CONFIG}.json"
 
 @dataclass(frozen=True)
 class ReportSettings:
-    """What the file says.
+    """The content of the file.
 
-    :ivar field: Extra or Comment: the field of the node's record. A site whose jobs use ``--extra`` takes Comment.
-    :ivar refuse_jobs: whether a prolog may end a job's start.
-    :ivar boot: whether the checks of the tier boot are run before slurmd starts.
+    :ivar field: Extra or Comment: the field of the node's record. Sites whose jobs use ``--extra`` need Comment.
+    :ivar refuse_jobs: whether a prolog may prevent a job from starting.
+    :ivar boot: whether the checks of the tier boot run before slurmd starts.
     """
 
     field: str = EXTRA
@@ -41,7 +41,7 @@ _FORM = instance_of(ReportSettings, {"field": choice(*FIELDS), "refuse_jobs": bo
 
 
 def read_settings(root: Root) -> ReportSettings:
-    """Return the settings; the defaults where the file is not there.
+    """Return the settings; the defaults if there is no file.
 
     :raises ConfigError: the file cannot be used.
     """
@@ -49,7 +49,7 @@ def read_settings(root: Root) -> ReportSettings:
 
 
 def is_set_up(root: Root) -> bool:
-    """Whether the role health_checks was here."""
+    """Return whether the role health_checks has set up the node."""
     return root.exists(SETTINGS_FILE)
 
 
@@ -61,10 +61,10 @@ ANSWERED = f"{RUN_FOLDER}/answered.json"
 
 @dataclass(frozen=True)
 class LastReport:
-    """What slurmctld was told last.
+    """The last report that was sent to slurmctld.
 
-    :ivar report: the report; None where there was none.
-    :ivar sent: when, in seconds since the epoch.
+    :ivar report: the report; None if there was none.
+    :ivar sent: when it was sent, in seconds since the epoch.
     """
 
     report: Report | None = None
@@ -74,11 +74,11 @@ class LastReport:
 
 @dataclass(frozen=True)
 class ScriptFault:
-    """A script of a prolog or an epilog that failed by the machine's own fault.
+    """A script of a prolog or an epilog that failed because of the machine.
 
     :ivar kind: ``prolog`` or ``epilog``.
-    :ivar summary: the script, what it said, and the job.
-    :ivar time: when, in whole seconds since the epoch.
+    :ivar summary: the script, its message, and the job.
+    :ivar time: when it failed, in whole seconds since the epoch.
     """
 
     kind: str
@@ -88,9 +88,9 @@ class ScriptFault:
 
 @dataclass(frozen=True)
 class ArbiterAnswer:
-    """What became of a question.
+    """The answer to a question.
 
-    :ivar question: the question's own mark.
+    :ivar question: the question's id.
     :ivar refuse: whether the job may be refused.
     :ivar words: why, or why not.
     """
@@ -101,7 +101,7 @@ class ArbiterAnswer:
 
 
 def read_last_report(root: Root) -> LastReport:
-    """Return what was told last; nothing where that cannot be read."""
+    """Return the last report; an empty one if it cannot be read."""
     held = _read(root, LAST_REPORT)
     try:
         runs = {str(check): (int(count), int(ran)) for check, (count, ran) in held["runs"].items()}
@@ -111,7 +111,7 @@ def read_last_report(root: Root) -> LastReport:
 
 
 def write_last_report(root: Root, last: LastReport) -> None:
-    """Keep what was told.
+    """Save the last report.
 
     :raises OSError: it cannot be written.
     """
@@ -120,9 +120,9 @@ def write_last_report(root: Root, last: LastReport) -> None:
 
 
 def write_question(root: Root, question: str, fault: ScriptFault | None = None) -> None:
-    """Leave a question.
+    """Write a question for the report service.
 
-    :param fault: the script that failed, where one did; it stands in the node's report until the question is answered.
+    :param fault: the script that failed, if one did; it is in the node's report until the question is answered.
     :raises OSError: it cannot be written.
     """
     remove_file(root.at(ANSWERED))
@@ -130,12 +130,12 @@ def write_question(root: Root, question: str, fault: ScriptFault | None = None) 
 
 
 def pending_question(root: Root) -> str:
-    """Return the mark of the question that waits; empty if none does."""
+    """Return the id of the pending question; empty if there is none."""
     return str(_read(root, ASKED).get("question") or "")
 
 
 def pending_fault(root: Root) -> ScriptFault | None:
-    """Return the failed script that the question which waits is about; None where it is about none."""
+    """Return the failed script of the pending question; None if it has none."""
     try:
         return ScriptFault(**_read(root, ASKED)["fault"])
     except (LookupError, TypeError):
@@ -143,7 +143,7 @@ def pending_fault(root: Root) -> ScriptFault | None:
 
 
 def write_answer(root: Root, given: ArbiterAnswer) -> None:
-    """Answer it.
+    """Write the answer to a question.
 
     :raises OSError: it cannot be written.
     """
@@ -153,7 +153,7 @@ def write_answer(root: Root, given: ArbiterAnswer) -> None:
 
 
 def withdraw_question(root: Root) -> None:
-    """Take back a question that nobody answered in time."""
+    """Remove a question that was not answered in time."""
     remove_file(root.at(ASKED))
 
 

@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Credentials for blobs. A SAS is a secret: it is in azcopy's arguments, and nowhere else.
+"""Credentials for blobs. A SAS is a secret: it is passed in azcopy's arguments, and nowhere else.
 
-Only root can use the machine's managed identity itself. A user's process gets a SAS of what its groups are granted from
-the service of ``job.grants``.
+Only root can use the machine's managed identity. A user's process gets a SAS for the containers that its groups are
+granted, from the service of ``job.grants``.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from .output import DENIED, BlobError
 IDENTITY, WORKLOAD, SAS, NONE = "identity", "workload", "sas", "none"
 KINDS = (IDENTITY, WORKLOAD, SAS, NONE)
 SAS_VARIABLE = "HPCAI_BLOB_SAS"
-"""The environment variable that holds a SAS where no file does. It is not handed on to what is started."""
+"""The environment variable with a SAS, if no file is given. It is not passed to child processes."""
 
 _WORKLOAD_VARIABLES = ("AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE")
-# A query: a newline or a blank in it would be a second argument's beginning or a truncated file.
+# A URL query; no newline and no space, which would start a second argument or come from a truncated file.
 _TOKEN = re.compile(r"[\x21-\x7e]*sig=[\x21-\x7e]+")
 
 
@@ -39,10 +39,10 @@ class Credential:
     """Credentials for Blob storage.
 
     :ivar kind: one of KINDS.
-    :ivar client_id: with IDENTITY, which of the machine's; empty where there is but one.
-    :ivar token: with SAS, what stands behind the question mark.
-    :ivar file: where that came from, and where another one may be put in its place; empty for nowhere.
-    :ivar granted: with IDENTITY of a user's process, what gives a SAS for each azcopy.
+    :ivar client_id: with IDENTITY, which of the machine's identities; empty if there is only one.
+    :ivar token: with SAS, the part after the question mark.
+    :ivar file: the file with the SAS, which may be replaced by a newer one; empty if there is no file.
+    :ivar granted: with IDENTITY in a user's process, what requests a SAS for each azcopy.
     """
 
     kind: str
@@ -52,27 +52,27 @@ class Credential:
     granted: Granted | None = None
 
     def sign(self, url: str, need: str = READ) -> str:
-        """Return the URL for azcopy's arguments. It is a secret where there is a SAS.
+        """Return the URL for azcopy's arguments. It is a secret if it contains a SAS.
 
-        What watches for days needs another SAS each time one ends, so the file is read anew for each azcopy. Where it
-        is gone, or half written, that of the beginning serves on.
+        The file is read again for each azcopy, because a process that runs for days needs a new SAS when one expires.
+        If the file is missing or incomplete, the first SAS is used.
 
         :param need: one of ``grants.protocol.RIGHTS``: what azcopy will do there.
-        :raises BlobError: the service does not give a SAS; the message says why.
+        :raises BlobError: the service does not return a SAS; the message says why.
         """
         token = self.token
         if self.granted:
             try:
                 token = self.granted.sas(parse_location(url).url, need)
             except GrantsError as error:
-                raise BlobError(f"no access to {url} to {need}: {error}", DENIED) from None
+                raise BlobError(f"no {need} access to {url}: {error}", DENIED) from None
         if self.file:
             with contextlib.suppress(ConfigError):
                 token = _checked(_read(self.file), self.file)
         return f"{url}?{token}" if token else url
 
     def variables(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment for azcopy: the given one with our right, and with nobody else's."""
+        """Return the environment for azcopy: the given one with these credentials, and without any others."""
         ours = {
             name: value
             for name, value in given.items()
@@ -92,15 +92,15 @@ def credential_of(
     environment: Mapping[str, str] | None = None,
     uid: int | None = None,
 ) -> Credential:
-    """Return the credential of that kind, a SAS read from its file or from SAS_VARIABLE.
+    """Return the credential of that kind; a SAS is read from its file or from SAS_VARIABLE.
 
-    :param uid: who runs azcopy; None for this process.
-    :raises ConfigError: it cannot be had; the message names the file or the variable, and nothing of the secret.
+    :param uid: the user who runs azcopy; None for this process's user.
+    :raises ConfigError: no valid credential; the message names the file or the variable, and nothing of the secret.
     """
     variables = os.environ if environment is None else environment
     if kind == IDENTITY:
         if client_id and not GUID.fullmatch(client_id):
-            raise ConfigError(f"the client id {client_id!r} is none: it has the form of a GUID.")
+            raise ConfigError(f"the client id {client_id!r} is invalid: it must be a GUID.")
         is_root = (os.geteuid() if uid is None else uid) == 0
         return Credential(IDENTITY, client_id, granted=None if is_root else Granted())
     if kind == WORKLOAD:
@@ -113,15 +113,17 @@ def credential_of(
         return Credential(SAS, token=_checked(token, sas_file or f"the variable {SAS_VARIABLE}"), file=sas_file)
     if kind == NONE:
         return Credential(NONE)
-    raise ConfigError(f"credential {kind!r} is unknown: it may be {', '.join(KINDS)}.")
+    raise ConfigError(f"credential {kind!r} is unknown: it must be one of {', '.join(KINDS)}.")
 
 
 def _checked(text: str, where: str) -> str:
     token = text.strip().lstrip("?")
     if not token:
-        raise ConfigError(f"{where} holds no SAS: mint a short-lived one, and put it there.")
+        raise ConfigError(f"{where} is empty: create a short-lived SAS, and store it there.")
     if not _TOKEN.fullmatch(token) or "://" in token:
-        raise ConfigError(f"what {where} holds is no SAS: it is one line such as 'sv=...&sp=rl&...&sig=...', no URL.")
+        raise ConfigError(
+            f"{where} does not contain a SAS: it must be one line such as 'sv=...&sp=rl&...&sig=...', without the URL."
+        )
     return token
 
 
@@ -133,7 +135,9 @@ def _read(path: str) -> str:
     with open(handle, encoding="ascii", errors="replace") as file:
         facts = os.fstat(handle)
         if not stat.S_ISREG(facts.st_mode) or facts.st_uid not in (0, os.geteuid()):
-            raise ConfigError(f"the SAS file {path} is not yours: it must be a file of your own or root's.")
+            raise ConfigError(f"the SAS file {path} is invalid: it must be a regular file that you or root own.")
         if stat.S_IMODE(facts.st_mode) & 0o077:
-            raise ConfigError(f"the SAS file {path} is open to others: chmod 600 it, and mint a new SAS.")
+            raise ConfigError(
+                f"the SAS file {path} is accessible to other users: run 'chmod 600' on it, and create a new SAS."
+            )
         return file.read(65536)

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What azcopy writes, one JSON object a line, and what came of a run, in words that say what to do."""
+"""Parses azcopy's output, one JSON object per line, and describes the result of a run and what to do."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ INFO, PROGRESS, END, ERROR, LISTED, INIT = "Info", "Progress", "EndOfJob", "Erro
 
 @dataclass(frozen=True)
 class Event:
-    """A line.
+    """A line of azcopy's output.
 
-    :ivar kind: INFO, PROGRESS, END, ERROR, LISTED, INIT, or another word of azcopy's.
-    :ivar text: what it says to people.
-    :ivar content: what it says to programs.
+    :ivar kind: INFO, PROGRESS, END, ERROR, LISTED, INIT, or another message type of azcopy.
+    :ivar text: the message as text.
+    :ivar content: the message as JSON object; empty if it is plain text.
     """
 
     kind: str
@@ -33,7 +33,7 @@ class Event:
     content: Mapping[str, Any]
 
     def number(self, key: str) -> float:
-        """Return a number of the content, which azcopy writes as a text; 0 where there is none."""
+        """Return a number of the content, which azcopy writes as a string; 0 if there is none."""
         try:
             return float(self.content.get(key) or 0)
         except (TypeError, ValueError):
@@ -50,11 +50,11 @@ class Event:
 class Blob:
     """A blob.
 
-    :ivar name: relative to the location that was listed.
-    :ivar size: in bytes, as it is stored.
-    :ivar md5: of what is stored, in hexadecimal; empty where whoever wrote it stored none.
+    :ivar name: relative to the listed location.
+    :ivar size: stored size in bytes.
+    :ivar md5: of the stored content, in hexadecimal; empty if the uploader stored none.
     :ivar encoding: its Content-Encoding, such as ``gzip``; mostly empty.
-    :ivar last_modified: when, as ISO 8601 in UTC.
+    :ivar last_modified: ISO 8601 in UTC.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Blob:
 
 
 def event_of(line: str) -> Event:
-    """Return what a line says; a line that is no JSON is an ERROR, as what a crash leaves behind."""
+    """Parse a line; a line that is not JSON, such as a crash's, becomes an ERROR."""
     try:
         given = json.loads(line)
         kind, text = str(given["MessageType"]), str(given["MessageContent"])
@@ -81,11 +81,11 @@ def event_of(line: str) -> Event:
 def blob_of(event: Event) -> Blob:
     """Return the blob of a LISTED line.
 
-    :raises ValueError: it is none.
+    :raises ValueError: the line does not describe a blob.
     """
     path, length = event.content.get("Path"), event.content.get("ContentLength")
     if not isinstance(path, str) or not str(length).isdecimal():
-        raise ValueError(f"azcopy lists something that is no blob: {event.text[:200]}")
+        raise ValueError(f"azcopy's list has an entry that is not a blob: {event.text[:200]}")
     return Blob(
         name=path,
         size=int(str(length)),
@@ -108,17 +108,17 @@ DAMAGED, NO_AZCOPY, OTHER = "damaged", "no_azcopy", "other"
 
 _SENTENCES = {
     DENIED: "access was denied (403): the SAS is wrong, expired or lacks a permission, or the identity has no role "
-    "such as 'Storage Blob Data Reader' there",
-    VANISHED: "the blob is not there any more (404): list anew and plan again",
-    NO_CONTAINER: "the container does not exist (404): look at its name",
-    FULL: "the disk is full: make room, or stage to a larger file system",
-    THROTTLED: "the account throttles (503, 429): set a cap under its limit (--account-gbps), or use fewer processes",
-    UNRESOLVED: "the account's name cannot be resolved: look at the URL and at DNS",
-    UNREACHABLE: "the account cannot be reached: look at the network, its firewall and private endpoint",
-    STALLED: "nothing moved any more",
-    OVERDUE: "the time for it is over",
-    DAMAGED: "what arrived is not what is stored (MD5): it was removed; try again",
-    NO_AZCOPY: "azcopy cannot be started: role hpcai.azure.blob_staging installs it, and libsecret with it",
+    "such as 'Storage Blob Data Reader' on the container",
+    VANISHED: "the blob does not exist any more (404): create a new plan",
+    NO_CONTAINER: "the container does not exist (404): check its name",
+    FULL: "the disk is full: free space, or stage to a larger file system",
+    THROTTLED: "the account throttles (503, 429): set a cap below its limit (--account-gbps), or use fewer processes",
+    UNRESOLVED: "the account's name cannot be resolved: check the URL and DNS",
+    UNREACHABLE: "the account cannot be reached: check the network, the account's firewall and private endpoint",
+    STALLED: "the transfer stalled",
+    OVERDUE: "the timeout was reached",
+    DAMAGED: "the received data differs from the stored data (MD5): it was removed; try again",
+    NO_AZCOPY: "azcopy cannot be started: the role hpcai.azure.blob_staging installs it, together with libsecret",
 }
 _SIGNS = (
     (FULL, re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)),
@@ -141,9 +141,9 @@ _MOST_NAMED = 3
 
 
 class BlobError(CommandFailed):
-    """Blobs could not be listed or carried; the message says which and why.
+    """Blobs could not be listed or transferred; the message says which and why.
 
-    :ivar why: one of this file's words.
+    :ivar why: one of this file's causes, such as DENIED.
     """
 
     def __init__(self, message: str, why: str = OTHER) -> None:
@@ -153,11 +153,11 @@ class BlobError(CommandFailed):
 
 @dataclass(frozen=True)
 class Failure:
-    """A blob that was not carried.
+    """A blob that was not transferred.
 
     :ivar name: relative to the location.
-    :ivar why: one of this file's words.
-    :ivar words: a sentence without its end.
+    :ivar why: one of this file's causes, such as DENIED.
+    :ivar words: a sentence without the full stop.
     """
 
     name: str
@@ -167,14 +167,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run.
+    """The result of a run.
 
-    :ivar failures: the blobs that were not carried, by name.
-    :ivar why: what ended the whole run before its end; empty if nothing did.
-    :ivar words: a sentence about that without its end.
-    :ivar bytes_over_wire: what went over the network, repeated requests included.
+    :ivar failures: the blobs that were not transferred, by name.
+    :ivar why: the cause if the run as a whole failed; otherwise empty.
+    :ivar words: a sentence about that cause, without the full stop.
+    :ivar bytes_over_wire: bytes sent over the network, including retries.
     :ivar seconds: how long it took.
-    :ivar log: azcopy's log, where there is one.
+    :ivar log: path of azcopy's log, if there is one.
     """
 
     failures: tuple[Failure, ...] = ()
@@ -186,11 +186,11 @@ class Outcome:
 
     @property
     def done(self) -> bool:
-        """Whether all was carried."""
+        """Whether all blobs were transferred."""
         return not self.failures and not self.why
 
     def sentence(self) -> str:
-        """Return what went wrong in one line; nothing if nothing did."""
+        """Describe the failures in one line; an empty text if there are none."""
         if self.done:
             return ""
         words = [self.words] if self.why else []
@@ -200,9 +200,9 @@ class Outcome:
         return "; ".join(words)
 
     def must(self) -> Outcome:
-        """Return this if all was carried.
+        """Return this result if all blobs were transferred.
 
-        :raises BlobError: it was not.
+        :raises BlobError: some were not.
         """
         if not self.done:
             raise BlobError(self.sentence(), self.why or self.failures[0].why)
@@ -210,13 +210,13 @@ class Outcome:
 
 
 def sentence_of(why: str, detail: str = "") -> str:
-    """Return the sentence about a cause, without its end."""
+    """Return the sentence about a cause, without the full stop."""
     sentence = _SENTENCES.get(why, "")
-    return f"{sentence} ({detail})" if sentence and detail else sentence or detail or "azcopy failed and said nothing"
+    return f"{sentence} ({detail})" if sentence and detail else sentence or detail or "azcopy failed without a message"
 
 
 def why_of(text: str) -> str:
-    """Return the cause that a message of azcopy's stands for."""
+    """Return the cause of a message of azcopy."""
     for why, sign in _SIGNS:
         if sign.search(text):
             return why
@@ -224,7 +224,7 @@ def why_of(text: str) -> str:
 
 
 def why_of_code(code: str, text: str) -> str:
-    """Return the cause of a transfer's error code, an HTTP status or 0, with what the log says of it."""
+    """Return the cause of a failed transfer, from the log's text or else from its error code, an HTTP status or 0."""
     found = why_of(text) if text else OTHER
     if found != OTHER:
         return found

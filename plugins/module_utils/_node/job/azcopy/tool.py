@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""azcopy as it is called here: with which right, within which limits, its logs and plans in a folder of ours."""
+"""Runs azcopy with credentials and limits, and with its logs and plans in a folder of the collection."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ from .output import (
 
 PROGRAM = "azcopy"
 _RESOLVE_S = 15.0
-# What its log has of a question that was turned away, and asked again: of an answer without a body no status.
+# azcopy's log line for a retried request; the log has no HTTP status if the answer had no body.
 _RETRIED = re.compile(r"Try=([2-9]|\d\d+)/.*RESPONSE STATUS CODE ERROR")
 _PROXIES = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is.
+    """The progress of a run.
 
-    :ivar files: how many are done.
-    :ivar bytes_done: of those and of parts.
-    :ivar bytes_expected: of all that azcopy has found so far.
-    :ivar busy_percent: how many of its requests the account turned away.
+    :ivar files: how many are complete.
+    :ivar bytes_done: of complete and incomplete files.
+    :ivar bytes_expected: of all files that azcopy has found so far.
+    :ivar busy_percent: share of requests that the account throttled.
     """
 
     files: int
@@ -69,12 +69,12 @@ OnProgress = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Azcopy:
-    """How azcopy is called.
+    """How to call azcopy.
 
-    :ivar folder: where its logs and plans are, and lists of files; made where it is missing.
-    :ivar credential: by which right.
-    :ivar limits: what it may take.
-    :ivar program: azcopy itself.
+    :ivar folder: for its logs, plans and lists of files; created if it is missing.
+    :ivar credential: the credentials to use.
+    :ivar limits: bandwidth, connections and timeouts.
+    :ivar program: the program azcopy.
     """
 
     folder: str
@@ -85,12 +85,12 @@ class Azcopy:
 
 @dataclass
 class AzcopyRun:
-    """What a run said.
+    """The output of a run.
 
-    :ivar events: lines to people and errors, redacted.
-    :ivar failed: transfers that failed, by their source.
-    :ivar end: the last line about all of them.
-    :ivar log: where its log is.
+    :ivar events: messages and errors, redacted.
+    :ivar failed: failed transfers, by their source.
+    :ivar end: the last line with totals.
+    :ivar log: path of its log.
     """
 
     rc: int = 0
@@ -112,7 +112,7 @@ def call(
     on_progress: OnProgress | None = None,
     on_event: Callable[[Event], None] | None = None,
 ) -> AzcopyRun:
-    """Run azcopy with these words, and return what it said, causes found out.
+    """Run azcopy with these arguments, and return its parsed output with the cause of a failure.
 
     :raises BlobError: the account's name cannot be resolved, or azcopy cannot be started.
     """
@@ -152,7 +152,7 @@ def call(
             result.why = THROTTLED
         elif ended.stalled and result.network_errors:
             result.why = UNREACHABLE
-        limit = f"nothing moved for {limits.stall_s:g} s" if ended.stalled else f"not done within {limits.total_s:g} s"
+        limit = f"no progress for {limits.stall_s:g} s" if ended.stalled else f"not done within {limits.total_s:g} s"
         result.words = sentence_of(result.why, limit)
     except OSError as error:
         raise BlobError(f"{sentence_of(NO_AZCOPY)} ({tool.program}: {error.strerror}).", NO_AZCOPY) from None
@@ -165,7 +165,7 @@ def call(
 
 
 def write_list(tool: Azcopy, names: Sequence[str]) -> str:
-    """Write the names into a file for azcopy, readable to nobody else, and return its path."""
+    """Write the names to a file that only this user can read, and return its path."""
     import tempfile
 
     os.makedirs(tool.folder, mode=0o700, exist_ok=True)
@@ -176,7 +176,7 @@ def write_list(tool: Azcopy, names: Sequence[str]) -> str:
 
 
 def log_lines(result: AzcopyRun) -> dict[str, str]:
-    """Return what azcopy's log says of the transfers that failed, by the URL or path they came from."""
+    """Return the messages of azcopy's log about failed transfers, by their source URL or path."""
     found = {}
     with contextlib.suppress(OSError), open(result.log, encoding="utf-8", errors="replace") as file:
         for line in file:
@@ -190,13 +190,13 @@ def log_lines(result: AzcopyRun) -> dict[str, str]:
 def _variables(tool: Azcopy) -> dict[str, str]:
     os.makedirs(tool.folder, mode=0o700, exist_ok=True)
     ours = tool.credential.variables(os.environ)
-    # Its settings, and a login that somebody once did by hand, are in the home: neither is wanted here.
+    # The user's home may have azcopy settings and an earlier login, which must not be used here.
     ours.update(
         HOME=tool.folder,
         AZCOPY_LOG_LOCATION=f"{tool.folder}/logs",
         AZCOPY_JOB_PLAN_LOCATION=f"{tool.folder}/plans",
         AZCOPY_DISABLE_SYSLOG="true",
-        # A file has its name when it is whole, and not before.
+        # A file gets its final name only when it is complete.
         AZCOPY_DOWNLOAD_TO_TEMP_PATH="true",
     )
     if tool.limits.connections:
@@ -214,9 +214,9 @@ def _progress(event: Event) -> Progress:
 
 
 def _resolve(location: BlobLocation) -> None:
-    """Look up the account's name: azcopy tries again for minutes before it says that there is none."""
+    """Resolve the account's name first: azcopy retries for minutes before it reports an unknown name."""
     if any(os.environ.get(name) for name in _PROXIES):
-        # Then the proxy looks it up.
+        # The proxy resolves the name.
         return
     answers: list[str] = []
 
@@ -254,9 +254,9 @@ OnEvent = Callable[[Event], None]
 
 
 class Ended(RuntimeError):
-    """azcopy was ended before it was done.
+    """azcopy was stopped before it finished.
 
-    :ivar stalled: because nothing moved; else its whole time was over.
+    :ivar stalled: True if there was no progress, False if the total timeout was reached.
     """
 
     def __init__(self, stalled: bool, seconds: float) -> None:
@@ -267,12 +267,12 @@ class Ended(RuntimeError):
 def run_azcopy(
     command: Sequence[str], variables: Mapping[str, str], on_event: OnEvent, total_s: float, stall_s: float
 ) -> int:
-    """Run azcopy, tell ``on_event`` each line of its, and return its exit status.
+    """Run azcopy, pass each line of its output to ``on_event``, and return its exit status.
 
-    It dies with this process, also where this one is killed. Where it has to end it is asked first, and removes what it
-    has half written.
+    azcopy is killed when this process ends, even if this process is killed. At a timeout it gets SIGTERM first, so that
+    it can remove incomplete files.
 
-    :raises Ended: it took too long, or nothing moved for too long.
+    :raises Ended: it reached the total timeout, or made no progress for too long.
     :raises OSError: it cannot be started.
     """
     if not shutil.which(command[0], path=variables.get("PATH")):
@@ -294,7 +294,7 @@ def run_azcopy(
 
 
 class _Lines:
-    """What azcopy writes, line by line."""
+    """Splits azcopy's output into lines."""
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
@@ -302,7 +302,7 @@ class _Lines:
         self._mark = ""
 
     def take(self, chunk: bytes) -> bool:
-        """Tell the lines that are complete now, and return whether one says that something has moved."""
+        """Pass on the lines that are now complete, and return whether one of them reports progress."""
         *lines, self._begun = (self._begun + chunk).split(b"\n")
         before = self._mark
         for line in lines:
@@ -315,7 +315,7 @@ class _Lines:
 
 
 def _mark(event: Event) -> str:
-    """What has changed when something has moved. That it tries again is not it."""
+    """Return a value that changes when there is progress; a retry is not progress."""
     if event.kind not in (PROGRESS, END, INIT):
         return event.text
     keys = ("TransfersCompleted", "TransfersFailed", "TotalBytesTransferred", "TotalTransfers")

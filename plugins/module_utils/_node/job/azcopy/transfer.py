@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Listing and carrying blobs: down, up, and away."""
+"""Lists, downloads, uploads and removes blobs."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def download(
 ) -> Outcome:
     """Copy blobs, by their names below ``location``, to the same names below ``folder``, as they are stored.
 
-    What lies there under these names is removed first. An MD5 that is stored with a blob is checked.
+    Existing files with these names are removed first. An MD5 that is stored with a blob is verified.
 
-    :param listed: how many blobs there are below the location, if that is known: then azcopy lists them where that
-        is quicker than to ask for each by itself.
-    :param patterns: of file names, that stand for exactly these. What has come since and matches comes along.
-    :param is_received: whether somebody has taken a file away that had arrived.
-    :raises NameRefused: azcopy cannot carry a name; then nothing was done.
-    :raises BlobError: azcopy could not be started, access is not granted, or the account's name is unknown.
+    :param listed: how many blobs are below the location, if that is known: then azcopy lists the container if that
+        is faster than one request per blob.
+    :param patterns: of file names that match exactly these blobs. Matching blobs created since then are copied as well.
+    :param is_received: whether a file arrived and was then moved away.
+    :raises NameRefused: azcopy cannot transfer a name; then nothing was done.
+    :raises BlobError: azcopy cannot be started, access is not granted, or the account's name cannot be resolved.
     """
     check_names(names)
     if not names:
@@ -71,7 +71,7 @@ def download(
         result = call(tool, [*words, *chosen], location, on_progress)
     else:
         result = _with_list(tool, words, names, location, on_progress)
-    # In this order: what is not there any more was taken before.
+    # Check the file first: it may be moved away, and marked as received, between the two checks.
     absent = [
         name
         for name in names
@@ -90,14 +90,14 @@ def upload(
 ) -> Outcome:
     """Copy files, by their names below ``folder``, to the same names below ``location``, with their MD5.
 
-    :param encoding: the Content-Encoding to store with them, such as ``gzip`` for files that are compressed.
-    :raises NameRefused: azcopy cannot carry a name; then nothing was done.
-    :raises BlobError: azcopy could not be started, access is not granted, or the account's name is unknown.
+    :param encoding: the Content-Encoding to store with them, such as ``gzip`` for compressed files.
+    :raises NameRefused: azcopy cannot transfer a name; then nothing was done.
+    :raises BlobError: azcopy cannot be started, access is not granted, or the account's name cannot be resolved.
     """
     check_names(names)
     gone = [name for name in names if not os.path.isfile(os.path.join(folder, name))]
     if gone:
-        return Outcome(tuple(Failure(name, OTHER, f"there is no such file below {folder}") for name in gone))
+        return Outcome(tuple(Failure(name, OTHER, f"no such file below {folder}") for name in gone))
     if not names:
         return Outcome()
     words = ["copy", folder, tool.credential.sign(location.address, WRITE), "--from-to", "LocalBlob", *_capped(tool)]
@@ -108,10 +108,10 @@ def upload(
 
 
 def remove(tool: Azcopy, location: BlobLocation, names: Sequence[str]) -> Outcome:
-    """Remove blobs. One that is gone already is no failure.
+    """Remove blobs. A blob that does not exist is not a failure.
 
-    :raises NameRefused: azcopy cannot carry a name; then nothing was done.
-    :raises BlobError: azcopy could not be started, access is not granted, or the account's name is unknown.
+    :raises NameRefused: azcopy cannot transfer a name; then nothing was done.
+    :raises BlobError: azcopy cannot be started, access is not granted, or the account's name cannot be resolved.
     """
     check_names(names)
     if not names:
@@ -144,12 +144,12 @@ def _outcome(
     failures = _failures(result, location, folder)
     for name in absent:
         if name not in failures and not result.why:
-            # Without a word: azcopy takes a blob that is gone for an empty folder.
+            # azcopy reports nothing here: it treats a missing blob as an empty folder.
             failures[name] = Failure(name, VANISHED, sentence_of(VANISHED))
     why, words = result.why, result.words
     carried = int(result.end.number("TransfersCompleted")) if result.end else 0
     if folder is not None and not why and not failures and carried < len(names):
-        why, words = OTHER, f"azcopy carried {carried} of {len(names)} files and does not say why"
+        why, words = OTHER, f"azcopy transferred {carried} of {len(names)} files and reported no error"
     return Outcome(
         tuple(failures[name] for name in sorted(failures)),
         why,
@@ -194,11 +194,11 @@ _PROPERTIES = "ContentMD5;ContentEncoding;LastModifiedTime"
 
 
 def list_blobs(tool: Azcopy, location: BlobLocation) -> list[Blob]:
-    """Return all blobs below a location, sorted by name; none where there are none.
+    """Return all blobs below a location, sorted by name.
 
-    Folders of a hierarchical account, which are listed as blobs of their own, are left out.
+    An account with a hierarchical namespace lists folders as blobs; they are left out.
 
-    :raises BlobError: they could not be listed, or not all.
+    :raises BlobError: the blobs cannot be listed completely.
     """
     found: list[Blob] = []
     strange: list[str] = []
@@ -224,13 +224,13 @@ _LITERAL_CHARACTERS = frozenset("/-_, =@~!#%&'\"<>:")
 
 
 def filter_for(names: Sequence[str], listed: int, patterns: Sequence[str] = ()) -> list[str] | None:
-    """Return the words that make azcopy list the container and download these; None where a list of files is better.
+    """Return the arguments that make azcopy list the container and download these; None if a list of files is better.
 
-    With a list of files it asks for each of them before it brings the first 10,000, one after the other. Where it gets
-    an expression it lists the container, 5,000 blobs a request, which costs less where that is known to be small.
+    With a list of files azcopy sends one request for each of the first 10,000, one after the other, before it downloads
+    any. With an expression it lists the container, 5,000 blobs per request, which is faster for small containers.
 
-    :param listed: how many blobs there are below the location; 0 if nobody knows.
-    :param patterns: of file names, that stand for exactly these among the blobs.
+    :param listed: how many blobs are below the location; 0 if unknown.
+    :param patterns: of file names that match exactly these blobs.
     """
     if patterns:
         return ["--recursive", "--include-pattern", ";".join(patterns)]
@@ -243,5 +243,5 @@ def filter_for(names: Sequence[str], listed: int, patterns: Sequence[str] = ()) 
 
 
 def _literal(name: str) -> str:
-    """The expression for a name itself. A ';' would end it for azcopy, so what is not plain stands as its number."""
+    """Return a regular expression for a name. azcopy splits at ';', so special characters become their code points."""
     return "".join(char if char.isalnum() or char in _LITERAL_CHARACTERS else f"\\x{{{ord(char):x}}}" for char in name)

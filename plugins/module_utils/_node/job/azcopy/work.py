@@ -2,11 +2,11 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The folder of a run's logs and plans: made for it alone, removed when it ends well, kept for people when it fails.
+"""The folder with a run's logs and plans: each run creates its own, removes it on success and keeps it on failure.
 
-A run that was killed removes nothing. The epilog that role blob_staging installs removes the folders of its job that
-have no mark, and marked ones after a week: only in a folder with root's marker, only what is named as ``new_folder``
-names it, and only as its owner. A folder that a user has made anywhere else stays, whatever its name is.
+A killed run removes nothing. The epilog of the role blob_staging removes the unmarked folders of its job, and marked
+ones after a week. It does so only below a folder with root's marker, only for names that ``new_folder`` makes, and with
+the owner's rights. A folder that a user creates anywhere else stays, whatever its name is.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from ...machine.user_folders import (
 )
 
 MARK = "failed"
-"""A file in a folder that is kept."""
+"""This file marks a folder to keep."""
 NAME = re.compile(r"hpcai-(?:stage|checkpoint)-(?P<job>\d+|none)-(?:\d+-)?[a-z0-9_]{8}")
-"""How new_folder names folders."""
+"""The names that new_folder makes."""
 
 
 def parent_of(asked: str, preset: str) -> str:
-    """Return where folders of runs are made.
+    """Return the parent of the runs' folders.
 
-    :param asked: the caller's wish; empty for none.
-    :param preset: that of the settings. A machine without scratch has the settings as well, and takes the folder for
-        temporary files.
-    :raises ValueError: what is asked for is not there.
+    :param asked: the caller's folder; empty for none.
+    :param preset: the folder of the settings. If it is not usable, for example on a machine without scratch, the folder
+        for temporary files is used.
+    :raises ValueError: the caller's folder does not exist.
     """
     if asked and not os.path.isdir(asked):
-        raise ValueError(f"the folder for azcopy's logs, {asked}, is not there: make it, or leave out --work.")
+        raise ValueError(f"the folder for azcopy's logs, {asked}, does not exist: create it, or omit --work.")
     return asked or (preset if _is_usable(preset) else tempfile.gettempdir())
 
 
 def _is_usable(preset: str) -> bool:
-    """Whether a user may write there, and no other user has made it: its owner could replace what is in it."""
+    """Whether this user can write there and no other user owns it: the owner could replace its content."""
     try:
         facts = os.lstat(preset)
     except OSError:
@@ -64,32 +64,32 @@ def _is_usable(preset: str) -> bool:
 
 
 def new_folder(what: str, parent: str, shard: str = "") -> str:
-    """Make a folder for a run, and return it: what runs, the job, the shard if any, and what makes it unlike others."""
+    """Create a folder for a run, named for what runs, the job, the shard if any, and a random suffix."""
     words = ["hpcai", what, os.environ.get("SLURM_JOB_ID", "none"), *([shard] if shard else []), ""]
     return tempfile.mkdtemp(prefix="-".join(words), dir=parent)
 
 
 def keep(folder: str) -> None:
-    """Mark it as that of a run that failed, whose logs somebody may want to read."""
+    """Mark the folder of a failed run, so that its logs can be read later."""
     with contextlib.suppress(OSError), open(os.path.join(folder, MARK), "w", encoding="ascii"):
         pass
 
 
 MARKER = ".hpcai-azcopy"
 KEEP_S = 7 * 86400.0
-"""How long the folder of a run that failed is kept."""
+"""How long the folder of a failed run is kept."""
 LIMIT_S = 20.0
-"""Seconds for a sweep. A user could make folders without end; the next epilog removes the rest."""
-_TEXT = "The role hpcai.azure.blob_staging made this folder. Epilogs remove what killed runs of azcopy leave here.\n"
+"""Time limit of a sweep, because a user could create any number of folders. The next epilog removes the rest."""
+_TEXT = "The role hpcai.azure.blob_staging created this folder. Epilogs remove what killed runs of azcopy leave here.\n"
 _OPEN_TO_ALL = 0o1777
 
 
 Bounded = Callable[[Sequence[str], float], Result]
-"""Runs a command for so many seconds at most, as machine/run.py does."""
+"""Runs a command with a timeout in seconds, as machine/run.py does."""
 
 
 def prepare(folder: str, root: Root) -> list[str]:
-    """Make the folder with root's marker; return warnings. Without its parent, as without a scratch, there is none."""
+    """Create the folder with root's marker, and return warnings. Do nothing if its parent, the scratch, is missing."""
     parent, name = os.path.split(folder.rstrip("/"))
     warnings: list[str] = []
     if not name or not os.path.isdir(root.at(parent)):
@@ -102,15 +102,15 @@ def prepare(folder: str, root: Root) -> list[str]:
             finally:
                 os.close(handle)
     except (FolderProblem, OSError) as error:
-        warnings.append(f"{folder} cannot be made: {error}")
+        warnings.append(f"cannot create {folder}: {error}")
     return warnings
 
 
 def sweep(folder: str, job: str, uid: int, root: Root, run: Bounded, now: float) -> tuple[list[str], list[str]]:
-    """Remove what the job's runs left, and folders of failed runs of all jobs after a week.
+    """Remove what the job's runs left, and folders of all jobs' failed runs after a week.
 
     :param uid: the job's user.
-    :return: the paths of what was removed, and what stays, in words.
+    :return: the removed paths, and messages about what could not be removed.
     """
     removed: list[str] = []
     problems: list[str] = []
@@ -119,7 +119,7 @@ def sweep(folder: str, job: str, uid: int, root: Root, run: Bounded, now: float)
         with walk(root, folder) as base:
             if read_root_file(base, MARKER) is None:
                 return [], [
-                    f"{folder} has no marker of root's, so nothing is removed there: run 'hpcnode stage prepare'"
+                    f"{folder} has no marker file of root, so nothing is removed there: run 'hpcnode stage prepare'"
                 ]
             for name in sorted(os.listdir(base.handle)):
                 owner = _owner_of_leftover(base, name, job, uid, now)
@@ -131,7 +131,7 @@ def sweep(folder: str, job: str, uid: int, root: Root, run: Bounded, now: float)
     except FileNotFoundError:
         return [], []
     except (FolderProblem, OSError) as error:
-        problems.append(f"{folder} cannot be swept: {error}")
+        problems.append(f"cannot clean up {folder}: {error}")
     return removed, problems
 
 
@@ -139,10 +139,10 @@ def _mark(made: Base) -> list[str]:
     if read_root_file(made, MARKER) is None:
         if os.listdir(made.handle):
             return [
-                f"{made.path} holds other things, so nothing is removed there: give azcopy a folder of its own with "
-                f"blob_staging_work_folder"
+                f"{made.path} contains other files, so nothing is removed there: set blob_staging_work_folder to a "
+                f"folder for azcopy only"
             ]
-        # Before users get in.
+        # Write the marker before users can write to the folder.
         write_new(made, MARKER, _TEXT, 0o644)
     adapt(made.handle, os.geteuid(), os.getegid(), _OPEN_TO_ALL)
     return []
@@ -153,7 +153,7 @@ def _within(limit_s: float, run: Bounded) -> Run:
 
 
 def _owner_of_leftover(base: Base, name: str, job: str, uid: int, now: float) -> int | None:
-    """Return the owner of a folder that is to be removed; None if it is to stay."""
+    """Return the owner of a folder to remove; None if it must stay."""
     match = NAME.fullmatch(name)
     if match is None:
         return None

@@ -2,4 +2,4 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A file system across the scratch of a job's own nodes, for as long as the job runs: BeeGFS on demand, without ssh."""
+"""A file system across the scratch of a job's nodes while the job runs: BeeGFS on demand (BeeOND), without ssh."""

@@ -2,11 +2,11 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""BeeGFS: how its daemons are configured, started, asked and mounted. All else is the same for each release.
+"""BeeGFS: configures, starts, queries and mounts it. Only this file depends on the release of BeeGFS.
 
-What there is, is 7.4: its daemons' files of ``key = value``, its helper daemon, and beegfs-ctl. Keys and their meaning:
-the configuration files that its packages bring, and beegfs-ctl's source, of 7.4.7. To add a release, write a class with
-the methods of ``BeeGfs7`` and name it in ``STRATEGIES`` and ``options.RELEASES``.
+The supported release is 7.4: its daemons' ``key = value`` files, its helper daemon, and beegfs-ctl. Keys and their
+meaning are from the configuration files in its packages and from beegfs-ctl's source, of 7.4.7. To add a release, write
+a class with the methods of ``BeeGfs7``, and list it in ``STRATEGIES`` and ``options.RELEASES``.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from .job import Bounded, last_line
 from .options import ALLOWED, OFF, BeeondSettings
 
 SECRET = "auth"
-"""Name of the file with the job's secret, in its folder in /run."""
+"""Name of the file with the job's secret, in the job's folder in /run."""
 
 
 @dataclass(frozen=True)
 class NodeRole:
     """What this node has to run.
 
-    :ivar daemons: names, in the order in which they are started.
+    :ivar daemons: names, in start order.
     :ivar management: address of the node with the management daemon.
-    :ivar data: folder of the job on the scratch.
+    :ivar data: the job's folder on the scratch.
     :ivar folder: the job's folder in /run.
-    :ivar rdma: whether RDMA must be used, may be, or is not: REQUIRED, ALLOWED or OFF of options.py.
+    :ivar rdma: whether RDMA must, may or must not be used: REQUIRED, ALLOWED or OFF of options.py.
     """
 
     daemons: tuple[str, ...]
@@ -43,14 +43,14 @@ class NodeRole:
 
 @dataclass(frozen=True)
 class Registered:
-    """What the management daemon tells.
+    """What the management daemon reports.
 
-    :ivar answered: whether it told anything.
-    :ivar metadata: names of registered nodes that keep metadata.
-    :ivar storage: names of registered nodes that keep data.
-    :ivar metadata_good: how many of the first are online and consistent.
-    :ivar storage_good: likewise of the second.
-    :ivar words: what it said, where it did not answer.
+    :ivar answered: whether it answered.
+    :ivar metadata: names of registered metadata nodes.
+    :ivar storage: names of registered storage nodes.
+    :ivar metadata_good: how many metadata nodes are online and consistent.
+    :ivar storage_good: how many storage nodes are online and consistent.
+    :ivar words: the error message, if it did not answer.
     """
 
     answered: bool
@@ -74,7 +74,7 @@ _CLIENT_PORT = ("udp", 8004)
 # ModeGetNodes.cpp prints 'name [ID: 1]', ModeListTargets.cpp '%8hu %16s %12s %8s': target, reachability, consistency.
 _NODE = re.compile(r"^(\S.*?)\s+\[ID:\s*\d+\]\s*$", re.MULTILINE)
 _TARGET = re.compile(r"^\s*\d+\s+(\S+)\s+(\S+)\s+\S+\s*$", re.MULTILINE)
-# All daemons log alike: '(0) 07:01:34 Main [ConnAccept] >> text', where 0 is an error, 1 what matters, and so on.
+# All daemons use the same log format: '(0) 07:01:34 Main [ConnAccept] >> text'. Level 0 is an error, 1 is important.
 _LOGGED = re.compile(r"\(([0-9])\) .*? >> (.*\S)\s*")
 _FALLBACK = re.compile(r"^.*fallback.*$", re.MULTILINE | re.IGNORECASE)
 
@@ -83,14 +83,14 @@ class BeeGfs7:
     """BeeGFS 7.4."""
 
     def daemons(self, is_first: bool, keeps_metadata: bool) -> tuple[str, ...]:
-        """Return what a node of the job runs, in the order in which it is started.
+        """Return the daemons that a node of the job runs, in start order.
 
-        The helper daemon of the client comes last: nothing needs it before the mount.
+        The client's helper daemon is last: nothing needs it before the mount.
         """
         return (*(["mgmtd"] if is_first else []), "storage", *(["meta"] if keeps_metadata else []), "helperd")
 
     def ports(self, daemons: tuple[str, ...], settings: BeeondSettings) -> tuple[tuple[str, int], ...]:
-        """Return the ports that these take, as (``tcp`` or ``udp``, number); the client's is one of them.
+        """Return the ports of these daemons and of the client, as (``tcp`` or ``udp``, number).
 
         Each is shifted by the same number.
         """
@@ -98,23 +98,23 @@ class BeeGfs7:
         return tuple((protocol, number + settings.port_shift) for protocol, number in used)
 
     def storage_port(self, settings: BeeondSettings) -> int:
-        """Return the port on which each node's storage server takes connections.
+        """Return the port on which each node's storage server accepts connections.
 
-        It is that of TCP, which servers with RDMA have as well.
+        It is the TCP port, which servers with RDMA have as well.
         """
         return dict(_PORTS["storage"])["tcp"] + settings.port_shift
 
     def folders(self, role: NodeRole) -> tuple[str, ...]:
-        """Return the folders of the daemons' data, which are made before they start.
+        """Return the folders for the daemons' data, which must exist before the daemons start.
 
-        One of each daemon that stores something.
+        Each daemon that stores something has one.
         """
         return tuple(f"{role.data}/{daemon}" for daemon in role.daemons if daemon != "helperd")
 
     def files(self, role: NodeRole, settings: BeeondSettings) -> dict[str, str]:
-        """Return the configuration files by name. The secret lies beside them.
+        """Return the configuration files by name. The secret's file is in the same folder.
 
-        One of each daemon, and the client's, which the mount and beegfs-ctl read.
+        Each daemon has one; the mount and beegfs-ctl read the client's.
         """
         both = {"connAuthFile": f"{role.folder}/{SECRET}", "connPortShift": str(settings.port_shift)}
         if settings.interfaces:
@@ -135,19 +135,19 @@ class BeeGfs7:
         more = settings.servers
         files = {}
         for daemon in role.daemons:
-            # The log is in memory, and goes with the job: a small one.
+            # The log is in memory until the job ends, so it is small.
             log = {
                 "logStdFile": f"{role.folder}/{daemon}.log",
                 "logNumLines": "2000",
                 "logNumRotatedFiles": "1",
                 "runDaemonized": "false",
             }
-            # The helper daemon speaks to its own client alone, and knows no interfaces.
+            # The helper daemon only serves its own client, and has no setting for interfaces.
             shared = both if daemon != "helperd" else {key: both[key] for key in ("connAuthFile", "connPortShift")}
             files[f"{daemon}.conf"] = _text({**shared, **daemon_settings[daemon], **log, **more.get(daemon, {})})
         client = {
             "connTCPFallbackEnabled": "true" if role.rdma in (ALLOWED, OFF) else "false",
-            # What an unmount still has to tell servers it tries once, and not for ten minutes (connCommRetrySecs).
+            # At an unmount, try to reach the servers once, instead of for ten minutes (connCommRetrySecs).
             "connUnmountRetries": "false",
         }
         files[CLIENT] = _text({**both, **managed, **rdma, **client, **settings.client})
@@ -158,16 +158,16 @@ class BeeGfs7:
     def command(self, daemon: str, settings: BeeondSettings) -> str:
         """Return the command line of a daemon; ``%i`` is the job.
 
-        As its packages' own units have it, with another file.
+        It is the command of the packages' own units, with another configuration file.
         """
         return f"{settings.daemons}/beegfs-{daemon} cfgFile=/run/hpcai/beeond/%i/{daemon}.conf"
 
     def reason(self, log: str) -> str:
-        """Return why a daemon has ended, as its log tells; nothing where that does not.
+        """Return why a daemon has ended, according to its log; an empty text if the log does not show it.
 
-        Its last line is mostly 'A hard error occurred. Shutting down...': the errors just before it say which.
+        The last line is usually 'A hard error occurred. Shutting down...'; the errors just before it name the cause.
 
-        Others further up mean nothing: the first start of a management daemon logs some.
+        Errors further up are ignored: the first start of a management daemon logs some.
         """
         errors: list[str] = []
         for line in reversed(log.splitlines()):
@@ -179,14 +179,13 @@ class BeeGfs7:
         return "; ".join(errors[-2:])
 
     def look(self, folder: str, run: Bounded) -> Registered:
-        """Ask the management daemon who is there.
+        """Ask the management daemon which nodes and targets are registered.
 
-        Nodes come first: a target is listed as soon as its node has registered, and not before.
+        Nodes are queried first: a target is listed only after its node has registered.
 
-        Whether anybody answers is known from the first question. Each tries for three seconds to reach a management
-        daemon that is not there, and a start would notice late that a daemon of its own has ended. A daemon that ends
-        between two questions, as where the first node gives up, has not answered either: half of what it knows would
-        be taken for all of it.
+        The function returns at the first query of nodes that fails. Each query tries for three seconds to reach the
+        management daemon; more of them would delay the check of this node's own daemons. If the daemon ends between two
+        queries, for example because the first node gave up, it counts as not answering: its answer is incomplete.
         """
         found: dict[tuple[str, str], Result] = {}
         for kind in ("meta", "storage"):
@@ -194,7 +193,7 @@ class BeeGfs7:
                 answer = run(
                     [_CTL, f"--cfgFile={folder}/{CLIENT}", words[0], f"--nodetype={kind}", *words[1:]], _ANSWER_S
                 )
-                # Without a single metadata server, it is the list of targets that is an error, not that of nodes.
+                # Without any metadata server, only the query of targets fails, not the query of nodes.
                 if answer.rc != 0 and words[0] == "--listnodes":
                     return Registered(False, words=_complaint(answer))
                 found[kind, words[0]] = answer
@@ -207,46 +206,43 @@ class BeeGfs7:
         )
 
     def clients(self, folder: str, run: Bounded) -> int | None:
-        """Return how many clients are mounted; None where the management daemon does not answer.
+        """Return how many clients have mounted it; None if the management daemon does not answer.
 
-        Each mount registers, and is taken off the list when it is unmounted.
+        A client registers when it mounts, and leaves the list when it unmounts.
         """
         answer = run([_CTL, f"--cfgFile={folder}/{CLIENT}", "--listnodes", "--nodetype=client"], _ANSWER_S)
         return None if answer.rc != 0 else len([line for line in answer.stdout.splitlines() if line.strip()])
 
     def load(self) -> tuple[str, ...]:
-        """Return the command that makes the kernel able to mount it.
-
-        It is a module of the kernel, which DKMS has built.
-        """
+        """Return the command that loads the kernel module, which DKMS has built."""
         return ("modprobe", "beegfs")
 
     def mount(self, mount_point: str, folder: str) -> tuple[str, ...]:
-        """Return the command that mounts it, without privileges for what lies in it.
+        """Return the command that mounts it with nosuid and nodev.
 
-        The source is a word: there is no device.
+        The mount source is a fixed word, because there is no device.
         """
         options = f"cfgFile={folder}/{CLIENT},_netdev,nosuid,nodev"
         return ("mount", "-t", "beegfs", "beegfs_nodev", mount_point, "-o", options)
 
     def fell_back(self, mount_point: str, run: Bounded) -> str:
-        """Return what shows that RDMA was not used where it should be; nothing where it was.
+        """Return the line that shows a connection without RDMA; an empty text if all connections use it.
 
-        beegfs-net shows the connections of all mounts, and looks at each one's space first, so that they are made.
+        beegfs-net shows the connections of all mounts. The df before it makes the client connect to all servers.
 
-        Another BeeGFS of the machine stands there too: where one of its connections fell back, the client's own
-        setting (connTCPFallbackEnabled) still keeps ours from it, and the message tells which line it was.
+        The list includes any other BeeGFS on the machine. If one of its connections fell back, this mount still cannot
+        (connTCPFallbackEnabled is off), and the message quotes the line.
         """
         run(["df", mount_point], _ANSWER_S)
         answer = run([_NET, "-n"], _ANSWER_S)
         if answer.rc != 0:
-            return f"{_NET} does not tell the connections: {last_line(answer)}"
+            return f"{_NET} cannot list the connections: {last_line(answer)}"
         line = _FALLBACK.search(answer.stdout)
         return line[0].strip() if line else ""
 
 
 def _complaint(answer: Result) -> str:
-    """Return what beegfs-ctl complains of: what comes after the first line is advice."""
+    """Return beegfs-ctl's error, which is the first line; the lines after it are advice."""
     return (answer.stderr.strip().splitlines() or [last_line(answer)])[0].strip()
 
 
@@ -262,5 +258,5 @@ STRATEGIES: Mapping[str, BeeGfs7] = {"7.4": BeeGfs7()}
 
 
 def release_of(name: str) -> BeeGfs7:
-    """Return the strategy of a release; options.py has refused all others."""
+    """Return the strategy of a release; options.py refuses unknown releases."""
     return STRATEGIES[name]

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a node needs before a job can ask: the settings, a template unit for each daemon, and the sweep at each boot."""
+"""Installs what a node needs for BeeOND: the settings, a template unit for each daemon, and the sweep at each boot."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _WANTS = f"{_UNITS}/slurmd.service.wants/{SWEEP}"
 _SWEEP_TEXT = """\
 # Written by the role hpcai.azure.beeond, which overwrites it.
 [Unit]
-Description=Take down what jobs with a file system of their own left when the machine went down
-# The data lies on the scratch; what a job before had must be gone before the next one.
+Description=Remove what jobs with a BeeOND file system left when the machine went down
+# The data is on the scratch; an earlier job's data must be removed before the next job.
 After=hpcai-scratch.service hpcai-directories.service
 Before=slurmd.service
 
@@ -54,20 +54,20 @@ class Plan:
 
     @property
     def actions(self) -> list[str]:
-        """What is done, in words."""
+        """The actions in words."""
         return [f"write {file.path}" for file in self.files] + ([f"enable {SWEEP}"] if self.link else [])
 
     @property
     def has_units(self) -> bool:
-        """Whether systemd has to read its units again."""
+        """Whether systemd has to reload its units."""
         return self.link or any(file.path.endswith(".service") for file in self.files)
 
 
 def plan(root: Root, stated: Mapping[str, Any]) -> Plan:
-    """Return what makes the node have these settings.
+    """Return what gives the node these settings.
 
-    :raises ConfigError: they make no sense.
-    :raises OSError: something cannot be read.
+    :raises ConfigError: the settings are invalid.
+    :raises OSError: a file cannot be read.
     """
     settings = settings_from("settings", stated)
     release = release_of(settings.release)
@@ -81,10 +81,10 @@ def plan(root: Root, stated: Mapping[str, Any]) -> Plan:
 
 
 def apply(made: Plan, root: Root, run: Run) -> None:
-    """Do it. An image at rest has no systemctl that could be asked, so that the link is made by hand.
+    """Apply the plan. The unit is enabled by a symbolic link, because systemd does not run in an image.
 
-    :raises CommandFailed: systemd cannot read its units.
-    :raises OSError: something cannot be written.
+    :raises CommandFailed: systemd cannot reload its units.
+    :raises OSError: a file cannot be written.
     """
     apply_all(made.files)
     if made.link:

@@ -2,9 +2,9 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The job of a prolog, which part this node has in it, and why a start fails.
+"""The job of a prolog, this node's part in it, and the kinds of failures of a start.
 
-The kind of a failure says whose fault it is, and so what becomes of the node and of the job.
+The kind of a failure says who caused it, and so what happens to the node and to the job.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from ...slurm.hostlist import HostlistError, expand
 
 
 class NodeFailure(RuntimeError):
-    """This node's part cannot be had; the message is one line: what, where, what to do. The node is drained."""
+    """This node's part failed; the message is one line: what, where, what to do. The node is drained."""
 
 
 class UsersFault(RuntimeError):
-    """What users can cause, as a full scratch: the job goes back into the queue, and the node is not drained."""
+    """A failure that users can cause, such as a full scratch: the job is requeued, and the node is not drained."""
 
 
 class PeerMissing(RuntimeError):
-    """This node's part is there, and another node's is not; the message says what is missing."""
+    """This node's part works, but another node's is missing; the message says what is missing."""
 
 
 class JobGone(RuntimeError):
-    """The job is not to run any more: cancelled, or requeued by another node; the message says what became of it."""
+    """The job will not run: it was cancelled, or another node requeued it; the message gives its state."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class Job:
     :ivar number: the job's id.
     :ivar uid: its user.
     :ivar gid: its group.
-    :ivar nodes: its nodes, each once, in an order that is the same on all of them.
-    :ivar node: this node's name among them.
-    :ivar restarts: which incarnation of the job this is; None where Slurm does not say.
-    :ivar leader: the job to requeue: its own id, or the first one's of a heterogeneous job.
+    :ivar nodes: its nodes, each once, in the same order on all nodes.
+    :ivar node: this node's name in ``nodes``.
+    :ivar restarts: the job's restart count, which identifies the incarnation; None if Slurm does not set it.
+    :ivar leader: the job to requeue: its own id, or the leader's id in a heterogeneous job.
     """
 
     number: str
@@ -61,31 +61,31 @@ class Job:
 
     @property
     def is_alone(self) -> bool:
-        """Whether the job has but this node, and needs no BeeGFS."""
+        """Whether the job has this node only, and so needs no BeeGFS."""
         return len(self.nodes) == 1
 
     def keeps_metadata(self, metadata_nodes: int) -> bool:
-        """Whether this node is one of the first so many."""
+        """Whether this node runs a metadata daemon: the first ``metadata_nodes`` nodes do."""
         return self.node in self.nodes[:metadata_nodes]
 
 
 def number_of(environment: Mapping[str, str]) -> str:
-    """Return the id of the job that slurmd calls for.
+    """Return the id of the job for which slurmd runs the script.
 
     :raises NodeFailure: there is none.
     """
     number = environment.get("SLURM_JOB_ID") or environment.get("SLURM_JOBID") or ""
     if not (number.isascii() and number.isdecimal()) or len(number) > 19:
-        raise NodeFailure(f"SLURM_JOB_ID is {number!r}: this is called by the prolog and the epilog of a job")
+        raise NodeFailure(f"SLURM_JOB_ID is {number!r}: only a job's prolog or epilog may run this command")
     return number
 
 
 def job_of(environment: Mapping[str, str]) -> Job:
-    """Return the job that slurmd calls for, out of a prolog's environment, as job/hooks/options.py makes it.
+    """Return the job of a prolog from its environment, as job/hooks/options.py makes it.
 
-    The list of nodes may hold one twice, and its order is Slurm's affair: it is sorted, and each counts once.
+    Slurm may list a node twice, and guarantees no order: the list is sorted, without duplicates.
 
-    :raises NodeFailure: the environment does not say all that is needed.
+    :raises NodeFailure: a variable is missing or invalid.
     """
     number = number_of(environment)
     names = environment.get("SLURM_JOB_NODELIST") or environment.get("SLURM_NODELIST") or ""
@@ -95,11 +95,11 @@ def job_of(environment: Mapping[str, str]) -> Job:
         raise NodeFailure(f"job {number}: {error}") from None
     node = environment.get("SLURMD_NODENAME") or ""
     if node not in nodes:
-        raise NodeFailure(f"job {number}: this node is {node or 'without SLURMD_NODENAME'}, and none of {names!r}")
+        raise NodeFailure(f"job {number}: SLURMD_NODENAME is {node!r}, which is not one of the job's nodes {names!r}")
     restarts = environment.get("SLURM_JOB_RESTART_COUNT") or ""
     leader = environment.get("SLURM_HET_JOB_ID") or number
     if not (leader.isascii() and leader.isdecimal()):
-        raise NodeFailure(f"job {number}: SLURM_HET_JOB_ID is {leader!r}, which is no job's id")
+        raise NodeFailure(f"job {number}: SLURM_HET_JOB_ID is {leader!r}, which is not a job id")
     return Job(
         number=number,
         uid=_id(environment, "SLURM_JOB_UID", number),
@@ -114,17 +114,17 @@ def job_of(environment: Mapping[str, str]) -> Job:
 def _id(environment: Mapping[str, str], name: str, number: str) -> int:
     value = environment.get(name) or ""
     if not value.isdecimal():
-        raise NodeFailure(f"job {number}: {name} is {value!r}, so nobody can be given the file system")
+        raise NodeFailure(f"job {number}: {name} is {value!r}, so the owner of the file system is unknown")
     return int(value)
 
 
 Bounded = Callable[[Sequence[str], float], Result]
-"""Runs a command for so many seconds at most, as machine/run.py does; tests pass a recorded one.
+"""Runs a command with a timeout in seconds, as machine/run.py does; tests pass a recorded one.
 
-Each command has its own limit: a file system whose servers are gone answers to nobody."""
+Each command has its own timeout, because a file system without its servers never answers."""
 
 
 def last_line(result: Result) -> str:
-    """Return what a command said last, for the message that names it."""
+    """Return the last line of a command's output, for an error message."""
     lines = (result.stderr.strip() or result.stdout.strip()).splitlines()
     return lines[-1].strip() if lines else f"exit status {result.rc}"

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Where a job's parts lie on a node, and what is written down of them, in /run, which is empty after a boot."""
+"""The folders of a job's file system on a node, and the record of its parts in /run, which is empty after a boot."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ from .job import last_line
 RUN = "/run/hpcai/beeond"
 LOCK = "/run/hpcai/beeond.lock"
 LEFTOVERS = "/run/hpcai/beeond.left"
-"""What the last sweep could not take down, a line each; the health check ``leftovers`` reads it."""
+"""What the last sweep could not remove, one line each; the health check ``leftovers`` reads it."""
 SCHEMA = 1
 MARKER = ".hpcai-beeond"
-"""In a job's data folder: what bears it is ours, and may be removed when the job is over."""
+"""A folder with this file is a job's data folder, and may be removed when the job has ended."""
 REMOVED = ".removed-"
-"""Begins the name of what is being removed: data of an ended job."""
+"""Prefix of data of an ended job while it is removed."""
 FILES = "files"
-"""In the data folder of a job of one node: what its user sees."""
+"""In the data folder of a one-node job: the folder that its user sees."""
 BEEGFS, BIND = "beegfs", "bind"
 _STATE = "state.json"
 _TIMED_OUT = 124
-"""Exit status that machine/run.py gives a command that it ended."""
+"""Exit status that machine/run.py returns for a command that reached its timeout."""
 
 
 @dataclass(frozen=True)
 class Holding:
-    """What a job holds on this node.
+    """A job's parts on this node.
 
     :ivar job: its id.
     :ivar kind: BEEGFS, or BIND for a job of one node.
     :ivar mount_point: where it is mounted.
     :ivar data: its folder on the scratch.
-    :ivar data_root: the folder that this must lie in.
-    :ivar daemons: those that were started, in this order: ``mgmtd``, ``meta``, ``storage``, ``helperd``.
+    :ivar data_root: the parent that ``data`` must have.
+    :ivar daemons: the daemons to start: ``mgmtd``, ``meta``, ``storage``, ``helperd``.
     :ivar release: of BeeGFS.
-    :ivar since: when it began, in seconds since the epoch.
+    :ivar since: when the start began, in seconds since the epoch.
     """
 
     job: str
@@ -74,12 +74,12 @@ class Holding:
 
 
 def run_folder(job: str) -> str:
-    """Return where the job's configuration lies."""
+    """Return the folder of the job's configuration."""
     return f"{RUN}/{job}"
 
 
 def write_state(held: Holding, root: Root) -> None:
-    """Make the job's folder in /run, and note what it holds before it does.
+    """Create the job's folder in /run, and record the job's parts before they are created.
 
     :raises OSError: it cannot be written.
     """
@@ -93,7 +93,7 @@ def write_state(held: Holding, root: Root) -> None:
 
 
 def read_state(job: str, root: Root) -> Holding | None:
-    """Return what the job holds here; None if it holds nothing, or nothing that can be read."""
+    """Return the record of the job's parts; None if there is none, or it is invalid."""
     try:
         given = json.loads(root.text(f"{run_folder(job)}/{_STATE}") or "")
         if given.pop("schema") != SCHEMA or given["job"] != job:
@@ -109,12 +109,12 @@ def jobs_with_state(root: Root) -> list[str]:
 
 
 def make_root(data_root: str, root: Root) -> str:
-    """Make the folder of all jobs' data, which only root may enter; return a warning, if users had put something there.
+    """Create the folder of all jobs' data, which only root may enter. Do nothing if the scratch is missing.
 
-    Without the scratch there is none.
+    Return a warning if a user had created something at its path.
 
     :raises FolderProblem: users can replace it.
-    :raises OSError: it cannot be made.
+    :raises OSError: it cannot be created.
     """
     scratch, name = os.path.split(data_root)
     moved: list[str] = []
@@ -131,10 +131,10 @@ def make_root(data_root: str, root: Root) -> str:
 
 
 def make_data(job: str, data_root: str, root: Root) -> str:
-    """Make the job's folder on the scratch, with its marker first, and return its path.
+    """Create the job's folder on the scratch, first of all with its marker, and return its path.
 
     :raises FolderProblem: users can replace its parent.
-    :raises OSError: it cannot be made; FileExistsError: a job of that id has left one.
+    :raises OSError: it cannot be created; FileExistsError: a job with that id has left one.
     """
     marker = {"schema": SCHEMA, "job": job, "boot_id": read_boot_id(root)}
     with walk(root, data_root) as base:
@@ -146,10 +146,10 @@ def make_data(job: str, data_root: str, root: Root) -> str:
 
 @contextlib.contextmanager
 def make_inside(data: str, name: str, root: Root) -> Iterator[Base]:
-    """Make a folder in a job's folder on the scratch, and keep it open: for a daemon, or to be mounted.
+    """Create a folder in a job's folder on the scratch, for a daemon or to be mounted, and keep it open.
 
     :raises FolderProblem: users can replace a part of the path.
-    :raises OSError: it cannot be made.
+    :raises OSError: it cannot be created.
     """
     with walk(root, data) as folder:
         os.mkdir(name, 0o700, dir_fd=folder.handle)
@@ -158,7 +158,7 @@ def make_inside(data: str, name: str, root: Root) -> Iterator[Base]:
 
 
 def jobs_with_data(data_root: str, root: Root) -> dict[str, str]:
-    """Return the boot in which each job's data was made, by the job's id; only of folders with its marker."""
+    """Return the boot id in which each job's data was created, by job id; only for folders with the marker."""
     made = {}
     with contextlib.suppress(FolderProblem, OSError), walk(root, data_root) as base:
         for name in sorted(os.listdir(base.handle)):
@@ -169,32 +169,32 @@ def jobs_with_data(data_root: str, root: Root) -> dict[str, str]:
 
 
 def remove_data(held: Holding, root: Root, run: Run) -> str:
-    """Remove the job's folder on the scratch; return why it stays, in words; nothing if it is gone."""
+    """Remove the job's folder on the scratch; return a message if it stays, or an empty text if it is gone."""
     if held.data != f"{held.data_root}/{held.job}":
-        return f"{held.data} does not lie in {held.data_root}: it is not removed"
+        return f"{held.data} is not in {held.data_root}, so it is not removed"
     try:
         with walk(root, held.data_root) as base:
             facts = base.look(held.job)
             if facts is None:
                 return ""
             if not stat.S_ISDIR(facts.st_mode):
-                return f"{held.data} is no folder of its own, but leads elsewhere: it is not removed"
+                return f"{held.data} is not a folder, but for example a link, so it is not removed"
             with base.enter(held.job) as folder:
-                # What a start made that was cut off before the marker is empty.
+                # A start that was interrupted before it wrote the marker leaves an empty folder.
                 if os.listdir(folder.handle) and (_marker(base, held.job) or {}).get("job") != held.job:
-                    return f"{held.data} has no marker of job {held.job}: it is not removed"
-            # It is no job's any more: a user may have made more files than can be removed in an epilog's time.
+                    return f"{held.data} has no marker of job {held.job}, so it is not removed"
+            # Rename it first, so that it is free: it may have more files than an epilog has time to remove.
             aside = f"{REMOVED}{held.job}-{secrets.token_hex(4)}"
             os.rename(held.job, aside, src_dir_fd=base.handle, dst_dir_fd=base.handle)
             return _remove_aside(base, [aside], held.data, run)
     except FileNotFoundError:
         return ""
     except (FolderProblem, OSError) as error:
-        return f"{held.data} cannot be looked at: {error}"
+        return f"cannot inspect {held.data}: {error}"
 
 
 def remove_leftovers(data_root: str, root: Root, run: Run) -> str:
-    """Go on with removals that were cut off; return why something stays, in words; nothing otherwise."""
+    """Continue removals that were interrupted; return a message if something stays, otherwise an empty text."""
     try:
         with walk(root, data_root) as base:
             names = sorted(name for name in os.listdir(base.handle) if name.startswith(REMOVED))
@@ -202,14 +202,14 @@ def remove_leftovers(data_root: str, root: Root, run: Run) -> str:
     except FileNotFoundError:
         return ""
     except (FolderProblem, OSError) as error:
-        return f"{data_root} cannot be looked at: {error}"
+        return f"cannot inspect {data_root}: {error}"
 
 
 def _remove_aside(base: Base, names: list[str], shown: str, run: Run) -> str:
     answer = remove(base, names, run)
-    # The sweep goes on with what takes longer.
+    # After a timeout, the next sweep continues.
     is_over = answer is None or answer.rc in (0, _TIMED_OUT)
-    return "" if answer is None or is_over else f"{shown} cannot be removed: {last_line(answer)}"
+    return "" if answer is None or is_over else f"cannot remove {shown}: {last_line(answer)}"
 
 
 def remove_run_folder(job: str, root: Root) -> None:

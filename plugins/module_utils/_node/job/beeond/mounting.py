@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Mounting and unmounting, each within its limit: who waits for a server that is gone waits for minutes, or ever."""
+"""Mounts and unmounts with timeouts: waiting for a dead server may block for minutes or forever."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .job import Bounded, NodeFailure, last_line
 from .layout import FILES
 
 MOUNT_S, UNMOUNT_S, LAZY_S, HAND_OVER_S = 30.0, 20.0, 10.0, 15.0
-# A stand-in in user space is fuse.beegfs to the kernel.
+# The tests' stand-in is a FUSE file system, which the kernel lists as fuse.beegfs.
 _TYPES = ("beegfs", "fuse.beegfs")
 _CLIENTS, _RETRIES, _AGAIN_S = "/proc/fs/beegfs", "conn_retries_enabled", 1.0
 _SAFE = ("nosuid", "nodev")
 
 
 def mount_at(mount_point: str, root: Root) -> Mount | None:
-    """Return what is mounted there, the topmost one; None if nothing is."""
+    """Return the topmost mount at the mount point; None if there is none."""
     found = [mount for mount in read_mounts(root) if mount.mountpoint == mount_point]
     return found[-1] if found else None
 
@@ -38,40 +38,40 @@ def _layers(mount_point: str, root: Root) -> int:
 
 
 def is_ours(mounted: Mount) -> bool:
-    """Whether it is a BeeGFS, or the folder of a job of one node: no other file system is unmounted.
+    """Whether it is a BeeGFS, or the folder of a one-node job: no other file system is unmounted.
 
-    The mount point is the role's own, so that a BeeGFS there is no other installation's.
+    A BeeGFS there belongs to a job, because only the role uses this mount point.
     """
     return mounted.filesystem in _TYPES or mounted.root.endswith(f"/{FILES}")
 
 
 def prepare(mount_point: str, root: Root) -> None:
-    """Make the folder to mount on.
+    """Create the mount point.
 
-    :raises NodeFailure: something else is mounted there, or lies in it.
+    :raises NodeFailure: something else is mounted there, or it is not empty.
     """
     mounted = mount_at(mount_point, root)
     if mounted:
-        raise NodeFailure(f"{mounted.source} ({mounted.filesystem}) is mounted on {mount_point}: unmount it")
+        raise NodeFailure(f"{mounted.source} ({mounted.filesystem}) is already mounted on {mount_point}: unmount it")
     try:
         with walk(root, mount_point, make_mode=0o755) as folder:
             if os.listdir(folder.handle):
-                raise NodeFailure(f"{mount_point} is not empty: move its content away, or choose another mount point")
+                raise NodeFailure(f"{mount_point} is not empty: move its content away, or use another mount point")
     except FolderProblem as error:
         raise NodeFailure(str(error)) from None
     except OSError as error:
-        raise NodeFailure(f"{mount_point} cannot be made: {error.strerror}") from None
+        raise NodeFailure(f"cannot create {mount_point}: {error.strerror}") from None
 
 
 def mount(command: Sequence[str], mount_point: str, root: Root, run: Bounded, limit_s: float = MOUNT_S) -> str:
-    """Mount, and look whether it is so. Return what is wrong, in words; nothing where it is mounted.
+    """Mount, and verify the mount. Return an error message, or an empty text if it is mounted.
 
-    :raises NodeFailure: it is mounted with privileges for what lies in it.
+    :raises NodeFailure: it is mounted without nosuid or nodev.
     """
     answer = run(command, limit_s)
     mounted = mount_at(mount_point, root)
     if answer.rc != 0 or mounted is None:
-        return f"{mount_point} cannot be mounted: {_complaint(answer)}"
+        return f"cannot mount {mount_point}: {_complaint(answer)}"
     lacking = [option for option in _SAFE if option not in mounted.options]
     if lacking:
         raise NodeFailure(f"{mount_point} is mounted without {' and '.join(lacking)}")
@@ -79,25 +79,27 @@ def mount(command: Sequence[str], mount_point: str, root: Root, run: Bounded, li
 
 
 def _complaint(answer: Result) -> str:
-    """Return what mount(8) complains of: since util-linux 2.38 it says last that dmesg may tell more."""
+    """Return mount(8)'s error: since util-linux 2.38 the last line is only a hint to dmesg."""
     lines = [line for line in answer.stderr.strip().splitlines() if "dmesg(1)" not in line]
     return lines[-1].strip() if lines else last_line(answer)
 
 
 def give_to_user(mount_point: str, uid: int, gid: int, run: Bounded) -> None:
-    """Give the root folder to the job's user alone. All nodes do it: none need wait for another, it is the same.
+    """Make the job's user the owner of the root folder, with mode 0700.
 
-    :raises NodeFailure: it cannot be done.
+    All nodes do this, with the same result, so that none has to wait for another.
+
+    :raises NodeFailure: it fails.
     """
-    # By commands, which can be ended: a call of our own would hang with the file system.
+    # Use commands, which can be killed: a system call of this process would hang with the file system.
     for command in (["chown", f"{uid}:{gid}", mount_point], ["chmod", "0700", mount_point]):
         answer = run(command, HAND_OVER_S)
         if answer.rc != 0:
-            raise NodeFailure(f"{mount_point} cannot be given to user {uid}: {last_line(answer)}")
+            raise NodeFailure(f"cannot make user {uid} the owner of {mount_point}: {last_line(answer)}")
 
 
 def _stop_retries(mount_point: str, root: Root) -> None:
-    """Have the client try once what it would try for ten minutes: what it has not written is removed anyway."""
+    """Disable the client's retries, which would last ten minutes: the unwritten data will be removed anyway."""
     mounted = mount_at(mount_point, root)
     named = [option for option in mounted.options if option.startswith("cfgFile=")] if mounted else []
     for name in root.entries(_CLIENTS) if named else []:
@@ -109,46 +111,44 @@ def _stop_retries(mount_point: str, root: Root) -> None:
 
 
 def unmount(mount_point: str, root: Root, run: Bounded, kill: Kill, clock: Clock, pause: Pause) -> list[str]:
-    """Unmount what is there, and return what is wrong, in words.
+    """Unmount all layers, and return error messages.
 
-    Those who use it leave first. What then does not go within its limit is taken out of sight, so that no other job
-    sees it, and that is told as a failure: the kernel still has it.
+    Processes that use it are ended first. A mount that does not unmount within its timeout is detached, so that no
+    other job sees it. That is reported as a failure, because the kernel still has the mount.
     """
     problems: list[str] = []
-    # One over the other is what a job leaves that was started twice.
+    # A job that was started twice leaves two mounts, one over the other.
     for _layer in range(4):
         if mount_at(mount_point, root) is None:
             return problems
         survivors = end_users(mount_point, root, kill, clock, pause)
         if survivors:
-            problems.append(f"{named(survivors, root)} on {mount_point} cannot be killed")
+            problems.append(f"cannot kill {named(survivors, root)}, using {mount_point}")
         layers = _layers(mount_point, root)
         _stop_retries(mount_point, root)
-        # Not canonicalized: to look at the mount point is to ask servers that may be gone.
+        # Option -c: do not canonicalize the path, because that would query servers that may be dead.
         deadline = clock() + UNMOUNT_S
         answer = run(["umount", "-c", mount_point], UNMOUNT_S)
-        # The client's own thread still tries to write for those who were killed.
+        # The client's kernel thread may still try to write data of killed processes.
         while "busy" in answer.stderr and clock() < deadline:
             pause(_AGAIN_S)
             answer = run(["umount", "-c", mount_point], UNMOUNT_S)
-        # One that waits for a management daemon that is gone has left the table of mounts already: nobody sees it any
-        # more, and the kernel is done with it when its own patience is over.
+        # An umount that waits for a dead management daemon has already left the table of mounts: no process sees it
+        # any more, and the kernel finishes it after its own timeout.
         if answer.rc == 0 or _layers(mount_point, root) < layers:
             continue
         lazy = run(["umount", "-c", "-l", mount_point], LAZY_S)
-        # It may have left the table meanwhile: then it is not mounted to whoever would detach it.
+        # It may have left the table of mounts in the meantime: then the lazy umount fails, with "not mounted".
         if lazy.rc != 0 and _layers(mount_point, root) < layers:
             continue
         if lazy.rc != 0:
-            return [*problems, f"{mount_point} cannot be unmounted: {last_line(answer)}"]
-        problems.append(
-            f"{mount_point} did not unmount ({last_line(answer)}): it was only detached, restart the machine"
-        )
+            return [*problems, f"cannot unmount {mount_point}: {last_line(answer)}"]
+        problems.append(f"{mount_point} did not unmount ({last_line(answer)}) and was only detached: reboot the node")
     return problems if mount_at(mount_point, root) is None else [*problems, f"{mount_point} is still mounted"]
 
 
 TERM_S, KILL_S = 5.0, 3.0
-"""Seconds that they may take to leave when they are asked to, and when they are killed."""
+"""How long processes may take to end after SIGTERM, and after SIGKILL, in seconds."""
 _LOOK_S = 0.1
 _MAPPED = re.compile(r"^\S+ \S+ \S+ \S+ \d+\s+(/.*)$", re.MULTILINE)
 
@@ -158,9 +158,9 @@ Pause = Callable[[float], None]
 
 
 def users_of(mount_point: str, root: Root) -> list[int]:
-    """Return the processes that stand in it, have a file of it open, or have one mapped; never this one.
+    """Return the processes with a working directory, an open file or a mapped file there; never this process.
 
-    That is read off /proc, where looking at a link asks no file system: one whose servers are gone would not answer.
+    It reads only /proc and never accesses the file system itself, because an access without its servers would hang.
     """
     return [
         pid for pid, folder in root.numbered("/proc", "") if pid != os.getpid() and _uses(folder, mount_point, root)
@@ -168,7 +168,7 @@ def users_of(mount_point: str, root: Root) -> list[int]:
 
 
 def end_users(mount_point: str, root: Root, kill: Kill, clock: Clock, pause: Pause) -> list[int]:
-    """Ask all of them to end, kill those that do not, and return those that are still there."""
+    """Send SIGTERM to all of them, then SIGKILL to the rest, and return those that still exist."""
     for number, wait_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
         users = users_of(mount_point, root)
         for pid in users:
@@ -184,7 +184,7 @@ def end_users(mount_point: str, root: Root, kill: Kill, clock: Clock, pause: Pau
 
 
 def named(pids: list[int], root: Root) -> str:
-    """Return how people are told of processes."""
+    """Return the processes' names and ids for a message."""
     shown = ", ".join(f"{root.text(f'/proc/{pid}/comm') or '?'} ({pid})" for pid in pids[:5])
     return shown + (f" and {len(pids) - 5} more" if len(pids) > 5 else "")
 

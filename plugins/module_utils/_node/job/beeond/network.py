@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a start needs of the network: the first node's address, free ports, and RDMA."""
+"""Network requirements of a start: the first node's address, free ports, and RDMA."""
 
 from __future__ import annotations
 
@@ -23,29 +23,27 @@ from .job import NodeFailure, UsersFault
 from .options import ALLOWED, AUTO, OFF, REQUIRED
 
 Ask = Callable[[str], str]
-"""Returns a node's address as slurmctld has it; empty where it has none."""
+"""Returns a node's address from slurmctld; empty if it has none."""
 
 
 def address_of(node: str, environment: Mapping[str, str], root: Root, ask: Ask) -> str:
-    """Return a node's address: as slurmd was told it for this job, else as its slurm.conf has it, else from slurmctld.
+    """Return a node's address: from slurmd's environment for this job, else from slurm.conf, else from slurmctld.
 
-    No name need resolve to it: a node's name in Slurm is not its machine's.
+    The node's name need not resolve: its name in Slurm is not the machine's host name.
 
-    :raises NodeFailure: nobody knows one.
+    :raises NodeFailure: the address is unknown.
     """
     found = node_queries.prolog_addresses(environment, root).get(node)
     if found:
         return found
     found = ask(node)
     if not found or found == PLACEHOLDER_ADDRESS:
-        raise NodeFailure(
-            f"neither slurm.conf nor slurmctld tells the address of node {node}, which is the job's first"
-        )
+        raise NodeFailure(f"neither slurm.conf nor slurmctld has the address of the job's node {node}")
     return found
 
 
 def asker(root: Root, run: Run) -> Ask:
-    """Return what asks slurmctld, with a limit; silence is no address."""
+    """Return a function that asks slurmctld, with a timeout; it returns an empty text if slurmctld does not answer."""
 
     def ask(node: str) -> str:
         try:
@@ -59,19 +57,19 @@ def asker(root: Root, run: Run) -> Ask:
 
 _KINDS = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
 _FIRST_USER = 1000
-"""Lower user ids are the system's own (login.defs: UID_MIN)."""
+"""Lower user ids are system accounts (login.defs: UID_MIN)."""
 
 
 def refuse_ports_in_use(ports: Iterable[tuple[str, int]], root: Root | None = None) -> None:
-    """Refuse to start where somebody else listens: another BeeGFS of the machine may have the ports.
+    """Refuse ports that are already in use, for example by another BeeGFS on the machine.
 
-    :raises NodeFailure: a service has a port; the message names the port.
-    :raises UsersFault: a user has it.
+    :raises NodeFailure: a service uses a port; the message names the port.
+    :raises UsersFault: a user's process uses it.
     """
     for protocol, number in ports:
         with socket.socket(socket.AF_INET, _KINDS[protocol]) as probe:
             if protocol == "tcp":
-                # Connections of the job before, whose ends have not been forgotten yet, are no hindrance.
+                # Ignore closed connections of the previous job that are still in TIME_WAIT.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("0.0.0.0", number))
@@ -79,17 +77,17 @@ def refuse_ports_in_use(ports: Iterable[tuple[str, int]], root: Root | None = No
                     probe.listen(1)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
-                    raise NodeFailure(f"port {number}/{protocol} cannot be had: {error.strerror}") from None
+                    raise NodeFailure(f"cannot use port {number}/{protocol}: {error.strerror}") from None
                 user = user_of(protocol, number, root or Root())
                 if user is not None:
-                    raise UsersFault(f"port {number}/{protocol} is taken by a process of user {user}") from None
+                    raise UsersFault(f"port {number}/{protocol} is used by a process of user {user}") from None
                 raise NodeFailure(
-                    f"port {number}/{protocol} is taken, by another BeeGFS perhaps: choose another beeond_port_shift"
+                    f"port {number}/{protocol} is in use, perhaps by another BeeGFS: set another beeond_port_shift"
                 ) from None
 
 
 def user_of(protocol: str, number: int, root: Root) -> int | None:
-    """Return the id of an ordinary user who has this port; None if none has (proc_pid_net(5): /proc/net/tcp)."""
+    """Return the id of a regular user whose process uses this port, or None (proc_pid_net(5): /proc/net/tcp)."""
     for family in ("", "6"):
         for line in (root.text(f"/proc/net/{protocol}{family}") or "").splitlines()[1:]:
             fields = line.split()
@@ -99,19 +97,19 @@ def user_of(protocol: str, number: int, root: Root) -> int | None:
 
 
 def rdma_of(stated: str, root: Root) -> str:
-    """Return what RDMA is to be here: REQUIRED, ALLOWED or OFF.
+    """Return whether this node uses RDMA: REQUIRED, ALLOWED or OFF.
 
-    With AUTO it is required where the machine's VM size has InfiniBand, else there is none to be used. Of a size that
-    nobody knows the machine itself is looked at.
+    AUTO means REQUIRED if the VM size has InfiniBand, otherwise OFF. For an unknown VM size, AUTO means REQUIRED if the
+    machine has InfiniBand ports, otherwise ALLOWED.
 
-    :raises NodeFailure: it is required, and no port carries data.
+    :raises NodeFailure: it is required, and no port is usable.
     """
     rdma = _by_size(root) if stated == AUTO else stated
     if rdma == REQUIRED:
         ports = [port for port in read_ports(root) if port.link_layer == INFINIBAND]
         if not any(port.works for port in ports):
-            found = ", ".join(f"{port.label}: {port.condition}" for port in ports) or "there is none"
-            raise NodeFailure(f"no InfiniBand port carries data ({found}), and beeond_rdma says that it must")
+            found = ", ".join(f"{port.label}: {port.condition}" for port in ports) or "none found"
+            raise NodeFailure(f"no InfiniBand port carries data ({found}), but beeond_rdma requires RDMA")
     return rdma
 
 

@@ -17,12 +17,11 @@ from ...machine.root import Root
 CONFIG = "beeond"
 SETTINGS = f"{FOLDER}/{CONFIG}.json"
 AUTO, REQUIRED, ALLOWED, OFF = RDMA = ("auto", "required", "allowed", "off")
-"""What RDMA is to be: required where the VM size has InfiniBand, without fail, used if it can be had, not at all."""
+"""Use of RDMA: required if the VM size has InfiniBand; always required; used if available; never used."""
 RELEASES = ("7.4",)
-"""Releases of BeeGFS that there is a strategy for, in beegfs.py."""
+"""Releases of BeeGFS for which beegfs.py has a strategy."""
 MARGIN_S, MARGIN_SHARE = 90.0, 0.4
-"""What is left of the prolog's limit for rolling back and for putting the job back: so many seconds, or that share of a
-short limit."""
+"""Part of the prolog's limit that is reserved for the rollback and the requeue: 90 s, or 40 % if that is less."""
 _SHORTEST_LIMIT_S = 30
 _HIGHEST_PORT = 8010
 """The highest of the daemons' ports before they are shifted."""
@@ -30,20 +29,20 @@ _HIGHEST_PORT = 8010
 
 @dataclass(frozen=True)
 class BeeondSettings:
-    """What the file says.
+    """The content of the settings file.
 
-    :ivar mount_point: where a job finds the file system.
-    :ivar data_root: folder on the scratch in which each job's data has a folder.
-    :ivar metadata_nodes: how many of a job's nodes keep metadata.
-    :ivar port_shift: what is added to the ports of BeeGFS, so that another one on the machine is not in the way.
+    :ivar mount_point: where a job sees the file system.
+    :ivar data_root: folder on the scratch that contains the data folder of each job.
+    :ivar metadata_nodes: how many of a job's nodes run a metadata daemon.
+    :ivar port_shift: added to the ports of BeeGFS, so that they differ from those of another BeeGFS on the machine.
     :ivar daemons: folder of the daemons.
     :ivar rdma: one of RDMA.
-    :ivar interfaces: names of network interfaces that are used, in this order; empty for all.
+    :ivar interfaces: names of the network interfaces to use, in this order; empty for all.
     :ivar deadline_s: how long a start may wait for the other nodes.
     :ivar deadline_per_node_s: how much longer for each node of the job.
     :ivar start_limit_s: the prolog's limit.
     :ivar stop_limit_s: the epilog's limit.
-    :ivar least_free_mib: what the scratch must have free.
+    :ivar least_free_mib: free space that the scratch must have.
     :ivar release: of BeeGFS; one of RELEASES.
     :ivar client: further keys of the client's configuration.
     :ivar servers: further keys of the daemons' configurations, by ``mgmtd``, ``meta``, ``storage`` and ``helperd``.
@@ -66,7 +65,7 @@ class BeeondSettings:
     servers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def wait_s(self, nodes: int) -> float:
-        """Return how long a start on so many nodes waits; never so long that no time is left to roll back."""
+        """Return how long a start on that many nodes waits; the limit always leaves time for the rollback."""
         margin_s = min(MARGIN_S, self.start_limit_s * MARGIN_SHARE)
         return min(self.deadline_s + nodes * self.deadline_per_node_s, self.start_limit_s - margin_s)
 
@@ -74,7 +73,7 @@ class BeeondSettings:
 def read_settings(root: Root) -> BeeondSettings | None:
     """Return the settings; None if there is no file.
 
-    :raises ConfigError: they cannot be used.
+    :raises ConfigError: the file is invalid.
     """
     return read_checked(root, CONFIG, settings_from)
 
@@ -85,7 +84,7 @@ def as_text(settings: BeeondSettings) -> str:
 
 
 def _path(path: str, value: Any) -> str:
-    """A path that is as long as it looks: nothing of what is removed later may lie elsewhere."""
+    """Accept only a normalized absolute path, so that a later removal cannot reach another folder."""
     words = value.split("/")[1:] if isinstance(value, str) and value.startswith("/") else []
     if not words or any(word in ("", ".", "..") or not word.isprintable() or set(" ,") & set(word) for word in words):
         raise wrong(path, "a plain absolute path, and not the root folder", value)
@@ -99,7 +98,7 @@ def _key(path: str, value: Any) -> str:
 
 
 def _line(path: str, value: Any) -> str:
-    """A value in a configuration file, which must not smuggle in another line."""
+    """Accept a value for a configuration file only if it is one line, so that it cannot add other keys."""
     line = str(value).lower() if isinstance(value, bool) else str(value)
     if not line.isprintable():
         raise wrong(path, "a value on one line", value)
@@ -131,9 +130,9 @@ _FORM = instance_of(
 
 
 def settings_from(path: str, value: Any) -> BeeondSettings:
-    """The settings; what is not stated is the default."""
+    """Parse the settings; missing values get the defaults."""
     settings = _FORM(path, value)
     mount_point, data_root = f"{settings.mount_point}/", f"{settings.data_root}/"
     if mount_point.startswith(data_root) or data_root.startswith(mount_point):
-        raise ConfigError("mount_point and data_root lie in each other: choose other folders.")
+        raise ConfigError("mount_point and data_root must not be inside each other: use separate folders.")
     return settings

@@ -2,15 +2,16 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Waiting for the other nodes, whom nobody asks, and mounting when all are online: the management daemon lists them.
+"""Waits until the management daemon lists the daemons of all nodes as online, then mounts. Nodes do not talk directly.
 
-What is missing at the deadline is judged by who could have seen to it. A node whose own daemon has died, or has not
-registered although the management daemon has answered for long enough, has failed itself; so has the first node, where
-the management daemon does not answer. All else is another node's fault.
+At the deadline, each node decides whether it is at fault itself. A node has failed if its own daemon has died, or has
+not registered although the management daemon has answered for long enough. The first node has failed if its management
+daemon does not answer. In all other cases another node is at fault.
 
-A server that has died since then is still listed as online for a while, and each node's mount fails. The node with that
-server sees its daemon end and fails its prolog, whereupon Slurm requeues the job; so the others try again until they
-are told so. Where nobody tells, as when that node is gone, they look whether each node's server can be reached.
+If a server dies after this, it is still listed as online for a while, and every node's mount fails. The node with that
+server sees that its daemon has ended and fails its prolog, so Slurm requeues the job; the others retry until they see
+the requeue. If there is no requeue, for example because that node is down, they test whether each node's server can be
+reached.
 """
 
 from __future__ import annotations
@@ -27,21 +28,23 @@ from .mounting import MOUNT_S, Clock, Pause, mount
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 3.0
 _ASK_S, _ASK_PER_NODE_S = 15.0, 0.1
-"""How often slurmctld is asked whether the job still is to run: all nodes of a job do, so the larger the less often."""
+"""Interval at which a node asks slurmctld whether the job will still run. All nodes of a job ask, so the interval grows
+with their number."""
 _REGISTERS_S = 15.0
-"""So long must the management daemon have answered before a daemon that it does not know is at fault. One that waits
-for it asks at least every ten seconds in its first five minutes (getRetryDelayMS in NodesTk.cpp of 7.4), and is online
-some three seconds later. Of a shorter wait, half: a daemon that never registers must be found."""
+"""Grace period before an unregistered daemon counts as failed, measured while the management daemon answers. A waiting
+daemon contacts it at least every ten seconds in its first five minutes (getRetryDelayMS in NodesTk.cpp of 7.4), and is
+online some three seconds later. If the wait is short, the period is half of it, so that a daemon that never registers
+is still found."""
 
 
 @dataclass(frozen=True)
 class Watch:
-    """What is looked at while waiting.
+    """What a node checks while it waits.
 
-    :ivar look: what the management daemon tells.
-    :ivar dead: own daemons that do not run any more, with what they said last.
-    :ivar host: this machine's name, by which its daemons register.
-    :ivar gone: what became of the job, where it is not to run any more; empty where it is, or nobody knows.
+    :ivar look: queries the management daemon.
+    :ivar dead: returns this node's daemons that have ended, each with its last message.
+    :ivar host: returns this machine's host name, under which its daemons register.
+    :ivar gone: returns the job's state if the job will not run; an empty text if it will, or if that is unknown.
     """
 
     look: Callable[[], Registered]
@@ -53,11 +56,11 @@ class Watch:
 
 
 def wait(job: Job, metadata_nodes: int, limit_s: float, watch: Watch) -> None:
-    """Wait until all parts are online.
+    """Wait until the daemons of all nodes are online.
 
-    :raises NodeFailure: this node's part will not be.
-    :raises PeerMissing: another one's was not within the limit.
-    :raises JobGone: the job is not to run any more.
+    :raises NodeFailure: this node's part has failed.
+    :raises PeerMissing: another node's part was not online within the limit.
+    :raises JobGone: the job will not run.
     """
     began = watch.clock()
     metadata = min(metadata_nodes, len(job.nodes))
@@ -93,9 +96,9 @@ def _judge(job: Job, metadata_nodes: int, registered: Registered, limit_s: float
     if not registered.answered:
         if job.is_first:
             raise NodeFailure(
-                f"the management daemon of job {job.number}, here, does not answer {within}: {registered.words}"
+                f"the management daemon of job {job.number} on this node did not answer {within}: {registered.words}"
             )
-        raise PeerMissing(f"the management daemon on {job.nodes[0]} does not answer {within}: {registered.words}")
+        raise PeerMissing(f"the management daemon on {job.nodes[0]} did not answer {within}: {registered.words}")
     for kind, names, expected in (
         ("storage", registered.storage, True),
         ("metadata", registered.metadata, job.keeps_metadata(metadata_nodes)),
@@ -103,12 +106,12 @@ def _judge(job: Job, metadata_nodes: int, registered: Registered, limit_s: float
         if expected and not any(_same(name, host) for name in names):
             words = f"this node's {kind} daemon of job {job.number} has not registered"
             if answered_s < min(_REGISTERS_S, limit_s / 2) and not job.is_first:
-                since = f"for the last {answered_s:.3g} s alone"
+                since = f"for only {answered_s:.3g} s"
                 raise PeerMissing(f"{words}: the management daemon on {job.nodes[0]} has answered {since}")
             raise NodeFailure(f"{words} {within}")
     raise PeerMissing(
         f"{registered.storage_good} of {len(job.nodes)} storage and {registered.metadata_good} of "
-        f"{min(metadata_nodes, len(job.nodes))} metadata nodes are online {within}; there are "
+        f"{min(metadata_nodes, len(job.nodes))} metadata nodes are online {within}; registered storage nodes: "
         f"{', '.join(sorted(set(registered.storage))[:20]) or 'none'}"
     )
 
@@ -125,25 +128,25 @@ class Peers:
     """The other nodes' servers.
 
     :ivar names: of the nodes.
-    :ivar accepts: whether a node's server takes a connection.
+    :ivar accepts: returns whether a node's server accepts a connection.
     """
 
     names: Sequence[str]
     accepts: Callable[[str], bool]
 
     def missing(self) -> str:
-        """Return the first node whose server cannot be reached; nothing if all can."""
+        """Return the first node whose server cannot be reached; an empty text if all can."""
         return next((name for name in self.names if not self.accepts(name)), "")
 
 
 def join(
     command: Sequence[str], mount_point: str, deadline: float, watch: Watch, peers: Peers, root: Root, run: Bounded
 ) -> None:
-    """Mount, within the deadline.
+    """Mount, and retry until the deadline.
 
-    :raises NodeFailure: it cannot be mounted, and nobody else is the cause.
+    :raises NodeFailure: it cannot be mounted, and no other node is the cause.
     :raises PeerMissing: another node's server cannot be reached.
-    :raises JobGone: the job is not to run any more.
+    :raises JobGone: the job will not run.
     """
     while True:
         limit_s = min(MOUNT_S, max(_LEAST_S, deadline - watch.clock()))
@@ -165,7 +168,7 @@ def join(
 
 
 def connects(address: str, port: int) -> bool:
-    """Whether somebody takes connections there."""
+    """Whether a server accepts connections at this address."""
     try:
         socket.create_connection((address, port), timeout=_CONNECT_S).close()
     except OSError:

@@ -2,9 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Starting a job's part on this node, and taking all of it down again where it comes to nothing.
+"""Starts a job's part on this node, and rolls everything back if the start fails.
 
-Order: leftovers, own means (scratch, InfiniBand, ports), configuration, daemons, the other nodes, mount, RDMA, owner.
+Order: leftovers, this node's resources (scratch, InfiniBand, ports), configuration, daemons, the other nodes, mount,
+RDMA, owner.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ _LEAST_INODES = 1000
 
 @dataclass(frozen=True)
 class StartContext:
-    """What a start needs of the world beside this machine.
+    """What a start needs from outside this machine.
 
     :ivar environment: the prolog's.
-    :ivar ask_address: what asks slurmctld for a node's address.
+    :ivar ask_address: asks slurmctld for a node's address.
     :ivar controller: slurmctld, for requeuing the job.
-    :ivar refuse_ports_in_use: what refuses ports that are taken.
-    :ivar connects: whether somebody at an address takes connections on a port.
+    :ivar refuse_ports_in_use: refuses ports that are in use.
+    :ivar connects: returns whether a server at an address accepts connections on a port.
     """
 
     environment: Mapping[str, str]
@@ -59,10 +60,10 @@ class StartContext:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a start ended.
+    """The result of a start.
 
-    :ivar good: whether the prolog may end well: the file system is there, or the job will not run.
-    :ivar started: whether the file system is there.
+    :ivar good: whether the prolog may exit with 0: the file system is mounted, or the job will not run.
+    :ivar started: whether the file system is mounted.
     :ivar words: one line.
     """
 
@@ -72,15 +73,15 @@ class Outcome:
 
 
 def start(job: Job, settings: BeeondSettings, machine: Machine, context: StartContext) -> Outcome:
-    """Give the job its file system, or see to it that it does not run without one."""
-    # Removing what is not ours is not rolling back: what is in the way of a start stays where it is.
+    """Start the job's file system, or make sure that the job does not run without it."""
+    # A rollback removes only what this start created: None means that it has created nothing yet.
     held: Holding | None = None
     moved = ""
     try:
         moved = layout.make_root(settings.data_root, machine.root)
         problems = sweep.clean_before(job.number, settings, machine)
         if problems:
-            raise NodeFailure(f"an earlier job has left something here: {problems[0]}")
+            raise NodeFailure(f"cannot remove what an earlier job left: {problems[0]}")
         _refuse_full(settings, machine.root)
         mounting.prepare(settings.mount_point, machine.root)
         held = _held(job, settings)
@@ -94,20 +95,20 @@ def start(job: Job, settings: BeeondSettings, machine: Machine, context: StartCo
     except (NodeFailure, FolderProblem, OSError) as error:
         words = str(error)
         if isinstance(error, OSError):
-            # Of what was opened below a descriptor, the error has the last part of the path alone.
+            # For a file opened relative to a descriptor, the error has only the last part of the path.
             known = isinstance(error.filename, str) and os.path.isabs(error.filename)
             words = f"{error.filename if known else settings.data_root}: {error.strerror}"
-        # Before anything is removed. A daemon that ended because of a full scratch need not have said so.
+        # Check this before the rollback frees space. A daemon that a full scratch ended may not have logged it.
         full = is_full(error) if isinstance(error, OSError) else _is_full(settings, machine.root)
         problems = _roll_back(held, machine)
-        # Before the start no service of the machine had the port: a user was faster than the daemon.
+        # The ports were free before the start, so a user's process took one before the daemon did.
         if full or os.strerror(errno.EADDRINUSE) in words:
             return _requeue(f"{job.node}: {words}", job, problems, context, is_jobs_fault=True)
         return Outcome(False, False, _with(words, problems))
     except JobGone as gone:
         return _without(str(gone), _roll_back(held, machine))
     except PeerMissing as missing:
-        # First, so that nothing is here any more when the job may start elsewhere.
+        # Roll back first, so that nothing is left here when the job starts on other nodes.
         return _requeue(str(missing), job, _roll_back(held, machine), context)
     nodes = "this node" if job.is_alone else f"{len(job.nodes)} nodes"
     words = f"job {job.number} has {settings.mount_point} on {nodes}"
@@ -123,11 +124,11 @@ def _requeue(words: str, job: Job, problems: list[str], context: StartContext, i
         done = requeue.requeue(job, context.controller, words if is_jobs_fault else "")
         return _without(f"{words}; {done}", problems)
     except JobStateUnknown as error:
-        return Outcome(False, False, _with(f"{words}, and job {job.number} cannot be requeued: {error}", problems))
+        return Outcome(False, False, _with(f"{words}; job {job.number} cannot be requeued: {error}", problems))
 
 
 def _with(words: str, problems: list[str]) -> str:
-    return f"{words}; and after that {'; '.join(problems)}" if problems else words
+    return f"{words}; the rollback left: {'; '.join(problems)}" if problems else words
 
 
 def _roll_back(held: Holding | None, machine: Machine) -> list[str]:
@@ -155,7 +156,7 @@ def _refuse_full(settings: BeeondSettings, root: Root) -> None:
         lack = _lack_of_space(settings, root)
     except OSError as error:
         scratch = os.path.dirname(settings.data_root)
-        raise NodeFailure(f"{scratch} is not there ({error.strerror}), and the job's data would lie on it") from None
+        raise NodeFailure(f"{scratch}, needed for the job's data, is not available: {error.strerror}") from None
     if lack:
         raise UsersFault(lack)
 
@@ -172,23 +173,23 @@ def _lack_of_space(settings: BeeondSettings, root: Root) -> str:
     found = os.statvfs(root.at(scratch))
     free = found.f_bavail * found.f_frsize // 2**20
     if free < settings.least_free_mib:
-        return f"{scratch} has {free} MiB free, and beeond_least_free_mib is {settings.least_free_mib}"
-    # Some file systems make inodes as they need them, and count none.
+        return f"{scratch} has {free} MiB free, but beeond_least_free_mib is {settings.least_free_mib}"
+    # Some file systems create inodes on demand, and report 0 in total.
     if found.f_files and found.f_favail < _LEAST_INODES:
-        return f"{scratch} has {found.f_favail} inodes free, and a job needs {_LEAST_INODES}"
+        return f"{scratch} has {found.f_favail} inodes free, but a job needs {_LEAST_INODES}"
     return ""
 
 
 def _begin(held: Holding, root: Root) -> None:
-    """Note what will be here before it is, so that whatever ends this, an epilog or a sweep finds it."""
+    """Record the job's parts before they are created, so that an epilog or a sweep finds them after an interruption."""
     layout.write_state(held, root)
     layout.make_data(held.job, held.data_root, root)
 
 
 def _bind_folder(job: Job, held: Holding, machine: Machine) -> None:
-    """The same path, without BeeGFS: a folder of the job on the scratch."""
+    """Mount a folder of the job on the scratch at the same path, without BeeGFS."""
     with layout.make_inside(held.data, FILES, machine.root) as files:
-        # Not canonicalized: that would be a path again, and not the folder that was opened.
+        # Option -c: a canonicalized path could be replaced by a user; the open folder cannot.
         command = ("mount", "-c", "-o", "bind,nosuid,nodev", files.for_commands, held.mount_point)
         problem = mounting.mount(command, held.mount_point, machine.root, machine.run)
     if problem:
@@ -206,7 +207,7 @@ def _start_beegfs(job: Job, held: Holding, settings: BeeondSettings, machine: Ma
     _write(role, job, settings, release, root)
     loaded = machine.run(release.load(), _LOAD_S)
     if loaded.rc != 0:
-        raise NodeFailure(f"the kernel cannot mount BeeGFS ('{' '.join(release.load())}': {last_line(loaded)})")
+        raise NodeFailure(f"cannot load the BeeGFS kernel module ('{' '.join(release.load())}': {last_line(loaded)})")
     for daemon in held.daemons:
         units.start(daemon, job.number, machine.run)
     watch = _watch(job, role, machine, context, release)
@@ -217,7 +218,7 @@ def _start_beegfs(job: Job, held: Holding, settings: BeeondSettings, machine: Ma
     if rdma == REQUIRED:
         fallback = release.fell_back(held.mount_point, machine.run)
         if fallback:
-            raise NodeFailure(f"{held.mount_point} does not use RDMA ({fallback}), and beeond_rdma says that it must")
+            raise NodeFailure(f"{held.mount_point} does not use RDMA ({fallback}), but beeond_rdma requires it")
     mounting.give_to_user(held.mount_point, job.uid, job.gid, machine.run)
 
 
@@ -250,32 +251,32 @@ def _watch(job: Job, role: NodeRole, machine: Machine, context: StartContext, re
 
 
 def _words_of(daemon: str, job: Job, role: NodeRole, release: BeeGfs7, root: Root) -> str:
-    """Return what a daemon said before it ended. Of its configuration it complains where systemd hears it."""
+    """Return a daemon's last messages. Configuration errors are in the journal only, so the text refers to it."""
     log = root.text(f"{role.folder}/{daemon}.log") or ""
     reason = release.reason(log)
     if reason:
         return _printable(reason)[:_LOGGED]
-    # One that was killed has not said so.
+    # A killed daemon has not logged a reason.
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    last = f"it last wrote '{_printable(lines[-1])[:_LOGGED]}'" if lines else "it wrote no log"
+    last = f"its last log line is '{_printable(lines[-1])[:_LOGGED]}'" if lines else "it wrote no log"
     return f"{last}: see 'journalctl -u {units.unit(daemon, job.number)}'"
 
 
 def _printable(text: str) -> str:
-    """Return text of a log as one line of plain letters."""
+    """Return text of a log with unprintable characters replaced by '?'."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 MUNGE_KEY = "/etc/munge/munge.key"
 _DOMAIN = "hpcai.azure beeond connAuthFile 1"
-"""What the key is used for here: munge itself uses it for something else."""
+"""Separates this use of the key from munge's own."""
 
 
 def secret_of(job: Job, root: Root) -> str:
-    """Return the text of the job's connAuthFile. Nodes need not exchange it: each makes it of what all of them have.
+    """Return the text of the job's connAuthFile. Each node derives it from data that all nodes have.
 
-    Whoever cannot read the cluster's munge key cannot make it, and it is another one for each job and each incarnation,
-    so that what is left of an earlier one is not let in.
+    Only a process that can read the cluster's munge key can derive it. It differs for each job and incarnation, so that
+    daemons left from an earlier one cannot connect.
 
     :raises NodeFailure: the cluster's key cannot be read.
     """
@@ -284,9 +285,9 @@ def secret_of(job: Job, root: Root) -> str:
             key = file.read()
     except OSError as error:
         raise NodeFailure(
-            f"{MUNGE_KEY} cannot be read ({error.strerror}), and the job's secret is made of it"
+            f"cannot read {MUNGE_KEY}, from which the job's secret is derived: {error.strerror}"
         ) from None
     if not key:
-        raise NodeFailure(f"{MUNGE_KEY} is empty, and the job's secret is made of it")
+        raise NodeFailure(f"{MUNGE_KEY}, from which the job's secret is derived, is empty")
     words = (_DOMAIN, job.number, str(job.restarts), *job.nodes)
     return hmac.new(key, "\0".join(words).encode(), hashlib.sha256).hexdigest() + "\n"

@@ -2,14 +2,14 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Taking a job's part down on this node: unmount, stop, remove, and see that nothing is left.
+"""Tears down a job's part on this node: unmount, stop, remove, and verify that nothing is left.
 
-The epilog does it, a start that failed, and the sweep. Each step has a limit and is tried, whatever became of the one
-before it; what is left is told. What was there is read off the machine, not off the settings of today.
+The epilog, a failed start and the sweep use it. Each step has a timeout and runs even if the one before it failed; what
+is left is reported. The parts are found on the machine itself, not in the current settings, which may have changed.
 
-Other nodes' order is nobody's to say, and a client whose servers are gone hangs when it is unmounted: what it still has
-to write cannot be written. So each node unmounts first, and then leaves its daemons running until the management daemon
-lists no client any more, for a while at most.
+Nodes do not coordinate their order, and a client hangs at its unmount if its servers are gone, because it cannot write
+its remaining data. So each node unmounts first, and keeps its daemons running until the management daemon lists no
+client any more, for at most 20 s.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _REMOVE_S = 90.0
 
 @dataclass(frozen=True)
 class Machine:
-    """What a stop works with.
+    """The machine on which a stop works.
 
-    :ivar root: where the machine's files lie.
-    :ivar run: what runs commands.
+    :ivar root: the root of the machine's files.
+    :ivar run: runs commands.
     """
 
     root: Root
@@ -47,7 +47,7 @@ class Machine:
 
 
 def stop(held: Holding, machine: Machine, wait_for_clients: bool = True) -> list[str]:
-    """Take down what the job holds here, and return what is left, in words; nothing if all is gone.
+    """Tear down the job's parts on this node, and return messages about what is left.
 
     :param wait_for_clients: whether other nodes may still have it mounted.
     """
@@ -64,12 +64,12 @@ def stop(held: Holding, machine: Machine, wait_for_clients: bool = True) -> list
 
 
 def verify(held: Holding, machine: Machine) -> list[str]:
-    """Return what of a job is here, in words."""
+    """Return messages about what is left of a job."""
     root = machine.root
     mounted = mount_at(held.mount_point, root)
     found = [f"{held.mount_point} is mounted"] if mounted and is_ours(mounted) else []
     found += [f"process {pid} ({name}) of {owner} runs" for pid, name, owner in units.processes(held.job, root)]
-    found += [f"{path} is there" for path in (held.data, layout.run_folder(held.job)) if root.exists(path)]
+    found += [f"{path} exists" for path in (held.data, layout.run_folder(held.job)) if root.exists(path)]
     return found
 
 
@@ -77,23 +77,23 @@ def _wait_for_clients(held: Holding, machine: Machine) -> None:
     release, folder = release_of(held.release), layout.run_folder(held.job)
     deadline = machine.clock() + CLIENTS_S
     while machine.clock() < deadline:
-        # None: the management daemon is gone, and whoever waits for it waits in vain.
+        # 0: no client is left. None: the management daemon has ended, so waiting is useless.
         if not release.clients(machine.root.at(folder), machine.run):
             return
         machine.pause(_PAUSE_S)
 
 
 def _remove(held: Holding, machine: Machine) -> list[str]:
-    """Remove data and configuration; data that is mounted, or has a daemon on it, stays."""
+    """Remove data and configuration; keep data that is mounted or that a daemon uses."""
     root = machine.root
     mounted = mount_at(held.mount_point, root)
     if units.processes(held.job, root) or (mounted and is_ours(mounted)):
-        return [f"{held.data} stays, because it is in use"]
+        return [f"{held.data} is not removed, because it is in use"]
     stays = layout.remove_data(held, root, lambda command: machine.run(command, _REMOVE_S))
     if stays:
         return [stays]
     try:
         layout.remove_run_folder(held.job, root)
     except OSError as error:
-        return [f"{layout.run_folder(held.job)} cannot be removed: {error.strerror}"]
+        return [f"cannot remove {layout.run_folder(held.job)}: {error.strerror}"]
     return []

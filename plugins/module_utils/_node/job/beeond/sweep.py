@@ -2,12 +2,12 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Finding what dead jobs have left on this node, and taking it down: at boot, from time to time, and before a job.
+"""Finds what dead jobs left on this node, and removes it: at boot, periodically, and before a job.
 
-Only what bears a job's mark is looked at: its folder in /run, its units, its data with the marker, and a mount on the
-role's own mount point. A job is dead where it has no slurmstepd here and slurmctld does not say that it runs; data of
-an earlier boot is dead without asking. A start or a stop that is going on holds the lock, and what is young is left
-alone: between a prolog and the first slurmstepd there are other scripts.
+It considers only what belongs to a job: its folder in /run, its units, its data with the marker, and a mount on the
+role's mount point. A job is dead if it has no slurmstepd on this node and slurmctld does not report it as running. Data
+of an earlier boot belongs to a dead job in any case. A start or stop in progress holds the lock. Recent starts are left
+alone, because other scripts may run between the prolog and the first slurmstepd.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from .options import BeeondSettings
 from .stop import Machine, stop
 
 YOUNG_S = 600.0
-"""Besides the prolog's own limit: seconds in which a job is taken to be about to start."""
+"""A job counts as starting for the prolog's limit plus these seconds."""
 _NOBODY = "0"
 
 Runs = Callable[[str], "bool | None"]
-"""Whether slurmctld says that a job runs; None where it does not answer."""
+"""Returns whether slurmctld reports that a job runs; None if it does not answer."""
 
 
 @dataclass(frozen=True)
 class Leftover:
-    """What a job has here.
+    """Parts of a job that were found on this node.
 
-    :ivar held: what that is, or would be, where nothing is written down.
-    :ivar earlier_boot: it was made before this boot.
+    :ivar held: the recorded parts, or assumed ones if there is no record.
+    :ivar earlier_boot: whether they were created before this boot.
     """
 
     held: Holding
@@ -49,7 +49,7 @@ class Leftover:
 
 
 def find_leftovers(settings: BeeondSettings, root: Root, run: Bounded) -> list[Leftover]:
-    """Return what there is of jobs, live or dead, by their ids."""
+    """Return the parts of all jobs, live or dead, sorted by job id."""
     data = layout.jobs_with_data(settings.data_root, root)
     loaded = units.loaded_jobs(run)
     written = layout.jobs_with_state(root)
@@ -73,7 +73,7 @@ def live_here(root: Root) -> set[str]:
 def of_dead_jobs(
     leftovers: list[Leftover], live: Collection[str], runs: Runs, settings: BeeondSettings, now: float
 ) -> tuple[list[Holding], list[str]]:
-    """Return what belongs to dead jobs, and what is left alone although it may, in words."""
+    """Return the parts of dead jobs, and messages about jobs whose state is unknown."""
     gone, unsure = [], []
     for one in leftovers:
         job = one.held.job
@@ -86,14 +86,14 @@ def of_dead_jobs(
         else:
             state = runs(job)
             if state is None:
-                unsure.append(f"job {job} has something here, and slurmctld does not tell whether it runs")
+                unsure.append(f"job {job} has parts on this node, but slurmctld does not answer whether it runs")
             elif not state:
                 gone.append(one.held)
     return gone, unsure
 
 
 def clean(gone: list[Holding], machine: Machine) -> list[str]:
-    """Take all of it down, and return what is left, in words."""
+    """Tear down all of them, and return messages about what is left."""
     problems = []
     for held in gone:
         problems += [f"job {held.job}: {words}" for words in stop(held, machine, wait_for_clients=False)]
@@ -101,9 +101,9 @@ def clean(gone: list[Holding], machine: Machine) -> list[str]:
 
 
 def note(problems: list[str], root: Root) -> None:
-    """Keep what could not be taken down, for the health check that has the node drained.
+    """Write down what could not be removed, for the health check that gets the node drained.
 
-    :raises OSError: it cannot be kept.
+    :raises OSError: the file cannot be written.
     """
     if problems:
         write_file(root.at(layout.LEFTOVERS), "".join(f"{words}\n" for words in problems))
@@ -112,9 +112,9 @@ def note(problems: list[str], root: Root) -> None:
 
 
 def clean_before(job: str, settings: BeeondSettings, machine: Machine) -> list[str]:
-    """Take down what other jobs have left, and an earlier incarnation of this one, whose prolog this is.
+    """Before a job, remove what other jobs and an earlier incarnation of this job left.
 
-    The job has the node for itself, so whatever has no slurmstepd here is dead.
+    The job has the node exclusively, so any job without a slurmstepd on this node is dead.
     """
     live = live_here(machine.root) - {job}
     gone = [one.held for one in find_leftovers(settings, machine.root, machine.run) if one.held.job not in live]
@@ -137,7 +137,7 @@ def _job_of_bind(path: str) -> str:
 
 
 def status(settings: BeeondSettings, machine: Machine) -> list[dict[str, Any]]:
-    """Return what there is of each job: plain JSON values."""
+    """Return each job's parts as plain JSON values."""
     live = live_here(machine.root)
     statuses = []
     for one in find_leftovers(settings, machine.root, machine.run):
@@ -159,18 +159,18 @@ def status(settings: BeeondSettings, machine: Machine) -> list[dict[str, Any]]:
 
 
 def status_lines(statuses: list[dict[str, Any]]) -> list[str]:
-    """Return it for people, a line each."""
+    """Return the status as lines for people."""
     if not statuses:
-        return ["no job has a file system here"]
+        return ["no job has a BeeOND file system on this node"]
     lines = []
     for one in statuses:
         states = [f"{one['mount_point']} {'mounted' if one['mounted'] else 'not mounted'}"]
         states += [f"{daemon} {'ended' if daemon in one['dead'] else 'runs'}" for daemon in one["daemons"]]
-        owner = "" if one["runs"] else " (no slurmstepd of it here)"
+        owner = "" if one["runs"] else " (has no slurmstepd on this node)"
         lines.append(f"job {one['job']}{owner}: {', '.join(states)}")
     return lines
 
 
 def is_degraded(statuses: list[dict[str, Any]]) -> bool:
-    """Whether a live job lacks something."""
+    """Whether a live job's mount or daemon is missing."""
     return any(one["runs"] and (one["dead"] or not one["mounted"]) for one in statuses)

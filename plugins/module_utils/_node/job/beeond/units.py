@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The systemd units of a job's daemons: one template for each daemon, an instance for each job.
+"""The systemd units of a job's daemons: one template for each daemon, one unit instance for each job.
 
-systemd knows each process of a daemon by its control group, so that a stop is one, whatever the daemon says to it, and
-reaches no other BeeGFS of the machine.
+systemd tracks all processes of a daemon by its control group. So a stop ends all of them, even if the daemon ignores
+SIGTERM, and affects no other BeeGFS on the machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TEXT = """\
 # Written by the role hpcai.azure.beeond, which overwrites it.
 [Unit]
 Description=BeeOND {daemon} of job %i
-# Without its configuration, as after a restart, there is nothing to run.
+# The configuration is gone after a reboot; then the daemon must not start.
 ConditionPathExists=/run/hpcai/beeond/%i/{daemon}.conf
 CollectMode=inactive-or-failed
 
@@ -35,7 +35,7 @@ KillMode=control-group
 TimeoutStopSec={stop_s}
 Restart=no
 LimitNOFILE=infinity
-# RDMA registers its buffers.
+# RDMA locks its buffers in memory.
 LimitMEMLOCK=infinity
 NoNewPrivileges=yes
 """
@@ -65,15 +65,15 @@ def template_texts(commands: Mapping[str, str]) -> dict[str, str]:
 def start(daemon: str, job: str, run: Bounded) -> None:
     """Start a daemon.
 
-    :raises NodeFailure: systemd cannot.
+    :raises NodeFailure: systemd cannot start it.
     """
     answer = run(["systemctl", "start", unit(daemon, job)], _START_S)
     if answer.rc != 0:
-        raise NodeFailure(f"{unit(daemon, job)} does not start: {last_line(answer)}")
+        raise NodeFailure(f"cannot start {unit(daemon, job)}: {last_line(answer)}")
 
 
 def dead(daemons: Iterable[str], job: str, run: Bounded) -> list[str]:
-    """Return those that do not run any more."""
+    """Return the daemons that have ended."""
     names = list(daemons)
     answer = run(["systemctl", "is-active", *(unit(daemon, job) for daemon in names)], _ASK_S)
     states = answer.stdout.split()
@@ -83,7 +83,7 @@ def dead(daemons: Iterable[str], job: str, run: Bounded) -> list[str]:
 
 
 def loaded_jobs(run: Bounded) -> dict[str, list[str]]:
-    """Return the daemons that systemd has, by job."""
+    """Return the daemons that systemd has loaded, by job."""
     answer = run(["systemctl", "list-units", "--all", "--plain", "--no-legend", f"{_PREFIX}*@*.service"], _ASK_S)
     found: dict[str, list[str]] = {}
     for line in answer.stdout.splitlines():
@@ -96,9 +96,9 @@ def loaded_jobs(run: Bounded) -> dict[str, list[str]]:
 
 
 def stop(job: str, root: Root, run: Bounded) -> list[str]:
-    """Stop all daemons of a job, and return what is left, in words.
+    """Stop all daemons of a job, and return messages about processes that are left.
 
-    systemd asks them, and kills what does not go. Whether that was so is read off their control groups.
+    systemd sends SIGTERM, then SIGKILL. The control groups show whether processes are left.
     """
     names = [unit(daemon, job) for daemon in DAEMONS]
     run(["systemctl", "stop", *names], STOP_S + 5.0)
@@ -107,11 +107,11 @@ def stop(job: str, root: Root, run: Bounded) -> list[str]:
         run(["systemctl", "stop", *names], STOP_S)
     survivors = processes(job, root)
     run(["systemctl", "reset-failed", *names], _ASK_S)
-    return [f"process {pid} ({name}) of {owner} cannot be killed" for pid, name, owner in survivors]
+    return [f"cannot kill process {pid} ({name}) of {owner}" for pid, name, owner in survivors]
 
 
 def processes(job: str, root: Root) -> list[tuple[int, str, str]]:
-    """Return what runs in the control groups of the job's daemons: pid, name and unit of each."""
+    """Return the processes in the control groups of the job's daemons: pid, name and unit of each."""
     names = [unit(daemon, job) for daemon in DAEMONS]
     found = []
     for pid, folder in root.numbered("/proc", ""):

@@ -2,17 +2,17 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Checkpoints on disk: which are finished, which files they hold, and what of them each of several nodes gives.
+"""Checkpoints on disk: which are finished, which files they contain, and which files each node publishes.
 
-How it is told that one is finished: sizes and times that stand still say nothing, since a writer may wait. There are
-three signs, each of which the program that saves gives on purpose:
+Unchanged sizes and times do not show that a checkpoint is finished, because the writer may be paused. So the program
+that saves must give one of three signals:
 
-- MARKER: a file of an agreed name in the checkpoint's folder, written last. Its first line, if it has one, is the save:
-  what tells two saves of one step in one attempt apart.
-- LATEST: a file beside the folders that names the finished one, as DeepSpeed's ``latest``. DeepSpeed's first rank
-  writes it while other ranks may still write their files: it returns from ``save_checkpoint`` when all have. So it is
-  good for a job of one rank, or where all ranks wait for each other before it is written.
-- RENAME: the folder gets a name that ends with its step by a rename; before it has another one.
+- MARKER: a file with an agreed name in the checkpoint's folder, written last. Its first line, if not empty, is the save
+  id, which distinguishes two saves of one step in one attempt.
+- LATEST: a file next to the folders that names the finished one, such as DeepSpeed's ``latest``. DeepSpeed's first rank
+  writes it while other ranks may still write their files; ``save_checkpoint`` returns when all are done. So use it for
+  a job of one rank, or if all ranks wait for each other before it is written.
+- RENAME: a rename gives the folder a name that ends with its step; before, it has another name.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _MOST_READ = 4096
 
 @dataclass(frozen=True)
 class Signal:
-    """Which sign.
+    """The signal to look for.
 
-    :ivar name: of the marker, or of the file that names the latest.
+    :ivar name: of the marker, or of the file that names the latest checkpoint.
     """
 
     kind: str = MARKER
@@ -55,7 +55,7 @@ class Signal:
 class FinishedCheckpoint:
     """A finished checkpoint.
 
-    :ivar stamp: what changes when it is saved again.
+    :ivar stamp: a value that changes when it is saved again.
     :ivar when: when it was finished, in seconds since 1970, by the clock of the file system.
     :ivar latest: with LATEST, name and text of the file that named it.
     """
@@ -69,15 +69,15 @@ class FinishedCheckpoint:
 
 
 def step_of(folder: str) -> int | None:
-    """Return the step that a folder's name tells: the last number in it; None if there is none."""
+    """Return the step in a folder's name, which is the last number in it; None if there is none."""
     found = _NUMBER.findall(folder)
     return int(found[-1]) if found and int(found[-1]) <= LARGEST_STEP else None
 
 
 def find_finished(directory: str, signal: Signal) -> list[FinishedCheckpoint]:
-    """Return the finished checkpoints in a directory by their steps.
+    """Return the finished checkpoints in a directory, sorted by step; none if the directory does not exist yet.
 
-    :raises OSError: it cannot be read. One that is not there yet holds none.
+    :raises OSError: it cannot be read.
     """
     try:
         folders = sorted(
@@ -116,7 +116,7 @@ def _renamed(directory: str, folder: str, _name: str) -> list[FinishedCheckpoint
         facts = os.stat(os.path.join(directory, folder))
     except OSError:
         return []
-    # The folder's own time of change is that of the rename.
+    # The folder's change time (ctime) is the time of the rename.
     return [FinishedCheckpoint(folder, step, "", f"{facts.st_ctime_ns}.{facts.st_ino}", facts.st_ctime)]
 
 
@@ -128,7 +128,7 @@ def _latest(directory: str, folders: list[str], name: str) -> list[FinishedCheck
     except OSError:
         return []
     tag = text.strip()
-    # A tag is a folder's name; Megatron's is the step alone.
+    # The tag is the folder's name; Megatron writes only the step.
     named = [tag] if tag in folders else [one for one in folders if tag.isdecimal() and step_of(one) == int(tag)]
     step = step_of(named[0]) if len(named) == 1 else None
     if step is None:
@@ -144,15 +144,15 @@ _THREADS = 4
 
 
 class Refused(CommandFailed):
-    """It cannot be published, now or later; the message says why."""
+    """The checkpoint cannot be published, and a retry is useless; the message says why."""
 
 
 @dataclass(frozen=True)
 class Entry:
     """A file below the checkpoint's folder.
 
-    :ivar path: relative to it.
-    :ivar changed: what changes when somebody writes to it or replaces it: mtime in nanoseconds, and inode.
+    :ivar path: relative to the folder.
+    :ivar changed: mtime in nanoseconds, and inode: they change when the file is written to or replaced.
     """
 
     path: str
@@ -163,8 +163,8 @@ class Entry:
 def scan(folder: str) -> tuple[Entry, ...]:
     """Return the files below a folder, sorted by their paths.
 
-    :raises Refused: it holds something that no blob can be, such as a link.
-    :raises OSError: it cannot be read, or is gone.
+    :raises Refused: it contains something that cannot be a blob, such as a link.
+    :raises OSError: it cannot be read, or was removed.
     """
     found: list[Entry] = []
     pending = [""]
@@ -178,7 +178,7 @@ def scan(folder: str) -> tuple[Entry, ...]:
                     pending.append(f"{path}/")
                     continue
                 if not stat.S_ISREG(facts.st_mode):
-                    raise Refused(f"{folder}/{path} is a link or no file: a checkpoint is folders and files.")
+                    raise Refused(f"{folder}/{path} is a link or a special file: only folders and files are allowed.")
                 trouble = trouble_with(path)
                 if trouble:
                     raise Refused(f"{folder}: the name {path!r} {trouble}: rename it.")
@@ -187,9 +187,9 @@ def scan(folder: str) -> tuple[Entry, ...]:
 
 
 def hashes(folder: str, paths: Sequence[str], before_each: Callable[[], None] = lambda: None) -> dict[str, str]:
-    """Return the SHA-256 of files by their paths below the folder. Several are read at a time.
+    """Return the SHA-256 of files by their paths below the folder. Several files are read in parallel.
 
-    :param before_each: called before each file; what it raises ends the work.
+    :param before_each: called before each file; an exception that it raises stops the work.
     """
 
     def read(path: str) -> str:
@@ -203,25 +203,26 @@ def hashes(folder: str, paths: Sequence[str], before_each: Callable[[], None] = 
 
 
 def digest(lines: Iterable[str]) -> str:
-    """Return the SHA-256 of lines, none of which holds a newline."""
+    """Return the SHA-256 of lines, none of which contains a newline."""
     return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
 
 
 def outline(entries: Iterable[Entry]) -> str:
-    """Return what stands for names and sizes of all files: the same on all nodes that see the same folder."""
+    """Return a digest of names and sizes of all files, equal on all nodes that see the same folder."""
     return digest(f"{entry.size} {entry.path}" for entry in entries)
 
 
 def share(entries: Sequence[Entry], rank: int, world: int) -> tuple[Entry, ...]:
-    """Return which files a node gives of a folder that all nodes see, balanced by bytes.
+    """Return the files that a node publishes from a folder that all nodes see, balanced by bytes.
 
-    The largest first, each to whom has least: every node comes to the same answer by itself.
+    Files are assigned from the largest to the smallest, each to the node with the fewest bytes. Every node computes the
+    same result.
     """
     loads = [0] * world
     mine: list[Entry] = []
     for entry in sorted(entries, key=lambda one: (-one.size, one.path)):
         least = min(range(world), key=lambda node: (loads[node], node))
-        # A byte more than it has: empty files are dealt out too.
+        # Count one byte more, so that empty files are distributed too.
         loads[least] += entry.size + 1
         if least == rank:
             mine.append(entry)
@@ -229,9 +230,9 @@ def share(entries: Sequence[Entry], rank: int, world: int) -> tuple[Entry, ...]:
 
 
 def differences(folder: str, expected: Mapping[str, tuple[int, str]]) -> list[str]:
-    """Return which files differ from what is wanted, by path: size and SHA-256; what is there besides, too.
+    """Return the files that differ from the expected size and SHA-256, are missing, or are not expected.
 
-    Sizes first: where one differs, nothing is hashed.
+    Sizes are compared first; if one differs, no file is hashed.
     """
     try:
         sizes = {entry.path: entry.size for entry in scan(folder)}

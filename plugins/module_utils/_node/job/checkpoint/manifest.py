@@ -2,17 +2,17 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The manifests: what a node gave, that all nodes gave it, and so which checkpoints are whole.
+"""The manifests of nodes and of jobs. A checkpoint is complete if its job's manifest exists.
 
-Both are a function of what was saved alone, without a time or the writer's name: whoever writes one writes the same.
+Both kinds depend only on what was saved, not on a time or the writer, so all writers write the same bytes.
 
-The job's manifest is written by any node that finds the manifests of all nodes, not by rank 0. Each node looks after it
-has written its own, so the last one finds all; none has to wait for another, and a rank 0 that is killed after its
-share, or that is the fastest, keeps nothing from being whole. Two nodes may find all at once. Both then write the same
-bytes under the same name, since the nodes' manifests are written once: whoever comes second changes nothing.
+Any node that finds the manifests of all nodes writes the job's manifest, not only rank 0. Each node checks this after
+it has written its own, so the last one finds all. No node waits for another, and the checkpoint becomes complete even
+if rank 0 is the fastest, or is killed after its part. Two nodes may find all manifests at the same time. Then both
+write the same bytes to the same name, because the nodes' manifests are written only once.
 
-A node that was held up may write the manifest of what was pruned meanwhile. So pruning starts with a mark that stays
-(``pruned/ID``), and what has one is not whole.
+A delayed node may write the job's manifest of a checkpoint that was pruned in the meantime. So pruning first writes a
+permanent mark (``pruned/ID``), and a checkpoint with a mark is not complete.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SCHEMA = 1
 
 
 class BadManifest(CommandFailed):
-    """A manifest that cannot be used; the message names it."""
+    """The manifest is invalid; the message names it."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class File:
 
 @dataclass(frozen=True)
 class Shard:
-    """What a node gave.
+    """A node's part of a checkpoint.
 
     :ivar rank: the node's number in the job, from 0.
-    :ivar folder: what the checkpoint's folder is called.
-    :ivar outline: of a folder that all nodes see, what stands for all its files; else empty.
-    :ivar latest: name and text of the file beside the folder that names it; both empty where none does.
+    :ivar folder: name of the checkpoint's folder.
+    :ivar outline: for a folder that all nodes see, the digest of names and sizes of all its files; else empty.
+    :ivar latest: name and text of the file next to the folder that names it; both empty if there is none.
     """
 
     id: Id
@@ -64,17 +64,17 @@ class Shard:
 
     @property
     def digest(self) -> str:
-        """What stands for names, sizes and hashes."""
+        """A digest of names, sizes and hashes."""
         return digest(f"{one.sha256} {one.size} {one.path}" for one in self.files)
 
     @property
     def data(self) -> str:
-        """Where its data lies."""
+        """The folder of its data in the store."""
         return self.id.data(self.rank, self.digest)
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """Its size in bytes."""
         return sum(one.size for one in self.files)
 
     @property
@@ -85,7 +85,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class ShardSummary:
-    """What the job's manifest says of a node's: the hash of its text, how many files and bytes it names."""
+    """An entry of the job's manifest about a node's manifest: the hash of its text, its number of files and bytes."""
 
     rank: int
     sha256: str
@@ -95,7 +95,7 @@ class ShardSummary:
 
 @dataclass(frozen=True)
 class JobManifest:
-    """A whole checkpoint."""
+    """A complete checkpoint."""
 
     id: Id
     folder: str
@@ -104,12 +104,12 @@ class JobManifest:
 
     @property
     def size(self) -> int:
-        """Bytes of all nodes."""
+        """The size of all nodes' parts in bytes."""
         return sum(shard.size for shard in self.shards)
 
 
 def shard_text(shard: Shard) -> str:
-    """Return a node's manifest."""
+    """Return the text of a node's manifest."""
     return _text(
         {
             "id": shard.id.text,
@@ -123,9 +123,9 @@ def shard_text(shard: Shard) -> str:
 
 
 def shard_of(text: str, where: str) -> Shard:
-    """Return what a node's manifest says.
+    """Parse a node's manifest.
 
-    :raises BadManifest: it is none, or names a path outside its folder.
+    :raises BadManifest: it is invalid, or names a path outside its folder.
     """
     given = _read(text, where)
     try:
@@ -138,27 +138,27 @@ def shard_of(text: str, where: str) -> Shard:
             latest=(_name(given["latest"][0]) if given["latest"][0] else "", str(given["latest"][1])),
         )
     except (LookupError, TypeError, ValueError) as error:
-        raise BadManifest(f"{where} is no manifest of a shard ({error}).") from None
+        raise BadManifest(f"{where} is not a valid manifest of a shard ({error}).") from None
     if len({one.path for one in made.files}) != len(made.files):
         raise BadManifest(f"{where} names a file twice.")
     return made
 
 
 def job_manifest_of(shards: Sequence[str], id_: Id) -> JobManifest:
-    """Return the checkpoint that these manifests, one of each node, make up.
+    """Return the checkpoint that consists of these manifests, one of each node.
 
-    :raises BadManifest: they do not: one is of another checkpoint, or they were made of different folders.
+    :raises BadManifest: one belongs to another checkpoint, or they describe different folders.
     """
     read = [shard_of(text, id_.shard(rank)) for rank, text in enumerate(shards)]
     for rank, shard in enumerate(read):
         if (shard.id, shard.rank) != (id_, rank):
-            raise BadManifest(f"{id_.shard(rank)} is that of shard {shard.rank} of {shard.id.text}.")
+            raise BadManifest(f"{id_.shard(rank)} is the manifest of shard {shard.rank} of {shard.id.text}.")
         for what in ("folder", "outline", "latest"):
             if getattr(shard, what) != getattr(read[0], what):
                 raise BadManifest(
-                    f"the nodes do not agree on {id_.text}: {what} of node {rank} is {getattr(shard, what)!r}, that of "
-                    f"node 0 {getattr(read[0], what)!r}: give all nodes the same options, and --shared where they see "
-                    "one folder."
+                    f"the nodes' manifests of {id_.text} do not match: {what} of node {rank} is "
+                    f"{getattr(shard, what)!r}, of node 0 {getattr(read[0], what)!r}. Use the same options on all "
+                    "nodes, and --shared if they see the same folder."
                 )
     if not any(shard.files for shard in read):
         raise BadManifest(f"{id_.text} has no files.")
@@ -170,7 +170,7 @@ def job_manifest_of(shards: Sequence[str], id_: Id) -> JobManifest:
 
 
 def job_manifest_text(manifest: JobManifest) -> str:
-    """Return the job's manifest."""
+    """Return the text of the job's manifest."""
     return _text(
         {
             "id": manifest.id.text,
@@ -182,9 +182,9 @@ def job_manifest_text(manifest: JobManifest) -> str:
 
 
 def job_manifest_from(text: str, where: str) -> JobManifest:
-    """Return what the job's manifest says.
+    """Parse the job's manifest.
 
-    :raises BadManifest: it is none, or not one of as many nodes as its name says.
+    :raises BadManifest: it is invalid, or does not match its name or its number of nodes.
     """
     given = _read(text, where)
     try:
@@ -198,9 +198,9 @@ def job_manifest_from(text: str, where: str) -> JobManifest:
             ),
         )
     except (LookupError, TypeError, ValueError) as error:
-        raise BadManifest(f"{where} is no manifest of a checkpoint ({error}).") from None
+        raise BadManifest(f"{where} is not a valid manifest of a checkpoint ({error}).") from None
     if made.id.complete != where or [shard.rank for shard in made.shards] != list(range(made.id.world)):
-        raise BadManifest(f"{where} is not the manifest that its name says.")
+        raise BadManifest(f"{where}: the content does not match the file's name.")
     return made
 
 
@@ -215,10 +215,10 @@ def _read(text: str, where: str) -> dict[str, Any]:
         given = None
     schema = given.get("schema") if isinstance(given, dict) else None
     if not isinstance(given, dict) or not isinstance(schema, int):
-        raise BadManifest(f"{where} is no manifest.")
+        raise BadManifest(f"{where} is not a valid manifest.")
     if schema > SCHEMA:
         raise BadManifest(
-            f"{where} has schema {schema}, and this hpcnode knows {SCHEMA} at most: install the hpcnode of the "
+            f"{where} has schema {schema}, but this hpcnode supports at most {SCHEMA}: install the hpcnode of the "
             "collection that wrote it (role hpcai.azure.node_tools)."
         )
     return given
@@ -227,39 +227,39 @@ def _read(text: str, where: str) -> dict[str, Any]:
 def _id(given: Any) -> Id:
     made = id_of(given) if isinstance(given, str) else None
     if made is None:
-        raise ValueError(f"{given!r} names no checkpoint")
+        raise ValueError(f"{given!r} is not a checkpoint id")
     return made
 
 
 def _number(given: Any) -> int:
     if not isinstance(given, int) or isinstance(given, bool) or given < 0:
-        raise ValueError(f"{given!r} is no number")
+        raise ValueError(f"{given!r} is not a valid number")
     return given
 
 
 def _name(given: Any) -> str:
     if not isinstance(given, str) or "/" in given or given.startswith(".") or trouble_with(given):
-        raise ValueError(f"{given!r} is no name of a folder")
+        raise ValueError(f"{given!r} is not a valid folder name")
     return given
 
 
 def _path(given: Any) -> str:
     if not isinstance(given, str) or trouble_with(given):
-        raise ValueError(f"{given!r} is no path")
+        raise ValueError(f"{given!r} is not a valid path")
     return given
 
 
 def _sha(given: Any) -> str:
     if not isinstance(given, str) or len(given) != 64:
-        raise ValueError(f"{given!r} is no hash")
+        raise ValueError(f"{given!r} is not a valid hash")
     return given
 
 
 def complete(store: Store, id_: Id) -> JobManifest | None:
-    """Write the job's manifest if those of all nodes are there; return what it says, None if some are missing.
+    """Write the job's manifest if all nodes' manifests exist, and return it; return None if some are missing.
 
-    :raises BadManifest: the nodes' manifests do not make up one checkpoint.
-    :raises CommandFailed: it could not be read or written.
+    :raises BadManifest: the nodes' manifests do not match.
+    :raises CommandFailed: a manifest cannot be read or written.
     """
     if missing_ranks(store, id_):
         return None
@@ -274,15 +274,15 @@ def complete(store: Store, id_: Id) -> JobManifest | None:
 
 
 def missing_ranks(store: Store, id_: Id) -> list[int]:
-    """Return which nodes have not published their part."""
+    """Return the ranks of the nodes that have not published their part."""
     published = {blob.name for blob in store.list(id_.shards)}
     return [rank for rank in range(id_.world) if id_.shard(rank) not in published]
 
 
 def completed(store: Store) -> dict[Id, JobManifest]:
-    """Return the whole checkpoints, the oldest first: those of other branches, then the line (see ``line_of``).
+    """Return the complete checkpoints, oldest first: those of other branches, then the line (see ``line_of``).
 
-    What was only half written is none. What comes from a newer hpcnode, or is damaged, is left out as well.
+    Manifests that are damaged or from a newer hpcnode are left out.
     """
     texts = _manifests(store)
     made = {}
@@ -295,7 +295,7 @@ def completed(store: Store) -> dict[Id, JobManifest]:
 
 
 def _manifests(store: Store) -> dict[Id, str]:
-    """Return the manifests, the oldest first. One that is pruned between the listing and the reading is left out."""
+    """Return the manifests, oldest first. One that is pruned between the listing and the reading is left out."""
     found = _listed(store)
     while True:
         names = {id_: id_.complete[len(COMPLETE) :] for id_ in found}
@@ -303,7 +303,7 @@ def _manifests(store: Store) -> dict[Id, str]:
             texts = read_texts(store, COMPLETE, list(names.values()))
         except CommandFailed:
             relisted = _listed(store)
-            # Where none has gone meanwhile, it is another trouble.
+            # If none was removed in the meantime, the error has another cause.
             if set(found) <= set(relisted):
                 raise
             found = relisted
@@ -312,7 +312,7 @@ def _manifests(store: Store) -> dict[Id, str]:
 
 
 def _listed(store: Store) -> Sequence[Id]:
-    """Which have a manifest and no mark. The marks are asked for last: one that comes meanwhile is seen."""
+    """Return the ids with a manifest and without a mark. Marks are listed last, so that a new one is not missed."""
     manifests = [(id_in(blob.name), blob.modified) for blob in store.list(COMPLETE)]
     marks = {blob.name for blob in store.list(PRUNED)}
     return line_of({id_: modified for id_, modified in manifests if id_ and id_.pruned not in marks}).ordered

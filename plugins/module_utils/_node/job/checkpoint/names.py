@@ -2,21 +2,21 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a checkpoint is called, where its parts lie below the place of its series, and which one is newer.
+"""Names of checkpoints, the layout below the location of a series, and which checkpoint is newer.
 
 ::
 
-    data/ID/RANK-DIGEST/PATH   what a node gave, DIGEST that of its names, sizes and hashes
-    shards/ID/RANK.json        a node's manifest, written when all its data is there
-    complete/ID.json           the job's manifest, written when the manifests of all nodes are there
-    pruned/ID                  this one is being removed, or was: it is not whole, whatever else is there
-    choices/CALL.json          which one the nodes of a job restore
+    data/ID/RANK-DIGEST/PATH   a node's files; DIGEST is of their names, sizes and hashes
+    shards/ID/RANK.json        a node's manifest, written when all its data exists
+    complete/ID.json           the job's manifest, written when the manifests of all nodes exist
+    pruned/ID                  the checkpoint is being removed, or was: it is not complete, whatever else exists
+    choices/CALL.json          the checkpoint that the nodes of a job restore
 
-ID names step, attempt, number of nodes and save: what differs in one of them shares no path, so that no mix of steps or
-of attempts can have a manifest.
+ID contains step, attempt, number of nodes and save. Checkpoints that differ in one of them share no path, so a manifest
+can never mix steps or attempts.
 
-A step alone does not say what is newer: after a restore of step 200, the new attempt's step 210 is newer than step 500
-of the attempt before. That step 500 belongs to a branch that the training has left.
+The step alone does not define which checkpoint is newer: after a restore of step 200, the new attempt's step 210 is
+newer than step 500 of the earlier attempt. That step 500 belongs to a branch that the training has left.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _ID = re.compile(
 
 @dataclass(frozen=True)
 class Id:
-    """Which checkpoint.
+    """The identity of a checkpoint.
 
     :ivar step: of the training.
-    :ivar attempt: of the job: a restart is another one.
-    :ivar world: how many nodes give a shard.
-    :ivar save: what tells two saves of one step in one attempt apart; mostly empty.
+    :ivar attempt: of the job; each restart is a new attempt.
+    :ivar world: how many nodes publish a shard.
+    :ivar save: distinguishes two saves of one step in one attempt; mostly empty.
     """
 
     step: int
@@ -53,21 +53,21 @@ class Id:
 
     @property
     def text(self) -> str:
-        """How it is written."""
+        """The id as text."""
         return f"{self.step:012d}-{self.attempt}-w{self.world}{f'-{self.save}' if self.save else ''}"
 
     @property
     def order(self) -> tuple[object, ...]:
-        """By which it is older or newer than others of its attempt. For those of other attempts see ``line_of``."""
+        """A sort key: older to newer within its attempt. For other attempts, see ``line_of``."""
         return (self.step, self.attempt_order, _natural(self.save), self.world)
 
     @property
     def attempt_order(self) -> tuple[tuple[int, str], ...]:
-        """By which its attempt comes before or after others where nothing else tells, numbers as numbers."""
+        """A sort key of its attempt if nothing else decides; numbers are compared as numbers."""
         return _natural(self.attempt)
 
     def order_in(self, attempt: str) -> tuple[object, ...]:
-        """By which it is older or newer while an attempt runs: whatever that saves is newer than all of others."""
+        """A sort key while ``attempt`` runs: its checkpoints are newer than those of all other attempts."""
         return (self.attempt == attempt, *self.order)
 
     @property
@@ -77,7 +77,7 @@ class Id:
 
     @property
     def pruned(self) -> str:
-        """The name of what says that it is removed."""
+        """The name of the mark that it is removed."""
         return f"{PRUNED}{self.text}"
 
     @property
@@ -100,7 +100,7 @@ class Id:
 
 
 def id_of(text: str) -> Id | None:
-    """Return the checkpoint that ``text`` names; None if it names none."""
+    """Parse a checkpoint id; None if ``text`` is not one."""
     found = _ID.fullmatch(text)
     if not found:
         return None
@@ -108,7 +108,7 @@ def id_of(text: str) -> Id | None:
 
 
 def id_in(name: str) -> Id | None:
-    """Return the checkpoint that a blob belongs to; None if it belongs to none."""
+    """Return the id of the checkpoint that a blob belongs to; None if it belongs to none."""
     folder, _slash, rest = name.partition("/")
     if f"{folder}/" not in (COMPLETE, PRUNED, SHARDS, DATA):
         return None
@@ -122,9 +122,9 @@ def _natural(text: str) -> tuple[tuple[int, str], ...]:
 
 @dataclass(frozen=True)
 class Line:
-    """The whole checkpoints of a store, sorted.
+    """The complete checkpoints of a store, sorted.
 
-    :ivar line: those that lead to the newest one, the oldest first.
+    :ivar line: those that lead to the newest one, oldest first.
     :ivar branches: those of earlier attempts at steps that a later attempt did not continue from.
     """
 
@@ -133,24 +133,25 @@ class Line:
 
     @property
     def ordered(self) -> tuple[Id, ...]:
-        """All of them, the newest last."""
+        """All of them, newest last."""
         return (*self.branches, *self.line)
 
 
 def line_of(written: Mapping[Id, float], attempt: str = "", resumed: int | None = None) -> Line:
-    """Sort whole checkpoints.
+    """Sort complete checkpoints.
 
     :param written: when each was written, by the store's clock.
-    :param attempt: the running attempt, which is the newest; without one, the attempt that was first written to last.
-    :param resumed: the step that the running attempt has restored. Without it, an attempt is taken to continue from the
-        step before its own first one.
+    :param attempt: the running attempt, which is the newest; without one, the newest is the attempt whose first write
+        is the latest.
+    :param resumed: the step that the running attempt has restored. Without it, an attempt is assumed to continue from
+        the step before its own first one.
     """
     attempts: dict[str, list[Id]] = {}
     for id_ in sorted(written, key=lambda one: one.order):
         attempts.setdefault(id_.attempt, []).append(id_)
     line: list[Id] = []
     branches: list[Id] = []
-    # Before its first whole checkpoint the running attempt has only gone back.
+    # Before its first complete checkpoint, the running attempt has only gone back to the restored step.
     below = resumed + 1 if resumed is not None and attempt not in attempts else None
     newest_first = sorted(
         attempts.values(),
@@ -169,18 +170,18 @@ def line_of(written: Mapping[Id, float], attempt: str = "", resumed: int | None 
 
 
 class NotInJob(ValueError):
-    """The environment does not tell it; the message says which option does."""
+    """The environment lacks a value; the message names the option that replaces it."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """A node's part.
+    """A node's part in a job.
 
-    :ivar attempt: job and restart: all nodes of a job come to the same by themselves, and a requeued job to another.
+    :ivar attempt: job id and restart count: equal on all nodes of a job, and different after a requeue.
     :ivar rank: the node's number in the job, from 0.
     :ivar world: how many nodes the job has.
-    :ivar call: what this call of srun has alone, the same on all nodes; empty where there is none.
-    :ivar started: when the job started, in seconds since 1970; 0 where nobody says so.
+    :ivar call: a unique id of this srun, equal on all nodes; empty outside of an srun.
+    :ivar started: when the job started, in seconds since 1970; 0 if unknown.
     """
 
     attempt: str
@@ -193,23 +194,23 @@ class Member:
 def member_of(
     environment: Mapping[str, str], attempt: str | None = None, rank: int | None = None, world: int | None = None
 ) -> Member:
-    """Return this node's part; what is given wins over what Slurm says.
+    """Return this node's part; the parameters override Slurm's environment.
 
-    :raises NotInJob: neither is there, or they make no sense.
+    :raises NotInJob: a value is missing in both, or invalid.
     """
     job, restart = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_RESTART_COUNT") or "0"
     if attempt is None:
         if not job:
-            raise NotInJob("this is no job of Slurm's: give --attempt, a name for this run, the same on all its nodes")
+            raise NotInJob("this is not a Slurm job: set --attempt to a name for this run, the same on all its nodes")
         attempt = f"{job}.{restart}"
     if not ATTEMPT.fullmatch(attempt):
-        raise NotInJob(f"the attempt {attempt!r} must be letters, digits, '.' and '_', 63 at most")
+        raise NotInJob(f"the attempt {attempt!r} is invalid: use at most 63 letters, digits, '.' and '_'")
     if rank is None:
         rank = _number(environment, "SLURM_NODEID", 0)
     if world is None:
         world = _number(environment, "SLURM_JOB_NUM_NODES", _number(environment, "SLURM_NNODES", 1))
     if world < 1 or not 0 <= rank < world:
-        raise NotInJob(f"rank {rank} of {world} nodes: a rank is a number from 0, smaller than the nodes' number")
+        raise NotInJob(f"rank {rank} of {world} nodes is invalid: ranks are from 0 to the number of nodes minus 1")
     step = environment.get("SLURM_STEP_ID", "")
     return Member(
         attempt,

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Which checkpoints stay, and removing the others so that none of them is taken for whole on the way."""
+"""Decides which checkpoints to keep, and removes the others so that a partly removed one never counts as complete."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ LEFTOVER_HOURS = 24.0
 
 @dataclass(frozen=True)
 class Retention:
-    """What stays.
+    """Which checkpoints to keep.
 
-    :ivar last: how many of the newest, one at least. Those of the running attempt are newer than all others, and each
-        attempt is newer than the ones that were begun before it, whatever their steps.
-    :ivar every: of the older ones, those whose step can be divided by this; 0 for none of them.
-    :ivar leftover_s: what is not whole is nobody's any more when nothing of it was written for so long.
-    :ivar attempt: the running one; nothing of it is a leftover, however old.
-    :ivar resumed: the step that it has restored, if that is known.
-    :ivar branches: whether checkpoints of other branches stay. They are removed only where somebody asks for that.
+    :ivar last: how many of the newest, at least one. Those of the running attempt are newer than all others, and each
+        attempt is newer than the attempts that began before it, whatever their steps are.
+    :ivar every: of the older ones, keep those whose step is divisible by this; 0 to keep none of them.
+    :ivar leftover_s: an incomplete checkpoint is a leftover if nothing of it was written for this time.
+    :ivar attempt: the running attempt; its incomplete checkpoints are never leftovers.
+    :ivar resumed: the step that it has restored, if known.
+    :ivar branches: whether to keep checkpoints of other branches. They are removed only if the user requests it.
     """
 
     last: int = 3
@@ -40,12 +40,12 @@ class Retention:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do.
+    """What to remove.
 
-    :ivar complete: whole ones to remove, the oldest first.
-    :ivar leftovers: what killed attempts have left, and what is half removed.
-    :ivar marks: marks to remove, of which nothing else is there any more.
-    :ivar branches: whole ones that stay although they are not among the newest: a later attempt went back below them.
+    :ivar complete: complete checkpoints to remove, oldest first.
+    :ivar leftovers: incomplete ones that killed attempts left, and partly removed ones.
+    :ivar marks: marks to remove, whose checkpoints are completely removed.
+    :ivar branches: complete ones that stay although not among the newest: a later attempt went back below them.
     """
 
     complete: tuple[Id, ...] = ()
@@ -64,10 +64,10 @@ def plan(
 ) -> Plan:
     """Return what to remove.
 
-    :param complete: the whole ones.
-    :param stored: everything of which data or manifests are there, whole or not, and when the last of it was written.
-    :param marks: everything that is marked as pruned, and since when.
-    :param unread: what has a job's manifest that could not be read, as a newer hpcnode writes: not ours to remove.
+    :param complete: the complete checkpoints.
+    :param stored: all checkpoints with data or manifests, complete or not, and when they were last written to.
+    :param marks: all checkpoints marked as pruned, and since when.
+    :param unread: checkpoints whose job's manifest could not be read, for example one from a newer hpcnode: they stay.
     """
     sorted_ = line_of({one: stored.get(one, 0.0) for one in complete}, keep.attempt, keep.resumed)
     ordered, branches = sorted_.ordered, sorted_.branches
@@ -85,10 +85,10 @@ def plan(
 
 
 def prune(store: Store, keep: Retention, now: float | None = None) -> Plan:
-    """Remove what need not stay, and return what that was.
+    """Remove what need not be kept, and return the executed plan.
 
-    A mark first, then the job's manifest, then those of the nodes, then the data: killed anywhere, it is not whole from
-    the first step on, and the next run goes on.
+    The order is: write the mark, then remove the job's manifest, the nodes' manifests, and the data. From the first
+    step on, the checkpoint is not complete. If this is killed, the next run continues.
 
     :raises CommandFailed: not all could be removed.
     """
@@ -107,7 +107,7 @@ def prune(store: Store, keep: Retention, now: float | None = None) -> Plan:
 
 
 def remove(store: Store, id_: Id, names: Iterable[str], marked: bool = False) -> None:
-    """Remove a checkpoint, of which these blobs are there."""
+    """Remove a checkpoint that has these blobs."""
     listed = list(names)
     if not marked:
         write_text(store, id_.pruned, "pruned\n")

@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A node's part of publishing: its data, then its manifest. The job's manifest is ``whole``'s.
+"""Publishes a node's part: its data, then its manifest. ``manifest.complete`` writes the job's manifest.
 
-The data goes to a path that nobody else writes to: of this step, attempt, number of nodes, save, rank, and content.
-What lies there under a name and in its size is that file: an uploader that was killed goes on where it was.
+The data's path is unique to this step, attempt, number of nodes, save, rank, and content, so nothing else writes to it.
+A blob there with the right name and size is that file, so an upload that was killed can continue.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from .store import OnUploaded, Store, read_texts, sizes, write_text
 class Local:
     """A finished checkpoint on this node.
 
-    :ivar parent: the folder that is watched.
-    :ivar folder: the checkpoint's, in it.
-    :ivar rank: this node's.
-    :ivar shared: whether all nodes see one folder, of which each gives a share.
+    :ivar parent: the watched folder.
+    :ivar folder: the checkpoint's folder in it.
+    :ivar rank: of this node.
+    :ivar shared: whether all nodes see the same folder, and each publishes a share of it.
     :ivar latest: see ``Shard``.
     """
 
@@ -41,16 +41,16 @@ class Local:
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """The path of its folder."""
         return os.path.join(self.parent, self.folder)
 
 
 @dataclass(frozen=True)
 class Published:
-    """What was done.
+    """The result of publishing.
 
-    :ivar carried: bytes that were uploaded now; the rest was there.
-    :ivar seconds: how long that took, the reading for the hashes left out.
+    :ivar carried: bytes uploaded now; the rest was there already.
+    :ivar seconds: how long the upload took, without the hashing.
     """
 
     shard: Shard
@@ -59,24 +59,24 @@ class Published:
 
 
 def publish(store: Store, local: Local, on_uploaded: OnUploaded | None = None) -> Published:
-    """Upload what is missing of this node's part, then its manifest, if that is not there.
+    """Upload the missing files of this node's part, then its manifest, unless it exists.
 
-    :raises Refused: it was pruned, published with other contents, or written to meanwhile.
-    :raises CommandFailed: it could not be uploaded, or not wholly; another call goes on.
+    :raises Refused: it was pruned, was published with other content, or changed during the upload.
+    :raises CommandFailed: the upload failed or is incomplete; another call continues.
     :raises OSError: it cannot be read.
     """
     shard, entries = read_shard(local, on_uploaded)
     text, name = shard_text(shard), local.id.shard(local.rank)
     if _exists(store, local.id.pruned):
-        raise Refused(f"{local.id.text} was pruned: newer ones are whole.")
+        raise Refused(f"{local.id.text} was pruned: newer checkpoints are complete.")
     if _exists(store, name):
         published = read_texts(store, local.id.shards, [f"{local.rank}.json"])[f"{local.rank}.json"]
         if published == text:
             return Published(shard)
         if published.endswith("}\n"):
             raise Refused(
-                f"step {local.id.step} of attempt {local.id.attempt} was published with other contents than "
-                f"{local.path} has now: a step that is saved again needs another save (the marker's text, --save-id)."
+                f"step {local.id.step} of attempt {local.id.attempt} was published, but {local.path} now has other "
+                "content: a step that is saved again needs another save id (the marker's text, or --save-id)."
             )
     stored = sizes(store.list(shard.data), shard.data)
     missing = [one for one in shard.files if stored.get(one.path) != one.size]
@@ -85,11 +85,11 @@ def publish(store: Store, local: Local, on_uploaded: OnUploaded | None = None) -
         store.put(local.path, [one.path for one in missing], shard.data, on_uploaded)
     seconds = time.monotonic() - began
     if scan(local.path) != entries:
-        raise Refused(f"{local.path} was written to while it was uploaded: it was not finished, and is not published.")
+        raise Refused(f"{local.path} changed during the upload, so it was not finished; it is not published.")
     stored = sizes(store.list(shard.data), shard.data)
     lacking = [one.path for one in shard.files if stored.get(one.path) != one.size]
     if lacking:
-        raise CommandFailed(f"{len(lacking)} files of {local.id.text} are not there after the upload: {lacking[0]}.")
+        raise CommandFailed(f"{len(lacking)} files of {local.id.text} are missing after the upload: {lacking[0]}.")
     write_text(store, name, text)
     return Published(shard, sum(one.size for one in missing), seconds)
 
@@ -97,11 +97,11 @@ def publish(store: Store, local: Local, on_uploaded: OnUploaded | None = None) -
 def read_shard(local: Local, on_uploaded: OnUploaded | None = None) -> tuple[Shard, tuple[Entry, ...]]:
     """Return this node's part with its hashes, and all files of the folder.
 
-    :raises Refused: there is nothing in it.
+    :raises Refused: the folder is empty.
     """
     entries = scan(local.path)
     if not entries:
-        raise Refused(f"{local.path} is empty: that is no checkpoint.")
+        raise Refused(f"{local.path} is empty, so it is not a checkpoint.")
     mine = share(entries, local.rank, local.id.world) if local.shared else entries
     found = hashes(local.path, [entry.path for entry in mine], lambda: on_uploaded(0) if on_uploaded else None)
     files = tuple(File(entry.path, entry.size, found[entry.path]) for entry in mine)

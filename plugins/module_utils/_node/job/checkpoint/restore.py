@@ -2,14 +2,14 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Restoring a checkpoint: which one, the same on all nodes, and fetching all of it.
+"""Restores a checkpoint: chooses the same one on all nodes, and downloads it completely.
 
-Node 0 chooses, and the others read its choice in the store. Each would find the newest by itself, but not each the
-same: one may look before something is published or pruned, and another after. The choice is kept under what one call
-of srun has alone, so that it is never an earlier one's. Within that call it is made once: of two restores in one srun,
-a node in its first and another in its second come to the same.
+Node 0 chooses, and the others read its choice from the store. If each node searched for the newest checkpoint, they
+could choose different ones, because one may be published or pruned in the meantime. The choice is stored under an id of
+this srun, so that an earlier choice is never used. Within an srun the choice is made once: if it restores twice, all
+nodes use the same checkpoint both times.
 
-Files come into a folder of its own, are verified by hash, and then get into place by a rename.
+Files are downloaded to a separate folder, verified by hash, and moved to the final path by a rename.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from .store import Store, read_texts, sizes, write_text
 
 
 class Damaged(CommandFailed):
-    """What the store holds is not what its manifests say; the message names it."""
+    """The store's content does not match its manifests; the message names the checkpoint and the file."""
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """What came of it.
+    """The result of a restore.
 
-    :ivar path: where it is.
-    :ivar carried: bytes that were downloaded; 0 where it was there already.
-    :ivar aside: where what was in its place before is now; empty if nothing was.
+    :ivar path: of the checkpoint's folder.
+    :ivar carried: bytes downloaded; 0 if it was there already.
+    :ivar aside: new path of what was at ``path`` before; empty if there was nothing.
     """
 
     path: str
@@ -55,12 +55,13 @@ class Fetched:
 
 
 def fetch(store: Store, manifest: JobManifest, ranks: Iterable[int], directory: str, host: str) -> Fetched:
-    """Bring the parts of these nodes to ``directory``, into a folder of the checkpoint's name.
+    """Download the parts of these nodes to ``directory``, into a folder with the checkpoint's name.
 
-    What lies there and is the same, by hash, is left; anything else is moved aside, since it may be half of one.
+    An existing folder with the same files, by hash, is kept. Anything else there is moved aside, because it may be
+    incomplete.
 
-    :raises Damaged: something is gone, or is not what was saved. The directory is as it was.
-    :raises CommandFailed: it could not be fetched.
+    :raises Damaged: a file is missing or differs from what was saved. The directory is unchanged.
+    :raises CommandFailed: the download failed.
     :raises OSError: it cannot be written.
     """
     began = time.monotonic()
@@ -85,7 +86,7 @@ def fetch(store: Store, manifest: JobManifest, ranks: Iterable[int], directory: 
     if wrong:
         shutil.rmtree(made, ignore_errors=True)
         raise Damaged(
-            f"{manifest.id.text} is damaged: {len(wrong)} files are not what was saved, the first is {wrong[0]}."
+            f"{manifest.id.text} is damaged: {len(wrong)} files differ from what was saved, the first is {wrong[0]}."
         )
     aside = _move_into_place(made, target, directory)
     _name_latest(directory, shards)
@@ -93,36 +94,36 @@ def fetch(store: Store, manifest: JobManifest, ranks: Iterable[int], directory: 
 
 
 def read_shards(store: Store, manifest: JobManifest, ranks: list[int]) -> list[Shard]:
-    """Return the nodes' manifests, verified by what the job's says of them.
+    """Return the nodes' manifests, verified with the job's manifest.
 
-    :raises Damaged: one is gone or another.
+    :raises Damaged: one is missing or does not match.
     """
     present = {blob.name for blob in store.list(manifest.id.shards)}
     gone = [manifest.id.shard(rank) for rank in ranks if manifest.id.shard(rank) not in present]
     if gone:
-        raise Damaged(f"{manifest.id.text} is damaged or was pruned meanwhile: {gone[0]} is not there.")
+        raise Damaged(f"{manifest.id.text} is damaged, or was pruned in the meantime: {gone[0]} is missing.")
     texts = read_texts(store, manifest.id.shards, [f"{rank}.json" for rank in ranks])
     made = []
     for rank in ranks:
         text, where = texts[f"{rank}.json"], manifest.id.shard(rank)
         if hashlib.sha256(text.encode()).hexdigest() != manifest.shards[rank].sha256:
-            raise Damaged(f"{manifest.id.text} is damaged: {where} is not the one that the job's manifest names.")
+            raise Damaged(f"{manifest.id.text} is damaged: {where} does not match the job's manifest.")
         shard = shard_of(text, where)
         if (shard.id, shard.rank) != (manifest.id, rank):
-            raise Damaged(f"{manifest.id.text} is damaged: {where} is of {shard.id.text}, node {shard.rank}.")
+            raise Damaged(f"{manifest.id.text} is damaged: {where} belongs to {shard.id.text}, node {shard.rank}.")
         made.append(shard)
     return made
 
 
 def _check_blobs(store: Store, manifest: JobManifest, shards: list[Shard]) -> None:
-    """Look before anything is carried: names and sizes cost one question a shard."""
+    """Check names and sizes before any download; this costs one request per shard."""
     for shard in shards:
         stored = sizes(store.list(shard.data), shard.data)
         lacking = [one.path for one in shard.files if stored.get(one.path) != one.size]
         if lacking:
             raise Damaged(
-                f"{manifest.id.text} is damaged or was pruned meanwhile: {shard.data}{lacking[0]} is not there, or has "
-                f"another size ({len(lacking)} files in all)."
+                f"{manifest.id.text} is damaged, or was pruned in the meantime: {shard.data}{lacking[0]} is missing or "
+                f"has the wrong size ({len(lacking)} files in total)."
             )
 
 
@@ -132,8 +133,8 @@ def _merged(shards: list[Shard]) -> dict[str, tuple[int, str]]:
         for path, what in shard.contents.items():
             if expected.setdefault(path, what) != what:
                 raise CommandFailed(
-                    f"{shard.id.text}: {path} of node {shard.rank} is another one than that of a node before: they "
-                    "cannot lie in one folder. Restore each node's part on a node of its own, without --all."
+                    f"{shard.id.text}: {path} of node {shard.rank} differs from the same file of another node, so they "
+                    "cannot be in one folder. Restore each node's part on its own node, without --all."
                 )
     return expected
 
@@ -167,7 +168,7 @@ _PAUSE_S = 2.0
 def broadcast_choice(
     store: Store, member: Member, choose: Callable[[], Id | None], wait_s: float, pause_s: float = _PAUSE_S
 ) -> Id | None:
-    """Return what node 0 has chosen; None where there is nothing to restore.
+    """Return the checkpoint that node 0 has chosen; None if there is nothing to restore.
 
     :raises CommandFailed: node 0 has not chosen in time.
     """
@@ -181,14 +182,14 @@ def broadcast_choice(
         return chosen
     if not wait_until(lambda: _is_chosen(store, name, choices), wait_s, pause_s):
         raise CommandFailed(
-            f"node 0 has not said within {wait_s:g} s which checkpoint is restored: call it on all nodes by one srun, "
-            "or name one (--id)."
+            f"node 0 did not choose a checkpoint within {wait_s:g} s: run this command on all nodes with one srun, or "
+            "choose a checkpoint with --id."
         )
     return choices[0]
 
 
 def _is_chosen(store: Store, name: str, choices: list[Id | None]) -> bool:
-    """Whether node 0 has chosen; what, is put into ``choices``."""
+    """Return whether node 0 has chosen, and append its choice to ``choices``."""
     if not any(blob.name == f"{CHOICES}{name}" for blob in store.list(CHOICES)):
         return False
     try:

@@ -2,11 +2,12 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What this node keeps beside the checkpoints in a watched directory: its record of them, and its watcher's status.
+"""Files that this node stores in a watched directory: its record of the checkpoints, and its watcher's status.
 
-The record says to which attempt each belongs, and how far it is. It is gone when the checkpoints are, and it is asked
-after a reboot or a requeue. What was finished in an earlier attempt is published as that attempt's, or not at all:
-other nodes may have gone back, and saved the same step anew. The status may be read by everybody.
+The record contains the attempt and the state of each checkpoint. It is stored with the checkpoints, so it disappears
+with them, and is read after a reboot or a requeue. A checkpoint finished in an earlier attempt is published as that
+attempt's or not at all, because other nodes may have gone back and saved the same step again. All users may read the
+status.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from .names import Id, Member, id_of
 FOLDER = ".hpcai-checkpoint"
 RECORD_SCHEMA = 1
 PENDING, PUBLISHED, REFUSED, RESTORED, UNKNOWN = "pending", "published", "refused", "restored", "unknown"
-"""To be published; this node's part is; it cannot be; it came from the store; nobody knows of which attempt it is."""
+"""To publish; this node's part is published; cannot be published; restored from the store; of unknown attempt."""
 
 
 @dataclass(frozen=True)
 class KnownCheckpoint:
-    """A finished checkpoint.
+    """A finished checkpoint in the record.
 
-    :ivar id: its id's text; empty where it is of no known attempt.
-    :ivar stamp: of its sign; of RESTORED ones, of all its files.
+    :ivar id: its id as text; empty if its attempt is unknown.
+    :ivar stamp: of its signal; if it is RESTORED, of all its files.
     :ivar words: why it is REFUSED or UNKNOWN.
     """
 
@@ -46,15 +47,15 @@ class KnownCheckpoint:
 
     @property
     def known(self) -> Id | None:
-        """Which checkpoint it is."""
+        """Its parsed id."""
         return id_of(self.id)
 
 
 @dataclass(frozen=True)
 class Record:
-    """What is known.
+    """A node's record.
 
-    :ivar attempt: which attempt looked last.
+    :ivar attempt: the last attempt that scanned the directory.
     :ivar checkpoints: by folder.
     """
 
@@ -62,27 +63,27 @@ class Record:
     checkpoints: Mapping[str, KnownCheckpoint] = field(default_factory=dict)
 
     def pending(self) -> list[KnownCheckpoint]:
-        """Return what is to be published, the newest first: what the running attempt saved before all else."""
+        """Return the checkpoints to publish, newest first; those of the running attempt come before all others."""
         found = [(one.known, one) for one in self.checkpoints.values() if one.state == PENDING]
         known = [(id_.order_in(self.attempt), one) for id_, one in found if id_]
         return [one for _order, one in sorted(known, key=lambda pair: pair[0], reverse=True)]
 
     def with_restored(self, others: Iterable[KnownCheckpoint]) -> Record:
-        """Return the record with what other nodes have restored into the same directory."""
+        """Return the record with the checkpoints that other nodes have restored to the same directory."""
         return replace(self, checkpoints={**{one.folder: one for one in others}, **self.checkpoints})
 
     def put(self, one: KnownCheckpoint) -> Record:
-        """Return the record with one more, or another."""
+        """Return the record with this checkpoint added or replaced."""
         return replace(self, checkpoints={**self.checkpoints, one.folder: one})
 
 
 def merge(
     record: Record, found: Iterable[FinishedCheckpoint], directory: str, member: Member, world: int | None = None
 ) -> Record:
-    """Return the record after a look at the directory.
+    """Return the record after a scan of the directory.
 
-    What is new is of the running attempt, unless this is the attempt's first look: then it may be older. It is the
-    attempt's if it was finished after the job had started, or the job has but this node, which cannot mix anything.
+    A new checkpoint belongs to the running attempt. In the attempt's first scan it may be older: then it belongs to the
+    attempt only if it was finished after the job's start, or the job has one node, which cannot mix attempts.
     """
     nodes = member.world if world is None else world
     first = record.attempt != member.attempt
@@ -96,11 +97,11 @@ def merge(
         made = KnownCheckpoint(one.folder, id_.text, member.rank, one.stamp, latest=one.latest)
         if first and nodes > 1 and not 0 < member.started <= one.when:
             words = (
-                "it was finished before this attempt of the job, and nobody noted in which: save it by hand, if at all"
+                "it was finished before this attempt of the job, and its attempt is unknown: save it by hand if needed"
             )
             made = replace(made, id="", state=UNKNOWN, words=words)
         checkpoints[one.folder] = made
-    # With a file that names the latest, the others are no longer found, and are to be published all the same.
+    # With the LATEST signal, only the latest one is found; the earlier ones must still be published.
     for folder, known in record.checkpoints.items():
         if folder not in checkpoints and known.latest[0] and os.path.isdir(os.path.join(directory, folder)):
             checkpoints[folder] = known
@@ -108,7 +109,7 @@ def merge(
 
 
 def tree_stamp(directory: str, folder: str) -> str:
-    """Return what changes when any file of a folder does; empty where it cannot be read."""
+    """Return a digest that changes when any file of a folder does; empty if the folder cannot be read."""
     try:
         return digest(f"{one.path} {one.size} {one.changed}" for one in scan(os.path.join(directory, folder)))
     except (OSError, RuntimeError):
@@ -116,12 +117,12 @@ def tree_stamp(directory: str, folder: str) -> str:
 
 
 def record_path(directory: str, host: str) -> str:
-    """Return where a node's record lies. Nodes may share the directory."""
+    """Return the path of a node's record. It contains the host name, because nodes may share the directory."""
     return os.path.join(directory, FOLDER, f"record-{host}.json")
 
 
 def read_record(path: str) -> Record:
-    """Return the record; an empty one where there is none, or none that can be read."""
+    """Return the record; an empty one if there is none, or it is invalid."""
     try:
         with open(path, encoding="utf-8") as file:
             given = json.load(file)
@@ -134,7 +135,7 @@ def read_record(path: str) -> Record:
 
 
 def read_restored(directory: str) -> list[KnownCheckpoint]:
-    """Return what any node has restored into a directory."""
+    """Return the checkpoints that any node has restored to a directory."""
     folder = os.path.join(directory, FOLDER)
     try:
         names = sorted(os.listdir(folder))
@@ -145,7 +146,7 @@ def read_restored(directory: str) -> list[KnownCheckpoint]:
 
 
 def write_record(path: str, record: Record) -> None:
-    """Keep the record.
+    """Write the record.
 
     :raises OSError: it cannot be written.
     """
@@ -158,18 +159,18 @@ STATUS_SCHEMA = 1
 
 @dataclass
 class WatcherStatus:
-    """What a watcher does.
+    """The status of a watcher.
 
-    :ivar whole: the newest checkpoint that it knows to be whole.
-    :ivar published: the newest of which this node's part is there.
-    :ivar uploading: what is being uploaded: id, bytes, bytes_done; empty if nothing is.
-    :ivar pending: what waits, the newest first.
-    :ivar rate: bytes a second of the last uploads; None where nothing was measured.
-    :ivar notice: what the machine was told: kind, status, not_before, fits, words; empty if nothing.
-    :ivar events: why scheduled events are not known; empty where they are.
-    :ivar problem: what went wrong last, until it goes well.
-    :ivar refused: what cannot be published, and why.
-    :ivar branches: whole ones of other branches, which the retention does not remove.
+    :ivar whole: the newest checkpoint that it knows to be complete.
+    :ivar published: the newest of which this node's part is published.
+    :ivar uploading: the current upload: id, bytes, bytes_done; empty if there is none.
+    :ivar pending: the checkpoints that wait for their upload, newest first.
+    :ivar rate: bytes per second of the last uploads; None if nothing was measured.
+    :ivar notice: a scheduled event that ends the machine: kind, status, not_before, fits, words; empty if none.
+    :ivar events: why scheduled events are unknown; empty if they are known.
+    :ivar problem: the last error, until the next success.
+    :ivar refused: checkpoints that cannot be published, and why.
+    :ivar branches: complete checkpoints of other branches, which the retention keeps.
     """
 
     host: str
@@ -192,19 +193,19 @@ class WatcherStatus:
 
     @property
     def good(self) -> bool:
-        """Whether nothing is wrong. A watcher that hears no events would not save before the machine goes."""
+        """Whether nothing is wrong. Unknown events count as wrong: the watcher could miss the machine's removal."""
         return not self.events and not self.problem and not self.refused and self.notice.get("fits") is not False
 
     def events_to_report(self) -> list[str]:
-        """Return what is worth a line when it changes."""
-        return ([f"{self.whole} is whole"] if self.whole else []) + self._problem_lines()
+        """Return the lines to log when they change."""
+        return ([f"{self.whole} is complete"] if self.whole else []) + self._problem_lines()
 
     def lines(self) -> list[str]:
-        """Return it for people."""
+        """Return the status as lines for people."""
         state = "runs" if self.running else "has ended"
         made = [
-            f"{self.host}: node {self.rank} of {self.world}, attempt {self.attempt}, {state}; newest whole "
-            f"{self.whole or 'none'}; own part published {self.published or 'none'}; {len(self.pending)} wait"
+            f"{self.host}: node {self.rank} of {self.world}, attempt {self.attempt}, {state}; newest complete: "
+            f"{self.whole or 'none'}; newest published part: {self.published or 'none'}; waiting: {len(self.pending)}"
         ]
         if self.uploading:
             up = self.uploading
@@ -216,22 +217,22 @@ class WatcherStatus:
         made += [f"refused: {id_}: {why}" for id_, why in self.refused.items()]
         made += [f"problem: {self.problem}"] if self.problem else []
         made += [branch_line(text) for text in self.branches]
-        made += [f"scheduled events are not known: {self.events}"] if self.events else []
+        made += [f"scheduled events are unknown: {self.events}"] if self.events else []
         return made
 
 
 def branch_line(text: str) -> str:
-    """Say of a checkpoint that it is of another branch."""
+    """Return the line about a checkpoint of another branch."""
     return f"kept: {text} is of another branch: a later attempt continued below it (prune --branches removes it)"
 
 
 def status_path(directory: str, host: str) -> str:
-    """Return where a node's status lies."""
+    """Return the path of a node's status."""
     return os.path.join(directory, FOLDER, f"status-{host}.json")
 
 
 def write_status(path: str, status: WatcherStatus) -> None:
-    """Write it.
+    """Write the status.
 
     :raises OSError: it cannot be written.
     """
@@ -239,7 +240,7 @@ def write_status(path: str, status: WatcherStatus) -> None:
 
 
 def read_statuses(directory: str) -> list[WatcherStatus]:
-    """Return what all watchers of a directory say; nothing where there are none."""
+    """Return the statuses of all watchers of a directory."""
     folder, found = os.path.join(directory, FOLDER), []
     try:
         names = sorted(os.listdir(folder))

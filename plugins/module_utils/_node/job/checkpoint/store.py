@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Where checkpoints are kept: four verbs on blobs, and small texts by them; and the same in Blob storage, by azcopy.
+"""The store of checkpoints: an interface with four operations on blobs, and its implementation with azcopy.
 
-Nothing here is asked for that Blob storage does not promise: a blob is there whole or not at all, and there is neither
-a lock nor a rename.
+The interface requires only what Blob storage guarantees: a blob is complete or does not exist. It has no locks and no
+renames.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..azcopy.transfer import download, list_blobs, remove, upload
 from ..azcopy.work import new_folder, parent_of
 
 OnUploaded = Callable[[int], None]
-"""Told how many bytes are carried; what it raises ends the work."""
+"""Gets the number of uploaded bytes; an exception that it raises stops the work."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Stored:
 
 
 class Store(Protocol):
-    """The blobs of a series. Each verb raises ``CommandFailed`` where it could not be done, or not wholly."""
+    """The blobs of a series. Each operation raises ``CommandFailed`` if it fails or is incomplete."""
 
     @property
     def work(self) -> str:
-        """Folder of this run for what is on its way. Whoever removes what a killed run has left finds it."""
+        """This run's folder for temporary files. The cleanup after a killed run removes it."""
 
     def list(self, folder: str) -> Sequence[Stored]:
         """Return the blobs below ``folder``, which ends with a slash; their names start with it."""
@@ -62,11 +62,11 @@ class Store(Protocol):
         """Read blobs, by their names below ``folder``, into the same names below ``target``."""
 
     def remove(self, names: Sequence[str]) -> None:
-        """Remove blobs. One that is gone is no failure."""
+        """Remove blobs. A blob that does not exist is not a failure."""
 
 
 def read_texts(store: Store, folder: str, names: Sequence[str]) -> Mapping[str, str]:
-    """Return what the blobs hold, by their names below ``folder``; one that is no text has a text that is no JSON."""
+    """Return the texts of blobs by their names below ``folder``; bytes that are not UTF-8 are replaced."""
     if not names:
         return {}
     with tempfile.TemporaryDirectory(prefix="texts-", dir=store.work) as made:
@@ -131,7 +131,7 @@ class AzcopyStore:
 
 
 def _seconds(stated: str) -> float:
-    """Seconds since 1970; now where nothing is stated, so that what has no age is never taken for old."""
+    """Return seconds since 1970; the current time if there is none, so that a blob without a time is never old."""
     found = _TIME.match(stated)
     if not found:
         return time.time()
@@ -140,7 +140,7 @@ def _seconds(stated: str) -> float:
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """What the caller wants otherwise than /etc/hpcai/blob.json has it; None and empty texts want nothing."""
+    """Options that override /etc/hpcai/blob.json; None and empty texts override nothing."""
 
     credential: str | None = None
     client_id: str | None = None
@@ -152,11 +152,11 @@ class StoreOptions:
 
 
 def open_store(root: Root, url: str, wish: StoreOptions, nodes: int) -> tuple[AzcopyStore, str]:
-    """Return the store at ``url``, and the folder of azcopy's logs, which the caller removes.
+    """Return the store at ``url``, and the folder of azcopy's logs, which the caller must remove.
 
-    :param nodes: how many share the account's limit.
-    :raises ConfigError: the settings or the credential cannot be used.
-    :raises ValueError: the URL is none, the cap makes no sense, or the folder for logs that is wished for is not there.
+    :param nodes: how many nodes share the account's limit.
+    :raises ConfigError: the settings or the credential are invalid.
+    :raises ValueError: the URL or the cap is invalid, or the given folder for logs does not exist.
     """
     settings = read_settings(root)
     location = parse_location(url)

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Watching a directory: what is finished is uploaded beside, and a notice that the machine goes changes the order."""
+"""Watches a directory and uploads finished checkpoints in the background; a notice of removal changes the order."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from .state import PENDING, PUBLISHED, REFUSED, RESTORED, KnownCheckpoint, Watch
 from .store import Store
 
 _AGAIN_S, _LAST_S = 15.0, 10.0
-"""How soon what failed is tried again and what waits for other nodes is looked at, and how long an end may take."""
+"""Interval for retries and for checks whether other nodes have published, and timeout for stopping the worker."""
 
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """What is wanted.
+    """The options of a watcher.
 
     :ivar shared: see ``Local``.
-    :ivar keep: what stays, for node 0, which prunes; None removes nothing.
-    :ivar every_s: how often is looked, at the directory and for events.
-    :ivar acknowledge: whether this machine's own events are started once what fits is published.
+    :ivar keep: the retention, for node 0, which prunes; None to remove nothing.
+    :ivar every_s: interval of the checks of the directory and for events.
+    :ivar acknowledge: whether to start this machine's own events early when everything is published.
     """
 
     directory: str
@@ -54,13 +54,13 @@ class WatchOptions:
 
 @dataclass
 class Done:
-    """What a piece of work came to.
+    """The result of a piece of work.
 
-    :ivar published: None where it only looked whether something is whole.
-    :ivar complete: what is whole now.
-    :ivar pruned: what was removed by the retention.
+    :ivar published: None if it only checked whether checkpoints are complete.
+    :ivar complete: the checkpoints that are complete now.
+    :ivar pruned: what the retention removed.
     :ivar branches: see ``prune.Plan``.
-    :ivar problem: what went wrong beside it, such as pruning.
+    :ivar problem: a further error, such as a failed pruning.
     """
 
     checkpoint: KnownCheckpoint | None = None
@@ -72,17 +72,17 @@ class Done:
 
 
 Events = Callable[[], Sequence[ScheduledEvent]]
-"""Returns the events that meet this machine; raises ``EventsUnknown``."""
+"""Returns the events that affect this machine; raises ``EventsUnknown``."""
 
 
 class Watcher:
-    """One node's watcher. ``turn`` looks and does what is next; it never waits for an upload.
+    """One node's watcher. ``turn`` checks everything and starts the next work; it never waits for an upload.
 
-    While the machine has a notice, a file ``notice-HOST`` lies in the watched directory's ``.hpcai-checkpoint``: a
-    program that sees it may save at once.
+    While there is a notice for the machine, the watched directory's ``.hpcai-checkpoint`` contains a file
+    ``notice-HOST``: a program that sees it may save immediately.
 
-    :param events: asks for scheduled events at each turn.
-    :param start_event: says that an event need not wait.
+    :param events: queries scheduled events at each turn.
+    :param start_event: starts an event early.
     """
 
     def __init__(
@@ -109,11 +109,11 @@ class Watcher:
 
     @property
     def idle(self) -> bool:
-        """Whether all that is finished is published, and known to be whole."""
+        """Whether all finished checkpoints are published, and known to be complete."""
         return self._worker is None and not self.record.pending() and not self._unsure
 
     def turn(self) -> None:
-        """Look once, and do what is next."""
+        """Check everything once, and start the next work."""
         self._look_for_events()
         self._look_at_directory()
         self._collect()
@@ -124,7 +124,7 @@ class Watcher:
         self._update_status()
 
     def end(self) -> bool:
-        """Stop what runs, and return whether all that is finished is published."""
+        """Stop the running work, and return whether all finished checkpoints are published."""
         if self._worker:
             self._worker.stop()
             self._worker.wait(_LAST_S)
@@ -153,12 +153,12 @@ class Watcher:
     def _publish(
         self, pending: Sequence[KnownCheckpoint], urgent: KnownCheckpoint | None, on_uploaded: Callable[[int], None]
     ) -> Done:
-        """What other nodes wait for first, else the newest: so all nodes come to the same, whoever falls behind."""
+        """Publish what other nodes have published already, else the newest, so that all nodes choose the same one."""
         one = urgent or _awaited(self.store, pending) or pending[0]
         self._current = one
         id_ = one.known
         if id_ is None:
-            raise CommandFailed(f"{self._path} names no checkpoint for {one.folder}: remove it.")
+            raise CommandFailed(f"{self._path} has an invalid id for {one.folder}: remove the file.")
         options = self.options
         local = Local(id_, options.directory, one.folder, one.rank, options.shared, one.latest)
         done = Done(one, publish(self.store, local, on_uploaded))
@@ -222,7 +222,7 @@ class Watcher:
         for id_ in done.complete:
             if id_ not in done.pruned:
                 self.status.whole = self._newer(self.status.whole, id_)
-            # What is older need not become whole any more.
+            # Older checkpoints need not become complete any more.
             self._unsure = {one for one in self._unsure if self._order(one) > self._order(id_)}
         if done.branches is not None:
             self.status.branches = [id_.text for id_ in done.branches]
@@ -238,7 +238,7 @@ class Watcher:
 
     def _note(self, one: KnownCheckpoint | None, became: str, words: str = "") -> None:
         known = self.record.checkpoints.get(one.folder) if one else None
-        # Saved again meanwhile: what came of the one before says nothing about it.
+        # If it was saved again in the meantime, this result is about the earlier save only.
         if one is None or known is None or known.stamp != one.stamp:
             return
         self.record = self.record.put(replace(known, state=became, words=words))
@@ -263,9 +263,9 @@ class Watcher:
         choice = decide(candidates, self._rate(), seconds_left)
         was, self._urgent = self._urgent, choice.id
         if choice.id and running and running.id != choice.id and self._worker and choice.id != was:
-            # Stopped between two blocks; what it has carried stays for later.
+            # The worker stops between two blocks; the uploaded data stays for a later upload.
             self._worker.stop()
-        words = choice.words if candidates else f"{choice.words}; newest whole {self.status.whole or 'none'}"
+        words = choice.words if candidates else f"{choice.words}; newest complete: {self.status.whole or 'none'}"
         self.status.notice = {
             "event": event.id,
             "kind": event.kind,
@@ -278,7 +278,7 @@ class Watcher:
             self._acknowledge(event)
 
     def _acknowledge(self, event: ScheduledEvent) -> None:
-        """Only what meets this machine alone: who is ready must not say so for others."""
+        """Start an event early, only if it affects no other machine: others may not be ready."""
         if event.id in self._started or event.not_before is None or not event.is_for_one:
             return
         try:
@@ -298,7 +298,7 @@ class Watcher:
         return Candidate(one.id, id_.step if id_ else 0, max(0, size - done), is_running, is_current)
 
     def _rate(self) -> float | None:
-        """What was measured last, else what the running upload shows."""
+        """Return the last measured rate, else the rate of the running upload."""
         if self.status.rate is None and self._worker and self._worker.done_bytes:
             return self._worker.done_bytes / max(0.1, self._worker.seconds)
         return self.status.rate
@@ -319,7 +319,7 @@ class Watcher:
         notice = os.path.join(self.options.directory, state.FOLDER, f"notice-{self.options.host}")
         status.updated = round(self._clock(), 3)
         with contextlib.suppress(OSError):
-            # A directory that is full or gone shows in the upload; the watcher goes on.
+            # A full or missing directory is reported by the upload; the watcher continues.
             state.write_status(state.status_path(self.options.directory, self.options.host), status)
             if status.notice:
                 write_file(notice, f"{status.notice['kind']}\n")
@@ -343,14 +343,14 @@ Result = TypeVar("Result")
 
 
 class Stopped(BaseException):
-    """The work was told to stop. What is uploaded stays, and another run goes on from there."""
+    """The work was stopped. The uploaded data stays, and another run continues from there."""
 
 
 class Worker(Generic[Result]):
-    """One piece of work.
+    """One piece of work in a thread.
 
-    :ivar done_bytes: what it has told last.
-    :param work: is given what to tell bytes to; that raises ``Stopped`` when the work is to stop.
+    :ivar done_bytes: the last reported number of bytes.
+    :param work: gets a function for reporting bytes, which raises ``Stopped`` when the work must stop.
     """
 
     def __init__(self, work: Callable[[Callable[[int], None]], Result]) -> None:
@@ -364,25 +364,25 @@ class Worker(Generic[Result]):
 
     @property
     def ended(self) -> bool:
-        """Whether it is over."""
+        """Whether it has ended."""
         return not self._thread.is_alive()
 
     @property
     def seconds(self) -> float:
-        """Since when it runs."""
+        """How long it has run."""
         return time.monotonic() - self._began
 
     def stop(self) -> None:
-        """Tell it to stop at the next word it hears of what it does."""
+        """Stop it at its next report."""
         self._stop.set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for its end; whether it came."""
+        """Wait for its end; return whether it has ended."""
         self._thread.join(seconds)
         return self.ended
 
     def result(self) -> Result:
-        """Return what came of it, or raise what it raised."""
+        """Return its result, or raise its exception."""
         if self._error:
             raise self._error[0]
         return self._result[0]

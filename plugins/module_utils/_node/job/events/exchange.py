@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The file and the socket between the root service that asks for scheduled events and the users who wait for them."""
+"""The file and the socket between the root service that queries scheduled events and the users who wait for them."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from ...machine.root import Root
 FOLDER = "/run/hpcai/events"
 FILE = f"{FOLDER}/events.json"
 READY = f"{FOLDER}/ready"
-"""A datagram socket: a user sends the id of an event that need not wait for him any longer."""
+"""A datagram socket: a user sends the id of an event that may start now."""
 SCHEMA = 1
 STALE_S = 20.0
-"""Age at which the file is ignored: the service writes it every 2 s, and waits 1.5 s at most for an answer."""
+"""An older file is ignored: the service writes it every 2 s, and waits at most 1.5 s for an answer."""
 _SERVICE = "see 'systemctl status hpcai-events'"
 _OTHER = "another machine"
 
 
 class EventsUnknown(RuntimeError):
-    """The events are not known, or cannot be started; the message says why."""
+    """The events are unknown, or cannot be started; the message says why."""
 
 
 def write_events(root: Root, machine: str, events: Sequence[ScheduledEvent], problem: str = "") -> None:
-    """Write the events that meet this machine. Of other machines only the number is written.
+    """Write the events that affect this machine. Of other affected machines, only the number is written.
 
-    :param problem: why the events are not known; empty where they are.
+    :param problem: why the events are unknown; empty if they are known.
     :raises OSError: it cannot be written.
     """
     listed = [
@@ -48,15 +48,15 @@ def write_events(root: Root, machine: str, events: Sequence[ScheduledEvent], pro
         }
         for event in events
     ]
-    # Clocks are set during a boot. This one is not, and /run is empty after the boot.
+    # The monotonic clock is never set. It restarts at a boot, but then /run is empty.
     document = {"schema": SCHEMA, "machine": machine, "written": time.monotonic(), "problem": problem, "events": listed}
     write_file(root.at(FILE), json.dumps(document) + "\n")
 
 
 def read_events_file(root: Root) -> list[ScheduledEvent]:
-    """Return the events that meet this machine, the next one first.
+    """Return the events that affect this machine, the next one first.
 
-    :raises EventsUnknown: nobody writes the file, or whoever does gets no answer.
+    :raises EventsUnknown: the service does not write the file, or gets no answer.
     """
     text = root.text(FILE)
     if text is None:
@@ -64,7 +64,7 @@ def read_events_file(root: Root) -> list[ScheduledEvent]:
     try:
         document = json.loads(text)
         if document["schema"] != SCHEMA:
-            raise EventsUnknown(f"{root.at(FILE)} has schema {document['schema']}, and this hpcnode knows {SCHEMA}.")
+            raise EventsUnknown(f"{root.at(FILE)} has schema {document['schema']}; this hpcnode supports {SCHEMA}.")
         age, problem, machine = (
             time.monotonic() - float(document["written"]),
             str(document["problem"]),
@@ -72,24 +72,24 @@ def read_events_file(root: Root) -> list[ScheduledEvent]:
         )
         events = [_event(given, machine) for given in document["events"]]
     except (ValueError, LookupError, TypeError):
-        raise EventsUnknown(f"{root.at(FILE)} is not what hpcnode writes: {_SERVICE}") from None
+        raise EventsUnknown(f"{root.at(FILE)} is invalid: {_SERVICE}") from None
     if not 0 <= age <= STALE_S:
-        raise EventsUnknown(f"{root.at(FILE)} was not written for {age:.0f} s: {_SERVICE}")
+        raise EventsUnknown(f"{root.at(FILE)} has not been updated for {age:.0f} s: {_SERVICE}")
     if problem:
         raise EventsUnknown(problem)
     return events
 
 
 def send_ready(root: Root, event_id: str) -> None:
-    """Tell the service that this user need not be waited for.
+    """Tell the service that this user is ready for the event.
 
-    :raises EventsUnknown: it does not listen.
+    :raises EventsUnknown: the service does not listen.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
         try:
             sender.sendto(event_id.encode(), root.at(READY))
         except OSError as error:
-            raise EventsUnknown(f"{root.at(READY)} takes no message ({error.strerror}): {_SERVICE}") from None
+            raise EventsUnknown(f"cannot send to {root.at(READY)} ({error.strerror}): {_SERVICE}") from None
 
 
 def _event(given: dict[str, object], machine: str) -> ScheduledEvent:

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The root service: asks the metadata service for this machine's events, and starts one when its only user is ready."""
+"""The root service: queries this machine's events, and starts an event when the machine's only user is ready."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from ...machine.root import Root
 from .exchange import FOLDER, READY, write_events
 
 _ANSWER_S = 1.5
-"""Less than the time between two looks."""
+"""Less than the interval between two queries."""
 _MOST_AT_ONCE = 16
-"""Messages that are read between two looks: who sends more must not keep the service from looking."""
+"""Most messages read between two queries: a user who sends more must not delay the queries."""
 _LONGEST = 200
 """Azure's ids of events have 36 characters."""
 _CREDENTIALS = struct.Struct("3i")
-"""pid, uid and gid of the sender, which the kernel adds (unix(7))."""
+"""The sender's pid, uid and gid, which the kernel adds (unix(7))."""
 
 
 class Service:
     """One machine's service.
 
-    :param headers: further headers for the metadata service; the simulator takes one that names the instance.
-    :param users: returns the numbers of the users who have a job here.
+    :param headers: further headers for the metadata service; for the simulator, one that names the instance.
+    :param users: returns the ids of the users who have a job on this machine.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Service:
         self._started: set[str] = set()
 
     def look(self) -> None:
-        """Ask once, and write what came of it.
+        """Query once, and write the result.
 
         :raises OSError: the file cannot be written.
         """
@@ -62,7 +62,7 @@ class Service:
             if not self._name:
                 self._name = str(imds.read_compute(_ANSWER_S, self._endpoint, self._headers).get("name") or "")
                 if not self._name:
-                    raise imds.ImdsError("the metadata service does not say what this machine is called.")
+                    raise imds.ImdsError("the metadata service does not return this machine's name.")
             document = imds.read_events(_ANSWER_S, self._endpoint, self._headers)
             self._events = events_of(document, self._name)
         except imds.ImdsError as error:
@@ -70,15 +70,15 @@ class Service:
         write_events(self._root, self._name, () if problem else self._events, problem)
 
     def accept_ready(self, event_id: str, uid: int) -> str:
-        """Start an event for a user if nobody else needs the time until it starts; why not, else an empty text."""
+        """Start an event for a user if no other user has a job here; return why not, or an empty text if started."""
         event = next((one for one in self._events if one.id == event_id), None)
         if event is None or event.not_before is None or event_id in self._started:
-            return "it does not wait"
+            return "it is not waiting to start"
         if not event.is_for_one:
-            return "it meets other machines too"
+            return "it affects other machines too"
         others = self._users() - {uid}
         if uid != 0 and (others or uid not in self._users()):
-            return "other users have jobs here" if others else "this user has no job here"
+            return "other users have jobs on this node" if others else "this user has no job on this node"
         try:
             imds.start_event(event_id, _ANSWER_S, self._endpoint, self._headers)
         except imds.ImdsError as error:
@@ -87,9 +87,9 @@ class Service:
         return ""
 
     def serve(self, every_s: float, ended: Callable[[], bool]) -> None:
-        """Look and listen until ``ended`` says so.
+        """Query events and read messages until ``ended`` returns true.
 
-        :raises OSError: file or socket cannot be made.
+        :raises OSError: the file or the socket cannot be created.
         """
         with _listening(self._root) as listener:
             while not ended():
@@ -108,10 +108,10 @@ class Service:
                 return
             uid = next((_CREDENTIALS.unpack(data)[1] for _level, kind, data in extra if kind == _SCM_CREDENTIALS), -1)
             event_id = message.decode("ascii", "replace")
-            # What a user sends is written to the journal only if it is the id of an event.
+            # Log a user's message only if it is the id of an event: it could contain anything.
             if uid >= 0 and any(event.id == event_id for event in self._events):
                 why = self.accept_ready(event_id, uid)
-                words = f"is not started for user {uid}: {why}" if why else f"is started for user {uid}"
+                words = f"not started for user {uid}: {why}" if why else f"started for user {uid}"
                 sys.stderr.write(f"hpcnode events: event {event_id} {words}\n")
 
 
@@ -120,7 +120,7 @@ _SO_PASSCRED = getattr(socket, "SO_PASSCRED", 16)
 
 
 def users_with_jobs(root: Root) -> set[int]:
-    """Return the numbers of the users whose jobs run here; root's part of a job is nobody's."""
+    """Return the ids of the users whose jobs run here; root's processes in a job do not count."""
     processes = read_owned(root)
     return {processes[pid].uid for pid in of_live_jobs(processes)} - {0}
 

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Answers one question of one user: who asks is known by the socket, what is granted by root's files.
+"""Answers one request of one user: the socket identifies the user, and root's files define the grants.
 
 The service itself needs user-delegation keys; it keeps them in memory only.
 """
@@ -35,12 +35,12 @@ def _log(line: str) -> None:
 
 
 class Broker:
-    """Gives users what the cluster's definition grants them.
+    """Gives users access to what the cluster's definition grants them.
 
-    :param root: whose settings are read, for each question: an administrator's change holds from the next one on.
+    :param root: the settings below it are read at each request, so an administrator's change needs no restart.
     :param keys: of storage accounts.
-    :param password: gives a registry's password, by its name and the client id.
-    :param log: takes a line for the journal; no line contains a secret.
+    :param password: returns a registry's password, given its name and the client id.
+    :param log: writes a line to the journal; no line contains a secret.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Broker:
         self._root, self._keys, self._password, self._log, self._clock = root, keys, password, log, clock
 
     def answer(self, uid: int, line: bytes) -> Answer:
-        """Return the answer to a line: with ``error`` where there is nothing to give. Never raises."""
+        """Return the answer to a line; it has the key ``error`` if the request fails. Never raises."""
         try:
             return self._answer(uid, line)
         except Malformed as error:
@@ -65,14 +65,14 @@ class Broker:
             return {"error": f"{error}."}
         except (Unavailable, ImdsError, RegistryError) as error:
             self._log(f"uid {uid}: cannot be served: {error}")
-            return {"error": f"Azure does not give what is granted to you: {error}"}
+            return {"error": f"Azure did not provide the access that you were granted: {error}"}
         except ConfigError as error:
-            self._log(f"the settings cannot be used, and nothing is granted: {error}")
-            return {"error": "the grants of this node cannot be read. Ask an administrator to see its journal."}
+            self._log(f"the settings are invalid, so nothing is granted: {error}")
+            return {"error": "the grants of this node cannot be read. Ask an administrator to read its journal."}
         except Exception as error:
-            # Its text may contain anything.
+            # Its text may contain a secret.
             self._log(f"uid {uid}: defect: {type(error).__name__}")
-            return {"error": "the service failed. Ask an administrator to see the journal of hpcai-grants."}
+            return {"error": "the service failed. Ask an administrator to read the journal of hpcai-grants."}
 
     def _answer(self, uid: int, line: bytes) -> Answer:
         user = user_of(uid)
@@ -94,7 +94,7 @@ class Broker:
     def _registry(self, user: Any, asked: Question) -> Answer:
         options = read_options(self._root)
         if options is None:
-            raise NotGranted(f"this node has no {CONTAINERS}, so no registry is granted")
+            raise NotGranted(f"this node has no {CONTAINERS}, so it grants no registry")
         groups = groups_of(user, {name for names in options.acr_groups.values() for name in names})
         name = decide_registry(options.acr_registries, options.acr_groups, groups, asked.what)
         password = self._password(name, options.acr_client_id)
@@ -104,11 +104,11 @@ class Broker:
 
 TOKEN_LIMIT_S = 10.0
 _REPEATED_S = 5.0
-"""A failure answers the questions of the next seconds too, so that an account that does not answer is asked once."""
+"""A failure is the answer to all requests of the next seconds, so that an account that fails is not asked each time."""
 
 
 class Unavailable(RuntimeError):
-    """Azure did not give what is needed; the message is one line without any secret."""
+    """Azure did not return a key; the message is one line without any secret."""
 
 
 @dataclass
@@ -120,14 +120,14 @@ class _Kept:
 
 
 def node_token(resource: str, client_id: str) -> str:
-    """Return a token of the node's own identity. It never leaves this process but for Azure's own services."""
+    """Return a token of the node's own identity. This process sends it to Azure's services only."""
     return read_token(resource, client_id or None, TOKEN_LIMIT_S)
 
 
 class Keys:
-    """User-delegation keys by account, each fetched once for all SAS that are signed with it.
+    """User-delegation keys by account; each is fetched once and signs many SAS.
 
-    :param token: gives the node's token for a resource and a client id.
+    :param token: returns the node's token for a resource and a client id.
     """
 
     def __init__(self, token: Callable[[str, str], str] = node_token, clock: Callable[[], float] = time.time) -> None:
@@ -136,9 +136,9 @@ class Keys:
         self._lock = threading.Lock()
 
     def key(self, account: Account, client_id: str, life_s: int) -> DelegationKey:
-        """Return a key of the account that lives for ``life_s`` and more.
+        """Return a key of the account that is valid for at least ``life_s``.
 
-        :raises Unavailable: there is none.
+        :raises Unavailable: Azure returns no key.
         """
         with self._lock:
             kept = self._kept.setdefault((account.url, client_id), _Kept())

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A user's process asks the service."""
+"""Sends a request from a user's process to the grants service."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from typing import Any
 from .protocol import BLOB, LONGEST_ANSWER, READ, REGISTRY, SOCKET, as_line
 
 LIMIT_S = 90.0
-"""More than the service itself waits for Azure."""
+"""Longer than the service itself waits for Azure."""
 BUSY_S = 30.0
-"""So long a service that is busy is asked again."""
+"""How long to retry if the service is busy."""
 _PAUSE_S = 1.0
 _REUSED_S = 300.0
-"""A SAS serves azcopies that start within so many seconds: one that starts later needs its whole life."""
+"""A SAS is reused for azcopies that start within this time. A later one gets a new SAS, with its full lifetime."""
 
 
 class GrantsError(RuntimeError):
-    """The service gives nothing; the message is one line, and contains no secret."""
+    """The service refused or failed; the message is one line, and contains no secret."""
 
 
 def ask(
@@ -38,8 +38,8 @@ def ask(
 ) -> dict[str, Any]:
     """Return the answer of the service.
 
-    :param busy_s: for how long a service that is busy is asked again.
-    :raises GrantsError: it cannot be reached, or refuses.
+    :param busy_s: how long to retry if the service is busy.
+    :raises GrantsError: the service cannot be reached, or refuses.
     """
     deadline = time.monotonic() + busy_s
     while True:
@@ -58,14 +58,14 @@ def ask(
 def registry_password(registry: str, path: str = SOCKET) -> str:
     """Return a password for a registry. It is a secret.
 
-    :raises GrantsError: the service does not give it.
+    :raises GrantsError: the service refuses or fails.
     """
     return str(ask({"ask": REGISTRY, "what": registry}, path).get("password", ""))
 
 
 @dataclass
 class Granted:
-    """SAS of this process's user, asked for when an azcopy starts.
+    """SAS of this process's user, requested when an azcopy starts.
 
     :ivar path: the service's socket.
     """
@@ -73,14 +73,14 @@ class Granted:
     path: str = SOCKET
     clock: Callable[[], float] = time.monotonic
     _kept: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict, repr=False, compare=False)
-    # Several azcopies start at a time: one question is enough for all.
+    # Several azcopies may start at the same time: one request is enough for all.
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def sas(self, container: str, need: str = READ) -> str:
         """Return a SAS for the container with this URL.
 
-        :param need: one of RIGHTS: no more than azcopy needs, since others may see its arguments.
-        :raises GrantsError: the service does not give it.
+        :param need: one of RIGHTS: no more than azcopy needs, because other users may see its arguments.
+        :raises GrantsError: the service refuses or fails.
         """
         with self._lock:
             until, sas = self._kept.get((container, need), (0.0, ""))
@@ -98,10 +98,10 @@ def _ask_once(question: Mapping[str, str], path: str) -> dict[str, Any]:
             connection.connect(path)
         except OSError as error:
             raise GrantsError(
-                f"{path}: {error.strerror}. Users get access to Blob storage and registries from the service that the "
-                "role hpcai.azure.node_tools installs: see 'systemctl status hpcai-grants.socket'."
+                f"{path}: {error.strerror}. The service hpcai-grants, which the role hpcai.azure.node_tools installs, "
+                "gives users access to Blob storage and registries: see 'systemctl status hpcai-grants.socket'."
             ) from None
-        # Where it refused before it read, its answer says why.
+        # If the service refused before it read the request, its answer still says why.
         with contextlib.suppress(OSError):
             connection.sendall(as_line(question))
         received = b""

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Who is granted what: /etc/hpcai/grants.json, written by role blob_staging for root alone, and what that means."""
+"""Grants: reads /etc/hpcai/grants.json, which the role blob_staging writes for root only, and decides requests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SHORTEST_LIFE_S = 300
 class Grant:
     """What groups may do in a container.
 
-    :ivar groups: names of groups; membership of one is enough.
+    :ivar groups: names of groups; a user needs to be a member of one of them.
     :ivar account: the storage account.
     :ivar container: its name.
     :ivar rights: one of RIGHTS.
@@ -60,11 +60,11 @@ class Grant:
 
 @dataclass(frozen=True)
 class GrantSettings:
-    """What the service goes by.
+    """The settings of the service.
 
-    :ivar grants: who is granted what.
-    :ivar life_s: how long a SAS lives.
-    :ivar client_id: which of the machine's identities; empty where it has one.
+    :ivar grants: which groups have which rights.
+    :ivar life_s: how long a SAS is valid.
+    :ivar client_id: which of the machine's identities to use; empty if the machine has one identity.
     """
 
     grants: tuple[Grant, ...] = field(default=())
@@ -86,7 +86,7 @@ def _grant(path: str, value: Any) -> Grant:
     try:
         account = account_of(stated["account_url"])
         if parse_location(f"{account.url}/{container}").url != f"{account.url}/{container}":
-            raise LocationError(f"{container!r} is no name of a container")
+            raise LocationError(f"{container!r} is not a valid container name")
     except ValueError as error:
         raise Malformed(f"{path}: {error}.") from None
     return Grant(stated["groups"], account, container, stated["rights"])
@@ -103,30 +103,30 @@ FORM = instance_of(
 
 
 def read_settings(root: Root) -> GrantSettings:
-    """Return this node's grants; none where there is no file.
+    """Return this node's grants; none if there is no file.
 
-    :raises ConfigError: there is a file that cannot be used.
+    :raises ConfigError: the file is invalid.
     """
     return read_checked(root, NAME, FORM) or GrantSettings()
 
 
 class NotGranted(RuntimeError):
-    """The user may not have it; the message is the same whether it exists or not."""
+    """The user has no grant for it; the message does not reveal whether it exists."""
 
 
 def user_of(uid: int) -> pwd.struct_passwd:
     """Return the account of a user id.
 
-    :raises NotGranted: this machine knows none, as with the additional ids of a user namespace.
+    :raises NotGranted: this machine has no such account; for example, the id is from a user namespace.
     """
     try:
         return pwd.getpwuid(uid)
     except KeyError:
-        raise NotGranted(f"user id {uid} has no account on this node, so nothing is granted to it") from None
+        raise NotGranted(f"user id {uid} has no account on this node, so it has no grants") from None
 
 
 def groups_of(user: pwd.struct_passwd, among: Collection[str]) -> frozenset[str]:
-    """Return which of these groups the user is a member of, by the machine's own directory of users."""
+    """Return the groups of ``among`` that the user is a member of, as the node's user database says."""
     ids = set(os.getgrouplist(user.pw_name, user.pw_gid))
     found = set()
     for name in among:
@@ -149,27 +149,29 @@ def granted(grants: Sequence[Grant], groups: Collection[str]) -> list[Grant]:
 
 
 def decide(grants: Sequence[Grant], groups: Collection[str], url: str, need: str) -> Grant:
-    """Return the grant that covers ``need`` at the container of this URL.
+    """Return the grant that covers ``need`` for the container with this URL.
 
-    :raises NotGranted: there is none.
+    :raises NotGranted: no grant covers it.
     """
     container = url.lower().rstrip("/")
     for grant in granted(grants, groups):
         if grant.url == container and RIGHTS.index(grant.rights) >= RIGHTS.index(need):
             return grant
-    raise NotGranted(f"none of your groups is granted {need!r} there: see 'hpcnode grants', or ask an administrator")
+    raise NotGranted(
+        f"none of your groups is granted {need!r} for this container: see 'hpcnode grants', or ask an administrator"
+    )
 
 
 def decide_registry(
     registries: Sequence[str], groups_by_registry: Mapping[str, Sequence[str]], groups: Collection[str], registry: str
 ) -> str:
-    """Return the registry, as it is listed, if members of these groups may fetch images from it.
+    """Return the registry's name as listed, if members of these groups may pull images from it.
 
-    :param groups_by_registry: a registry that is not in it is for all users.
-    :raises NotGranted: it is not listed, or is for other groups.
+    :param groups_by_registry: a registry that is not in it is open to all users.
+    :raises NotGranted: it is not listed, or is for other groups only.
     """
     name = registry.lower()
     restricted = groups_by_registry.get(name)
     if name not in registries or (restricted is not None and not set(restricted) & set(groups)):
-        raise NotGranted("none of your groups is granted images of that registry: ask an administrator")
+        raise NotGranted("none of your groups may pull images from this registry: ask an administrator")
     return name

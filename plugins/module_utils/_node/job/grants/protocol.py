@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a user's process and the service write to each other: one line of JSON each."""
+"""The protocol between a user's process and the service: a request and an answer, one line of JSON each."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ BLOB, REGISTRY, LIST = "blob", "registry", "list"
 KINDS = (BLOB, REGISTRY, LIST)
 READ, WRITE, DELETE = "read", "write", "delete"
 RIGHTS = (READ, WRITE, DELETE)
-"""Each includes those before it."""
+"""Each right includes those before it."""
 PERMISSIONS: Mapping[str, str] = {READ: "rl", WRITE: "rcwl", DELETE: "rcwdl"}
-"""A right as the letters of a SAS, in the order that Azure demands."""
+"""The SAS permission letters of each right, in the order that Azure requires."""
 
 _EXPECTED = 'expected one line of JSON such as {"ask": "blob", "what": "https://ACCOUNT.../CONTAINER", "need": "read"}'
 
 
 class Malformed(ValueError):
-    """This is no question; the message says what one looks like, and repeats nothing of it."""
+    """The request is malformed; the message shows the expected form, and quotes nothing of the request."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What a user's process asks for.
+    """What a user's process requests.
 
     :ivar kind: one of KINDS.
     :ivar what: URL of a container, or a registry; empty for LIST.
@@ -45,29 +45,29 @@ class Question:
 
 
 def question_of(line: bytes) -> Question:
-    """Return the question in a line.
+    """Parse a line into a request.
 
-    :raises Malformed: there is none.
+    :raises Malformed: the line is not a valid request.
     """
     if len(line) > LONGEST_QUESTION:
         raise Malformed(f"the request is longer than {LONGEST_QUESTION} bytes: {_EXPECTED}")
     try:
         given = json.loads(line)
     except (ValueError, RecursionError):
-        raise Malformed(f"the request is no JSON: {_EXPECTED}") from None
+        raise Malformed(f"the request is not valid JSON: {_EXPECTED}") from None
     if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
-        raise Malformed(f"the request is no JSON object of texts: {_EXPECTED}")
+        raise Malformed(f"the request is not a JSON object whose values are strings: {_EXPECTED}")
     if set(given) - {"ask", "what", "need"} or given.get("ask") not in KINDS or given.get("need", READ) not in RIGHTS:
         raise Malformed(
-            f"the request has other keys or values than ask ({', '.join(KINDS)}), what and need "
+            f"the request has an invalid key or value; valid are ask ({', '.join(KINDS)}), what and need "
             f"({', '.join(RIGHTS)}): {_EXPECTED}"
         )
     what = given.get("what", "")
     if (given["ask"] == LIST) == bool(what) or not what.isascii() or (what and not what.isprintable()):
-        raise Malformed(f"the request names nothing that can be granted: {_EXPECTED}")
+        raise Malformed(f"the request names no container or registry that can be granted: {_EXPECTED}")
     return Question(given["ask"], what, given.get("need", READ))
 
 
 def as_line(content: Mapping[str, Any]) -> bytes:
-    """Return a line for the socket."""
+    """Encode a message as a line for the socket."""
     return json.dumps(content).encode() + b"\n"

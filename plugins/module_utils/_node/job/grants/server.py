@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The service's socket: who is at the other end, one line in, one line out, and bounds for each user."""
+"""The service's socket: identifies the client, reads one line, writes one line, and limits each user."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from typing import Any
 from .protocol import LONGEST_QUESTION, as_line
 
 READ_S = 5.0
-"""Seconds for a whole question, however slowly its bytes come."""
+"""Timeout in seconds for the complete request, even if its bytes arrive one by one."""
 STRANGERS = 32
-"""Connections of all user ids that were not yet seen to have an account: a user namespace can have 65,536 ids."""
+"""Limit of connections for all user ids not yet known to have an account: a user namespace can have 65,536 ids."""
 _STRANGERS = -1
 _STEP_S = 0.5
 _CREDENTIALS = struct.Struct("3i")
@@ -37,9 +37,9 @@ def peer_uid(connection: socket.socket) -> int:
 class Server:
     """Serves a listening socket.
 
-    :param listener: the socket, made by systemd.
-    :param answer: gives the answer to a user id's line.
-    :param known: whether a user id has an account.
+    :param listener: the socket, created by systemd.
+    :param answer: returns the answer to a line from a user id.
+    :param known: returns whether a user id has an account.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Server:
         self._known: set[int] = set()
 
     def serve(self, idle_s: float, ended: Callable[[], bool]) -> None:
-        """Serve until nobody came for ``idle_s`` seconds or ``ended`` says so; what is being answered is finished."""
+        """Serve until ``idle_s`` seconds pass without a client or ``ended`` returns true; finish open requests."""
         last = time.monotonic()
         while not ended() and (self._bounds.open or time.monotonic() - last < idle_s):
             self._listener.settimeout(_STEP_S)
@@ -66,7 +66,7 @@ class Server:
             except socket.timeout:
                 continue
             except OSError:
-                # No descriptor is free: those that are open end within their limits.
+                # No descriptor is free: the open connections end within their timeouts.
                 time.sleep(_STEP_S)
                 continue
             last = time.monotonic()
@@ -76,7 +76,7 @@ class Server:
             time.sleep(0.05)
 
     def _take(self, connection: socket.socket) -> None:
-        """Hand a connection to a thread of its own, or refuse it at once: nothing here may wait for a client."""
+        """Start a thread for the connection, or refuse it immediately: this loop must never wait for a client."""
         try:
             uid = self._uid_of(connection)
         except OSError:
@@ -90,7 +90,7 @@ class Server:
                 return
             except RuntimeError:
                 bounds.leave(share)
-                refusal = "no thread is free"
+                refusal = "the service cannot start another thread"
         connection.setblocking(False)
         _end(connection, {"busy": f"{refusal}: try again later."})
 
@@ -100,10 +100,10 @@ class Server:
             try:
                 known = self._is_known(uid)
             finally:
-                # Before anything is read: a client that says nothing must not hold the place of other newcomers.
+                # Leave before anything is read: a client that sends nothing must not block other unknown users.
                 bounds.leave(share)
             if not known:
-                _end(connection, {"error": f"user id {uid} has no account on this node: nothing is granted to it."})
+                _end(connection, {"error": f"user id {uid} has no account on this node, so it has no grants."})
                 return
             self._known.add(uid)
             refusal = self._bounds.enter(uid)
@@ -113,7 +113,7 @@ class Server:
         try:
             line = self._read(connection)
             if line is None:
-                answer: Mapping[str, Any] = {"error": f"no complete request came within {self._read_s:g} s."}
+                answer: Mapping[str, Any] = {"error": f"no complete request arrived within {self._read_s:g} s."}
             else:
                 answer = self._answer(uid, line)
             connection.settimeout(self._read_s)
@@ -123,7 +123,7 @@ class Server:
             self._bounds.leave(uid)
 
     def _read(self, connection: socket.socket) -> bytes | None:
-        """Return what came up to a newline, the end or one byte too many; None if it took too long."""
+        """Return the bytes up to a newline, the end, or one byte above the size limit; None after a timeout."""
         deadline = time.monotonic() + self._read_s
         line = b""
         while b"\n" not in line and len(line) <= LONGEST_QUESTION:
@@ -142,7 +142,7 @@ class Server:
 
 
 def _end(connection: socket.socket, answer: Mapping[str, Any]) -> None:
-    """Send the last line. A client that does not take it has itself to blame."""
+    """Send the answer and close the connection. An answer that the client does not read is dropped."""
     with connection, contextlib.suppress(OSError):
         connection.sendall(as_line(answer))
 
@@ -161,11 +161,11 @@ class _Share:
 
 @dataclass
 class Bounds:
-    """Counts connections and questions by user id, so that no user keeps the service from the others.
+    """Limits connections and requests by user id, so that no user blocks the service for others.
 
-    :ivar each: connections that one user may have at a time.
-    :ivar total: connections of all users.
-    :ivar a_minute: questions of one user, on average and at once.
+    :ivar each: most connections of one user at a time.
+    :ivar total: most connections of all users.
+    :ivar a_minute: most requests of one user per minute on average, and most requests in one burst.
     """
 
     each: int = CONNECTIONS_EACH
@@ -176,28 +176,28 @@ class Bounds:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def enter(self, uid: int) -> str:
-        """Count a connection; return why it must be refused, or nothing. Only one that was let in leaves again."""
+        """Count a connection and return an empty text, or return why it is refused: then do not ``leave``."""
         with self._lock:
             now = self.clock()
             share = self._shares.setdefault(uid, _Share(self.a_minute, now))
             share.remaining = min(self.a_minute, share.remaining + (now - share.counted_at) * self.a_minute / 60)
             share.counted_at = now
             if share.open >= self.each:
-                return f"you have {self.each} requests open already"
+                return f"you already have {self.each} open requests"
             if share.remaining < 1:
                 return f"you sent more than {self.a_minute} requests a minute"
             if self.open >= self.total:
-                return f"all {self.total} connections are taken"
+                return f"all {self.total} connections are in use"
             share.open += 1
             share.remaining -= 1
             return ""
 
     def leave(self, uid: int) -> None:
-        """A connection that was let in has ended."""
+        """Count an accepted connection as ended."""
         with self._lock:
             self._shares[uid].open -= 1
             now = self.clock()
-            # A user who asked nothing for a minute has a full share again, which needs no record.
+            # After a minute without requests a user has the full share again, which needs no record.
             for idle in [key for key, one in self._shares.items() if not one.open and now - one.counted_at > 60]:
                 del self._shares[idle]
 

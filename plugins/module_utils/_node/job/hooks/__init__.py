@@ -2,4 +2,4 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The scripts that Slurm has run around each job and from time to time: found, run within limits, reported."""
+"""Scripts that Slurm runs before and after each job and periodically: find, run with time limits, report failures."""

@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What failed last of each kind in this boot, in /run/hpcai/job, and reporting its cause to Slurm.
+"""Records the last failure of each kind in this boot in /run/hpcai/job, and reports its cause to Slurm.
 
-It replaces the two words that slurmctld itself writes as the reason. Not from inside the prolog: slurmctld drains the
-node only after that has ended, with its own reason, and Slurm's commands there would hang where slurmctld does.
+The cause replaces the two words that slurmctld itself writes as the drain reason. The prolog cannot do this: slurmctld
+drains the node, with its own reason, only after the prolog has ended, and Slurm's commands hang if slurmctld hangs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .options import KINDS, NO_JOB, SLURMS_REASONS
 
 FOLDER = "/run/hpcai/job"
 TO_REPORT = f"{FOLDER}/report"
-"""Failures whose cause is not in Slurm yet, one file a kind. hpcai-hook-report.path watches it."""
+"""Failures not yet reported to Slurm, one file per kind. hpcai-hook-report.path watches this folder."""
 SCHEMA = 1
 
 
@@ -40,14 +40,14 @@ SCHEMA = 1
 class Failure:
     """A run of scripts that failed.
 
-    :ivar boot_id: the kernel's name of the boot that it belongs to.
+    :ivar boot_id: the kernel's id of the boot in which it happened.
     :ivar script: the script that failed first.
-    :ivar cause: how: its exit status, a signal, its limit, or why it was refused.
+    :ivar cause: its exit status, signal or timeout, or why it was refused.
     :ivar last_line: the last line that it wrote.
     :ivar others: scripts that failed after it.
     :ivar time: UTC, ISO 8601.
-    :ivar log: where all output is.
-    :ivar passed: when a later run of the kind had no failure; empty while there was none.
+    :ivar log: path of the log with all output.
+    :ivar passed: when a later run of the kind succeeded; empty if none did.
     """
 
     kind: str
@@ -63,12 +63,12 @@ class Failure:
 
     @property
     def reason(self) -> str:
-        """The node's reason in Slurm."""
+        """The node's drain reason in Slurm."""
         return self._with_job(f"hpcai: {self.kind}: {self.script}: {self.words}", LONGEST_REASON)
 
     @property
     def summary(self) -> str:
-        """What the arbiter is told, of the length that it takes."""
+        """The text for the arbiter, no longer than the arbiter accepts."""
         return self._with_job(f"{self.script}: {self.words}", SUMMARY)
 
     def _with_job(self, words: str, longest: int) -> str:
@@ -77,19 +77,19 @@ class Failure:
 
     @property
     def words(self) -> str:
-        """What is wrong: what the script said; how it ended says more only where it was not in its hands."""
+        """What is wrong: the script's last line if it ended by itself with an exit status, else the cause."""
         return self.last_line if self.last_line and self.cause.startswith("exit status") else self.cause
 
 
 def timestamp() -> str:
-    """Return the time as records have it."""
+    """Return the current time in the format of the records."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def record_failure(root: Root, failure: Failure, to_report: bool) -> None:
-    """Keep a failure, and leave it for whoever tells Slurm.
+    """Record a failure; with ``to_report``, also queue it for the report to Slurm.
 
-    :raises OSError: it cannot be written.
+    :raises OSError: a file cannot be written.
     """
     text = json.dumps({"schema": SCHEMA, **asdict(failure)}, indent=2, sort_keys=True) + "\n"
     write_file(root.at(_path(failure.kind)), text)
@@ -98,7 +98,7 @@ def record_failure(root: Root, failure: Failure, to_report: bool) -> None:
 
 
 def record_success(root: Root, kind: str) -> None:
-    """Note that a run had no failure, if one before it had. Best effort: nothing depends on it."""
+    """Note that a run succeeded, if an earlier one failed. Best effort: nothing depends on it."""
     failure = last_failure(root, kind)
     if failure and not failure.passed:
         with contextlib.suppress(OSError):
@@ -111,7 +111,7 @@ def last_failure(root: Root, kind: str) -> Failure | None:
 
 
 def to_be_reported(root: Root) -> list[Failure]:
-    """Return the failures of this boot that are not in Slurm yet, and forget those of an earlier one."""
+    """Return this boot's failures that are not yet reported to Slurm, and delete those of earlier boots."""
     found = []
     for kind in KINDS:
         failure = _read(root, f"{TO_REPORT}/{kind}.json")
@@ -123,13 +123,13 @@ def to_be_reported(root: Root) -> list[Failure]:
 
 
 def forget(root: Root, failure: Failure) -> None:
-    """Forget that a failure has to be said, unless another one has taken its place."""
+    """Remove a failure from the queue, unless a newer one has replaced it."""
     if _read(root, f"{TO_REPORT}/{failure.kind}.json") == failure:
         remove_file(root.at(f"{TO_REPORT}/{failure.kind}.json"))
 
 
 def has_record(root: Root, kind: str) -> bool:
-    """Whether a record lies there, of whatever boot."""
+    """Whether there is a record, of any boot."""
     return os.path.lexists(root.at(_path(kind)))
 
 
@@ -152,7 +152,7 @@ def _path(kind: str) -> str:
 
 REWRITE, WAIT, LEAVE, DONE = "rewrite", "wait", "leave", "done"
 LIMIT_S = 240.0
-"""How long slurmctld may take to drain the node. slurmd tells it again and again where it does not answer."""
+"""How long slurmctld may take to drain the node. slurmd repeats its message while slurmctld does not answer."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 
 Clock = Callable[[], float]
@@ -161,9 +161,9 @@ Pause = Callable[[float], None]
 
 @dataclass(frozen=True)
 class Reported:
-    """What became of a failure.
+    """The result of reporting a failure.
 
-    :ivar known: whether Slurm knows, or need not know.
+    :ivar known: whether Slurm has the cause, or does not need it.
     """
 
     failure: Failure
@@ -172,9 +172,9 @@ class Reported:
 
 
 def plan(node: NodeState | None, failure: Failure) -> str:
-    """Return what to do about a node's reason, as slurmctld has it now: REWRITE, WAIT, LEAVE or DONE. Pure.
+    """Return what to do about a node's current drain reason: REWRITE, WAIT, LEAVE or DONE. Pure.
 
-    Only the very words that slurmctld writes for this kind are replaced, and only on a node that is drained.
+    Only the exact words that slurmctld writes for this kind are replaced, and only if the node is drained.
     """
     if node is None or not node.drained or not node.reason:
         return WAIT
@@ -190,9 +190,9 @@ def report_all(
     clock: Clock = time.monotonic,
     pause: Pause = time.sleep,
 ) -> list[Reported]:
-    """Tell Slurm about each failure that it does not know, and forget it then, told or not.
+    """Report each queued failure to Slurm, and remove it from the queue even if the report failed.
 
-    :param find_own_address: what tells this machine's address as the controllers see it.
+    :param find_own_address: returns this machine's address as the controllers see it.
     """
     made = []
     for failure in to_be_reported(root):
@@ -207,9 +207,9 @@ def _report(
     try:
         env = slurmd_env.read(root)
     except ConfigError as error:
-        return Reported(failure, False, f"Slurm could not be told: {error}")
+        return Reported(failure, False, f"cannot report the failure to Slurm: {error}")
     if env is None:
-        return Reported(failure, True, f"this machine has no name in Slurm: {slurmd_env.ENV_FILE} is not there")
+        return Reported(failure, True, f"this machine has no node name in Slurm: {slurmd_env.ENV_FILE} does not exist")
     problem = "slurmctld has not drained the node"
     for pause_s in _pauses(clock() + LIMIT_S, clock):
         try:
@@ -221,7 +221,7 @@ def _report(
         except (NoController, CommandFailed) as error:
             problem = str(error)
         pause(pause_s)
-    return Reported(failure, False, f"Slurm could not be told '{failure.reason}' within {LIMIT_S:g} s: {problem}")
+    return Reported(failure, False, f"cannot report '{failure.reason}' to Slurm within {LIMIT_S:g} s: {problem}")
 
 
 def _try(failure: Failure, env: SlurmdEnv, run: Run) -> Reported | None:
@@ -230,16 +230,16 @@ def _try(failure: Failure, env: SlurmdEnv, run: Run) -> Reported | None:
     if chosen == WAIT:
         return None
     if chosen == LEAVE:
-        words = f"node {env.node_name} keeps the reason that it has: {node.reason if node else ''}"
+        words = f"node {env.node_name} keeps its current reason: {node.reason if node else ''}"
         return Reported(failure, True, words)
     if chosen == REWRITE:
-        # Without State: it stays drained, and jobs that run there go on.
+        # Without State: the node stays drained, and jobs that run on it continue.
         node_queries.update_node(env.node_name, [f"Reason={failure.reason}"], env.controllers, run)
     return Reported(failure, True, f"the reason of node {env.node_name} is now: {failure.reason}")
 
 
 def _pauses(deadline: float, clock: Clock) -> Iterator[float]:
-    """Yield the pauses between questions: many nodes may fail at the same time, and slurmctld is one."""
+    """Yield growing pauses between the queries: many nodes may fail at the same time and query one slurmctld."""
     wait = _FIRST_PAUSE_S
     while clock() < deadline:
         yield wait

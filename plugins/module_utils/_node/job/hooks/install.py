@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Put scripts into their folders, each role its own set, and take away again what a set no longer has."""
+"""Installs scripts in their folders, one set per role, and removes scripts that a set no longer contains."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _MODE = 0o755
 
 
 class HookError(ConfigError):
-    """Scripts that cannot be installed; the message names which, why, and what to do."""
+    """Scripts cannot be installed; the message says which, why, and what to do."""
 
 
 @dataclass(frozen=True)
 class DesiredScript:
-    """A script that should be there.
+    """A script to install.
 
     :ivar content: its text.
-    :ivar limit: seconds that it may take; None where the kind's limit counts.
+    :ivar limit: its time limit in seconds; None to use the limit of its kind.
     """
 
     content: str
@@ -53,9 +53,9 @@ class DesiredScript:
 class Plan:
     """What has to be done, in this order.
 
-    :ivar folders: folders of scripts that are missing.
-    :ivar files: scripts to remove and to write, and the settings, which say whose they are, last.
-    :ivar warnings: what the user should know.
+    :ivar folders: missing folders of scripts.
+    :ivar files: scripts to remove and to write, then the settings, which record the set of each script.
+    :ivar warnings: for the user.
     """
 
     folders: tuple[str, ...]
@@ -64,7 +64,7 @@ class Plan:
 
     @property
     def actions(self) -> list[str]:
-        """What is done, in words."""
+        """The actions in words."""
         made = [f"make {path}" for path in self.folders]
         return made + [f"{'remove' if file.after is None else 'write'} {file.path}" for file in self.files]
 
@@ -86,20 +86,20 @@ _SCRIPTS = mapping_of(
 
 
 def scripts_from(kind: str, stated: Mapping[str, Any]) -> dict[str, DesiredScript]:
-    """Return the scripts of a kind as they are asked for; what is None is left out.
+    """Parse the scripts of a kind; values of None are left out.
 
-    :raises ConfigError: something about one makes no sense.
+    :raises ConfigError: a value is invalid.
     """
     return {name: script for name, script in _SCRIPTS(kind, stated).items() if script}
 
 
 def plan(root: Root, named: str, desired: DesiredScripts, limits: Mapping[str, Any] | None = None) -> Plan:
-    """Return what makes the set ``named`` consist of these scripts; other sets and other files stay.
+    """Plan what makes the set ``named`` consist of these scripts; other sets and other files stay unchanged.
 
-    :param limits: of the kinds; None leaves them as they are.
-    :raises HookError: a script of that name is somebody else's.
-    :raises ConfigError: limits make no sense.
-    :raises OSError: something cannot be read.
+    :param limits: of the kinds; None keeps the current ones.
+    :raises HookError: a file of that name does not belong to this set.
+    :raises ConfigError: limits are invalid.
+    :raises OSError: a file cannot be read.
     """
     before, warnings = _read(root)
     script_limits = {
@@ -123,16 +123,16 @@ def plan(root: Root, named: str, desired: DesiredScripts, limits: Mapping[str, A
 
 
 def apply(root: Root, made: Plan) -> None:
-    """Do it.
+    """Apply the plan.
 
-    :raises OSError: something cannot be written or removed.
+    :raises OSError: a file cannot be written or removed.
     """
     for path in made.folders:
         os.makedirs(root.at(path), mode=0o755, exist_ok=True)
         os.chmod(root.at(path), 0o755)
     for file in made.files:
         if file.after is not None and file.before is None:
-            # A link there would be followed.
+            # Writing would follow a symbolic link at this path.
             remove_file(file.path)
         file.apply()
 
@@ -142,7 +142,9 @@ def _refuse_shared_names(named: str, scripts: Mapping[str, Any], sets: Mapping[s
         for kind in KINDS if other != named else ():
             shared = sorted(set(scripts.get(kind, {})) & set(kinds.get(kind, {})))
             if shared:
-                raise HookError(f"{kind} {shared[0]} belongs to the set {other}: give the one of {named} another name.")
+                raise HookError(
+                    f"{kind} script {shared[0]} belongs to the set {other}: rename the script of the set {named}."
+                )
 
 
 def _script(path: str, content: str, is_ours: bool) -> FileChange:
@@ -153,17 +155,17 @@ def _script(path: str, content: str, is_ours: bool) -> FileChange:
     if is_ours and (not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid()):
         return FileChange(path, None, content, _MODE)
     if not stat.S_ISREG(found.st_mode):
-        raise HookError(f"{path} is there and is no file of this set: move it away, or take another name.")
+        raise HookError(f"{path} exists and is not a regular file: remove it, or use another name for the script.")
     change = change_of(path, content, _MODE)
-    # The same text is what a run that was cut off has left.
+    # A run that was interrupted before it wrote the settings leaves the same text.
     if not is_ours and change.before != content:
-        raise HookError(f"{path} is there and was not put there for this set: move it away, or take another name.")
+        raise HookError(f"{path} exists and is not of this set: remove it, or use another name for the script.")
     return change
 
 
 def _read(root: Root) -> tuple[HookSettings, tuple[str, ...]]:
-    """Settings that cannot be used are written anew: each role brings its set again."""
+    """Invalid settings are replaced: each role adds its set again when it runs."""
     try:
         return read_settings(root), ()
     except ConfigError as error:
-        return HookSettings(), (f"{error} It is written anew, and other roles bring their sets again.",)
+        return HookSettings(), (f"{error} The file is rewritten; other roles add their sets again when they run.",)

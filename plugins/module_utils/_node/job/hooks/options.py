@@ -19,24 +19,24 @@ PROLOG, EPILOG, HEALTH = "prolog", "epilog", "health"
 KINDS = (PROLOG, EPILOG, HEALTH)
 
 SLURMS_REASONS = {PROLOG: "Prolog error", EPILOG: "Epilog error"}
-"""What slurmctld itself writes when it drains the node (slurmctld's node_mgr.c and job_mgr.c, 22.05 to 26.05). Nothing
-that HealthCheckProgram returns makes it drain a node."""
+"""The reason that slurmctld itself writes when it drains the node (slurmctld's node_mgr.c and job_mgr.c, 22.05 to
+26.05). The result of HealthCheckProgram never makes slurmctld drain a node."""
 
 ENDS_AT_FAILURE = (PROLOG,)
-"""After a prolog that failed there comes no job that the rest could prepare. An epilog cleans up what it can."""
+"""After a failed prolog no job follows, so the remaining scripts are not run. An epilog runs all: it cleans up."""
 
 
 JOBS_FAULT_STATUS = 75
-"""The exit status of a prolog's script for what is the job's own, such as a file system that users filled: the job goes
-back into the queue, and the node is not drained. EX_TEMPFAIL of sysexits.h."""
+"""The exit status of a prolog's script for a fault of the job, such as a file system that users filled: the job is
+requeued, and the node is not drained. EX_TEMPFAIL of sysexits.h."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How long scripts may take, in seconds.
+    """Time limits of scripts, in seconds.
 
-    :ivar script: each of them that has no limit of its own.
-    :ivar total: all of a kind together.
+    :ivar script: for each script that has no limit of its own.
+    :ivar total: for all scripts of a kind together.
     """
 
     script: float
@@ -49,11 +49,11 @@ DEFAULT_LIMITS = {
     # slurmd kills a HealthCheckProgram after 60 s.
     HEALTH: Limits(20, 50),
 }
-"""The role slurm says the same, and derives Slurm's own limits from it; a test compares them."""
+"""The role slurm has the same values, and derives Slurm's own limits from them; a test compares them."""
 
 
 def folder(kind: str) -> str:
-    """Return where the scripts of a kind lie."""
+    """Return the folder of a kind's scripts."""
     return f"/etc/hpcai/{kind}.d"
 
 
@@ -61,7 +61,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NO_JOB = "none"
 
 _SAME = (
-    # slurmd up to 22.05 says SLURM_NODELIST alone (prep_script_slurmd.c), later manuals name only the other.
+    # slurmd up to 22.05 sets only SLURM_NODELIST (prep_script_slurmd.c); later manuals name only the other.
     ("SLURM_JOB_NODELIST", "SLURM_NODELIST"),
     ("SLURM_JOB_ID", "SLURM_JOBID"),
     ("SLURM_JOB_UID", "SLURM_UID"),
@@ -69,7 +69,7 @@ _SAME = (
 
 
 def script_environment(given: Mapping[str, str], kind: str) -> dict[str, str]:
-    """Return the environment of scripts: what slurmd gave, each value under its old name and under its new one."""
+    """Return the environment of scripts: slurmd's variables, each under its old and its new name."""
     made = {**given, "PATH": PATH, "LC_ALL": "C", "HPCAI_HOOK": kind}
     for pair in _SAME:
         for name, other in (pair, pair[::-1]):
@@ -79,7 +79,7 @@ def script_environment(given: Mapping[str, str], kind: str) -> dict[str, str]:
 
 
 def job_number(given: Mapping[str, str]) -> str:
-    """Return the number of the job that slurmd calls for; NO_JOB if there is none."""
+    """Return the id of the job for which slurmd runs the scripts; NO_JOB if there is none."""
     number = given.get("SLURM_JOB_ID") or given.get("SLURM_JOBID") or ""
     return number if re.fullmatch(r"[0-9]{1,19}", number) else NO_JOB
 
@@ -87,26 +87,26 @@ def job_number(given: Mapping[str, str]) -> str:
 CONFIG = "job_hooks"
 SETTINGS = f"{FOLDER}/{CONFIG}.json"
 NAME = re.compile(r"[0-9]{2}-[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
-NAME_WORDS = "two digits, which give the order, '-', and letters, digits, '.', '_' or '-', such as 50-gpu"
+NAME_WORDS = "two digits for the order, '-', and letters, digits, '.', '_' or '-', such as 50-gpu"
 LONGEST_S = 3600.0
 
 Sets = Mapping[str, Mapping[str, Mapping[str, "float | None"]]]
-"""The limits of scripts that Ansible put there, by set, kind and name; None where the kind's counts."""
+"""The limits of the scripts that Ansible installed, by set, kind and name; None to use the limit of the kind."""
 
 
 @dataclass(frozen=True)
 class HookSettings:
-    """What the file says.
+    """The content of the settings file.
 
-    :ivar limits: by kind; each kind has them.
-    :ivar sets: the scripts that Ansible put there.
+    :ivar limits: by kind; each kind has an entry.
+    :ivar sets: the scripts that Ansible installed.
     """
 
     limits: Mapping[str, Limits] = field(default_factory=lambda: dict(DEFAULT_LIMITS))
     sets: Sets = field(default_factory=dict)
 
     def limit_of(self, kind: str, name: str) -> float:
-        """Return the seconds that a script may take, whoever put it there."""
+        """Return the time limit of a script in seconds, whether Ansible installed it or not."""
         for kinds in self.sets.values():
             limit = kinds.get(kind, {}).get(name)
             if limit is not None:
@@ -114,7 +114,7 @@ class HookSettings:
         return self.limits[kind].script
 
     def owner_of(self, kind: str, name: str) -> str | None:
-        """Return the set that a script belongs to; None if it is none of Ansible's."""
+        """Return the set that a script belongs to; None if Ansible did not install it."""
         return next((named for named, kinds in self.sets.items() if name in kinds.get(kind, {})), None)
 
 
@@ -122,7 +122,7 @@ _SECONDS = number(0, LONGEST_S, above=True)
 
 
 def seconds(path: str, value: Any) -> float:
-    """A number of seconds; whole ones without a fraction, so that files look as they were written."""
+    """Parse a number of seconds; integral values become int, so that the file keeps the user's notation."""
     given: float = _SECONDS(path, value)
     return int(given) if float(given).is_integer() else given
 
@@ -133,7 +133,7 @@ _SETS = optional(mapping_of(string, optional(record(dict.fromkeys(KINDS, _SCRIPT
 
 
 def limits_from(path: str, value: Any) -> dict[str, Limits]:
-    """The limits of all kinds; what is not stated is the default."""
+    """Parse the limits of all kinds; missing values get the defaults."""
     stated = _LIMITS(path, value)
     return {kind: replace(limits, **stated.get(kind, {})) for kind, limits in DEFAULT_LIMITS.items()}
 
@@ -142,9 +142,9 @@ _FORM = instance_of(HookSettings, {"limits": limits_from, "sets": _SETS})
 
 
 def read_settings(root: Root) -> HookSettings:
-    """Return the settings; the defaults where there is no file.
+    """Return the settings; the defaults if there is no file.
 
-    :raises ConfigError: they cannot be used.
+    :raises ConfigError: the file is invalid.
     """
     return read_checked(root, CONFIG, _FORM) or HookSettings()
 

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Run the scripts of a kind in their order, and record what failed."""
+"""Runs the scripts of a kind in the order of their names, and records failures."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ from .options import (
 from .scripts import Script, scripts_of
 
 TERM_S, BURIAL_S = 5.0, 2.0
-"""How long a script may take to end when it is asked to, and when it is killed, in seconds."""
+"""How long a script may take to end after SIGTERM, and after SIGKILL, in seconds."""
 _TAIL = 4096
-"""Bytes of its output that are kept for its last line."""
+"""Bytes of a script's output that are kept to find its last line."""
 
 
 @dataclass(frozen=True)
 class ScriptRun:
-    """A script that was to run.
+    """The result of a script.
 
-    :ivar cause: why it failed; empty where it did not.
+    :ivar cause: why it failed; empty if it succeeded.
     """
 
     name: str
@@ -60,9 +60,9 @@ class ScriptRun:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a run.
+    """The result of a run.
 
-    :ivar failure: what failed, as Slurm has to know it; None where nothing did, or something was done instead.
+    :ivar failure: the failure to report to Slurm; None if nothing failed, or ``done_instead`` is set.
     :ivar done_instead: what was done instead of failing: the job was requeued, or the node stays; empty if nothing was.
     """
 
@@ -75,14 +75,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class DrainDecision:
-    """Whether the node was taken out for a failure, and why, or why not."""
+    """Whether the node was drained for a failure, and why or why not."""
 
     is_out: bool
     words: str
 
 
 Ask = Callable[[Failure, float], Optional[DrainDecision]]
-"""Asks for so many seconds whether the node may go out for a failure; returns None where nobody decides that."""
+"""Asks the arbiter, for at most that many seconds, whether to drain the node; returns None if there is no arbiter."""
 
 
 def run_kind(
@@ -92,13 +92,13 @@ def run_kind(
     run: Bounded = run_command,
     ask: Ask = lambda _failure, _seconds: None,
 ) -> Outcome:
-    """Run all scripts of a kind; a prolog only to the first failure.
+    """Run all scripts of a kind; a prolog stops at the first failure.
 
-    Slurm drains the node of each prolog and epilog that fails. For what is a job's own, the job is requeued instead, as
-    it is where somebody decides whether the node goes out for a fault of its own.
+    Slurm drains the node if a prolog or epilog fails. If the fault is the job's, the job is requeued instead. The same
+    happens if the arbiter decides whether to drain the node.
 
-    :param given: the environment that slurmd gave.
-    :param run: what asks slurmctld to requeue a job.
+    :param given: the environment from slurmd.
+    :param run: runs the commands that ask slurmctld to requeue a job.
     """
     began = time.monotonic()
     job = job_number(given)
@@ -120,7 +120,7 @@ def run_kind(
         if kind == PROLOG and failure.cause == f"exit status {JOBS_FAULT_STATUS}":
             instead = _requeue(f"{failure.script}: {failure.last_line or failure.cause}", job, env, root, run, log)
             if instead:
-                # The node is good.
+                # The fault is the job's, so the node is good.
                 return _passed(kind, job, root, ran, instead)
         instead = ""
         if kind in SLURMS_REASONS:
@@ -137,14 +137,14 @@ def run_kind(
 def _run_all(
     kind: str, scripts: list[Script], settings: HookSettings, env: Mapping[str, str], log: Log
 ) -> list[ScriptRun]:
-    # What is not to be run is known before the first one runs: a half of a prolog helps nobody.
+    # Find refused scripts before the first script runs: an incomplete prolog prepares no job.
     ran = [ScriptRun(script.name, f"refused: {script.problem}") for script in scripts if script.problem]
     for one in ran:
         log.line(f"{one.name}: {one.cause}")
     if ran and kind in ENDS_AT_FAILURE:
         return ran
     total = settings.limits[kind].total
-    # The last one that is ended needs its time to end, too.
+    # The total includes the time that the last script needs to end after a timeout.
     deadline = time.monotonic() + total
     for script in scripts:
         if script.problem:
@@ -152,10 +152,10 @@ def _run_all(
         remaining_s = deadline - time.monotonic()
         limit = min(settings.limit_of(kind, script.name), remaining_s - TERM_S - BURIAL_S)
         if limit <= 0:
-            ran.append(ScriptRun(script.name, f"not started: the {kind} has {total:g} s in all, and they are over"))
+            ran.append(ScriptRun(script.name, f"not started: the {kind} reached its total limit of {total:g} s"))
             log.line(f"{script.name}: {ran[-1].cause}")
             break
-        log.line(f"{script.name}: started, for {limit:.3g} s at most")
+        log.line(f"{script.name}: started, limit {limit:.3g} s")
         ran.append(run_script(script.name, script.path, env, limit, log.write))
         log.line(f"{script.name}: {ran[-1].cause or 'done'} ({ran[-1].seconds:.2f} s)")
         if ran[-1].cause and kind in ENDS_AT_FAILURE:
@@ -171,12 +171,12 @@ def run_script(
     write: Callable[[bytes], None],
     grace_s: float = TERM_S,
 ) -> ScriptRun:
-    """Run a script and return how it ended.
+    """Run a script and return its result.
 
-    What it leaves running goes on, if it ended by itself in time; it is not waited for.
+    Background processes of a script that ended in time continue to run; they are not waited for.
 
-    :param write: gets its output, both streams, as it comes.
-    :param grace_s: how long it may take to end when it is asked to.
+    :param write: gets the output of both streams as it arrives.
+    :param grace_s: how long the script may take to end after SIGTERM.
     """
     tail = b""
 
@@ -192,7 +192,7 @@ def run_script(
         return ScriptRun(name, f"cannot be started: {error.strerror}")
     overdue = f"not done within {limit_s:.3g} s"
     if ended.rc is None:
-        cause = f"{overdue}, and cannot be killed: it hangs in the kernel, in a driver or on a disk"
+        cause = f"{overdue}, and cannot be killed: it hangs in the kernel, such as in a driver or on a disk"
     elif ended.cut:
         cause = overdue
     elif ended.rc < 0:
@@ -203,18 +203,19 @@ def run_script(
     return ScriptRun(name, cause, next((line for line in reversed(lines) if line), ""), ended.seconds)
 
 
-_HAS_ASKED = DrainDecision(True, "the health checks have asked")
+_HAS_ASKED = DrainDecision(True, "the health checks asked the arbiter already")
 
 
 def _instead(
     decided: DrainDecision, failure: Failure, env: Mapping[str, str], root: Root, run: Bounded, log: Log
 ) -> str:
-    """Do what is to be done instead of failing, and return it; nothing if the prolog has to fail.
+    """Do what replaces the failure, and return it; an empty text if the prolog has to fail.
 
-    Also where the node is out: slurmctld may start the script of a job on its first node before it hears that another
-    node's prolog failed (``_rpc_prolog`` and ``prolog_complete`` of 22.05.8), and never does after the requeue.
+    The job is requeued even if the node was drained: slurmctld may start a job's script on its first node before it
+    learns that another node's prolog failed (``_rpc_prolog`` and ``prolog_complete`` of 22.05.8). After a requeue it
+    never does.
     """
-    words = f"the node {'is out' if decided.is_out else 'stays in scheduling'}: {decided.words}"
+    words = f"the node {'is drained' if decided.is_out else 'stays in scheduling'}: {decided.words}"
     log.line(words)
     if failure.kind != PROLOG:
         return f"{failure.reason}: {words}"
@@ -224,13 +225,13 @@ def _instead(
 def _requeue(
     words: str, job: str, env: Mapping[str, str], root: Root, run: Bounded, log: Log, may_hold: bool = True
 ) -> str:
-    """Requeue the job, and return what became of it; nothing if it may still run, so that the prolog has to fail."""
+    """Requeue the job, and return what was done; an empty text if the job may still run, so the prolog has to fail."""
     reason = f"{env.get('SLURMD_NODENAME', '')}: {words}"
     try:
         known = slurmd_env.read(root)
         words = requeue(job_of(env), Controller(known.controllers if known else (), run), reason, may_hold)
     except (ConfigError, CommandFailed, NodeFailure, JobStateUnknown) as error:
-        log.line(f"job {job} cannot be requeued, and the prolog fails: {error}")
+        log.line(f"job {job} cannot be requeued, so the prolog fails: {error}")
         return ""
     log.line(words)
     return words
@@ -263,26 +264,26 @@ def _keep(root: Root, failure: Failure, to_report: bool) -> None:
     try:
         failures.record_failure(root, failure, to_report)
     except OSError as error:
-        sys.stderr.write(f"hpcnode job: the failure cannot be recorded ({error})\n")
+        sys.stderr.write(f"hpcnode job: cannot record the failure ({error})\n")
 
 
 LOG_FOLDER = "/var/log/hpcai/jobs"
 MOST_BYTES = 256 * 1024
-"""Of the scripts' output in one run."""
+"""Most bytes of the scripts' output in one run."""
 MOST_FILES = 500
 _SLACK = 50
-"""So many more may lie there before the oldest are removed, so that not every job looks at all of them."""
+"""Files are pruned only above MOST_FILES + this, so that not every job reads the times of all of them."""
 
 
 def log_path(kind: str, job: str) -> str:
-    """Return where the log of a run lies."""
+    """Return the path of a run's log."""
     return f"{LOG_FOLDER}/{kind}.log" if job == NO_JOB else f"{LOG_FOLDER}/{job}.{kind}.log"
 
 
 class Log:
-    """What the scripts wrote: one bounded file for each job and kind, and only so many of them.
+    """The scripts' output: one file of limited size per job and kind, and a limited number of files.
 
-    A full disk, or none, must not keep a job from running: it only loses lines.
+    A full or missing disk must not stop a job: the log then only loses lines.
     """
 
     def __init__(self, root: Root, kind: str, job: str) -> None:
@@ -291,7 +292,7 @@ class Log:
         self._room = MOST_BYTES
         with contextlib.suppress(OSError):
             os.makedirs(root.at(LOG_FOLDER), mode=0o750, exist_ok=True)
-            # A job that was requeued has its earlier run before this one; without a job, the last run is enough.
+            # A requeued job appends to the log of its earlier run; without a job, only the last run is kept.
             mode = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
             self._handle = os.open(root.at(self.path), mode, 0o640)
             if job == NO_JOB or os.fstat(self._handle).st_size > 4 * MOST_BYTES:
@@ -302,16 +303,16 @@ class Log:
         self._put(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n".encode("utf-8", "replace"))
 
     def write(self, chunk: bytes) -> None:
-        """Write what a script said, as far as there is room."""
+        """Write output of a script, up to the size limit."""
         if self._room > 0:
             self._put(chunk[: self._room])
             self._room -= len(chunk)
             if self._room <= 0:
                 self._put(b"\n")
-                self.line(f"what follows is left out: this log holds {MOST_BYTES} bytes of a run")
+                self.line(f"the rest is left out: this log keeps {MOST_BYTES} bytes of a run")
 
     def close(self) -> None:
-        """End it."""
+        """Close the file."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
@@ -323,7 +324,7 @@ class Log:
 
 
 def prune_logs(root: Root, most: int = MOST_FILES, slack: int = _SLACK) -> None:
-    """Remove the oldest logs where there are too many."""
+    """Remove the oldest logs if there are too many."""
     names = [name for name in root.entries(LOG_FOLDER) if name.endswith(".log")]
     if len(names) <= most + slack:
         return

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Which scripts there are, in their order, which of them must not be run, and what failed last."""
+"""Lists the scripts in order, those that must not be run, and the last failures."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True)
 class Script:
-    """Something in a folder of scripts.
+    """An entry of a scripts folder.
 
     :ivar name: of the file.
-    :ivar path: where it lies.
-    :ivar problem: why it must not be run, in words; empty where it may.
+    :ivar path: of the file.
+    :ivar problem: why it must not be run; empty if it may.
     """
 
     name: str
@@ -34,10 +34,10 @@ class Script:
 
 
 def scripts_of(root: Root, kind: str) -> list[Script]:
-    """Return the scripts of a kind by name.
+    """Return the scripts of a kind, sorted by name.
 
-    What begins with a dot is a file that is being written, and is left out. Anything else that is no script is one that
-    somebody meant to be one: it is returned with its problem, never skipped.
+    Names that begin with a dot are files that are being written, and are left out. Any other file counts as a
+    script: if it is not a valid one, it is returned with its problem and never skipped.
     """
     here = folder(kind)
     names = [name for name in root.entries(here) if not name.startswith(".")]
@@ -51,40 +51,40 @@ def scripts_of(root: Root, kind: str) -> list[Script]:
 
 def _problem(name: str, path: str) -> str:
     if not NAME.fullmatch(name):
-        return f"its name is not made of {NAME_WORDS}"
+        return f"its name is invalid: expected {NAME_WORDS}"
     try:
         found = os.lstat(path)
     except OSError as error:
         return str(error.strerror)
     if not stat.S_ISREG(found.st_mode):
-        return "it is no regular file; a link is not followed"
+        return "it is not a regular file; links are not followed"
     if not found.st_mode & stat.S_IXUSR:
-        return "it is not executable: 'chmod 0755' it, or move it away"
+        return "it is not executable: run 'chmod 0755' on it, or remove it"
     unsafe = _unsafe(path)
     return f"it is {unsafe}" if unsafe else ""
 
 
 def _unsafe(path: str) -> str:
-    """Why root must not run what lies there; empty where it may."""
+    """Return why root must not run this file; an empty text if it may."""
     try:
         found = os.lstat(path)
     except OSError as error:
-        return f"not to be looked at ({error.strerror})"
-    # For tests, which run as anybody, that is their own user; Slurm runs it as root.
+        return f"unreadable ({error.strerror})"
+    # Slurm runs this as root; tests run as any user, who then is the allowed owner.
     if found.st_uid not in (0, os.geteuid()):
         return f"owned by user {found.st_uid}: it must belong to root"
     if found.st_mode & _OTHERS_WRITE:
-        return f"writable by others than its owner (mode {stat.S_IMODE(found.st_mode):04o}): 'chmod go-w' it"
+        return f"writable by group or others (mode {stat.S_IMODE(found.st_mode):04o}): run 'chmod go-w' on it"
     return ""
 
 
 @dataclass(frozen=True)
 class ScriptStatus:
-    """A script.
+    """The status of a script.
 
-    :ivar limit_s: how long it may take.
-    :ivar owner: the set that Ansible put it there for; None if it did not.
-    :ivar problem: why it is not run; empty where it is.
+    :ivar limit_s: its time limit.
+    :ivar owner: the set as part of which Ansible installed it; None if Ansible did not.
+    :ivar problem: why it is not run; empty if it is.
     """
 
     name: str
@@ -95,10 +95,10 @@ class ScriptStatus:
 
 @dataclass(frozen=True)
 class KindStatus:
-    """A kind.
+    """The status of a kind.
 
-    :ivar total_s: how long all of its scripts may take.
-    :ivar failure: what failed last in this boot.
+    :ivar total_s: the time limit of all its scripts together.
+    :ivar failure: the last failure in this boot.
     """
 
     kind: str
@@ -116,7 +116,7 @@ class KindStatus:
 def status(root: Root) -> list[KindStatus]:
     """Return the status of all kinds.
 
-    :raises ConfigError: the settings cannot be used.
+    :raises ConfigError: the settings are invalid.
     """
     settings = read_settings(root)
     return [
@@ -139,7 +139,7 @@ def status(root: Root) -> list[KindStatus]:
 
 
 def as_dict(found: list[KindStatus]) -> dict[str, Any]:
-    """Return it for programs."""
+    """Return the status for programs."""
     return {
         one.kind: {
             "total_s": one.total_s,
@@ -151,11 +151,11 @@ def as_dict(found: list[KindStatus]) -> dict[str, Any]:
 
 
 def status_lines(found: list[KindStatus]) -> list[str]:
-    """Return it for people, a line each."""
+    """Return the status as lines for people."""
     lines = []
     for one in found:
         number = len(one.scripts)
-        lines.append(f"{one.kind}: {number} script{'' if number == 1 else 's'}, {one.total_s:g} s in all")
+        lines.append(f"{one.kind}: {number} script{'' if number == 1 else 's'}, total limit {one.total_s:g} s")
         for script in one.scripts:
             what = f"refused: {script.problem}" if script.problem else f"{script.limit_s:g} s"
             lines.append(f"  {script.name}: {what}{f' ({script.owner})' if script.owner else ''}")

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Staging one shard: what is missing or wrong is copied, what is right stays."""
+"""Stages one shard: copies missing and wrong files, and keeps correct ones."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ _INCOMING = re.compile(r"incoming-(\d+)-of-\d+-[0-9a-f]+")
 
 
 class DiskFull(RuntimeError):
-    """The disk is full; what is copied can stop."""
+    """The disk is full, so the copy can stop."""
 
 
 @dataclass(frozen=True)
 class StageResult:
-    """What came of it.
+    """The result of staging a shard.
 
     :ivar digest: of the listing.
     :ivar files: how many files the shard has.
-    :ivar size: bytes of these as they are stored.
+    :ivar size: their stored size in bytes.
     :ivar kept: how many were there already.
-    :ivar copied: how many were brought to their place.
-    :ivar bytes_copied: bytes of these as they are stored.
-    :ivar bytes_over_wire: bytes that azcopy moved.
-    :ivar problem: what went wrong in one line; empty if nothing did.
+    :ivar copied: how many were copied.
+    :ivar bytes_copied: the stored size of the copied files in bytes.
+    :ivar bytes_over_wire: bytes that azcopy transferred.
+    :ivar problem: the error in one line; empty if there is none.
     :ivar left: names that are not staged.
-    :ivar logs: the folder of azcopy's logs and plans, kept after a failure only.
+    :ivar logs: the folder of azcopy's logs and plans, which is kept only after a failure.
     """
 
     digest: str
@@ -62,26 +62,26 @@ class StageResult:
     logs: str = ""
 
     def in_words(self) -> str:
-        """Return it in one line."""
+        """Return the result in one line."""
         if self.problem:
             logs = f"; azcopy's logs are in {self.logs}" if self.logs else ""
             return f"{len(self.left)} of {self.files} files are not staged: {self.problem}{logs}"
         rate = f" at {in_units(self.bytes_copied / self.seconds)}/s" if self.copied and self.seconds else ""
         return (
             f"{self.files} files, {in_units(self.size)}: {self.copied} copied ({in_units(self.bytes_copied)}{rate}), "
-            f"{self.kept} were there"
+            f"{self.kept} already there"
         )
 
 
 @dataclass(frozen=True)
 class Need:
-    """What a shard lacks.
+    """The missing files of a shard.
 
     :ivar blobs: all blobs of the shard, by name.
-    :ivar paths: where they belong below the target, by name.
-    :ivar known: those that are there, by name.
+    :ivar paths: their paths below the target, by name.
+    :ivar known: those that are already there, by name.
     :ivar missing: the names of the others.
-    :ivar patterns: what azcopy can be asked for in place of a list of all.
+    :ivar patterns: patterns for azcopy that can replace a list of all names.
     """
 
     blobs: Mapping[str, Blob]
@@ -92,10 +92,10 @@ class Need:
 
 
 def need_of(options: StageOptions, listing: Listing) -> Need:
-    """Return what the shard lacks. Changes nothing.
+    """Return the missing files of the shard. Changes nothing.
 
-    :raises StageOptionsError: nothing is to be staged at all.
-    :raises NameRefused: two blobs cannot lie beside each other on a disk.
+    :raises StageOptionsError: no blob is selected.
+    :raises NameRefused: two blobs would have conflicting paths on disk.
     """
     chosen = selected(listing.blobs, options.pattern)
     all_paths = paths_of(chosen, options.decompress)
@@ -124,15 +124,15 @@ def stage(
 ) -> StageResult:
     """Stage one shard.
 
-    :param tool: its limits are those of one process.
-    :param on_progress: is told how far it is.
-    :raises BlobError: azcopy cannot be started, or the account's name is unknown.
+    :param tool: its limits apply to each azcopy.
+    :param on_progress: gets the progress.
+    :raises BlobError: azcopy cannot be started, or the account's name cannot be resolved.
     """
     need = need_of(options, listing)
     number, count = options.shard
     os.makedirs(options.state, exist_ok=True)
     header = Header(listing.digest, number, count, options.pattern, options.decompress)
-    # What another listing's run left may be of an older version of a blob, and of the same size.
+    # A file left by a run with another listing may be an older version of a blob, with the same size.
     incoming = os.path.join(options.state, f"incoming-{number:05d}-of-{count:05d}-{listing.digest}")
     _clear_others(incoming, number, count)
     arrived = _tidy(incoming, need)
@@ -189,11 +189,11 @@ def _carry(
 ) -> list[Outcome]:
     """Run the azcopies.
 
-    :param listed: how many blobs there are below the source.
+    :param listed: how many blobs are below the source.
     """
     if not names:
         return []
-    # A pattern asks for all that the shard has: with a part of it there, a list asks for less.
+    # Patterns match the whole shard: if a part of it is already there, a list copies less.
     patterns = need.patterns if len(names) == len(need.blobs) and options.processes == 1 else []
     shards = [shard for shard in shards_of([need.blobs[name] for name in names], options.processes) if shard]
 
@@ -218,11 +218,11 @@ def _carry(
 def _judge(
     outcomes: Sequence[Outcome], receiver: Receiver, missing: Sequence[str], lacking: str
 ) -> tuple[str, list[str]]:
-    """Return what went wrong in one line, and the names that are not staged."""
+    """Return the error in one line, and the names that are not staged."""
     staged = receiver.staged
     not_staged = [name for name in missing if name not in staged]
     if not not_staged:
-        # Whatever azcopy says of them: they are there, and were verified.
+        # All files are there and verified, so azcopy's errors do not matter.
         return "", []
     if lacking:
         return lacking, not_staged
@@ -233,11 +233,11 @@ def _judge(
     failures.update(receiver.failures)
     named = tuple(failures[name] for name in not_staged if name in failures)
     sentence = Outcome(named, failed_run.why, failed_run.words).sentence()
-    return sentence or f"{not_staged[0]!r} and others did not arrive, and azcopy does not say why", not_staged
+    return sentence or f"{not_staged[0]!r} and others did not arrive, and azcopy reported no error", not_staged
 
 
 def _clear_others(incoming: str, number: int, count: int) -> None:
-    """Remove what killed runs left of other listings and of other numbers of shards; all nodes together remove all."""
+    """Remove files that killed runs with other listings or shard counts left; together, all nodes remove all."""
     state, current = os.path.split(incoming)
     for name in os.listdir(state):
         found = _INCOMING.fullmatch(name)
@@ -246,12 +246,12 @@ def _clear_others(incoming: str, number: int, count: int) -> None:
 
 
 def _tidy(incoming: str, need: Need) -> set[str]:
-    """Remove what a killed run left half done, and return the names of what it had left whole."""
+    """Remove incomplete files that a killed run left, and return the names of the complete ones."""
     found: set[str] = set()
     missing = set(need.missing)
     for name in list(files_below(incoming)):
         path = os.path.join(incoming, name)
-        # azcopy gives a file its name when it is whole.
+        # azcopy gives a file its final name only when it is complete.
         if name in missing and os.path.getsize(path) == need.blobs[name].size:
             found.add(name)
         else:
@@ -261,20 +261,20 @@ def _tidy(incoming: str, need: Need) -> set[str]:
 
 
 def _room_lacking(target: str, needed: int) -> str:
-    """Return that there is too little room, in words; nothing if there is enough, or nobody knows."""
+    """Return a message if the disk has too little space; an empty text if there is enough, or that is unknown."""
     with contextlib.suppress(OSError):
         facts = os.statvfs(target)
         free = facts.f_bavail * facts.f_frsize
         if needed > free:
-            return f"{sentence_of(FULL)}: {in_units(needed)} are to be copied, and {target} has {in_units(free)} free"
+            return f"{sentence_of(FULL)}: {in_units(needed)} must be copied, but {target} has {in_units(free)} free"
     return ""
 
 
 @dataclass(frozen=True)
 class ShardProgress:
-    """How far it is.
+    """The progress of a shard.
 
-    :ivar busy_percent: how many requests the account turned away lately.
+    :ivar busy_percent: share of recent requests that the account throttled.
     """
 
     files: int
@@ -285,17 +285,17 @@ class ShardProgress:
     busy_percent: float
 
     def in_words(self) -> str:
-        """Return it in one line."""
+        """Return the progress in one line."""
         rate = self.bytes_done / self.seconds if self.seconds else 0.0
         remaining_s = (self.of_bytes - self.bytes_done) / rate if rate else 0.0
         words = f"{self.files} of {self.of_files} files, {in_units(self.bytes_done)} of {in_units(self.of_bytes)}"
         words += f", {in_units(rate)}/s"
         words += f", about {remaining_s:.0f} s left" if self.bytes_done < self.of_bytes and rate else ""
-        return words + (f", the account turns away {self.busy_percent:.0f} %" if self.busy_percent else "")
+        return words + (f", the account throttles {self.busy_percent:.0f} % of requests" if self.busy_percent else "")
 
 
 class ProgressMeter:
-    """Counts what several azcopies have carried, and tells it no more often than every ``every_s`` seconds."""
+    """Adds up the progress of several azcopies, and reports it at most every ``every_s`` seconds."""
 
     def __init__(
         self, of_files: int, of_bytes: int, on_progress: Callable[[ShardProgress], None] | None, every_s: float
@@ -306,7 +306,7 @@ class ProgressMeter:
         self._lock = threading.Lock()
 
     def note(self, process: int, files: int, carried: int, busy: float) -> None:
-        """Note how far one azcopy is."""
+        """Record the progress of one azcopy."""
         with self._lock:
             self._carried[process] = (files, carried, busy)
             now = time.monotonic()
@@ -316,7 +316,7 @@ class ProgressMeter:
 
     @property
     def progress(self) -> ShardProgress:
-        """How far all are."""
+        """The progress of all azcopies together."""
         files = sum(one[0] for one in self._carried.values())
         carried = sum(one[1] for one in self._carried.values())
         busy = max((one[2] for one in self._carried.values()), default=0.0)
@@ -331,7 +331,7 @@ class ProgressMeter:
 
 
 def in_units(number: float) -> str:
-    """Return bytes in words, in powers of ten."""
+    """Return a number of bytes with a decimal unit, such as 1.5 GB."""
     for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if number >= factor:
             return f"{number / factor:.1f} {unit}"

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""One copy between a container and a folder of this machine, for the module blob_copy."""
+"""One copy between a container and a folder on this machine, for the module blob_copy."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from .receive import files_below
 
 @dataclass(frozen=True)
 class CopyOptions:
-    """What is to be copied.
+    """What to copy.
 
-    :ivar source: a URL or a folder; one of both is a URL.
-    :ivar dest: the other one.
+    :ivar source: a URL or a folder; exactly one of source and dest is a URL.
+    :ivar dest: a folder or a URL.
     :ivar pattern: of file names; empty for all.
-    :ivar full: compare what is there by its content.
-    :ivar work: where azcopy's logs and plans are.
+    :ivar full: compare the content of existing files, not only their size.
+    :ivar work: the folder for azcopy's logs and plans.
     """
 
     source: str
@@ -55,9 +55,9 @@ class Copied:
     """What was copied, or would be.
 
     :ivar names: relative to source and destination.
-    :ivar same: how many are there as they are.
-    :ivar size: bytes of those to copy, as they are stored.
-    :ivar problem: what went wrong; empty if nothing did.
+    :ivar same: how many are already there, unchanged.
+    :ivar size: the stored size of the files to copy in bytes.
+    :ivar problem: the error; empty if there is none.
     """
 
     names: tuple[str, ...]
@@ -67,22 +67,22 @@ class Copied:
 
 
 def is_url(text: str) -> bool:
-    """Whether this names a container, and no folder."""
+    """Whether this is the URL of a container, and not a folder."""
     return text.startswith(("https://", "http://"))
 
 
 def copy(options: CopyOptions, apply: bool) -> Copied:
-    """Copy what the destination lacks.
+    """Copy the files that the destination lacks.
 
-    :param apply: do it; else only tell.
-    :raises ValueError: what was asked for makes no sense.
+    :param apply: False to only return what would be copied.
+    :raises ValueError: the options are invalid.
     :raises BlobError: the container cannot be listed, or azcopy cannot be started.
-    :raises OSError: a folder cannot be read or made.
+    :raises OSError: a folder cannot be read or created.
     """
     if is_url(options.source) is is_url(options.dest):
         raise ValueError("one of source and dest must be the URL of a container, the other one a folder.")
     if options.decompress and not is_url(options.source):
-        raise ValueError("decompress goes with a source that is a container.")
+        raise ValueError("decompress requires a container as source.")
     location = parse_location(options.source if is_url(options.source) else options.dest)
     folder = tempfile.mkdtemp(prefix="hpcai-blob-", dir=options.work if os.path.isdir(options.work) else None)
     tool = Azcopy(folder, options.credential, options.limits, options.azcopy)
@@ -97,9 +97,9 @@ def copy(options: CopyOptions, apply: bool) -> Copied:
 
 
 def refuse_user_writable(dest: str) -> None:
-    """As root, refuse a folder in which users could swap a folder and a link while files are moved to their names.
+    """As root, refuse a folder in which users could replace a folder by a link while files are moved to their names.
 
-    :raises ValueError: it is one.
+    :raises ValueError: users can write to the folder.
     """
     if os.geteuid() != 0:
         return
@@ -109,7 +109,7 @@ def refuse_user_writable(dest: str) -> None:
     except FolderProblem as error:
         problem = str(error)
     if problem:
-        raise ValueError(f"{problem}. Root copies nothing there: set become_user to the owner of the files.")
+        raise ValueError(f"{problem}, so root does not copy files there: set become_user to the owner of the files.")
 
 
 def _down(options: CopyOptions, location: BlobLocation, tool: Azcopy, apply: bool) -> Copied:
@@ -139,11 +139,11 @@ def _up(options: CopyOptions, location: BlobLocation, tool: Azcopy, apply: bool)
 
 @dataclass(frozen=True)
 class Missing:
-    """What a container lacks.
+    """The files that a container lacks.
 
     :ivar names: of files to upload, relative to the folder.
-    :ivar same: how many are there as they are.
-    :ivar size: bytes of those to upload.
+    :ivar same: how many are already there, unchanged.
+    :ivar size: bytes of the files to upload.
     """
 
     names: tuple[str, ...]
@@ -152,15 +152,15 @@ class Missing:
 
 
 def missing_in(folder: str, pattern: str, blobs: Sequence[Blob]) -> Missing:
-    """Return what a container lacks of a folder.
+    """Return the files of a folder that a container lacks.
 
-    Of blobs without an MD5 nobody knows what they hold: they count as other ones.
+    The content of blobs without an MD5 is unknown, so they count as different.
 
-    :raises FileNotFoundError: there is no such folder.
+    :raises FileNotFoundError: the folder does not exist.
     """
     stored: Mapping[str, Blob] = {blob.name: blob for blob in blobs}
     if not os.path.isdir(folder):
-        raise FileNotFoundError(2, "there is no such folder", folder)
+        raise FileNotFoundError(2, "no such folder", folder)
     names = sorted(name for name in files_below(folder) if STATE not in name.split("/")[:-1])
     chosen = matching(names, groups_of(pattern)) if pattern else names
     lacking, size = [], 0

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""One listing for all nodes of a job: made once, kept beside the data, and told apart by its digest."""
+"""One listing for all nodes of a job: created once, stored with the data, and identified by its digest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Listing:
     """The blobs of a location at one time.
 
     :ivar location: its address.
-    :ivar token: the run that made it; empty outside of Slurm.
+    :ivar token: the run that created it; empty outside of Slurm.
     """
 
     location: str
@@ -38,7 +38,7 @@ class Listing:
 
     @property
     def digest(self) -> str:
-        """What tells this listing from another one of other blobs."""
+        """A digest that identifies the location and its blobs."""
         made = hashlib.sha256(self.location.encode())
         for blob in sorted(self.blobs, key=lambda one: one.name):
             made.update(json.dumps(astuple(blob)).encode() + b"\n")
@@ -46,12 +46,12 @@ class Listing:
 
     @property
     def size(self) -> int:
-        """Bytes of all."""
+        """The total size in bytes."""
         return sum(blob.size for blob in self.blobs)
 
 
 def token_of(variables: Mapping[str, str]) -> str:
-    """Return what names this step of a job among all; empty outside of Slurm."""
+    """Return a unique id of this job step; empty outside of Slurm."""
     job = variables.get("SLURM_JOB_ID", "")
     if not job:
         return ""
@@ -63,10 +63,10 @@ def shared_listing(
 ) -> Listing:
     """Return the listing that all nodes of this run share through ``folder``.
 
-    In a step of a job the first node lists, and the others wait for what it wrote with this step's token. Outside of
-    one, what lies there is taken, and made where there is none; who comes second takes what the first one wrote.
+    In a job step, the first node lists the blobs, and the others wait for its file with this step's token. Outside of a
+    job step, an existing file is used, or created if there is none; of two processes, the second uses the first one's.
 
-    :raises ConfigError: the first node failed, or nothing of it can be seen in time.
+    :raises ConfigError: the first node failed, or its file did not appear in time.
     """
     path = os.path.join(folder, FILE)
     if token and not first:
@@ -98,16 +98,14 @@ def shared_listing(
 def read_listing(path: str, location: str = "") -> Listing:
     """Return the listing in a file.
 
-    :param location: what it must be of, where that is known.
-    :raises ConfigError: it is none, of another location or of a newer schema.
+    :param location: the location that it must have, if known.
+    :raises ConfigError: the file is invalid, of another location or of a newer schema.
     """
     stated = _read(path)
     if stated.get("problem"):
-        raise ConfigError(f"the first node could not list: {stated['problem']}")
+        raise ConfigError(f"the first node could not list the source: {stated['problem']}")
     if location and stated.get("place") != location:
-        raise ConfigError(
-            f"{path} is a listing of {stated.get('place')}, not of {location}: name another state folder."
-        )
+        raise ConfigError(f"{path} is a listing of {stated.get('place')}, not of {location}: use another state folder.")
     try:
         blobs = tuple(Blob(*one) for one in stated["blobs"])
         found = Listing(str(stated["place"]), str(stated["token"]), blobs)
@@ -115,7 +113,7 @@ def read_listing(path: str, location: str = "") -> Listing:
     except (LookupError, TypeError):
         good = False
     if not good:
-        raise ConfigError(f"{path} is damaged: its digest is another one. Remove it, and stage again.")
+        raise ConfigError(f"{path} is damaged: its digest does not match. Remove it, and stage again.")
     return found
 
 
@@ -127,8 +125,8 @@ def _wait(path: str, token: str, location: str, wait_s: float) -> Listing:
                 return read_listing(path, location)
         if time.monotonic() >= deadline:
             raise ConfigError(
-                f"no listing of the first node in {os.path.dirname(path)} within {wait_s:g} s: is the target on a file "
-                "system that all nodes share? To copy everything to each node's own disk, use --all."
+                f"no listing of the first node in {os.path.dirname(path)} within {wait_s:g} s: the target must be on a "
+                "file system that all nodes share. To copy everything to each node's own disk, use --all."
             )
         time.sleep(_LOOK_S)
 
@@ -140,9 +138,11 @@ def _read(path: str) -> dict[str, Any]:
         except ValueError:
             stated = None
     if not isinstance(stated, dict) or not isinstance(stated.get("schema"), int):
-        raise ConfigError(f"{path} is no listing: remove it, and stage again.")
+        raise ConfigError(f"{path} is not a valid listing: remove it, and stage again.")
     if stated["schema"] > SCHEMA:
-        raise ConfigError(f"{path} has schema {stated['schema']}, and this hpcnode knows {SCHEMA} at most: update it.")
+        raise ConfigError(
+            f"{path} has schema {stated['schema']}, but this hpcnode supports at most {SCHEMA}: update hpcnode."
+        )
     return stated
 
 

@@ -2,9 +2,9 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What has been staged and verified: a line for each file, written when it is complete and at its place.
+"""Manifests of staged and verified files: a line for each file, written when it is complete at its final path.
 
-A run that is killed leaves all lines but perhaps a part of the last one, which is not read.
+A killed run may leave an incomplete last line, which is ignored.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _ENDING = ".jsonl"
 
 @dataclass(frozen=True)
 class Staged:
-    """A file that was staged.
+    """A staged file.
 
-    :ivar name: the blob's, relative to the location.
-    :ivar path: the file's, relative to the target; without ``.gz`` where it was decompressed.
-    :ivar stored: bytes as the blob is stored.
-    :ivar md5: the stored MD5; empty where there is none.
+    :ivar name: of the blob, relative to the location.
+    :ivar path: of the file, relative to the target; without ``.gz`` if it was decompressed.
+    :ivar stored: size of the blob in bytes.
+    :ivar md5: the blob's stored MD5; empty if there is none.
     :ivar modified: when the blob was written.
-    :ivar size: bytes on disk.
-    :ivar sha256: of what is on disk.
+    :ivar size: size of the file in bytes.
+    :ivar sha256: of the file.
     :ivar unpacked: whether it was decompressed.
     """
 
@@ -50,20 +50,20 @@ class Staged:
     unpacked: bool = False
 
     def is_of(self, blob: Blob) -> bool:
-        """Whether it was made of this very blob."""
+        """Whether it was copied from exactly this version of the blob."""
         mine = (self.name, self.stored, self.md5, self.modified)
         return mine == (blob.name, blob.size, blob.md5, blob.last_modified)
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a manifest is about.
+    """The header of a manifest.
 
-    :ivar digest: of the listing it was planned from.
-    :ivar number: which shard, from 0.
-    :ivar count: of how many.
-    :ivar pattern: how the shards were planned; empty for by bytes.
-    :ivar decompress: whether what is stored compressed was decompressed.
+    :ivar digest: of the listing from which the shard was planned.
+    :ivar number: of the shard, from 0.
+    :ivar count: number of shards.
+    :ivar pattern: by which the shards were planned; empty if they were planned by bytes.
+    :ivar decompress: whether compressed blobs were decompressed.
     """
 
     digest: str
@@ -79,9 +79,9 @@ def file_name(number: int, count: int) -> str:
 
 
 class Journal:
-    """A manifest while it is written; several threads may add to it.
+    """A manifest that is being written; several threads may add to it.
 
-    :param path: where; what another run left is replaced.
+    :param path: of the manifest; an existing one is replaced.
     :raises OSError: it cannot be written.
     """
 
@@ -95,26 +95,26 @@ class Journal:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        # Open as long as the run goes on.
+        # Stays open until the run ends.
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115  # pylint: disable=consider-using-with
 
     def add(self, staged: Staged) -> None:
-        """Note a file. It is on its way to the disk when this returns."""
+        """Record a file. The line is passed to the kernel, but not yet synced to the disk."""
         with self._lock:
             self._file.write(_line(asdict(staged)))
             self._file.flush()
 
     def close(self) -> None:
-        """Bring all to the disk."""
+        """Sync the manifest to the disk, and close it."""
         with self._lock:
             os.fsync(self._file.fileno())
             self._file.close()
 
 
 def read_manifests(folder: str) -> Iterator[tuple[Header, dict[str, Staged]]]:
-    """Yield all manifests of a folder: what they are about, and what they hold, by the blobs' names.
+    """Yield all manifests of a folder: the header, and the files by their blobs' names.
 
-    :raises ConfigError: one is of a newer schema.
+    :raises ConfigError: a manifest has a newer schema.
     """
     for name in _names(folder):
         found = _read(os.path.join(folder, name))
@@ -123,9 +123,9 @@ def read_manifests(folder: str) -> Iterator[tuple[Header, dict[str, Staged]]]:
 
 
 def entries_of(folder: str) -> dict[str, list[Staged]]:
-    """Return what all manifests of a folder hold, by the blobs' names, of the latest manifest first.
+    """Return the files of all manifests of a folder, by the blobs' names, those of the newest manifest first.
 
-    The number of shards may have been another, then other manifests may know an older version of a blob.
+    After a change of the number of shards, older manifests may list an older version of a blob.
     """
     found: dict[str, list[Staged]] = {}
     for name in sorted(_names(folder), key=lambda name: -os.stat(os.path.join(folder, name)).st_mtime_ns):
@@ -136,9 +136,9 @@ def entries_of(folder: str) -> dict[str, list[Staged]]:
 
 
 def problem_with(staged: Staged, target: str, full: bool) -> str:
-    """Return what is wrong with a file that was staged; nothing if it is as it was.
+    """Return what is wrong with a staged file; an empty text if it is unchanged.
 
-    :param full: read it and compare its hash.
+    :param full: read it and compare its hash, not only its size.
     """
     path = os.path.join(target, staged.path)
     try:
@@ -146,7 +146,7 @@ def problem_with(staged: Staged, target: str, full: bool) -> str:
         if found != staged.size:
             return f"{staged.path} has {found} bytes, not {staged.size}"
         if full and sha256_of(path) != staged.sha256:
-            return f"{staged.path} has other content than when it was staged"
+            return f"{staged.path} has changed since it was staged"
     except OSError as error:
         return f"{staged.path} cannot be read: {error.strerror}"
     return ""
@@ -170,7 +170,7 @@ def _read(path: str) -> tuple[Header, dict[str, Staged]] | None:
                 stated = json.loads(line)
                 if header is None:
                     if stated.pop("schema") > SCHEMA:
-                        raise ConfigError(f"{path} is of a newer schema: update hpcnode, or remove the state folder.")
+                        raise ConfigError(f"{path} has a newer schema: update hpcnode, or remove the state folder.")
                     header = Header(**stated)
                 else:
                     staged = Staged(**stated)
@@ -191,12 +191,12 @@ _MOST_REPORTED = 20
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found.
+    """The result of a verification.
 
-    :ivar problems: in words; the first of them where there are many.
+    :ivar problems: messages, at most 20.
     :ivar count: how many problems there are.
     :ivar files: how many files there should be.
-    :ivar size: bytes of those on disk.
+    :ivar size: bytes of the files on disk.
     """
 
     problems: tuple[str, ...]
@@ -207,11 +207,11 @@ class Verdict:
 
 
 def verify(target: str, state: str, full: bool, workers: int) -> Verdict:
-    """Compare what lies below a target with its manifests, and these with the listing. Changes nothing.
+    """Compare the files below a target with the manifests, and these with the listing. Changes nothing.
 
-    :param full: read all files and compare their hashes; else their sizes.
+    :param full: read all files and compare their hashes, not only their sizes.
     :raises FileNotFoundError: nothing was staged there.
-    :raises ConfigError: the listing is none.
+    :raises ConfigError: the listing is invalid.
     """
     listing = read_listing(os.path.join(state, FILE))
     manifests = list(read_manifests(state))
@@ -222,7 +222,7 @@ def verify(target: str, state: str, full: bool, workers: int) -> Verdict:
     problems += [f"{blob.name!r} is not staged" for blob in blobs if blob.name not in entries]
     of_blobs = {blob.name: [one for one in entries.get(blob.name, ()) if one.is_of(blob)] for blob in blobs}
     problems += [
-        f"{name!r} was staged from another version of it"
+        f"{name!r} was staged from another version of the blob"
         for name, of_blob in of_blobs.items()
         if name in entries and not of_blob
     ]
@@ -240,14 +240,14 @@ def verify(target: str, state: str, full: bool, workers: int) -> Verdict:
 
 
 def _mixed(manifests: Sequence[tuple[Header, dict[str, Staged]]], listing: Listing) -> list[str]:
-    """What is wrong with the manifests together: shards of the same count from different listings."""
+    """Return messages about shards of the same count that were staged from different listings."""
     current = [header for header, _staged in manifests if header.digest == listing.digest]
     problems = []
     for count in sorted({header.count for header in current}):
         other = [header for header, _staged in manifests if header.count == count and header.digest != listing.digest]
         problems += [
             f"shard {header.number} of {count} was staged from listing {header.digest}, the others from "
-            f"{listing.digest}: run it again"
+            f"{listing.digest}: stage this shard again"
             for header in other
         ]
     return problems

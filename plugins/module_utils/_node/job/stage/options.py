@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is to be staged, and how: the shard of this node, the blobs in it, and what they are called on disk."""
+"""What to stage and how: this node's shard, the blobs in it, and their paths on disk."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _SHARD = re.compile(r"(\d{1,6})/(\d{1,6})")
 
 
 class StageOptionsError(ValueError):
-    """What was asked for makes no sense; the message says why."""
+    """The options are invalid; the message says why."""
 
 
 @dataclass(frozen=True)
 class StageOptions:
-    """What is to be staged.
+    """What to stage.
 
-    :ivar location: where from.
+    :ivar location: the source.
     :ivar target: the folder to stage to.
-    :ivar number: which shard this is, from 0.
-    :ivar count: of how many.
-    :ivar everything: each node copies all, to a disk of its own.
-    :ivar pattern: divide by names in place of bytes, and leave out what has no such name.
-    :ivar decompress: decompress what has the Content-Encoding gzip.
-    :ivar full: read what is there and compare its hash, in place of its size.
-    :ivar processes: how many azcopies at a time.
+    :ivar number: of this shard, from 0.
+    :ivar count: number of shards.
+    :ivar everything: each node copies all blobs, to its own disk.
+    :ivar pattern: divide by names instead of bytes, and leave out blobs whose names do not match.
+    :ivar decompress: decompress blobs with the Content-Encoding gzip.
+    :ivar full: read existing files and compare their hashes instead of their sizes.
+    :ivar processes: how many azcopies run at a time.
     :ivar workers: how many files are verified and decompressed at a time.
     """
 
@@ -51,12 +51,12 @@ class StageOptions:
 
     @property
     def state(self) -> str:
-        """The folder of listing and manifests."""
+        """The folder of the listing and the manifests."""
         return os.path.join(self.target, STATE)
 
     @property
     def shard(self) -> tuple[int, int]:
-        """Number and count of the shards of the target: one where each node has all."""
+        """Number and count of the target's shards: (0, 1) if each node copies all blobs."""
         return (0, 1) if self.everything else (self.number, self.count)
 
     @property
@@ -66,36 +66,36 @@ class StageOptions:
 
 
 def shard_of(stated: str, variables: Mapping[str, str], planning: bool = False) -> tuple[int, int]:
-    """Return which shard this is and of how many: as stated by ``I/N``, else by the step of the job.
+    """Return the number of this shard and the number of shards: from ``I/N``, else from the job step.
 
-    :param planning: nothing is staged, and the job's script may ask too.
-    :raises StageOptionsError: neither tells.
+    :param planning: nothing is staged, so the job's script may call this too.
+    :raises StageOptionsError: neither defines the shard.
     """
     if stated:
         found = _SHARD.fullmatch(stated)
         if not found or int(found[1]) >= int(found[2]):
-            raise StageOptionsError(f"--shard {stated}: it is I/N, I from 0 to N - 1, such as 0/4.")
+            raise StageOptionsError(f"--shard {stated}: expected I/N with I from 0 to N - 1, such as 0/4.")
         return int(found[1]), int(found[2])
     node, count = variables.get("SLURM_NODEID", ""), _nodes(variables)
     if not count:
         return 0, 1
     if count > 1 and not planning and not variables.get("SLURM_STEP_ID", "").isdecimal():
-        # Its node's number is 0 there: it would stage the first shard alone, and all would look well.
+        # In the job's script SLURM_NODEID is 0: only the first shard would be staged, without an error.
         raise StageOptionsError(
-            f"this job has {count} nodes, and this is its script, which runs on one: run it by "
-            "'srun --ntasks-per-node=1', or state --shard I/N."
+            f"this job has {count} nodes, but its script runs on one of them: start this command with "
+            "'srun --ntasks-per-node=1', or set --shard I/N."
         )
     if not node.isdecimal() or int(node) >= count:
         raise StageOptionsError(
-            "SLURM_NODEID does not tell which node this is: run it by 'srun --ntasks-per-node=1', or state --shard I/N."
+            "SLURM_NODEID is not valid: start this command with 'srun --ntasks-per-node=1', or set --shard I/N."
         )
     if variables.get("SLURM_LOCALID", "0") != "0":
-        raise StageOptionsError("several tasks run on this node, one is enough: use 'srun --ntasks-per-node=1'.")
+        raise StageOptionsError("several tasks run on this node, but one is enough: use 'srun --ntasks-per-node=1'.")
     return int(node), count
 
 
 def _nodes(variables: Mapping[str, str]) -> int:
-    # A step may be on fewer nodes than its job.
+    # A step may have fewer nodes than its job.
     for name in ("SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES"):
         if variables.get(name, "").isdecimal():
             return int(variables[name])
@@ -103,9 +103,9 @@ def _nodes(variables: Mapping[str, str]) -> int:
 
 
 def selected(blobs: Sequence[Blob], pattern: str) -> list[Blob]:
-    """Return the blobs that are staged at all.
+    """Return the blobs to stage.
 
-    :raises StageOptionsError: none is.
+    :raises StageOptionsError: there are none.
     """
     if not pattern:
         chosen = list(blobs)
@@ -114,13 +114,13 @@ def selected(blobs: Sequence[Blob], pattern: str) -> list[Blob]:
         chosen = [blob for blob in blobs if blob.name in names]
     if not chosen:
         raise StageOptionsError(
-            "there is no blob below the source" + (f" whose name is of {pattern!r}." if pattern else ".")
+            "there is no blob below the source" + (f" with a name that matches {pattern!r}." if pattern else ".")
         )
     return chosen
 
 
 def names_for(blobs: Sequence[Blob], options: StageOptions) -> tuple[list[str], list[str]]:
-    """Return the names of this shard's blobs, and the patterns that stand for exactly these, where there are such."""
+    """Return the names of this shard's blobs, and patterns that match exactly these if there are any."""
     number, count = options.shard
     if not options.pattern:
         return shards_of(blobs, count)[number], []
@@ -131,16 +131,16 @@ def names_for(blobs: Sequence[Blob], options: StageOptions) -> tuple[list[str], 
 _COMPRESSED = (".gz", ".gzip")
 GZIP = "gzip"
 STATE = ".hpcai-stage"
-"""The folder beside the data that holds listings and manifests."""
+"""The folder in the target that contains the listing and the manifests."""
 
 
 def is_unpacked(blob: Blob, decompress: bool) -> bool:
-    """Whether a blob is decompressed on the way: its Content-Encoding says gzip, and it was asked for."""
+    """Whether a blob is decompressed: its Content-Encoding is gzip, and decompression is enabled."""
     return decompress and blob.encoding == GZIP
 
 
 def path_of(blob: Blob, decompress: bool) -> str:
-    """Return the path of a blob's file below the target: without ``.gz`` where it is decompressed."""
+    """Return the path of a blob's file below the target: without ``.gz`` if it is decompressed."""
     if is_unpacked(blob, decompress):
         for ending in _COMPRESSED:
             if blob.name.endswith(ending) and not blob.name.endswith(f"/{ending}") and blob.name != ending:
@@ -151,7 +151,7 @@ def path_of(blob: Blob, decompress: bool) -> str:
 def paths_of(blobs: Iterable[Blob], decompress: bool) -> dict[str, str]:
     """Return the path of each blob, by name.
 
-    :raises NameRefused: two would be one, or one would be a folder that another one is in.
+    :raises NameRefused: two blobs would have the same path, or one would be the parent folder of another.
     """
     paths: dict[str, str] = {}
     owners: dict[str, str] = {}
@@ -160,7 +160,7 @@ def paths_of(blobs: Iterable[Blob], decompress: bool) -> dict[str, str]:
         if path in owners:
             raise NameRefused(f"{blob.name!r} and {owners[path]!r} would both become {path!r}: leave one of them out.")
         if path.partition("/")[0] == STATE:
-            raise NameRefused(f"{blob.name!r} would lie in {STATE}, where the manifests are: rename or leave it out.")
+            raise NameRefused(f"{blob.name!r} would be in {STATE}, the folder of the manifests: rename or omit it.")
         owners[path] = blob.name
         paths[blob.name] = path
     for path, name in owners.items():
@@ -168,5 +168,5 @@ def paths_of(blobs: Iterable[Blob], decompress: bool) -> dict[str, str]:
         for end in range(1, len(folders)):
             folder = "/".join(folders[:end])
             if folder in owners:
-                raise NameRefused(f"{owners[folder]!r} would be the folder of {name!r}: a file cannot be both.")
+                raise NameRefused(f"{owners[folder]!r} would be a file and the parent folder of {name!r}: rename one.")
     return paths

@@ -2,9 +2,9 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Which node copies which blobs: balanced by bytes, or by the names of files that come in numbered groups.
+"""Divides blobs among nodes: balanced by bytes, or by names of files in numbered groups.
 
-The answer is the same whoever computes it.
+All nodes compute the same division.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from typing import Protocol
 _REFINED = 20_000
 _SWAPS = 2_000
 _GOOD_ENOUGH = 2_000
-"""A difference of a 2,000th is not worth looking for more."""
+"""Stop if the difference is at most 1/2000 of the largest shard."""
 
 
 class Sized(Protocol):
-    """What is divided: something with a name and a size."""
+    """An item to divide, with a name and a size."""
 
     @property
     def name(self) -> str:
-        """How it is called; no two are called the same."""
+        """Its unique name."""
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Its size in bytes."""
 
 
 @dataclass(frozen=True)
 class Quality:
     """How good a division is.
 
-    :ivar largest: bytes of the largest shard: the one that all wait for.
-    :ivar bound: bytes that no division can do better than.
+    :ivar largest: bytes of the largest shard, for which all nodes wait.
+    :ivar bound: a lower bound of ``largest`` for any division.
     """
 
     largest: int
@@ -47,21 +47,21 @@ class Quality:
 
     @property
     def ratio(self) -> float:
-        """How much longer than the best one it could take; 1.0 is the best there is."""
+        """The largest shard relative to the bound; 1.0 is optimal."""
         return self.largest / self.bound if self.bound else 1.0
 
 
 def shards_of(blobs: Sequence[Sized], count: int) -> list[list[str]]:
     """Return the names for each of ``count`` shards, sorted in each.
 
-    The largest goes first, each to the shard with the fewest bytes, then fewest files. What is left of a difference is
-    made smaller by exchanging files between the fullest and the emptiest shard. Nothing hangs on the order in which
-    they come.
+    Blobs are assigned from the largest to the smallest, each to the shard with the fewest bytes, then the fewest files.
+    Then files are exchanged between the largest and the smallest shard to reduce the difference. The result does not
+    depend on the order of the blobs.
 
     :raises ValueError: there is no shard.
     """
     if count < 1:
-        raise ValueError(f"{count} shards: there must be one at least.")
+        raise ValueError(f"{count} shards: there must be at least one.")
     loads = [(0, 0, number) for number in range(count)]
     shards: list[list[Sized]] = [[] for _number in range(count)]
     for blob in sorted(blobs, key=lambda one: (-one.size, one.name)):
@@ -74,16 +74,17 @@ def shards_of(blobs: Sequence[Sized], count: int) -> list[list[str]]:
 
 
 def quality_of(blobs: Sequence[Sized], shards: Sequence[Sequence[str]]) -> Quality:
-    """Return how good a division is against what none can beat: the mean, the largest file, two that must share."""
+    """Return how good a division is, compared with the lower bound of ``bound_of``."""
     sizes = {blob.name: blob.size for blob in blobs}
     largest = max((sum(sizes[name] for name in shard) for shard in shards), default=0)
     return Quality(largest, bound_of([blob.size for blob in blobs], len(shards)))
 
 
 def bound_of(sizes: Sequence[int], count: int) -> int:
-    """Return the bytes that the fullest of ``count`` shards has at least.
+    """Return a lower bound for the bytes of the largest of ``count`` shards.
 
-    With k times as many files as shards, and one more, some shard has k + 1 of these, at the least the smallest ones.
+    It is at least the mean. And of the k * count + 1 largest files, some shard gets at least k + 1, which have at least
+    the size of the k + 1 smallest of these files.
     """
     ordered = sorted(sizes, reverse=True)
     if not ordered:
@@ -95,7 +96,7 @@ def bound_of(sizes: Sequence[int], count: int) -> int:
 
 
 def _refine(shards: list[list[Sized]]) -> None:
-    """Exchange files between the fullest and the emptiest shard while that makes the fullest one smaller."""
+    """Exchange files between the largest and the smallest shard while that makes the largest one smaller."""
     used = [sum(blob.size for blob in shard) for shard in shards]
     for _step in range(_SWAPS):
         high = max(range(len(shards)), key=lambda number: (used[number], -number))
@@ -118,21 +119,21 @@ def _refine(shards: list[list[Sized]]) -> None:
 
 @dataclass(frozen=True)
 class _Exchange:
-    """A file to give, and one to take for it or none."""
+    """A file to move to the other shard, and one to move back in exchange, or None."""
 
     given: Sized
     received: Sized | None
 
 
 def _best_exchange(high: Sequence[Sized], low: Sequence[Sized], gap: int) -> _Exchange | None:
-    """The file to give, and the one to take for it, that bring the two closest together; None if none does."""
+    """Return the exchange that makes the two shards most equal; None if none reduces the difference."""
     givers = sorted(high, key=lambda one: (one.size, one.name))
     receivers: list[Sized | None] = [None, *sorted(low, key=lambda one: (one.size, one.name))]
     best: _Exchange | None = None
     closest = gap
     index = 0
     for given in givers:
-        # Both sorted: the best partner of a larger file is no smaller one.
+        # Both lists are sorted, so the best partner of a larger file is never a smaller one.
         largest = given.size - gap / 2
         while index + 1 < len(receivers) and _size(receivers[index + 1]) <= largest:
             index += 1
@@ -155,35 +156,35 @@ _MOST_GROUPS = 100_000
 
 
 class PatternError(ValueError):
-    """A pattern that cannot be used; the message says what one looks like."""
+    """The pattern is invalid; the message describes a valid one."""
 
 
 def groups_of(pattern: str) -> list[str]:
     """Return the patterns of the groups: one for each number of the range in braces, or the pattern itself.
 
-    :raises PatternError: it has more than one range, or none that goes up.
+    :raises PatternError: it has more than one range, or an invalid range.
     """
     if not pattern or "/" in pattern or ";" in pattern:
-        raise PatternError(f"{pattern!r} is no pattern of file names: it has no '/' and no ';' in it.")
+        raise PatternError(f"{pattern!r} is not a valid pattern of file names: '/' and ';' are not allowed.")
     ranges = list(_RANGE.finditer(pattern))
     if not ranges:
         return [pattern]
     if len(ranges) > 1:
-        raise PatternError(f"{pattern!r} has {len(ranges)} ranges: it may have one, such as '*_{{000..063}}.gz'.")
+        raise PatternError(f"{pattern!r} has {len(ranges)} ranges: only one is allowed, such as '*_{{000..063}}.gz'.")
     first, last = ranges[0][1], ranges[0][2]
     if int(last) < int(first) or int(last) - int(first) >= _MOST_GROUPS:
-        raise PatternError(f"{ranges[0][0]} does not go up, or is longer than {_MOST_GROUPS}.")
+        raise PatternError(f"{ranges[0][0]} is not ascending, or has more than {_MOST_GROUPS} numbers.")
     start, end = pattern[: ranges[0].start()], pattern[ranges[0].end() :]
     return [f"{start}{number:0{len(first)}d}{end}" for number in range(int(first), int(last) + 1)]
 
 
 def groups_for(groups: list[str], number: int, count: int) -> list[str]:
-    """Return the groups of shard ``number`` of ``count``: neighbours, as even as it goes."""
+    """Return the groups of shard ``number`` of ``count``: consecutive ones, divided as evenly as possible."""
     return groups[number * len(groups) // count : (number + 1) * len(groups) // count]
 
 
 def matching(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
-    """Return the names whose last part is of one of the patterns, as azcopy takes them: ``*`` is the only wildcard."""
+    """Return the names whose last part matches a pattern as azcopy does: ``*`` is the only wildcard."""
     alternatives = "|".join(".*".join(re.escape(piece) for piece in pattern.split("*")) for pattern in patterns)
     if not alternatives:
         return []

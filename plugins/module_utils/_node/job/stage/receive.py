@@ -2,9 +2,9 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""From where azcopy leaves files to their places: measured, hashed, decompressed, and only then under their names.
+"""Takes files from azcopy's folder, checks size and hash, decompresses them, and then moves them to their final paths.
 
-It works while azcopy goes on: what is verified early need not be copied again after a kill.
+It works while azcopy runs, so that files verified before a kill need not be copied again.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _LOOK_S = 0.25
 
 
 class Receiver:
-    """Looks through a folder in which files appear, and brings each to its place.
+    """Watches a folder in which files appear, and moves each verified file to its final path.
 
-    :param incoming: the folder, with nothing else in it.
-    :param target: where files belong.
-    :param wanted: the blobs that may appear, by name.
-    :param paths: where they belong, by name.
-    :param workers: how many files at a time.
+    :param incoming: the folder, which contains nothing else.
+    :param target: the folder of the final paths.
+    :param blobs: the blobs that may appear, by name.
+    :param paths: their paths below the target, by name.
+    :param workers: how many files to handle at a time.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class Receiver:
         self._broken: BaseException | None = None
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start watching."""
         self._thread.start()
 
     def finish(self) -> None:
-        """Take what is there, and end. What could not be done raises here.
+        """Handle the remaining files, and stop.
 
-        :raises Exception: what went wrong in it, such as a manifest that cannot be written.
+        :raises Exception: an error of a thread, such as a manifest that cannot be written.
         """
         self._over.set()
         self._thread.join()
@@ -76,24 +76,24 @@ class Receiver:
             raise self._broken
 
     def has_received(self, name: str) -> bool:
-        """Whether a file has appeared, and is dealt with or will be."""
+        """Whether a file has appeared; it is handled already or will be."""
         return name in self._received
 
     @property
     def staged(self) -> dict[str, Staged]:
-        """What is at its place, by name."""
+        """The files at their final paths, by name."""
         with self._lock:
             return dict(self._staged)
 
     @property
     def failures(self) -> dict[str, Failure]:
-        """What was not accepted, by name."""
+        """The refused files, by name."""
         with self._lock:
             return dict(self._failures)
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room for more."""
+        """Whether the disk is full."""
         return any(failure.why == FULL for failure in self.failures.values())
 
     def _look_on(self) -> None:
@@ -133,13 +133,13 @@ def files_below(folder: str) -> Iterator[str]:
 
 _MOST_AT_ONCE = 16 << 20
 _GZIP = 31
-"""zlib's number for gzip with its header and its check sum."""
+"""zlib's window size for the gzip format with header and checksum."""
 
 
 class NotAccepted(RuntimeError):
-    """A file is not what was listed, or cannot be brought to its place.
+    """A file differs from the listing, or cannot be moved to its final path.
 
-    :ivar failure: what and why.
+    :ivar failure: which file and why.
     """
 
     def __init__(self, failure: Failure) -> None:
@@ -148,10 +148,10 @@ class NotAccepted(RuntimeError):
 
 
 def accept(blob: Blob, source: str, target: str, path: str, unpack: bool) -> Staged:
-    """Bring the file at ``source`` to ``target/path``, if it is what was listed, and return what it is.
+    """Move the file at ``source`` to ``target/path`` if it matches the listing, and return its record.
 
-    :param unpack: decompress it; its own check sum and length must be right.
-    :raises NotAccepted: it is not, or the disk is full; then nothing lies at its place.
+    :param unpack: decompress it; its own checksum and length must be correct.
+    :raises NotAccepted: it differs, or the disk is full; then there is no file at the final path.
     """
     final = os.path.join(target, path)
     made = f"{source}.hpcai-unpacked" if unpack else source
@@ -160,11 +160,11 @@ def accept(blob: Blob, source: str, target: str, path: str, unpack: bool) -> Sta
         arrived = os.stat(source).st_size
         if arrived != blob.size:
             raise _refused(
-                blob, DAMAGED, f"{arrived} bytes arrived, {blob.size} were listed: it was changed since; list anew"
+                blob, DAMAGED, f"{arrived} bytes arrived, {blob.size} are listed: the blob has changed; stage again"
             )
         stored, sha256, size = _unpack(blob, source, made) if unpack else _read(blob, source)
         if blob.md5 and stored != blob.md5:
-            raise _refused(blob, DAMAGED, "its MD5 is not the one that was listed: it was changed since; list anew")
+            raise _refused(blob, DAMAGED, "its MD5 differs from the listed one: the blob has changed; stage again")
         os.replace(made, final)
         if unpack:
             os.unlink(source)
@@ -194,7 +194,7 @@ def _read(blob: Blob, source: str) -> tuple[str, str, int]:
 
 
 def _unpack(blob: Blob, source: str, made: str) -> tuple[str, str, int]:
-    """Decompress ``source``, which may have several members, to ``made``; gzip's own CRC and length are checked."""
+    """Decompress ``source``, which may have several gzip members, to ``made``; zlib verifies CRC and length."""
     stored, sha256, size = md5(), hashlib.sha256(), 0
     unpacker = zlib.decompressobj(_GZIP)
     ended = False
@@ -212,7 +212,7 @@ def _unpack(blob: Blob, source: str, made: str) -> tuple[str, str, int]:
                 stored.update(chunk)
             while chunk:
                 if ended:
-                    # Another member; zeros behind the last one are padding, which gzip(1) takes as well.
+                    # The next member; zeros after the last one are padding, which gzip(1) ignores as well.
                     chunk = chunk.lstrip(b"\0")
                     if not chunk:
                         break
@@ -226,7 +226,7 @@ def _unpack(blob: Blob, source: str, made: str) -> tuple[str, str, int]:
             size += put(unpacker.flush())
             ended = unpacker.eof
     if not ended:
-        raise _refused(blob, DAMAGED, "it ends in the middle of what is compressed: upload it again")
+        raise _refused(blob, DAMAGED, "its compressed data is truncated: upload it again")
     return stored.hexdigest(), sha256.hexdigest(), size
 
 

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The machine's NVIDIA GPUs: facts, changes, processes, through NVML, always with a limit."""
+"""The machine's NVIDIA GPUs through NVML: facts, health, changes and processes; each request has a timeout."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The GPUs' driver, asked through NVML in a child process: a call that hangs sits in the kernel and cannot be ended."""
+"""Queries the GPUs' driver through NVML in a child process, because a call that hangs in the kernel cannot be ended."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from .health import GpuHealth, NvLinks, health_of, links_of
 from .nvml_health import open_session
 
 LIMIT_S = 30.0
-"""Seconds that one question to the driver may take. Without persistence mode the first one starts all the GPUs."""
+"""Timeout of one request to the driver. Without persistence mode, the first request initializes all GPUs."""
 
 _SILENT_ENOUGH = 2
-"""GPUs that do not answer one after the other: then it is the driver, and the others would only take their time too."""
+"""After this many consecutive GPUs without an answer, the driver counts as hanging, and the rest is not queried."""
 
 
 _Gpu = TypeVar("_Gpu", GpuFacts, GpuHealth)
 
 
 Serve = Callable[[str, Sequence[Any]], Any]
-"""Carries out a request: its name and arguments; what it returns must go through JSON."""
+"""Executes a request with its name and arguments; the result must be serializable as JSON."""
 
 
 class Worker:
-    """A child process that carries out requests one after the other. The first one starts it, and so does the next one
-    after it had to be given up.
+    """A child process that executes requests one after the other. The first request starts it, as does the first one
+    after a failure.
 
-    :param make: called in the child before its first request; what it raises is the answer to that request.
-    :param limit_s: seconds a request may take.
+    :param make: called in the child before its first request; an exception that it raises is the answer to the request.
+    :param limit_s: timeout of a request in seconds.
     """
 
     def __init__(self, make: Callable[[], Serve], limit_s: float) -> None:
@@ -50,14 +50,14 @@ class Worker:
         self._requests = -1
 
     def ask(self, request: str, *arguments: Any) -> Any:
-        """Return what the child answers.
+        """Send a request to the child, and return its answer.
 
-        :raises GpuError: what the child raised; ``no_answer`` if it did not answer in time, ``died`` if it ended.
+        :raises GpuError: the child raised it; ``no_answer`` if it did not answer in time, ``died`` if it ended.
         """
         child = self._child or self._start()
         line = json.dumps({"request": request, "arguments": arguments}).encode() + b"\n"
         try:
-            # One that has ended takes no request; the missing answer says how it ended.
+            # If the child has ended, the write fails; the missing answer then shows how it ended.
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._requests, line)
             answer = child.answer(self._limit_s)
@@ -79,7 +79,7 @@ class Worker:
 
     def _start(self) -> Child:
         reads, self._requests = os.pipe()
-        # Where we have no standard input, a pipe may have taken its number.
+        # If this process has no standard input, a pipe may have descriptor 0.
         kept = fcntl.fcntl(reads, fcntl.F_DUPFD_CLOEXEC, 3)
         try:
             self._child = Child(lambda: _answers(kept, self._make), kept)
@@ -99,7 +99,7 @@ class Worker:
 
 
 def _answers(requests: int, make: Callable[[], Serve]) -> Iterator[Mapping[str, Any]]:
-    """Be the child: carry out each request."""
+    """Run as the child: execute each request."""
     serve: Serve | None = None
     with os.fdopen(requests, encoding="utf-8") as lines:
         for line in lines:
@@ -115,17 +115,17 @@ def _answers(requests: int, make: Callable[[], Serve]) -> Iterator[Mapping[str, 
 
 
 class Driver:
-    """The GPUs' driver. GPUs are named by their index. Each method raises ``GpuError``.
+    """The GPUs' driver. GPUs are identified by their index. Each method raises ``GpuError``.
 
-    :ivar via: how it is asked: ``nvml``.
+    :ivar via: the interface to the driver: ``nvml``.
     """
 
     via = "nvml"
 
     def __init__(self, limit_s: float = LIMIT_S, pci: Sequence[str] = ()) -> None:
-        """Ask nothing yet.
+        """Prepare the worker; this makes no request.
 
-        :param pci: PCI addresses of the GPUs in their order, to tell where a GPU sits that NVML cannot read.
+        :param pci: PCI addresses of the GPUs in order, to find the address of a GPU that NVML cannot read.
         """
         self._worker = Worker(open_session, limit_s)
         self._pci = tuple(pci)
@@ -133,7 +133,7 @@ class Driver:
     def read(self, only: Collection[int] = ()) -> tuple[GpuFacts, ...]:
         """Return all GPUs, or only these; those that cannot be read have ``problem`` set.
 
-        Where two GPUs in turn do not answer, the rest is not asked.
+        If two consecutive GPUs do not answer, the rest is not queried.
         """
         found = [
             GpuFacts(index=index, problem=str(answer), problem_kind=answer.kind)
@@ -146,7 +146,7 @@ class Driver:
     def health(self, only: Collection[int] = ()) -> tuple[GpuHealth, ...]:
         """Return the health of all GPUs, or only of these; those that cannot be read have ``problem`` set.
 
-        Where two GPUs in turn do not answer, the rest is not asked.
+        If two consecutive GPUs do not answer, the rest is not queried.
         """
         found = [
             GpuHealth(index=index, problem=str(answer), problem_kind=answer.kind)
@@ -164,19 +164,17 @@ class Driver:
         )
 
     def inforoms(self, only: Collection[int] = ()) -> dict[int, bool | str | None]:
-        """Return for each GPU whether its InfoROM is as it was written; None if that cannot be told, a text if asking
-        failed.
-        """
+        """Return for each GPU whether its InfoROM is valid; None if unknown, an error text if the query failed."""
         answers = self._each("inforom", only)
         return {index: str(answer) if isinstance(answer, GpuError) else answer for index, answer in answers.items()}
 
     def _each(self, request: str, only: Collection[int]) -> dict[int, Any]:
-        """Return what each GPU answers to a request, an error where that is its answer."""
+        """Return each GPU's answer to a request, or its error."""
         answers: dict[int, Any] = {}
         for index in sorted(set(only)) if only else range(self._worker.ask("count")):
             last = list(answers.values())[-_SILENT_ENOUGH:]
             if len(last) == _SILENT_ENOUGH and all(isinstance(one, GpuError) and one.kind == NO_ANSWER for one in last):
-                words = f"not asked, since the driver did not answer for the {_SILENT_ENOUGH} before it"
+                words = f"not queried, because the driver did not answer for the {_SILENT_ENOUGH} GPUs before it"
                 answers[index] = GpuError(NO_ANSWER, words)
                 continue
             try:
@@ -186,15 +184,15 @@ class Driver:
         return answers
 
     def _seated(self, found: list[_Gpu]) -> list[_Gpu]:
-        # NVML promises no order, and has so far numbered GPUs by PCI address: concluded only where all others agree.
+        # NVML guarantees no order, but has so far numbered GPUs by PCI address: use it only if all readable GPUs match.
         if len(found) == len(self._pci) and all(gpu.busid in (None, busid) for gpu, busid in zip(found, self._pci)):
             return [replace(gpu, busid=busid) for gpu, busid in zip(found, self._pci)]
         return found
 
     def processes(self) -> dict[int, tuple[str, ...]] | None:
-        """Return for each process that computes on GPUs the PCI addresses of these; None if that cannot be told.
+        """Return the PCI addresses of the GPUs that each compute process uses, by process id; None if that is unknown.
 
-        A GPU that cannot be read has none.
+        Processes of a GPU that cannot be read are not included.
         """
         used: dict[int, list[str]] = {}
         for index in range(self._worker.ask("count")):
@@ -216,24 +214,24 @@ class Driver:
         self._worker.ask(what, index, *values)
 
     def versions(self) -> tuple[str, str]:
-        """Return the versions of the driver and of the library, the latter empty where it cannot be told."""
+        """Return the versions of the driver and of the NVML library."""
         driver, library = self._worker.ask("versions")
         return driver, library
 
     def close(self) -> None:
-        """Let go of the driver."""
+        """End the worker."""
         self._worker.close()
 
 
 def nvidia_gpus(root: Root) -> tuple[str, ...]:
-    """Return the PCI addresses of the NVIDIA GPUs, in their order."""
+    """Return the PCI addresses of the NVIDIA GPUs, in order."""
     return tuple(device.busid for device in read_pci(root) if device.is_gpu and device.vendor == 0x10DE)
 
 
 def connect(root: Root, limit_s: float = LIMIT_S) -> Driver:
     """Return the driver of this machine.
 
-    :raises GpuError: its library is not there, the driver is not loaded, or it does not answer.
+    :raises GpuError: its library is missing, the driver is not loaded, or it does not answer.
     """
     driver = Driver(limit_s, nvidia_gpus(root))
     try:
@@ -248,13 +246,13 @@ _PROCESSES_LIMIT_S = 10.0
 
 
 def compute_processes(root: Root, limit_s: float = _PROCESSES_LIMIT_S) -> Mapping[int, tuple[str, ...]] | None:
-    """Return for each process that computes on GPUs the PCI addresses of these, in Linux's spelling.
+    """Return the PCI addresses, in Linux's format, of the GPUs that each compute process uses, by process id.
 
-    A process on a MIG instance counts for the GPU that the instance is part of. The process ids are those of the
-    machine's own namespace. A GPU that is lost is passed over.
+    A process on a MIG instance counts for the instance's GPU. The process ids are those of the machine's own namespace.
+    A lost GPU is skipped.
 
-    :param limit_s: seconds that one question to the driver may take.
-    :return: None where it cannot be told: no driver, no answer, or ``root`` is not this machine.
+    :param limit_s: timeout of one request to the driver in seconds.
+    :return: None if unknown: no driver, no answer, or ``root`` is not this machine.
     """
     if not root.is_this_machine:
         return None

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is known of a GPU and its clocks."""
+"""Facts of a GPU and its clocks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..root import Root
 
 @dataclass(frozen=True)
 class Clocks:
-    """A pair of clocks in MHz; None for the one that is not known."""
+    """A pair of clocks in MHz; None if unknown."""
 
     memory: int | None
     graphics: int | None
@@ -28,25 +28,24 @@ class Clocks:
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """A GPU as the driver has it.
+    """A GPU as the driver reports it.
 
-    :ivar index: the driver's number of it.
-    :ivar uuid: e.g. ``GPU-5c1d...``; None where it could not be read.
-    :ivar busid: PCI address in Linux's spelling; None where it could not be read.
+    :ivar index: the driver's index.
+    :ivar uuid: e.g. ``GPU-5c1d...``; None if it cannot be read.
+    :ivar busid: PCI address in Linux's format; None if it cannot be read.
     :ivar name: the model's name.
-    :ivar mig: whether MIG mode is on; None where the GPU has no MIG.
+    :ivar mig: whether MIG mode is on; None if the GPU has no MIG.
     :ivar mig_instances: UUIDs of its MIG instances.
-    :ivar persistence: whether persistence mode is on; None where it could not be read.
-    :ivar supported: for each memory clock in MHz the graphics clocks that go with it, each in falling order.
+    :ivar persistence: whether persistence mode is on; None if it cannot be read.
+    :ivar supported: for each memory clock in MHz, its supported graphics clocks, in descending order.
     :ivar highest: the highest clocks.
-    :ivar application: application clocks that are set; None where the driver has none.
-    :ivar application_reason: what the driver said instead.
-    :ivar default: the application clocks' default.
-    :ivar current: the clocks at this moment.
-    :ivar slowed: whether the driver names a reason why the clocks are not higher (power, heat, hardware); None where
-        it does not say.
-    :ivar problem: why the GPU could not be read; then only ``index`` and perhaps ``busid`` are known.
-    :ivar problem_kind: the same as the kind of a ``GpuError``.
+    :ivar application: the current application clocks; None if the driver does not support them.
+    :ivar application_reason: the driver's error if it does not support them.
+    :ivar default: the default application clocks.
+    :ivar current: the current clocks.
+    :ivar slowed: whether the driver reports a reason for lower clocks (power, heat, hardware); None if unknown.
+    :ivar problem: why the GPU cannot be read; then only ``index`` and perhaps ``busid`` are known.
+    :ivar problem_kind: the kind of the ``GpuError``.
     """
 
     index: int
@@ -68,12 +67,12 @@ class GpuFacts:
 
     @property
     def label(self) -> str:
-        """How people are told of it: ``GPU 3 (0004:00:00.0)``."""
+        """Its name in messages: ``GPU 3 (0004:00:00.0)``."""
         return f"GPU {self.index} ({self.busid})" if self.busid else f"GPU {self.index}"
 
 
 def facts_of(read: Mapping[str, Any]) -> GpuFacts:
-    """Return the facts out of what a reader put together: the fields, pairs of clocks as ``[memory, graphics]``."""
+    """Build the facts from a reader's mapping of the fields, with pairs of clocks as ``[memory, graphics]``."""
 
     def pair(name: str) -> Clocks | None:
         return Clocks(*read[name]) if read.get(name) else None
@@ -92,7 +91,7 @@ def facts_of(read: Mapping[str, Any]) -> GpuFacts:
         mig_instances=tuple(read["mig_instances"]),
         persistence=read["persistence"],
         supported=supported,
-        # What can be set, rather than what the model could do at best.
+        # The highest clocks that can be set, not the model's maximum.
         highest=Clocks(memory, graphics),
         application=pair("application"),
         application_reason=read["application_reason"],
@@ -115,13 +114,13 @@ DIED = "died"
 UNKNOWN = "unknown"
 
 LACKING = (NOT_SUPPORTED, DEPRECATED, NO_FUNCTION)
-"""The driver or the GPU does not have what was asked for; asking again will not help, and nothing is broken."""
+"""The driver or the GPU does not support the request; a retry is useless, and nothing is broken."""
 
 
 class GpuError(RuntimeError):
     """The driver refused, failed or did not answer.
 
-    :ivar kind: NVML's name of the error in small letters without its prefix (``gpu_is_lost``), or ``no_answer``,
+    :ivar kind: NVML's name of the error in lower case without its prefix (``gpu_is_lost``), or ``no_answer``,
         ``died`` (the library ended the process that called it).
     """
 
@@ -131,7 +130,7 @@ class GpuError(RuntimeError):
 
     @property
     def lacking(self) -> bool:
-        """Whether the driver or GPU merely does not have what was asked for."""
+        """Whether the driver or GPU only does not support the request."""
         return self.kind in LACKING
 
 
@@ -143,9 +142,9 @@ class DriverLoad:
     """A load of the driver in a boot of the machine; two are equal if and only if the driver was not reloaded.
 
     :ivar boot_id: the kernel's id of this boot.
-    :ivar module: inode number of the driver's folder in sysfs. Version and file names are the same after a reload,
-        the times are those of the last look at the folder, but the number is new for each folder: the kernel's kernfs
-        hands them out in turn (``idr_alloc_cyclic``), and with 64 bits a reused one has another generation in it.
+    :ivar module: inode number of the driver's folder in sysfs, which changes at each load. The version and file names
+        stay the same after a reload, and the times depend on accesses. The kernel's kernfs assigns inode numbers
+        cyclically (``idr_alloc_cyclic``), and with 64 bits a reused one contains another generation.
     """
 
     boot_id: str
@@ -153,7 +152,7 @@ class DriverLoad:
 
 
 def read_load(root: Root) -> DriverLoad | None:
-    """Return the present load of the driver; None if it is not loaded."""
+    """Return the current load of the driver; None if it is not loaded."""
     boot_id = read_boot_id(root)
     try:
         module = os.stat(root.at(_DRIVER_FOLDER)).st_ino

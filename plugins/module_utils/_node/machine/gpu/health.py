@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is known of a GPU's health: numbers as the driver has them, judged elsewhere."""
+"""Health data of a GPU as the driver reports it, without a verdict."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# Bits of the reasons why clocks are not higher, as nvml.h numbers them.
+# Bits of the reasons for lower clocks, as numbered in nvml.h.
 IDLE, CLOCKS_SET, POWER_CAP, HARDWARE, SYNC_BOOST, THERMAL, HARDWARE_THERMAL, POWER_BRAKE, DISPLAY = (
     1 << bit for bit in range(9)
 )
 
-# States of the fabric, as nvml.h numbers them.
+# States of the fabric, as numbered in nvml.h.
 FABRIC_STATES = ("not supported", "not started", "in progress", "completed")
 
 
 @dataclass(frozen=True)
 class Ecc:
-    """Memory errors. Volatile: since the driver was loaded; aggregate: in the GPU's life. None: it does not say.
+    """Memory errors. Volatile: since the driver was loaded; aggregate: in the GPU's life. None: unknown.
 
-    :ivar enabled: whether errors are looked for at all.
-    :ivar sram_threshold: whether the GPU itself says that the errors in its SRAM are too many.
+    :ivar enabled: whether ECC is on.
+    :ivar sram_threshold: whether the GPU itself reports too many errors in its SRAM.
     """
 
     enabled: bool | None = None
@@ -41,10 +41,10 @@ class Ecc:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of memory that spare ones stand for, by the kind of errors they had (A100 and later).
+    """Memory rows that were remapped to spare rows, by the kind of their errors (A100 and later).
 
-    :ivar pending: rows wait for a reset of the GPU to be remapped.
-    :ivar failure: a row could not be remapped: there is no spare one left for it.
+    :ivar pending: whether rows will be remapped at the next reset of the GPU.
+    :ivar failure: whether a row could not be remapped, because no spare row was left.
     """
 
     corrected: int
@@ -55,9 +55,9 @@ class Rows:
 
 @dataclass(frozen=True)
 class Pages:
-    """Pages of memory that are not used any more, by the kind of errors they had (V100 and earlier).
+    """Retired memory pages, by the kind of their errors (V100 and earlier).
 
-    :ivar pending: pages wait for a reset of the GPU to be retired.
+    :ivar pending: whether pages will be retired at the next reset of the GPU.
     """
 
     single: int
@@ -67,10 +67,10 @@ class Pages:
 
 @dataclass(frozen=True)
 class Pcie:
-    """The GPU's link: lanes and generation. A link without traffic goes down to a lower generation.
+    """The GPU's PCIe link: lanes and generation. A link without traffic switches to a lower generation.
 
-    :ivar highest_generation: the highest of this GPU together with where it sits.
-    :ivar own_generation: the highest that the GPU itself is capable of.
+    :ivar highest_generation: the highest of this GPU in its slot.
+    :ivar own_generation: the highest that the GPU itself supports.
     """
 
     width: int | None = None
@@ -82,12 +82,12 @@ class Pcie:
 
 @dataclass(frozen=True)
 class Fabric:
-    """How the GPU stands with the NVSwitches (H100 and later; earlier ones do not tell).
+    """The GPU's registration with the NVSwitches (H100 and later; earlier ones do not report it).
 
     :ivar state: one of ``FABRIC_STATES``.
-    :ivar status: NVML's code of an error; 0 for none. It counts when the state is ``completed``.
-    :ivar degraded: whether the bandwidth is less than it should be; None where that is not told.
-    :ivar unhealthy: whether a route to another GPU is not healthy; None where that is not told.
+    :ivar status: NVML's error code; 0 for none. It is valid when the state is ``completed``.
+    :ivar degraded: whether the bandwidth is degraded; None if unknown.
+    :ivar unhealthy: whether a route to another GPU is unhealthy; None if unknown.
     """
 
     state: str
@@ -98,25 +98,25 @@ class Fabric:
 
 @dataclass(frozen=True)
 class GpuHealth:
-    """A GPU at this moment. None: the driver or the GPU does not say.
+    """The current state of a GPU. None: the driver or the GPU does not report it.
 
-    :ivar index: the driver's number of it.
-    :ivar busid: PCI address in Linux's spelling.
+    :ivar index: the driver's index.
+    :ivar busid: PCI address in Linux's format.
     :ivar vbios: version of its firmware.
     :ivar persistence: whether persistence mode is on.
-    :ivar mig: whether it is cut into instances.
-    :ivar reasons: bits of the reasons why its clocks are not higher.
+    :ivar mig: whether MIG mode is on.
+    :ivar reasons: bits of the reasons for lower clocks.
     :ivar temperature: of the chip, in degrees Celsius.
     :ivar slowdown_at: the temperature from which the hardware slows it down.
-    :ivar most: the highest temperature that it is to be used at.
-    :ivar power: what it draws, in watts.
-    :ivar power_limit: what it may draw.
-    :ivar power_default: what it may draw unless somebody sets another limit.
-    :ivar memory_used: memory in use, in MiB, without what the driver keeps for itself.
-    :ivar processes: of each process that computes on it, process id.
-    :ivar errors: what the driver said of a part that it could not tell, by the name of the field.
+    :ivar most: the highest operating temperature.
+    :ivar power: power draw in watts.
+    :ivar power_limit: the current power limit in watts.
+    :ivar power_default: the default power limit in watts.
+    :ivar memory_used: memory in use, in MiB, without the driver's own.
+    :ivar processes: ids of the compute processes on it.
+    :ivar errors: the driver's errors for fields that it could not read, by the name of the field.
     :ivar problem: why nothing could be read; then only ``index`` and perhaps ``busid`` are known.
-    :ivar problem_kind: the same as the kind of a ``GpuError``.
+    :ivar problem_kind: the kind of the ``GpuError``.
     """
 
     index: int
@@ -149,17 +149,17 @@ class GpuHealth:
 
     @property
     def label(self) -> str:
-        """How people are told of it: ``GPU 3 (0004:00:00.0)``."""
+        """Its name in messages: ``GPU 3 (0004:00:00.0)``."""
         return f"GPU {self.index} ({self.busid})" if self.busid else f"GPU {self.index}"
 
     @property
     def device(self) -> str:
-        """What readings and findings are of."""
+        """The name of the device in readings and findings."""
         return self.busid or f"GPU {self.index}"
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs on it, as far as the reasons for its clocks tell."""
+        """Whether the reasons for its clocks include that it is idle."""
         return bool((self.reasons or 0) & IDLE)
 
 
@@ -167,11 +167,11 @@ class GpuHealth:
 class NvLinks:
     """A GPU's NVLinks.
 
-    :ivar index: the driver's number of the GPU.
-    :ivar active: of each link that the GPU has, whether it is up; empty where the GPU has none.
+    :ivar index: the driver's index of the GPU.
+    :ivar active: for each link of the GPU, whether it is up; empty if the GPU has none.
     :ivar errors: sums over all links since the driver was loaded, by kind: ``crc_flit``, ``crc_data``, ``replay``,
         ``recovery``; without those that the GPU does not count.
-    :ivar problem: why they could not be read.
+    :ivar problem: why they cannot be read.
     """
 
     index: int
@@ -181,7 +181,7 @@ class NvLinks:
 
 
 def health_of(read: Mapping[str, Any]) -> GpuHealth:
-    """Return the health out of what a reader put together: the fields, those of a part in a mapping of their own."""
+    """Build the health from a reader's mapping of the fields, with a nested mapping for each part."""
 
     def build(kind: Any, name: str) -> Any:
         return kind(**read[name]) if read.get(name) is not None else None
@@ -199,5 +199,5 @@ def health_of(read: Mapping[str, Any]) -> GpuHealth:
 
 
 def links_of(index: int, read: Mapping[str, Any]) -> NvLinks:
-    """Return the links out of what a reader put together."""
+    """Build the links from a reader's mapping."""
     return NvLinks(index, tuple(bool(state) for state in read["active"]), dict(read["errors"]))

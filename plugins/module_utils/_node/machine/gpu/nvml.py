@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A session with the GPUs' driver through NVML. Everything here runs in a worker's child process: any call may hang."""
+"""A session with the GPUs' driver through NVML. It runs in a worker's child process, because any call may hang."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from .nvml_library import Lacking, Nvml, PciInfo, ProcessInfo
 
 CLOCK_GRAPHICS, CLOCK_MEMORY = 0, 2
 """nvmlClockType_t."""
-# Reasons for lower clocks that are no slowdown: idle (1), the clocks that were set (2), display clocks (0x100).
+# Reasons for lower clocks that are not a slowdown: idle (1), clocks set by a user (2), display clocks (0x100).
 _NO_SLOWDOWN = 0x1 | 0x2 | 0x100
 
 _T = TypeVar("_T")
 
 
 def optional(ask: Callable[..., _T], *arguments: Any, **named: Any) -> _T | None:
-    """Return what ``ask`` returns; None where the driver or GPU lacks it or keeps it to itself."""
+    """Return the result of ``ask``; None if the driver or GPU does not support or permit it."""
     with contextlib.suppress(Lacking):
         return ask(*arguments, **named)
     return None
 
 
 class Session:
-    """NVML, initialized. Its public methods are the requests that a worker serves; they return what JSON can hold."""
+    """An NVML session. Its public methods are the requests that a worker executes; they return JSON values."""
 
     def __init__(self) -> None:
         self._nvml = Nvml()
 
     def serve(self, request: str, arguments: Sequence[Any]) -> Any:
-        """Carry out a request by the name of its method."""
+        """Execute a request by the name of its method."""
         method: Callable[..., Any] = getattr(self, request)
         return method(*arguments)
 
@@ -49,7 +49,7 @@ class Session:
         return [self._nvml.text("nvmlSystemGetDriverVersion"), self._nvml.text("nvmlSystemGetNVMLVersion")]
 
     def read(self, index: int) -> dict[str, Any]:
-        """Return what is known of a GPU, in the form that ``facts_of`` takes."""
+        """Return the facts of a GPU, in the form that ``facts_of`` takes."""
         gpu = self._handle(index)
         mig = optional(self._mig, gpu)
         persistence = optional(self._nvml.ask, "nvmlDeviceGetPersistenceMode", gpu)
@@ -72,10 +72,10 @@ class Session:
         }
 
     def processes(self, index: int) -> list[int] | None:
-        """Return the ids of the processes that compute on a GPU or on its MIG instances; None if NVML does not say."""
+        """Return the ids of the compute processes on a GPU or its MIG instances; None if NVML does not report them."""
         gpu = self._handle(index)
         mig = optional(self._mig, gpu)
-        # The GPU names the processes of all its instances, but not to everyone.
+        # The GPU lists the processes of all its instances, but only to privileged users.
         found = self._computing(gpu)
         if found is None and mig:
             found = []
@@ -87,11 +87,11 @@ class Session:
         return None if found is None else sorted({int(process.pid) for process in found})
 
     def busid(self, index: int) -> str | None:
-        """Return a GPU's PCI address in Linux's spelling."""
+        """Return a GPU's PCI address in Linux's format."""
         return self._busid(self._handle(index))
 
     def set_persistence(self, index: int, on: bool) -> None:
-        """Switch persistence mode."""
+        """Switch persistence mode on or off."""
         self._nvml.call("nvmlDeviceSetPersistenceMode", self._handle(index), int(on))
 
     def set_application(self, index: int, memory: int, graphics: int) -> None:
@@ -99,7 +99,7 @@ class Session:
         self._nvml.call("nvmlDeviceSetApplicationsClocks", self._handle(index), memory, graphics)
 
     def reset_application(self, index: int) -> None:
-        """Set application clocks to their default."""
+        """Reset application clocks to their defaults."""
         self._nvml.call("nvmlDeviceResetApplicationsClocks", self._handle(index))
 
     def lock_graphics(self, index: int, mhz: int) -> None:
@@ -164,7 +164,7 @@ class Session:
         return None if bits is None else bool(bits & ~_NO_SLOWDOWN)
 
     def _reasons(self, gpu: Any) -> int | None:
-        # The second is the function's name before driver 535.
+        # The second is the function's name in drivers before 535.
         for name in ("EventReasons", "ThrottleReasons"):
             bits: int | None = optional(self._nvml.ask, f"nvmlDeviceGetCurrentClocks{name}", gpu, kind=c_ulonglong)
             if bits is not None:

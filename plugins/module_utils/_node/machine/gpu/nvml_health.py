@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The GPUs' health through NVML: a session that tells it. Runs in a worker's child process, as all of ``nvml``.
+"""An NVML session that also reads the GPUs' health. It runs in a worker's child process, like ``nvml``.
 
-One GPU's health takes at most 35 calls of the library, and 45 where that is older than the functions that answer
-several questions at once. The state of its NVLinks is asked for apart: a call for each link, and three.
+One GPU's health takes at most 35 calls of the library, or 45 if the library is older than the functions that return
+several values at once. The state of its NVLinks is a separate request: one call per link, and three more.
 tests/contract/gpu counts them.
 """
 
@@ -22,17 +22,17 @@ from .nvml_library import FabricInfo, FabricInfoV2, MarginTemperature, Memory, S
 
 _MOST_LINKS = 36
 """NVML_NVLINK_MAX_LINKS of CUDA 13."""
-# Two bits each in the fabric's mask: 1 for yes, 2 for no, 0 for not told.
+# Two bits each in the fabric's mask: 1 for yes, 2 for no, 0 for unknown.
 _DEGRADED_BIT, _UNHEALTHY_BIT = 0, 4
 _WORN = "corrupted_inforom"
-# The GPU as a whole is gone: nothing else of it is asked.
+# The GPU is lost as a whole: do not query its other fields.
 _GONE = (LOST, "reset_required", "irq_issue")
 _MIB = 1 << 20
-# As nvml.h numbers them: nvmlMemoryLocation_t, nvmlTemperatureSensors_t, nvmlTemperatureThresholds_t.
+# Numbers in nvml.h: nvmlMemoryLocation_t, nvmlTemperatureSensors_t, nvmlTemperatureThresholds_t.
 _DRAM, _SRAM = 2, 7
 _GPU_SENSOR = 0
 _THRESHOLDS = (1, 3)
-"""Of slowing down, and the highest to be used at."""
+"""The slowdown temperature, and the highest operating temperature."""
 # Fields, NVML_FI_DEV_...
 _RETIRED_PAGES = (29, 30, 31)
 """..._RETIRED_SBE, ..._RETIRED_DBE, ..._RETIRED_PENDING."""
@@ -45,7 +45,7 @@ _MARGINS = (194, 196)
 
 
 class HealthSession(Session):
-    """A session of NVML that tells GPUs' health too. Its public methods are the requests that a worker serves."""
+    """An NVML session that also reads GPUs' health. Its public methods are the requests that a worker executes."""
 
     def health(self, index: int) -> dict[str, Any]:
         """Return a GPU's state, in the form that ``health_of`` takes."""
@@ -91,7 +91,7 @@ class HealthSession(Session):
             "memory_mhz": one("memory_mhz", "nvmlDeviceGetClockInfo", CLOCK_MEMORY),
             "ecc": try_to("ecc", lambda: self._ecc(gpu)),
             "rows": rows,
-            # A GPU that remaps rows retires no pages.
+            # A GPU that remaps rows does not retire pages.
             "pages": try_to("pages", lambda: self._pages(gpu)) if rows is None else None,
             "pcie": try_to("pcie", lambda: self._pcie(gpu)),
             "fabric": try_to("fabric", lambda: self._fabric(gpu)),
@@ -105,7 +105,7 @@ class HealthSession(Session):
         gpu = self._handle(index)
         count, *counted = self._nvml.fields(gpu, [_LINK_COUNT, *_LINK_ERRORS.values()])
         states: list[bool] = []
-        # A library that does not tell their number is asked until there is none any more.
+        # If the library does not report the number of links, query them until one does not exist.
         for link in range(_MOST_LINKS if count is None else min(count, _MOST_LINKS)):
             state = self._link(gpu, link)
             if state is None:
@@ -117,7 +117,7 @@ class HealthSession(Session):
         }
 
     def inforom(self, index: int) -> bool | None:
-        """Return whether a GPU's InfoROM is as it was written; None if that cannot be told. It is read from flash."""
+        """Return whether a GPU's InfoROM is valid, read from flash; None if that is unknown."""
         try:
             self._nvml.call("nvmlDeviceValidateInforom", self._handle(index))
         except GpuError as error:
@@ -132,7 +132,7 @@ class HealthSession(Session):
         try:
             return bool(self._nvml.ask("nvmlDeviceGetNvLinkState", gpu, c_uint(link)))
         except GpuError as error:
-            # So it answers to the number of a link that the GPU does not have.
+            # The answer for the number of a link that the GPU does not have.
             if error.lacking or error.kind == "invalid_argument":
                 return None
             raise
@@ -141,17 +141,17 @@ class HealthSession(Session):
         found: int | None = optional(self._nvml.ask, "nvmlDeviceGetTemperature", gpu, _GPU_SENSOR)
         if found is not None:
             return found
-        # Its successor from CUDA 13 on.
+        # The function's successor, from CUDA 13 on.
         answer = optional(self._nvml.ask, "nvmlDeviceGetTemperatureV", gpu, kind=Temperature)
         return None if answer is None else int(answer.temperature)
 
     def _temperatures(self, gpu: Any, now: int | None) -> tuple[int | None, int | None]:
-        """Return the temperature from which the GPU is slowed down, and the highest that it is to be used at."""
+        """Return the temperature from which the GPU is slowed down, and the highest operating temperature."""
         function = "nvmlDeviceGetTemperatureThreshold"
         slowdown, most = (optional(self._nvml.ask, function, gpu, kind) for kind in _THRESHOLDS)
         if slowdown is not None or now is None:
             return slowdown, most
-        # From Ada on a GPU may only tell how far it still is from its highest, and how far the others are from that.
+        # From Ada on, a GPU may report only its margin to the limit, and the offsets of the thresholds from the limit.
         margin = optional(self._nvml.ask, "nvmlDeviceGetMarginTemperature", gpu, kind=MarginTemperature)
         if margin is None:
             return None, None
@@ -171,7 +171,7 @@ class HealthSession(Session):
     def _fabric(self, gpu: Any) -> dict[str, Any] | None:
         info = self._struct(FabricInfoV2, "nvmlDeviceGetGpuFabricInfoV", gpu)
         if info is None:
-            # Without the mask, before driver 545.
+            # Drivers before 545 have a structure without the mask.
             info = self._struct(FabricInfo, "nvmlDeviceGetGpuFabricInfo", gpu)
         if info is None or not 0 < info.state < len(FABRIC_STATES):
             return None
@@ -201,7 +201,7 @@ class HealthSession(Session):
             function = "nvmlDeviceGetMemoryErrorCounter"
             return optional(self._nvml.ask, function, gpu, error, counter, location, kind=c_ulonglong)
 
-        # As nvml.h numbers them: nvmlMemoryErrorType_t, nvmlEccCounterType_t.
+        # Numbers in nvml.h: nvmlMemoryErrorType_t, nvmlEccCounterType_t.
         return {
             f"{where}_{kind}_{since}": count(error, counter)
             for kind, error in (("uncorrected", 1), ("corrected", 0))
@@ -209,7 +209,7 @@ class HealthSession(Session):
         }
 
     def _sram(self, gpu: Any) -> dict[str, Any] | None:
-        """Return what one call says of the SRAM; None where the library, the GPU or the user's rights lack it."""
+        """Return the SRAM's errors from one call; None if the library, the GPU or the user's rights prevent it."""
         status = self._struct(SramErrors, "nvmlDeviceGetSramEccErrorStatus", gpu)
         if status is None:
             return None
@@ -240,16 +240,16 @@ class HealthSession(Session):
         return {"single": single, "double": double, "pending": bool(pending)}
 
     def _memory_used(self, gpu: Any) -> float | None:
-        # Its first version counts what the driver keeps for itself.
+        # The first version of the function includes the driver's own memory.
         memory = optional(self._nvml.ask, "nvmlDeviceGetMemoryInfo_v2", gpu, kind=Memory)
         return None if memory is None else round(memory.used / _MIB, 1)
 
     def _struct(self, kind: type[Structure], function: str, gpu: Any) -> Any:
-        """Return a structure that a function fills; None where the library or the GPU lacks it."""
+        """Return a structure that a function fills; None if the library or the GPU does not support it."""
         try:
             return optional(self._nvml.ask, function, gpu, kind=kind)
         except GpuError as error:
-            # A library that knows the function and not this version of the structure.
+            # The library has the function, but not this version of the structure.
             if error.kind in ("argument_version_mismatch", "invalid_argument"):
                 return None
             raise
@@ -260,8 +260,8 @@ def _watts(milliwatts: int | None) -> float | None:
 
 
 def open_session() -> Callable[[str, Sequence[Any]], Any]:
-    """Return what a worker's child serves with.
+    """Return the function that executes requests in a worker's child.
 
-    :raises GpuError: the library or the driver is not there.
+    :raises GpuError: the library or the driver is missing.
     """
     return HealthSession().serve

@@ -4,8 +4,8 @@
 
 """The driver's own NVML library, ``libnvidia-ml.so.1``, called through ctypes.
 
-It comes with NVIDIA's driver, so a node needs no Python package to ask its GPUs. Numbers and structures are those of
-nvml.h of CUDA 13; a unit test compares them with nvidia-ml-py's. Any of these calls may hang: only a worker's child
+It is part of NVIDIA's driver, so a node needs no Python package to query its GPUs. Numbers and structures are those of
+nvml.h of CUDA 13; a unit test compares them with nvidia-ml-py's. Any of these calls may hang, so only a worker's child
 process makes them.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 from .facts import LACKING, NO_FUNCTION, NO_LIBRARY, NO_PERMISSION, GpuError
 
 LIBRARY = "libnvidia-ml.so.1"
-# What a GPU or driver may lack without being broken.
+# Errors that do not mean that the GPU or driver is broken.
 MAY_LACK = (*LACKING, NO_PERMISSION, "not_found")
 
 # nvmlReturn_t.
@@ -59,7 +59,7 @@ ERRORS = {
 }
 _INSUFFICIENT_SIZE = 7
 _TEXT_BYTES = 96
-"""NVML_DEVICE_NAME_V2_BUFFER_SIZE and NVML_DEVICE_UUID_V2_BUFFER_SIZE, the longest of the texts that are asked for."""
+"""NVML_DEVICE_NAME_V2_BUFFER_SIZE and NVML_DEVICE_UUID_V2_BUFFER_SIZE, the longest of the requested texts."""
 
 
 class PciInfo(Structure):
@@ -77,7 +77,7 @@ class PciInfo(Structure):
 
 
 class ProcessInfo(Structure):
-    """nvmlProcessInfo_v2_t, which ..._v3 takes too."""
+    """nvmlProcessInfo_v2_t, which ..._v3 also uses."""
 
     _fields_ = (
         ("pid", c_uint),
@@ -116,8 +116,8 @@ class FieldValue(Structure):
 
     @property
     def number(self) -> int | None:
-        """Its value; None where the GPU or the library does not have the field."""
-        # As nvml.h numbers the kinds of values: 0 to 6.
+        """Its value; None if the GPU or the library does not have the field."""
+        # nvml.h numbers the types of values from 0 to 6.
         names = [name for name, _kind in FieldNumber._fields_]
         if self.nvmlReturn != 0 or self.valueType >= len(names):
             return None
@@ -186,19 +186,19 @@ class SramErrors(Structure):
 
 
 def version_of(structure: Any) -> int:
-    """Return a structure's field ``version``: its size and version (NVML_STRUCT_VERSION); 0 where it has none."""
+    """Return a structure's field ``version``: its size and version (NVML_STRUCT_VERSION); 0 if it has none."""
     version: int = getattr(structure, "VERSION", 0)
     return ctypes.sizeof(structure) | version << 24 if version else 0
 
 
 class Lacking(GpuError):
-    """The driver or GPU does not have what was asked for, and that does not matter."""
+    """The driver or GPU does not support or permit the request, which is not a fault."""
 
 
 class Nvml:
-    """The library, initialized.
+    """The initialized library.
 
-    :raises GpuError: it is not there, or the driver is not loaded.
+    :raises GpuError: it is missing, or the driver is not loaded.
     """
 
     def __init__(self) -> None:
@@ -212,8 +212,8 @@ class Nvml:
     def call(self, function: str, *arguments: Any) -> None:
         """Call a function of the library.
 
-        :raises Lacking: the library, the driver or the GPU does not have it, or keeps it to itself.
-        :raises GpuError: it answered with another error.
+        :raises Lacking: the library, the driver or the GPU does not support or permit it.
+        :raises GpuError: it returned another error.
         """
         self._check(function, self._code(function, *arguments))
 
@@ -244,14 +244,14 @@ class Nvml:
         if code != _INSUFFICIENT_SIZE:
             self._check(function, code)
             return []
-        # With room for what is added until the second call.
+        # Reserve space for entries that are added before the second call.
         count.value = count.value * 2 + 5
         filled = (kind * count.value)()
         self.call(function, *arguments, byref(count), filled)
         return list(filled[: count.value])
 
     def fields(self, gpu: Any, numbers: Sequence[int]) -> list[int | None]:
-        """Return values of fields, by one call; None for those that the GPU or the library does not have."""
+        """Return the values of fields with one call; None for those that the GPU or the library does not have."""
         values = (FieldValue * len(numbers))()
         for value, number in zip(values, numbers):
             value.fieldId = number
@@ -275,5 +275,5 @@ class Nvml:
 
 
 def _name(function: str) -> str:
-    """A function's name without the version of its arguments."""
+    """Return a function's name without its version suffix."""
     return function.partition("_v")[0]

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Who may log in to this machine: what was asked for, and the file that tells each boot of it."""
+"""Who may log in to this machine: the options, and the settings file for each boot."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ SETTINGS = f"{FOLDER}/{CONFIG}.json"
 
 @dataclass(frozen=True)
 class AccessOptions:
-    """What is wanted.
+    """The options.
 
     :ivar present: whether access depends on jobs at all.
-    :ivar admins: users who are always let in.
-    :ivar admin_groups: groups whose members are.
-    :ivar node_name: the node's name in Slurm; None where that is the host's.
-    :ivar options: of pam_slurm_adopt.
-    :ivar nss: whether nss_slurm is asked for names.
-    :ivar spool: slurmd's folder.
-    :ivar hide_processes: whether users see their own processes alone.
-    :ivar me: who runs this by sudo; empty where nobody does.
+    :ivar admins: users who may always log in.
+    :ivar admin_groups: groups whose members may always log in.
+    :ivar node_name: the node's name in Slurm; None if it is the host name.
+    :ivar options: options of pam_slurm_adopt.
+    :ivar nss: whether nss_slurm is used to look up names.
+    :ivar spool: slurmd's spool folder.
+    :ivar hide_processes: whether users see only their own processes.
+    :ivar me: the user who runs this through sudo; empty if there is none.
     """
 
     present: bool
@@ -43,7 +43,7 @@ class AccessOptions:
 
 
 def as_text(options: AccessOptions) -> str:
-    """Return the text of the settings file. The node's name is no part of it: an image has none."""
+    """Return the text of the settings file. It does not contain the node's name, because an image has none."""
     return as_config(
         {
             "admins": list(options.admins),
@@ -67,15 +67,15 @@ _FORM = record(
         "hide_processes": boolean,
     },
     required=("admins", "admin_groups", "options", "nss_slurm", "spool_dir"),
-    # An image that was baked by an earlier version does not have it.
+    # Settings in an image that an earlier version baked do not have it.
     defaults={"hide_processes": False},
 )
 
 
 def read_options(root: Root, node_name: str) -> AccessOptions | None:
-    """Return what the settings file says for a node of this name; None if there is none, and nothing is asked for.
+    """Return the options from the settings file for a node of this name; None if there is no file.
 
-    :raises ConfigError: it cannot be used.
+    :raises ConfigError: the file is invalid.
     """
     stated = read_checked(root, CONFIG, _FORM)
     if stated is None:

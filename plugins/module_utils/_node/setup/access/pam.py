@@ -18,7 +18,7 @@ ADMINS, ADMIN_GROUPS = "/etc/hpcai/ssh_admins", "/etc/hpcai/ssh_admin_groups"
 BLOCK = "hpcai.azure.compute_access"
 FILE_PREFIX = "hpcai-"
 HEADER = "# Written by the module hpcai.azure.compute_access: {name} without pam_systemd, which would take a"
-_MORE = "# session out of the job that pam_slurm_adopt has put it into. Made anew by each run."
+_MORE = "# session out of the job that pam_slurm_adopt has put it into. Each run rewrites this file."
 _ACCOUNT_INCLUDE = re.compile(r"\s*(@include\s+common-account\b|-?account\s+(include|substack)\s)")
 _INCLUDE = re.compile(r"(\s*(?:@include|-?session\s+(?:include|substack)))(\s+)(\S+)(.*)", re.DOTALL)
 _SYSTEMD = re.compile(r"\s*-?session\s.*\bpam_systemd\.so\b")
@@ -31,9 +31,9 @@ class PamProblem(ValueError):
 
 
 def block(node_name: str | None, options: Sequence[str]) -> list[str]:
-    """Return the lines that let admins and those with a job in.
+    """Return the lines that admit admins and users with a job.
 
-    The jumps leave all other checks to the rest of the stack, for admins too: "sufficient" would end it.
+    They jump instead of using "sufficient", so that the rest of the stack still runs its checks, for admins too.
     """
     name = f" nodename={node_name}" if node_name else ""
     listed = "pam_listfile.so onerr=fail sense=allow quiet"
@@ -47,11 +47,11 @@ def block(node_name: str | None, options: Sequence[str]) -> list[str]:
 def with_access(sshd: str, lines: Sequence[str], read: Read) -> tuple[str, dict[str, str]]:
     """Return the text of sshd's stack with these lines, and the files that it then includes, by name.
 
-    The block stands before the first file that the account phase includes: on EL that file ends the phase with
-    "sufficient" for every local user, and nothing after it would count.
+    The block is placed before the first file that the account phase includes: on EL that file ends the phase with
+    "sufficient" for every local user, so that later lines would have no effect.
 
-    :param read: gives the text of a file of /etc/pam.d by its name; None if there is none.
-    :raises PamProblem: it has no place for them.
+    :param read: returns the text of a file in /etc/pam.d by its name; None if there is none.
+    :raises PamProblem: the stack has no place for the lines.
     """
     files: dict[str, str] = {}
     text = _freed(without_access(sshd), read, files)
@@ -64,25 +64,25 @@ def with_access(sshd: str, lines: Sequence[str], read: Read) -> tuple[str, dict[
         found.append(line)
     if not placed:
         raise PamProblem(
-            f"{SSHD} includes no file for its account phase (common-account, password-auth), so where the lines of "
-            f"pam_slurm_adopt belong cannot be told: give it its distribution's form, or set slurm_pam_adopt to false"
+            f"{SSHD} includes no file for its account phase (common-account, password-auth), so there is no place "
+            f"for the lines of pam_slurm_adopt. Restore the distribution's file, or set slurm_pam_adopt to false"
         )
     return "".join(found), files
 
 
 def without_access(sshd: str) -> str:
-    """Return the text as it was before."""
+    """Return the text without our changes."""
     text = without_block(sshd, BLOCK)
     return re.sub(rf"(?m)^(\s*(?:@include|-?session\s+(?:include|substack))\s+){FILE_PREFIX}(\S+)", r"\1\2", text)
 
 
 def is_ours(text: str) -> bool:
-    """Whether a file of /etc/pam.d is one that we made."""
+    """Whether this module made a file in /etc/pam.d."""
     return text.startswith(HEADER.partition("{")[0])
 
 
 def _freed(text: str, read: Read, files: dict[str, str]) -> str:
-    """Return the text with those included files replaced that run pam_systemd, and put the replacements into files."""
+    """Return the text with our copies in place of included files that run pam_systemd; add the copies to ``files``."""
     lines = []
     for line in text.splitlines(keepends=True):
         included = _INCLUDE.fullmatch(line)
@@ -93,7 +93,7 @@ def _freed(text: str, read: Read, files: dict[str, str]) -> str:
 
 
 def _make_free(name: str, read: Read, files: dict[str, str], above: tuple[str, ...] = ()) -> bool:
-    """Put a copy of a file without pam_systemd into files, if it has any; whether it has."""
+    """Add a copy without pam_systemd to ``files`` if the file runs it; return whether it does."""
     if f"{FILE_PREFIX}{name}" in files:
         return True
     text = read(name)
@@ -116,7 +116,7 @@ def _make_free(name: str, read: Read, files: dict[str, str], above: tuple[str, .
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the text of a file for pam_listfile."""
+    """Return the text of a list file for pam_listfile."""
     return "".join(f"{name}\n" for name in sorted(set(names)))
 
 

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The files of compute access: look, refuse, plan; for the module compute_access and for the boot."""
+"""The files of compute access: read, refuse bad input, plan; for the module compute_access and for the boot phase."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .options import SETTINGS, AccessOptions, as_text
 from .pam import PamProblem
 
 ALLOWED = ("/etc/cron.allow", "/etc/at.allow")
-"""Where one of these is empty only root may use cron and at: what they start is in no job, and outlives it."""
+"""An empty file lets only root use cron and at, because what these start is in no job and continues after the job."""
 _LIBRARIES = ("/lib", "/usr/lib", "/lib64", "/usr/lib64")
 
 
 @dataclass(frozen=True)
 class AccessPlan:
-    """The files, those that others include first, and what the user should know."""
+    """The files, in the order in which they are written, and what the user should know."""
 
     files: tuple[FileChange, ...]
     warnings: tuple[str, ...]
@@ -38,13 +38,13 @@ def plan(root: Root, options: AccessOptions, run: Run, may_come: bool) -> Access
     """Return the files to be written.
 
     :param may_come: whether packages may still be missing, as in check mode before the first run.
-    :raises PamProblem: it would lock people out, or could not work.
+    :raises PamProblem: the change would lock people out, or would not work.
     """
     warnings: list[str] = []
     texts: dict[str, str | None] = {}
     sshd = change_of(root.at(pam.SSHD), None).before
     if sshd is None and options.present and not may_come:
-        raise PamProblem(f"{root.at(pam.SSHD)} is not there: install the ssh server, whose logins this is about")
+        raise PamProblem(f"{root.at(pam.SSHD)} does not exist. Install the ssh server")
     try:
         if options.present:
             problem = _missing(root) or _nobody(read_facts(root), options) or _no_pam(root, run)
@@ -54,7 +54,7 @@ def plan(root: Root, options: AccessOptions, run: Run, may_come: bool) -> Access
             texts |= {pam.ADMINS: pam.listed(options.admins), pam.ADMIN_GROUPS: pam.listed(options.admin_groups)}
         texts |= _stack(root, options, sshd)
     except BrokenBlock as error:
-        raise PamProblem(f"{root.at(pam.SSHD)}: {error} Mend the file") from error
+        raise PamProblem(f"{root.at(pam.SSHD)}: {error} Correct the file") from error
     texts |= {
         **_cron_texts(root, options),
         **hidepid_files(options),
@@ -66,7 +66,7 @@ def plan(root: Root, options: AccessOptions, run: Run, may_come: bool) -> Access
 
 
 def plan_for_boot(root: Root, options: AccessOptions) -> AccessPlan:
-    """Return the change after which each boot sees to it, and this machine is left as it is: for an image."""
+    """Return the change for an image: only the settings file, which each boot applies. The rest stays unchanged."""
     change = change_of(root.at(SETTINGS), as_text(options) if options.present else None)
     return AccessPlan((change,) if change.changes else (), ())
 
@@ -76,9 +76,9 @@ _COMING = "install the package of pam_slurm_adopt (libpam-slurm-adopt on Debian,
 
 def _missing(root: Root) -> str:
     if not _has_module(root, "pam_listfile.so"):
-        return "pam_listfile.so is in no folder of PAM's modules: install the package of PAM's modules"
+        return "pam_listfile.so is not installed: install the package of PAM's modules"
     if not _has_module(root, "pam_slurm_adopt.so"):
-        return f"pam_slurm_adopt.so is in no folder of PAM's modules: {_COMING}"
+        return f"pam_slurm_adopt.so is not installed: {_COMING}"
     return ""
 
 
@@ -89,18 +89,18 @@ def _has_module(root: Root, name: str) -> bool:
 
 
 def _nobody(facts: AccountFacts, options: AccessOptions) -> str:
-    """Return whom it would lock out; empty if it is all right."""
+    """Return an error that says who would be locked out; empty if nobody."""
     admins = {account.name for account in facts.accounts if _is_admin(facts, account.name, options)}
     if options.me and options.me != "root" and options.me not in admins:
         return (
-            f"{options.me}, who runs this, could not log in again: add {options.me} to the admins (slurm_ssh_admins), "
-            f"or a group of his to the admin groups (slurm_ssh_admin_groups)"
+            f"{options.me}, who runs this, could not log in again. Add {options.me} to the admins (slurm_ssh_admins), "
+            f"or one of the user's groups to the admin groups (slurm_ssh_admin_groups)"
         )
     if not admins:
         return (
             f"none of the admins ({', '.join(options.admins) or 'none'}) and of the members of the admin groups "
-            f"({', '.join(options.admin_groups) or 'none'}) is a user of this machine: name one, else nobody could "
-            f"log in here without a job"
+            f"({', '.join(options.admin_groups) or 'none'}) is a user of this machine. Add one: otherwise nobody "
+            f"could log in here without a job"
         )
     return ""
 
@@ -116,10 +116,10 @@ def _is_admin(facts: AccountFacts, name: str, options: AccessOptions) -> bool:
 def _no_pam(root: Root, run: Run) -> str:
     if not root.is_this_machine:
         return ""
-    # A machine at rest has no host keys yet, and sshd says nothing then.
+    # In an image, sshd -T fails because there are no host keys yet; then nothing is known.
     answer = run(["sshd", "-T"])
     if answer.rc == 0 and re.search(r"(?m)^usepam no$", answer.stdout):
-        return "sshd does not use PAM, and would never ask pam_slurm_adopt: set UsePAM yes in its settings"
+        return "sshd does not use PAM, so pam_slurm_adopt would have no effect. Set UsePAM yes in sshd_config"
     return ""
 
 
@@ -142,7 +142,7 @@ def _text(root: Root, name: str) -> str:
 
 
 def _cron_texts(root: Root, options: AccessOptions) -> dict[str, str | None]:
-    """Files that let nobody use cron and at. One of the site's names whom it lets in, and keeps all others out."""
+    """Return empty allow files, so that only root can use cron and at. Files of the site are left unchanged."""
     found = {path: change_of(root.at(path), None).before for path in ALLOWED}
     if options.present:
         return {path: "" for path, text in found.items() if text is None}
@@ -161,12 +161,12 @@ def _nss_texts(root: Root, options: AccessOptions) -> dict[str, str | None]:
 
 
 def _in_order(texts: dict[str, str | None]) -> Iterator[tuple[str, str | None]]:
-    """What is included comes before what includes it, and goes after it: sshd has a whole stack at each moment."""
+    """Write included files before the files that include them, and remove them after: sshd's stack is never broken."""
     ranks = {pam.SSHD: 1, NSSWITCH: 1}
     return iter(sorted(texts.items(), key=lambda item: (ranks.get(item[0], 0 if item[1] is not None else 2), item[0])))
 
 
-# Names of the users of jobs by nss_slurm: slurmctld sends them along, and no directory is asked. Pure.
+# nss_slurm looks up the names of jobs' users: slurmctld sends them with the job, so no directory is asked. Pure.
 
 NSSWITCH, NSS_CONF = "/etc/nsswitch.conf", "/etc/nss_slurm.conf"
 NSS_HEADER = "# Written by the module hpcai.azure.compute_access, which overwrites it."
@@ -175,7 +175,7 @@ _NSS_LINE = re.compile(r"(?m)^(passwd|group):([^\n#]*)(.*)$")
 
 
 def with_slurm(nsswitch: str) -> str:
-    """Return the text with nss_slurm asked after the machine's own files and before any directory."""
+    """Return the text with nss_slurm after the machine's own files and before any directory."""
 
     def changed(found: re.Match[str]) -> str:
         words = [word for word in found[2].split() if word != _NSS_SERVICE]
@@ -203,30 +203,30 @@ def _nss_line(found: re.Match[str], words: list[str]) -> str:
 
 
 def nss_conf(node_name: str | None, spool: str) -> str:
-    """Return the text of nss_slurm's own file."""
+    """Return the text of nss_slurm.conf."""
     name = f"NodeName={node_name}\n" if node_name else ""
     return f"{NSS_HEADER}\n{name}SlurmdSpoolDir={spool}\n"
 
 
-# Whether users see each other's processes: the option hidepid of /proc, which each boot sets anew.
+# Whether users see each other's processes: the option hidepid of /proc, which must be set at each boot.
 
 LOGIND = "/etc/systemd/system/systemd-logind.service.d/50-hpcai-hidepid.conf"
 _LOGIND_TEXT = f"""\
-# Written by the module hpcai.azure.compute_access: logind has no right to look into other users' processes.
+# Written by the module hpcai.azure.compute_access: logind must see the processes of all users.
 [Service]
 SupplementaryGroups={OPERATORS}
 """
-# Kernels from 5.8 on print names for the numbers (proc(5)).
+# Kernels since 5.8 show names instead of numbers (proc(5)).
 _HIDDEN = ("hidepid=2", "hidepid=invisible")
 
 
 def hidepid_files(options: AccessOptions) -> dict[str, str | None]:
-    """Return the texts of the files that belong to it; None for one that should not be there."""
+    """Return the texts of the files that hidepid needs; None for one that should not exist."""
     return {LOGIND: _LOGIND_TEXT if options.present and options.hide_processes else None}
 
 
 def remount_proc(root: Root, options: AccessOptions, run: Run, check: bool) -> list[str]:
-    """Mount /proc anew with the option that is wanted, and return what was done, or in check mode would be.
+    """Remount /proc with the wanted option, and return what was done, or in check mode would be done.
 
     :raises CommandFailed: the kernel refuses.
     """
@@ -235,7 +235,7 @@ def remount_proc(root: Root, options: AccessOptions, run: Run, check: bool) -> l
     if hide == any(option in _HIDDEN for option in found):
         return []
     mount_options = f"hidepid=2,gid={_readers_gid()}" if hide else "hidepid=0,gid=0"
-    # Without /proc in the list nothing is known of it, as in a captured tree.
+    # If /proc is not in the list of mounts, as in a captured tree, its options are not known.
     if not check and found:
         must(run(["mount", "-o", f"remount,{mount_options}", "/proc"]))
     return [f"mount /proc with {mount_options}"] if found else []

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The GPUs' clocks: highest, explicit or default, by application clocks or by locked clocks."""
+"""The GPUs' clocks: highest, explicit or default; set as application clocks or as locked clocks."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Bring the GPUs' clocks to what is wanted: read, plan, apply, check, record, report."""
+"""Bring the GPUs' clocks to the wanted state: read, plan, apply, check, record, report."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from .plan import APPLICATION, LOCKED, Action, GpuPlan, plan
 from .record import LOCK_PATH, Lock, read_record, write_record
 
 _TIMEOUT = 10
-"""How long another run is waited for, in questions to the driver: it may meet GPUs that do not answer."""
+"""How long to wait for another run, as a multiple of the driver timeout: that run may meet GPUs that do not answer."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of all the GPUs.
+    """The result for all GPUs.
 
-    :ivar via: how the driver was asked, ``nvml`` or ``nvidia-smi``.
-    :ivar gpus: a result for each GPU that was meant.
+    :ivar via: how the driver was queried, ``nvml`` or ``nvidia-smi``.
+    :ivar gpus: a result for each selected GPU.
     :ivar changed: whether any GPU was changed, or would be.
     :ivar problems: one line for each GPU that failed.
-    :ivar warnings: what will not last, or is doubtful.
-    :ivar diff: texts ``before`` and ``after``; empty where nothing changes.
+    :ivar warnings: settings that will not last, or are doubtful.
+    :ivar diff: texts ``before`` and ``after``; empty if nothing changes.
     """
 
     via: str
@@ -43,19 +43,21 @@ class Outcome:
 
 
 def ensure(root: Root, driver: Driver, options: ClockOptions, check_mode: bool = False) -> Outcome:
-    """Bring the clocks to what is wanted; in check mode only say what that takes.
+    """Bring the clocks to the wanted state; in check mode only return the changes.
 
-    :param root: where the record lies and the driver's load is read.
-    :raises GpuError: the driver fails as a whole.
-    :raises ValueError: the GPUs that are named do not exist.
-    :raises Locked: another run changes clocks and does not come to an end.
+    :param root: where the record is, and where the driver's load is read.
+    :raises GpuError: the driver fails completely.
+    :raises ValueError: a named GPU does not exist.
+    :raises Locked: another run is changing clocks and does not finish in time.
     :raises OSError: the record cannot be written.
     """
     alone = only_one(root.at(LOCK_PATH), timeout_s=_TIMEOUT * options.timeout)
     with contextlib.nullcontext() if check_mode else alone:
         gpus = driver.read()
         if not gpus:
-            raise GpuError("not_found", "the driver knows no GPU: is this a GPU size, and does lspci show them?")
+            raise GpuError(
+                "not_found", "the driver reports no GPU. Check that the VM size has GPUs and that lspci shows them"
+            )
         meant = chosen(gpus, options.gpus)
         load = read_load(root)
         record = read_record(root, load)
@@ -72,7 +74,7 @@ def ensure(root: Root, driver: Driver, options: ClockOptions, check_mode: bool =
 def _checked(
     done: list[GpuOutcome], meant: tuple[GpuFacts, ...], driver: Driver
 ) -> tuple[list[GpuOutcome], tuple[GpuFacts, ...]]:
-    """Look at the GPUs that were changed once more."""
+    """Read the changed GPUs again."""
     indices = [one.plan.gpu.index for one in done if one.made and not one.problem]
     if not indices:
         return done, meant
@@ -105,11 +107,11 @@ def _warnings(root: Root, load: DriverLoad | None, gpus: tuple[GpuFacts, ...], p
         )
     on_bus = len(nvidia_gpus(root))
     if on_bus > len(gpus):
-        warnings.append(f"there are {on_bus} NVIDIA GPUs on the PCI bus, and the driver knows {len(gpus)}")
+        warnings.append(f"there are {on_bus} NVIDIA GPUs on the PCI bus, but the driver reports {len(gpus)}")
     if load is None:
         warnings.append(
-            f"{root.at('/sys/module/nvidia')} is not there: no record of locked clocks can be kept, so that each run "
-            f"sets them again"
+            f"{root.at('/sys/module/nvidia')} does not exist, so locked clocks cannot be recorded and each run sets "
+            f"them again"
         )
     return warnings
 
@@ -138,17 +140,17 @@ def _outcome(
     )
 
 
-# Carry out the plan for a GPU.
+# Carry out the plan for one GPU.
 
 
 @dataclass(frozen=True)
 class GpuOutcome:
-    """What became of a GPU.
+    """The result for one GPU.
 
-    :ivar plan: the plan that was carried out; where application clocks were refused, the one for locked clocks.
+    :ivar plan: the plan that was carried out; if application clocks were refused, the one for locked clocks.
     :ivar made: the changes that were made.
-    :ivar record: what is known now of its locks; None where a failure left that open.
-    :ivar unsupported: why the GPU or driver could not do it, in the driver's words.
+    :ivar record: what is known now about its locks; None if a failure left that unknown.
+    :ivar unsupported: why the GPU or driver cannot do it, in the driver's words.
     :ivar problem: what failed.
     """
 
@@ -160,7 +162,7 @@ class GpuOutcome:
 
 
 def apply(made: GpuPlan, driver: Driver, options: ClockOptions) -> GpuOutcome:
-    """Carry out a plan. Nothing is raised: what went wrong is in the answer, so that the other GPUs get their turn."""
+    """Carry out a plan. Errors are returned, not raised, so that the other GPUs are handled too."""
     if made.problem:
         return GpuOutcome(made, record=made.before, problem=made.problem)
     done: list[Action] = []
@@ -184,7 +186,7 @@ def apply(made: GpuPlan, driver: Driver, options: ClockOptions) -> GpuOutcome:
 def _lock_instead(
     made: GpuPlan, done: tuple[Action, ...], refused: str, driver: Driver, options: ClockOptions
 ) -> GpuOutcome:
-    """Go on with locked clocks where the driver shows application clocks, but does not set them."""
+    """Use locked clocks instead if the driver shows application clocks but refuses to set them."""
     recorded = replace(made.before or Lock(), application_refused=refused)
     instead = plan(made.gpu, recorded, options)
     tried = {action.what for action in done}
@@ -194,24 +196,24 @@ def _lock_instead(
 
 
 def _check(done: GpuOutcome, gpu: GpuFacts) -> GpuOutcome:
-    """Compare what was set with what the driver shows afterwards."""
+    """Compare the clocks that were set with those that the driver shows afterwards."""
     if done.problem or done.unsupported or not done.made:
         return done
     if gpu.problem:
         return replace(done, record=None, problem=f"after the change: {gpu.problem}")
     wrong = None
     if done.plan.method == APPLICATION and gpu.application != done.plan.target:
-        wrong = f"the driver took {done.plan.target} and has {gpu.application}"
+        wrong = f"the driver accepted {done.plan.target}, but shows {gpu.application}"
     if done.plan.target is None and gpu.application is not None and gpu.application != gpu.default:
-        wrong = f"the driver took the reset and still has {gpu.application}"
+        wrong = f"the driver accepted the reset, but still shows {gpu.application}"
     return replace(done, problem=wrong) if wrong else done
 
 
-# What became of the GPUs, as results and as a diff.
+# The results for the GPUs as data and as a diff.
 
 
 def _result(done: GpuOutcome, gpu: GpuFacts) -> dict[str, Any]:
-    """Return what is told of a GPU.
+    """Return the result for one GPU.
 
     :param gpu: the GPU as it is now.
     """
@@ -248,7 +250,7 @@ def _result(done: GpuOutcome, gpu: GpuFacts) -> dict[str, Any]:
 
 
 def _reason(plan: GpuPlan, unsupported: str | None) -> str | None:
-    """Return the driver's words for all that it cannot do."""
+    """Return the driver's words for everything that it cannot do."""
     application = None
     if plan.method == LOCKED:
         application = plan.gpu.application_reason or (plan.after and plan.after.application_refused)
@@ -257,7 +259,7 @@ def _reason(plan: GpuPlan, unsupported: str | None) -> str | None:
 
 
 def _memory_lock(plan: GpuPlan, record: Lock | None) -> str | None:
-    """Return what became of the memory lock: ``locked``, or why the driver refused; None where none was wanted."""
+    """Return the state of the memory lock: ``locked``, or why the driver refused it; None if none was wanted."""
     if plan.method != LOCKED or record is None:
         return None
     return record.memory_refused or ("locked" if record.memory else None)

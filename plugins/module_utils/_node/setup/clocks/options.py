@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is wanted of the GPUs' clocks, for which GPUs, and the settings file that a boot reads."""
+"""The options for the GPUs' clocks, and the settings file that a boot reads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ...machine.root import Root
 from ..managed_file import change_of
 
 CONFIG = "clocks"
-"""Name of the settings file, ``/etc/hpcai/clocks.json``: these options under the same names."""
+"""Name of the settings file, ``/etc/hpcai/clocks.json``: it has these options under the same names."""
 STATES = ("max", "explicit", "default")
 METHODS = ("auto", "application", "locked")
 ON_UNSUPPORTED = ("fail", "warn")
@@ -38,16 +38,16 @@ ON_UNSUPPORTED = ("fail", "warn")
 
 @dataclass(frozen=True)
 class ClockOptions:
-    """The options of the module gpu_clocks that concern the GPUs.
+    """The options of the module gpu_clocks for the GPUs.
 
     :ivar state: ``max``, ``default`` or ``explicit``.
-    :ivar graphics_mhz: graphics clock of ``explicit``; None for the highest that goes with the memory clock.
-    :ivar memory_mhz: memory clock of ``explicit``; None for the highest.
-    :ivar gpus: indices, UUIDs (of MIG instances too), PCI addresses, or ``all``.
-    :ivar method: ``auto`` takes application clocks where the driver has them, else ``locked``.
-    :ivar persistence: persistence mode; None to leave it.
-    :ivar on_unsupported: whether a GPU or driver that cannot do it is a failure.
-    :ivar timeout: seconds that one question to the driver may take.
+    :ivar graphics_mhz: graphics clock for ``explicit``; None for the highest at this memory clock.
+    :ivar memory_mhz: memory clock for ``explicit``; None for the highest.
+    :ivar gpus: indices, UUIDs (also of MIG instances), PCI addresses, or ``all``.
+    :ivar method: ``auto`` uses application clocks if the driver has them, else ``locked``.
+    :ivar persistence: persistence mode; None to leave it unchanged.
+    :ivar on_unsupported: whether it is a failure if a GPU or driver does not support the setting.
+    :ivar timeout: timeout of one query to the driver, in seconds.
     """
 
     state: str = "max"
@@ -60,7 +60,7 @@ class ClockOptions:
     timeout: float = LIMIT_S
 
     def as_options(self) -> dict[str, Any]:
-        """Return the options as they stand in the settings file: those that were given."""
+        """Return the options in the form of the settings file, without those that are None."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
@@ -83,27 +83,27 @@ _FORMS: Mapping[str, Form[Any]] = {
 }
 _FORM = instance_of(ClockOptions, _FORMS, null_is_absent=True)
 ARGUMENTS = arguments_of(_FORMS, defaults_of(ClockOptions))
-"""The options as Ansible has them."""
+"""The options as an Ansible argument_spec."""
 
 
 def parse(options: Mapping[str, Any]) -> ClockOptions:
-    """Return what the options ask for.
+    """Return the checked options.
 
-    :raises ConfigError: an option is not known, has a value of the wrong kind, or does not go with another one.
+    :raises ConfigError: an option is unknown, has a value of the wrong type, or conflicts with another one.
     """
     parsed = _FORM("", options)
     for name in ("graphics_mhz", "memory_mhz"):
         if getattr(parsed, name) is not None and parsed.state != "explicit":
-            raise ConfigError(f"{name} goes with state=explicit only, and state is {parsed.state}.")
+            raise ConfigError(f"{name} needs state=explicit, but state is {parsed.state}.")
     if parsed.state == "explicit" and parsed.graphics_mhz is None and parsed.memory_mhz is None:
         raise ConfigError("state=explicit needs graphics_mhz or memory_mhz.")
     return parsed
 
 
 def chosen(gpus: Sequence[GpuFacts], names: Sequence[str]) -> tuple[GpuFacts, ...]:
-    """Return the GPUs that are meant, in the driver's order.
+    """Return the selected GPUs, in the driver's order.
 
-    :raises ValueError: a name is no GPU's.
+    :raises ValueError: a name matches no GPU.
     """
     if "all" in names:
         return tuple(gpus)
@@ -112,7 +112,7 @@ def chosen(gpus: Sequence[GpuFacts], names: Sequence[str]) -> tuple[GpuFacts, ..
         meant = {gpu.index for gpu in gpus if _is_named(gpu, name)}
         if not meant:
             known = ", ".join(f"{gpu.index} = {gpu.busid or '?'} = {gpu.uuid or gpu.problem}" for gpu in gpus)
-            raise ValueError(f"{name} is no GPU of this machine: there are {known or 'none'}")
+            raise ValueError(f"{name} is not a GPU of this machine. GPUs found: {known or 'none'}")
         found |= meant
     return tuple(gpu for gpu in gpus if gpu.index in found)
 
@@ -127,17 +127,17 @@ def _is_named(gpu: GpuFacts, name: str) -> bool:
 
 
 def read_options(root: Root) -> ClockOptions | None:
-    """Return what is wanted at each boot; None where there is no settings file.
+    """Return the options for each boot; None if there is no settings file.
 
-    :raises ConfigError: the file cannot be used.
+    :raises ConfigError: the file is invalid.
     """
     return read_checked(root, CONFIG, lambda _path, options: parse(options))
 
 
 def write_options(root: Root, options: ClockOptions, check_mode: bool = False) -> dict[str, str]:
-    """Keep the options for each boot; the defaults need no file, as each boot begins with them.
+    """Save the options for each boot. The defaults need no file, because each boot starts with them.
 
-    :return: the change in the form of Ansible's diff; empty where there is none.
+    :return: the change in the form of Ansible's diff; empty if there is none.
     :raises OSError: the file cannot be written.
     """
     default = options.state == "default" and options.persistence is None

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What has to be done to a GPU so that its clocks are what is wanted. Pure."""
+"""Plan the changes that bring a GPU's clocks to the wanted state. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ APPLICATION, LOCKED = "application", "locked"
 
 @dataclass(frozen=True)
 class Action:
-    """A change of a GPU, by the name that ``Driver.change`` has for it.
+    """A change of a GPU, named as in ``Driver.change``.
 
-    :ivar may_lack: that the GPU or driver does not have this is no failure.
+    :ivar may_lack: it is not a failure if the GPU or driver does not support this.
     """
 
     what: str
@@ -36,14 +36,14 @@ class GpuPlan:
     """What to do to one GPU.
 
     :ivar gpu: the GPU as it is.
-    :ivar method: ``application`` or ``locked``; None where neither is needed or possible.
-    :ivar target: the clocks that it gets; None for the defaults.
-    :ivar actions: the changes in their order.
-    :ivar reasons: why each is needed, in plain words.
-    :ivar recorded: that (something of) this needs no change is known from our own record only.
-    :ivar before: what our record says of its locks; None where it says nothing, or cannot be trusted.
-    :ivar after: what the record says once all is done.
-    :ivar doubts: what speaks against the record without disproving it.
+    :ivar method: ``application`` or ``locked``; None if neither is needed or possible.
+    :ivar target: the clocks to set; None for the defaults.
+    :ivar actions: the changes, in order.
+    :ivar reasons: why each is needed.
+    :ivar recorded: only our record says that (part of) the state needs no change; the driver does not show it.
+    :ivar before: the GPU's locks according to our record; None if it has none, or cannot be trusted.
+    :ivar after: the record after all changes.
+    :ivar doubts: signs that the record may be wrong, without proof.
     :ivar unsupported: why the GPU or driver cannot do it, in the driver's words; then there is nothing to do.
     :ivar problem: why nothing can be done to this GPU.
     """
@@ -70,7 +70,7 @@ class GpuPlan:
 def plan(gpu: GpuFacts, recorded: Lock | None, options: ClockOptions) -> GpuPlan:
     """Return what to do to a GPU.
 
-    :param recorded: what the record of this load of the driver says of it.
+    :param recorded: its entry in the record for this load of the driver.
     """
     if gpu.problem:
         return GpuPlan(gpu, problem=gpu.problem)
@@ -124,9 +124,9 @@ def plan(gpu: GpuFacts, recorded: Lock | None, options: ClockOptions) -> GpuPlan
 
 
 def _trusted(gpu: GpuFacts, recorded: Lock | None) -> tuple[Lock | None, str | None]:
-    """Return the record if it can be true, and else why not."""
+    """Return the record if it can be true, else None and the reason why not."""
     if recorded is None or not recorded.locked:
-        # Whatever makes a driver forget, it forgets locks, not their absence.
+        # A driver can forget locks, but it cannot gain one by forgetting.
         return recorded, None
     if gpu.persistence is False:
         return None, "persistence mode is off: the driver forgets a lock when its last client leaves"
@@ -135,7 +135,7 @@ def _trusted(gpu: GpuFacts, recorded: Lock | None) -> tuple[Lock | None, str | N
         ("memory", gpu.current.memory, recorded.memory),
     ):
         if running is not None and locked is not None and running > locked:
-            return None, f"the {name} clock is {running} MHz, above the recorded lock of {locked}: it was undone"
+            return None, f"the {name} clock is {running} MHz, above the recorded lock at {locked} MHz"
     return recorded, None
 
 
@@ -144,11 +144,11 @@ def _doubts(gpu: GpuFacts, lock: Lock | None, options: ClockOptions) -> tuple[st
     running = gpu.current.graphics
     if lock and lock.graphics and running and running < lock.graphics and gpu.slowed is False:
         found.append(
-            f"{gpu.label} runs at {running} MHz, below the recorded lock of {lock.graphics}, and the driver names no "
-            f"reason: somebody else may have undone the lock. To be sure: state=default, then this again."
+            f"{gpu.label} runs at {running} MHz, below the recorded lock at {lock.graphics} MHz, and the driver gives "
+            f"no reason. Another program may have undone the lock. To be sure, run state=default, then this again."
         )
     if gpu.persistence is None and options.persistence is not None:
-        found.append(f"{gpu.label} does not tell its persistence mode: it is left as it is.")
+        found.append(f"{gpu.label} does not report its persistence mode, so it is left unchanged.")
     return tuple(found)
 
 
@@ -169,11 +169,11 @@ def _unlock(lock: Lock | None) -> tuple[tuple[Action, ...], tuple[str, ...]]:
 
 
 def _application_refused(gpu: GpuFacts, recorded: Lock | None, target: Clocks) -> str | None:
-    """Return why application clocks are not to be had; None if they are."""
+    """Return why application clocks cannot be used; None if they can."""
     if gpu.application is None:
-        return gpu.application_reason or "the driver has none"
+        return gpu.application_reason or "the driver does not support them"
     if target.memory is None:
-        return "the driver does not say which memory clocks there are"
+        return "the driver does not list its memory clocks"
     return recorded.application_refused if recorded else None
 
 
@@ -202,26 +202,26 @@ def _lock(
         return (), ()
     actions = [Action("lock_graphics", (target.graphics or 0,))]
     if target.memory is not None:
-        # Parts with HBM refuse it, and run at the one clock they have. Another clock is what the user insists on.
+        # GPUs with HBM have only one memory clock and refuse it. That is an error only if the user set another one.
         insisted = options.memory_mhz is not None and options.memory_mhz != gpu.highest.memory
         actions.append(Action("lock_memory", (target.memory,), may_lack=not insisted))
     if lock is None:
-        return tuple(actions), ("there is no record of a lock of ours",)
+        return tuple(actions), ("our record has no lock",)
     return tuple(actions), (f"our record says {Clocks(lock.memory, lock.graphics) if lock.locked else 'unlocked'}",)
 
 
 def _target(gpu: GpuFacts, options: ClockOptions) -> tuple[Clocks | None, str | None]:
-    """Return the clocks to reach, or why they cannot be."""
+    """Return the clocks to reach, or an error if they cannot be reached."""
     memory = options.memory_mhz or gpu.highest.memory
     if gpu.supported and memory not in gpu.supported:
-        return None, f"{memory} MHz is no memory clock of {gpu.label}: {_nearest(memory or 0, tuple(gpu.supported))}"
+        return None, f"{memory} MHz is not a memory clock of {gpu.label}: {_nearest(memory or 0, tuple(gpu.supported))}"
     graphics_clocks = gpu.supported.get(memory or 0, ())
     graphics = options.graphics_mhz or max(graphics_clocks, default=gpu.highest.graphics)
     if graphics is None:
-        return None, f"the driver does not say which clocks {gpu.label} has"
+        return None, f"the driver does not list the clocks of {gpu.label}"
     if graphics_clocks and graphics not in graphics_clocks:
         return None, (
-            f"{graphics} MHz is no graphics clock of {gpu.label} at memory {memory} MHz: "
+            f"{graphics} MHz is not a graphics clock of {gpu.label} at memory {memory} MHz: "
             f"{_nearest(graphics, graphics_clocks)}"
         )
     return Clocks(memory, graphics), None

@@ -2,9 +2,9 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Our own record of locked clocks: NVML sets and resets them, and has no function that reads them back.
+"""Our own record of locked clocks: NVML can set and reset them, but has no function to read them.
 
-The record holds for one load of the driver in one boot. What it cannot know: that somebody else locked or unlocked
+The record is valid for one load of the driver in one boot. It does not show if another program locked or unlocked
 clocks since (``nvidia-smi -lgc``, ``-rgc``), or reset a GPU.
 """
 
@@ -20,18 +20,18 @@ from ...machine.root import Root
 
 PATH = "/run/hpcai/clocks.json"
 LOCK_PATH = "/run/hpcai/clocks.lock"
-"""Held by whoever changes clocks, from reading the record to writing it."""
+"""A run that changes clocks holds this lock from reading the record to writing it."""
 _SCHEMA = 1
 
 
 @dataclass(frozen=True)
 class Lock:
-    """What we last did to the locks of a GPU.
+    """The last change that we made to a GPU's locks.
 
-    :ivar graphics: the graphics clock that it is locked at, in MHz; None for unlocked.
-    :ivar memory: the same of the memory clock.
-    :ivar memory_refused: what the driver said when it would not lock the memory clock.
-    :ivar application_refused: what the driver said when it would not set application clocks that it had shown.
+    :ivar graphics: the locked graphics clock in MHz; None if unlocked.
+    :ivar memory: the locked memory clock in MHz; None if unlocked.
+    :ivar memory_refused: the driver's message when it refused to lock the memory clock.
+    :ivar application_refused: the driver's message when it refused to set application clocks that it had shown.
     """
 
     graphics: int | None = None
@@ -46,7 +46,7 @@ class Lock:
 
 
 def read_record(root: Root, load: DriverLoad | None) -> dict[str, Lock]:
-    """Return what is recorded for this load of the driver, by the GPU's UUID; nothing if the record is of another
+    """Return the records for this load of the driver, by the GPU's UUID; empty if the record belongs to another
     load, or cannot be read."""
     try:
         record = json.loads(root.text(PATH) or "")

@@ -2,8 +2,8 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What containers need on a node: enroot's settings, the pyxis plugin, the boot's sweep, and an importer with a cache.
+"""What containers need on a node: enroot's settings, the pyxis plugin, the clean-up at boot, and a caching importer.
 
-``options`` says what is wanted, ``enroot`` writes it, ``pyxis`` builds the plugin for the Slurm that is there, and
+``options`` has the options, ``enroot`` writes the settings, ``pyxis`` builds the plugin for the installed Slurm, and
 ``ensure`` does all of it for the module container_node.
 """

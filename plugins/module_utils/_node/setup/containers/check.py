@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Whether a containerised step runs in its container: another os-release and another mount namespace than the host's.
+"""Check whether a containerized step runs in its container: with another os-release and mount namespace than the host.
 
-Where plugstack.conf does not reach a node, a job with --container-image runs on the host, and ends well. Both halves
-run in one job, on the same nodes: a job may have a mount namespace of its own without any container.
+If a node does not read plugstack.conf, a job with --container-image runs on the host and succeeds. The step on the
+host and the step in the container run in one job, because a job may have its own mount namespace without a container.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ...machine.run import Run
 
-# In an image there may be no more than a shell and cat. Its first line names the node, on both sides.
+# An image may contain only a shell and cat. The first line is the node's name, on the host and in the container.
 _PROBE = 'echo "$SLURMD_NODENAME"; readlink /proc/self/ns/mnt; cat /etc/os-release'
 _LIMIT_MIN = 10
 
@@ -28,22 +28,22 @@ class Side:
 
     @property
     def name(self) -> str:
-        """The distribution, for people."""
+        """The distribution's name, for messages."""
         for line in self.release.splitlines():
             if line.startswith("PRETTY_NAME="):
                 return line.partition("=")[2].strip().strip("\"'")
-        return "a system without a name"
+        return "an unnamed distribution"
 
 
 def outer(program: list[str], nodes: int) -> list[str]:
-    """Return the command that gives ``program`` a job."""
+    """Return the command that runs ``program`` in a job."""
     return ["salloc", "--quiet", f"--nodes={nodes}", f"--time={_LIMIT_MIN}", "--job-name=container-check", *program]
 
 
 def probe(image: str | None, run: Run) -> tuple[dict[str, Side], str]:
     """Run the probe on each node of this job, in a container of ``image``, or without one on the host.
 
-    :return: what was seen by node, and what srun said where it failed.
+    :return: the results by node, and srun's error message if it failed.
     """
     container = [f"--container-image={image}"] if image else []
     answer = run(["srun", "--mpi=none", "--ntasks-per-node=1", "--label", *container, "sh", "-c", _PROBE])
@@ -63,8 +63,8 @@ def probe(image: str | None, run: Run) -> tuple[dict[str, Side], str]:
 
 
 def judge(host: dict[str, Side], container: dict[str, Side]) -> list[str]:
-    """Return what is wrong, a line for each node; nothing where each container was one."""
-    problems = [f"{node}: the step in the container gave no answer" for node in sorted(set(host) - set(container))]
+    """Return the problems, one line for each node; empty if each container step ran in its container."""
+    problems = [f"{node}: the step in the container did not answer" for node in sorted(set(host) - set(container))]
     for node in sorted(set(host) & set(container)):
         outside, inside = host[node], container[node]
         if inside.namespace == outside.namespace:
@@ -74,6 +74,6 @@ def judge(host: dict[str, Side], container: dict[str, Side]) -> list[str]:
             )
         elif inside.release == outside.release:
             problems.append(
-                f"{node}: the step saw the host's os-release ({inside.name}): take an image of another system"
+                f"{node}: the step saw the host's os-release ({inside.name}). Use an image of another distribution"
             )
-    return problems or ([] if host else ["no node gave an answer"])
+    return problems or ([] if host else ["no node answered"])

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Enroot's settings on a node: the files and links by which it gets them, for container_node and for the boot."""
+"""Enroot's settings on a node: the files and links that apply them, for container_node and for the boot phase."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOOKS, EXTRA_HOOKS = "/etc/enroot/hooks.d", "/usr/share/enroot/hooks.d"
 APPARMOR, APPARMOR_OFF = "/etc/apparmor.d/enroot", "/etc/apparmor.d/disable/enroot"
 _CONTAINER_CLI = ("/usr/bin/nvidia-container-cli", "/usr/local/bin/nvidia-container-cli")
 ACR_USER = "00000000-0000-0000-0000-000000000000"
-"""The user name that stands for a token, in every registry of Azure."""
+"""The user name that goes with a token, in every Azure registry."""
 
 _IMPORTER_TEXT = f"""\
 #!/bin/sh
@@ -41,8 +41,8 @@ _IMPORTER_TEXT = f"""\
 class LinkChange:
     """A symbolic link, before and after.
 
-    :ivar before: where it points to; None where there is no link.
-    :ivar after: where it should point to; None if it should not be there.
+    :ivar before: its target; None if there is no link.
+    :ivar after: the wanted target; None to remove the link.
     """
 
     path: str
@@ -55,9 +55,9 @@ class LinkChange:
         return self.before != self.after
 
     def apply(self) -> None:
-        """Do it, in one step.
+        """Make the change in one step.
 
-        :raises OSError: it cannot be done, as where something else lies there.
+        :raises OSError: it cannot be made, for example because a file that is not a link is in the way.
         """
         if not self.changes:
             return
@@ -101,9 +101,9 @@ def file_changes(options: EnrootOptions, root: Root) -> list[FileChange]:
 
 
 def hardware_changes(options: EnrootOptions, root: Root) -> list[FileChange]:
-    """Return the files that hang on what the machine has: an image knows nothing of that, so each boot looks.
+    """Return the files that depend on the node's hardware. An image has none of it, so each boot writes them.
 
-    A variable that asks for GPUs lets enroot's hook fail, and with it each container, where nothing can give them.
+    Where no GPU is available, a variable that requests GPUs makes enroot's hook fail, and with it each container.
     """
     gpus = any(device.is_gpu for device in read_pci(root)) and has_container_cli(root)
     adapters = bool(root.entries("/sys/class/infiniband"))
@@ -114,14 +114,14 @@ def hardware_changes(options: EnrootOptions, root: Root) -> list[FileChange]:
 
 
 def has_container_cli(root: Root) -> bool:
-    """Whether libnvidia-container-tools are there, by which GPUs come into containers."""
+    """Whether libnvidia-container-tools are installed, which make GPUs available in containers."""
     return any(root.exists(path) for path in _CONTAINER_CLI)
 
 
 def link_changes(options: EnrootOptions, root: Root) -> list[LinkChange]:
-    """Return enroot's optional hooks, as links, and whether its AppArmor profile is loaded."""
+    """Return enroot's optional hooks, as links, and the link that disables its AppArmor profile."""
     changes = [link_change(root.at(f"{HOOKS}/{name}"), f"{EXTRA_HOOKS}/{name}") for name in options.hooks]
-    # Those of ours that are no longer wanted; what others put there is theirs.
+    # Remove our links that are no longer wanted. Links of others stay.
     for name in root.entries(HOOKS):
         path = root.at(f"{HOOKS}/{name}")
         if name not in options.hooks and os.path.islink(path) and os.readlink(path) == f"{EXTRA_HOOKS}/{name}":
@@ -134,12 +134,12 @@ def link_changes(options: EnrootOptions, root: Root) -> list[LinkChange]:
 
 
 def missing_hooks(options: EnrootOptions, root: Root) -> list[str]:
-    """Return the hooks that enroot's package does not have."""
+    """Return the wanted hooks that enroot's package does not contain."""
     return [name for name in options.hooks if not root.exists(f"{EXTRA_HOOKS}/{name}")]
 
 
 def credentials_text(options: EnrootOptions) -> str:
-    """Return enroot's credentials: commands that give a password, and no password itself."""
+    """Return enroot's credentials file: it has commands that print a password, and no password."""
     lines = []
     identity = f" --client-id {options.acr_client_id}" if options.acr_client_id else ""
     for registry in options.acr_registries:
@@ -166,34 +166,34 @@ ENROOT = "/usr/bin/enroot"
 
 @dataclass
 class EnrootChanges:
-    """What was done, or in check mode would be.
+    """What was done, or in check mode would be done.
 
-    :ivar actions: in words, in their order.
-    :ivar diff: in the form of Ansible's.
+    :ivar actions: the changes in words, in order.
+    :ivar diff: the changes in the form of Ansible's diff.
     """
 
     actions: list[str] = field(default_factory=list)
     diff: list[dict[str, str]] = field(default_factory=list)
 
     def note(self, changes: list[FileChange], links: list[LinkChange]) -> None:
-        """Note these changes."""
+        """Add these changes to the result."""
         self.actions += [f"{'remove' if c.after is None else 'write'} {c.path}" for c in changes if c.changes]
         self.actions += [f"{'unlink' if c.after is None else 'link'} {c.path}" for c in links if c.changes]
         self.diff += [*diff_of(changes), *(link.as_diff() for link in links if link.changes)]
 
 
 def configure(options: EnrootOptions, root: Root, run: Run, check: bool = False, apply: bool = True) -> EnrootChanges:
-    """Write enroot's settings, and unless ``apply`` is false, what of them counts now: folders in /run, the kernel's.
+    """Write enroot's settings. If ``apply`` is true, also apply what the running machine needs: folders, sysctls.
 
-    :raises ConfigError: enroot's package lacks a hook that is wanted.
-    :raises CommandFailed: the kernel does not take a setting.
+    :raises ConfigError: enroot's package lacks a wanted hook.
+    :raises CommandFailed: the kernel refuses a setting.
     :raises OSError: a file cannot be written.
     """
     missing = missing_hooks(options, root) if root.exists(ENROOT) else []
     if missing:
         raise ConfigError(
-            f"enroot has no hook {', '.join(missing)} in /usr/share/enroot/hooks.d: "
-            f"there are {', '.join(root.entries('/usr/share/enroot/hooks.d')) or 'none'}."
+            f"enroot has no hook {', '.join(missing)} in /usr/share/enroot/hooks.d. Hooks found: "
+            f"{', '.join(root.entries('/usr/share/enroot/hooks.d')) or 'none'}."
         )
     done = EnrootChanges()
     files, links = [*file_changes(options, root), *hardware_changes(options, root)], link_changes(options, root)
@@ -211,7 +211,7 @@ def configure(options: EnrootOptions, root: Root, run: Run, check: bool = False,
 
 
 def at_boot(options: EnrootOptions, root: Root, check: bool) -> list[str]:
-    """Bring what hangs on the machine's devices in line with them; everything else is in the image.
+    """Update the files that depend on the node's hardware; everything else is in the image.
 
     :return: what was done, in words.
     """
@@ -223,7 +223,7 @@ def at_boot(options: EnrootOptions, root: Root, check: bool) -> list[str]:
 
 
 def _folders(options: EnrootOptions, root: Root, run: Run, check: bool) -> list[str]:
-    """What systemd-tmpfiles makes at each boot, now."""
+    """Make now what systemd-tmpfiles makes at each boot."""
     lacking = {path: mode for path, mode in options.shared_folders.items() if not _has_mode(root.at(path), mode)}
     if lacking and not check and root.is_this_machine:
         must(run(["systemd-tmpfiles", "--create", root.at(TMPFILES)]))
@@ -239,7 +239,7 @@ def _has_mode(path: str, mode: int) -> bool:
 
 
 def _kernel(settings: Mapping[str, str], root: Root, check: bool) -> list[str]:
-    """Settings of the kernel that it has; a number that is larger than what is wanted is left."""
+    """Set those sysctls that this kernel has; a limit that is already higher than wanted stays."""
     actions = []
     for key, value in sorted(settings.items()):
         path = f"/proc/sys/{key.replace('.', '/')}"
@@ -252,7 +252,7 @@ def _kernel(settings: Mapping[str, str], root: Root, check: bool) -> list[str]:
                     file.write(f"{value}\n")
             except OSError as error:
                 raise CommandFailed(
-                    f"the kernel does not take {key} = {value}, which containers need ({error.strerror}): it is {now}."
+                    f"the kernel refuses {key} = {value}, which containers need ({error.strerror}). It is still {now}."
                 ) from error
         actions.append(f"set {key} = {value}")
     return actions

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""All that a node needs for containers in one go: folders on the scratch, enroot's settings, the pyxis plugin."""
+"""All that a node needs for containers: folders on the scratch, enroot's settings, the pyxis plugin."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ SET = "containers"
 class ContainerOptions:
     """What a node needs.
 
-    :ivar pyxis: the option pyxis of the module container_node; empty where the plugin is left alone.
+    :ivar pyxis: the option pyxis of the module container_node; empty to leave the plugin unchanged.
     :ivar folders: directories on the scratch.
-    :ivar make_folders: whether they are made now.
-    :ivar apply: whether settings of the running machine are made.
+    :ivar make_folders: whether to make them now.
+    :ivar apply: whether to change settings of the running machine.
     """
 
     enroot: EnrootOptions
@@ -42,7 +42,7 @@ class ContainerOptions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was done, or in check mode would be."""
+    """What was done, or in check mode would be done."""
 
     actions: tuple[str, ...]
     diff: tuple[dict[str, str], ...]
@@ -52,9 +52,9 @@ class Outcome:
 def parse(
     enroot: Mapping[str, Any], pyxis: Mapping[str, Any], folders: Sequence[Mapping[str, Any]], make_folders: bool
 ) -> ContainerOptions:
-    """Return what the options of the module container_node say.
+    """Return the checked options of the module container_node.
 
-    :raises ConfigError: an option that there is not, or a value that it cannot have.
+    :raises ConfigError: an option is unknown, or has an invalid value.
     """
     stated = {name: str(value) for name, value in pyxis.items() if value is not None}
     if stated and not (stated.get("source") and stated.get("version")):
@@ -64,11 +64,11 @@ def parse(
 
 
 def ensure_all(asked: ContainerOptions, root: Root, run: Run, check: bool) -> Outcome:
-    """Do it. The plugin comes last: until it is there, and slurmd is told of it, no job can start a container.
+    """Do all of it. The plugin comes last: until it exists and slurmd loads it, no job can start a container.
 
     :raises BuildFailed: the plugin cannot be built.
-    :raises CommandFailed: a folder or a setting cannot be made.
-    :raises OSError: likewise.
+    :raises CommandFailed: a folder cannot be made, or a setting cannot be applied.
+    :raises OSError: a file or a folder cannot be written.
     """
     plan, unsure = _look(asked, root, run, check)
     change = directories.with_set(root, SET, asked.folders, {}) if asked.folders else directories.without_set(root, SET)
@@ -93,7 +93,7 @@ def ensure_all(asked: ContainerOptions, root: Root, run: Run, check: bool) -> Ou
 
 
 def _look(asked: ContainerOptions, root: Root, run: Run, check: bool) -> tuple[BuildPlan | None, tuple[str, ...]]:
-    """What has to be done about the plugin, and what check mode cannot know of it: no task before this did anything."""
+    """Plan the plugin's build, and return a warning if check mode cannot: earlier tasks installed nothing."""
     if not asked.pyxis:
         return None, ()
     given = asked.pyxis
@@ -104,5 +104,5 @@ def _look(asked: ContainerOptions, root: Root, run: Run, check: bool) -> tuple[B
     except BuildFailed as error:
         if not check:
             raise
-        return None, (f"{error} Check mode cannot tell whether this run would have brought it.",)
+        return None, (f"{error} Check mode cannot tell whether this run would have installed it.",)
     return plan, ()

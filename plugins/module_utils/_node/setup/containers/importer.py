@@ -2,12 +2,12 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""An importer for pyxis that keeps images, so that a job starts without fetching what a job before it has fetched.
+"""An importer for pyxis that keeps images, so that a job need not download what an earlier job downloaded.
 
-pyxis calls it as the job's user: ``get URI`` prints the path of a squashfs file, ``release`` says that the step needs
-it no longer, and may come twice. Each user has a folder of his own, since a private image is nobody else's. Images are
-kept by the digest that the registry tells, so a tag that has moved on is fetched anew. One process at a time fetches
-one image. What was not used for longest goes first when there is more than the limit; what a step uses stays.
+pyxis calls it as the job's user: ``get URI`` prints the path of a squashfs file; ``release`` says that the step no
+longer needs it, and may be called twice. Each user has a separate folder, because images may be private. Images are
+stored by the digest from the registry, so a tag that now refers to another image is downloaded again. Only one process
+at a time downloads an image. Above the size limit, the least recently used images are removed; images in use stay.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ...machine.run import CommandFailed, Run, last_line
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _STEP = re.compile(r"[0-9]+")
 SQUASH_OPTIONS = "-comp zstd -Xcompression-level 3 -b 1M"
-"""Smaller than what throw-away images are made with: these are read many times."""
+"""Compresses better than enroot's options for throw-away images, because these images are read many times."""
 IMPORT_LIMIT_S = 6 * 3600.0
 
 
@@ -33,9 +33,9 @@ IMPORT_LIMIT_S = 6 * 3600.0
 class Cache:
     """A user's images.
 
-    :ivar folder: where they lie.
-    :ivar uses: folder with one file for each step that uses one; it is empty after a boot.
-    :ivar limit: bytes that they may have together.
+    :ivar folder: where the images are.
+    :ivar uses: folder with one file for each step that uses an image; empty after a boot.
+    :ivar limit: maximum size of all images together, in bytes.
     """
 
     folder: str
@@ -49,18 +49,18 @@ def cache_of(base: str, limit_gib: float, uid: int, runtime: str = "/run/enroot"
 
 
 def get(uri: str, cache: Cache, step: str, run: Run) -> str:
-    """Return the path of the image, fetched if it is not there.
+    """Return the path of the image; download it if it is not in the cache.
 
     :param step: ``<job>.<step>``.
-    :raises CommandFailed: enroot cannot fetch it.
-    :raises OSError: there is no space, or the folder is not the user's.
+    :raises CommandFailed: enroot cannot download it.
+    :raises OSError: there is no space, or the folder does not belong to the user.
     """
     for folder in (cache.folder, cache.uses):
         os.makedirs(folder, mode=0o700, exist_ok=True)
         _refuse_strangers(folder)
     digest = _digest(uri, run)
     path = f"{cache.folder}/{digest}.sqsh"
-    # Before it is looked for: from now on nobody removes it.
+    # Mark it as used before looking for it: from now on no other process removes it.
     _mark(cache, step, digest)
     with _locked(f"{cache.folder}/.{digest}.lock"):
         if os.path.exists(path):
@@ -72,7 +72,7 @@ def get(uri: str, cache: Cache, step: str, run: Run) -> str:
 
 
 def release(cache: Cache, step: str) -> None:
-    """Note that the step needs its image no longer, and remove what it left of one; it may be called again."""
+    """Note that the step no longer needs its image, and remove an incomplete download of it; may be called again."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{cache.uses}/{step}")
     for name in _names(cache.folder):
@@ -82,7 +82,7 @@ def release(cache: Cache, step: str) -> None:
 
 
 def evict(cache: Cache) -> list[str]:
-    """Remove images that nobody uses, the longest unused first, until the rest is within the limit; return them."""
+    """Remove unused images, least recently used first, until the rest is within the limit; return the removed ones."""
     removed = []
     with _locked(f"{cache.folder}/.evict.lock"):
         used = {_read(f"{cache.uses}/{name}") for name in _names(cache.uses)}
@@ -104,13 +104,13 @@ def evict(cache: Cache) -> list[str]:
 
 
 def step_of(environment: Mapping[str, Any]) -> str:
-    """Return ``<job>.<step>`` of the step that this runs in.
+    """Return ``<job>.<step>`` of the step that this process runs in.
 
-    :raises CommandFailed: it runs in none.
+    :raises CommandFailed: it does not run in a step.
     """
     job, step = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_STEP_ID", "")
     if not _STEP.fullmatch(job) or not _STEP.fullmatch(step):
-        raise CommandFailed("SLURM_JOB_ID and SLURM_STEP_ID are not set: pyxis calls the importer, in a job's step.")
+        raise CommandFailed("SLURM_JOB_ID and SLURM_STEP_ID are not set. Only pyxis may call the importer, in a step.")
     return f"{job}.{step}"
 
 
@@ -121,7 +121,7 @@ def _digest(uri: str, run: Run) -> str:
     answer = run(["enroot", "digest", uri])
     found = answer.stdout.strip()
     if answer.rc != 0 or not _DIGEST.fullmatch(found):
-        raise CommandFailed(f"the registry tells no digest of {uri}: enroot digest said {last_line(answer)}")
+        raise CommandFailed(f"the registry returned no digest of {uri}; enroot digest failed with: {last_line(answer)}")
     return found
 
 
@@ -134,7 +134,7 @@ def _fetch(uri: str, digest: str, path: str, temporary: str, run: Run) -> None:
     if answer.rc != 0 or not os.path.exists(temporary):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
-        raise CommandFailed(f"{uri} cannot be imported: enroot import said {last_line(answer)}")
+        raise CommandFailed(f"{uri} cannot be imported; enroot import failed with: {last_line(answer)}")
     os.replace(temporary, path)
 
 
@@ -142,7 +142,7 @@ def _mark(cache: Cache, step: str, digest: str) -> None:
     temporary = f"{cache.uses}/.{step}"
     with open(temporary, "w", encoding="utf-8") as file:
         file.write(digest)
-    # So that whoever evicts sees all of it.
+    # Under the lock, so that an eviction sees the complete file.
     with _locked(f"{cache.folder}/.evict.lock"):
         os.replace(temporary, f"{cache.uses}/{step}")
 
@@ -160,7 +160,7 @@ def _locked(path: str) -> Iterator[None]:
 def _refuse_strangers(folder: str) -> None:
     found = os.lstat(folder)
     if found.st_uid != os.geteuid() or found.st_mode & 0o077 or found.st_mode & 0o170000 == 0o120000:
-        raise CommandFailed(f"{folder} is not this user's own, or others may look into it: remove it.")
+        raise CommandFailed(f"{folder} does not belong to this user, or other users can read it. Remove it.")
 
 
 def _names(folder: str) -> list[str]:

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is wanted of enroot: the option enroot of the module container_node, also the file of it in /etc/hpcai."""
+"""The options for enroot: the option enroot of the module container_node, and its settings file in /etc/hpcai."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ APPARMOR = ("leave", "profile", "off")
 STICKY, CLOSED = 0o1777, 0o755
 RUNTIME_PARENT = "/run/enroot"
 EMPTY, EMPTY_MODE = f"{RUNTIME_PARENT}/empty", 0o555
-"""What enroot is given for a user's folder that root has not made."""
+"""The path that enroot gets if root has not made the user's folder."""
 _USER_PATHS = ("ENROOT_RUNTIME_PATH", "ENROOT_CACHE_PATH", "ENROOT_DATA_PATH")
 _USER_FOLDER = "/user-$(id -u)"
 
@@ -49,7 +49,7 @@ _USER_FOLDER = "/user-$(id -u)"
 class EnrootOptions:
     """See the option enroot of the module container_node.
 
-    :ivar settings: of enroot.conf, as text.
+    :ivar settings: settings in enroot.conf, as strings.
     """
 
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -70,18 +70,18 @@ class EnrootOptions:
 
     @property
     def user_folder_parents(self) -> tuple[str, ...]:
-        """The folders of users' folders named ``user-UID``: those of enroot's settings, and the importer's."""
+        """The parents of folders named ``user-UID``: those in enroot's settings, and the importer's."""
         paths = [self.settings.get(name, "") for name in _USER_PATHS]
         parents = [path[: -len(_USER_FOLDER)] for path in paths if path.endswith(_USER_FOLDER)]
         return tuple(dict.fromkeys(filter(None, [*parents, self.cache_path])))
 
     @property
     def enroot_settings(self) -> dict[str, str]:
-        """What enroot reads of the settings.
+        """The settings as enroot reads them.
 
-        pyxis runs ``enroot list`` as the job's user in each epilog, also where the job's prolog never ran, as on a node
-        that did not answer. enroot makes its folders first; where only root can, that would fail, and Slurm would drain
-        the node. An empty folder has no containers.
+        pyxis runs ``enroot list`` as the job's user in each epilog, even if the job's prolog never ran, for example on
+        a node that did not answer. enroot first creates its folders. If only root can create them, that fails, and
+        Slurm drains the node. Therefore the settings fall back to an empty folder, which contains no containers.
         """
         found = dict(self.settings)
         for name in _USER_PATHS if self.root_makes_folders else ():
@@ -97,26 +97,26 @@ class EnrootOptions:
         return {**folders, EMPTY: EMPTY_MODE} if self.root_makes_folders else folders
 
     def _mode_of(self, path: str) -> int:
-        """The permissions of a folder: closed if root makes what is in it."""
+        """The permissions of a folder: closed if root creates its content."""
         above = any(parent == path or parent.startswith(f"{path}/") for parent in self.user_folder_parents)
         return CLOSED if self.root_makes_folders and above else STICKY
 
     @property
     def data_folder(self) -> str:
-        """The folder of users' folders with containers; empty where it is not laid out like that."""
+        """The parent of the users' folders with containers; empty if the path has another form."""
         parent, slash, last = self.settings.get("ENROOT_DATA_PATH", "").rpartition("/")
         return parent if slash and last in ("user-$(id -u)", "$(id -u)") else ""
 
     def remembered(self) -> dict[str, Any]:
-        """Return what /etc/hpcai/containers.json holds of them."""
+        """Return the options as /etc/hpcai/containers.json stores them."""
         kept = {known.name: getattr(self, known.name) for known in fields(self)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in kept.items()}
 
 
-# Enroot's settings: which keys there are, and the text of the drop-in.
+# Enroot's settings: the known keys, and the text of the drop-in.
 #
-# Enroot exports any key that begins with ENROOT_, so a misspelt one goes unnoticed there. Of two drop-ins that set a
-# key the first one counts, and what is in the environment counts more than either (``config::export`` of enroot 4.1).
+# Enroot exports any key that begins with ENROOT_, so it does not report a misspelt one. If two drop-ins set a key, the
+# first one wins, and the environment wins over both (``config::export`` of enroot 4.1).
 
 DROP_IN = "/etc/enroot/enroot.conf.d/50-hpcai.conf"
 _HEADER = "# Written by hpcai.azure.container_node, which overwrites it.\n"
@@ -149,11 +149,11 @@ KEYS = (
     "RESTRICT_DEV",
     "FORCE_OVERRIDE",
 )
-"""Those of conf/enroot.conf.in at v4.1.2, without ENROOT_."""
+"""The keys in conf/enroot.conf.in at v4.1.2, without ENROOT_."""
 OTHERS = ("SSL_CERT_DIR", "SSL_CERT_FILE", "all_proxy", "no_proxy", "http_proxy", "https_proxy")
 KNOWN = (*(f"ENROOT_{key}" for key in KEYS), *OTHERS)
 _PATHS = ("ENROOT_RUNTIME_PATH", "ENROOT_CACHE_PATH", "ENROOT_DATA_PATH", "ENROOT_TEMP_PATH")
-# pyxis clears HOME in its epilog, and a path that is another one there drains the node.
+# pyxis clears HOME in its epilog, so these variables give another path there, and a missing path drains the node.
 _HOME = re.compile(r"\$\{?(HOME|XDG_|USER\b|LOGNAME\b)|~")
 
 
@@ -165,7 +165,7 @@ def drop_in(settings: Mapping[str, str]) -> str:
 def _setting(path: str, value: Any) -> str:
     setting = ("yes" if value else "no") if isinstance(value, bool) else str(value)
     if "\n" in setting or not setting:
-        raise Malformed(f"{path} must be one line that is not empty, not {setting!r}; null leaves it to enroot.")
+        raise Malformed(f"{path} must be one line that is not empty, not {setting!r}. Set null for enroot's default.")
     return setting
 
 
@@ -173,8 +173,8 @@ def _path_setting(path: str, value: Any) -> str:
     setting = _setting(path, value)
     if _HOME.search(setting) or not setting.startswith("/"):
         raise Malformed(
-            f"{path} must be an absolute path that is the same without HOME and USER, not {setting!r}: pyxis ends a "
-            "job's containers without them, and a path it does not find drains the node. $(id -u) may be in it."
+            f"{path} must be an absolute path without HOME and USER, not {setting!r}: pyxis removes a job's "
+            "containers without these variables, and a missing path drains the node. $(id -u) is allowed."
         )
     return setting
 
@@ -186,7 +186,7 @@ def _line(path: str, value: Any) -> str:
 
 
 def _lines(name: Form[str]) -> Form[dict[str, str]]:
-    """Lines by name, without those that are null."""
+    """A mapping of names to lines, without those that are null."""
     form = mapping_of(name, _line)
     return lambda path, value: form(path, {key: item for key, item in mapping(path, value).items() if item is not None})
 
@@ -195,7 +195,7 @@ _VARIABLES = _lines(matching(r"[A-Z][A-Z0-9_]*", "capital letters, digits and '_
 _FORM = instance_of(
     EnrootOptions,
     {
-        # Enroot would pass over a key that it does not know in silence.
+        # Checked here, because enroot would silently ignore an unknown key.
         "settings": record({key: _path_setting if key in _PATHS else _setting for key in KNOWN}, null_is_absent=True),
         "hooks": list_of(matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "the name of a file")),
         "nvidia": _VARIABLES,
@@ -222,20 +222,20 @@ _FORM = instance_of(
 
 
 def options_of(given: Mapping[str, Any]) -> EnrootOptions:
-    """Return options out of a module's parameters or the settings file; what is None counts as not given.
+    """Return options from a module's parameters or the settings file; None counts as not given.
 
-    :raises ConfigError: an option that there is not, or a value that it cannot have.
+    :raises ConfigError: an option is unknown, or has an invalid value.
     """
     options = _FORM("", given)
     for registry in options.acr_groups:
         if registry not in options.acr_registries:
-            raise Malformed(f"acr_groups has {registry!r}, which is not in acr_registries: add it there.")
+            raise Malformed(f"acr_groups has {registry!r}, which is not in acr_registries. Add it there.")
     return options
 
 
 def read_options(root: Root) -> EnrootOptions | None:
-    """Return what is kept in /etc/hpcai/containers.json; None where it is not, as no containers are wanted.
+    """Return the options from /etc/hpcai/containers.json; None without this file, when no containers are wanted.
 
-    :raises ConfigError: it cannot be used.
+    :raises ConfigError: the file is invalid.
     """
     return read_checked(root, CONFIG, lambda _path, kept: options_of(kept))

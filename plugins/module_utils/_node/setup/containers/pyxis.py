@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The pyxis plugin, built for exactly the Slurm that is installed, and built again when, and only when, that changes.
+"""The pyxis plugin, built for the exact version of the installed Slurm, and rebuilt only if that version changes.
 
-slurmd and srun load a plugin of their own version only. So each build has a folder whose name has both versions, one
-link points to the present one, and a record says what it was made of.
+slurmd and srun load only plugins of their own version. So each build has a folder with both versions in its name, a
+link points to the current one, and a record lists what it was made from.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .enroot import link_change
 
 HEADER = "slurm/slurm_version.h"
 PREFIX = "/usr"
-"""Below which Slurm is, where nobody says."""
+"""Default prefix of the Slurm installation."""
 _HEADER_NUMBER = re.compile(r"#define\s+SLURM_VERSION_NUMBER\s+(0x[0-9a-fA-F]+)")
 _VERSION = re.compile(r"\b(\d+\.\d+\.\d+)")
 
@@ -39,7 +39,7 @@ class InstalledSlurm:
     """The Slurm of a machine.
 
     :ivar version: such as ``22.05.8``.
-    :ivar package: the package's version and release; empty where no package manager knows it.
+    :ivar package: the package's version and release; empty if Slurm is not from a package.
     """
 
     version: str
@@ -49,8 +49,8 @@ class InstalledSlurm:
 def installed_slurm(run: Run, prefix: str = PREFIX) -> InstalledSlurm | None:
     """Return the Slurm that is installed below ``prefix``; None if there is none.
 
-    The package database comes first: Slurm's clients do not tell their version without a configuration, which an image
-    has not. Its daemons do.
+    The package database comes first: Slurm's clients do not print their version without a configuration, which an image
+    does not have. Its daemons do.
     """
     scontrol = f"{prefix}/bin/scontrol"
     package = _package(run, scontrol)
@@ -64,7 +64,7 @@ def installed_slurm(run: Run, prefix: str = PREFIX) -> InstalledSlurm | None:
 
 
 def _package(run: Run, scontrol: str) -> str:
-    """The release of the package that has scontrol."""
+    """Return version and release of the package that contains scontrol."""
     owner = run(["dpkg-query", "--search", scontrol])
     if owner.rc == 0 and ":" in owner.stdout:
         name = owner.stdout.partition(":")[0].split(",")[0]
@@ -75,7 +75,7 @@ def _package(run: Run, scontrol: str) -> str:
 
 
 def headers_version(root: Root, include: str) -> str | None:
-    """Return which Slurm the headers below ``include`` are of; None if there are none."""
+    """Return the version of the Slurm headers below ``include``; None if there are none."""
     found = _HEADER_NUMBER.search(root.text(f"{include}/{HEADER}") or "")
     if not found:
         return None
@@ -87,20 +87,20 @@ RECORD = "/var/lib/hpcai/pyxis.json"
 FOLDER = "/usr/lib/hpcai/pyxis"
 NAME = "spank_pyxis.so"
 LINK = f"{FOLDER}/{NAME}"
-"""What stands in plugstack.conf."""
+"""The path in plugstack.conf."""
 SCHEMA = 1
 
 
 @dataclass(frozen=True)
 class BuildRecord:
-    """What a plugin was made of: the record.
+    """What a plugin was made from, as in the record.
 
     :ivar slurm: Slurm's version.
     :ivar slurm_package: version and release of its package.
     :ivar pyxis: pyxis' version.
-    :ivar source_sha256: digest of its source.
-    :ivar prefix: folder below which that Slurm is.
-    :ivar plugin_sha256: digest of the plugin; empty before it is there.
+    :ivar source_sha256: digest of its source archive.
+    :ivar prefix: prefix of that Slurm.
+    :ivar plugin_sha256: digest of the plugin; empty before it is built.
     """
 
     slurm: str
@@ -120,9 +120,9 @@ class BuildRecord:
 class BuildPlan:
     """What has to be done.
 
-    :ivar target: what the plugin has to be made of.
-    :ivar reason: why it is built; empty where it is as it should be.
-    :ivar before: what the present one was made of; None where there is none.
+    :ivar target: what the plugin has to be made from.
+    :ivar reason: why it is built; empty if it is up to date.
+    :ivar before: what the current one was made from; None if there is none.
     """
 
     target: BuildRecord
@@ -131,54 +131,54 @@ class BuildPlan:
 
 
 def plan_build(source: str, sha256: str, version: str, root: Root, run: Run, prefix: str = PREFIX) -> BuildPlan:
-    """Return what has to be done. Without a source on this machine the recorded one counts as the wanted one.
+    """Return what has to be done. Without a source archive on this machine, the recorded one counts as the wanted one.
 
-    :param source: path of the source's archive.
-    :param sha256: its digest; empty where nobody says, then the file counts.
-    :raises BuildFailed: there is no Slurm, or neither the source nor a plugin of it.
+    :param source: path of the source archive.
+    :param sha256: its expected digest; empty to accept the file as it is.
+    :raises BuildFailed: Slurm is not installed, or there is neither the source nor a plugin made from it.
     """
     slurm = installed_slurm(run, prefix)
     if slurm is None:
         raise BuildFailed(
-            f"pyxis is built for the installed Slurm, and there is none: no package has "
-            f"{prefix}/bin/scontrol, and neither a daemon of Slurm nor that tells a version."
+            f"pyxis needs an installed Slurm, and none was found: no package has {prefix}/bin/scontrol, and neither "
+            f"Slurm's daemons nor scontrol in {prefix} print a version."
         )
     before = read_record(root)
     found = file_digest(root.at(source))
     if found and sha256 and found != sha256:
-        raise BuildFailed(f"{source} has the SHA-256 digest {found}, and not {sha256}: it is another file. Remove it.")
+        raise BuildFailed(f"{source} has the SHA-256 digest {found}, not {sha256}, so it is another file. Remove it.")
     digest = sha256 or found or (before.source_sha256 if before and before.pyxis == version else "")
     if not digest:
-        raise BuildFailed(f"{source} is not there, and no plugin of pyxis {version} was built: run the role's install.")
+        raise BuildFailed(f"{source} does not exist, and pyxis {version} was not built yet. Run the role's install.")
     target = BuildRecord(slurm.version, slurm.package, version, digest, prefix)
     return BuildPlan(target, _reason(target, before, root), before)
 
 
 def _reason(target: BuildRecord, before: BuildRecord | None, root: Root) -> str:
     if before is None:
-        return "none was built yet"
+        return "no plugin was built yet"
     for name, words in (
-        ("slurm", "it is for Slurm"),
-        ("slurm_package", "it is for Slurm's package"),
-        ("pyxis", "it is pyxis"),
-        ("source_sha256", "its source has the digest"),
+        ("slurm", "it was built for Slurm"),
+        ("slurm_package", "it was built for Slurm's package"),
+        ("pyxis", "it was built from pyxis"),
+        ("source_sha256", "its source had the digest"),
     ):
         had, has = getattr(before, name), getattr(target, name)
         if had != has:
-            return f"{words} {had or 'of nobody'}, and not {has or 'of nobody'}"
+            return f"{words} {had or 'none'}, not {has or 'none'}"
     return damage(before, root)
 
 
 def damage(made: BuildRecord, root: Root) -> str:
-    """Return what is wrong with the plugin that was made; empty where nothing is."""
+    """Return what is wrong with the installed plugin; empty if nothing is."""
     path = root.at(LINK)
     if not os.path.islink(path) or os.readlink(path) != f"{made.folder}/{NAME}" or not os.path.exists(path):
-        return f"{LINK} does not lead to it"
-    return "" if file_digest(path) == made.plugin_sha256 else f"{LINK} is not what was built"
+        return f"{LINK} does not point to it"
+    return "" if file_digest(path) == made.plugin_sha256 else f"{LINK} was changed after the build"
 
 
 def install(plan: BuildPlan, source: str, root: Root, run: Run) -> None:
-    """Build the plugin and put it in place. Until it is there the old one stays.
+    """Build the plugin and install it. The old one stays until the new one is complete.
 
     :raises BuildFailed: it cannot be built; nothing was changed.
     :raises OSError: it cannot be written.
@@ -187,16 +187,16 @@ def install(plan: BuildPlan, source: str, root: Root, run: Run) -> None:
     headers = headers_version(root, include)
     if headers is None:
         raise BuildFailed(
-            f"{include}/{HEADER} is not there: install libslurm-dev (slurm-devel) of {_named(plan.target)}."
+            f"{include}/{HEADER} does not exist. Install libslurm-dev (slurm-devel) of {_named(plan.target)}."
         )
     if headers != plan.target.slurm:
         raise BuildFailed(
-            f"the headers in {include}/slurm are of Slurm {headers}, and the Slurm that is installed is "
-            f"{_named(plan.target)}: install libslurm-dev (slurm-devel) of the same version."
+            f"the headers in {include}/slurm are of Slurm {headers}, but the installed Slurm is "
+            f"{_named(plan.target)}. Install libslurm-dev (slurm-devel) of the same version."
         )
     if file_digest(root.at(source)) != plan.target.source_sha256:
         raise BuildFailed(
-            f"pyxis has to be built anew ({plan.reason}), and its source {source} is gone: run the install."
+            f"pyxis must be rebuilt ({plan.reason}), but its source {source} is missing. Run the role's install."
         )
     folder = root.at(f"{FOLDER}/{plan.target.folder}")
     with compile_plugin(root.at(source), root.at(include), plan.target.pyxis, run) as plugin:
@@ -215,7 +215,7 @@ def _named(made: BuildRecord) -> str:
 
 
 def read_record(root: Root) -> BuildRecord | None:
-    """Return what the present plugin was made of; None where there is no record that can be read."""
+    """Return what the current plugin was made from; None if there is no readable record."""
     try:
         kept: dict[str, Any] = json.loads(root.text(RECORD) or "{}")
         kept.pop("schema", None)
@@ -226,21 +226,21 @@ def read_record(root: Root) -> BuildRecord | None:
 
 
 def fits(root: Root, run: Run) -> str:
-    """Return what is wrong with the plugin of this machine; empty where it fits the Slurm that is installed."""
+    """Return what is wrong with this machine's plugin; empty if it fits the installed Slurm."""
     made = read_record(root)
     if made is None:
-        return f"pyxis was not built: there is no {RECORD}"
+        return f"pyxis was not built: {RECORD} does not exist"
     slurm = installed_slurm(run, made.prefix)
     if slurm is None:
         return "Slurm is not installed"
     if InstalledSlurm(made.slurm, made.slurm_package) != slurm:
         has = f"{slurm.version} ({slurm.package})"
-        return f"pyxis was built for Slurm {made.slurm} ({made.slurm_package}), and this is {has}"
+        return f"pyxis was built for Slurm {made.slurm} ({made.slurm_package}), but Slurm {has} is installed"
     return damage(made, root)
 
 
 def as_diff(plan: BuildPlan) -> dict[str, str]:
-    """Return the change of the record in the form of Ansible's diff; an empty one where nothing is built."""
+    """Return the change of the record in the form of Ansible's diff; empty if nothing is built."""
     if not plan.reason:
         return {}
     texts = ["" if made is None else json.dumps(asdict(made), indent=2) + "\n" for made in (plan.before, plan.target)]
@@ -248,7 +248,7 @@ def as_diff(plan: BuildPlan) -> dict[str, str]:
 
 
 def file_digest(path: str) -> str | None:
-    """Return the SHA-256 digest of a file; None where there is none."""
+    """Return the SHA-256 digest of a file; None if it does not exist."""
     digest = hashlib.sha256()
     try:
         with open(path, "rb") as file:
@@ -259,14 +259,14 @@ def file_digest(path: str) -> str | None:
     return digest.hexdigest()
 
 
-# Building pyxis from its source's archive, by a user who may do nothing else, in a folder that goes away.
+# Building pyxis from its source archive, as the user nobody, in a temporary folder.
 
 _NOBODY = 65534
 _PARENT = "/var/tmp"
 _PLUGIN = "spank_pyxis.so"
 _ELF = b"\x7fELF"
 _MOST_BYTES = 64 << 20
-"""Bytes of the unpacked source, at most: pyxis has 300 KiB."""
+"""Maximum size of the unpacked source; pyxis has 300 KiB."""
 
 
 class BuildFailed(RuntimeError):
@@ -275,11 +275,11 @@ class BuildFailed(RuntimeError):
 
 @contextlib.contextmanager
 def compile_plugin(archive: str, include: str, version: str, run: Run) -> Iterator[str]:
-    """Unpack the archive, build the plugin and give its path, for as long as the context lasts.
+    """Unpack the archive, build the plugin and yield its path, valid as long as the context lasts.
 
     :param include: folder of Slurm's headers.
-    :param version: pyxis' version, which the plugin says in its log.
-    :raises BuildFailed: the archive is not what it should be, or it does not compile; the message has the first error.
+    :param version: pyxis' version, which the plugin writes to its log.
+    :raises BuildFailed: the archive is invalid, or it does not compile; the message has the first error.
     """
     folder = tempfile.mkdtemp(prefix="hpcai-pyxis-", dir=_PARENT)
     try:
@@ -292,10 +292,10 @@ def compile_plugin(archive: str, include: str, version: str, run: Run) -> Iterat
             lines = [line for line in answer.stderr.splitlines() if line.strip()]
             message = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "no message")
             raise BuildFailed(
-                f"pyxis does not compile (make ended with {answer.rc}): {message.replace(folder, '').strip()}"
+                f"pyxis does not compile (make: exit status {answer.rc}): {message.replace(folder, '').strip()}"
             )
         if not _is_elf(plugin):
-            raise BuildFailed(f"make ended well and left no {_PLUGIN}: {archive} is no source of pyxis.")
+            raise BuildFailed(f"make succeeded but made no {_PLUGIN}: {archive} is not a source archive of pyxis.")
         yield plugin
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -308,7 +308,7 @@ def _as_nobody() -> list[str]:
 
 
 def _unpack(archive: str, folder: str) -> str:
-    """Unpack plain files and folders only, each below the folder; return where the Makefile is."""
+    """Unpack only regular files and folders, all below the folder; return the folder of the Makefile."""
     try:
         with tarfile.open(archive) as tar:
             size = 0
@@ -316,7 +316,7 @@ def _unpack(archive: str, folder: str) -> str:
                 name = os.path.normpath(member.name)
                 if name.startswith(("/", "..")):
                     raise BuildFailed(
-                        f"{archive} has {member.name!r}, which leads out of it: it is no source of pyxis."
+                        f"{archive} has {member.name!r}, a path outside of it: it is not a source archive of pyxis."
                     )
                 path = os.path.join(folder, name)
                 if member.isdir():
@@ -324,13 +324,13 @@ def _unpack(archive: str, folder: str) -> str:
                 elif member.isreg():
                     size += member.size
                     if size > _MOST_BYTES:
-                        raise BuildFailed(f"{archive} is larger than any source of pyxis.")
+                        raise BuildFailed(f"{archive} is too large for a source archive of pyxis.")
                     os.makedirs(os.path.dirname(path), exist_ok=True)
                     stream = tar.extractfile(member)
                     if stream:
                         with open(path, "wb") as file:
                             shutil.copyfileobj(stream, file)
-                        # Make goes by the files' times.
+                        # make compares the files' modification times.
                         os.utime(path, (member.mtime, member.mtime))
     except (tarfile.TarError, EOFError, OSError) as error:
         raise BuildFailed(f"{archive} cannot be unpacked: {error}.") from error
@@ -338,7 +338,7 @@ def _unpack(archive: str, folder: str) -> str:
     for top in tops:
         if os.path.isfile(os.path.join(top, "Makefile")):
             return top
-    raise BuildFailed(f"{archive} has no Makefile: it is no source of pyxis.")
+    raise BuildFailed(f"{archive} has no Makefile: it is not a source archive of pyxis.")
 
 
 def _give_away(folder: str) -> None:
@@ -351,7 +351,7 @@ def _give_away(folder: str) -> None:
 
 
 def _is_elf(path: str) -> bool:
-    # Whoever built it could have left a link to something else.
+    # The build could have left a link to another file.
     if os.path.islink(path) or not os.path.isfile(path):
         return False
     with open(path, "rb") as file:

@@ -2,13 +2,14 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The folders that enroot and pyxis need of a job's user, made by root before the job.
+"""The folders that enroot and pyxis need for a job's user, made by root before the job.
 
-Where users make them themselves, whoever is first to make ``user-4001`` has what user 4001 runs in his containers.
+If users made them themselves, a user who is first to create ``user-4001`` would control the containers of user 4001.
 
-pyxis makes its own as root, unless it is there (enroot_create_user_runtime_dir in pyxis_slurmstepd.c). Where that fails
-for a batch job, Slurm drains the node ("batch job complete failure"), and any user can fill the scratch. A new folder
-needs space, also for root; a new name for an old one does not. So there are spare folders, made while there is space.
+pyxis creates its own folder as root if it does not exist (enroot_create_user_runtime_dir in pyxis_slurmstepd.c). If
+that fails for a batch job, Slurm drains the node ("batch job complete failure"), and any user can fill the scratch.
+A new folder needs space, even for root; renaming an existing one does not. So spare folders are made while there is
+space.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ _MODE = 0o700
 _USERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _TRUSTED = frozenset({0})
 SPARES = 64
-"""Users whose first job on a node may start while the scratch is full. An empty folder takes an inode."""
+"""How many users can start their first job on a node while the scratch is full. An empty folder needs one inode."""
 _SPARE = ".spare-"
 
 
 def make_all(options: EnrootOptions, uid: int, gid: int, root: Root) -> tuple[list[str], list[str]]:
-    """Make the folders of a user, mode 0700, where only root can write; return what was made, and what could not be."""
+    """Make a user's folders, mode 0700, in parents where only root can write; return what was made, and the errors."""
     made: list[str] = []
     problems: list[str] = []
     for parent in options.user_folder_parents if options.root_makes_folders else ():
@@ -62,7 +63,7 @@ def make_all(options: EnrootOptions, uid: int, gid: int, root: Root) -> tuple[li
 
 def _make_for_pyxis(parent: str, uid: int, gid: int, root: Root) -> None:
     if not parent or not root.exists(parent):
-        # pyxis' own default is in /run, which no user can fill.
+        # pyxis' default is in /run, which users cannot fill.
         return
     with opened(root.at(parent), parent) as base:
         _refuse_open(base)
@@ -87,13 +88,13 @@ def _refuse_open(base: Base) -> None:
     found = os.fstat(base.handle)
     if found.st_uid not in (0, os.geteuid()) or found.st_mode & _USERS_WRITE:
         raise FolderProblem(
-            f"{base.path} can be written to by others than root: run 'systemctl restart hpcai-directories' and "
-            "'systemd-tmpfiles --create', which close it"
+            f"users other than root can write to {base.path}. Run 'systemctl restart hpcai-directories' and "
+            "'systemd-tmpfiles --create', which correct its mode"
         )
 
 
 def _move_aside(base: Base, name: str, uid: int) -> str:
-    """Another user made it before only root could: what is in it must not become this user's."""
+    """Move away a folder that another user made before only root could: its content must not become this user's."""
     try:
         found = os.lstat(name, dir_fd=base.handle)
     except FileNotFoundError:
@@ -102,7 +103,7 @@ def _move_aside(base: Base, name: str, uid: int) -> str:
         return ""
     aside = next(f"{name}.aside-{number}" for number in range(1, 10000) if not _exists(base, f"{name}.aside-{number}"))
     os.rename(name, aside, src_dir_fd=base.handle, dst_dir_fd=base.handle)
-    return f"{base.path}/{name} belonged to user {found.st_uid}: it is {base.path}/{aside} now; remove it"
+    return f"{base.path}/{name} belonged to user {found.st_uid}: it was moved to {base.path}/{aside}. Remove it"
 
 
 def _exists(base: Base, name: str) -> bool:
@@ -113,23 +114,23 @@ def _exists(base: Base, name: str) -> bool:
     return True
 
 
-# What jobs left behind that died with the machine: their containers and half-imported images.
+# The remains of jobs that ended with a reboot: their containers and incomplete images.
 #
-# Only names of jobs: ``pyxis_<job>_<name>``, ``pyxis_<job>.<step>``, ``<job>.<step>.squashfs``. A container that
-# a user made and named stays. What goes is removed with its owner's rights, so that no link can lead root elsewhere.
+# Only names of jobs match: ``pyxis_<job>_<name>``, ``pyxis_<job>.<step>``, ``<job>.<step>.squashfs``. Containers that
+# a user created and named stay. The remains are removed as their owner, so that no link can misdirect root.
 
 SWEPT = "/run/hpcai/containers.swept"
-"""There after the sweep of this boot: /run is empty after each."""
+"""Exists after the clean-up of this boot: /run is empty after each boot."""
 _CONTAINER = re.compile(r"pyxis_(?P<job>\d+)(_.+|\.\d+)")
 _IMAGE = re.compile(r"(?P<job>\d+)\.\d+\.squashfs")
 
 
 @dataclass(frozen=True)
 class Leftover:
-    """Something of a job that is no more.
+    """A file or folder of a job that no longer runs.
 
     :ivar uid: its owner.
-    :ivar path: where it lies.
+    :ivar path: its path.
     """
 
     uid: int
@@ -142,10 +143,10 @@ def live_jobs(root: Root) -> set[str]:
 
 
 def leftovers(data_path: str, runtime_path: str, root: Root) -> list[Leftover]:
-    """Return what jobs left behind that do not run any more.
+    """Return what jobs that no longer run have left.
 
-    :param data_path: folder of the users' folders with containers, such as /scratch/enroot/data.
-    :param runtime_path: pyxis' folder, of users' folders with images.
+    :param data_path: parent of the users' folders with containers, such as /scratch/enroot/data.
+    :param runtime_path: pyxis' folder, the parent of the users' folders with images.
     """
     live = live_jobs(root)
     found = []
@@ -159,7 +160,7 @@ def leftovers(data_path: str, runtime_path: str, root: Root) -> list[Leftover]:
 
 
 def _folders_of_users(parent: str, root: Root) -> Iterator[tuple[str, int]]:
-    """The folders of users in it: a real folder that belongs to the user whose number is in its name."""
+    """Yield the users' folders in it: a real folder that belongs to the user whose uid is in its name."""
     for name in root.entries(parent):
         number = name.rpartition("-")[2]
         if not number.isdecimal() or name not in (number, f"user-{number}"):
@@ -174,5 +175,5 @@ def _is_link(mode: int) -> bool:
 
 
 def remove_leftovers(found: list[Leftover], run: Run) -> list[str]:
-    """Remove them, each as its user; return what could not be removed, in words."""
+    """Remove them, each as its owner; return the errors."""
     return [problem for leftover in found if (problem := remove_as_owner(leftover.path, leftover.uid, run))]

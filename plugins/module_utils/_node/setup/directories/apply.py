@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Making a directory where every user may put something, and the folder that takes the place of local disks."""
+"""Make directories where every user can write, and the fallback folder for nodes without local disks."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def make(
     check: bool = False,
     warn: Callable[[str], None] = lambda words: None,
 ) -> str:
-    """Make a directory and its parents, or give an existing one its owner, group and mode.
+    """Make a directory and its parents, or set an existing one's owner, group and mode.
 
-    Nothing is changed below a directory that exists. Missing parents belong to root and have mode 0755. What users have
-    put in the place of one is moved aside, with a warning.
+    Nothing is changed below a directory that exists. Missing parents belong to root and have mode 0755. Anything that
+    users put in the place of one is moved aside, with a warning.
 
-    :param trusted: users whose directories may be used where every user may make one.
-    :param check: only say what would be done.
-    :param warn: takes warnings.
-    :return: what was done, or would be; empty where nothing is to be.
-    :raises FolderProblem: it cannot be done.
+    :param trusted: users whose directories may be used as parents where every user can create one.
+    :param check: only return what would be done.
+    :param warn: called with each warning.
+    :return: what was done, or would be; empty if there is nothing to do.
+    :raises FolderProblem: it cannot be made.
     """
     path = f"{base.path}/{folder.path}"
     uid, gid = uid_of(folder.owner), gid_of(folder.group)
@@ -66,7 +66,7 @@ def make(
     return done if made or changed else ""
 
 
-# Making what takes the place of local disks: a folder on the temporary disk, or at the mountpoint itself.
+# The fallback for local disks: a folder on the temporary disk, or at the mountpoint itself.
 
 Warn = Callable[[str], None]
 
@@ -74,15 +74,15 @@ Warn = Callable[[str], None]
 def make_fallback(
     location: Location, found: str, mountpoint: str, top: Folder, root: Root, run: Run, check: bool, warn: Warn
 ) -> list[str]:
-    """Make it, and give it the owner and permissions that the disks' file system would have.
+    """Make the fallback folder, and give it the owner and permissions that the disks' file system would have.
 
     :param found: what is at the mountpoint, see ``plan.DirectoryFacts.folder``.
     :param top: owner and permissions.
-    :param check: only say what would be done.
-    :param warn: takes warnings.
+    :param check: only return what would be done.
+    :param warn: called with each warning.
     :return: what was done, or would be.
     :raises CommandFailed: it cannot be made or mounted.
-    :raises OSError: likewise.
+    :raises OSError: it cannot be made or mounted.
     """
     actions: list[str] = []
     if location.bound_from:
@@ -115,7 +115,7 @@ def _on_temporary_disk(path: str, top: Folder, root: Root, check: bool, warn: Wa
 def _bind(source: str, mountpoint: str, root: Root, run: Run) -> None:
     try:
         with walk(root, source) as folder:
-            # Not canonicalized: that would be the path again.
+            # -c: without it, mount would resolve the path in /proc back to a path that users may have replaced.
             result = run(["mount", "-c", "--bind", folder.for_commands, mountpoint])
     except FolderProblem as error:
         raise CommandFailed(str(error)) from error
@@ -128,10 +128,10 @@ def _reason(result: Result) -> str:
 
 
 def unmount_fallback(root: Root, run: Run, check: bool) -> tuple[str, ...]:
-    """Unmount our folder on the temporary disk if it is mounted; what is in it stays.
+    """Unmount our folder on the temporary disk if it is mounted; its content stays.
 
-    :return: what was done, or in check mode would be.
-    :raises CommandFailed: somebody uses it.
+    :return: what was done, or in check mode would be done.
+    :raises CommandFailed: it is in use.
     """
     settings, _warnings = read_or_defaults(root)
     options = parse({"mountpoint": settings["mountpoint"]})

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Look, choose, do: the one way to the directories for the module and for the boot."""
+"""Look, choose and make the directories: used by both the module and the boot phase."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from .options import DirectoryOptions, Folder
 from .plan import MOUNT, DirectoryFacts, Location, choose, look
 
 LOCK = "/run/hpcai/directories.lock"
-"""Not in /run/lock, where a user could hold a file of this name."""
+"""Not in /run/lock, where a user could create and lock a file of this name."""
 _LEAST_FREE = 0.01
-"""Part of a file system's space, or inodes, below which it counts as full."""
+"""A file system counts as full below this share of free space or inodes."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was done, or in check mode would be.
+    """What was done, or in check mode would be done.
 
-    :ivar kind: ``mount``, ``temporary_disk`` or ``directory``; None where check mode cannot know it.
+    :ivar kind: ``mount``, ``temporary_disk`` or ``directory``; None if check mode cannot know it.
     :ivar actions: what was done, in words and in order.
     :ivar warnings: what the user should know.
-    :ivar problems: one line for each directory that is not as it should be.
+    :ivar problems: one line for each directory that could not be made as wanted.
     :ivar size_bytes: size of the file system.
-    :ivar free_bytes: what ordinary users may still write.
-    :ivar free_inodes: how many files they may still make; 0 as well where a file system counts none.
+    :ivar free_bytes: bytes that ordinary users can still write.
+    :ivar free_inodes: files that ordinary users can still create; also 0 if the file system does not count inodes.
     """
 
     kind: str | None
@@ -61,25 +61,25 @@ def ensure(
     wait_s: float = 0,
     lock_timeout_s: float = 60,
 ) -> Outcome:
-    """Make the directories where they belong.
+    """Make the directories on the scratch or its fallback.
 
-    :param check: only say what would be done.
-    :param nvme_count: how many local disks the VM size has, where somebody knows it.
-    :param wait_s: how long to wait, in seconds, for whoever mounts the temporary disk.
+    :param check: only return what would be done.
+    :param nvme_count: how many local disks the VM size has, if the caller knows it.
+    :param wait_s: how long to wait, in seconds, until the temporary disk is mounted.
     :raises Refused: there is no place for them; nothing was changed.
     :raises CommandFailed: the folder on the temporary disk cannot be mounted.
     :raises UnknownVmSize: it depends on the VM size, which is unknown.
-    :raises ConfigError: likewise, or settings cannot be used.
+    :raises ConfigError: it depends on the VM size, which is unknown, or the settings are invalid.
     """
     if root.is_this_machine and os.geteuid() != 0:
-        raise Refused("making directories for others needs root: run with become.")
+        raise Refused("making directories for other users needs root. Run with become.")
     if not root.is_this_machine and not check:
-        raise Refused(f"{root.path} is a captured tree, it can be looked at only: use check mode.")
+        raise Refused(f"{root.path} is a captured tree and cannot be changed. Use check mode.")
     try:
         with only_one(root.at(LOCK), lock_timeout_s) if not check else contextlib.nullcontext():
             return _ensure(options, root, run, check, nvme_count, wait_s)
     except Locked as error:
-        raise Refused(f"another run is at work on the directories: {error}") from error
+        raise Refused(f"another run is changing the directories: {error}") from error
 
 
 def _ensure(
@@ -129,10 +129,10 @@ def _ensure(
 
 
 def _foreseen(options: DirectoryOptions, expected: DiskCount) -> Outcome:
-    """In check mode the task before did not mount the disks either."""
+    """Return the outcome in check mode while the disks are not mounted, because the task before mounted nothing."""
     warning = (
         f"{options.mountpoint} is not mounted yet, and {expected.count} local NVMe disks are expected "
-        f"({expected.origin}): check mode cannot tell whether this run would mount them; if not, the real run fails"
+        f"({expected.origin}): check mode cannot predict whether this run would mount them. If not, the real run fails"
     )
     return Outcome(None, options.mountpoint, _all(options), (warning,))
 
@@ -142,14 +142,14 @@ def _all(options: DirectoryOptions) -> tuple[str, ...]:
 
 
 def _is_awaited(facts: DirectoryFacts, expected: DiskCount | None) -> bool:
-    """Whether the temporary disk is needed, and somebody is about to mount it."""
+    """Whether the temporary disk is needed, and a service is expected to mount it."""
     disk = facts.temporary
     needed = facts.here is None and expected is not None and expected.count == 0
     return needed and disk is not None and disk.mount is None and bool(disk.awaited)
 
 
 def _owners(options: DirectoryOptions) -> frozenset[int]:
-    """The users whom directories are made for; of their own, parents of other directories may be."""
+    """The users for whom directories are made; these may own the parents of other directories."""
     found = set()
     for folder in options.folders:
         with contextlib.suppress(Refused):
@@ -158,7 +158,7 @@ def _owners(options: DirectoryOptions) -> frozenset[int]:
 
 
 def _filesystem(options: DirectoryOptions, root: Root) -> str:
-    """What the mountpoint lies on, in words."""
+    """The file system at the mountpoint, in words."""
     here = look(options, root).here
     return f"{here.filesystem} of {here.source}" if here else "the operating system's disk"
 
@@ -177,7 +177,7 @@ def _fullness(space: os.statvfs_result, options: DirectoryOptions) -> tuple[str,
     free_bytes = f"{space.f_bavail * space.f_frsize} bytes"
     if space.f_blocks and space.f_bavail < _LEAST_FREE * space.f_blocks:
         return (f"{options.mountpoint} is full: {free_bytes} and {space.f_favail} inodes are free",)
-    # Some file systems, such as btrfs, count no inodes.
+    # Some file systems, such as btrfs, do not count inodes.
     if space.f_files and space.f_favail < _LEAST_FREE * space.f_files:
-        return (f"{options.mountpoint} has hardly any inodes left: {space.f_favail}; {free_bytes} are free",)
+        return (f"{options.mountpoint} has almost no free inodes: {space.f_favail} inodes and {free_bytes} are free",)
     return ()

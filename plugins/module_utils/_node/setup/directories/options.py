@@ -46,11 +46,11 @@ _OTHERS_WRITE, _STICKY = 0o002, 0o1000
 class Folder:
     """A directory on the scratch.
 
-    :ivar path: below the mountpoint, without a slash at either end.
-    :ivar owner: name or number of its owner, looked up when it is made.
-    :ivar group: name or number of its group.
+    :ivar path: relative to the mountpoint, without a slash at either end.
+    :ivar owner: name or uid of its owner, looked up when it is made.
+    :ivar group: name or gid of its group.
     :ivar mode: its permissions, as a number.
-    :ivar named: the set that wants it.
+    :ivar named: name of the set that it belongs to.
     """
 
     path: str
@@ -67,9 +67,9 @@ class Folder:
 class DirectoryOptions:
     """The settings, see module node_directories.
 
-    :ivar fallback: what may take the place of NVMe disks, in this order.
-    :ivar temporary_mounts: mountpoints of what counts as temporary disk; empty to find it.
-    :ivar folders: all sets together, each directory after its parents.
+    :ivar fallback: what may be used without NVMe disks, in this order.
+    :ivar temporary_mounts: mountpoints to treat as the temporary disk; empty to detect it.
+    :ivar folders: the directories of all sets, each directory after its parents.
     """
 
     mountpoint: str
@@ -79,17 +79,17 @@ class DirectoryOptions:
 
 
 def read_settings(root: Root) -> dict[str, Any] | None:
-    """Return the settings; None where there are none.
+    """Return the settings; None if there are none.
 
-    :raises ConfigError: the file cannot be used.
+    :raises ConfigError: the file is invalid.
     """
     return read_config(root, CONFIG)
 
 
 def read_options(root: Root) -> DirectoryOptions | None:
-    """Return the settings, checked; None where there are none.
+    """Return the settings, checked; None if there are none.
 
-    :raises ConfigError: they cannot be used.
+    :raises ConfigError: the settings are invalid.
     """
     return read_checked(root, CONFIG, lambda _path, settings: parse(settings))
 
@@ -108,11 +108,11 @@ _LOCATION: Mapping[str, Form[Any]] = {
 }
 FOLDER_ARGUMENTS = arguments_of(_FOLDER_FORMS, FOLDER_DEFAULTS, required=("path",))
 LOCATION_ARGUMENTS = arguments_of(_LOCATION, {})
-"""The options as Ansible has them: of a directory, and where all of them are, which stays as it is if not given."""
+"""The options as argument_specs: of one directory, and of the common settings, where a missing one means no change."""
 _FORM = record(
     {
         **_LOCATION,
-        # By the name of who wants them.
+        # By name of the set, e.g. of the role that needs them.
         "folders": mapping_of(
             matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, dots, dashes and underscores"),
             list_of(_FOLDER),
@@ -124,23 +124,23 @@ _FORM = record(
 
 
 def parse(settings: Mapping[str, Any]) -> DirectoryOptions:
-    """Return checked settings; those that are missing or None get their default.
+    """Return checked settings; missing ones and those that are None get their default.
 
-    :raises ConfigError: a value makes no sense.
+    :raises ConfigError: a value is invalid.
     """
     found = _FORM("", settings)
     on = found["mountpoint"]
     for path in found["temporary_mounts"]:
         if f"{on}/".startswith(f"{path}/"):
             raise Malformed(
-                f"mountpoint {on} lies on the temporary disk's {path}, whose mount hides it: choose another, such as "
-                "/scratch."
+                f"mountpoint {on} is below {path}, where the temporary disk will be mounted and hide it. Choose "
+                "another, such as /scratch."
             )
     return DirectoryOptions(on, found["fallback"], found["temporary_mounts"], _folders(found["folders"], on))
 
 
 def as_text(settings: Mapping[str, Any]) -> str:
-    """Return the settings as /etc/hpcai/directories.json holds them."""
+    """Return the settings as the text of /etc/hpcai/directories.json."""
     return as_config({name: settings.get(name, default) for name, default in DEFAULTS.items()})
 
 
@@ -151,13 +151,13 @@ def _folders(sets: Mapping[str, Sequence[Mapping[str, Any]]], top: str) -> tuple
             folder = Folder(_below(item["path"], top, named), item["owner"], item["group"], item["mode"], named)
             if folder.mode & _OTHERS_WRITE and not folder.mode & _STICKY:
                 raise Malformed(
-                    f"{folder.path} of {named}: mode {folder.mode:04o} lets every user delete what others put there: "
-                    f"use {folder.mode | _STICKY:04o}."
+                    f"{folder.path} of {named}: mode {folder.mode:04o} lets every user delete the files of others. "
+                    f"Use {folder.mode | _STICKY:04o}."
                 )
             other = found.setdefault(folder.path, folder)
             if str(other) != str(folder):
                 raise Malformed(
-                    f"{other.named} wants {folder.path} {other}, and {named} wants it {folder}: they must agree."
+                    f"{other.named} requires {folder.path} {other}, but {named} requires {folder}. Make them equal."
                 )
     return tuple(found[path] for path in sorted(found, key=lambda path: path.split("/")))
 
@@ -166,7 +166,7 @@ def _below(path: str, top: str, named: str) -> str:
     inside = path
     if path.startswith("/"):
         if not path.startswith(f"{top}/"):
-            raise Malformed(f"{path} of {named} is not below {top}: give a path below it, or relative to it.")
+            raise Malformed(f"{path} of {named} is not below {top}. Set a path below it, or a relative one.")
         inside = path[len(top) :]
     names = [name for name in inside.split("/") if name]
     if not names or ".." in names or "." in names or posixpath.normpath("/".join(names)) != "/".join(names):
@@ -174,15 +174,15 @@ def _below(path: str, top: str, named: str) -> str:
     return "/".join(names)
 
 
-# The settings file that several roles write to, each its own set of directories.
+# Several roles write to the settings file, each its own set of directories.
 
 
 @dataclass(frozen=True)
 class SettingsChange:
-    """What becomes of the settings.
+    """A change of the settings.
 
     :ivar file: the file, before and after.
-    :ivar options: what it says afterwards; None where it is gone.
+    :ivar options: its content afterwards; None if it is removed.
     :ivar warnings: what the user should know.
     """
 
@@ -192,15 +192,15 @@ class SettingsChange:
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """What is done, in words."""
+        """The change in words."""
         return (f"{'write' if self.options else 'remove'} {SETTINGS}",) if self.file.changes else ()
 
 
 def with_set(root: Root, name: str, folders: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -> SettingsChange:
     """Return the change after which the set ``name`` consists of these directories; other sets stay.
 
-    :param given: other settings; those that are None stay as they are.
-    :raises ConfigError: a value makes no sense, or two sets do not agree.
+    :param given: other settings; those that are None stay unchanged.
+    :raises ConfigError: a value is invalid, or two sets do not agree.
     """
     settings, warnings = read_or_defaults(root)
     settings.update(_given(given))
@@ -211,9 +211,9 @@ def with_set(root: Root, name: str, folders: Sequence[Mapping[str, Any]], given:
 
 
 def without_set(root: Root, name: str | None) -> SettingsChange:
-    """Return the change after which the set ``name`` is gone; without a name, all of the settings.
+    """Return the change that removes the set ``name``; without a name, all of the settings.
 
-    :raises ConfigError: what is left makes no sense.
+    :raises ConfigError: the rest is invalid.
     """
     settings, warnings = read_or_defaults(root)
     if name is None or not root.exists(SETTINGS):
@@ -228,13 +228,13 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_or_defaults(root: Root) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the settings, and warnings; the defaults where the file cannot be used: each role writes its set again."""
+    """Return the settings and warnings; the defaults if the file is invalid, because each role writes its set again."""
     try:
         found = read_settings(root) or {}
         if not isinstance(found.get("folders", {}), dict):
-            raise ConfigError(f"{root.at(SETTINGS)}: folders is no mapping.")
+            raise ConfigError(f"{root.at(SETTINGS)}: folders is not a mapping.")
         warnings: tuple[str, ...] = ()
     except ConfigError as error:
         found = {}
-        warnings = (f"{error} It is written anew, and other roles bring their sets again.",)
+        warnings = (f"{error} The file is rewritten, and the other roles add their directories again.",)
     return {name: found.get(name, default) for name, default in DEFAULTS.items()}, warnings

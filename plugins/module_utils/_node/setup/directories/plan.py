@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Where the directories belong: on what is mounted there, or on a fallback, such as Azure's temporary disk."""
+"""Where the directories are made: on the mounted file system, or on a fallback, such as Azure's temporary disk."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from .options import DIRECTORY, TEMPORARY_DISK, DirectoryOptions
 _LINKS = ("/dev/disk/azure/resource", "/dev/disk/cloud/azure_resource")
 """udev's links to the SCSI temporary disk: those of azure-vm-utils and waagent, and cloud-init's."""
 _LINK_FOLDERS = ("/dev/disk/azure", "/dev/disk/cloud")
-"""Where one of these is, Azure's udev rules are at work, and a machine without the link has no such disk."""
+"""If one of these exists, Azure's udev rules are active, and a machine without the link has no temporary disk."""
 USUAL_MOUNTS = ("/mnt", "/mnt/resource")
-"""Where cloud-init mounts ephemeral0, and waagent on RHEL and its like; asked where udev has no links."""
-# A mount there of one of these kinds is somebody else's, and not local.
+"""Where cloud-init mounts ephemeral0, and waagent on RHEL and similar systems; used if udev has made no links."""
+# A mount of one of these types there was made by somebody else, and is not local.
 _NOT_LOCAL = ("nfs", "nfs4", "cifs", "smb3", "tmpfs", "ramfs", "lustre", "beegfs", "ceph", "autofs", "iso9660")
 _WAAGENT = "/etc/waagent.conf"
 
@@ -34,9 +34,9 @@ _WAAGENT = "/etc/waagent.conf"
 class TemporaryDisk:
     """The temporary disk.
 
-    :ivar device: its path below /dev; empty where the mount has none to be seen, as in a container.
-    :ivar mount: its mount; None where it is not mounted.
-    :ivar awaited: who will mount it, in words; empty where nobody seems to.
+    :ivar device: its path below /dev; empty if the mount shows no device, as in a container.
+    :ivar mount: its mount; None if it is not mounted.
+    :ivar awaited: what will mount it, in words; empty if nothing is configured to.
     """
 
     device: str
@@ -47,10 +47,10 @@ class TemporaryDisk:
 def find_temporary_disk(
     root: Root, mounts: Sequence[Mount], devices: Mapping[str, BlockDevice], known_mounts: Sequence[str] = ()
 ) -> TemporaryDisk | None:
-    """Return the temporary disk; None where there is none.
+    """Return the temporary disk; None if there is none.
 
-    :param known_mounts: mountpoints that are the temporary disk's, if somebody said so. Otherwise udev's links tell,
-        and where there are none, as in a container, a local file system that is mounted at one of USUAL_MOUNTS.
+    :param known_mounts: mountpoints of the temporary disk from the settings. Otherwise udev's links show it, or without
+        such links, as in a container, a local file system that is mounted at one of USUAL_MOUNTS.
     """
     if known_mounts:
         return next((_as_disk(mount) for path in known_mounts if (mount := _mount_at(mounts, path))), None)
@@ -69,13 +69,13 @@ def find_temporary_disk(
 
 
 def configured_mounts(root: Root) -> dict[str, str]:
-    """Return where the temporary disk is going to be mounted, and in whose settings that stands."""
+    """Return where the temporary disk will be mounted, and by what configuration."""
     found = {}
     for words in (line.split() for line in (root.text("/etc/fstab") or "").splitlines()):
         if len(words) < 4 or words[0].startswith("#") or not words[1].startswith("/"):
             continue
         if "comment=cloudconfig" in words[3].split(",") or words[0].startswith(_LINKS):
-            found[words[1].rstrip("/")] = "cloud-init, in /etc/fstab"
+            found[words[1].rstrip("/")] = "cloud-init (/etc/fstab)"
     settings = {
         key.strip(): value.split("#")[0].strip()
         for key, equals, value in (line.partition("=") for line in (root.text(_WAAGENT) or "").splitlines())
@@ -83,12 +83,12 @@ def configured_mounts(root: Root) -> dict[str, str]:
     }
     if settings.get("ResourceDisk.Format", "n").lower() == "y":
         path = settings.get("ResourceDisk.MountPoint") or "/mnt/resource"
-        found.setdefault(path.rstrip("/"), f"the Azure agent, by ResourceDisk.MountPoint in {_WAAGENT}")
+        found.setdefault(path.rstrip("/"), f"the Azure agent (ResourceDisk.MountPoint in {_WAAGENT})")
     return found
 
 
 def _who_mounts(root: Root) -> str:
-    return "; ".join(f"{who}, on {path}" for path, who in configured_mounts(root).items())
+    return "; ".join(f"{who} on {path}" for path, who in configured_mounts(root).items())
 
 
 def _mount_at(mounts: Sequence[Mount], path: str) -> Mount | None:
@@ -97,12 +97,12 @@ def _mount_at(mounts: Sequence[Mount], path: str) -> Mount | None:
 
 
 def _as_disk(mount: Mount) -> TemporaryDisk:
-    # The source of a bind mount is the device that the folder lies on; whether that is the whole of it, root tells.
+    # A bind mount's source is the device of the folder; the mount's root shows whether it is the whole file system.
     return TemporaryDisk(mount.source if mount.source.startswith("/dev/") and mount.root == "/" else "", mount)
 
 
 MOUNT = "mount"
-"""A file system is mounted there: the array of the local disks, or what the site mounts."""
+"""A file system is mounted there: the array of the local disks, or one that the site mounts."""
 FALLBACK_FOLDER = "hpcai-scratch"
 """Name of the folder on the temporary disk."""
 _HIDDEN_BELOW = "/mnt"
@@ -110,13 +110,13 @@ _HIDDEN_BELOW = "/mnt"
 
 @dataclass(frozen=True)
 class DirectoryFacts:
-    """What there is.
+    """The state of the machine.
 
-    :ivar here: what is mounted at the mountpoint; None where nothing is.
+    :ivar here: what is mounted at the mountpoint; None if nothing is.
     :ivar folder: the mountpoint itself: ``missing``, ``empty``, ``filled`` or ``other`` (a file, a symbolic link).
-    :ivar temporary: the temporary disk; None where there is none.
-    :ivar open_to_all: every user may rename what lies at the top of the temporary disk.
-    :ivar configured: where the temporary disk is going to be mounted, and in whose settings that stands.
+    :ivar temporary: the temporary disk; None if there is none.
+    :ivar open_to_all: every user may rename entries at the top of the temporary disk.
+    :ivar configured: where the temporary disk will be mounted, and by what configuration.
     """
 
     here: Mount | None = None
@@ -127,17 +127,17 @@ class DirectoryFacts:
 
     @property
     def is_fallback(self) -> bool:
-        """Whether what is mounted there is our folder on the temporary disk."""
+        """Whether our folder on the temporary disk is mounted there."""
         return self.here is not None and self.here.root.endswith(f"/{FALLBACK_FOLDER}")
 
 
 @dataclass(frozen=True)
 class Location:
-    """Where the directories belong.
+    """Where the directories are made.
 
     :ivar kind: MOUNT, TEMPORARY_DISK or DIRECTORY.
     :ivar words: what it is, for a message.
-    :ivar bound_from: the folder that is to be mounted at the mountpoint; empty where nothing is.
+    :ivar bound_from: the folder to be mounted at the mountpoint; empty if none.
     :ivar warnings: what the user should know.
     """
 
@@ -148,7 +148,7 @@ class Location:
 
 
 def look(options: DirectoryOptions, root: Root) -> DirectoryFacts:
-    """Find out what is there. No command is run."""
+    """Read the machine. No command is run."""
     mounts = read_mounts(root)
     here = [mount for mount in mounts if mount.mountpoint == options.mountpoint]
     temporary = find_temporary_disk(root, mounts, read_block_devices(root), options.temporary_mounts)
@@ -162,10 +162,10 @@ def look(options: DirectoryOptions, root: Root) -> DirectoryFacts:
 
 
 def choose(facts: DirectoryFacts, options: DirectoryOptions, expected: DiskCount | None) -> Location:
-    """Return where the directories belong.
+    """Return where the directories are made.
 
-    :param expected: how many local disks there must be; needed unless something else than our folder is mounted there.
-    :raises Refused: nowhere: local disks are missing, or nothing may take their place.
+    :param expected: how many local disks there must be; needed unless a file system other than our folder is mounted.
+    :raises Refused: there is no place: local disks are missing, or no fallback is allowed.
     """
     warnings = _hidden(facts, options)
     if facts.here is not None and not facts.is_fallback:
@@ -173,44 +173,44 @@ def choose(facts: DirectoryFacts, options: DirectoryOptions, expected: DiskCount
     if expected is None or expected.count > 0:
         raise Refused(_lacking(facts, options, expected))
     if facts.folder == "other":
-        raise Refused(f"{options.mountpoint} is no folder: remove it, or choose another mountpoint.")
+        raise Refused(f"{options.mountpoint} is not a folder. Remove it, or choose another mountpoint.")
     if warnings:
         raise Refused(warnings[0])
     none = f"there are no local NVMe disks here ({expected.origin}: 0)"
     disk = facts.temporary.device if facts.temporary else ""
-    on_disk = f"{none}, and it is a slow folder on the temporary disk{f' {disk}' if disk else ''}"
+    on_disk = f"{none}, so it is a slow folder on the temporary disk{f' {disk}' if disk else ''}"
     if facts.here is not None:
         return Location(TEMPORARY_DISK, on_disk)
     notes: list[str] = []
     for kind in options.fallback:
         if kind == DIRECTORY:
             also = f" ({'; '.join(notes)})" if notes else ""
-            return Location(DIRECTORY, f"{none}, and it is a slow folder on the operating system's disk{also}")
+            return Location(DIRECTORY, f"{none}, so it is a slow folder on the operating system's disk{also}")
         problem = _why_not_temporary(facts, options)
         if not problem and facts.temporary and facts.temporary.mount:
             source = f"{facts.temporary.mount.mountpoint}/{FALLBACK_FOLDER}"
             return Location(TEMPORARY_DISK, on_disk, source)
         notes.append(problem)
     only = " or ".join(options.fallback)
-    allowed = f"only {only} may take their place" if only else "nothing may take their place"
+    allowed = f"the only allowed fallback is {only}" if only else "no fallback is allowed"
     raise Refused(
-        f"{options.mountpoint} is not mounted: {none}, and {'; '.join([allowed, *notes])}: mount something there, or "
-        f"allow more by scratch_fallback."
+        f"{options.mountpoint} is not mounted: {none}, and {'; '.join([allowed, *notes])}. Mount a file system there, "
+        f"or allow more fallbacks in scratch_fallback."
     )
 
 
 def _hidden(facts: DirectoryFacts, options: DirectoryOptions) -> tuple[str, ...]:
-    """Warn of a mountpoint that a later mount hides."""
+    """Return a warning if a later mount would hide the mountpoint."""
     for path, who in facts.configured.items():
         if options.mountpoint.startswith(f"{path}/"):
             return (
-                f"mountpoint {options.mountpoint} lies below {path}, where {who}, mounts a disk, which hides it: "
-                f"choose another, such as /scratch",
+                f"mountpoint {options.mountpoint} is below {path}, where {who} mounts a disk, which hides it. "
+                f"Choose another, such as /scratch",
             )
     if options.mountpoint.startswith(f"{_HIDDEN_BELOW}/") and facts.here is not None:
         return (
-            f"mountpoint {options.mountpoint} lies below {_HIDDEN_BELOW}, where cloud-init mounts the temporary disk "
-            f"of sizes that have one, which hides it: /scratch is safer",
+            f"mountpoint {options.mountpoint} is below {_HIDDEN_BELOW}. If the VM size has a temporary disk, "
+            f"cloud-init mounts it there and hides the mountpoint. Choose another, such as /scratch",
         )
     return ()
 
@@ -221,12 +221,12 @@ def _lacking(facts: DirectoryFacts, options: DirectoryOptions, expected: DiskCou
     )
     if facts.is_fallback:
         return (
-            f"{options.mountpoint} is a folder of the temporary disk, though {disks}: unmount it, then run "
+            f"{options.mountpoint} is a folder on the temporary disk, although {disks}. Unmount it, then run "
             f"'hpcnode scratch up'."
         )
     return (
-        f"{options.mountpoint} is not mounted, though {disks}, and nothing takes their place: see "
-        f"'hpcnode scratch status', and whether its mountpoint is the same."
+        f"{options.mountpoint} is not mounted, although {disks}, so no fallback is used. Run 'hpcnode scratch status', "
+        f"and check that its mountpoint is the same."
     )
 
 
@@ -235,14 +235,14 @@ def _why_not_temporary(facts: DirectoryFacts, options: DirectoryOptions) -> str:
     if temporary is None:
         return "there is no temporary disk"
     if temporary.mount is None:
-        who = f" yet by {temporary.awaited}" if temporary.awaited else ": cloud-init or the Azure agent would do that"
+        who = f" yet by {temporary.awaited}" if temporary.awaited else "; cloud-init or the Azure agent must mount it"
         return f"the temporary disk {temporary.device} is not mounted{who}"
     if "rw" not in temporary.mount.options:
-        return f"the temporary disk at {temporary.mount.mountpoint} cannot be written to"
+        return f"the temporary disk at {temporary.mount.mountpoint} is mounted read-only"
     if facts.open_to_all:
-        return f"every user may rename files in {temporary.mount.mountpoint}: take write permission there from others"
+        return f"every user may rename files in {temporary.mount.mountpoint}; run chmod o-w on it"
     if facts.folder == "filled":
-        return f"{options.mountpoint} holds files, which a mount would hide: empty it to have the temporary disk there"
+        return f"{options.mountpoint} contains files, which a mount would hide; empty it to use the temporary disk"
     return ""
 
 

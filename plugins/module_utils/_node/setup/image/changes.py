@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What has to change for one subject of the image: files, links, values of the kernel, and what is left as it is."""
+"""The changes for one part of the image: files, links, sysctls of the running kernel, and what is left unchanged."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MARK = "# Written by the module hpcai.azure.image_settings, which overwrites it.
 
 @dataclass(frozen=True)
 class ImageChanges:
-    """One part's plan.
+    """The plan for one part.
 
-    :ivar files: what is written, and files of ours that go.
-    :ivar unlink: paths on the machine of links and files that go.
-    :ivar live: values of the running kernel: path below /proc/sys and value.
-    :ivar left_alone: what the base has already, in words.
-    :ivar remarks: what somebody should know.
+    :ivar files: files that are written, and our files that are removed.
+    :ivar unlink: paths of links and files that are removed.
+    :ivar live: values of the running kernel: path below /proc/sys, and value.
+    :ivar left_alone: settings that the base image has already, in words.
+    :ivar remarks: further messages for the user.
     """
 
     files: tuple[FileChange, ...] = ()
@@ -34,11 +34,11 @@ class ImageChanges:
 
 
 def file_of(root: Root, path: str, lines: Iterable[str]) -> FileChange:
-    """Return the change that gives our file these lines; without lines it goes."""
+    """Return the change that gives our file these lines; without lines it is removed."""
     body = "".join(f"{line}\n" for line in lines)
     return change_of(root.at(path), f"{MARK}\n{body}" if body else None)
 
 
 def present(root: Root, paths: Iterable[str]) -> tuple[str, ...]:
-    """Return those of the paths that are there, dangling links included."""
+    """Return those of the paths that exist, dangling links included."""
     return tuple(path for path in paths if root.exists(path))

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the base image is, and what it has of what a node needs."""
+"""What the base image is, and which components of a node it has."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from ...machine.root import Root
 
 COMPONENT_VERSIONS = "/opt/azurehpc/component_versions.txt"
-"""Azure's HPC images say in it what they were built with (github.com/Azure/azhpc-images)."""
+"""Azure's HPC images list their components in this file (github.com/Azure/azhpc-images)."""
 AZURE_ASSET_TAG = "7783-7084-3265-9085-8269-3286-77"
-"""The chassis of every machine of Azure; cloud-init tells it by the same number."""
+"""The chassis asset tag of every Azure machine; cloud-init detects Azure by the same tag."""
 _SIGNS = {
     "driver": ("/usr/bin/nvidia-smi",),
     "persistenced": ("/usr/bin/nvidia-persistenced",),
@@ -30,13 +30,13 @@ _NVIDIA, _DISPLAY = "0x10de", "0x03"
 class BaseImage:
     """The base image.
 
-    :ivar os: identifier and version, as ``debian-12``.
+    :ivar os: distribution and version, as ``debian-12``.
     :ivar hpc_image: it is one of Azure's HPC images.
-    :ivar versions: what such an image says of its components.
-    :ivar present: names of components that are there, whoever installed them.
-    :ivar gpus: NVIDIA GPUs that the running machine has; 0 at rest.
-    :ivar container: it is a running container: kernel, limits and clock are its host's.
-    :ivar booted: it is a running machine with a kernel of its own, no container and no image at rest.
+    :ivar versions: the component versions that such an image lists.
+    :ivar present: names of installed components, whoever installed them.
+    :ivar gpus: NVIDIA GPUs that the running machine has; 0 for an image that is not booted.
+    :ivar container: it is a running container: kernel, limits and clock belong to its host.
+    :ivar booted: it is a running machine with its own kernel: neither a container nor an image that is not booted.
     """
 
     os: str
@@ -49,7 +49,7 @@ class BaseImage:
 
 
 def read_base(root: Root) -> BaseImage:
-    """Return what is known of the base."""
+    """Return the facts of the base image."""
     release = _os_release(root)
     text = root.text(COMPONENT_VERSIONS)
     return BaseImage(
@@ -64,18 +64,18 @@ def read_base(root: Root) -> BaseImage:
 
 
 def is_running(root: Root) -> bool:
-    """Whether this is a machine that systemd has booted, and no image at rest."""
+    """Whether systemd has booted this machine, so that it is not a mounted image."""
     return root.exists("/run/systemd/system")
 
 
 def is_container(root: Root) -> bool:
-    """Whether this runs, and kernel, limits and clock belong to somebody else."""
+    """Whether this is a running container, whose kernel, limits and clock belong to the host."""
     signs = ("/run/systemd/container", "/run/.containerenv", "/.dockerenv")
     return is_running(root) and any(root.exists(path) for path in signs)
 
 
 def is_azure(root: Root) -> bool:
-    """Whether this is a running machine of Azure."""
+    """Whether this is a running Azure machine."""
     return is_running(root) and root.text("/sys/class/dmi/id/chassis_asset_tag") == AZURE_ASSET_TAG
 
 

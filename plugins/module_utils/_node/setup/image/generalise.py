@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Remove from a machine what is its own before others are made from it: plan, stop what would write it again, apply."""
+"""Remove a machine's own data before others are made from it: plan, stop services that would rewrite it, apply."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from .identity import HOME, ITEMS, PASSWORDS, Item
 
 _DISK_FILESYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "vfat", "zfs", "overlay", "fuse.fuse-overlayfs")
 _SEVERAL_ROOTS = ("btrfs",)
-"""Where a part of the file system is commonly mounted that is not a folder of another mount."""
+"""File systems that often have a subvolume mounted, which is not a bind mount."""
 
 
 class MountsUnknown(RuntimeError):
-    """It cannot be told what is mounted, and so not what may be removed."""
+    """The mounts are not known, so it is not known what may be removed."""
 
 
 class ImageMounts:
-    """Tells by the mounts whether a place belongs to the image.
+    """Shows by the mounts whether a path belongs to the image.
 
-    A folder of the host that is mounted into an image while that is made (a cache of packages, /etc/resolv.conf) must
-    outlive it, whatever it holds. So must what lies on another machine.
+    A folder of the host that is mounted into an image while it is made (a package cache, /etc/resolv.conf) must be
+    left unchanged, whatever it contains, and so must data on another machine.
     """
 
     def __init__(self, root: Root, mounts: Sequence[Mount]) -> None:
@@ -48,11 +48,11 @@ class ImageMounts:
         self._mounts = {mount.mountpoint.rstrip("/") or "/": mount for mount in mounts}
 
     def foreign(self, path: str) -> str | None:
-        """Return why what lies at the real path ``path`` is not the image's, in a few words; None if it is."""
+        """Return why the real path ``path`` does not belong to the image, in a few words; None if it does."""
         top = os.path.realpath(self._root.path)
         real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
         if os.path.commonpath([top, real]) != top:
-            return f"it leads out of the image, to {real}"
+            return f"it is outside of the image, at {real}"
         while real != top:
             mount = self._mounts.get(real)
             if mount:
@@ -75,13 +75,13 @@ class ImageMounts:
 def read_image_mounts(root: Root) -> ImageMounts:
     """Return the mounts of the image below ``root``.
 
-    :raises MountsUnknown: the kernel does not tell what is mounted.
+    :raises MountsUnknown: the kernel does not list the mounts.
     """
-    # Of this machine, wherever the image lies: in a chroot the kernel tells what is mounted in there.
+    # The mounts of this machine, wherever the image is: in a chroot, the kernel lists the mounts inside it.
     mounts = read_mounts(Root("/"))
     if not mounts and not os.path.exists("/proc/self/mountinfo"):
         raise MountsUnknown(
-            "It cannot be told what is mounted into this image, as there is no /proc/self/mountinfo: mount /proc in it."
+            "Cannot read what is mounted into this image, because /proc/self/mountinfo is missing. Mount /proc in it."
         )
     return ImageMounts(root, mounts)
 
@@ -90,7 +90,7 @@ REMOVE, EMPTY, FORGET = "remove", "empty", "forget"
 _NODE = "/etc/hpcai/node.json"
 _SELINUX_LABEL = "security.selinux"
 _ITS_SIZE = "vm_size"
-"""Of the bake's machine; the sizes described by hand beside it belong to all."""
+"""The VM size of the machine that bakes the image. The file's other keys, sizes described by hand, stay."""
 # messages.1, syslog.2.gz, dmesg.0, cloud-init.log-20260101, secure-20260101.gz
 _ROTATED = re.compile(r"\.\d+$|[.-]\d{8}$|\.(?:gz|xz|bz2|zst|old)$|\.journal~?$")
 
@@ -99,9 +99,9 @@ _ROTATED = re.compile(r"\.\d+$|[.-]\d{8}$|\.(?:gz|xz|bz2|zst|old)$|\.journal~?$"
 class Action:
     """What is done to one path.
 
-    :ivar item: the kind of thing it is.
-    :ivar kind: REMOVE, EMPTY, or FORGET for settings that lose one key.
-    :ivar path: on the machine, that is below the root.
+    :ivar item: name of its ``Item``.
+    :ivar kind: REMOVE, EMPTY, or FORGET for a settings file that loses one key.
+    :ivar path: its path on the machine, relative to the root.
     """
 
     item: str
@@ -111,11 +111,11 @@ class Action:
 
 @dataclass(frozen=True)
 class GeneralisePlan:
-    """What has to go.
+    """What must be removed.
 
-    :ivar actions: in their order; a folder stands for all that is in it.
-    :ivar locked: accounts whose password goes.
-    :ivar left_alone: (path, reason) of what was found and is somebody else's.
+    :ivar actions: in order; a folder includes all of its content.
+    :ivar locked: accounts whose password is removed.
+    :ivar left_alone: (path, reason) of what was found but does not belong to the image.
     """
 
     actions: tuple[Action, ...]
@@ -131,15 +131,15 @@ class GeneralisePlan:
 def plan(
     root: Root, mounts: ImageMounts, keep: Collection[str] = (), extra: Sequence[str] = (), spared: Collection[str] = ()
 ) -> GeneralisePlan:
-    """Return what has to go. Changes nothing.
+    """Return what must be removed. Changes nothing.
 
     :param keep: names of items that stay.
-    :param extra: further patterns of what is removed.
-    :param spared: real paths that this very process needs; nothing below them is touched.
+    :param extra: further patterns to remove.
+    :param spared: real paths that this process needs; nothing below them is touched.
     """
     walk = _Walk(root, mounts, spared)
     people = [account for account in read_accounts(root) if account.uid == 0 or account.is_person]
-    for item in (Item("extra", "what was asked for besides", remove=tuple(extra)), *ITEMS):
+    for item in (Item("extra", "further patterns from the options", remove=tuple(extra)), *ITEMS):
         if item.name not in keep:
             walk.visit(item, [_home_of(account) for account in people])
     if "cluster" not in keep and _ITS_SIZE in _settings(root):
@@ -149,7 +149,7 @@ def plan(
 
 
 def _home_of(account: Account) -> str:
-    # Never the whole machine for somebody's home.
+    # An account whose home is / must not cause the whole file system to be matched.
     home = os.path.normpath(account.home or "/")
     return home if home.startswith("/") and home.strip("/") else "/nonexistent"
 
@@ -190,7 +190,7 @@ class _Walk:
 
     def _folders(self, patterns: Sequence[str], homes: Sequence[str]) -> Iterator[str]:
         for path in self._matching(patterns, homes):
-            # A link too, within the image: each entry is looked at where it really lies.
+            # Links to folders too, within the image: each entry is checked by its real path.
             if os.path.isdir(path) and self._is_ours(path):
                 yield path
 
@@ -206,7 +206,7 @@ class _Walk:
         return not reason
 
     def _leave(self, path: str, reason: str) -> None:
-        # What is in memory only is in no image: not worth a word.
+        # Data on a tmpfs is in no image, so it needs no report.
         if not reason.startswith("tmpfs"):
             self.left_alone[self._shown(path)] = reason
 
@@ -215,7 +215,7 @@ class _Walk:
             return
         real = os.path.join(os.path.realpath(os.path.dirname(found_path)), os.path.basename(found_path))
         if any(path == real or path.startswith(f"{real}/") for path in self.spared):
-            # This process lives in there: all beside it goes.
+            # This process runs from there: remove everything beside its own files.
             if real not in self.spared:
                 for entry in sorted(os.listdir(found_path)):
                     self._remove(item, os.path.join(found_path, entry))
@@ -226,7 +226,7 @@ class _Walk:
 
     def _empty(self, item: Item, path: str) -> None:
         about = os.lstat(path)
-        # A link is the distribution's (/etc/resolv.conf of systemd-resolved), a socket or pipe holds nothing.
+        # A link belongs to the distribution (/etc/resolv.conf of systemd-resolved); sockets and pipes have no content.
         if stat.S_ISREG(about.st_mode) and about.st_size and self._is_ours(path):
             self._add(item, EMPTY, path)
 
@@ -245,7 +245,7 @@ class _Walk:
 
 
 def apply(root: Root, planned: GeneralisePlan) -> None:
-    """Do it. What is gone already is no error.
+    """Carry out the plan. It is not an error if something is already gone.
 
     :raises OSError: something could not be removed; the message names it.
     """
@@ -266,9 +266,9 @@ def apply(root: Root, planned: GeneralisePlan) -> None:
 
 
 def _lock_passwords(root: Root, names: Collection[str]) -> None:
-    """Take the passwords of these accounts away; owner and permissions of the file stay.
+    """Remove the passwords of these accounts; owner and permissions of the file stay.
 
-    :raises OSError: the file cannot be written; then it is as it was.
+    :raises OSError: the file cannot be written; then it is unchanged.
     """
     path = os.path.realpath(root.at(SHADOW))
     lines = []
@@ -286,7 +286,7 @@ def _lock_passwords(root: Root, names: Collection[str]) -> None:
         file.flush()
         os.fchown(file.fileno(), about.st_uid, about.st_gid)
         os.fchmod(file.fileno(), about.st_mode & 0o7777)
-        # Where SELinux is on, a new file in /etc is not one of secrets.
+        # With SELinux, a new file in /etc does not get the label of the shadow file.
         with contextlib.suppress(OSError):
             os.setxattr(beside, _SELINUX_LABEL, os.getxattr(path, _SELINUX_LABEL))
         os.fsync(file.fileno())
@@ -302,7 +302,7 @@ def _settings(root: Root) -> dict[str, Any]:
 
 
 def as_diff(planned: GeneralisePlan) -> dict[str, str]:
-    """Return the change in the form of Ansible's diff: paths that go, or hold something, before and after."""
+    """Return the change in the form of Ansible's diff: all paths before, and those that stay, emptied, after."""
     remains = {EMPTY: "empty", FORGET: f"without {_ITS_SIZE}"}
     kept = [f"{action.path} ({remains[action.kind]})" for action in planned.actions if action.kind in remains]
     return {
@@ -312,26 +312,26 @@ def as_diff(planned: GeneralisePlan) -> dict[str, str]:
     }
 
 
-# Make a running machine write nothing more of what is being removed from it.
+# Keep a running machine from writing again what is being removed.
 
 _RUNNING_STATES = ("active", "activating", "reloading")
 
 
 def writers(root: Root, keep: Collection[str], run: Run) -> tuple[str, ...]:
-    """Return the units that run and would write again what goes; none on a machine at rest.
+    """Return the running units that would write removed files again; none if the image is not booted.
 
     :param keep: names of items that stay.
     """
     if not _is_running(root):
         return ()
     units = [unit for item in ITEMS if item.name not in keep for unit in item.stop]
-    # One line for each, in their order; "inactive" for those that systemd does not know.
+    # One line for each unit, in order; "inactive" for those that systemd does not know.
     states = run(["systemctl", "is-active", *units]).stdout.split()
     return tuple(unit for unit, state in zip(units, states) if state in _RUNNING_STATES)
 
 
 def stop_writers(root: Root, units: Sequence[str], keep: Collection[str], run: Run) -> None:
-    """Stop them, and let the journal go on in memory only. One that does not stop is no reason to keep the keys."""
+    """Stop these units, and let the journal write to memory only. A unit that does not stop is no reason to fail."""
     if units:
         run(["systemctl", "stop", *units])
     if _is_running(root) and "logs" not in keep:

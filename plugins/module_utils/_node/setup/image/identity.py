@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is a machine's own, and must not be in an image that others are made from. One table."""
+"""What belongs to one machine, and must not be in an image from which others are made. One table."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from dataclasses import dataclass
 from ...machine.root import Root
 
 HOME = "~"
-"""At the start of a pattern: the home of root and of every account that people log in with."""
+"""At the start of a pattern: the home of root and of every account of a person."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """One kind of thing that is a machine's own.
+    """One kind of data that belongs to one machine.
 
-    :ivar name: by which it can be kept.
-    :ivar title: what it is, in plain words.
-    :ivar remove: patterns of what is removed, folders with all that is in them.
-    :ivar clear: folders that stay, with their owners and permissions; what is in them is removed.
+    :ivar name: name for the option that keeps it.
+    :ivar title: what it is.
+    :ivar remove: patterns of what is removed; folders with all of their content.
+    :ivar clear: folders that stay, with their owners and permissions; their content is removed.
     :ivar files: folders below which files are removed and folders stay, because they belong to services' users.
-    :ivar empty: files that stay and become empty. Whoever has them open goes on writing into them.
-    :ivar logs: folders below which folders stay, written logs become empty, and rotated ones are removed.
-    :ivar spare: names right below a folder of ``clear`` that stay.
-    :ivar stop: services that would write it anew before the machine is off. They are stopped first.
+    :ivar empty: files that stay and become empty. Processes that have them open continue to write to them.
+    :ivar logs: folders below which folders stay, current logs become empty, and rotated ones are removed.
+    :ivar spare: names directly below a folder of ``clear`` that stay.
+    :ivar stop: services that would write it again before shutdown. They are stopped first.
     """
 
     name: str
@@ -46,16 +46,16 @@ class Item:
 ITEMS = (
     Item(
         "agent",
-        "what the Azure agent knows of this machine, its certificates and extensions",
+        "the Azure agent's data about this machine, its certificates and extensions",
         clear=("/var/lib/waagent",),
         remove=("/var/lib/hyperv/.kvp_pool_*", "/etc/sudoers.d/waagent"),
         stop=("walinuxagent.service", "waagent.service"),
     ),
     Item(
         "cloud_init",
-        "what cloud-init knows of this machine, user data included",
+        "cloud-init's data about this machine, including user data",
         clear=("/var/lib/cloud",),
-        # A seed is put there by whoever makes images, and belongs to all machines.
+        # Whoever makes images puts a seed there, for all machines.
         spare=("seed",),
         remove=("/etc/sudoers.d/90-cloud-init-users",),
     ),
@@ -66,43 +66,43 @@ ITEMS = (
     ),
     Item(
         "users_keys",
-        "the ssh folders of root and all people: who may log in, and their own keys",
+        "the .ssh folders of root and all people: authorized keys, and their own keys",
         remove=(f"{HOME}/.ssh",),
     ),
     Item(
         "munge_key",
-        "the keys of a cluster: munge's, and its copy on a controller",
-        # The second: what a boot that was cut off while it wrote the key leaves.
+        "the cluster's keys: munge's, and its copy on a controller",
+        # The second pattern: left by a boot that was interrupted while it wrote the key.
         remove=("/etc/munge/munge.key", "/etc/munge/.munge.key.*", "/etc/hpcai/munge.key"),
     ),
     Item(
         "cluster",
-        "which cluster, which machine of it, and what hpcnode remembers of this one",
+        "the cluster and the node's name in it, and hpcnode's records of this machine",
         remove=("/etc/hpcai/cluster.json", "/etc/hpcai/slurmd.env", "/etc/hpcai/sackd.env"),
         clear=("/var/lib/hpcai", "/var/lib/slurm/slurmctld", "/var/lib/slurm/slurmd"),
     ),
     Item(
         "machine_id",
-        "the machine's id; systemd makes one where the file is empty",
+        "the machine's id; systemd makes a new one if the file is empty",
         empty=("/etc/machine-id",),
         remove=("/var/lib/dbus/machine-id",),
     ),
     Item(
         "random_seed",
-        "the seed of the random numbers: equal ones would make equal keys",
+        "the seed of the random numbers: equal seeds could lead to equal keys",
         remove=("/var/lib/systemd/random-seed", "/var/lib/urandom/random-seed", "/boot/efi/loader/random-seed"),
-        # It writes the seed when the machine goes down.
+        # It writes the seed at shutdown.
         stop=("systemd-random-seed.service",),
     ),
     Item(
         "host_name",
-        "the host's name and the addresses of its name servers",
+        "the host name and the addresses of its name servers",
         remove=("/etc/hostname",),
         empty=("/etc/resolv.conf",),
     ),
     Item(
         "leases",
-        "leases of addresses, and what the network services know of this machine",
+        "address leases, and the network services' data about this machine",
         remove=(
             "/var/lib/dhcp/*.lease*",
             "/var/lib/dhclient/*.lease*",
@@ -115,12 +115,12 @@ ITEMS = (
     ),
     Item(
         "disk_names",
-        "names under which this machine speaks to disks of others",
+        "names by which NVMe over fabrics targets identify this machine",
         remove=("/etc/nvme/hostnqn", "/etc/nvme/hostid"),
     ),
     Item(
         "histories",
-        "what was typed and looked at",
+        "histories of shells and other programs",
         remove=tuple(
             f"{HOME}/{name}"
             for name in (".bash_history", ".zsh_history", ".python_history", ".lesshst", ".viminfo", ".wget-hsts")
@@ -128,55 +128,55 @@ ITEMS = (
     ),
     Item(
         "backups",
-        "older versions of the files of accounts",
+        "backups of the account files",
         remove=tuple(f"/etc/{name}-" for name in ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")),
     ),
     Item(
         "package_caches",
-        "packages that were downloaded, and the lists of those there are",
+        "downloaded packages and package lists",
         files=("/var/cache/apt", "/var/lib/apt/lists", "/var/cache/dnf", "/var/cache/yum"),
-        # The last is left where the role image could not install what it had fetched.
+        # The last one is left if the role image could not install what it had downloaded.
         remove=(f"{HOME}/.cache", "/var/cache/hpcai-image"),
     ),
     Item(
         "temporary",
-        "temporary files, Ansible's too",
+        "temporary files, including Ansible's",
         clear=("/tmp", "/var/tmp", f"{HOME}/.ansible"),
-        # Of services that run: each is gone with its service.
+        # Folders of running services, which are removed with their service.
         spare=("systemd-private-*", ".X11-unix", ".ICE-unix", ".font-unix", ".XIM-unix", "snap-private-tmp"),
     ),
     Item(
         "logs",
         "logs and records of logins",
-        # Each folder in there is named for the machine's id.
+        # Each folder in it is named by the machine's id.
         remove=("/var/log/journal/*",),
         logs=("/var/log",),
         files=("/var/spool/rsyslog", "/var/crash"),
-        # They would write down that the machine goes down.
+        # They would log the shutdown.
         stop=("syslog.socket", "rsyslog.service", "systemd-update-utmp.service"),
     ),
 )
-"""In the order in which it is done: what writes goes first, logs last."""
+"""In the order of removal: services that write come first, logs last."""
 
 PASSWORDS = "passwords"
 """Not a file, but fields of one: the passwords of root and of people."""
 NAMES = (*(item.name for item in ITEMS), PASSWORDS)
 
 
-# Looking for private keys that nobody thought of.
+# Search for private keys that the table does not list.
 
 _KEY_FOLDERS = ("/etc", "/root", "/home", "/opt", "/srv", "/var/lib")
 _NOT_BELOW = ("/var/lib/dpkg", "/var/lib/apt", "/var/lib/rpm", "/var/lib/docker", "/var/lib/containers", "/opt/nvidia")
 _KEY_MARK = b"PRIVATE KEY-----"
 _LARGEST_KEY = 64 * 1024
 _MOST_FILES = 50_000
-"""Where there are more, somebody has data in there; the search ends, rather than the patience."""
+"""With more files than this, the image contains data; the search stops, so that it does not take too long."""
 
 
 def find_private_keys(root: Root, except_below: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the files that hold a private key in the form of PEM or OpenSSH, by path on the machine.
+    """Return the files that contain a private key in PEM or OpenSSH form, by path on the machine.
 
-    :param except_below: paths that are going to be removed.
+    :param except_below: paths that will be removed.
     """
     skipped = {*_NOT_BELOW, *except_below}
     found: list[str] = []

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The kernel's settings and modules, and the limits of processes: for each boot and, on a running machine, at once."""
+"""Sysctls, kernel modules and process limits: for each boot and, on a running machine, at once."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SYSCTL = "/etc/sysctl.d/99-zz-hpcai-image.conf"
 
 
 def plan_sysctl(root: Root, requested: Mapping[str, object], insist: Collection[str], live: bool) -> ImageChanges:
-    """Return the file, and what the running kernel has otherwise.
+    """Return the sysctl file, and the settings that the running kernel has differently.
 
-    :param requested: by name; None for one that is left alone.
-    :param insist: names that are set even if the base has them with another value.
-    :param live: whether the running kernel is the machine's own.
+    :param requested: values by name; None to leave the setting unchanged.
+    :param insist: names that are set even if the base has another value.
+    :param live: whether the running kernel belongs to this machine.
     """
     values = {name: _sysctl_text(value) for name, value in requested.items() if value is not None}
     base = stated_sysctl(root)
@@ -44,7 +44,7 @@ def plan_sysctl(root: Root, requested: Mapping[str, object], insist: Collection[
 
 
 def stated_sysctl(root: Root) -> dict[str, str]:
-    """Return what the files of the base set, by name."""
+    """Return the settings in the files of the base image, by name."""
     folder = "/etc/sysctl.d"
     paths = [f"{folder}/{name}" for name in root.entries(folder) if name.endswith(".conf")]
     found = {}
@@ -53,14 +53,14 @@ def stated_sysctl(root: Root) -> dict[str, str]:
             continue
         for line in (root.text(path) or "").splitlines():
             name, equals, value = line.partition("=")
-            # A comment gives a name that nobody asks for.
+            # A comment gives a name that matches no setting.
             if equals:
                 found[name.strip().lstrip("-").replace("/", ".")] = _sysctl_text(value)
     return found
 
 
 def path_of(name: str) -> str:
-    """Return where below /proc/sys a setting is (sysctl.d(5): the first separator says what the others mean)."""
+    """Return a setting's path below /proc/sys (sysctl.d(5): the first separator decides what "." and "/" mean)."""
     slash, dot = name.find("/"), name.find(".")
     if slash >= 0 and (dot < 0 or slash < dot):
         return name
@@ -73,7 +73,7 @@ def _sysctl_text(value: object) -> str:
     return " ".join(str(value).split())
 
 
-# Modules of the kernel: which are loaded at boot, and with which options.
+# Kernel modules: which are loaded at boot, and their options.
 
 MODULES = "/etc/modules-load.d/hpcai-image.conf"
 MODULE_OPTIONS = "/etc/modprobe.d/hpcai-image.conf"
@@ -82,8 +82,8 @@ MODULE_OPTIONS = "/etc/modprobe.d/hpcai-image.conf"
 def plan_modules(root: Root, load: Iterable[str], options: Mapping[str, Mapping[str, object]]) -> ImageChanges:
     """Return the files.
 
-    :param load: modules to load at boot. One that no kernel of the image has is left out: its unit would fail.
-    :param options: by module and name of the option; None for one that is left alone.
+    :param load: modules to load at boot. Those that no kernel of the image has are skipped: their unit would fail.
+    :param options: values by module and name of the option; None to leave the option unchanged.
     """
     known = _known_modules(root)
     names = sorted(name for name in load if name)
@@ -122,21 +122,21 @@ def _known_modules(root: Root) -> set[str]:
     return found
 
 
-# Limits of processes: of those that people start, and of services.
+# Process limits: for logins and for services.
 
 LOGINS = "/etc/security/limits.d/90-hpcai-image.conf"
 SERVICES = "/etc/systemd/system.conf.d/90-hpcai-image.conf"
 _SYSTEMD_NAMES = {"memlock": "DefaultLimitMEMLOCK", "nofile": "DefaultLimitNOFILE"}
-"""A stack without limit changes how memory is laid out in each process: slurmd's own unit has it, others need none."""
+"""Not stack: no limit changes the memory layout of each process. slurmd's own unit sets it; others do not need it."""
 _USUAL_NOFILE = 1024
-"""Programs that use select() break beyond it, so a service has to ask for more than it is given at first."""
+"""Programs that use select() fail above it, so the soft limit of services stays there and they must raise it."""
 
 
 def plan_limits(root: Root, requested: Mapping[str, object], insist: Collection[str]) -> ImageChanges:
     """Return the files for the limits.
 
-    :param requested: by the names of limits.conf; None for one that is left alone.
-    :param insist: names that are set even if the base has them with another value.
+    :param requested: values by the names in limits.conf; None to leave the limit unchanged.
+    :param insist: names that are set even if the base has another value.
     """
     values = {name: _limit_text(value) for name, value in requested.items() if value is not None}
     kept = {}
@@ -149,7 +149,7 @@ def plan_limits(root: Root, requested: Mapping[str, object], insist: Collection[
         f"{who} {kind} {name} {value}"
         for name, value in values.items()
         if name not in kept
-        for who in ("*", "root")  # The asterisk is everybody but root.
+        for who in ("*", "root")  # The asterisk does not include root.
         for kind in ("soft", "hard")
     ]
     services = []

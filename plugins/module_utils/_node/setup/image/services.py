@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Services of the image: the Azure agent, updates of packages, the clock, and the network."""
+"""Services of the image: the Azure agent, package updates, the clock, and the network."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ _OTHER_MOUNT_POINT = "/mnt/resource"
 
 
 def plan_agent(root: Root, requested: Mapping[str, object], scratch: str) -> ImageChanges:
-    """Return the change of the agent's settings, where there is an agent.
+    """Return the change of the agent's settings, if the agent is installed.
 
-    :param requested: by key; None for one that is left alone.
-    :param scratch: where scratch is mounted, which the agent must not mount its disk over.
+    :param requested: values by key; None to leave the setting unchanged.
+    :param scratch: the scratch's mountpoint, over which the agent must not mount its disk.
     """
     text, mode = read_file(root.at(WAAGENT))
     if text is None:
-        return ImageChanges(remarks=("no Azure agent here (/etc/waagent.conf)",))
+        return ImageChanges(remarks=("the Azure agent is not installed (no /etc/waagent.conf)",))
     values = {key: _agent_text(value) for key, value in requested.items() if value is not None}
     remarks = []
     if _agent_values(text).get(MOUNT_POINT, "").rstrip("/") == scratch.rstrip("/") and MOUNT_POINT not in values:
         values[MOUNT_POINT] = _OTHER_MOUNT_POINT
-        remarks.append(f"the agent mounted its temporary disk at {scratch}: now at {_OTHER_MOUNT_POINT}")
+        remarks.append(f"the agent mounted its temporary disk at {scratch}; this was changed to {_OTHER_MOUNT_POINT}")
     after = with_values(text, values)
     return ImageChanges(files=(change_of(root.at(WAAGENT), after, mode or 0o644),), remarks=tuple(remarks))
 
 
 def with_values(text: str, values: Mapping[str, str]) -> str:
-    """Return the text with these values: in place where the key has a line, else at the end."""
+    """Return the text with these values: in place if the key has a line, else at the end."""
     for key, value in values.items():
         pattern = re.compile(rf"^[ \t]*{re.escape(key)}[ \t]*=.*$", re.MULTILINE)
         line = f"{key}={value}"
         if pattern.search(text):
-            # A key that stands there twice gets the value twice, so that it does not matter which line counts.
+            # If a key has two lines, both get the value, so that it does not matter which line is used.
             text = pattern.sub(lambda _found, line=line: line, text)  # type: ignore[misc]
         else:
             text += ("" if not text or text.endswith("\n") else "\n") + line + "\n"
@@ -62,7 +62,7 @@ def _agent_text(value: object) -> str:
     return str(value)
 
 
-# Who updates packages behind the administrator's back: nobody, or security alone, without drivers and kernels.
+# Automatic package updates: none, or security updates without drivers and kernels.
 
 UPDATES_OFF, UPDATES_SECURITY, UPDATES_LEAVE = "off", "security", "leave"
 UPDATE_MODES = (UPDATES_OFF, UPDATES_SECURITY, UPDATES_LEAVE)
@@ -81,7 +81,7 @@ _HELD_PACKAGES = (
     "slurm",
     "munge",
 )
-"""A driver that changes under running jobs, or a kernel without one, costs the node."""
+"""A driver that changes while jobs run, or a new kernel without a driver, makes the node unusable."""
 _DNF_TIMERS = tuple(
     f"/etc/systemd/system/timers.target.wants/{name}.timer"
     for name in ("dnf-automatic", "dnf-automatic-install", "dnf-automatic-download", "dnf-automatic-notifyonly")
@@ -89,7 +89,7 @@ _DNF_TIMERS = tuple(
 
 
 def plan_updates(root: Root, mode: str) -> ImageChanges:
-    """Return what makes updates come as ``mode`` says."""
+    """Return the changes that set automatic updates to ``mode``."""
     if root.exists("/etc/apt"):
         return _apt(root, mode)
     if root.exists("/etc/dnf"):
@@ -103,13 +103,13 @@ def _apt(root: Root, mode: str) -> ImageChanges:
         return ImageChanges(files=(file_of(root, APT, ()),), left_alone=kept)
     on = int(mode == UPDATES_SECURITY)
     lines = [
-        # apt takes // for a comment, and # too.
+        # No comment in the file: apt treats // and # as the start of one.
         f'APT::Periodic::Enable "{on}";',
         f'APT::Periodic::Update-Package-Lists "{on}";',
         f'APT::Periodic::Unattended-Upgrade "{on}";',
     ]
     if on:
-        # Which origins count stands in the distribution's 50unattended-upgrades: security alone.
+        # The distribution's 50unattended-upgrades lists the allowed origins: security only.
         lines += [f'Unattended-Upgrade::Package-Blacklist {{ "^{name}"; }};' for name in _HELD_PACKAGES]
         lines += ['Unattended-Upgrade::Automatic-Reboot "false";']
     return ImageChanges(files=(file_of(root, APT, [] if mode == UPDATES_LEAVE else lines),))
@@ -122,7 +122,7 @@ def _dnf(root: Root, mode: str) -> ImageChanges:
     if mode == UPDATES_LEAVE or text is None:
         return ImageChanges()
     after = _with_dnf_option(text, "upgrade_type", "security")
-    remarks = ("dnf-automatic installs security updates only, as far as one of its timers is enabled",)
+    remarks = ("dnf-automatic installs only security updates, and only if one of its timers is enabled",)
     return ImageChanges(files=(change_of(root.at(DNF), after, permissions or 0o644),), remarks=remarks)
 
 
@@ -134,7 +134,7 @@ def _with_dnf_option(text: str, name: str, value: str) -> str:
     return f"{head}[commands]\n{name} = {value}\n{tail}" if found else f"{text}\n[commands]\n{name} = {value}\n"
 
 
-# Time: chrony follows the clock of the Azure host, which needs no network.
+# Time: chrony uses the clock of the Azure host, which needs no network.
 
 TIME_AUTO, TIME_AZURE, TIME_LEAVE = "auto", "azure", "leave"
 TIME_MODES = (TIME_AUTO, TIME_AZURE, TIME_LEAVE)
@@ -144,7 +144,7 @@ _CHRONY_BLOCK = "hpcai.azure image"
 # https://learn.microsoft.com/azure/virtual-machines/linux/time-sync
 CHRONY_LINES = (
     "refclock PHC /dev/ptp_hyperv poll 3 dpoll -2 offset 0 stratum 2",
-    "# A machine that was moved or paused steps at once, however long it has been up.",
+    "# After a move or a pause, step the clock at once, however long the machine has been up.",
     "makestep 1.0 -1",
 )
 
@@ -152,15 +152,17 @@ CHRONY_LINES = (
 def plan_clock(root: Root, mode: str) -> ImageChanges:
     """Return chrony's settings.
 
-    :param mode: AUTO sets them on a running machine of Azure. Elsewhere chronyd would not start without the device.
+    :param mode: AUTO sets them only on a running Azure machine. Elsewhere chronyd would not start without the device.
     """
     if mode == TIME_LEAVE:
         return _without_clock(root)
     if mode == TIME_AUTO and not is_azure(root):
         return ImageChanges(
-            remarks=("chrony is left as it is: no running machine of Azure (time: azure sets it anyway)",)
+            remarks=(
+                "chrony is left unchanged, because this is not a running Azure machine (time: azure sets it anyway)",
+            )
         )
-    # Before the package is there as well: where it comes from Debian or Ubuntu, it reads this folder.
+    # Also if the package is not installed yet: chrony of Debian and Ubuntu reads this folder.
     main = CHRONY_EL if root.exists(CHRONY_EL) else CHRONY_DEBIAN
     stated = _stated_clock(root, main)
     if stated:
@@ -199,7 +201,7 @@ def _stated_clock(root: Root, main: str) -> str | None:
     return None
 
 
-# Network: no names of the cards of another machine, and whether this one's card is accelerated.
+# Network: remove rules with another machine's card names, and report whether this one's card is accelerated.
 
 _NET_RULES = (
     "/etc/udev/rules.d/70-persistent-net.rules",
@@ -208,11 +210,11 @@ _NET_RULES = (
 )
 _SYNTHETIC_DRIVER = "hv_netvsc"
 _ACCELERATED_DRIVERS = ("mlx4_core", "mlx5_core", "mana")
-"""Drivers of the functions that Azure gives an accelerated machine; the synthetic card is their master."""
+"""Drivers of the functions that Azure adds for accelerated networking; the synthetic card is their master."""
 
 
 def plan_network(root: Root) -> ImageChanges:
-    """Return which old rules go, and what was found of accelerated networking."""
+    """Return which old rules are removed, and what was found about accelerated networking."""
     return ImageChanges(unlink=present(root, _NET_RULES), remarks=_accelerated(root))
 
 
@@ -227,10 +229,10 @@ def _accelerated(root: Root) -> tuple[str, ...]:
         below = [name for name, master in masters.items() if master == card and drivers[name] in _ACCELERATED_DRIVERS]
         if below:
             functions = ", ".join(f"{name} ({drivers[name]})" for name in sorted(below))
-            remarks.append(f"accelerated networking: {card} runs over {functions}")
+            remarks.append(f"accelerated networking: {card} uses {functions}")
         else:
             remarks.append(
-                f"no accelerated networking: {card} has no mlx5 or MANA function below it; enable it on the network "
-                "interface in Azure, if the size has it"
+                f"no accelerated networking: {card} has no mlx5 or MANA function. If the VM size supports it, enable "
+                "it on the network interface in Azure"
             )
     return tuple(remarks)

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""All settings of an image together: what is wanted, what has to be done for it, and the doing."""
+"""All settings of an image: options, plan and apply."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from .facts import is_container, is_running
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """What the image should have. What is empty takes away what an earlier run has written.
+    """The settings of the image. An empty option removes what an earlier run has written.
 
-    :ivar limits: by the names of limits.conf.
-    :ivar sysctl: settings of the kernel.
-    :ivar modules: modules of the kernel that are loaded at boot.
-    :ivar module_options: by module and option.
+    :ivar limits: limits by the names in limits.conf.
+    :ivar sysctl: kernel settings.
+    :ivar modules: kernel modules that are loaded at boot.
+    :ivar module_options: values by module and option.
     :ivar agent: keys of waagent.conf.
     :ivar updates: one of ``services.UPDATE_MODES``.
     :ivar time: one of ``services.TIME_MODES``.
-    :ivar network: whether old rules go.
-    :ivar scratch: where scratch is mounted.
-    :ivar insist: limits and settings of the kernel that win over the base's own.
+    :ivar network: whether to remove old network rules.
+    :ivar scratch: the scratch's mountpoint.
+    :ivar insist: limits and kernel settings that override the base's own.
     """
 
     limits: Mapping[str, object] = field(default_factory=dict)
@@ -50,14 +50,14 @@ class ImageOptions:
 
 
 def plan(root: Root, options: ImageOptions) -> tuple[ImageChanges, ...]:
-    """Return what has to be done, part by part. Changes nothing.
+    """Return the changes, part by part. Changes nothing.
 
     :raises OSError: a file of the image cannot be read.
     """
     contained = is_container(root)
     live = is_running(root) and not contained
     planned = [
-        # A login that asks for more than the container was given is refused altogether.
+        # If limits are above those of the container, logins are refused completely.
         kernel.plan_limits(root, {} if contained else options.limits, options.insist),
         kernel.plan_sysctl(root, options.sysctl, options.insist, live),
         kernel.plan_modules(root, options.modules, options.module_options),
@@ -66,7 +66,9 @@ def plan(root: Root, options: ImageOptions) -> tuple[ImageChanges, ...]:
     ]
     if contained:
         planned.append(
-            ImageChanges(remarks=("a container: limits, clock and kernel are its host's, and are left to it",))
+            ImageChanges(
+                remarks=("this is a container: limits, clock and kernel belong to its host and are left unchanged",)
+            )
         )
     if options.agent:
         planned.append(services.plan_agent(root, options.agent, options.scratch))
@@ -76,7 +78,7 @@ def plan(root: Root, options: ImageOptions) -> tuple[ImageChanges, ...]:
 
 
 def changes(planned: Sequence[ImageChanges]) -> list[str]:
-    """Return the paths that change, and the kernel's settings that are set."""
+    """Return the paths that change, and the kernel settings that are set."""
     return [
         *(change.path for made in planned for change in made.files if change.changes),
         *(path for made in planned for path in made.unlink),
@@ -85,10 +87,10 @@ def changes(planned: Sequence[ImageChanges]) -> list[str]:
 
 
 def apply(root: Root, planned: Sequence[ImageChanges], run: Run) -> None:
-    """Do it, and let a running systemd know.
+    """Make the changes, and reload a running systemd.
 
     :raises OSError: something cannot be written.
-    :raises CommandFailed: systemd does not take it.
+    :raises CommandFailed: systemd cannot reload.
     """
     systemd = any(change.changes and "/systemd/" in change.path for made in planned for change in made.files)
     for made in planned:
@@ -99,7 +101,7 @@ def apply(root: Root, planned: Sequence[ImageChanges], run: Run) -> None:
 
 
 def _apply_files(root: Root, made: ImageChanges) -> None:
-    """Do it, but for the running kernel.
+    """Change the files only, not the running kernel.
 
     :raises OSError: something cannot be written.
     """
@@ -110,7 +112,7 @@ def _apply_files(root: Root, made: ImageChanges) -> None:
 
 
 def _set_live(root: Root, values: Mapping[str, str]) -> None:
-    """Give the running kernel these values. One that it does not take is no error: the file counts at the next boot."""
+    """Set these values in the running kernel. A refusal is not an error: the file applies at the next boot."""
     for path, value in values.items():
         with (
             contextlib.suppress(OSError),
@@ -129,5 +131,5 @@ def as_diff(planned: Sequence[ImageChanges]) -> list[dict[str, str]]:
 
 
 def in_words(texts: Sequence[str]) -> list[str]:
-    """Return texts that JSON can carry, each once."""
+    """Return the texts without duplicates, and without bytes that JSON cannot contain."""
     return list(dict.fromkeys(printable(text) for text in texts))

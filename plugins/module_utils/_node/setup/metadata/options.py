@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Who may reach the metadata service on this machine: what was asked for, and the file that records it."""
+"""Who may reach the metadata service on this machine: the options, and the settings file."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _LARGEST_UID = 2**32 - 2
 
 
 class MetadataProblem(ValueError):
-    """What was asked for cannot be done; the message says what to do."""
+    """The options cannot be applied; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class MetadataOptions:
-    """What is wanted.
+    """The options.
 
     :ivar guard: whether only root and ``users`` reach the metadata service.
-    :ivar users: names or numbers of further users.
+    :ivar users: names or uids of further users.
     :ivar site_rules: the file that nftables.service loads.
-    :ivar events: whether the service runs that passes scheduled events on to the users.
+    :ivar events: whether to run the service that passes scheduled events on to users.
     :ivar reload_flushes: whether the distribution's nftables.service flushes all rules before it reloads that file.
     """
 
@@ -41,9 +41,9 @@ class MetadataOptions:
 
 
 def uids_of(root: Root, users: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the numbers of these users, root's first.
+    """Return the uids of these users, starting with root's.
 
-    nft would look names up each time it loads the rules, and load none of them where one name is missing.
+    If the rules contained names, nft would look them up at each load, and load no rule if one name is missing.
 
     :raises MetadataProblem: the machine has no such user.
     """
@@ -53,8 +53,8 @@ def uids_of(root: Root, users: tuple[str, ...]) -> tuple[int, ...]:
         uid = int(user) if user.isdecimal() else account.uid if account else -1
         if not 0 <= uid <= _LARGEST_UID:
             raise MetadataProblem(
-                f"this machine has no user {user!r}: create it first, or remove it from the users of the metadata "
-                f"service (node_tools_metadata_users)"
+                f"user {user!r} does not exist on this machine. Create it first, or remove it from the users of the "
+                f"metadata service (node_tools_metadata_users)"
             )
         found.add(uid)
     return tuple(sorted(found))
@@ -69,18 +69,18 @@ _FORM = record({"guard": boolean, "users": list_of(string)}, required=("guard",)
 
 
 def read_guard(root: Root) -> bool | None:
-    """Return whether the settings file asks for the rules; None if there is no such file.
+    """Return whether the settings file requires the rules; None if there is no such file.
 
-    :raises ConfigError: it cannot be used.
+    :raises ConfigError: the file is invalid.
     """
     stated = read_checked(root, CONFIG, _FORM)
     return stated["guard"] if stated else None
 
 
 def read_users(root: Root) -> tuple[str, ...]:
-    """Return the further users of the settings file.
+    """Return the further users in the settings file.
 
-    :raises ConfigError: it cannot be used.
+    :raises ConfigError: the file is invalid.
     """
     stated = read_checked(root, CONFIG, _FORM)
     return stated["users"] if stated else ()

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Look, write, load: the way of the module metadata_access."""
+"""Read, plan, write and load, for the module metadata_access."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from .options import SETTINGS, MetadataOptions, MetadataProblem, as_text, uids_o
 from .rules import DROP_IN, HPCNODE, NFT, RULES, SERVICE, TABLE, UNIT, RulesUnreadable, difference, drop_in, rules, unit
 
 OPEN = (
-    "the metadata service is open to every user of this machine: a job can take the node's identity, and with it read "
-    "whatever the node may, such as the munge key in a key vault"
+    "every user of this machine can reach the metadata service: a job can take the node's identity, and read with it "
+    "whatever the node can read, such as the munge key in a key vault"
 )
 
 _VERSION = "/usr/lib/hpcai/lib"
-"""Replaced when another version of hpcnode is installed."""
+"""The link is replaced when another version of hpcnode is installed."""
 
 
 @dataclass(frozen=True)
 class MetadataPlan:
-    """What is to be done.
+    """What has to be done.
 
     :ivar files: in the order in which they are written or removed.
-    :ivar verbs: of systemctl, for the service that loads the rules.
-    :ivar events: of systemctl, for the service that passes scheduled events on.
-    :ivar reasons: why, besides changed files.
-    :ivar removes: whether the rules are to be removed from the kernel.
+    :ivar verbs: systemctl verbs for the service that loads the rules.
+    :ivar events: systemctl verbs for the service that passes scheduled events on.
+    :ivar reasons: reasons other than changed files.
+    :ivar removes: whether to remove the rules from the kernel.
     """
 
     files: tuple[FileChange, ...] = ()
@@ -52,7 +52,7 @@ class MetadataPlan:
 
 
 def plan(root: Root, options: MetadataOptions, run: Run, may_come: bool = False) -> MetadataPlan:
-    """Return what turns the machine into what is wanted.
+    """Return the changes for these options.
 
     :param may_come: whether packages may still be missing, as in check mode before the first run.
     :raises MetadataProblem: a user does not exist, or nft is not installed.
@@ -61,7 +61,7 @@ def plan(root: Root, options: MetadataOptions, run: Run, may_come: bool = False)
     if not options.guard:
         return _removal(root, options, run)
     if not root.exists(NFT) and not may_come:
-        raise MetadataProblem(f"{root.at(NFT)} is missing: install the package nftables")
+        raise MetadataProblem(f"{root.at(NFT)} is missing. Install the package nftables")
     text = rules(uids_of(root, options.users), read_proxy_agent(root) is not None)
     files = _changes(root, {RULES: text, SETTINGS: as_text(options), UNIT: unit(), DROP_IN: drop_in(options)})
     facts = daemon.read_facts(SERVICE, [], run)
@@ -81,9 +81,9 @@ def plan(root: Root, options: MetadataOptions, run: Run, may_come: bool = False)
 
 
 def apply(made: MetadataPlan, run: Run) -> None:
-    """Do it.
+    """Make the changes.
 
-    :raises CommandFailed: the rules cannot be loaded, or removed.
+    :raises CommandFailed: the rules cannot be loaded or removed.
     :raises OSError: a file cannot be written.
     """
     if made.removes:
@@ -95,7 +95,7 @@ def apply(made: MetadataPlan, run: Run) -> None:
 
 
 def _events(options: MetadataOptions, run: Run) -> tuple[str, ...]:
-    """Users get the events from a service as soon as they cannot ask for them any more."""
+    """Plan the service that passes scheduled events on, which users need when they cannot query them any more."""
     if not options.events:
         return ()
     facts = daemon.read_facts(EVENTS, [_VERSION], run)
@@ -112,7 +112,7 @@ def _differs(text: str, run: Run, may_come: bool) -> str:
 
 
 def _unfiltered(root: Root, options: MetadataOptions) -> str:
-    """Where the kernel does not say, as in a container, or nothing could attach the filter, it is not missed."""
+    """Return what is missing in the filter; nothing if the kernel does not answer, as in a container."""
     try:
         return connect.difference(root, options.users) if root.exists(HPCNODE) else ""
     except BpfError:
@@ -120,7 +120,7 @@ def _unfiltered(root: Root, options: MetadataOptions) -> str:
 
 
 def _removal(root: Root, options: MetadataOptions, run: Run) -> MetadataPlan:
-    # First the drop-in: nftables.service must not look for a file that is gone.
+    # The drop-in first: nftables.service must not look for a file that was removed.
     files = _changes(root, {DROP_IN: None, SETTINGS: as_text(options), UNIT: None, RULES: None})
     loaded = run(["nft", "list", "table", "inet", TABLE]).rc == 0
     events = _events(options, run)
@@ -129,7 +129,7 @@ def _removal(root: Root, options: MetadataOptions, run: Run) -> MetadataPlan:
 
 
 def _remove(made: MetadataPlan, run: Run) -> None:
-    # Nothing here is an error where no systemd runs, or the service is not there any more.
+    # Failures are ignored, because systemd may not run, or the service may not exist any more.
     run(["systemctl", "disable", SERVICE])
     run([HPCNODE, "metadata", "detach"])
     apply_all(made.files)

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The rules for nft, the service that loads them, the drop-in of nftables.service, and what the kernel has."""
+"""The nft rules, the service that loads them, the drop-in for nftables.service, and a comparison with the kernel."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _COMMENT = re.compile(r'comment "([^"]*)"')
 METADATA, HOST = "169.254.169.254", "168.63.129.16"
 """The metadata service, and the host's service for the guest agent (WireServer), which also answers DNS on port 53."""
 AGENT, AGENT_PORT = "127.0.0.1", 3080
-"""Where Azure's guest proxy agent listens. It runs as root, and eBPF leads all connections to the two addresses there
-before nftables sees them (Azure/GuestProxyAgent, proxy_agent/src/common/constants.rs)."""
+"""Where Azure's guest proxy agent listens. It runs as root, and eBPF redirects all connections to the two addresses to
+it before nftables sees them (Azure/GuestProxyAgent, proxy_agent/src/common/constants.rs)."""
 
 
 @dataclass(frozen=True)
 class GuardedAddress:
-    """TCP ports of an address that are kept for root and listed users."""
+    """TCP ports of an address that only root and listed users may reach."""
 
     name: str
     address: str
@@ -44,7 +44,7 @@ class GuardedAddress:
 
     @property
     def match(self) -> str:
-        """The condition of a rule of nftables."""
+        """The match part of an nftables rule."""
         several = f"{{ {', '.join(map(str, self.ports))} }}"
         return f"ip daddr {self.address} tcp dport {self.ports[0] if len(self.ports) == 1 else several}"
 
@@ -57,7 +57,7 @@ _AZURE_ADDRESSES = (
 
 
 def guarded(has_agent: bool) -> tuple[GuardedAddress, ...]:
-    """Return what is kept for root and listed users.
+    """Return the addresses that only root and listed users may reach.
 
     :param has_agent: whether Azure's guest proxy agent is on this machine.
     """
@@ -67,14 +67,14 @@ def guarded(has_agent: bool) -> tuple[GuardedAddress, ...]:
 def rules(uids: Sequence[int], has_agent: bool) -> str:
     """Return the file for nft. Loading it replaces the table in one transaction.
 
-    The chains come before address translation (priority -100), so they see where a packet was sent to. They need no
-    connection tracking, which would cost every other connection of the node time and memory.
+    The chains come before address translation (priority -100), so they see the original destination of a packet. They
+    need no connection tracking, which would cost time and memory for every other connection of the node.
 
-    :param uids: numbers of the users who may.
+    :param uids: uids of the allowed users.
     :param has_agent: whether Azure's guest proxy agent is on this machine.
     """
     may = ", ".join(str(uid) for uid in uids)
-    # nft takes 128 characters of comment.
+    # nft allows 128 characters in a comment.
     who = may if len(may) <= 80 else f"{len(uids)} users, {hashlib.sha256(may.encode()).hexdigest()[:16]}"
     output = "".join(f'        {address.match} jump guard comment "{address.name}"\n' for address in guarded(has_agent))
     forward = "".join(
@@ -90,7 +90,7 @@ table inet {TABLE} {{
     chain guard {{
         meta skuid {{ {may} }} accept comment "users {who}"
         meta skuid != {{ {may} }} counter reject with tcp reset comment "other users than {who}"
-        # A packet whose socket is closed has no user. It may end a connection of root's, and begin none.
+        # A packet whose socket is closed has no user. It may end a connection of root, but not start one.
         tcp flags & syn == syn counter reject with tcp reset comment "no user"
     }}
     chain output {{
@@ -105,7 +105,7 @@ table inet {TABLE} {{
 
 
 def comments_of(text: str) -> list[str]:
-    """Return the comments of the rules in a file for nft, in their order."""
+    """Return the comments of the rules in a file for nft, in order."""
     return _COMMENT.findall(text)
 
 
@@ -114,10 +114,10 @@ def unit() -> str:
     return f"""\
 {_MARK}
 [Unit]
-Description=Keep Azure's metadata service for root
+Description=Restrict Azure's metadata service to root and listed users
 DefaultDependencies=no
 RequiresMountsFor=/etc/hpcai
-# Its rules may begin with "flush ruleset".
+# The rules of nftables.service may begin with "flush ruleset".
 After=nftables.service
 Wants=network-pre.target
 Before=network-pre.target systemd-user-sessions.service cron.service crond.service atd.service slurmd.service
@@ -125,9 +125,10 @@ Before=network-pre.target systemd-user-sessions.service cron.service crond.servi
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-# Nothing is done at a stop: the rules stay.
+# A stop does nothing: the rules stay.
 ExecStart={NFT} -f {RULES}
-# A failure is ignored: hpcnode may be absent, and containers cannot. The health check metadata_service warns.
+# A failure is ignored: hpcnode may not be installed, and containers cannot attach the filter. The health check
+# metadata_service warns.
 ExecStartPost=-{ATTACH}
 ExecReload={NFT} -f {RULES}
 ExecReload=-{ATTACH}
@@ -139,9 +140,9 @@ RequiredBy=slurmd.service
 
 
 def drop_in(options: MetadataOptions) -> str:
-    """Return the drop-in by which nftables.service loads the site's rules and ours in one transaction.
+    """Return the drop-in with which nftables.service loads the site's rules and ours in one transaction.
 
-    Without it "flush ruleset" in the site's rules would leave the metadata service open until ours are loaded again.
+    Without it, "flush ruleset" in the site's rules would leave the metadata service open until ours are loaded again.
     """
     ours, site = f'include "{RULES}"', f'include "{options.site_rules}"'
     reload = f"flush ruleset; {site}; {ours}" if options.reload_flushes else f"{site}; {ours}"
@@ -162,23 +163,23 @@ _HOOKS = ("forward", "output")
 
 
 class RulesUnreadable(RuntimeError):
-    """nft does not show the rules; the message says why."""
+    """nft does not list the rules; the message says why."""
 
 
 def difference(text: str, run: Run) -> str:
-    """Return how the kernel's table differs from the one in ``text``; empty where it does not.
+    """Return how the kernel's table differs from the one in ``text``; empty if it does not.
 
-    Rules are compared by their comments, which nft shows as they were given: it writes the rules themselves in another
-    form from version to version.
+    Rules are compared by their comments, which nft lists unchanged; the rules themselves are printed differently by
+    different versions of nft.
 
-    :raises RulesUnreadable: nft is not installed, may not look, or answers something else.
+    :raises RulesUnreadable: nft is not installed, has no permission, or its answer is not valid.
     """
     answer = run(LIST)
     if answer.rc != 0:
         message = (answer.stderr.strip() or answer.stdout.strip() or f"exit status {answer.rc}").splitlines()[0]
         if "No such file or directory" in message:
             return f"the kernel has no table inet {TABLE}"
-        raise RulesUnreadable(f"nft does not show the table inet {TABLE}: {message}")
+        raise RulesUnreadable(f"nft does not list the table inet {TABLE}: {message}")
     try:
         shown = [item for item in json.loads(answer.stdout)["nftables"] if isinstance(item, dict)]
         table = next(item["table"] for item in shown if "table" in item)
@@ -186,7 +187,7 @@ def difference(text: str, run: Run) -> str:
         found = [_comment(item["rule"]) for item in shown if "rule" in item]
         hooks = sorted(chain["hook"] for chain in chains if "hook" in chain)
     except (ValueError, LookupError, TypeError, StopIteration):
-        raise RulesUnreadable(f"'{' '.join(LIST)}' answers with something that is not its JSON") from None
+        raise RulesUnreadable(f"'{' '.join(LIST)}' did not return the expected JSON") from None
     if "dormant" in str(table.get("flags", "")):
         return f"the table inet {TABLE} is dormant"
     expected = comments_of(text)
@@ -194,7 +195,7 @@ def difference(text: str, run: Run) -> str:
         missing = [comment for comment in expected if comment not in found]
         more = [comment for comment in found if comment not in expected]
         words = [f"missing: {', '.join(missing)}"] * bool(missing) + [f"unknown: {', '.join(more)}"] * bool(more)
-        return f"the table inet {TABLE} has other rules than the file ({'; '.join(words) or 'chains'})"
+        return f"the table inet {TABLE} has different rules than the file ({'; '.join(words) or 'chains'})"
     return ""
 
 

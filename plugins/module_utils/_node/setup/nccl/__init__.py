@@ -2,4 +2,4 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""NCCL's topology file, its variables, and both in containers: generated per VM size, held against the machine."""
+"""NCCL's topology file and variables, also in containers: generated per VM size, compared with the machine."""

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""XML elements of a topology file, written so that NCCL's own small parser can read them."""
+"""XML elements of a topology file, written so that NCCL's own limited parser can read them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ...machine.cpuset import CpuSet, CpuSetError
 from ...machine.pci import canonical_busid
 
 _SPEED = re.compile(r"([0-9.]+)\s*GT/s.*")
-# What NCCL adds when it dumps what it knows; it is no part of a description.
+# NCCL adds these when it dumps its topology; they are not part of a description.
 _RUNTIME = ("host_hash", "keep")
 
 
 class NoTopology(ValueError):
-    """A text that is no topology file of NCCL."""
+    """A text that is not an NCCL topology file."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Element:
     """An XML element.
 
     :ivar tag: its name.
-    :ivar attributes: its attributes, in their order.
-    :ivar children: the elements in it.
+    :ivar attributes: its attributes, in order.
+    :ivar children: its child elements.
     """
 
     tag: str
@@ -37,7 +37,7 @@ class Element:
     children: Sequence[Element] = ()
 
     def named(self, tag: str) -> Iterator[Element]:
-        """Yield all elements of this name below, however deep."""
+        """Yield all descendants of this name."""
         for child in self.children:
             if child.tag == tag:
                 yield child
@@ -47,7 +47,7 @@ class Element:
 def as_text(element: Element, comment: str) -> str:
     """Return the file: a comment, then the element.
 
-    NCCL's parser knows no declaration (``<?xml``), no text, and no end of line within a tag.
+    NCCL's parser supports neither a declaration (``<?xml``), nor text, nor line breaks within a tag.
     """
     return f"<!-- {comment} -->\n" + "".join(_lines(element, ""))
 
@@ -55,22 +55,22 @@ def as_text(element: Element, comment: str) -> str:
 def parse(text: str) -> Element:
     """Return the root element of a topology file.
 
-    :raises NoTopology: it is no XML, or another kind of it.
+    :raises NoTopology: it is not XML, or has another root element.
     """
     try:
         root = _element(xml.etree.ElementTree.fromstring(text))
     except (xml.etree.ElementTree.ParseError, ValueError) as error:
-        raise NoTopology(f"it is no XML: {error}") from None
+        raise NoTopology(f"it is not XML: {error}") from None
     if root.tag != "system":
         raise NoTopology(f"its root element is {root.tag!r}, not 'system'")
     return root
 
 
 def meaning(element: Element) -> tuple[object, ...]:
-    """Return what an element says, so that two that say the same are equal.
+    """Return the content of an element in a form where equivalent elements are equal.
 
-    The order of neighbours and of attributes does not count, nor how a busid, speed or mask is spelled. PCI ids that
-    are zero are as good as none: NCCL reads both alike.
+    The order of siblings and attributes does not matter, nor how a busid, speed or mask is written. PCI ids of zero
+    count as missing, because NCCL treats both alike.
     """
     attributes = {
         name: normal
@@ -92,7 +92,7 @@ def _lines(element: Element, indent: str) -> Iterator[str]:
 
 
 def _escaped(value: str) -> str:
-    # By hand: xml.sax.saxutils imports urllib, which takes longer than all the rest.
+    # Without xml.sax.saxutils, because it imports urllib, which takes longer than everything else.
     return value.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
 
 

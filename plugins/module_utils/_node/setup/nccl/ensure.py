@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Do all of it: read, plan, write. What the module and ``hpcnode nccl`` call."""
+"""Read, plan and write: used by the module and by ``hpcnode nccl``."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from .plan import NcclPlan, Refused, outcome, plan, plan_settings
 def ensure(
     options: NcclOptions, check_mode: bool = False, ask: AskImds | None = None, keep: bool = True
 ) -> dict[str, Any]:
-    """Bring NCCL's files to what the options say, and return what the module returns.
+    """Bring NCCL's files to the state in the options, and return the module's result.
 
-    :param check_mode: only say what would be done.
-    :param ask: what asks the metadata service.
-    :param keep: whether the settings file is brought to the options too; a boot leaves it alone.
+    :param check_mode: only return what would be done.
+    :param ask: function that queries the metadata service.
+    :param keep: whether to write the settings file too; a boot does not.
     :raises Refused: nothing was written, see ``plan``.
-    :raises ConfigError: the VM size is not told, or a settings file cannot be used.
-    :raises UnknownVmSize: it is not known.
-    :raises SettingsError: a setting that cannot be written.
+    :raises ConfigError: the VM size cannot be found out, or a settings file is invalid.
+    :raises UnknownVmSize: the VM size is unknown.
+    :raises SettingsError: a setting cannot be written.
     :raises OSError: a file cannot be read or written.
     """
     existing_root(options.root)
@@ -44,7 +44,7 @@ def ensure(
 
 
 def answer(made: NcclPlan, facts: NcclFacts) -> dict[str, Any]:
-    """Return what the module returns of a plan."""
+    """Return the module's result for a plan."""
     result: dict[str, Any] = _printable(
         {
             "changed": any(change.changes for change in made.changes),
@@ -57,7 +57,7 @@ def answer(made: NcclPlan, facts: NcclFacts) -> dict[str, Any]:
 
 
 def _printable(content: Any) -> Any:
-    """Others' lines may hold what is no UTF-8, which Ansible refuses in an answer."""
+    """Replace bytes that are not UTF-8: other programs' lines may have them, and Ansible refuses them in a result."""
     if isinstance(content, str):
         return printable(content)
     if isinstance(content, list):
@@ -68,17 +68,17 @@ def _printable(content: Any) -> Any:
 
 
 def _check_root(options: NcclOptions, check_mode: bool) -> None:
-    """Facts of another machine must not end up in this machine's own files by a default."""
+    """Refuse to write facts of another machine to this machine's own files by default."""
     if options.root == "/" or check_mode:
         return
     if options.persistent:
-        raise Refused(f"persistent is for the running machine only, and root is {options.root}.")
+        raise Refused(f"persistent is for the running machine only, but root is {options.root}.")
     defaults = {"topology_path": TOPOLOGY_PATH, "conf_path": CONF_PATH, "enroot_dir": ENROOT_DIR}
     meant_here = [name for name, default in defaults.items() if getattr(options, name) == default]
     if meant_here:
         raise Refused(
-            f"root is {options.root}, and {', '.join(meant_here)} would be this machine's own: "
-            f"say where to write, or run in check mode."
+            f"root is {options.root}, but {', '.join(meant_here)} would be files of this machine. "
+            f"Set them to other paths, or run in check mode."
         )
 
 

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What of a machine and its files NCCL's configuration depends on."""
+"""The facts of a machine and its files that NCCL's configuration depends on."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _ASSIGNMENT = re.compile(rf"^\s*(?:export\s+)?{conf.TOPO_FILE}=[\"']?([^\"'\s]*)
 
 @dataclass(frozen=True)
 class ForeignTopology:
-    """A topology file that somebody else's line names.
+    """A topology file that a line of somebody else sets.
 
-    :ivar path: where it lies.
-    :ivar named_by: the file that names it.
+    :ivar path: its path.
+    :ivar named_by: the file with that line.
     :ivar known: which file it is, e.g. ``ndv4, before 2025-02: affinity masks wrong``; None for an unknown one.
-    :ivar broken: whether that is known to be a wrong one.
-    :ivar wins: whether it wins over /etc/nccl.conf.
+    :ivar broken: whether it is known to be wrong.
+    :ivar wins: whether that line overrides /etc/nccl.conf.
     """
 
     path: str
@@ -49,13 +49,13 @@ class ForeignTopology:
 
 @dataclass(frozen=True)
 class NcclFacts:
-    """A machine, and the files as they are.
+    """A machine, and its files before the change.
 
-    :ivar size: facts of its VM size; None where they are not needed, for the state absent.
+    :ivar size: facts of its VM size; None if not needed, for the state absent.
     :ivar name: how the size was found.
-    :ivar machine: what a topology is held against.
-    :ivar files: the files that may be written, unchanged as yet, by path.
-    :ivar foreign: topology files that others name.
+    :ivar machine: the hardware to compare a topology with.
+    :ivar files: files that may be written, without changes, by path.
+    :ivar foreign: topology files that others set.
     :ivar interfaces: names of its network interfaces.
     """
 
@@ -68,11 +68,11 @@ class NcclFacts:
 
 
 def read_facts(options: NcclOptions, ask: AskImds | None = None) -> NcclFacts:
-    """Return the facts; what is read of the machine itself lies below the options' root.
+    """Return the facts; the machine itself is read below the options' root.
 
-    :param ask: what asks the metadata service.
-    :raises ConfigError: the VM size is not told, or a settings file cannot be used.
-    :raises UnknownVmSize: it is not known.
+    :param ask: function that queries the metadata service.
+    :raises ConfigError: the VM size cannot be found out, or a settings file is invalid.
+    :raises UnknownVmSize: the VM size is unknown.
     :raises OSError: one of the files cannot be read.
     """
     root = Root(options.root)
@@ -94,7 +94,7 @@ def read_facts(options: NcclOptions, ask: AskImds | None = None) -> NcclFacts:
 
 
 def read_settings() -> NcclFacts:
-    """Return what is needed to keep the options for the boot; nothing of the machine.
+    """Return what is needed to save the options for the next boot, without facts of the machine.
 
     :raises OSError: the file cannot be read.
     """
@@ -109,7 +109,7 @@ def _unchanged(path: str) -> FileChange:
 
 def _foreign(options: NcclOptions, root: Root, conf_text: str) -> Iterator[ForeignTopology]:
     named = []
-    # A broken block is refused when the file is planned, with its name.
+    # A broken block is refused later, when the change of the file is planned.
     with contextlib.suppress(BrokenBlock):
         named += [(path, options.conf_path, False) for path in conf.named_outside(conf_text, conf.TOPO_FILE)]
     named += [(path, _ENVIRONMENT, True) for path in _ASSIGNMENT.findall(root.text(_ENVIRONMENT) or "")]

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is wanted of NCCL's configuration: the options of the module, which are also those of /etc/hpcai/nccl.json."""
+"""The options of the module nccl_topology, which are also those of /etc/hpcai/nccl.json."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class NcclOptions:
     apply: bool = True
 
     def remembered(self) -> dict[str, Any]:
-        """Return what /etc/hpcai/nccl.json holds of them: all that a boot needs to do the same again.
+        """Return the options as /etc/hpcai/nccl.json stores them: all that a boot needs to do the same again.
 
-        That nothing is wanted is kept too: a boot without settings goes by the VM size.
+        The state absent is saved too, because a boot without settings uses the VM size's defaults.
         """
         if self.state == ABSENT:
             return {"state": ABSENT}
@@ -76,14 +76,14 @@ _FORMS: Mapping[str, Form[Any]] = {
 }
 _FORM = instance_of(NcclOptions, _FORMS, null_is_absent=True)
 ARGUMENTS = arguments_of(_FORMS, defaults_of(NcclOptions))
-"""The options as Ansible has them."""
+"""The options as an Ansible argument_spec."""
 
 
 def options_of(given: Mapping[str, Any]) -> NcclOptions:
-    """Return options out of a module's parameters or a settings file; what is None counts as not given.
+    """Return options from a module's parameters or a settings file; None counts as not given.
 
-    ``enroot_dir`` is the exception: there an empty text, or None in a settings file, means none.
+    ``enroot_dir`` is an exception: an empty string, or None in a settings file, disables it.
 
-    :raises ConfigError: an option that there is not, or a value that it cannot have.
+    :raises ConfigError: an option is unknown, or has an invalid value.
     """
     return _FORM("", {**given, "enroot_dir": given["enroot_dir"] or ""} if "enroot_dir" in given else given)

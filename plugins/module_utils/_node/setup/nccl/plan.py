@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""From facts and options to files: the pure part."""
+"""Plan the files from facts and options. Pure."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _INTERFACE = "NCCL_SOCKET_IFNAME"
 
 
 class Refused(RuntimeError):
-    """It is not done, and nothing was written; the message says why and what to do.
+    """The plan is refused, and nothing was written; the message says why and what to do.
 
-    :ivar mismatches: where the machine is not what its size's topology says.
+    :ivar mismatches: differences between the machine and its VM size's topology.
     """
 
     def __init__(self, message: str, mismatches: tuple[Mismatch, ...] = ()) -> None:
@@ -38,15 +38,15 @@ class Refused(RuntimeError):
 
 @dataclass(frozen=True)
 class NcclPlan:
-    """What is to be done, and what is to be told.
+    """What has to be done, and what to report.
 
     :ivar changes: the files, in the order in which they are written.
-    :ivar topology: what is generated; None where nothing is.
-    :ivar reason: why nothing is generated; empty where something is.
-    :ivar verdict: how the topology stands to the machine; None where that was not asked.
-    :ivar environment: what NCCL takes from the configuration file afterwards.
+    :ivar topology: the generated topology; None if none is generated.
+    :ivar reason: why none is generated; empty if one is.
+    :ivar verdict: the comparison of topology and machine; None if it was not requested.
+    :ivar environment: the variables that NCCL reads from the configuration file afterwards.
     :ivar overridden: lines of others in that file that have no effect.
-    :ivar replaced: which file the topology takes the place of; None where it takes none's.
+    :ivar replaced: which file the topology replaces; None if it replaces none.
     :ivar warnings: in words.
     """
 
@@ -63,8 +63,8 @@ class NcclPlan:
 def plan(options: NcclOptions, facts: NcclFacts) -> NcclPlan:
     """Return what to do. Pure.
 
-    :raises Refused: the topology is not true of the machine, or a file is somebody else's.
-    :raises conf.SettingsError: a setting that cannot be written.
+    :raises Refused: the topology does not match the machine, or a file belongs to somebody else.
+    :raises conf.SettingsError: a setting cannot be written.
     """
     if options.state != PRESENT or facts.size is None:
         return _plan_absent(options, facts)
@@ -76,15 +76,15 @@ def plan(options: NcclOptions, facts: NcclFacts) -> NcclPlan:
         raise Refused(_not_true(facts.size.name, verdict), verdict.mismatches)
     omitted = bool(verdict and verdict.mismatches and options.verify == OMIT)
     if omitted:
-        # As with a size that has none: a file of ours that is no longer true goes.
+        # As for a size without a topology: our file is removed if it does not match any more.
         generated = None
-        reason = f"No topology file is written: this machine is not what the topology of {facts.size.name} says."
+        reason = f"No topology file is written, because this machine does not match the topology of {facts.size.name}."
 
     topology_changes, replaced = _topology_changes(options, facts, generated)
     settings = conf.variables(facts.size, options.topology_path if generated else None, options.settings)
     if omitted and conf.TOPO_FILE not in options.settings:
-        # NCCL reads no file then and finds out by itself. Without this line it would take the one that the HPC images
-        # name, which is as untrue.
+        # Without a file, NCCL detects the topology. Without this line, it would use the file that the HPC images set,
+        # which does not match either.
         settings = dict(sorted({**settings, conf.TOPO_FILE: ""}.items()))
     conf_change = _conf_change(options, facts, settings)
     in_effect = conf.effective(conf_change.after or "")
@@ -107,12 +107,12 @@ def plan(options: NcclOptions, facts: NcclFacts) -> NcclPlan:
 
 
 def plan_settings(options: NcclOptions, facts: NcclFacts) -> NcclPlan:
-    """Return what to do where the options are only kept for the boot. Pure."""
+    """Return what to do if the options are only saved for the next boot. Pure."""
     return NcclPlan(changes=tuple(_config_change(options, facts)))
 
 
 def outcome(made: NcclPlan, facts: NcclFacts) -> dict[str, Any]:
-    """Return what is told of a plan, as the module's RETURN documents it."""
+    """Return the result of a plan, as the module's RETURN documents it."""
     verdict = made.verdict
     return {
         "vm_size": facts.size.name if facts.size else None,
@@ -136,7 +136,7 @@ def outcome(made: NcclPlan, facts: NcclFacts) -> dict[str, Any]:
 
 
 def _plan_absent(options: NcclOptions, facts: NcclFacts) -> NcclPlan:
-    """Everything of ours goes; what is not stays, and is named."""
+    """Remove everything that we wrote; leave and report the rest."""
     drop_ins = [
         f"{options.enroot_dir}/{name}" for name in (conf.ENROOT_MOUNTS, conf.ENROOT_ENVIRONMENT) if options.enroot_dir
     ]
@@ -144,7 +144,7 @@ def _plan_absent(options: NcclOptions, facts: NcclFacts) -> NcclPlan:
     ours = topology.before is not None and is_ours(topology.before)
     conf_change = _conf_change(options, facts, {})
     return NcclPlan(
-        # What names the topology file goes before it does.
+        # Remove references to the topology file before the file.
         changes=(
             *(replace(facts.files[path], after=None) for path in drop_ins),
             conf_change,
@@ -161,7 +161,7 @@ def _topology_changes(
 ) -> tuple[list[FileChange], str | None]:
     file = facts.files[options.topology_path]
     if generated is None:
-        # A VM that was resized to a size without one.
+        # The VM may have been resized to a size without a topology.
         ours = file.before is not None and is_ours(file.before)
         return ([replace(file, after=None)] if ours else []), None
     written = replace(file, after=as_xml(generated), mode=0o644)
@@ -176,18 +176,18 @@ def _topology_changes(
     if is_ours(file.before) or (known and known.broken):
         return [written], str(known) if known else "an earlier file of hpcai.azure"
     if known:
-        # Right of old, but different in what the history does not tell apart: links may have been tuned by hand.
+        # A right file, but with attributes that the history does not know: links may have been tuned manually.
         return [_saved(file), written], f"{known}, with other attributes"
     if options.force:
         return [_saved(file), written], "a file of unknown origin"
     raise Refused(
-        f"{file.path} is neither ours nor a file that the HPC images ever shipped: "
-        f"choose another topology_path, or set force, which keeps a copy of it beside."
+        f"{file.path} is neither ours nor a file that the HPC images ever shipped. "
+        f"Choose another topology_path, or set force, which keeps a copy of the file next to it."
     )
 
 
 def _saved(file: FileChange) -> FileChange:
-    """A copy beside the file; named after its contents, so that no copy takes another's place."""
+    """Return a copy next to the file, named after its content, so that no copy overwrites another."""
     digest = hashlib.sha256((file.before or "").encode("utf-8", "surrogateescape")).hexdigest()[:8]
     return FileChange(f"{file.path}.{digest}.saved", None, file.before, file.mode)
 
@@ -197,10 +197,10 @@ def _conf_change(options: NcclOptions, facts: NcclFacts, settings: Mapping[str, 
     before = file.before or ""
     try:
         after = conf.with_variables(before, settings)
-        # A file in which nothing but our block stood was ours.
+        # A file that contained only our block was created by us.
         gone = not settings and not after and without_block(before, conf.BLOCK) != before
     except BrokenBlock as error:
-        raise Refused(f"{file.path}: {error} Remove the lines of that block by hand.") from None
+        raise Refused(f"{file.path}: {error} Remove the lines of that block manually.") from None
     if gone or (file.before is None and not after):
         return replace(file, after=None)
     return replace(file, after=after, mode=0o644 if settings else file.mode)
@@ -216,7 +216,7 @@ def _enroot_changes(options: NcclOptions, facts: NcclFacts, topology_path: str, 
         except Malformed as error:
             raise Refused(str(error)) from None
     if has_conf:
-        # Whatever it is called here, NCCL in a container reads this one.
+        # Whatever its path on the host, NCCL in a container reads this path.
         mounted[options.conf_path] = CONF_PATH
     texts = {
         conf.ENROOT_MOUNTS: conf.enroot_mounts(mounted) if mounted else None,
@@ -238,24 +238,24 @@ def _not_true(size: str, verdict: Verdict) -> str:
     shown = "; ".join(map(str, verdict.mismatches[:3]))
     more = f"; and {len(verdict.mismatches) - 3} more" if len(verdict.mismatches) > 3 else ""
     return (
-        f"This machine is not what the topology of {size} says, nothing was written: {shown}{more}. "
-        f"Is vm_size right? Set verify to warn to write it all the same."
+        f"This machine does not match the topology of {size}, so nothing was written: {shown}{more}. "
+        f"Check vm_size, or set verify to warn to write the file anyway."
     )
 
 
 def _warnings(facts: NcclFacts, verdict: Verdict | None, in_effect: Mapping[str, str]) -> Iterator[str]:
     for mismatch in verdict.mismatches if verdict else ():
-        yield f"The topology is not true of this machine: {mismatch}."
+        yield f"The topology does not match this machine: {mismatch}."
     for foreign in facts.foreign:
         if foreign.wins:
             what = f" ({foreign.known})" if foreign.known else ""
-            yield f"{foreign.named_by} sets {conf.TOPO_FILE}={foreign.path}{what}, which wins over nccl.conf."
+            yield f"{foreign.named_by} sets {conf.TOPO_FILE}={foreign.path}{what}, which overrides nccl.conf."
         elif foreign.broken:
             yield f"{foreign.named_by} also names {foreign.path} ({foreign.known}); the line has no effect."
     for name, value in in_effect.items():
         problem = conf.problem_of(name, value)
         if problem:
-            yield f"A line of another in the configuration file has no effect: {problem}."
+            yield f"A line in the configuration file, outside of our block, has no effect: {problem}."
     pattern = in_effect.get(_INTERFACE, "")
     if pattern and facts.interfaces and not _matches(pattern, facts.interfaces):
         present = ", ".join(facts.interfaces)
@@ -265,11 +265,11 @@ def _warnings(facts: NcclFacts, verdict: Verdict | None, in_effect: Mapping[str,
 def _foreign_topology(options: NcclOptions, facts: NcclFacts, generated: Topology | None) -> Iterator[str]:
     text = facts.files[options.topology_path].before
     if generated is None and text is not None and not is_ours(text):
-        yield f"{options.topology_path} was left alone: it was not written by nccl_topology."
+        yield f"{options.topology_path} was left unchanged, because nccl_topology did not write it."
 
 
 def _matches(pattern: str, interfaces: tuple[str, ...]) -> bool:
-    """Whether NCCL finds an interface: prefixes, or whole names after ``=``; after ``^`` those that are not meant."""
+    """Whether NCCL finds an interface: prefixes, full names after ``=``, or excluded names after ``^``."""
     if pattern.startswith("^"):
         return True
     exact, names = pattern.startswith("="), pattern.lstrip("=").split(",")

@@ -2,9 +2,9 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Is what a topology file claims true of this machine?
+"""Compare a topology file with the machine.
 
-Virtual switches are not looked for: they exist nowhere in sysfs.
+Virtual switches are skipped, because they are not in sysfs.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _PRESENT = "/sys/devices/system/cpu/present"
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A claim that is not true, or something of the machine that no claim mentions.
+    """A difference between the topology and the machine.
 
     :ivar what: which part, e.g. ``GPU 0001:00:00.0`` or ``NUMA node 2``.
     :ivar kind: ``missing``, ``unexpected``, ``numa_node``, ``affinity`` or ``count``.
-    :ivar expected: what the topology says.
-    :ivar found: what the machine says.
+    :ivar expected: the value in the topology.
+    :ivar found: the value on the machine.
     """
 
     what: str
@@ -46,13 +46,13 @@ class Mismatch:
         return f"{self.what}: expected {self.expected}, found {self.found}"
 
     def as_dict(self) -> dict[str, str]:
-        """Return it as JSON takes it."""
+        """Return it as data for JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """What a topology is held against.
+    """The hardware to compare a topology with.
 
     :ivar cpus: CPUs that are online, and NUMA nodes.
     :ivar present: CPUs that exist, online or not.
@@ -66,10 +66,10 @@ class MachineFacts:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome.
+    """The result.
 
-    :ivar mismatches: what is not true.
-    :ivar unknown: what the machine does not tell, in words.
+    :ivar mismatches: the differences.
+    :ivar unknown: what the machine does not show, in words.
     """
 
     mismatches: tuple[Mismatch, ...]
@@ -77,16 +77,16 @@ class Verdict:
 
 
 def read_machine(root: Root) -> MachineFacts:
-    """Return what is needed of the machine below ``root``.
+    """Return the facts of the machine below ``root``.
 
-    :raises ValueError: sysfs holds an invalid list of CPUs.
+    :raises ValueError: sysfs has an invalid list of CPUs.
     """
     cpus = read_cpus(root)
     return MachineFacts(cpus, CpuSet.parse_list(root.text(_PRESENT) or "") | cpus.online, read_pci(root))
 
 
 def verify(topology: Topology, machine: MachineFacts) -> Verdict:
-    """Hold a topology against a machine. Pure."""
+    """Compare a topology with a machine. Pure."""
     unknown: list[str] = []
     gpus = {
         gpu.busid: socket.numa_node
@@ -109,7 +109,7 @@ def verify(topology: Topology, machine: MachineFacts) -> Verdict:
 
 
 def _nodes(topology: Topology, machine: MachineFacts) -> Iterator[Mismatch]:
-    # Nodes of memory alone (CXL, a GPU's memory) have no cpu element.
+    # NUMA nodes with memory only (CXL, a GPU's memory) have no cpu element.
     present = {node.id: node.cpus for node in machine.cpus.nodes if node.cpus}
     if len(present) != len(topology.sockets):
         yield Mismatch("NUMA nodes with CPUs", "count", str(len(topology.sockets)), str(len(present)))
@@ -118,14 +118,14 @@ def _nodes(topology: Topology, machine: MachineFacts) -> Iterator[Mismatch]:
         what = f"NUMA node {socket.numa_node}"
         if found is None:
             yield Mismatch(what, "missing", f"CPUs {expected.as_list()}", "no such node")
-        # A CPU that was taken offline is still where it was, the kernel only stops to list it.
+        # A CPU that was taken offline stays on its NUMA node; the kernel only stops listing it.
         elif expected - (machine.present - machine.cpus.online) != found:
             yield Mismatch(what, "affinity", f"CPUs {expected.as_list()}", f"CPUs {found.as_list()}")
 
 
 def _devices(kind: str, claimed: Mapping[str, int], found: list[PciFacts], unknown: list[str]) -> Iterator[Mismatch]:
     if claimed and not found:
-        # One line for what is one cause: a driverless container, another VM size, a GPU-less test node.
+        # One line, because they have one cause: a driverless container, another VM size, a test node without GPUs.
         yield Mismatch(f"{kind}s", "missing", str(len(claimed)), "none on this machine")
         return
     present = {device.busid: device.numa_node for device in found}
@@ -133,7 +133,7 @@ def _devices(kind: str, claimed: Mapping[str, int], found: list[PciFacts], unkno
         if busid not in present:
             yield Mismatch(f"{kind} {busid}", "missing", f"on NUMA node {numa_node}", "no such device")
         elif present[busid] is None:
-            unknown.append(f"{kind} {busid}: the machine does not say on which NUMA node it is")
+            unknown.append(f"{kind} {busid}: the machine does not show its NUMA node")
         elif present[busid] != numa_node:
             yield Mismatch(f"{kind} {busid}", "numa_node", f"NUMA node {numa_node}", f"NUMA node {present[busid]}")
     for busid in present:
@@ -141,19 +141,19 @@ def _devices(kind: str, claimed: Mapping[str, int], found: list[PciFacts], unkno
             yield Mismatch(f"{kind} {busid}", "unexpected", "not in the topology", "on this machine")
 
 
-# Look at a node: is what its topology claims true, and is what was configured still there? Nothing is written.
+# Inspect a node: does it match its topology, and are the configured files still there? Nothing is written.
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was seen.
+    """The result of an inspection.
 
     :ivar size: the VM size.
-    :ivar topology: what belongs to it; None where nothing is generated.
-    :ivar reason: why nothing is; empty where something is.
-    :ivar variables: what the configuration file should set.
-    :ivar verdict: what is not as it should be, and what could not be told.
-    :ivar compared: whether anything was: a topology, or variables that somebody asked for.
+    :ivar topology: its topology; None if none is generated.
+    :ivar reason: why none is generated; empty if one is.
+    :ivar variables: the variables that the configuration file should set.
+    :ivar verdict: differences, and what the machine does not show.
+    :ivar compared: whether anything was compared: a topology, or configured variables.
     """
 
     size: VmSize
@@ -165,12 +165,12 @@ class Inspection:
 
 
 def inspect(options: NcclOptions, configured: bool, ask: AskImds | None = None) -> Inspection:
-    """Look at the machine below the options' root; their paths are paths of that machine.
+    """Inspect the machine below the options' root; the options' paths are paths of that machine.
 
-    :param configured: whether somebody asked for these files, so that a missing one is wrong.
-    :param ask: what asks the metadata service.
-    :raises ConfigError: the VM size is not told.
-    :raises UnknownVmSize: it is not known.
+    :param configured: whether these files were configured, so that a missing one is a mismatch.
+    :param ask: function that queries the metadata service.
+    :raises ConfigError: the VM size cannot be found out.
+    :raises UnknownVmSize: the VM size is unknown.
     """
     root = Root(options.root)
     size, _name = size_facts(root, options.vm_size, options.vm_sizes, ask)

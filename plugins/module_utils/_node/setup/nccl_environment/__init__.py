@@ -2,4 +2,4 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What jobs with NCCL need around it: its version, its RDMA plugin, and settings of MPI, as defaults of the node."""
+"""What jobs with NCCL also need: its version, its RDMA plugin, and MPI settings, as defaults of the node."""

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Do all of it: look, judge, write. What the module and the step of the boot call."""
+"""Look, judge and write: used by the module and by the boot step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .options import CONFIG_PATH, PRESENT, EnvironmentOptions
 class TooOld(RuntimeError):
     """NCCL is too old, and nothing was written; the message says which copy.
 
-    :ivar judgement: all that is to be said of it.
+    :ivar judgement: the result of the version check.
     """
 
     def __init__(self, judgement: VersionVerdict) -> None:
@@ -34,12 +34,12 @@ class TooOld(RuntimeError):
 
 @dataclass(frozen=True)
 class EnvironmentPlan:
-    """What was found, and what is to be done.
+    """What was found, and what has to be done.
 
     :ivar changes: the files, in the order in which they are written.
-    :ivar size: the VM size; None where it was not asked for.
+    :ivar size: the VM size; None if it was not needed.
     :ivar name: how it was found.
-    :ivar nccl: the judgement on NCCL.
+    :ivar nccl: the result of NCCL's version check.
     :ivar plugin: what was found of the plugin.
     :ivar environment: the variables that are written.
     """
@@ -60,16 +60,16 @@ def ensure(
     ask: AskImds | None = None,
     keep: bool = True,
 ) -> dict[str, Any]:
-    """Bring the files to what the options say, and return what the module returns.
+    """Bring the files to the state in the options, and return the module's result.
 
-    :param check_mode: only say what would be done.
-    :param ask: what asks the metadata service.
-    :param keep: whether the settings file is brought to the options too; a boot leaves it alone.
+    :param check_mode: only return what would be done.
+    :param ask: function that queries the metadata service.
+    :param keep: whether to write the settings file too; a boot does not.
     :raises TooOld: nothing was written.
-    :raises ConfigError: the VM size is not told, or a settings file cannot be used.
-    :raises UnknownVmSize: it is not known.
-    :raises SettingsError: a setting that cannot be written.
-    :raises BrokenBlock: a file of MPI has half a block of ours.
+    :raises ConfigError: the VM size cannot be found out, or a settings file is invalid.
+    :raises UnknownVmSize: the VM size is unknown.
+    :raises SettingsError: a setting cannot be written.
+    :raises BrokenBlock: our block in an MPI file is incomplete.
     :raises OSError: a file cannot be read or written.
     """
     found = _look(root, run, options, ask) if options.apply else EnvironmentPlan(())

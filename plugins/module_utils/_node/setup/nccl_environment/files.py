@@ -4,14 +4,15 @@
 
 """The variables that a VM size needs outside NCCL's own file, and the files that set them.
 
-Variables of MPI, UCX and CUDA: only what a source states.
+Variables of MPI, UCX and CUDA, only those that a source recommends:
 
-* HCOLL off and GPUs in the order of the bus: Microsoft's article on ND A100 v4 asks for both wherever MPI starts NCCL
-  jobs, and azhpc-images runs its tests so on every family (tests/test-definitions.sh). The article spells the first
-  ``OMPI_MCA_COLL_HCOLL_ENABLE``, which Open MPI does not read: parameters are in small letters.
+* HCOLL off and GPUs in bus order: Microsoft's article on ND A100 v4 recommends both wherever MPI starts NCCL jobs, and
+  azhpc-images runs its tests with them on every family (tests/test-definitions.sh). The article writes the first one
+  ``OMPI_MCA_COLL_HCOLL_ENABLE``, which Open MPI does not read: parameter names are lower-case.
 * ``UCX_IB_PCI_RELAXED_ORDERING``: azurehpc, experimental/run_nccl_tests_ndv4; azhpc-images, tests/health_checks/NDv4.
-* What is set where MPI only starts the processes: the same for ND A100 v4; test-definitions.sh for the other sizes with
-  tcp, and for GB200 and GB300; ai-infrastructure-on-azure, NCCL/configs/hopper.conf, for H100 and H200 with InfiniBand.
+* The variables for when MPI only starts the processes: the same article for ND A100 v4; test-definitions.sh for the
+  other sizes with tcp, and for GB200 and GB300; ai-infrastructure-on-azure, NCCL/configs/hopper.conf, for H100 and H200
+  with InfiniBand.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ _LAUNCH_ONLY: Mapping[str, Mapping[str, str]] = {
 
 
 def variables(size: VmSize, launch_only: bool, settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables by name: the size's, and the user's on top.
+    """Return the variables by name: the VM size's, and the user's, which override them.
 
-    :param launch_only: MPI only starts the processes here, and carries no data.
-    :param settings: the user's; None as a value takes a variable out.
-    :raises SettingsError: a name or value of the user's that cannot be written.
+    :param launch_only: MPI only starts the processes here, and transfers no data.
+    :param settings: the user's variables; None as a value removes a variable.
+    :raises SettingsError: a name or value from the user cannot be written.
     """
     merged: dict[str, Any] = {}
     if size.gpu_model not in _AMD:
@@ -66,24 +67,24 @@ def variables(size: VmSize, launch_only: bool, settings: Mapping[str, Any]) -> d
     return texts_of(merged)
 
 
-# The drop-in of login shells: defaults that give way to whatever is set already.
+# The drop-in for login shells: defaults that do not override variables that are set already.
 #
-# Plain POSIX: sh, dash, bash, ksh, and zsh read it. What is set counts, even to nothing. A folder that is on the path
-# is not put there again, and ours come last, so that a job's own folders win. An empty entry would mean the current
-# folder, so none is ever left.
+# Plain POSIX: sh, dash, bash, ksh and zsh can read it. A variable that is set to an empty value counts as set. A folder
+# that is on the path already is not added again, and ours come last, so that a job's own folders win. The result has no
+# empty entry, because that would mean the current folder.
 
 PROFILE = "/etc/profile.d/hpcai-nccl.sh"
 LIBRARY_PATH = "LD_LIBRARY_PATH"
 
 _PROFILE_HEADER = (
-    "# Written by hpcai.azure.nccl_environment, which overwrites it. What is set already stays as it is.\n"
+    "# Written by hpcai.azure.nccl_environment, which overwrites it. Variables that are already set stay unchanged.\n"
 )
 
 
 def profile_text(variables: Mapping[str, str], folders: Sequence[str]) -> str | None:
-    """Return the drop-in's text; None where there is nothing to say.
+    """Return the drop-in's text; None if it would set nothing.
 
-    :param folders: what goes on the library path.
+    :param folders: folders to add to the library path.
     """
     lines = [f'[ -n "${{{name}+set}}" ] || export {name}={_quoted(value)}\n' for name, value in variables.items()]
     lines += [_on_the_path(folder) for folder in folders]
@@ -104,12 +105,12 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-# Blocks in the system files of Open MPI and UCX: defaults that reach jobs without a login shell too.
+# Blocks in the system files of Open MPI and UCX: defaults that also reach jobs without a login shell.
 #
-# Both read their file first and take the environment over it. Within a file the last line for a name counts, so a block
-# at the top gives way to a site's own lines (seen with ompi_info 4.1.4 and ucx_info 1.13.1; Debian's file of Open MPI
-# has no end of line at its end besides). Each installation has a file of its own, below its prefix; UCX reads
-# <folder of its library>/../etc/ucx/ucx.conf as well, which is how HPC-X finds its own.
+# Both programs read their file first, and the environment overrides it. Within a file the last line for a name wins, so
+# a site's own lines override a block at the top (seen with ompi_info 4.1.4 and ucx_info 1.13.1). Also, Debian's file of
+# Open MPI has no line break at its end. Each installation has its own file, below its prefix; UCX also reads
+# <folder of its library>/../etc/ucx/ucx.conf, which is how HPC-X finds its own.
 
 BLOCK = "hpcai.azure nccl_environment"
 
@@ -122,7 +123,7 @@ OPEN_MPI = (
     "/usr/mpi/gcc/openmpi-*/etc",
 )
 UCX = ("/etc/ucx", "/opt/hpcx*/ucx/etc/ucx")
-"""Folders of their system files, where they are installed: distributions, azhpc-images (/opt), and NVIDIA's OFED."""
+"""Folders of their system files, if installed: from distributions, azhpc-images (/opt), and NVIDIA's OFED."""
 _OF_DISTRIBUTIONS = "/etc/ucx"
 _UCX_LIBRARIES = ("/usr/lib/*-linux-gnu/libucs.so.0", "/usr/lib64/libucs.so.0")
 
@@ -130,17 +131,17 @@ _MCA_PREFIX, _UCX_PREFIX = "OMPI_MCA_", "UCX_"
 
 
 def mpi_files(root: Root, variables: Mapping[str, str]) -> list[FileChange]:
-    """Return the changes that bring the files of all installations to these variables; the block goes without any.
+    """Return the changes that write these variables to the files of all installations; without any, remove the block.
 
-    :param variables: by the names of the environment; what is neither Open MPI's nor UCX's is passed over.
-    :raises BrokenBlock: a file has half a block; the message names the file.
+    :param variables: by their names in the environment; those of other programs are skipped.
+    :raises BrokenBlock: a file has an incomplete block; the message names the file.
     :raises OSError: a file cannot be read.
     """
     mca = [f"{name[len(_MCA_PREFIX) :]} = {value}" for name, value in variables.items() if name.startswith(_MCA_PREFIX)]
     ucx = [f"{name}={value}" for name, value in variables.items() if name.startswith(_UCX_PREFIX)]
     ucx_folders = _installed(root, UCX)
     if _OF_DISTRIBUTIONS not in ucx_folders and any(files_in(root, pattern) for pattern in _UCX_LIBRARIES):
-        # Distributions ship UCX without the folder, and build it to look there.
+        # Distributions ship UCX without the folder, but build it to read the file there.
         ucx_folders.insert(0, _OF_DISTRIBUTIONS)
     return [
         *(_file_change(root, f"{folder}/openmpi-mca-params.conf", mca) for folder in _installed(root, OPEN_MPI)),
@@ -149,7 +150,7 @@ def mpi_files(root: Root, variables: Mapping[str, str]) -> list[FileChange]:
 
 
 def _installed(root: Root, patterns: tuple[str, ...]) -> list[str]:
-    """The folders that are there; one that several names lead to counts once."""
+    """Return the folders that exist; one with several names counts once."""
     found: dict[str, str] = {}
     for pattern in patterns:
         for folder in files_in(root, pattern):
@@ -165,8 +166,8 @@ def _file_change(root: Root, path: str, lines: list[str]) -> FileChange:
         rest = without_block(before or "", BLOCK)
         after: str | None = with_block(before or "", BLOCK, lines) if lines else rest
     except BrokenBlock as error:
-        raise BrokenBlock(f"{at}: {error} Remove the lines of that block by hand.") from None
+        raise BrokenBlock(f"{at}: {error} Remove the lines of that block manually.") from None
     if not lines and (before is None or (not rest and rest != before)):
-        # A file in which nothing but our block stood was ours.
+        # A file that contained only our block was created by us.
         after = None
     return FileChange(at, before, after, mode if mode is not None else 0o644, mode)

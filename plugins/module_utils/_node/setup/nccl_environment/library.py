@@ -2,9 +2,9 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The copies of NCCL on a machine, which versions they are, and whether they are new enough.
+"""The copies of NCCL on a machine, their versions, and whether they are new enough.
 
-NCCL inside containers and in Python environments (PyTorch brings its own) is another one, and is not looked for.
+NCCL inside containers and in Python environments (PyTorch installs its own) is separate, and is not searched.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from ...sku import VmSize
 Version = tuple[int, int, int]
 
 RECOMMENDED = "2.9.9"
-"""What Microsoft advises for ND A100 v4 at scale: "It is recommended that you use NCCL version >= 2.9.9"."""
+"""Microsoft's advice for ND A100 v4 at scale: "It is recommended that you use NCCL version >= 2.9.9"."""
 
 _VERSION_TEXT = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?:[^0-9.].*)?")
 _VERSIONED_FILE = re.compile(r"libnccl\.so\.(\d+\.\d+\.\d+)")
 
 
 def parse_version(text: str) -> Version:
-    """Return the version that a text such as ``2.18.5``, ``2.9`` or ``2.18.5-1+cuda12.2`` begins with.
+    """Return the version at the start of a text such as ``2.18.5``, ``2.9`` or ``2.18.5-1+cuda12.2``.
 
-    :raises ValueError: it is no version.
+    :raises ValueError: it is not a version.
     """
     match = _VERSION_TEXT.fullmatch(text.strip())
     if not match:
-        raise ValueError(f"{text!r} is no version of NCCL, such as {RECOMMENDED}.")
+        raise ValueError(f"{text!r} is not a version of NCCL, such as {RECOMMENDED}.")
     return int(match[1]), int(match[2]), int(match[3] or 0)
 
 
 def version_of_file(name: str) -> Version | None:
-    """Return the version that a file's name ends in (``libnccl.so.2.18.5``); None where it has none."""
+    """Return the version at the end of a file's name (``libnccl.so.2.18.5``); None if it has none."""
     match = _VERSIONED_FILE.fullmatch(name)
     return parse_version(match[1]) if match else None
 
 
 def version_of_code(code: int) -> Version:
-    """Return the version out of NCCL's number of it: 2809 is 2.8.9, and from 2.9 on 20909 is 2.9.9 (``nccl.h``)."""
+    """Return the version for NCCL's version code: 2809 is 2.8.9, and from 2.9 on 20909 is 2.9.9 (``nccl.h``)."""
     unit = 1000 if code < 10000 else 10000
     return code // unit, code % unit // 100, code % 100
 
 
 def version_text(version: Version) -> str:
-    """Return it as it is written."""
+    """Return a version as text."""
     return ".".join(map(str, version))
 
 
@@ -68,10 +68,10 @@ LIBRARY_FOLDERS = (
     "/opt/nccl*/lib*",
     "/opt/nccl*/build/lib*",
 )
-"""Where copies lie besides what the loader's cache names; the first two are those of NVIDIA's packages."""
+"""Folders to search besides the loader's cache; the first two are those of NVIDIA's packages."""
 
 _IN_CACHE = re.compile(r"^\s*(lib\S+)\s+\([^)]*\)\s+=>\s+(/.*\S)\s*$", re.MULTILINE)
-# In a process of its own: a library runs code when it is loaded, and may never come back.
+# In a separate process, because a library runs code when it is loaded, and may hang.
 _ASK = (
     "import ctypes, sys\n"
     "version = ctypes.c_int()\n"
@@ -85,9 +85,9 @@ _ASK_LIMIT_S = 10
 class NcclCopy:
     """A copy of NCCL.
 
-    :ivar path: the file, links followed.
-    :ivar version: which it is; None where neither its name nor the library itself says so.
-    :ivar default: it is the one that a program gets without further ado: the loader's cache names it first.
+    :ivar path: the file, links resolved.
+    :ivar version: its version; None if neither its name nor the library itself shows it.
+    :ivar default: programs load this copy by default: it is the first in the loader's cache.
     """
 
     path: str
@@ -96,7 +96,7 @@ class NcclCopy:
 
 
 def loader_cache(root: Root, run: Run) -> dict[str, str]:
-    """Return the files that programs get by the loader's cache, by library name; empty if it cannot be read."""
+    """Return the files in the loader's cache, by library name; empty if it cannot be read."""
     shown = run(["/sbin/ldconfig", "-p", "-C", root.at("/etc/ld.so.cache")])
     found: dict[str, str] = {}
     for name, path in _IN_CACHE.findall(shown.stdout if shown.rc == 0 else ""):
@@ -107,8 +107,8 @@ def loader_cache(root: Root, run: Run) -> dict[str, str]:
 def find_copies(root: Root, run: Run, cache: dict[str, str], folders: Sequence[str] = ()) -> tuple[NcclCopy, ...]:
     """Return the copies of NCCL, the default one first.
 
-    :param cache: what ``loader_cache`` returned.
-    :param folders: where to look as well.
+    :param cache: the result of ``loader_cache``.
+    :param folders: further folders to search.
     """
     first = _resolved(root, cache["libnccl.so.2"]) if "libnccl.so.2" in cache else None
     paths = dict.fromkeys(path for path in (first, *_candidates(root, folders)) if path)
@@ -116,7 +116,7 @@ def find_copies(root: Root, run: Run, cache: dict[str, str], folders: Sequence[s
 
 
 def files_in(root: Root, pattern: str) -> list[str]:
-    """Return the paths of the machine that match a pattern, by name."""
+    """Return the paths on the machine that match a pattern, sorted by name."""
     prefix = "" if root.is_this_machine else root.path
     return [found[len(prefix) :] for found in sorted(glob.glob(f"{prefix}{pattern}"))]
 
@@ -128,7 +128,7 @@ def _candidates(root: Root, folders: Sequence[str]) -> Iterator[str | None]:
 
 
 def _resolved(root: Root, path: str) -> str | None:
-    """The file behind links, as a path of that machine; None where there is none."""
+    """Return the file with links resolved, as a path of that machine; None if there is none."""
     real = os.path.realpath(root.at(path))
     if not os.path.isfile(real):
         return None
@@ -147,20 +147,20 @@ def _version(root: Root, run: Run, path: str) -> Version | None:
     return version_of_code(int(text)) if answer.rc == 0 and text.isdecimal() and text.isascii() else None
 
 
-# Is NCCL new enough?
+# Whether NCCL is new enough.
 
 PASS, WARN, FAIL, UNKNOWN = "pass", "warn", "fail", "unknown"
 
 
 @dataclass(frozen=True)
 class VersionVerdict:
-    """What is to be said of the machine's NCCL.
+    """The result of the version check.
 
-    :ivar verdict: PASS, UNKNOWN, or WARN or FAIL for one that is too old.
-    :ivar version: of the copy that decides; None where it is unknown or there is none.
-    :ivar min_version: the oldest version that is good.
+    :ivar verdict: PASS, UNKNOWN, or WARN or FAIL if it is too old.
+    :ivar version: version of the copy that decides; None if it is unknown or there is none.
+    :ivar min_version: the oldest accepted version.
     :ivar summary: in words.
-    :ivar copies: all that were found.
+    :ivar copies: all copies that were found.
     """
 
     verdict: str
@@ -170,7 +170,7 @@ class VersionVerdict:
     copies: tuple[NcclCopy, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON takes it."""
+        """Return it as data for JSON."""
         floor = parse_version(self.min_version)
         return {
             "verdict": self.verdict,
@@ -190,10 +190,10 @@ class VersionVerdict:
 
 
 def check_version(copies: Sequence[NcclCopy], min_version: str, when_old: str) -> VersionVerdict:
-    """Judge the copy that programs get; where the loader names none, each copy counts, the oldest first. Pure.
+    """Check the copy that programs load; if the loader's cache has none, check all, the oldest first. Pure.
 
-    :param when_old: the verdict of a version that is too old: WARN or FAIL.
-    :raises ValueError: ``min_version`` is no version.
+    :param when_old: the verdict if the version is too old: WARN or FAIL.
+    :raises ValueError: ``min_version`` is not a version.
     """
     floor, found = parse_version(min_version), tuple(copies)
 
@@ -202,7 +202,7 @@ def check_version(copies: Sequence[NcclCopy], min_version: str, when_old: str) -
 
     deciding = [copy for copy in found if copy.default] or list(found)
     if not deciding:
-        return judgement(UNKNOWN, None, "No NCCL was found on this machine; that of containers was not looked at.")
+        return judgement(UNKNOWN, None, "No NCCL was found on this machine; containers were not searched.")
     known = sorted((copy.version, copy.path) for copy in deciding if copy.version)
     if known and known[0][0] < floor:
         version, path = known[0]
@@ -210,38 +210,38 @@ def check_version(copies: Sequence[NcclCopy], min_version: str, when_old: str) -
         return judgement(when_old, text, f"{path} is NCCL {text}; {min_version} or newer is needed.")
     for copy in deciding:
         if copy.version is None:
-            return judgement(UNKNOWN, None, f"{copy.path}: which version it is cannot be told.")
+            return judgement(UNKNOWN, None, f"The version of {copy.path} cannot be found out.")
     version, path = known[0]
     old = [copy.path for copy in found if copy.version and copy.version < floor]
-    aside = f" Also here, and older than {min_version}: {', '.join(old)}." if old else ""
+    aside = f" Also found, and older than {min_version}: {', '.join(old)}." if old else ""
     return judgement(PASS, version_text(version), f"{path} is NCCL {version_text(version)}.{aside}")
 
 
-# The plugin through which NCCL uses InfiniBand best, and SHARP where the fabric has it: which one, and its folders.
+# NCCL's plugin for InfiniBand, and for SHARP if the fabric has it: which one to use, and its folders.
 #
-# Sources: azhpc-images builds it into /usr/local/nccl-rdma-sharp-plugins (components/install_nccl.sh; not for sizes
-# without InfiniBand), and unpacks HPC-X, which has one too, to /opt/hpcx-v... (components/install_mpis.sh). NCCL opens
-# libnccl-net.so by the loader's rules (plugin_open.cc), so its folder has to be among those. One built with SHARP
-# cannot be loaded without SHARP's libraries, also where SHARP itself is not enabled.
+# Sources: azhpc-images builds it in /usr/local/nccl-rdma-sharp-plugins (components/install_nccl.sh; not for sizes
+# without InfiniBand), and unpacks HPC-X, which also has one, to /opt/hpcx-v... (components/install_mpis.sh). NCCL opens
+# libnccl-net.so by the loader's rules (plugin_open.cc), so its folder must be on the library path. A plugin built with
+# SHARP cannot be loaded without SHARP's libraries, even if SHARP itself is not enabled.
 
 PLUGIN = "libnccl-net.so"
 PLUGIN_FOLDERS = ("/usr/local/nccl-rdma-sharp-plugins/lib", "/opt/hpcx*/nccl_rdma_sharp_plugin/lib")
-"""Where it lies, best first: the first is the one that the images' own tests use."""
+"""Folders to search, best first: the images' own tests use the first."""
 _SHARP_LIBRARY = "libsharp_coll.so*"
 _MELLANOX_SHARP = "/opt/mellanox/sharp/lib"
 
 WITHOUT_SHARP = ("Standard_ND96asr_v4",)
-"""Sizes of which Microsoft says that SHARP "is currently not enabled". Of the others no source says anything."""
+"""Sizes for which Microsoft says that SHARP "is currently not enabled". No source covers the other sizes."""
 
 
 @dataclass(frozen=True)
 class NetPlugin:
-    """What is to be done about the plugin.
+    """What has to be done about the plugin.
 
-    :ivar found: the folders that hold one, best first.
-    :ivar folders: what goes on the library path: the plugin's folder, and that of SHARP's libraries.
-    :ivar reason: why nothing does; empty where something does.
-    :ivar sharp: whether the size's fabric offers SHARP; None where no source says.
+    :ivar found: the folders that contain one, best first.
+    :ivar folders: the folders to add to the library path: the plugin's, and that of SHARP's libraries.
+    :ivar reason: why none is added; empty if one is.
+    :ivar sharp: whether the size's fabric has SHARP; None if no source says.
     """
 
     found: tuple[str, ...]
@@ -251,11 +251,11 @@ class NetPlugin:
 
 
 def find_plugin(root: Root, size: VmSize, enabled: bool, cache: Mapping[str, str], folders: Sequence[str]) -> NetPlugin:
-    """Return what is found and what goes on the path.
+    """Return what was found and what to add to the library path.
 
-    :param enabled: whether it is to be used.
-    :param cache: what the loader finds by itself, by library name.
-    :param folders: where to look first.
+    :param enabled: whether to use the plugin.
+    :param cache: the libraries in the loader's cache, by name.
+    :param folders: folders to search first.
     """
     found = tuple(dict.fromkeys(_plugin_folders(root, folders)))
     sharp = False if size.name in WITHOUT_SHARP else None
@@ -269,12 +269,12 @@ def find_plugin(root: Root, size: VmSize, enabled: bool, cache: Mapping[str, str
 
 def _why_no_plugin(root: Root, size: VmSize, enabled: bool, cache: Mapping[str, str], found: Sequence[str]) -> str:
     if not enabled:
-        return "it was not asked for"
+        return "it is disabled in the options"
     if not _has_infiniband(root, size):
         return f"{size.name} has no InfiniBand"
     if PLUGIN in cache:
-        return f"the loader finds {cache[PLUGIN]} by itself"
-    return "" if found else "none is installed"
+        return f"the loader already finds {cache[PLUGIN]}"
+    return "" if found else "no plugin is installed"
 
 
 def _has_infiniband(root: Root, size: VmSize) -> bool:
@@ -292,5 +292,5 @@ def _plugin_folders(root: Root, folders: Sequence[str]) -> list[str]:
 
 
 def _by_version(path: str) -> list[tuple[int, str]]:
-    """The newest of several HPC-X: 2.9 comes before 2.18."""
+    """Return a sort key that compares numbers in paths as numbers, so that HPC-X 2.9 sorts before 2.18."""
     return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in re.split(r"(\d+)", path)]

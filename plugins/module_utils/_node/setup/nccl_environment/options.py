@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is wanted: the options of the module nccl_environment, which are also those of its file in /etc/hpcai."""
+"""The options of the module nccl_environment, which are also those of its settings file in /etc/hpcai."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class EnvironmentOptions:
     apply: bool = True
 
     def remembered(self) -> dict[str, Any]:
-        """Return what /etc/hpcai/nccl_environment.json holds of them: all that a boot needs to do the same again.
+        """Return the options as /etc/hpcai/nccl_environment.json stores them: all that a boot needs to do it again.
 
-        That nothing is wanted is kept too: a boot without settings goes by the VM size.
+        The state absent is saved too, because a boot without settings uses the VM size's defaults.
         """
         if self.state == ABSENT:
             return {"state": ABSENT}
@@ -86,12 +86,12 @@ _FORMS: Mapping[str, Form[Any]] = {
 }
 _FORM = instance_of(EnvironmentOptions, _FORMS, null_is_absent=True)
 ARGUMENTS = arguments_of(_FORMS, defaults_of(EnvironmentOptions))
-"""The options as Ansible has them."""
+"""The options as an Ansible argument_spec."""
 
 
 def options_of(given: Mapping[str, Any]) -> EnvironmentOptions:
-    """Return options out of a module's parameters or a settings file; what is None counts as not given.
+    """Return options from a module's parameters or a settings file; None counts as not given.
 
-    :raises ConfigError: an option that there is not, or a value that it cannot have.
+    :raises ConfigError: an option is unknown, or has an invalid value.
     """
     return _FORM("", given)

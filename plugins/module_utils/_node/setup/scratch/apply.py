@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Do what a plan says, and undo what was begun when a command fails midway."""
+"""Carry out a plan, and undo the started work if a command fails midway."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from .steps import NEW, ScratchPlan, Step
 _BLOCK_BYTES = 4096
 _LOG_UNIT_BYTES = 32 * 1024
 _SETTLE_S = 30
-_MOUNT_FAILED = 32  # mount(8), exit status: the system call failed. Anything else says nothing about the file system.
+_MOUNT_FAILED = 32  # mount(8), exit status: the system call failed. Other codes say nothing about the file system.
 
 
 def settle(run: Run) -> None:
-    """Let udev finish with the disks: it opens them, and it assembles arrays. Without udev there is no wait."""
+    """Wait for udev: it opens disks and assembles arrays. Without udev this returns at once."""
     run(["udevadm", "settle", f"--timeout={_SETTLE_S}"])
 
 
 class Applier:
-    """Carries out steps. It knows what was made in this run, and that is all it ever undoes."""
+    """Carries out steps. It remembers what this run created, and undoes only that."""
 
     def __init__(self, options: ScratchOptions, root: Root, run: Run) -> None:
         self.options, self.root, self.run = options, root, run
@@ -46,13 +46,13 @@ class Applier:
         self.done: list[str] = []
 
     def done_so_far(self) -> str:
-        """What was done so far, as the end of a message about what went wrong."""
+        """Return what was done so far, as the end of an error message."""
         return f"Done before that: {'; '.join(self.done)}." if self.done else "Nothing was changed."
 
     def apply(self, plan: ScratchPlan) -> None:
-        """Carry out the plan's steps up to the point where one must look again: after an array was assembled.
+        """Carry out the plan's steps up to the next look at the machine, which follows the assembly of an array.
 
-        :raises CommandFailed: a command failed. What this run had made by then is gone again.
+        :raises CommandFailed: a command failed. What this run had created was removed again.
         """
         for step in plan.steps_until_look:
             try:
@@ -63,7 +63,7 @@ class Applier:
         if any(step.verb in ("mount", "remount") for step in plan.steps_until_look):
             self._record(plan)
 
-    # Each step of steps._WORDS.
+    # One method for each step in steps._WORDS.
 
     def _unmount(self, step: Step) -> None:
         result = self.run(["umount", step.where])
@@ -91,7 +91,7 @@ class Applier:
             for entry in self.root.entries(f"/sys/block/{disk}")
             if entry.startswith(disk) and self.root.exists(f"/sys/block/{disk}/{entry}/partition")
         ]
-        # Partitions first: their superblocks would show again below a new partition table of the same layout.
+        # Partitions first: otherwise their superblocks would appear again below a new, equal partition table.
         _need(self.run(["wipefs", "--all", "--quiet", *partitions, *_paths(step.disks)]))
         settle(self.run)
 
@@ -106,7 +106,7 @@ class Applier:
                     f"/dev/md/{self.options.array_name}",
                     "--run",
                     f"--name={self.options.array_name}",
-                    # No host's name: an image's or a renamed host's arrays would count as another's.
+                    # No host name: otherwise an array from an image or a renamed host would count as foreign.
                     "--homehost=any",
                     "--metadata=1.2",
                     f"--uuid={self.array_uuid.replace('-', '')}",
@@ -155,38 +155,38 @@ class Applier:
         if self._made or not step.disks or first.rc != _MOUNT_FAILED:
             _need(first)
         self._check_is_damaged(step, filesystem, first)
-        self.done.append(f"the file system on {step.device} was damaged ({_message(first)}) and made anew")
+        self.done.append(f"the file system on {step.device} was damaged ({_message(first)}) and was made again")
         self._mkfs(step)
         _need(self.run(command))
 
     def _check_is_damaged(self, step: Step, filesystem: str, first: Result) -> None:
-        """Make sure that the file system on the device is ours, and that the kernel calls it damaged.
+        """Make sure that the file system on the device is ours, and that the kernel reports it as damaged.
 
-        Only EUCLEAN is damage. EINVAL also stands for a feature that an older kernel lacks, and mount(8) reports both
-        with a sentence that names a bad superblock.
+        Only EUCLEAN means damage. EINVAL can also mean a feature that an older kernel lacks, and mount(8) reports both
+        as a possible bad superblock.
 
-        :raises CommandFailed: it is not ours, or not damaged: it must not be formatted.
+        :raises CommandFailed: it is not ours or not damaged, so it must not be formatted.
         """
         device = f"/dev/{step.device}"
         number = mount_error(filesystem, device, step.where)
         if number == 0:
             _need(self.run(["umount", step.where]))
-            raise CommandFailed(f"mount_options of {step.where} do not suit {filesystem}: {_message(first)}")
+            raise CommandFailed(f"mount_options of {step.where} are invalid for {filesystem}: {_message(first)}")
         if number != errno.EUCLEAN:
             raise CommandFailed(
                 f"{device} cannot be mounted on {step.where} ({errno.errorcode.get(number, number)}: "
-                f"{os.strerror(number)}), which does not prove that its {filesystem} file system is damaged, so it was "
-                f"not formatted: look at the kernel log; a new file system needs state=absent, then state=present"
+                f"{os.strerror(number)}). This does not prove that its {filesystem} file system is damaged, so it was "
+                f"not formatted. Read the kernel log. For a new file system, run state=absent, then state=present"
             )
         found = read_signatures(self.root, [step.device], self.run)[step.device]
         if not found or any(mark.uuid != filesystem_uuid(step.uuid) for mark in found):
             raise CommandFailed(
-                f"{device} holds something else than the file system that was made for it, so it was not formatted: "
-                f"look at it with wipefs {device}"
+                f"{device} has other data than the file system that was made for it, so it was not formatted. "
+                f"Inspect it with wipefs {device}"
             )
 
     def _remount(self, step: Step) -> None:
-        # With device and folder, so that the options replace those of before instead of being added to them.
+        # With device and folder, the new options replace the old ones; otherwise mount would add them.
         _need(self.run(["mount", "-o", f"remount,{step.detail}", f"/dev/{step.device}", step.where]))
 
     def _own(self, step: Step) -> None:
@@ -201,11 +201,11 @@ class Applier:
         holders = self.root.entries(f"/sys/block/{disks[0]}/holders")
         arrays = [holder for holder in holders if self.root.exists(f"/sys/block/{holder}/md")]
         if not arrays:
-            raise CommandFailed(f"mdadm made an array of {' '.join(disks)}, but the kernel shows none on {disks[0]}")
+            raise CommandFailed(f"mdadm made an array of {' '.join(disks)}, but {disks[0]} is in no array")
         return arrays[0]
 
     def _undo(self) -> str:
-        """Leave nothing half-done: remove what this run made. What was there before it is not touched."""
+        """Remove what this run created, so that nothing is left half-done. What existed before is not touched."""
         answers = self._take_apart() if self._made else []
         if self._made_folder:
             with contextlib.suppress(OSError):
@@ -214,7 +214,7 @@ class Applier:
         if failed:
             return f"Cleaning up failed too: {'; '.join(failed)}."
         if self._made:
-            return f"What had been made was removed again: {' '.join(self._made)} are blank."
+            return f"The new array or file system was removed again: {' '.join(self._made)} are blank."
         return self.done_so_far()
 
     def _take_apart(self) -> list[Result]:
@@ -241,9 +241,9 @@ class Applier:
 def mkfs_command(options: ScratchOptions, device: str, disks: int, filesystem_id: str) -> list[str]:
     """Return the command that makes the file system.
 
-    It tells mkfs the stripes instead of leaving them to its guess, and spares the discard of the whole disks, which
-    takes minutes. XFS: a log stripe unit as large as the chunk is more than the 256 KiB it can be, and would pad each
-    write to the log; 32 KiB is what mkfs.xfs falls back to, with a warning.
+    It passes the stripe layout to mkfs instead of letting mkfs guess it, and skips the discard of the whole disks,
+    which takes minutes. XFS: the log stripe unit is 32 KiB, the value that mkfs.xfs falls back to with a warning. The
+    maximum is 256 KiB, so the chunk size may be too large, and a large unit would pad each write to the log.
     """
     if options.filesystem == "xfs":
         stripes = [
@@ -259,7 +259,7 @@ def mkfs_command(options: ScratchOptions, device: str, disks: int, filesystem_id
         stride = options.chunk_bytes // _BLOCK_BYTES
         extended += [f"stride={stride}", f"stripe_width={stride * disks}"]
     named = ["-L", options.label, "-U", filesystem_id]
-    # -m 0: blocks set aside for root keep a system disk alive, not a scratch.
+    # -m 0: reserved blocks keep a system disk usable for root; scratch needs none.
     return ["mkfs.ext4", "-F", "-q", "-b", str(_BLOCK_BYTES), "-m", "0", *named, "-E", ",".join(extended), device]
 
 
@@ -274,5 +274,5 @@ def _need(result: Result) -> None:
 
 def _message(result: Result) -> str:
     lines = (result.stderr.strip() or result.stdout.strip() or f"exit status {result.rc}").splitlines()
-    # mount says what is wrong first and where to read more last, mdadm and mkfs the other way round.
+    # mount writes the error on the first line and a hint on the last; mdadm and mkfs write the error last.
     return lines[0 if result.command[0] in ("mount", "umount") else -1].strip()

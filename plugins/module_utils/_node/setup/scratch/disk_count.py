@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""How many disks the scratch is to have: what the settings say, else what the VM size has."""
+"""How many disks the scratch must have: the number from the settings, else from the VM size."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _SETTLE_S = 30
 
 @dataclass(frozen=True)
 class DiskCount:
-    """How many local NVMe disks there must be.
+    """How many local NVMe disks the node must have.
 
     :ivar count: the number.
-    :ivar origin: what says so, as words of a sentence.
+    :ivar origin: where the number comes from, as part of a message.
     """
 
     count: int
@@ -33,10 +33,10 @@ class DiskCount:
 def stated_count(
     options: ScratchOptions, nvme_count: int | None = None, origin: str = "the VM size"
 ) -> DiskCount | None:
-    """Return the number by ``expected_count``, else ``devices``, else the VM size; None where none of them says. Pure.
+    """Return the number from ``expected_count``, else ``devices``, else the VM size; None if none of them has it. Pure.
 
-    :param nvme_count: the VM size's number; None where it is not known.
-    :param origin: what says that one.
+    :param nvme_count: the VM size's number; None if it is not known.
+    :param origin: where the VM size's number comes from, as part of a message.
     """
     if options.expected_count is not None:
         return DiskCount(options.expected_count, "expected_count")
@@ -48,34 +48,34 @@ def stated_count(
 def expected_disks(
     options: ScratchOptions, root: Root, nvme_count: int | None = None, ask: AskImds | None = None
 ) -> DiskCount:
-    """Return how many disks the scratch is to have.
+    """Return how many disks the scratch must have.
 
-    Where neither the options nor ``nvme_count`` say, the facts of the VM size do.
+    If neither the options nor ``nvme_count`` have the number, it comes from the facts of the VM size.
 
-    :param nvme_count: the VM size's number, where the caller knows it already.
-    :raises UnknownVmSize: the size is neither in the table nor described.
-    :raises ConfigError: nothing says which size it is.
+    :param nvme_count: the VM size's number, if the caller knows it already.
+    :raises UnknownVmSize: the size is neither in the table nor described in hpcai_vm_sizes.
+    :raises ConfigError: the VM size is not known.
     """
     stated = stated_count(options, nvme_count)
     if stated:
         return stated
     size, _name = size_facts(root, ask=ask)
     if size.nvme_count is None:
-        # Who describes a size for Slurm need not know its disks.
-        origin = f"as many as there are: hpcai_vm_sizes leaves nvme_count of {size.name} out"
+        # A size that is described only for Slurm does not need a number of disks.
+        origin = f"the disks found, because hpcai_vm_sizes has no nvme_count for {size.name}"
         return DiskCount(count_selected(options, root), origin)
     return DiskCount(size.nvme_count, f"VM size {size.name}")
 
 
 def with_count(options: ScratchOptions, disks: DiskCount) -> ScratchOptions:
-    """Return the options with this number of disks as the expected one."""
+    """Return the options with this number of disks as ``expected_count``."""
     return dataclasses.replace(options, expected_count=disks.count)
 
 
 def wait_for_disks(options: ScratchOptions, root: Root, run: Run, seconds: float) -> None:
-    """Wait at most so many seconds until as many disks are there as are expected.
+    """Wait up to ``seconds`` until the expected number of disks is there.
 
-    A boot is early: controllers may still be coming up. Too few disks, and an array of ours would look broken.
+    Early in a boot, NVMe controllers may still be starting. With too few disks, our array would look broken.
     """
     run(["udevadm", "settle", f"--timeout={min(_SETTLE_S, max(1, int(seconds)))}"])
     stated = stated_count(options)

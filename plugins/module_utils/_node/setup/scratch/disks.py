@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What lies on the disks: what is ours already, what may be used, and who set up what may not."""
+"""What is on the disks: which are ours already, which may be used, and what set up the ones that may not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...machine.run import CommandFailed
 from .facts import ScratchFacts, filesystem_uuid, is_our_array, is_our_filesystem
 from .options import REMOTE_MODELS, ScratchOptions
 
-# Of the states of Documentation/admin-guide/md.rst those in which an array without redundancy can be used.
+# The states in Documentation/admin-guide/md.rst in which an array without redundancy can be used.
 _USABLE = ("clean", "active", "active-idle", "write-pending", "readonly", "read-auto")
 
 
@@ -24,14 +24,15 @@ class Existing:
     """An array, or a file system on a single disk.
 
     :ivar device: kernel name of what is or can be mounted; empty for an array that does not run.
-    :ivar members: the disks it lies on, as far as they are there.
-    :ivar uuid: the array's UUID, or the disk's serial number: what its file system's UUID is made of.
+    :ivar members: the disks that it consists of, if they are present.
+    :ivar uuid: the array's UUID, or the disk's serial number; its file system's UUID is derived from it.
     :ivar complete: it can be used as it is, or after its members were assembled.
     :ivar running: it is assembled and can be used.
-    :ivar raid_disks: how many disks it was made of; 0 where it is not known.
-    :ivar chunk_bytes: stripe unit; 0 for a single disk, or where it is not known.
-    :ivar filesystem: what lies on it; None for nothing, or what never saw the end of mkfs, or an earlier array's rest.
-    :ivar foreign: type of something on it that we did not make, empty where there is none.
+    :ivar raid_disks: how many disks it was made of; 0 if not known.
+    :ivar chunk_bytes: stripe unit; 0 for a single disk, or if not known.
+    :ivar filesystem: the file system on it; None if there is none, if its mkfs did not finish, or if it is a remnant of
+        an earlier array.
+    :ivar foreign: type of a signature on it that we did not make; empty if there is none.
     :ivar mounts: where it is mounted.
     """
 
@@ -48,12 +49,12 @@ class Existing:
 
     @property
     def is_array(self) -> bool:
-        """Whether it is an md array, or a file system straight on a disk."""
+        """True for an md array, False for a file system directly on a disk."""
         return (self.device,) != self.members
 
 
 def find_ours(facts: ScratchFacts, options: ScratchOptions) -> tuple[Existing, ...]:
-    """Return all that is ours, what is complete first."""
+    """Return all our arrays and file systems, complete ones first."""
     held = [found for name in facts.devices if (found := _running_array(facts, options, name))]
     used = {member for found in held for member in found.members}
     loose = _loose_arrays(facts, options, used)
@@ -72,7 +73,7 @@ def _running_array(facts: ScratchFacts, options: ScratchOptions, name: str) -> E
     uuid = uuids.pop()
     running = array.state in _USABLE and len(array.members) == array.raid_disks and len(marks) == array.raid_disks
     known = next((s for m in marks if (s := facts.superblocks.get(m))), None)
-    # One that udev began to assemble and never started, for the last member came late or was started by nobody.
+    # udev began to assemble it and never started it, because the last member appeared late or nothing started it.
     startable = array.state == "inactive" and known is not None and len(marks) == known.raid_disks
     filesystem, foreign = _content(facts, name, uuid) if running else (None, "")
     return Existing(
@@ -116,7 +117,7 @@ def _single_disk(facts: ScratchFacts, name: str) -> Existing | None:
         return None
     serial = facts.devices[name].serial
     filesystem, foreign = _content(facts, name, serial)
-    # A copy of another disk's, or one that never saw the end of mkfs, is ours and no use.
+    # A copy of another disk's file system, or one whose mkfs did not finish, is ours but cannot be used.
     complete = filesystem is not None and not foreign
     return Existing(name, (name,), serial, complete, complete, 1, 0, filesystem, foreign, facts.mounts_of(name))
 
@@ -124,14 +125,14 @@ def _single_disk(facts: ScratchFacts, name: str) -> Existing | None:
 def _content(facts: ScratchFacts, name: str, uuid: str) -> tuple[Signature | None, str]:
     signatures = facts.signatures.get(name)
     if signatures is None:
-        return None, "something that cannot be read"
+        return None, "unreadable data"
     foreign = next((s.type for s in signatures if not is_our_filesystem(s.uuid)), "")
     usable = [s for s in signatures if s.uuid == filesystem_uuid(uuid) and name not in facts.unfinished]
     return (usable[0] if usable else None), foreign
 
 
 def find_adoptable(facts: ScratchFacts, options: ScratchOptions) -> tuple[Existing, ...]:
-    """Return the healthy arrays that are not ours and lie on nothing but chosen disks."""
+    """Return the healthy arrays that are not ours and consist of selected disks only."""
     found = []
     for name, device in facts.devices.items():
         array = device.array
@@ -164,39 +165,39 @@ def _is_healthy(array: Array) -> bool:
 
 
 class Refused(CommandFailed):
-    """It would destroy, hide or disturb something; the message names what, and what to do. Nothing was changed."""
+    """The change would destroy, hide or disturb something. The message says what, and what to do. Nothing changed."""
 
 
 def why_not(facts: ScratchFacts, options: ScratchOptions, name: str, ours: frozenset[str]) -> str | None:
-    """Return why a disk must not be used, in plain words; None if it may be.
+    """Return why a disk must not be used, as part of a message; None if it may be used.
 
-    :param ours: kernel names of arrays of ours, which may hold it.
+    :param ours: kernel names of our arrays; a disk may be a member of these.
     """
     device = facts.devices.get(name)
     if device is None or not device.is_disk:
-        return "is no whole disk"
+        return "is not a whole disk"
     never = _never(facts, device, ours)
     if never:
         return never
     signatures = facts.signatures.get(name)
     if signatures is None:
-        return "cannot be read (run as root; below another root than / its content is not known)"
+        return "cannot be read (run as root; disks of a captured tree are not readable)"
     if name in facts.forced:
         return None
     if device.partitions:
         return f"has partitions ({', '.join(p.name for p in device.partitions)}){_FORCE}"
     foreign = next((s for s in signatures if not is_ours(s, options)), None)
-    return f"holds {_signature_words(foreign)}{_FORCE}" if foreign else None
+    return f"contains {_signature_words(foreign)}{_FORCE}" if foreign else None
 
 
 _FORCE = ", and is not in force_devices"
 
 
 def _never(facts: ScratchFacts, device: BlockDevice, ours: frozenset[str]) -> str | None:
-    """What no force beats: the disk is in use, or was never ours to use."""
+    """Return a reason that force_devices does not override: the disk is in use, or is never scratch."""
     names = {device.name, *(partition.name for partition in device.partitions)}
     if names & facts.swaps:
-        return "is swapped to"
+        return "is used as swap"
     if device.name in facts.os_disks:
         return "is the operating system's disk"
     if device.model.startswith(REMOTE_MODELS):
@@ -208,12 +209,12 @@ def _never(facts: ScratchFacts, device: BlockDevice, ours: frozenset[str]) -> st
     others = [holder for holder in holders if holder not in ours]
     if others:
         return _held_by(facts, others[0])
-    # A loop device does not show as the holder of the device that it shows.
+    # A loop device does not show up as a holder of the device behind it.
     loops = [d.path for d in facts.devices.values() if d.backing_file in {f"/dev/{name}" for name in names}]
     if loops:
         return f"is held by {loops[0]}"
     if device.name in facts.busy and not mounts:
-        return "is in use by a program that keeps it for itself"
+        return "is opened exclusively by a program"
     return None
 
 
@@ -223,7 +224,8 @@ def _held_by(facts: ScratchFacts, holder: str) -> str:
         return f"is held by {holder}{_mounted(facts, holder)}"
     return (
         f"is a member of {holder} ({device.array.level or 'md'}, {device.array.state}{_mounted(facts, holder)}), "
-        f"which this module did not make: adopt=true uses it as it is, or stop it and force the disk"
+        f"which this module did not make: set adopt=true to use it as it is, or stop it and list the disk in "
+        f"force_devices"
     )
 
 
@@ -233,7 +235,7 @@ def _mounted(facts: ScratchFacts, name: str) -> str:
 
 
 def is_ours(signature: Signature, options: ScratchOptions) -> bool:
-    """Whether a signature is of an array or a file system that we made."""
+    """Whether a signature belongs to an array or a file system that we made."""
     if signature.type == RAID_MEMBER:
         return is_our_array(signature.label, options.array_name)
     return is_our_filesystem(signature.uuid)
@@ -248,19 +250,19 @@ def _signature_words(signature: Signature) -> str:
     return f"a file system or other data of type {signature.type}{named}"
 
 
-# Who made what is in the way: services of Azure's images that set up local disks themselves, and the cure.
+# Services of Azure's images that set up local disks, and how to stop them.
 
 EPHEMERAL_SERVICE = "azure-ephemeral-disk-setup.service"
-# azure-vm-utils, ephemeral-disk-setup: name of its array, label of its file system, mark of its lines in fstab.
+# azure-vm-utils, ephemeral-disk-setup: the name of its array, the label of its file system, the mark in fstab.
 _EPHEMERAL_ARRAY, _EPHEMERAL_LABEL = "azure-ephemeral-md", "AzureEphmDsk"
 _EPHEMERAL_MARK = "comment=azure-ephemeral-disk-setup"
 _CLOUD_INIT_MARK = "comment=cloudconfig"
 
 
 def set_up_by(facts: ScratchFacts, name: str) -> str:
-    """Return who set up a disk, what holds it, or what is mounted of it, and what to do; empty where nobody is known.
+    """Return which service set up a disk, its holders or its mounts, and what to do; empty if no service is known.
 
-    The answer goes on where a reason ends.
+    The text is appended to a reason.
     """
     names = [name]
     for found in names:
@@ -277,7 +279,7 @@ def set_up_by(facts: ScratchFacts, name: str) -> str:
 
 
 def mounted_by(facts: ScratchFacts, mountpoint: str) -> str:
-    """Return likewise who mounts something there at each boot."""
+    """Return which service mounts something at the mountpoint at each boot, and what to do, as ``set_up_by`` does."""
     return _named_service(facts, [mountpoint], False)
 
 
@@ -285,12 +287,12 @@ def _named_service(facts: ScratchFacts, mountpoints: Iterable[str], ephemeral: b
     marks = {option for path in mountpoints for option in facts.fstab.get(path, ())}
     if ephemeral or _EPHEMERAL_MARK in marks:
         return (
-            f"; {EPHEMERAL_SERVICE} did that: switch it off (scratch_mask_azure_ephemeral=true), remove its line from "
-            f"/etc/fstab, unmount and stop what it made, and force the disks once"
+            f"; {EPHEMERAL_SERVICE} did that: disable it (scratch_mask_azure_ephemeral=true), remove its line from "
+            f"/etc/fstab, unmount and stop what it made, and list the disks in force_devices once"
         )
     if _CLOUD_INIT_MARK in marks:
         return (
-            "; cloud-init mounts it, by /etc/fstab: take it out of 'mounts' and 'fs_setup' of the cloud-config, remove "
-            "that line and unmount it"
+            "; cloud-init mounts it through /etc/fstab: remove it from 'mounts' and 'fs_setup' of the cloud-config, "
+            "remove that line and unmount it"
         )
     return ""

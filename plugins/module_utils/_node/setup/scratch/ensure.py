@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Look, decide, do: the one way to the scratch for the module and for hpcnode."""
+"""Read the facts, plan and apply: used by both the module and hpcnode."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from .plan import plan_absent, plan_down, plan_present
 from .steps import NEW, ScratchPlan
 
 LOCK = "/run/hpcai/scratch.lock"
-"""Not in /run/lock, where a user could hold a file of this name."""
+"""Not in /run/lock, where a user could create and lock a file of this name."""
 _UNIT = "hpcai-scratch.service"
 _UNIT_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
-# An array is assembled, or a disk appears, and what lies on it is another story than the one the plan was made for.
+# After an array is assembled or a disk appears, the plan may no longer match the machine, so it is made again.
 _MOST_ROUNDS = 4
 
 PRESENT, ABSENT, DOWN, CONFIGURED = "present", "absent", "down", "configured"
 
 
 def _plan_configured(_facts: ScratchFacts, options: ScratchOptions) -> ScratchPlan:
-    """Nothing but the settings: an image has no disks to look at."""
+    """Plan nothing, because only the settings are written: an image has no disks to look at."""
     check_names(options)
     return ScratchPlan()
 
@@ -52,16 +52,16 @@ _PLANNERS: Mapping[str, Callable[[ScratchFacts, ScratchOptions], ScratchPlan]] =
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was done, or in check mode would be.
+    """What was done, or in check mode would be done.
 
-    :ivar changed: whether anything was.
-    :ivar steps: what, in words and in order.
+    :ivar changed: whether anything was changed.
+    :ivar steps: the changes in words, in order.
     :ivar before: the scratch and its settings before.
-    :ivar after: and after.
-    :ivar device: path of what is mounted; None where there is nothing, or it is not made yet.
-    :ivar devices: paths of the disks that it lies on.
-    :ivar filesystem: its type; None where there is none.
-    :ivar size_bytes: size of the device that holds it.
+    :ivar after: the scratch and its settings after.
+    :ivar device: path of what is mounted; None if nothing is mounted or it is not created yet.
+    :ivar devices: paths of its disks.
+    :ivar filesystem: type of its file system; None if there is none.
+    :ivar size_bytes: size of the device that contains it.
     """
 
     changed: bool
@@ -88,24 +88,24 @@ def ensure(
     settings: Mapping[str, Any] | None = None,
     keeps_settings: bool = False,
 ) -> Outcome:
-    """Bring the scratch to ``goal``.
+    """Bring the scratch to the state ``goal``.
 
-    :param check: only say what would be done.
-    :param settings: what /etc/hpcai/scratch.json is to hold; None for no such file.
-    :param keeps_settings: leave that file alone, whatever ``settings`` says.
-    :raises Refused: it must not be done; nothing was changed, unless the message says so.
-    :raises CommandFailed: a command failed; what was begun was undone.
-    :raises ValueError: ``lock_timeout_s`` is no time to wait.
+    :param check: only return what would be done.
+    :param settings: content for /etc/hpcai/scratch.json; None to remove the file.
+    :param keeps_settings: leave that file unchanged, whatever ``settings`` says.
+    :raises Refused: the change is not allowed; nothing was changed, unless the message says so.
+    :raises CommandFailed: a command failed; started work was undone.
+    :raises ValueError: ``lock_timeout_s`` is not a valid timeout.
     """
     lock_timeout_s = check_seconds("lock_timeout", lock_timeout_s, zero=True)
     if root.is_this_machine and os.geteuid() != 0:
-        raise Refused("reading and changing disks needs root: run with become.")
+        raise Refused("reading and changing disks needs root. Run with become.")
     text = None if settings is None else as_config(dict(settings))
     try:
         with only_one(root.at(LOCK), lock_timeout_s) if root.is_this_machine else contextlib.nullcontext():
             return _ensure(goal, options, root, run, check, None if keeps_settings else (text,))
     except Locked as error:
-        raise Refused(f"another run is at work on the scratch: {error}") from error
+        raise Refused(f"another run is changing the scratch: {error}") from error
 
 
 def _ensure(
@@ -116,8 +116,8 @@ def _ensure(
     applier = Applier(options, root, run)
     if plan.steps and not check:
         if not root.is_this_machine:
-            raise Refused(f"{root.path} is a captured tree, it can be looked at only: use check mode.")
-        # udev may still be looking at the disks or assembling an array of them: what is decided now is done.
+            raise Refused(f"{root.path} is a captured tree and cannot be changed. Use check mode.")
+        # udev may still be opening the disks or assembling an array, so wait for it before deciding.
         settle(run)
         for _round in range(_MOST_ROUNDS):
             facts = read_facts(options, root, run)
@@ -129,12 +129,12 @@ def _ensure(
                 break
             applier.apply(plan)
         else:
-            raise Refused(f"the scratch is not as it should be after {_MOST_ROUNDS} attempts. {applier.done_so_far()}")
+            raise Refused(f"the scratch did not converge after {_MOST_ROUNDS} attempts. {applier.done_so_far()}")
     settings_before = root.text(SETTINGS)
     differs = settings is not None and (settings[0] or "").strip() != (settings_before or "")
     if differs and settings is not None and not check:
         if not root.is_this_machine:
-            raise Refused(f"{root.path} is a captured tree, it can be looked at only: use check mode.")
+            raise Refused(f"{root.path} is a captured tree and cannot be changed. Use check mode.")
         if settings[0] is None:
             remove_file(root.at(SETTINGS))
         else:
@@ -169,8 +169,8 @@ def _as_outcome(
             after["settings"] = text
         if text is not None and not any(root.exists(f"{folder}/{_UNIT}") for folder in _UNIT_FOLDERS):
             warnings.append(
-                f"{_UNIT} is not installed, so the scratch is not mounted after a reboot: "
-                f"role hpcai.azure.node_tools brings it"
+                f"{_UNIT} is not installed, so the scratch is not mounted after a reboot. "
+                f"The role hpcai.azure.node_tools installs it"
             )
     if not steps:
         after = before
@@ -196,7 +196,7 @@ def _as_outcome(
 
 
 def as_results(outcome: Outcome) -> dict[str, Any]:
-    """Return the outcome for programs: what the module returns and ``hpcnode scratch --json`` prints."""
+    """Return the outcome as data: what the module returns and ``hpcnode scratch --json`` prints."""
     return {
         "changed": outcome.changed,
         "actions": list(outcome.steps),

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the machine has: all that a decision about the scratch needs."""
+"""The facts of the machine that decisions about the scratch need."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from ...machine.run import Run
 from .options import REMOTE_MODELS, ScratchOptions
 
 RECORD = "/run/hpcai/scratch.json"
-"""What we mounted, and how. Volatile, as the mount is."""
+"""What this package mounted, and with which options. On a tmpfs, because the mount does not survive a reboot either."""
 _OS_MOUNTPOINTS = ("/", "/boot", "/boot/efi", "/efi", "/usr", "/var")
-# Disks of these kinds are only looked at where an option names them.
+# Devices of these kinds are used only if an option names them.
 _NEVER_BY_ITSELF = re.compile(r"(loop|ram|zram|sr|fd|nbd)\d+$")
 _XFS_MAGIC, _XFS_IN_PROGRESS = b"XFSB", 126  # xfs_dsb: sb_inprogress, 1 from mkfs.xfs's first write to its last
 
@@ -56,24 +56,24 @@ class FolderFacts:
 
 @dataclass(frozen=True)
 class ScratchFacts:
-    """What the machine has.
+    """The state of the machine.
 
     :ivar devices: block devices by kernel name.
-    :ivar signatures: what lies on disks and arrays, by kernel name; None where it could not be read.
-    :ivar superblocks: md superblocks of members of ours that no running array holds.
-    :ivar unfinished: devices whose file system never saw the end of mkfs.
+    :ivar signatures: signatures on disks and arrays, by kernel name; None if they could not be read.
+    :ivar superblocks: md superblocks of our array members that are in no running array.
+    :ivar unfinished: devices whose mkfs did not finish.
     :ivar mounts: all mounts.
-    :ivar mounted: kernel name of the device or partition of each mount that has one, by place in ``mounts``.
-    :ivar fstab: options of what /etc/fstab mounts, by mountpoint.
-    :ivar swaps: devices and partitions that are swapped to.
-    :ivar os_disks: disks that the operating system lives on.
-    :ivar busy: disks that somebody holds who is not to be seen in sysfs.
-    :ivar selected: the disks that the options choose, by ``devices`` or by model.
+    :ivar mounted: kernel name of the device or partition of each mount that has one, by index in ``mounts``.
+    :ivar fstab: options of the mounts in /etc/fstab, by mountpoint.
+    :ivar swaps: devices and partitions used as swap.
+    :ivar os_disks: disks of the operating system.
+    :ivar busy: disks that are opened exclusively by something that sysfs does not show.
+    :ivar selected: the disks that the options select, by ``devices`` or by model.
     :ivar absent: paths of ``devices`` that do not exist.
     :ivar forced: kernel names of ``force_devices``.
-    :ivar labelled: kernel name of the device with the wanted label; None where there is none.
+    :ivar labelled: kernel name of the device that has the label from the options; None if there is none.
     :ivar folder: the mountpoint.
-    :ivar record: what we mounted earlier, empty where there is nothing.
+    :ivar record: what this package mounted earlier; empty if nothing.
     """
 
     devices: Mapping[str, BlockDevice]
@@ -98,7 +98,7 @@ class ScratchFacts:
         return tuple(self.mounts[index] for index, device in self.mounted.items() if self._is_on(device, name))
 
     def with_serial(self, name: str) -> str:
-        """Return a disk's kernel name and serial number, for a message; by the latter Azure's support knows it."""
+        """Return a disk's kernel name and serial number, for a message; Azure's support identifies disks by serial."""
         device = self.devices.get(name)
         return f"{name} {device.serial}" if device and device.serial else name
 
@@ -112,7 +112,7 @@ class ScratchFacts:
 
 
 def read_facts(options: ScratchOptions, root: Root, run: Run) -> ScratchFacts:
-    """Look at the machine. One command where all is as it should be, two where members of ours lie about."""
+    """Read the machine. Runs one command if everything is as it should be, two if our array members are loose."""
     devices = read_block_devices(root)
     mounts = read_mounts(root)
     mounted = {index: device for index, mount in enumerate(mounts) if (device := device_of(mount, devices))}
@@ -140,7 +140,7 @@ def read_facts(options: ScratchOptions, root: Root, run: Run) -> ScratchFacts:
         fstab=read_fstab(root),
         swaps=frozenset(swaps),
         os_disks=_os_disks(devices, mounts, mounted, swaps),
-        # Not the members of an array: udev could not assemble it while somebody else has one of them open.
+        # Without the members of an array: udev could not assemble them if another program had one open exclusively.
         busy=frozenset(
             name
             for name in selected
@@ -158,7 +158,7 @@ def read_facts(options: ScratchOptions, root: Root, run: Run) -> ScratchFacts:
 def select(
     options: ScratchOptions, devices: Mapping[str, BlockDevice], root: Root
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the kernel names of the disks that the options choose, and the paths of ``devices`` that lead nowhere."""
+    """Return the kernel names of the disks that the options select, and the paths in ``devices`` that do not exist."""
     if not options.devices:
         found = [name for name, device in devices.items() if device.is_disk and device.model in options.models]
         return tuple(name for name in found if not devices[name].model.startswith(REMOTE_MODELS)), ()
@@ -168,7 +168,7 @@ def select(
 
 
 def count_selected(options: ScratchOptions, root: Root) -> int:
-    """Return how many of the chosen disks are there, without looking at what lies on them."""
+    """Return how many of the selected disks exist, without reading their content."""
     return len(select(options, read_block_devices(root), root)[0])
 
 
@@ -199,7 +199,7 @@ def _is_unfinished(root: Root, name: str, signatures: tuple[Signature, ...] | No
 
 
 def _is_busy(root: Root, device: BlockDevice) -> bool:
-    """Whether the kernel keeps the disk for somebody: a mount or a program that opened it for itself alone."""
+    """Whether the disk is opened exclusively, by a mount or by a program."""
     if not root.is_this_machine or device.holders or not device.is_disk:
         return False
     try:
@@ -210,7 +210,7 @@ def _is_busy(root: Root, device: BlockDevice) -> bool:
 
 
 def read_folder(root: Root, path: str) -> FolderFacts:
-    """Return what is at a path, links not followed."""
+    """Return what is at a path. Symbolic links are not followed."""
     try:
         found = os.lstat(root.at(path))
     except OSError:
@@ -227,28 +227,28 @@ def _read_record(root: Root) -> Mapping[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-# How one knows that something on a disk was made by us.
+# How to recognize that something on a disk was made by this package.
 
-# "hpcai" in ASCII. With the 8 of version 8 ("custom", RFC 9562) behind it, no other program makes such a UUID.
+# "hpcai" in ASCII, followed by the 8 of UUID version 8 ("custom", RFC 9562): no other program makes such a UUID.
 _MARK = "68706361-69"
 
 
 def filesystem_uuid(of: str) -> str:
-    """Return the UUID of the file system that is made on an array (``of`` its UUID) or a disk (its serial number).
+    """Return the UUID of the file system on an array (``of``: the array's UUID) or a disk (``of``: its serial number).
 
-    It tells two things from the disk alone, without any record that a reboot or a new image could lose: that the file
-    system was made by us, and that it was made on this very array. What an earlier array left on the same disks, and
-    shows through a new one until mkfs is done, has another.
+    The UUID shows, from the disk alone, that this package made the file system, and that it made it on this array. No
+    record is needed that a reboot or a new image could delete. A file system that an earlier array left on the same
+    disks can show through a new array until mkfs is done, but it has a different UUID.
     """
     digest = hashlib.sha256(f"hpcai scratch on {of}".encode()).hexdigest()
     return f"{_MARK}{digest[:2]}-8{digest[2:5]}-8{digest[5:8]}-{digest[8:20]}"
 
 
 def is_our_filesystem(uuid: str) -> bool:
-    """Whether a file system of this UUID was made by us, be it on another array or disk."""
+    """Whether this package made a file system with this UUID, perhaps on another array or disk."""
     return uuid.lower().startswith(_MARK) and uuid[14:15] == "8"
 
 
 def is_our_array(name: str, array_name: str) -> bool:
-    """Whether an array of this name is ours. mdadm may have put the host's name of that day in front."""
+    """Whether an array of this name is ours. mdadm may have put the host name at creation time in front."""
     return name.rsplit(":", 1)[-1] == array_name

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Decide about the mount: where, with which options, whose. Pure but for the names of users."""
+"""Plan the mount: where, with which options, and with which owner. Pure except that it looks up users and groups."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .facts import ScratchFacts
 from .options import ScratchOptions
 from .steps import Step
 
-# Options for mount(8), systemd or nobody: the kernel does not list them. Of the others it lists what differs from its
-# defaults, so a default that is asked for can only be seen by its opposite not being there.
+# These options are for mount(8) or systemd, or have no effect; the kernel does not list them. For other options, the
+# kernel lists only differences from its defaults, so a default is in force if its opposite is not listed.
 _FOR_OTHERS = ("x-", "X-", "comment=", "uhelper=")
 _UNSEEN = ("defaults", "auto", "noauto", "nofail", "_netdev", "user", "nouser", "users", "owner", "group")
-# The kernel takes the number above it, -1, for "leave as it is".
+# One less than the largest number: the kernel takes that one, -1, as "leave the owner unchanged".
 _HIGHEST_ID = 2**32 - 2
 _OPPOSITES = {
     "rw": "ro",
@@ -45,13 +45,13 @@ def mount_steps(
     fresh: bool = False,
     adopted: bool = False,
 ) -> list[Step]:
-    """Return the steps after which ``device`` is mounted as wanted.
+    """Return the steps that mount ``device`` as the options say.
 
     :param mounts: where it is mounted now.
-    :param ours: what it is of ours, and may be made anew if its file system turns out to be damaged.
+    :param ours: our array or disk; its file system may be made again if it turns out to be damaged.
     :param fresh: its file system is new.
-    :param adopted: it is not ours: it is mounted where it is not, and left alone otherwise.
-    :raises Refused: something is in the way.
+    :param adopted: it is not ours: it is mounted if it is not mounted yet, and otherwise left unchanged.
+    :raises Refused: something blocks the mount.
     """
     if not adopted:
         check_names(options)
@@ -66,35 +66,35 @@ def mount_steps(
     members, uuid = (ours.members, ours.uuid) if ours else ((), "")
     detail = f"{filesystem} {mount_options}"
     steps.append(Step("mount", device, members, options.mountpoint, detail, uuid))
-    # On an adopted array, whose folder it is was decided by somebody else.
+    # The owner of an adopted array's folder is left unchanged.
     return steps if adopted else [*steps, Step("own", where=options.mountpoint, detail=_owner_words(options))]
 
 
 def unmount_steps(mounts: Iterable[Mount]) -> list[Step]:
-    """Return the steps that undo mounts, the last one first."""
+    """Return the steps that undo mounts, in reverse order."""
     return [Step("unmount", where=mount.mountpoint) for mount in reversed(list(mounts))]
 
 
 def check_mountpoint(facts: ScratchFacts, options: ScratchOptions, ours: Set[str]) -> None:
-    """Make sure that nothing would be hidden.
+    """Make sure that the mount would hide nothing.
 
     :param ours: kernel names of the devices that may be mounted there.
-    :raises Refused: something would.
+    :raises Refused: the mount would hide something.
     """
     here, device = facts.mount_at(options.mountpoint)
     if here is not None:
         if device in ours:
             return
         raise Refused(
-            f"{options.mountpoint} is a mount of {here.source} ({here.filesystem}): choose another mountpoint"
+            f"{options.mountpoint} is a mount of {here.source} ({here.filesystem}). Choose another mountpoint"
             f"{mounted_by(facts, options.mountpoint)}."
         )
     if facts.folder.kind == "other":
-        raise Refused(f"{options.mountpoint} is no folder: remove it, or choose another mountpoint.")
+        raise Refused(f"{options.mountpoint} is not a folder. Remove it, or choose another mountpoint.")
     if facts.folder.kind == "filled":
         raise Refused(
-            f"{options.mountpoint} is not empty, and the mount would hide what is in it: move that away, or choose "
-            f"another mountpoint."
+            f"{options.mountpoint} is not empty, and the mount would hide its content. Move the content away, or "
+            f"choose another mountpoint."
         )
 
 
@@ -134,15 +134,15 @@ def _owner_words(options: ScratchOptions) -> str:
 
 
 def check_names(options: ScratchOptions) -> None:
-    """Make sure that this machine knows owner and group: what is kept for the boot must not fail there.
+    """Make sure that owner and group exist on this machine, so that the settings cannot fail at the next boot.
 
-    :raises Refused: it does not.
+    :raises Refused: one of them does not exist.
     """
     uid_of(options.owner), gid_of(options.group)
 
 
 def uid_of(owner: str) -> int:
-    """Return a user's number.
+    """Return a user's uid.
 
     :raises Refused: there is no such user.
     """
@@ -153,7 +153,7 @@ def uid_of(owner: str) -> int:
 
 
 def gid_of(group: str) -> int:
-    """Return a group's number.
+    """Return a group's gid.
 
     :raises Refused: there is no such group.
     """
@@ -165,12 +165,12 @@ def gid_of(group: str) -> int:
 
 def _number(name: str, text: str) -> int:
     if int(text) > _HIGHEST_ID:
-        raise Refused(f"{name}: {text} is no number of a user or group: {_HIGHEST_ID} is the highest.")
+        raise Refused(f"{name}: {text} is above the highest id, {_HIGHEST_ID}.")
     return int(text)
 
 
 def keep_mounted(options: ScratchOptions, adopted: bool) -> Mapping[str, Any]:
-    """Return the mount as it is afterwards, for the diff."""
+    """Return the mount after the change, for the diff."""
     mount: dict[str, Any] = {"mountpoint": options.mountpoint, "mount_options": list(options.mount_options)}
     if not adopted:
         mount.update(owner=options.owner, group=options.group, mode=f"{options.mode:04o}")
@@ -178,7 +178,7 @@ def keep_mounted(options: ScratchOptions, adopted: bool) -> Mapping[str, Any]:
 
 
 def describe_folder(facts: ScratchFacts, options: ScratchOptions, mount: Mount) -> Mapping[str, Any]:
-    """Return the mount as it is, for the diff; what is as wanted in the words of the options."""
+    """Return the mount as it is, for the diff; values that match the options are written as the options write them."""
     folder = facts.folder
     recorded = facts.record.get("mount_options") if facts.record.get("number") == mount.number else None
     same = not _differ(mount, options, recorded)

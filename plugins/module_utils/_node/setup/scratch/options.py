@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the scratch should be: the options of module nvme_raid, checked."""
+"""The options of the module nvme_raid, checked."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ SETTINGS = f"{FOLDER}/{CONFIG}.json"
 LOCAL_MODELS = ("Microsoft NVMe Direct Disk", "Microsoft NVMe Direct Disk v2")
 """Azure's local NVMe disks (azure-vm-utils, 80-azure-disk.rules)."""
 REMOTE_MODELS = ("MSFT NVMe Accelerator",)
-"""Beginnings of the models of Azure's remote, managed disks: never scratch, whatever the options say (same source)."""
+"""Prefixes of the models of Azure's remote, managed disks: never used for scratch, whatever the options say (same
+source)."""
 
 DEFAULTS: Mapping[str, Any] = {
     "devices": [],
@@ -58,7 +59,7 @@ DEFAULTS: Mapping[str, Any] = {
     "force_devices": [],
     "adopt": False,
 }
-# Forcing is said once, to one run. A node that boots must not find in its settings that it may wipe a disk.
+# Not saved: a node that boots must not find in its settings that it may wipe a disk.
 _NOT_PERSISTENT = ("force_devices",)
 _LABEL_BYTES = {"xfs": 12, "ext4": 16}
 _OWNERS = 0o700
@@ -108,19 +109,19 @@ class ScratchOptions:
 
 
 disk_count = optional(number(integral=True))
-"""A number of disks, if any is given."""
+"""A number of disks, or None."""
 
 
 def mountpoint(path: str, value: Any) -> str:
-    """A path that may be mounted on; a slash at its end goes."""
+    """A path that can be a mountpoint; a trailing slash is removed."""
     folder = value.rstrip("/") if isinstance(value, str) else ""
-    # normpath keeps two slashes at the beginning, and the kernel does not.
+    # normpath keeps two leading slashes; the kernel treats them as one.
     if not folder.startswith("/") or folder.startswith("//") or os.path.normpath(folder) != folder:
         raise wrong(path, "an absolute path without '..'", value)
     if not folder.isprintable():
         raise wrong(path, "one line without control characters", value)
     if folder.lstrip("/") in _SYSTEM_FOLDERS:
-        raise Malformed(f"{path} {folder} belongs to the operating system: choose another, such as /scratch.")
+        raise Malformed(f"{path} {folder} belongs to the operating system. Choose another, such as /scratch.")
     return folder
 
 
@@ -128,22 +129,22 @@ as_argument(mountpoint, type="path")
 
 
 def octal_mode(path: str, value: Any) -> int:
-    """Permissions, given as octal digits."""
-    # YAML reads 01777 without quotes as an octal number, 1023, whose digits are those of another mode.
+    """Permissions as octal digits."""
+    # YAML reads 01777 without quotes as an octal number, 1023, whose digits mean another mode.
     if not isinstance(value, str) or not re.fullmatch(r"0?[0-7]{3,4}", value):
         raise wrong(path, "octal digits in quotes, such as '1777'", value)
     return int(value, 8)
 
 
-# YAML makes a number of what stands without quotes, and Ansible would make a text of that.
+# YAML reads unquoted digits as a number, and Ansible would convert that number to a string.
 as_argument(octal_mode, type="raw")
 
 
 def _mode(path: str, value: Any) -> int:
     mode = octal_mode(path, value)
     if mode & _OWNERS != _OWNERS:
-        # What YAML makes of 01777 and 0777 without quotes looks so: 1023 and 511.
-        raise Malformed(f"{path} {mode:04o} keeps the owner out: write it in quotes, such as '1777'.")
+        # Unquoted 01777 and 0777 reach this point: YAML reads them as 1023 and 511.
+        raise Malformed(f"{path} {mode:04o} denies access to the owner. Write it in quotes, such as '1777'.")
     return mode
 
 
@@ -168,14 +169,14 @@ _MOUNT_OPTION = matching(
 _DISKS = list_of(matching(r"(?s)/dev/.*", "a path below /dev, such as /dev/nvme0n1 or /dev/disk/by-id/..."))
 _FORMS: Mapping[str, Form[Any]] = {
     "devices": _DISKS,
-    # An empty one would choose every disk without a model.
+    # An empty string would select every disk without a model.
     "models": list_of(text),
     "expected_count": disk_count,
     "on_count_mismatch": choice("fail", "warn", "ignore"),
-    # At most what set_name of md's superblock 1.x holds.
+    # The maximum length of set_name in md's superblock 1.x.
     "array_name": matching(
         rf"(?!md_?\d+$)(?=.{{1,32}}$){_NAME}",
-        "1 to 32 letters, digits, dots, dashes and underscores, and not look like the kernel's own md127",
+        "1 to 32 letters, digits, dots, dashes and underscores, other than the kernel's own names such as md127",
     ),
     "chunk": _chunk,
     "filesystem": choice(*_LABEL_BYTES),
@@ -190,36 +191,36 @@ _FORMS: Mapping[str, Form[Any]] = {
 }
 _FORM = record(_FORMS, null_is_absent=True, defaults=DEFAULTS)
 ARGUMENTS = arguments_of(_FORMS, DEFAULTS)
-"""The options as Ansible has them."""
+"""The options as an Ansible argument_spec."""
 
 
 def parse(options: Mapping[str, Any]) -> ScratchOptions:
-    """Return checked options; those that are missing or None get their default.
+    """Return checked options; missing ones and those that are None get their default.
 
-    :raises ConfigError: a value makes no sense.
+    :raises ConfigError: a value is invalid.
     """
     found = _FORM("", options)
     most = _LABEL_BYTES[found["filesystem"]]
     label = matching(
         rf"(?=.{{1,{most}}}$){_NAME}",
-        f"1 to {most} letters, digits, dots, dashes and underscores ({found['filesystem']} holds no more)",
+        f"1 to {most} letters, digits, dots, dashes and underscores ({found['filesystem']} has no room for more)",
     )
     label("label", found["label"])
     if not found["devices"] and not found["models"]:
-        raise Malformed("models is empty, and devices too: name the models of the disks, or the disks.")
+        raise Malformed("models and devices are both empty. Set one of them.")
     return ScratchOptions(chunk_bytes=found.pop("chunk"), **found)
 
 
 def read_options(root: Root) -> ScratchOptions | None:
-    """Return the settings for the boot; None where there are none.
+    """Return the settings for the next boot; None if there are none.
 
-    :raises ConfigError: they cannot be used.
+    :raises ConfigError: the settings are invalid.
     """
     return read_checked(root, CONFIG, lambda _path, settings: parse(settings))
 
 
 def as_settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options as /etc/hpcai/scratch.json keeps them."""
+    """Return the options in the form that /etc/hpcai/scratch.json stores."""
     return {
         name: default if options.get(name) is None else options[name]
         for name, default in DEFAULTS.items()

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Decide what is to be done so that the scratch is there. Pure."""
+"""Plan the steps that create the scratch. Pure."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .steps import NEW, ScratchPlan, Step
 
 
 def plan_present(facts: ScratchFacts, options: ScratchOptions) -> ScratchPlan:
-    """Return the steps after which the scratch is there and mounted.
+    """Return the steps after which the scratch exists and is mounted.
 
-    :raises Refused: it cannot be had without touching what is not ours, or the disks are not those expected.
+    :raises Refused: that would touch something that is not ours, or the disks are not the expected ones.
     """
     ours = find_ours(facts, options)
     complete = [found for found in ours if found.complete]
     if len(complete) > 1:
-        listed = "; ".join(f"{found.device or 'a stopped one'} on {' '.join(found.members)}" for found in complete)
-        raise Refused(f"there are {len(complete)} complete arrays of ours ({listed}): state=absent first.")
+        listed = "; ".join(f"{found.device or 'a stopped array'} on {' '.join(found.members)}" for found in complete)
+        raise Refused(f"there are {len(complete)} complete scratch arrays ({listed}). Run with state=absent first.")
     if complete:
         return _use(facts, options, complete[0])
     adopted = _adopt(facts, options) if options.adopt else None
@@ -33,15 +33,17 @@ def plan_present(facts: ScratchFacts, options: ScratchOptions) -> ScratchPlan:
 
 
 def _use(facts: ScratchFacts, options: ScratchOptions, found: Existing) -> ScratchPlan:
-    """Use what is there and ours."""
+    """Use our existing array or disk."""
     _compare(options, found)
     others = [name for name in found.members if name not in facts.selected]
     if options.devices and others:
-        raise Refused(f"the scratch that is there lies on {' '.join(others)}, not in devices: state=absent first.")
+        raise Refused(f"the scratch uses {' '.join(others)}, not in devices. Run with state=absent first.")
     warnings = _check_count(facts, options, found.members)
     spare = [name for name in facts.selected if name not in found.members]
     if spare:
-        warnings += (f"{' '.join(spare)} are not part of the scratch: state=absent, then present, takes them in",)
+        warnings += (
+            f"{' '.join(spare)} are not part of the scratch. To add them, run state=absent, then state=present",
+        )
     steps: list[Step] = []
     device = found.device
     if not found.running:
@@ -49,7 +51,7 @@ def _use(facts: ScratchFacts, options: ScratchOptions, found: Existing) -> Scrat
             steps.append(Step("stop", device=found.device, disks=found.members))
         steps.append(Step("assemble", disks=found.members, uuid=found.uuid))
         device = NEW
-    # What lies on an array that is not assembled yet, nobody can know: apply looks at it anew before it mounts.
+    # The content of an array that is not assembled cannot be read; apply looks again before it mounts.
     if found.running and found.filesystem is None:
         _check_label(facts, options, {found.device, *found.members})
         steps += [*unmount_steps(found.mounts), _mkfs(options, device, found.members, found.uuid)]
@@ -61,10 +63,10 @@ def _use(facts: ScratchFacts, options: ScratchOptions, found: Existing) -> Scrat
 
 
 def _compare(options: ScratchOptions, found: Existing) -> None:
-    """Refuse to use what was made with other options, for only making it anew would change it."""
+    """Refuse an array or disk that was made with other options: changing it means making it again."""
     what = found.device or " ".join(found.members)
     if found.foreign:
-        raise Refused(f"{what} is ours, but holds {found.foreign} that this module did not make: remove it first.")
+        raise Refused(f"{what} is ours, but contains {found.foreign} that this module did not make. Remove that first.")
     differences = []
     if found.is_array and found.chunk_bytes and found.chunk_bytes != options.chunk_bytes:
         differences.append(f"chunk is {found.chunk_bytes // 1024}K, not {options.chunk_bytes // 1024}K")
@@ -74,25 +76,27 @@ def _compare(options: ScratchOptions, found: Existing) -> None:
         differences.append(f"label is {found.filesystem.label!r}, not {options.label!r}")
     if differences:
         raise Refused(
-            f"{what} was made with other options ({', '.join(differences)}), and only making it anew, which destroys "
-            f"what users have there, could change that: do so by state=absent, then state=present."
+            f"{what} was made with other options ({', '.join(differences)}). To change them, it must be made again, "
+            f"which destroys its data: run state=absent, then state=present."
         )
 
 
 def _adopt(facts: ScratchFacts, options: ScratchOptions) -> ScratchPlan | None:
-    """Use a healthy array that is there and not ours."""
+    """Use a healthy array that is not ours."""
     found = find_adoptable(facts, options)
     if not found:
         return None
     if len(found) > 1:
-        raise Refused(f"adopt: there are several arrays, {' '.join(one.device for one in found)}: name one's devices.")
+        raise Refused(
+            f"adopt: found several arrays: {' '.join(one.device for one in found)}. List one's disks in devices."
+        )
     array = found[0]
     if array.filesystem is None:
-        raise Refused(f"adopt: {array.device} holds no file system, and an adopted array is never formatted.")
+        raise Refused(f"adopt: {array.device} has no file system, and an adopted array is never formatted.")
     elsewhere = [mount.mountpoint for mount in array.mounts if mount.root == "/"]
     if elsewhere and options.mountpoint not in elsewhere:
         raise Refused(
-            f"adopt: {array.device} is mounted on {elsewhere[0]}: unmount it there and remove what mounts it, "
+            f"adopt: {array.device} is mounted on {elsewhere[0]}. Unmount it there and disable what mounts it, "
             f"or set mountpoint to {elsewhere[0]}."
         )
     warnings = _check_count(facts, options, array.members)
@@ -101,10 +105,10 @@ def _adopt(facts: ScratchFacts, options: ScratchOptions) -> ScratchPlan | None:
 
 
 def _build(facts: ScratchFacts, options: ScratchOptions, pieces: tuple[Existing, ...]) -> ScratchPlan:
-    """Make it, out of blank disks and pieces of ours."""
+    """Create the scratch from blank disks and what is left of our arrays."""
     arrays = frozenset(piece.device for piece in pieces if piece.device)
     refusals = {name: reason for name in facts.selected if (reason := why_not(facts, options, name, arrays))}
-    # A member that does not answer just now makes an array look broken that is not.
+    # If a member cannot be read at the moment, a healthy array looks broken.
     members = [name for piece in pieces for name in piece.members if name not in facts.selected]
     refusals.update({name: "cannot be read" for name in members if facts.signatures.get(name, ()) is None})
     if refusals:
@@ -118,7 +122,7 @@ def _build(facts: ScratchFacts, options: ScratchOptions, pieces: tuple[Existing,
     warnings = _check_count(facts, options, disks)
     lost = max((piece.raid_disks for piece in pieces), default=0) - len(disks)
     if lost > 0:
-        warnings += (f"the array had {lost + len(disks)} disks, and is made anew of the {len(disks)} that are left",)
+        warnings += (f"the array had {lost + len(disks)} disks, and is made again from the {len(disks)} that are left",)
     _check_label(facts, options, {*disks, *arrays})
     steps: list[Step] = []
     for piece in pieces:
@@ -126,7 +130,7 @@ def _build(facts: ScratchFacts, options: ScratchOptions, pieces: tuple[Existing,
         if piece.is_array and piece.device:
             steps.append(Step("stop", device=piece.device, disks=piece.members))
     check_mountpoint(facts, options, {*arrays, *disks})
-    # What is not blank is ours, in pieces, or forced.
+    # A disk that is not blank belonged to our arrays, or is forced.
     filled = tuple(name for name in disks if facts.signatures[name] or facts.devices[name].partitions)
     if filled:
         steps.append(Step("wipe", disks=filled))
@@ -148,34 +152,34 @@ def _path(facts: ScratchFacts, name: str) -> str:
 
 def _check_label(facts: ScratchFacts, options: ScratchOptions, ours: Set[str]) -> None:
     if facts.labelled and facts.labelled not in ours:
-        raise Refused(f"label {options.label} is taken by /dev/{facts.labelled}: set another label.")
+        raise Refused(f"label {options.label} is already used by /dev/{facts.labelled}. Set another label.")
 
 
 def _no_disks(facts: ScratchFacts, options: ScratchOptions) -> str:
     if options.devices:
-        return f"none of the devices exists ({', '.join(facts.absent)})."
+        return f"none of the devices exist ({', '.join(facts.absent)})."
     models = sorted({device.model for device in facts.devices.values() if device.model and device.is_disk})
     expected = f"{options.expected_count} local NVMe disks are expected, and " if options.expected_count else ""
     return (
         f"{expected}no disk has one of the models {', '.join(options.models)}; "
-        f"there are {', '.join(models) or 'no models at all'}: "
-        f"set devices or models, or expected_count=0 where the VM size has no local NVMe disk."
+        f"models found: {', '.join(models) or 'none'}. "
+        f"Set devices or models, or expected_count=0 if the VM size has no local NVMe disk."
     )
 
 
 def _check_count(facts: ScratchFacts, options: ScratchOptions, members: Sequence[str]) -> tuple[str, ...]:
     expected = options.expected_count
     if expected is None:
-        # Who names disks expects each of them.
+        # If the options list disks, each of them is expected.
         expected = len(facts.selected) + len(facts.absent) if options.devices else len(members)
     if len(members) == expected or options.on_count_mismatch == "ignore":
         return ()
-    missing = f"; not there: {', '.join(facts.absent)}" if facts.absent else ""
-    named = f" (there: {', '.join(map(facts.with_serial, members))}{missing})" if members or missing else ""
+    missing = f"; missing: {', '.join(facts.absent)}" if facts.absent else ""
+    named = f" (found: {', '.join(map(facts.with_serial, members))}{missing})" if members or missing else ""
     text = f"there are {len(members)} local NVMe disks where {expected} are expected{named}"
     if options.on_count_mismatch == "warn":
         return (text,)
-    raise Refused(f"{text}: the node may be faulty; on_count_mismatch=warn goes on with what is there.")
+    raise Refused(f"{text}. The node may be faulty; on_count_mismatch=warn continues with these disks.")
 
 
 def _mkfs(options: ScratchOptions, device: str, members: Sequence[str], uuid: str) -> Step:
@@ -204,7 +208,7 @@ def _as_plan(
 
 
 def describe(facts: ScratchFacts, options: ScratchOptions, found: Existing) -> Mapping[str, Any]:
-    """Return what there is in the words of the options, for the diff."""
+    """Return the current state in the words of the options, for the diff."""
     here, _device = facts.mount_at(options.mountpoint)
     mounts = [mount for mount in found.mounts if mount.root == "/"]
     mount = here if here in mounts else (mounts[-1] if mounts else None)
@@ -219,38 +223,38 @@ def describe(facts: ScratchFacts, options: ScratchOptions, found: Existing) -> M
     }
 
 
-# Decide what is to be done so that the scratch is gone, or only at rest. Pure.
+# Plan the steps that remove or stop the scratch. Pure.
 
 
 def plan_absent(facts: ScratchFacts, options: ScratchOptions) -> ScratchPlan:
-    """Return the steps after which nothing of ours is left. An adopted array is unmounted and stays as it is."""
+    """Return the steps that remove everything that we made. An adopted array is unmounted, but not changed."""
     ours = find_ours(facts, options)
     steps: list[Step] = []
     warnings: list[str] = []
     for found in ours:
         steps += unmount_steps(found.mounts)
-        # The file system first: a new array on the same disks would show it again.
+        # The file system first: otherwise it would show up again on a new array on the same disks.
         if found.is_array and found.running and found.filesystem and not found.foreign:
             steps.append(Step("erase", device=found.device))
         if found.is_array and found.device:
             steps.append(Step("stop", device=found.device, disks=found.members))
         clean = tuple(name for name in found.members if _is_only_ours(facts, options, name))
         mixed = [name for name in found.members if name not in clean and name in facts.devices]
-        warnings += [f"/dev/{name} also holds what is not ours, and was left as it is" for name in mixed]
+        warnings += [f"/dev/{name} also contains foreign data, and was left unchanged" for name in mixed]
         if clean:
             steps.append(Step("forget", disks=clean) if found.is_array else Step("wipe", disks=clean))
     return _as_removal_plan(facts, options, ours, steps, warnings)
 
 
 def plan_down(facts: ScratchFacts, options: ScratchOptions) -> ScratchPlan:
-    """Return the steps after which the scratch is unmounted and stopped, with all that is in it."""
+    """Return the steps that unmount and stop the scratch; its data stays."""
     steps: list[Step] = []
     ours = find_ours(facts, options)
     for found in ours:
         steps += unmount_steps(found.mounts)
         if found.is_array and found.device:
             steps.append(Step("stop", device=found.device, disks=found.members))
-    # Stopped members are as they should be: nothing that shows in the diff.
+    # Stopped members need no change, so they are not in the diff.
     shown = tuple(found for found in ours if found.device and (found.is_array or found.mounts))
     return _as_removal_plan(facts, options, shown, steps, [])
 
@@ -270,7 +274,10 @@ def _as_removal_plan(
         if adopted and (options.adopt or facts.record.get("adopted") == device):
             steps = [*steps, Step("unmount", where=options.mountpoint)]
         else:
-            warnings = [*warnings, f"{options.mountpoint} is a mount of {here.source}, which is not ours: it stays"]
+            warnings = [
+                *warnings,
+                f"{options.mountpoint} is a mount of {here.source}, which this module did not make. It stays",
+            ]
             adopted = None
     was = [*ours, *([adopted] if adopted else [])]
     before = describe(facts, options, was[0]) if was else {}

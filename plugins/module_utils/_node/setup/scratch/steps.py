@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The steps that change something, in words; ``apply`` turns them into commands."""
+"""The steps that change something, and their words; ``apply`` turns them into commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 NEW = "the new array"
-"""Stands for the kernel name of an array that an earlier step makes or assembles: the kernel chooses it."""
+"""Placeholder for the kernel name of an array that an earlier step creates or assembles: the kernel chooses it."""
 
 _WORDS = {
     "unmount": "unmount {where}",
@@ -36,8 +36,8 @@ class Step:
     :ivar device: kernel name of the device, or NEW.
     :ivar disks: kernel names of the disks.
     :ivar where: the mountpoint.
-    :ivar detail: what else the step needs, in words that a reader understands.
-    :ivar uuid: the array's UUID, to assemble it by; what the file system's UUID is made of.
+    :ivar detail: further input of the step, also shown to the user.
+    :ivar uuid: the array's UUID, for assembly; the file system's UUID is derived from it.
     """
 
     verb: str
@@ -54,13 +54,13 @@ class Step:
 
 @dataclass(frozen=True)
 class ScratchPlan:
-    """What to do, and what is so before and after it.
+    """What to do, and the state before and after.
 
-    :ivar steps: in their order; empty where nothing is to be done.
+    :ivar steps: in order; empty if there is nothing to do.
     :ivar warnings: what the user should know, one line each.
-    :ivar before: the scratch as it is, for the diff.
-    :ivar after: the scratch as it will be.
-    :ivar members: the disks it lies on afterwards.
+    :ivar before: the scratch before, for the diff.
+    :ivar after: the scratch after.
+    :ivar members: its disks afterwards.
     :ivar device: kernel name of what is mounted afterwards, NEW, or empty.
     :ivar adopted: it is an array that we did not make.
     """
@@ -75,7 +75,7 @@ class ScratchPlan:
 
     @property
     def steps_until_look(self) -> tuple[Step, ...]:
-        """The steps up to where one must look again: what lies on an array shows when it is assembled."""
+        """The steps up to the next look at the machine: an array's content is visible only after it is assembled."""
         for number, step in enumerate(self.steps, start=1):
             if step.verb == "assemble":
                 return self.steps[:number]

@@ -4,5 +4,5 @@
 
 """File systems that machines share: mounts of a client, exports of a server.
 
-A server that is away must not keep a machine from booting, nor whoever looks from an answer.
+A server that does not answer must not block a machine's boot, and must not make commands hang.
 """

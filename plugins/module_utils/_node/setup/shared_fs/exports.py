@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What an NFS server gives to whom."""
+"""The folders that an NFS server exports, and to which clients."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ PRIVATE: tuple[Network, ...] = tuple(
     ipaddress.ip_network(name)
     for name in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.0/8", "fc00::/7", "::1/128")
 )
-"""RFC 1918, RFC 4193, and the machine itself."""
+"""RFC 1918, RFC 4193, and loopback addresses."""
 
 
 @dataclass(frozen=True)
 class Export:
-    """A folder that others may mount.
+    """A folder that other machines may mount.
 
-    :ivar networks: of this folder alone; empty for those of all.
+    :ivar networks: networks for this folder only; empty to use the common ones.
     :ivar owner: user, group and mode of the folder, if it has to be made.
     """
 
@@ -54,18 +54,20 @@ class Export:
 def parse(items: Iterable[Mapping[str, Any]]) -> tuple[Export, ...]:
     """Return checked exports.
 
-    :raises SharedProblem: a value makes no sense.
+    :raises SharedProblem: a value is invalid.
     """
     found: dict[str, Export] = {}
     for item in items:
         path = checked_path("path of an export", item.get("path"))
         if path in found:
-            raise SharedProblem(f"{path} is exported twice: keep one")
+            raise SharedProblem(f"{path} is exported twice. Keep one")
         asked = item.get("options")
         options = DEFAULT_OPTIONS if asked is None else tuple(str(option) for option in asked)
         for option in options:
             if not _OPTION.fullmatch(option):
-                raise SharedProblem(f"options of export {path}: {option!r} is none; give a list of single ones")
+                raise SharedProblem(
+                    f"options of export {path}: {option!r} is not an option. Write each option as a list item"
+                )
         mode = octal_mode(f"mode of {path}", item.get("mode") or "0755")
         owner = (str(item.get("owner") or "root"), str(item.get("group") or "root"), mode)
         found[path] = Export(path, options, tuple(item.get("networks") or ()), owner)
@@ -73,10 +75,10 @@ def parse(items: Iterable[Mapping[str, Any]]) -> tuple[Export, ...]:
 
 
 def networks(names: Iterable[str], run: Run, allow_public: bool = False) -> tuple[Network, ...]:
-    """Return networks, each address as one of its own, without those that lie in another.
+    """Return the networks, an address as a network of its own, without networks that are part of another.
 
-    :param names: networks and addresses; ``local`` is the subnet in which this machine has its default route.
-    :raises SharedProblem: one is none, or reaches beyond private networks.
+    :param names: networks and addresses; ``local`` is the subnet of this machine's default route.
+    :raises SharedProblem: a name is not a network, or is not private.
     """
     found: list[Network] = []
     for name in names:
@@ -89,35 +91,37 @@ def networks(names: Iterable[str], run: Run, allow_public: bool = False) -> tupl
 def checked_network(name: str, allow_public: bool) -> Network:
     """Return the network of this name.
 
-    :raises SharedProblem: it is none, or reaches beyond private networks.
+    :raises SharedProblem: it is not a network, or is not private.
     """
     try:
         network = ipaddress.ip_network(name, strict=False)
     except ValueError as error:
-        raise SharedProblem(f"{name!r} is no network and no address, such as 10.0.0.0/24: {error}") from error
+        raise SharedProblem(f"{name!r} is neither a network nor an address, such as 10.0.0.0/24: {error}") from error
     if network.prefixlen == 0:
-        raise SharedProblem(f"{name} is everybody: an NFS server believes what clients say. Name the cluster's subnets")
+        raise SharedProblem(
+            f"{name} includes everybody, and an NFS server trusts its clients. List the cluster's subnets"
+        )
     if not allow_public and not any(_lies_in(network, private) for private in PRIVATE):
         raise SharedProblem(
-            f"{name} is no private network (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16): an NFS server believes what "
-            f"clients say. Name the cluster's subnets, or allow public networks on purpose"
+            f"{name} is not a private network (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16), and an NFS server trusts "
+            f"its clients. List the cluster's subnets, or explicitly allow public networks"
         )
     return network
 
 
 def _lies_in(network: Network, other: Network) -> bool:
-    # Of two versions, neither lies in the other.
+    # subnet_of() does not compare IPv4 with IPv6.
     if isinstance(network, ipaddress.IPv4Network):
         return isinstance(other, ipaddress.IPv4Network) and network.subnet_of(other)
     return isinstance(other, ipaddress.IPv6Network) and network.subnet_of(other)
 
 
 def _local(run: Run) -> list[Network]:
-    """The subnet of the default route: Azure hands a machine its subnet's own prefix."""
+    """Return the subnet of the default route: Azure gives a machine the prefix of its subnet."""
     routes = json.loads(must(run(["ip", "-json", "route", "show", "default"])).stdout or "[]")
     devices = [route["dev"] for route in routes if route.get("dev")]
     if not devices:
-        raise SharedProblem("this machine has no default route, so its subnet cannot be told: name the networks")
+        raise SharedProblem("this machine has no default route, so its subnet is not known. List the networks")
     interfaces = json.loads(must(run(["ip", "-json", "-4", "address", "show", "dev", devices[0]])).stdout or "[]")
     found = [
         checked_network(f"{address['local']}/{address['prefixlen']}", allow_public=False)
@@ -126,20 +130,20 @@ def _local(run: Run) -> list[Network]:
         if address.get("scope") == "global"
     ]
     if not found:
-        raise SharedProblem(f"{devices[0]} has no IPv4 address, so the subnet cannot be told: name the networks")
+        raise SharedProblem(f"{devices[0]} has no IPv4 address, so the subnet is not known. List the networks")
     return found
 
 
 def text(exports: Sequence[Export], everybodys: Sequence[str], run: Run, allow_public: bool) -> str | None:
     """Return the text of the file; None without exports.
 
-    :raises SharedProblem: an export has nobody who may mount it, or networks that it must not have.
+    :raises SharedProblem: an export has no networks, or networks that are not allowed.
     """
     lines = [HEADER]
     for export in exports:
         clients = networks(export.networks or everybodys, run, allow_public)
         if not clients:
-            raise SharedProblem(f"{export.path} has no networks that may mount it: name the cluster's subnets")
+            raise SharedProblem(f"{export.path} has no networks that may mount it. List the cluster's subnets")
         options = ",".join(export.options)
         lines.append(" ".join([export.path, *(f"{_shown(client)}({options})" for client in clients)]))
     return "".join(f"{line}\n" for line in lines) if exports else None
@@ -155,16 +159,16 @@ def plan(root: Root, after: str | None) -> FileChange:
 
 
 def make_folders(root: Root, exports: Sequence[Export], check: bool) -> list[str]:
-    """Make exported folders that are not there; one that is stays as it is.
+    """Make exported folders that do not exist; an existing one is left unchanged.
 
-    :raises SharedProblem: something else is there.
+    :raises SharedProblem: something that is not a folder is in the way.
     """
     made = []
     for export in exports:
         path = root.at(export.path)
         if os.path.lexists(path):
             if not stat.S_ISDIR(os.lstat(path).st_mode):
-                raise SharedProblem(f"{export.path} is no folder: it cannot be exported")
+                raise SharedProblem(f"{export.path} is not a folder, so it cannot be exported")
             continue
         owner, group, mode = export.owner
         made.append(f"make {export.path} {owner}:{group} {mode:04o}")
@@ -185,21 +189,21 @@ def _make(root: Root, path: str, uid: int, gid: int, mode: int) -> None:
 
 
 def is_running(run: Run) -> bool:
-    """Whether the server runs. One that starts later reads its files by itself."""
+    """Whether the server runs. A server that starts later reads its files then."""
     return run(["systemctl", "is-active", "--quiet", "nfs-server.service"]).rc == 0
 
 
 def is_stale(root: Root, after: str | None) -> bool:
-    """Whether a server that runs has not taken notice of the file."""
+    """Whether a running server has not read the current file."""
     active = {(words[0], words[1].partition("(")[0]) for words in _words(root.text(ACTIVE)) if len(words) > 1}
     expected = {(words[0], client.partition("(")[0]) for words in _words(after) for client in words[1:]}
     return not expected <= active
 
 
 def refresh(run: Run) -> None:
-    """Have the server read its files again.
+    """Let the server read its files again.
 
-    :raises CommandFailed: it did not like them.
+    :raises CommandFailed: it refused them.
     """
     must(run(["exportfs", "-ra"]))
 

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Mounts of shared file systems as units of systemd: look, plan, apply. The way of the module shared_mounts."""
+"""Mounts of shared file systems as systemd units: read, plan, apply, for the module shared_mounts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SERVICES = "slurmd.service"
 
 
 def unit_name(path: str) -> str:
-    """Return a path as systemd-escape --path does."""
+    """Return a path escaped as systemd-escape --path does."""
     relative = path.strip("/")
     escaped = []
     for index, letter in enumerate(relative):
@@ -39,7 +39,7 @@ def unit_name(path: str) -> str:
 
 
 def units_of(mount: Mount) -> dict[str, str]:
-    """Return the texts of the mount's units by their file's name."""
+    """Return the texts of the mount's units, by file name."""
     name = unit_name(mount.path)
     found = {f"{name}.mount": _mount_unit(mount)}
     if mount.automount:
@@ -48,7 +48,7 @@ def units_of(mount: Mount) -> dict[str, str]:
 
 
 def starter(mount: Mount) -> str:
-    """Return the unit that is enabled."""
+    """Return the name of the unit that is enabled."""
     return f"{unit_name(mount.path)}.{'automount' if mount.automount else 'mount'}"
 
 
@@ -59,9 +59,9 @@ def _mount_unit(mount: Mount) -> str:
         f"Description=Shared file system {mount.path}",
         "Wants=network-online.target",
         "After=network-online.target",
-        # slurmd starts when this has been tried, whatever came of it.
+        # slurmd starts after the attempt to mount, whether it succeeded or not.
         f"Before={_SERVICES}",
-        # Whoever looks again tries again: systemd would give up for good after five times.
+        # Each access tries again. With the default limit, systemd would stop trying after five attempts.
         "StartLimitIntervalSec=0",
         "",
         "[Mount]",
@@ -96,11 +96,11 @@ def _automount_unit(mount: Mount) -> str:
 
 
 def _without_specifiers(lines: list[str]) -> str:
-    # A percent sign is the beginning of a specifier.
+    # A percent sign starts a specifier in a unit file.
     return "".join(f"{line.replace('%', '%%')}\n" for line in lines)
 
 
-# Look, plan, do: the way of the module shared_mounts.
+# Read, plan and apply, for the module shared_mounts.
 
 CONFIG = "shared_fs"
 RECORD = f"/etc/hpcai/{CONFIG}.json"
@@ -108,12 +108,12 @@ RECORD = f"/etc/hpcai/{CONFIG}.json"
 
 @dataclass(frozen=True)
 class MountPlan:
-    """What is to be done.
+    """What has to be done.
 
-    :ivar stop: units to be stopped before their files change.
+    :ivar stop: units to stop before their files change.
     :ivar files: units and the record, before and after.
-    :ivar enable: units to be enabled.
-    :ivar start: units to be started.
+    :ivar enable: units to enable.
+    :ivar start: units to start.
     """
 
     stop: tuple[str, ...]
@@ -123,7 +123,7 @@ class MountPlan:
 
     @property
     def actions(self) -> list[str]:
-        """In words and in order."""
+        """The changes in words, in order."""
         written = [f"{'write' if file.after is not None else 'remove'} {file.path}" for file in self.files]
         return [
             *(f"stop {name}" for name in self.stop),
@@ -134,10 +134,10 @@ class MountPlan:
 
 
 def plan(root: Root, mounts: Sequence[Mount], run: Run, live: bool) -> MountPlan:
-    """Return what is to be done.
+    """Return what has to be done.
 
-    :param live: whether units are started and stopped too, which an image cannot.
-    :raises SharedProblem: a mount would hide something, or something else is there.
+    :param live: whether to start and stop units too, which is not possible in an image.
+    :raises SharedProblem: a mount would hide something, or something else is mounted there.
     """
     units = {f"{UNIT_FOLDER}/{name}": text for mount in mounts for name, text in units_of(mount).items()}
     ours = [path for path in _written_units(root) if path not in units]
@@ -150,8 +150,8 @@ def plan(root: Root, mounts: Sequence[Mount], run: Run, live: bool) -> MountPlan
     stop: list[str] = []
     if live:
         gone = {os.path.basename(change.path) for change in files if change.before is not None}
-        # With the mount its automount goes, which would mount the old one again for whoever looks too early. After it,
-        # because to stop an automount detaches what is mounted there, in use or not (automount.c).
+        # Stop the automount too, which would mount the old file system again on an early access. Stop it last, because
+        # stopping an automount detaches what is mounted there, even if it is in use (automount.c).
         gone |= {f"{name[: -len('.mount')]}.automount" for name in gone if name.endswith(".mount")}
         stop = sorted(
             (name for name in gone if _is_on(name, run)), key=lambda name: (name.endswith(".automount"), name)
@@ -163,9 +163,9 @@ def plan(root: Root, mounts: Sequence[Mount], run: Run, live: bool) -> MountPlan
 
 
 def apply(root: Root, made: MountPlan, run: Run, live: bool) -> None:
-    """Do it.
+    """Make the changes.
 
-    :raises SharedProblem: what is mounted is in use.
+    :raises SharedProblem: the mounted file system is in use.
     :raises CommandFailed: systemd refused.
     """
     for name in made.stop:
@@ -186,7 +186,7 @@ def apply(root: Root, made: MountPlan, run: Run, live: bool) -> None:
 
 
 def unreachable(mounts: Sequence[Mount], run: Run) -> list[str]:
-    """Mount each that is not mounted; return what went wrong, one line for each."""
+    """Mount each file system that is not mounted; return one line for each failure."""
     problems = []
     for mount in mounts:
         name = f"{unit_name(mount.path)}.mount"
@@ -199,7 +199,7 @@ def unreachable(mounts: Sequence[Mount], run: Run) -> list[str]:
 
 
 def _written_units(root: Root) -> list[str]:
-    """The units that we wrote."""
+    """Return the units that this module wrote."""
     names = [name for name in root.entries(UNIT_FOLDER) if name.endswith((".mount", ".automount"))]
     paths = [f"{UNIT_FOLDER}/{name}" for name in names]
     return [path for path in paths if (root.text(path) or "").startswith(UNIT_HEADER)]
@@ -208,16 +208,18 @@ def _written_units(root: Root) -> list[str]:
 def _check(root: Root, mount: Mount, changes: dict[str, FileChange]) -> None:
     if mount.path in read_fstab(root):
         raise SharedProblem(
-            f"{mount.path} is in /etc/fstab: remove it there, or from the mounts. Two would fight for it"
+            f"{mount.path} is in /etc/fstab. Remove it there or from the mounts, because only one can mount it"
         )
     unit_path = f"{UNIT_FOLDER}/{unit_name(mount.path)}.mount"
     before = changes[unit_path].before
     if before is not None and not before.startswith(UNIT_HEADER):
-        raise SharedProblem(f"{unit_path} is somebody else's: remove it ('systemctl revert'), or take another path")
+        raise SharedProblem(
+            f"{unit_path} was not written by this module. Remove it ('systemctl revert'), or use another path"
+        )
     mounted = [found for found in read_mounts(root) if found.mountpoint == mount.path and found.filesystem != "autofs"]
     if mounted and before is None:
         raise SharedProblem(
-            f"{mounted[-1].source} is mounted at {mount.path}, and not by us: unmount it, or take another path"
+            f"{mounted[-1].source} is mounted at {mount.path}, but not by this module. Unmount it, or use another path"
         )
     if mount.hide:
         return
@@ -232,8 +234,8 @@ def _check(root: Root, mount: Mount, changes: dict[str, FileChange]) -> None:
     if hidden:
         names = ", ".join(account.name for account in hidden)
         raise SharedProblem(
-            f"a mount at {mount.path} would hide the home of {names}, whose keys nobody finds when the server is away: "
-            f"mount it elsewhere, such as {mount.path.rstrip('/')}-shared or /shared, or set hide for it"
+            f"a mount at {mount.path} would hide the home of {names}, whose ssh keys are missing when the server does "
+            f"not answer. Mount it elsewhere, such as {mount.path.rstrip('/')}-shared or /shared, or set hide for it"
         )
 
 
@@ -250,19 +252,19 @@ def _is_enabled(root: Root, name: str) -> bool:
 
 
 def _stop(root: Root, name: str, run: Run) -> Result:
-    """Stop a unit. What is mounted is unmounted: with its unit, systemd would stop the services that need it."""
+    """Stop a unit. A mount is unmounted instead, because systemd would also stop the services that require its unit."""
     path = _mounted_at(root, name)
     return run(["umount", path] if path and name.endswith(".mount") else ["systemctl", "stop", name])
 
 
 def _in_use(root: Root, name: str) -> str:
     path = _mounted_at(root, name) or name
-    who = ", ".join(processes_below(root, path)) or "somebody"
-    return f"{path} is to change and is in use by {who}: drain the node or end them, then run this again"
+    who = ", ".join(processes_below(root, path)) or "unknown processes"
+    return f"{path} must change, but is in use by {who}. Drain the node or stop them, then run this again"
 
 
 def _mounted_at(root: Root, name: str) -> str:
-    """Where a unit's file system is mounted; nothing if it is not."""
+    """Return where a unit's file system is mounted; empty if it is not."""
     unit = name.rpartition(".")[0]
     mounts = (mount for mount in read_mounts(root) if mount.filesystem != "autofs")
     return next((mount.mountpoint for mount in mounts if unit_name(mount.mountpoint) == unit), "")
@@ -272,4 +274,4 @@ def _last_words(name: str, run: Run) -> str:
     journal = run(["journalctl", "--unit", name, "--no-pager", "--quiet", "--output=cat", "--lines=8"]).stdout
     lines = [line.strip() for line in journal.splitlines() if line.strip() and "Failed to mount" not in line]
     useful = [line for line in lines if "mount" in line.lower()]
-    return (useful or lines or ["no word of it in the journal; are the client's packages installed?"])[-1]
+    return (useful or lines or ["no message in the journal; check that the client's packages are installed"])[-1]

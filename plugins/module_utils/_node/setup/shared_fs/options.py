@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Which shared file systems are wanted where, checked."""
+"""The options for mounts of shared file systems, checked."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ...forms import ConfigError
 NFS, NFS4, LUSTRE = "nfs", "nfs4", "lustre"
 TYPES = (NFS4, NFS, LUSTRE)
 DEFAULT_OPTIONS: Mapping[str, tuple[str, ...]] = {
-    # hard: a job waits for a server that is away instead of losing what it wrote.
-    # nconnect and 1 MiB: one TCP connection does not fill the network of a GPU machine.
+    # hard: a job waits for a server that does not answer, and does not lose written data.
+    # nconnect and 1 MiB: one TCP connection cannot use the full network bandwidth of a GPU node.
     NFS4: ("vers=4.2", "hard", "proto=tcp", "nconnect=8", "rsize=1048576", "wsize=1048576"),
     NFS: ("vers=3", "hard", "proto=tcp", "nconnect=8", "rsize=1048576", "wsize=1048576"),
-    # flock: MPI-IO and Python's libraries lock files on all nodes.
+    # flock: MPI-IO and Python libraries use file locks across nodes.
     LUSTRE: ("flock",),
 }
 ALWAYS_OPTIONS = ("noatime", "nosuid", "nodev", "nofail", "_netdev")
-"""nofail takes the mount out of what remote-fs.target waits for."""
+"""With nofail, remote-fs.target does not wait for the mount."""
 _SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/root", "/run", "/sbin", "/sys", "/usr", "/var")
 _PATH = re.compile(r"/[A-Za-z0-9._/@+-]+")
 _OPTION = re.compile(r"[A-Za-z0-9_][^\s,\"'\\]*")
@@ -36,15 +36,15 @@ _SOURCES = {
 
 
 class SharedProblem(ConfigError):
-    """A mount or an export that cannot or must not be; the message says which, why, and what to do."""
+    """An invalid or forbidden mount or export; the message says which, why, and what to do."""
 
 
 @dataclass(frozen=True)
 class Mount:
     """A file system of another machine.
 
-    :ivar automount: mounted when somebody looks, and not at boot.
-    :ivar timeout_s: how long one attempt to mount may take.
+    :ivar automount: mount it at the first access instead of at boot.
+    :ivar timeout_s: timeout of one attempt to mount.
     :ivar hide: whether it may hide homes of local accounts.
     """
 
@@ -58,32 +58,32 @@ class Mount:
 
 
 def parse(items: Iterable[Mapping[str, Any]]) -> tuple[Mount, ...]:
-    """Return checked mounts, each after those that it lies below.
+    """Return checked mounts, each one after its parents.
 
-    :raises SharedProblem: a value makes no sense.
+    :raises SharedProblem: a value is invalid.
     """
     mounts = sorted((_mount(item) for item in items), key=lambda mount: mount.path.split("/"))
     for first, second in zip(mounts, mounts[1:]):
         if first.path == second.path:
-            raise SharedProblem(f"{first.path} is listed twice, from {first.source} and {second.source}: keep one")
+            raise SharedProblem(f"{first.path} is listed twice, from {first.source} and {second.source}. Keep one")
     return tuple(mounts)
 
 
 def checked_path(what: str, value: Any) -> str:
-    """Return a path that a shared file system may have.
+    """Return a path where a shared file system may be mounted.
 
-    :raises SharedProblem: it is the system's, or none.
+    :raises SharedProblem: it belongs to the operating system, or is not a valid path.
     """
     path = value.rstrip("/") if isinstance(value, str) else ""
     if value and isinstance(value, str) and not path:
-        raise SharedProblem(f"{what} must not be /: it is the whole machine. Take a folder such as /shared")
+        raise SharedProblem(f"{what} must not be /, the root file system. Use a folder such as /shared")
     if not _PATH.fullmatch(path) or any(name in ("", ".", "..") for name in path.split("/")[1:]):
         raise SharedProblem(
             f"{what} must be an absolute path of letters, digits and ._@+-, without '..', not {value!r}"
         )
     if path in _SYSTEM or path.startswith(("/proc/", "/sys/", "/dev/", "/etc/", "/run/", "/boot/", "/usr/bin")):
         raise SharedProblem(
-            f"{what} must not be {path}, which is the operating system's: take a folder such as /shared"
+            f"{what} must not be {path}, which belongs to the operating system. Use a folder such as /shared"
         )
     return path
 
@@ -101,16 +101,22 @@ def _mount(item: Mapping[str, Any]) -> Mount:
     options = DEFAULT_OPTIONS[kind] if asked is None else tuple(str(option) for option in asked)
     for option in options:
         if not _OPTION.fullmatch(option):
-            raise SharedProblem(f"options of {path}: {option!r} is no mount option; give a list of single ones")
-    # An option of the user's own takes its opposite's place: suid that of nosuid, relatime that of noatime.
+            raise SharedProblem(
+                f"options of {path}: {option!r} is not a mount option. Write each option as a list item"
+            )
+    # An option from the user replaces its opposite: suid replaces nosuid, relatime replaces noatime.
     given = {option.partition("=")[0] for option in options} | ({"atime"} if "relatime" in options else set())
     always = tuple(option for option in ALWAYS_OPTIONS if not {option, option[2:]} & given)
     timeout = item.get("timeout")
     timeout = 30 if timeout is None else timeout
     if isinstance(timeout, bool) or not isinstance(timeout, int) or not 1 <= timeout <= 300:
-        raise SharedProblem(f"timeout of {path} must be 1 to 300 seconds, not {timeout!r}: a boot may wait for it")
+        raise SharedProblem(
+            f"timeout of {path} must be 1 to 300 seconds, not {timeout!r}, because a boot may wait for it"
+        )
     if given & {"fail", "user", "users"}:
-        raise SharedProblem(f"options of {path}: fail, user and users are not for a machine that has to boot by itself")
+        raise SharedProblem(
+            f"options of {path}: fail, user and users are not allowed, because they can block an unattended boot"
+        )
     return Mount(
         path,
         source,

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The node tool on disk: look what is there, and carry out a plan so that a cut at any moment leaves a working tool."""
+"""The node tool on disk: read the state, and apply a plan so that an interruption always leaves a working tool."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from .payload import read_sources
 from .plan import ToolPlan, as_result, plan, wanted_disk
 
 _HEADER = 16
-"""Bytes before the code in a file of bytecode."""
+"""Size in bytes of the header in a bytecode file."""
 
 
 def compare(root: Root, interpreter: str, absent: bool = False) -> tuple[Disk, dict[str, Any]]:
-    """Compare what is there with what should be: return that, and what a module returns that does the rest.
+    """Compare the disk with the wanted state; return that state, and the result of a module that would apply it.
 
-    :param absent: nothing of it should be there.
-    :raises ToolsError: there lies something that is not ours.
+    :param absent: whether nothing should be there.
+    :raises ToolsError: one of our paths contains a foreign file.
     """
     wanted = {} if absent else wanted_disk(VERSION, read_sources(), interpreter, os.geteuid())
     found = read_disk(root)
@@ -55,7 +55,7 @@ def compare(root: Root, interpreter: str, absent: bool = False) -> tuple[Disk, d
 
 
 def read_disk(root: Root) -> dict[str, Entry]:
-    """Return all that is or could be of the node tool, by its path on the machine."""
+    """Return everything that is or could be part of the node tool, by its path on the machine."""
     candidates = [*FOLDERS, *services.HOOK_FOLDERS, TOOL, LAUNCHER, SITE, WHEELS, *_below(root, TREES)]
     candidates += [f"{services.LIBEXEC}/{name}" for name in root.entries(services.LIBEXEC)]
     shipped, admin = layout.UNIT_FOLDER, layout.ADMIN_UNIT_FOLDER
@@ -97,7 +97,7 @@ def _look(path: str) -> Entry | None:
 
 
 def trees_in_use(root: Root) -> frozenset[str]:
-    """Return the names of the trees that an hpcnode runs from: its launcher locks the one that it loads from."""
+    """Return the names of the trees that a running hpcnode uses: its launcher locks the one that it loads from."""
     used = set()
     for name in root.entries(TREES):
         with _unused(root.at(f"{TREES}/{name}")) as unused:
@@ -108,7 +108,7 @@ def trees_in_use(root: Root) -> frozenset[str]:
 
 @contextlib.contextmanager
 def _unused(path: str) -> Iterator[bool]:
-    """Say whether nobody has locked a folder; nobody can, in the meantime. Anything else is unused."""
+    """Yield whether no process has locked a folder; nobody can lock it meanwhile. Anything else is unused."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except (FileNotFoundError, NotADirectoryError):
@@ -127,11 +127,11 @@ def _unused(path: str) -> Iterator[bool]:
 def apply(root: Root, wanted: Disk) -> ToolPlan:
     """Bring the disk into the wanted state, and return what had to be done.
 
-    Trees are built aside and get their names when they are whole; then the links and the other files change, each by
-    one rename; what is no longer needed goes last, or stays as long as something runs from it. Another run that does
-    the same waits, and then looks anew.
+    Trees are built under a temporary name and renamed when complete; then the links and other files change, each by one
+    rename; what is no longer needed is removed last, or stays while a process runs from it. A concurrent run waits,
+    and then reads the disk again.
 
-    :raises ToolsError: there lies something that is not ours.
+    :raises ToolsError: one of our paths contains a foreign file.
     :raises OSError: the disk is full or read-only, for example.
     """
     with _locked(root):
@@ -141,7 +141,7 @@ def apply(root: Root, wanted: Disk) -> ToolPlan:
         for path in made.write:
             _write(root, path, wanted[path])
         if TOOL in made.write:
-            # A daemon that runs from another version is older than what the link points to now, and is restarted.
+            # A daemon that runs from another version is now older than the link, so it is restarted.
             os.utime(root.at(TOOL))
         for path in made.remove:
             with _unused(root.at(path)) as unused:
@@ -149,7 +149,7 @@ def apply(root: Root, wanted: Disk) -> ToolPlan:
                     _remove(root.at(path))
     if HOME not in wanted:
         for folder in (HOME, services.LIBEXEC, *(f"{layout.ADMIN_UNIT_FOLDER}/{name}" for name in units.ENABLED)):
-            # What somebody else put there stays, and the folder with it.
+            # A folder with somebody else's files stays.
             with contextlib.suppress(OSError):
                 os.rmdir(root.at(folder))
     return made
@@ -168,7 +168,7 @@ def _locked(root: Root) -> Iterator[None]:
 
 
 def _build(root: Root, name: str, wanted: Disk) -> None:
-    """Build a tree beside the others. Its files reach the disk before its name does."""
+    """Build a tree next to the others. Its files are synced to disk before it gets its name."""
     final, aside = f"{TREES}/{name}", f"{TREES}/.new-{name}"
     _remove(root.at(aside))
     folders = []
@@ -185,7 +185,7 @@ def _build(root: Root, name: str, wanted: Disk) -> None:
 
 
 def _write(root: Root, path: str, entry: Entry, final_path: str = "") -> None:
-    """Bring one path into its state; whoever looks sees the old one or the new one."""
+    """Bring one path into its state; a reader sees either the old or the new state."""
     full_path = root.at(path)
     if isinstance(entry, Folder):
         if not os.path.isdir(full_path) or os.path.islink(full_path):
@@ -218,7 +218,7 @@ def _write(root: Root, path: str, entry: Entry, final_path: str = "") -> None:
 
 
 def _compile(root: Root, path: str, entry: Compiled, final_path: str) -> None:
-    """Compile a source. Tracebacks and the like name it where it will lie."""
+    """Compile a source. Tracebacks show its final path."""
     folder, name = os.path.split(path)
     source = f"{os.path.dirname(folder)}/{name.partition('.')[0]}.py"
     shown = f"{os.path.dirname(os.path.dirname(final_path))}/{os.path.basename(source)}"

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What lies where of the node tool.
+"""The files of the node tool.
 
 ::
 
@@ -12,8 +12,7 @@
     /usr/lib/systemd/system/hpcai-*           units
     /usr/libexec/hpcai/                       what Slurm calls for each job
 
-A new version is built beside the old one and takes its place by one rename of a link, so there is no moment at which
-half of it is installed.
+A new version is built next to the old one and activated by renaming one link, so it is never half installed.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ TREES = f"{HOME}/trees"
 TOOL = f"{HOME}/lib"
 LAUNCHER = "/usr/bin/hpcnode"
 FOLDERS = (HOME, TREES, "/etc/hpcai", "/var/lib/hpcai")
-"""Made where they are missing. The last two belong to others as well and are never removed."""
+"""Made if they are missing. The last two are also used by others and are never removed."""
 SITE, WHEELS = f"{HOME}/site", f"{HOME}/wheels"
-"""Of version 0.1.0, which unpacked nvidia-ml-py: ``site`` is a link to a tree. They go when no hpcnode of it runs."""
+"""From version 0.1.0, which unpacked nvidia-ml-py: ``site`` links to a tree. Removed when no hpcnode of it runs."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class File:
 
 @dataclass(frozen=True)
 class Compiled:
-    """Bytecode, known by its first 16 bytes: which Python it is for, and the hash of its source."""
+    """Bytecode, identified by its first 16 bytes: the Python that it is for, and the hash of its source."""
 
     header: bytes
     mode: int
@@ -76,23 +75,23 @@ class Other:
 
 Entry = Union[File, Compiled, Link, Folder, Other]
 Disk = Mapping[str, Entry]
-"""What lies where, by absolute path on the machine."""
+"""The files by absolute path on the machine."""
 
 
 def tree_of(path: str) -> str:
-    """Return the name of the tree that a path lies in; nothing if it lies in none."""
+    """Return the name of the tree that a path is in; empty if it is in none."""
     return path[len(TREES) + 1 :].partition("/")[0] if path.startswith(f"{TREES}/") else ""
 
 
 MARK = "# Installed by the module hpcai.azure.node_tools, which overwrites it."
-"""Stands in each such file; one without it is somebody else's, and is left alone."""
+"""A line in each of our files. A file without it belongs to somebody else, and is left unchanged."""
 UNIT_FOLDER = "/usr/lib/systemd/system"
 ADMIN_UNIT_FOLDER = "/etc/systemd/system"
 
-# -I: neither PYTHONPATH nor anybody's own packages may change what runs as root at boot.
-# A new version takes the place of an old one by exchanging the link, and then removes the old one, unless somebody has
-# locked it (disk.py): parts are loaded when they are needed, hours later in a process that watches. A start that has
-# locked another version than the one that the link points to by then begins again.
+# -I: neither PYTHONPATH nor users' packages may change what runs as root at boot.
+# A new version replaces the old one by switching the link, and then removes the old one, unless a process has locked it
+# (disk.py), because modules are imported when needed, in a service perhaps hours later. If the link changed before the
+# lock was taken, the launcher starts again.
 _LAUNCHER_TEXT = """\
 #!{interpreter} -I
 {mark}
@@ -133,13 +132,16 @@ def launcher(interpreter: str) -> str:
 
 
 def choose_interpreter(given: str | None) -> str:
-    """Return the Python for the launcher: the given one, else the one that runs this.
+    """Return the Python for the launcher: the given one, else the one that runs this code.
 
     :raises ToolsError: the kernel could not start it from the launcher's first line.
     """
     stable = "/usr/bin/python3"
-    # Ansible finds python3.11, which is gone after the next upgrade of the distribution.
+    # Ansible may find python3.11, which the next upgrade of the distribution removes.
     chosen = given or (stable if os.path.realpath(stable) == os.path.realpath(sys.executable) else sys.executable)
     if not os.path.isabs(chosen) or any(letter.isspace() for letter in chosen) or len(chosen) > 120:
-        raise ToolsError(f"hpcnode cannot be run by {chosen!r}: set interpreter to an absolute path without spaces")
+        raise ToolsError(
+            f"{chosen!r} cannot run hpcnode. Set interpreter to an absolute path without spaces, "
+            f"of at most 120 characters"
+        )
     return chosen

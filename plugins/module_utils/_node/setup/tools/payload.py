@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the node tool is made of: this core's own sources, wherever they were imported from.
+"""The content of the node tool: the sources of this core, from wherever they were imported.
 
-A module that Ansible runs comes with its imports in a zip file. The same files, taken out of there, are the node tool,
-so nothing else has to be copied to the node, and tool and modules are of one version by their nature.
+Ansible sends a module with its imports in a zip file. The same files are the node tool, so nothing else has to be
+copied to the node, and tool and modules always have the same version.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 PACKAGE = "hpcai_node"
-"""What this core is called on a node. It imports relatively only, so it need not know."""
+"""The name of this core on a node. The core uses relative imports only, so it works under any name."""
 MANIFEST = "manifest.json"
 SCHEMA = 1
 
@@ -29,10 +29,10 @@ class ToolsError(ValueError):
 
 @dataclass(frozen=True)
 class Tree:
-    """A folder that is installed as a whole and never changed afterwards.
+    """A folder that is installed completely and never changed afterwards.
 
-    :ivar name: of the folder; another content has another name.
-    :ivar files: content by relative path, the manifest included.
+    :ivar name: the folder's name; other content has another name.
+    :ivar files: content by relative path, including the manifest.
     """
 
     name: str
@@ -42,13 +42,13 @@ class Tree:
 def read_sources() -> dict[str, bytes]:
     """Return this core's sources by their paths below the package, e.g. ``cli/main.py``.
 
-    From AnsiballZ's zip file that is what the running module imports, from a folder all there is.
+    In AnsiballZ's zip file these are the files that the running module imports, in a folder all files.
     """
     package = __name__.rsplit(".", 3)[0]
     found: dict[str, bytes] = {}
     _collect(package, "", found)
     if "cli/main.py" not in found:
-        raise ToolsError("the sources of hpcnode did not come with this module: report this, please")
+        raise ToolsError("this module contains no sources of hpcnode. Please report this bug")
     return found
 
 
@@ -57,8 +57,8 @@ def _collect(module: str, folder: str, found: dict[str, bytes]) -> None:
     get_source = getattr(spec.loader if spec else None, "get_source", None)
     source = get_source(module) if get_source else None
     if spec is None or source is None:
-        raise ToolsError(f"the source of {module} cannot be read: report this, please")
-    # Python's own importers give text, Ansible's gives bytes.
+        raise ToolsError(f"the source of {module} cannot be read. Please report this bug")
+    # Python's importers return text, Ansible's returns bytes.
     content = source if isinstance(source, bytes) else source.encode("utf-8")
     last = module.rpartition(".")[2]
     if spec.submodule_search_locations is None:

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Install the node tool: what should be there, and what has to be done for it. Pure."""
+"""Plan the installation of the node tool: the wanted files, and the changes. Pure."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from .payload import ToolsError, tool_tree
 class ToolPlan:
     """What has to be done, in this order.
 
-    :ivar build: names of trees to build beside the others.
+    :ivar build: names of trees to build next to the others.
     :ivar write: paths to bring into the wanted state, one by one.
-    :ivar remove: paths to remove with all below them.
-    :ivar restored: those of the above that were ours and were changed or removed by somebody else.
+    :ivar remove: paths to remove with all of their content.
+    :ivar restored: those of the above that are ours and were changed or removed by somebody else.
     """
 
     build: tuple[str, ...] = ()
@@ -40,21 +40,21 @@ class ToolPlan:
 
     @property
     def written(self) -> list[str]:
-        """Return what is written, a new tree as one path."""
+        """Return the written paths, a new tree as one path."""
         return [*(f"{TREES}/{name}" for name in self.build), *self.write]
 
     @property
     def touches_units(self) -> bool:
-        """Whether systemd has to read its units again."""
+        """Whether systemd has to reload its units."""
         folders = (layout.UNIT_FOLDER, layout.ADMIN_UNIT_FOLDER)
         return any(path.startswith(folders) for path in (*self.write, *self.remove))
 
 
 def plan(found: Disk, wanted: Disk, in_use: Collection[str] = ()) -> ToolPlan:
-    """Return what turns ``found`` into ``wanted``; an empty ``wanted`` removes everything. Pure.
+    """Return the changes from ``found`` to ``wanted``; an empty ``wanted`` removes everything. Pure.
 
-    :param in_use: names of trees that something runs from: they stay, for a later run, unless everything goes.
-    :raises ToolsError: in the place of something of ours lies something that is not.
+    :param in_use: names of trees that a process runs from: they stay for a later run, unless everything is removed.
+    :raises ToolsError: one of our paths contains a foreign file.
     """
     _refuse_what_is_not_ours(found, wanted)
     write: list[str] = []
@@ -62,7 +62,7 @@ def plan(found: Disk, wanted: Disk, in_use: Collection[str] = ()) -> ToolPlan:
     link = found.get(TOOL)
     current = posixpath.basename(link.target) if isinstance(link, Link) else ""
     others = [tree for tree in dict.fromkeys(map(tree_of, wanted)) if tree not in ("", current)]
-    # One that stayed because something runs from it is taken as it is.
+    # A tree that stayed because a process runs from it is used as it is.
     build = [tree for tree in others if _below(found, tree) != _below(wanted, tree)]
     for path, entry in wanted.items():
         tree = tree_of(path)
@@ -97,8 +97,8 @@ def _to_remove(found: Disk, wanted: Disk) -> Iterator[str]:
             continue
         name = posixpath.basename(path)
         if path.startswith(f"{layout.ADMIN_UNIT_FOLDER}/"):
-            # In a folder where we make links it is left over from another version. An administrator's own elsewhere, to
-            # units that stay, are nobody's business.
+            # A link in a folder where we make links is left from another version. An administrator's own links
+            # elsewhere, to units that stay, are left unchanged.
             in_our_folder = posixpath.basename(posixpath.dirname(path)) in units.ENABLED
             ours = found[path] == Link(f"{layout.UNIT_FOLDER}/{name}") and (in_our_folder or name not in wanted_units)
         elif path in (TOOL, SITE):
@@ -117,12 +117,12 @@ def _refuse_what_is_not_ours(found: Disk, wanted: Disk) -> None:
         if path not in wanted:
             continue
         if path in (TOOL, SITE) and not isinstance(entry, Link):
-            raise ToolsError(f"{path} is not the link that this module makes there: move it away")
+            raise ToolsError(f"{path} is not the link that this module makes. Move it away")
         prefixes = (LAUNCHER, layout.UNIT_FOLDER, services.UDEV_FOLDER, f"{services.LIBEXEC}/")
         if path.startswith(prefixes) and not _marked(entry):
-            raise ToolsError(f"{path} was not made by this module: move it away")
+            raise ToolsError(f"{path} was not made by this module. Move it away")
         if isinstance(wanted[path], Folder) and not isinstance(entry, Folder) and not tree_of(path):
-            raise ToolsError(f"{path} should be a folder and is none: move it away")
+            raise ToolsError(f"{path} must be a folder, but is not. Move it away")
 
 
 def _marked(entry: Entry) -> bool:
@@ -130,7 +130,7 @@ def _marked(entry: Entry) -> bool:
 
 
 def _rank(path: str) -> int:
-    """Folders first, then the trees that are in use, what uses them, and last what starts that at boot."""
+    """Sort folders first, then the trees that are in use, then what uses them, and last what starts that at boot."""
     if path in (*FOLDERS, *services.HOOK_FOLDERS):
         return 0
     programs = (LAUNCHER, services.LIBEXEC)
@@ -139,7 +139,7 @@ def _rank(path: str) -> int:
 
 
 def as_result(found: Disk, wanted: Disk, made: ToolPlan) -> dict[str, Any]:
-    """Return a plan as the module returns it, the diff included."""
+    """Return a plan as the module's result, including the diff."""
     touched = sorted({*made.written, *made.remove})
     return {
         "changed": made.changed,
@@ -155,7 +155,7 @@ def as_result(found: Disk, wanted: Disk, made: ToolPlan) -> dict[str, Any]:
 
 def _describe(entry: Entry | None) -> str:
     if entry is None:
-        return "not there"
+        return "absent"
     if isinstance(entry, Link):
         return f"link to {entry.target}"
     if isinstance(entry, Folder):
@@ -166,11 +166,11 @@ def _describe(entry: Entry | None) -> str:
 
 
 def wanted_disk(version: str, sources: Mapping[str, bytes], interpreter: str, uid: int) -> dict[str, Entry]:
-    """Return everything that should be there.
+    """Return the complete wanted state.
 
-    :param sources: of the tool, by path below its package.
+    :param sources: the tool's sources, by path below its package.
     :param interpreter: absolute path of the Python that runs it.
-    :param uid: who owns it all: root, but for tests.
+    :param uid: owner of everything: root, except in tests.
     """
     tool = tool_tree(version, sources)
     base = f"{TREES}/{tool.name}"
@@ -200,5 +200,5 @@ def wanted_disk(version: str, sources: Mapping[str, bytes], interpreter: str, ui
 
 
 def bytecode_header(source: bytes) -> bytes:
-    """Return how bytecode begins that Python compares with its source, not with the age of that (PEP 552)."""
+    """Return the header of bytecode that Python checks by its source's hash, not by its modification time (PEP 552)."""
     return importlib.util.MAGIC_NUMBER + (0b11).to_bytes(4, "little") + importlib.util.source_hash(source)

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The services beside the boot's steps: what Slurm calls for each job, and units that watch, report and serve users."""
+"""The units besides the boot steps: what Slurm calls for each job, and units that watch, report and serve users."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ HOOK_FOLDERS = (LIBEXEC, *(f"/etc/hpcai/{kind}.d" for kind in HOOK_KINDS))
 HOOK_REPORT_PATH = "hpcai-hook-report.path"
 HOOK_REPORT = "hpcai-hook-report.service"
 
-# slurmd gives an empty PATH, or its own. Where there is nothing to run and no failure that this run could follow, no
-# Python is started: most nodes call this often.
+# slurmd sets PATH to nothing, or to its own. Python starts only if there is a script to run, or if a report of an
+# earlier failure exists that this run must update, because most nodes call this often.
 _HOOK_TEXT = """\
 #!/bin/sh
 {mark}
@@ -30,24 +30,24 @@ exec /usr/bin/hpcnode job run {kind}
 """
 
 HOOKS = {f"{LIBEXEC}/{kind}": _HOOK_TEXT.format(mark=MARK, kind=kind) for kind in HOOK_KINDS}
-"""Text by path."""
+"""Texts by path."""
 
 
-# The units that watch /etc/nccl.conf after the boot: the service of Azure's HPC images may write it anew at any time.
+# The units that watch /etc/nccl.conf after the boot: the service of Azure's HPC images may rewrite it at any time.
 #
-# systemd does not watch while the started service runs, so what that writes itself starts nothing. What others write in
-# that time goes unseen. So there is a pause before, until a script that first empties the file has written it too, and
-# a look afterwards whether the block is still there. A run that finds everything in place writes nothing. Where
-# somebody else puts the file back each time, the limit ends the quarrel.
+# systemd does not watch the file while the started service runs, so the service's own writes start nothing, but writes
+# of others in that time are missed. So there is a pause before, until a script that first empties the file has also
+# written it, and a check afterwards whether the block is still there. A run that finds everything in place writes
+# nothing. If another program restores the file each time, the start limit ends the loop.
 
 NCCL_PATH = "hpcai-nccl.path"
 NCCL_AGAIN = "hpcai-nccl-again.service"
 
 
-# What happens when NVIDIA's driver is loaded again after the boot: it forgot the clocks, and lost its other parts.
+# When NVIDIA's driver is loaded again after the boot, its clocks are reset, and modules that depend on it are missing.
 #
-# A rule of udev wants a unit when the module appears, as systemd's own rules do for fuse and configfs. During the boot
-# that happens too; then the unit waits until the boot phase is over, and finds nothing left to do.
+# A udev rule starts a unit when the module appears, as systemd's own rules do for fuse and configfs. This also happens
+# during the boot; then the unit waits until the boot phase is over, and finds nothing left to do.
 
 DRIVER_LOADED = "hpcai-driver-loaded.service"
 UDEV_FOLDER = "/usr/lib/udev/rules.d"
@@ -56,14 +56,14 @@ _GPU_RULE = f"{UDEV_FOLDER}/90-hpcai-gpu.rules"
 UDEV_RULES = {
     _GPU_RULE: f"""\
 {MARK}
-# "add" comes once for each load of the module, and again where somebody triggers it for all modules there are.
+# "add" comes once for each load of the module, and again if somebody triggers it for all loaded modules.
 ACTION=="add", SUBSYSTEM=="module", KERNEL=="nvidia", TAG+="systemd", ENV{{SYSTEMD_WANTS}}+="{DRIVER_LOADED}"
 """,
 }
-"""Text by path."""
+"""Texts by path."""
 
 
-# The units that tell slurmctld what the health checks found, and answer a prolog that waits for the arbiter.
+# The units that report the health checks' results to slurmctld, and answer a prolog that waits for the arbiter.
 
 HEALTH_REPORT_PATH = "hpcai-health-report.path"
 HEALTH_REPORT = "hpcai-health-report.service"
@@ -74,7 +74,7 @@ HEALTH_REPORT = "hpcai-health-report.service"
 EVENTS = "hpcai-events.service"
 
 
-# The service that gives users short-lived access to Blob storage and registries: it starts when somebody asks.
+# The service that gives users short-lived access to Blob storage and registries, started by a request.
 
 GRANTS_SOCKET = "hpcai-grants.socket"
 GRANTS = "hpcai-grants.service"
@@ -84,20 +84,20 @@ UNITS = {
     HOOK_REPORT_PATH: f"""\
 {MARK}
 [Unit]
-Description=Watch for a prolog or an epilog that failed
+Description=Watch for failed prologs and epilogs
 
 [Path]
 PathExistsGlob=/run/hpcai/job/report/*.json
 Unit={HOOK_REPORT}
 
 [Install]
-# Not at boot alone: a node that is set up while it runs starts it with its slurmd.
+# Not only at boot: on a node that is set up while it runs, slurmd starts this unit.
 WantedBy=slurmd.service
 """,
     HOOK_REPORT: f"""\
 {MARK}
 [Unit]
-Description=Say in Slurm why a prolog or an epilog failed
+Description=Report in Slurm why a prolog or an epilog failed
 After=network-online.target munge.service slurmd.service
 
 [Service]
@@ -108,8 +108,8 @@ TimeoutStartSec=540
     NCCL_PATH: f"""\
 {MARK}
 [Unit]
-Description=Watch over NCCL's variables
-# By default it would come before basic.target, and the step after that.
+Description=Watch /etc/nccl.conf for changes
+# By default this unit would start before basic.target, and the nccl step only after it.
 DefaultDependencies=no
 After=hpcai-nccl.service
 Conflicts=shutdown.target
@@ -125,7 +125,7 @@ WantedBy=hpcai-boot.target
     NCCL_AGAIN: f"""\
 {MARK}
 [Unit]
-Description=NCCL's topology file and variables, once more after somebody changed /etc/nccl.conf
+Description=Write NCCL's topology file and variables again after a change of /etc/nccl.conf
 After=hpcai-nccl.service sku-customizations.service
 StartLimitIntervalSec=600
 StartLimitBurst=10
@@ -140,13 +140,13 @@ TimeoutStartSec=95
     DRIVER_LOADED: f"""\
 {MARK}
 [Unit]
-Description=Clocks of this node's GPUs, once more after their driver was loaded
-# In the boot the steps themselves do it, in their order.
+Description=Set the clocks of this node's GPUs again after their driver was loaded
+# During the boot, the boot steps do this in order.
 After=hpcai-boot.target
 
 [Service]
 Type=oneshot
-# The first step waits until the module is up, and loads those that belong to it.
+# The step gpu waits until the module is ready, and loads the modules that belong to it.
 ExecStart=/usr/bin/hpcnode boot run gpu clocks
 TimeoutStartSec=390
 """,
@@ -156,21 +156,21 @@ TimeoutStartSec=390
 Description=Watch for new results of the health checks
 
 [Path]
-# The other tiers' results go with the next periodic ones: with many short jobs, that would be often.
+# Other tiers' results are sent with the next periodic ones, because many short jobs would cause many reports.
 PathChanged=/run/hpcai/health/periodic.json
 PathExistsGlob=/run/hpcai/health/asked/*.json
 Unit={HEALTH_REPORT}
 
 [Install]
-# Not at boot alone: a node that is set up while it runs starts it with its slurmd.
+# Not only at boot: on a node that is set up while it runs, slurmd starts this unit.
 WantedBy=slurmd.service
 """,
     HEALTH_REPORT: f"""\
 {MARK}
 [Unit]
-Description=Tell slurmctld what the health checks found
+Description=Report the results of the health checks to slurmctld
 After=network-online.target munge.service slurmd.service
-# One prolog may ask right after another.
+# A prolog may request a report right after another one.
 StartLimitIntervalSec=0
 
 [Service]
@@ -201,7 +201,7 @@ Description=Requests of users for Blob storage and registries
 
 [Socket]
 ListenStream=/run/hpcai/grants.sock
-# Everybody may ask. Who asks is known by the socket, and most get nothing.
+# Everybody may send a request. The socket shows who sends it, and most users get nothing.
 SocketMode=0666
 DirectoryMode=0755
 Backlog=1024
@@ -216,7 +216,7 @@ WantedBy=sockets.target
 [Unit]
 Description=Short-lived access of users to Blob storage and registries
 After=network-online.target nss-user-lookup.target
-# It ends when nobody asks for a while, and starts as often as somebody does.
+# It stops when it is idle for a while, and may start as often as requests arrive.
 StartLimitIntervalSec=0
 
 [Service]
@@ -232,4 +232,4 @@ TimeoutStartSec=30
 TimeoutStopSec=15
 """,
 }
-"""Text by name."""
+"""Texts by name."""

@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The units that run the boot phase: one a step, in the order of the boot, and the target that wants them.
+"""The units that run the boot phase: one per step, in boot order, and the target that starts them.
 
-To add a step's unit, add its row to ``BOOT_UNITS`` in its place. This part of the core lies below boot/, so the rows
-say again what the steps say; a test compares them.
+To add a step's unit, add its row to ``BOOT_UNITS`` in its place. This package may not import boot/, so the rows repeat
+what the steps say; a test compares them.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ from .layout import MARK
 TARGET = "hpcai-boot.target"
 REPORT = "hpcai-report.service"
 MARGIN_S = 30
-"""Seconds that systemd grants a step beyond its own limit: hpcnode ends it and records why, systemd only ends it."""
+"""Seconds that systemd allows a step beyond the step's own timeout: hpcnode stops it and records why, systemd does not.
+"""
 STOP_S = 10
-"""Seconds that what is left of an ended step may take to end, and as many again when it is killed. What hangs in a
-driver does not end at all, and the steps that follow must not wait for it for long."""
+"""Seconds that the rest of a stopped step has to end, and again after SIGKILL. A process that hangs in a driver cannot
+end at all, and the following steps must not wait long for it."""
 
 
 @dataclass(frozen=True)
 class BootUnit:
     """A step's unit.
 
-    :ivar name: of the step; the unit is ``hpcai-<name>.service``.
+    :ivar name: the step's name; the unit is ``hpcai-<name>.service``.
     :ivar title: its description.
-    :ivar limit_s: the step's limit in seconds.
-    :ivar blocking: slurmd requires it.
-    :ivar after: units that come first, besides those of the steps before it. One that is not there is no hindrance.
-    :ivar before: units that come later, besides slurmd.
+    :ivar limit_s: the step's timeout in seconds.
+    :ivar blocking: whether slurmd requires it.
+    :ivar after: units that start first, besides those of earlier steps. A missing unit does not matter.
+    :ivar before: units that start later, besides slurmd.
     :ivar wants: units that are started for it.
     :ivar more: further lines of its section [Unit].
     """
@@ -49,12 +50,12 @@ class BootUnit:
 
     @property
     def unit(self) -> str:
-        """Its name for systemd."""
+        """Its name in systemd."""
         return f"hpcai-{self.name}.service"
 
 
-# Services of Azure's HPC images and of NVIDIA's packages: they load and hold the driver, start NVSwitch and InfiniBand,
-# load nvidia-peermem, and write /etc/nccl.conf anew at each boot (sku-customizations.service).
+# Services of Azure's HPC images and of NVIDIA's packages: they load the driver and keep it loaded, start NVSwitch and
+# InfiniBand, load nvidia-peermem, and rewrite /etc/nccl.conf at each boot (sku-customizations.service).
 _GPU_SERVICES = (
     "nvidia-persistenced.service",
     "nvidia-fabricmanager.service",
@@ -78,7 +79,7 @@ BOOT_UNITS = (
         "Let people log in where they have a job",
         30,
         blocking=True,
-        # Which make the admin's account.
+        # These create the admin's account.
         after=("cloud-init.service", "cloud-init-network.service"),
     ),
     BootUnit("gpu", "Driver and number of this node's GPUs", 210, blocking=True, after=_GPU_SERVICES),
@@ -88,7 +89,7 @@ BOOT_UNITS = (
         "Scratch file system on this node's local NVMe disks",
         300,
         blocking=True,
-        # cloud-init mounts the temporary disk, in its first service; in 24.3 and later that has another name.
+        # cloud-init mounts the temporary disk in its first service, which has another name since 24.3.
         after=("local-fs.target", "systemd-udev-trigger.service", "cloud-init.service", "cloud-init-network.service"),
         more=("RequiresMountsFor=/var/lib/hpcai",),
     ),
@@ -97,7 +98,7 @@ BOOT_UNITS = (
         "Directories on the scratch, or what takes its place",
         150,
         blocking=True,
-        # Owners are kept by name, and a directory service may have them.
+        # Owners are stored by name, and a directory service may define them.
         after=("nss-user-lookup.target",),
     ),
     BootUnit("clocks", "Clocks of this node's GPUs", 120, blocking=False, after=_GPU_SERVICES),
@@ -110,7 +111,7 @@ _TARGET_TEXT = f"""\
 {MARK}
 [Unit]
 Description=This node is set up for HPC jobs (hpcai.azure)
-# slurmd gets no jobs before everything here was done, or has failed.
+# slurmd starts after every step has succeeded or failed.
 Before=slurmd.service
 
 [Install]
@@ -134,11 +135,11 @@ TimeoutStopSec={stop_s}
 WantedBy={target}
 {required}"""
 
-# Not linked anywhere: a blocking step's unit that fails starts it.
+# Not linked anywhere: a failed unit of a blocking step starts it.
 _REPORT_TEXT = f"""\
 {MARK}
 [Unit]
-Description=Say in Slurm why this node takes no jobs
+Description=Report in Slurm why this node takes no jobs
 After=network-online.target munge.service
 
 [Service]
@@ -148,7 +149,7 @@ TimeoutStartSec=60
 """
 
 _REQUIRED = """\
-# A node on which this failed must not take jobs. 'systemctl start slurmd' runs it again.
+# If this step fails, the node must not take jobs. 'systemctl start slurmd' runs it again.
 RequiredBy=slurmd.service
 """
 
@@ -180,7 +181,7 @@ UNITS = {
     **{row.unit: _service(number, row) for number, row in enumerate(BOOT_UNITS)},
     **services.UNITS,
 }
-"""Text by name."""
+"""Texts by name."""
 ENABLED = {
     "multi-user.target.wants": (TARGET,),
     f"{TARGET}.wants": (*(row.unit for row in BOOT_UNITS), services.NCCL_PATH),
@@ -188,4 +189,4 @@ ENABLED = {
     "slurmd.service.wants": (services.HOOK_REPORT_PATH, services.HEALTH_REPORT_PATH, services.EVENTS),
     "sockets.target.wants": (services.GRANTS_SOCKET,),
 }
-"""What 'systemctl enable' would link below /etc/systemd/system, by folder. An image at rest has no systemctl."""
+"""The links that 'systemctl enable' makes below /etc/systemd/system, by folder. It may not work in an image."""

@@ -2,4 +2,4 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Accounts of the cluster's users: the same numbers on every machine."""
+"""Accounts of the cluster's users, with the same uid and gid on every machine."""

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Give the machine the wanted accounts: look, plan, run the commands, record. The way of the module cluster_users."""
+"""Create the wanted accounts: read, plan, run the commands, record, for the module cluster_users."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from .options import Group, User, UserOptions, UserProblem
 
 @dataclass(frozen=True)
 class Step:
-    """One command, and in words what it does."""
+    """One command, and its description."""
 
     words: str
     command: tuple[str, ...]
 
 
 def plan(facts: AccountFacts, options: UserOptions) -> tuple[Step, ...]:
-    """Return what is to be done, in its order.
+    """Return what has to be done, in order.
 
-    :raises UserProblem: a name or a number is somebody else's, or an account has other numbers. All of them are named.
+    :raises UserProblem: names or numbers conflict with existing accounts. The message lists all conflicts.
     """
     problems: list[str] = []
     groups = [*options.groups, *_private_groups(facts, options)]
@@ -58,7 +58,7 @@ def plan(facts: AccountFacts, options: UserOptions) -> tuple[Step, ...]:
 
 
 def _private_groups(facts: AccountFacts, options: UserOptions) -> list[Group]:
-    """Return primary groups that nobody lists and that are not there: they are called as their user."""
+    """Return primary groups that are neither listed nor on the machine; each gets its user's name."""
     known = {group.gid for group in options.groups if group.present} | set(facts.groups.values())
     found: dict[int, Group] = {}
     for user in options.users:
@@ -71,12 +71,12 @@ def _group_problems(facts: AccountFacts, group: Group) -> list[str]:
     gid = facts.groups.get(group.name)
     if gid is not None and gid != group.gid:
         return [
-            f"group {group.name} is there with gid {gid} and wanted with {group.gid}: its files would change hands. "
-            f"Want {gid}, or rename or remove the group on this machine ('groupdel {group.name}')"
+            f"group {group.name} exists with gid {gid}, not {group.gid}. Changing it would give its files to another "
+            f"group. Set gid {gid}, or rename or remove the group on this machine ('groupdel {group.name}')"
         ]
     other = facts.group_of(group.gid)
     if group.present and gid is None and other:
-        return [f"gid {group.gid} is wanted for group {group.name} and belongs to group {other}: want another number"]
+        return [f"gid {group.gid} of group {group.name} already belongs to group {other}. Set another gid"]
     return []
 
 
@@ -84,23 +84,23 @@ def _user_problems(facts: AccountFacts, user: User, groups: set[str]) -> list[st
     account, other = facts.account(user.name), facts.account_of(user.uid)
     if account and account.uid != user.uid:
         return [
-            f"user {user.name} is there with uid {account.uid} and wanted with {user.uid}: its files and jobs would be "
-            f"nobody's. Want {account.uid}, or move the account by hand on this machine while it has no processes "
-            f"('usermod --uid {user.uid} {user.name}', then give it its files outside {account.home})"
+            f"user {user.name} exists with uid {account.uid}, not {user.uid}. After a change, its files and jobs would "
+            f"have no owner. Set uid {account.uid}, or change the account on this machine while it has no processes "
+            f"('usermod --uid {user.uid} {user.name}', then chown its files outside {account.home})"
         ]
     if not user.present:
         return []
     if other and not account:
-        return [f"uid {user.uid} is wanted for user {user.name} and belongs to user {other.name}: want another number"]
+        return [f"uid {user.uid} of user {user.name} already belongs to user {other.name}. Set another uid"]
     problems = []
     if account and account.gid != user.gid:
         problems.append(
-            f"user {user.name} is there with gid {account.gid} and wanted with {user.gid}: want {account.gid}, or run "
+            f"user {user.name} exists with gid {account.gid}, not {user.gid}. Set gid {account.gid}, or run "
             f"'usermod --gid {user.gid} {user.name}' on this machine"
         )
     lacking = [name for name in user.groups if name not in groups]
     if lacking:
-        problems.append(f"user {user.name} is to be in {', '.join(lacking)}, which is no group: add it to the groups")
+        problems.append(f"user {user.name} must be in {', '.join(lacking)}, which does not exist. Add it to the groups")
     return problems
 
 
@@ -117,7 +117,7 @@ def _add_user(user: User) -> Step:
 
 
 def _adapt(facts: AccountFacts, user: User, account: Account, managed: set[str]) -> list[Step]:
-    """Return what an account with the right numbers lacks. Groups that nobody here manages stay as they are."""
+    """Return the changes to an existing account with the right uid and gid. Unmanaged groups stay unchanged."""
     steps = []
     for option, have, want in (("home", account.home.rstrip("/"), user.home), ("shell", account.shell, user.shell)):
         if have != want:
@@ -127,7 +127,7 @@ def _adapt(facts: AccountFacts, user: User, account: Account, managed: set[str])
                 )
             )
     if account.has_password:
-        steps.append(Step(f"take the password of {user.name} away", ("usermod", "--password", NO_PASSWORD, user.name)))
+        steps.append(Step(f"remove the password of {user.name}", ("usermod", "--password", NO_PASSWORD, user.name)))
     is_in = {group for group, members in facts.members.items() if user.name in members}
     more = [group for group in user.groups if group not in is_in and facts.groups.get(group) != user.gid]
     if more:
@@ -137,7 +137,7 @@ def _adapt(facts: AccountFacts, user: User, account: Account, managed: set[str])
             )
         )
     for group in sorted((is_in & managed) - set(user.groups)):
-        steps.append(Step(f"take {user.name} out of {group}", ("gpasswd", "--delete", user.name, group)))
+        steps.append(Step(f"remove {user.name} from {group}", ("gpasswd", "--delete", user.name, group)))
     return steps
 
 
@@ -146,9 +146,9 @@ RECORD = "/etc/hpcai/users.json"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was done, or in check mode would be.
+    """What was done, or in check mode would be done.
 
-    :ivar actions: in words and in order.
+    :ivar actions: the changes in words, in order.
     :ivar record: the change of the record.
     """
 
@@ -162,11 +162,11 @@ class Outcome:
 
 
 def ensure(root: Root, options: UserOptions, mode: str, run: Run, check: bool, give: homes.Give = os.fchown) -> Outcome:
-    """Give the machine the wanted accounts.
+    """Create and change accounts as the options say.
 
     :param mode: where homes are made: one of homes.MODES.
-    :raises UserProblem: it cannot be; then no account was touched, if it is about names and numbers.
-    :raises CommandFailed: a command failed; those before it did their work.
+    :raises UserProblem: names or numbers conflict, and no account was changed; or a home cannot be made.
+    :raises CommandFailed: a command failed; the commands before it were run.
     """
     actions = []
     for step in plan(read_facts(root), options):
@@ -186,7 +186,7 @@ def ensure(root: Root, options: UserOptions, mode: str, run: Run, check: bool, g
 
 
 def _record(options: UserOptions) -> dict[str, Any]:
-    """Return who is the cluster's, for whoever has to tell them from the machine's own accounts."""
+    """Return the cluster's accounts, to distinguish them from the machine's own."""
     return {
         "groups": {group.name: group.gid for group in options.groups if group.present},
         "users": {

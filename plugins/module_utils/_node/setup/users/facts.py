@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The accounts that a machine has, as its own files say."""
+"""The accounts in the machine's own files."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .options import UserProblem
 
 PASSWD, GROUP, SHADOW = "/etc/passwd", "/etc/group", "/etc/shadow"
 NO_PASSWORD = "*"
-"""No password fits. Not ``!``: sshd without PAM takes that for an account that may not log in by its key either."""
+"""No password matches. Not ``!``: sshd without PAM then refuses logins with a key too."""
 FIRST_PERSON, NOBODY = 1000, 65534
-"""Numbers of people's accounts begin with the first; the second is nobody's."""
+"""The first uid of people's accounts, and the uid of nobody."""
 
 
 @dataclass(frozen=True)
 class Account:
     """A line of /etc/passwd.
 
-    :ivar has_password: a hash of a password is in /etc/shadow.
+    :ivar has_password: /etc/shadow has a password hash.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Account:
 
     @property
     def is_person(self) -> bool:
-        """Whether it belongs to somebody who logs in, and not to a service."""
+        """Whether it belongs to a person, not to a service."""
         return FIRST_PERSON <= self.uid < NOBODY
 
 
@@ -42,8 +42,8 @@ class Account:
 class AccountFacts:
     """The machine's accounts and groups.
 
-    :ivar groups: numbers of groups by name.
-    :ivar members: names of users by the name of the group that has them as members.
+    :ivar groups: gids by group name.
+    :ivar members: user names by the name of the group that lists them as members.
     """
 
     accounts: tuple[Account, ...]
@@ -51,20 +51,20 @@ class AccountFacts:
     members: dict[str, tuple[str, ...]]
 
     def account(self, name: str) -> Account | None:
-        """The account of this name."""
+        """Return the account of this name."""
         return next((account for account in self.accounts if account.name == name), None)
 
     def account_of(self, uid: int) -> Account | None:
-        """The account with this number."""
+        """Return the account with this uid."""
         return next((account for account in self.accounts if account.uid == uid), None)
 
     def group_of(self, gid: int) -> str | None:
-        """The name of the group with this number."""
+        """Return the name of the group with this gid."""
         return next((name for name, number in self.groups.items() if number == gid), None)
 
 
 def read_accounts(root: Root) -> tuple[Account, ...]:
-    """Return the machine's accounts; none where it has no such file."""
+    """Return the machine's accounts; none if it has no such file."""
     secrets = {fields[0]: fields[1] for fields in _lines(root, SHADOW) if len(fields) > 1}
     return tuple(
         Account(
@@ -81,7 +81,7 @@ def read_facts(root: Root) -> AccountFacts:
     :raises UserProblem: the machine has no such files.
     """
     if not _lines(root, PASSWD):
-        raise UserProblem(f"{root.at(PASSWD)} cannot be read, or is empty: this is no machine that can have users")
+        raise UserProblem(f"{root.at(PASSWD)} cannot be read, or is empty, so this machine cannot have users")
     groups: dict[str, int] = {}
     members: dict[str, tuple[str, ...]] = {}
     for fields in _lines(root, GROUP):

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Homes of users: where one may be made, and making it."""
+"""Users' home folders: where to make one, and how."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ Give = Callable[[int, int, int], None]
 
 
 def is_remote(root: Root, path: str) -> bool:
-    """Whether a path lies on another machine's disks, or is to; nothing of it is touched to find out.
+    """Whether a path is, or will be, on another machine's disks. The path itself is not accessed.
 
-    A file system that is away would make whoever looks hang.
+    Accessing a file system whose server does not answer would hang.
     """
     best, kind = "", ""
     for mount in read_mounts(root):
         where = mount.mountpoint.rstrip("/")
         if f"{path}/".startswith(f"{where}/") and len(where) >= len(best):
-            # Of what is mounted on one place, the last one is seen.
+            # Of several mounts at one place, the last one is visible.
             best, kind = where, mount.filesystem
     if kind in _REMOTE:
         return True
@@ -47,25 +47,25 @@ def is_remote(root: Root, path: str) -> bool:
 
 
 def make(root: Root, user: User, check: bool, give: Give = os.fchown) -> str:
-    """Make the home with the skeleton's files if it is not there; return what was done, or would be.
+    """Make the home with the skeleton's files if it does not exist; return what was done, or would be done.
 
-    :param give: gives an opened file to a user and a group.
-    :raises UserProblem: what is there is somebody else's, or no folder.
+    :param give: changes user and group of an opened file.
+    :raises UserProblem: the path belongs to another user, or is not a folder.
     """
     path = root.at(user.home)
     if os.path.lexists(path):
         about = os.lstat(path)
         if not stat.S_ISDIR(about.st_mode):
-            raise UserProblem(f"home {user.home} of {user.name} is no folder: remove it, or want another home")
+            raise UserProblem(f"home {user.home} of {user.name} is not a folder. Remove it, or set another home")
         if about.st_uid != user.uid:
             raise UserProblem(
-                f"home {user.home} belongs to uid {about.st_uid} and not to {user.name} ({user.uid}): want another, "
-                f"or give it over ('chown --recursive --from={about.st_uid} {user.uid}:{user.gid} {user.home}')"
+                f"home {user.home} belongs to uid {about.st_uid}, not to {user.name} ({user.uid}). Set another home, "
+                f"or change its owner ('chown --recursive --from={about.st_uid} {user.uid}:{user.gid} {user.home}')"
             )
         return ""
     if not check:
         _refuse_open(root, os.path.dirname(user.home), user)
-        # Nobody gets in before it is complete; and one that was cut off is not taken for complete.
+        # Built under another name and renamed, so that nobody enters an incomplete home, also after an interruption.
         beside = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.hpcai")
         _remove(beside)
         _copy(root.at(SKELETON), beside, user, give)
@@ -75,13 +75,13 @@ def make(root: Root, user: User, check: bool, give: Give = os.fchown) -> str:
 
 
 def _refuse_open(root: Root, parent: str, user: User) -> None:
-    """Make the parent of a home, and refuse one in which users could swap what is copied there."""
+    """Make the parent of a home, and refuse one where users could replace files while they are copied."""
     try:
         with walk(root, parent, make_mode=0o755) as folder:
             if is_open(os.fstat(folder.handle)):
                 raise UserProblem(
-                    f"users can write to {parent}, so home {user.home} of {user.name} cannot be made safely: give "
-                    f"{parent} to root with mode 0755, or want another home"
+                    f"users can write to {parent}, so home {user.home} of {user.name} cannot be made safely. Run "
+                    f"'chown root {parent}; chmod 0755 {parent}', or set another home"
                 )
     except FolderProblem as error:
         raise UserProblem(f"home {user.home} of {user.name} cannot be made: {error}") from error
@@ -90,15 +90,15 @@ def _refuse_open(root: Root, parent: str, user: User) -> None:
 def write_keys(root: Root, user: User, check: bool, give: Give = os.fchown) -> str:
     """Write the user's public keys as a block into ~/.ssh/authorized_keys; other lines stay.
 
-    The home is the user's, who may put links there: none is followed.
+    No symbolic link is followed, because the user controls the home.
 
-    :return: what was done, or would be.
-    :raises UserProblem: what is there is not the user's.
+    :return: what was done, or would be done.
+    :raises UserProblem: the file does not belong to the user.
     """
     home = root.at(user.home)
     shown = f"{user.home}/.ssh/authorized_keys"
     if not os.path.isdir(home):
-        # Check mode, before the home was made.
+        # In check mode, the home was not made.
         return f"write {shown}" if user.keys else ""
     with ExitStack() as opened:
         try:
@@ -112,9 +112,9 @@ def write_keys(root: Root, user: User, check: bool, give: Give = os.fchown) -> s
             block = [*user.keys]
             after = with_block(before, BLOCK, block) if block else without_block(before, BLOCK)
         except BrokenBlock as error:
-            raise UserProblem(f"{shown}: {error} Mend the file") from error
+            raise UserProblem(f"{shown}: {error} Correct the file") from error
         except OSError as error:
-            raise UserProblem(f"{shown}: {error.strerror}: a link or a file is in the way, remove it") from error
+            raise UserProblem(f"{shown}: {error.strerror}. A link or a file is in the way. Remove it") from error
         if after == before:
             return ""
         if not check:
@@ -142,7 +142,7 @@ def _read(folder: int, user: User, shown: str) -> str:
     with open(handle, "rb") as file:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode) or about.st_uid not in (user.uid, 0) or about.st_size > _LARGEST_KEYS:
-            raise UserProblem(f"{shown} is no file of {user.name}: remove it")
+            raise UserProblem(f"{shown} is not a regular file of {user.name} up to 1 MiB. Remove it")
         return file.read().decode("utf-8", "surrogateescape")
 
 
@@ -160,7 +160,7 @@ def _replace(folder: int, text: str, user: User, give: Give) -> None:
 
 
 def _copy(source: str, target: str, user: User, give: Give) -> None:
-    """Copy the skeleton, which is root's."""
+    """Copy the skeleton folder, which belongs to root."""
     os.mkdir(target, 0o700)
     for name in sorted(os.listdir(source)) if os.path.isdir(source) else []:
         origin, copy = os.path.join(source, name), os.path.join(target, name)
@@ -182,7 +182,7 @@ def _copy(source: str, target: str, user: User, give: Give) -> None:
 
 
 def _remove(folder: str) -> None:
-    """Remove what a run that was cut off left, in a folder that is root's."""
+    """Remove what an interrupted run left in a folder that belongs to root."""
     for here, folders, files in os.walk(folder, topdown=False):
         for name in files:
             os.unlink(os.path.join(here, name))

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is wanted: groups and users with their numbers, checked."""
+"""The options for groups and users with their numbers, checked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 FIRST_ID, LAST_ID = 1000, 4294967293
-"""Below are the distribution's own accounts; above are numbers that mean "nobody" or "leave it as it is"."""
+"""Lower ids belong to the distribution's own accounts; higher ones mean "nobody" or "leave it unchanged"."""
 NOBODY = frozenset((65534, 65535))
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
 _KEY = re.compile(r"([^\n]* )?(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+={0,3}( [^\n]*)?")
@@ -21,14 +21,14 @@ _FIELD = re.compile(r"[^:\n\r]*")
 
 
 class UserProblem(ValueError):
-    """Accounts that cannot be made as they are wanted; the message names both sides and says what to do."""
+    """The accounts cannot be made; the message names both sides of the conflict and says what to do."""
 
 
 @dataclass(frozen=True)
 class Group:
     """A group.
 
-    :ivar present: whether it should be there.
+    :ivar present: whether it should exist.
     """
 
     name: str
@@ -40,9 +40,9 @@ class Group:
 class User:
     """A user.
 
-    :ivar gid: the primary group's number. Without a number of its own, that is the user's.
-    :ivar groups: further groups, by name.
-    :ivar keys: public keys for ssh.
+    :ivar gid: gid of the primary group; by default the same as the uid.
+    :ivar groups: names of further groups.
+    :ivar keys: public ssh keys.
     """
 
     name: str
@@ -58,7 +58,7 @@ class User:
 
 @dataclass(frozen=True)
 class UserOptions:
-    """All of it."""
+    """All groups and users."""
 
     groups: tuple[Group, ...]
     users: tuple[User, ...]
@@ -67,8 +67,8 @@ class UserOptions:
 def parse(groups: Iterable[Mapping[str, Any]], users: Iterable[Mapping[str, Any]], home_base: str) -> UserOptions:
     """Return the checked options.
 
-    :param home_base: the folder in which homes lie of whom nobody says otherwise.
-    :raises UserProblem: a value makes no sense, or two of them contradict each other.
+    :param home_base: the parent folder of homes for users without an explicit home.
+    :raises UserProblem: a value is invalid, or two values contradict each other.
     """
     parsed = UserOptions(tuple(_group(item) for item in groups), tuple(_user(item, home_base) for item in users))
     _check_unique("group", [(group.name, group.gid) for group in parsed.groups])
@@ -91,12 +91,14 @@ def _user(item: Mapping[str, Any], home_base: str) -> User:
     keys = tuple(str(key).strip() for key in item.get("ssh_keys") or ())
     for key in keys:
         if not _KEY.fullmatch(key):
-            raise UserProblem(f"ssh_keys of user {name}: {key[:40]!r} is no public key, such as 'ssh-ed25519 AAAA...'")
+            raise UserProblem(
+                f"ssh_keys of user {name}: {key[:40]!r} is not a public key, such as 'ssh-ed25519 AAAA...'"
+            )
     shell = str(item.get("shell") or "/bin/bash")
     comment = str(item.get("comment") or "")
     for what, text in (("home", home), ("shell", shell), ("comment", comment)):
         if not _FIELD.fullmatch(text):
-            raise UserProblem(f"{what} of user {name} must not hold a colon or an end of line: {text!r}")
+            raise UserProblem(f"{what} of user {name} must not contain a colon or a line break: {text!r}")
     groups = tuple(dict.fromkeys(_name(f"group of user {name}", group) for group in item.get("groups") or ()))
     return User(name, uid, gid, groups, home.rstrip("/"), shell, comment, keys, _present(item))
 
@@ -104,7 +106,7 @@ def _user(item: Mapping[str, Any], home_base: str) -> User:
 def _name(what: str, value: Any) -> str:
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise UserProblem(
-            f"name of a {what} must be small letters, digits, dashes and underscores, 31 at most, not {value!r}"
+            f"name of a {what} must be 1 to 31 lower-case letters, digits, dashes and underscores, not {value!r}"
         )
     return value
 
@@ -114,8 +116,8 @@ def _number(what: str, value: Any) -> int:
         raise UserProblem(f"{what} must be a number, not {value!r}")
     if not FIRST_ID <= value <= LAST_ID or value in NOBODY:
         raise UserProblem(
-            f"{what} must be {FIRST_ID} or more, and not one of nobody's ({', '.join(map(str, sorted(NOBODY)))}): "
-            f"{value} belongs to the distribution"
+            f"{what} must be {FIRST_ID} to {LAST_ID} and not one of nobody's ({', '.join(map(str, sorted(NOBODY)))}), "
+            f"not {value}"
         )
     return value
 
@@ -129,9 +131,9 @@ def _check_unique(what: str, pairs: list[tuple[str, int]]) -> None:
     numbers: dict[int, str] = {}
     for name, number in pairs:
         if name in names:
-            raise UserProblem(f"{what} {name} is listed twice, as {names[name]} and as {number}: keep one of them")
+            raise UserProblem(f"{what} {name} is listed twice, as {names[name]} and as {number}. Keep one of them")
         if number in numbers:
             raise UserProblem(
-                f"{what}s {numbers[number]} and {name} are both to have the number {number}: give one of them another"
+                f"{what}s {numbers[number]} and {name} have the same number {number}. Give one of them another"
             )
         names[name], numbers[number] = number, name

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the arbiter does about a node, what it tells people, and carrying it out by slurmctld's own command."""
+"""The arbiter's actions and alerts, and how actions are carried out with Slurm's own command."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from .records import Machine
 from .report import Fault
 
 DRAIN, REWRITE, RETURN, RESTART = "drain", "rewrite", "return", "restart"
-"""Take it out; give a node that is out by us another reason; bring it back; restart it when its jobs have ended."""
+"""Drain a node; change the reason of a node that we drained; resume it; restart it when its jobs have ended."""
 
 CAP, HELD, STUCK = BAD = ("cap", "held", "stuck")
-"""No more nodes may be out; a node does not return by itself any more; a restart does not end."""
+"""The drain limit is reached; a node is not resumed automatically any more; a restart does not complete."""
 STALE, SILENT, UNREADABLE, LOST = NO_DATA = ("stale", "silent", "unreadable", "lost")
-"""Nothing was done because nothing is known: a report is too old, there is none, or it cannot be read; and what was
-known of machines is lost."""
+"""Nothing was done because there is no data: a report is too old, missing or unreadable, or the records of machines
+were lost."""
 
 _SEVERITY = ("nothing", "observe", "reset_gpu", "reboot", "replace")
 
 
 @dataclass(frozen=True)
 class Action:
-    """Something to do at slurmctld.
+    """An action at slurmctld.
 
-    :ivar reason: the node's new reason; empty where it gets none.
-    :ivar machine: what is known of the machine when it is done.
-    :ivar urgency: what is greater goes first where not all can be done.
+    :ivar reason: the node's new reason; empty if it does not change.
+    :ivar machine: the machine's record after the action.
+    :ivar urgency: actions with higher values come first if not all are possible.
     """
 
     kind: str
@@ -50,7 +50,7 @@ class Alert:
     """Something that a person should know.
 
     :ivar kind: one of BAD or NO_DATA.
-    :ivar node: which node it is about; empty where it is all of them.
+    :ivar node: the node; empty if the alert is about all nodes.
     """
 
     kind: str
@@ -59,15 +59,15 @@ class Alert:
 
 
 def urgency_of(fault: Fault) -> tuple[bool, int]:
-    """Return how urgent it is to take the node out: what no job can do without first, then by what would help."""
+    """Return the urgency of draining the node: faults that block every job first, then by their action's severity."""
     return fault.blocks, _SEVERITY.index(fault.action) if fault.action in _SEVERITY else 0
 
 
 @dataclass(frozen=True)
 class Done:
-    """What became of an action.
+    """The result of an action.
 
-    :ivar problem: why it could not be done, in slurmctld's words; empty where it was.
+    :ivar problem: why it failed, in slurmctld's words; empty if it succeeded.
     """
 
     action: Action
@@ -75,10 +75,10 @@ class Done:
 
     @property
     def words(self) -> str:
-        """Say it in one line."""
+        """The result in one line."""
         what = {
             DRAIN: "drained",
-            REWRITE: "has another reason",
+            REWRITE: "has a new reason",
             RETURN: "is back in scheduling",
             RESTART: "restarts when its jobs have ended",
         }[self.action.kind]
@@ -87,11 +87,11 @@ class Done:
 
 
 def carry_out(actions: Iterable[Action], observed: Mapping[str, ObservedNode], run: Run) -> list[Done]:
-    """Do it, one node after the other, so that one that is refused does not spoil the rest.
+    """Carry out the actions, node by node, so that a refused one does not affect the others.
 
-    Each node is looked at once more: a reason that somebody gave it meanwhile is not overwritten.
+    Each node is read again first, so that a reason that somebody gave it meanwhile is not overwritten.
 
-    :param observed: the nodes as they were when it was decided.
+    :param observed: the nodes as they were at the decision.
     """
     done = []
     for action in actions:
@@ -108,7 +108,7 @@ def _check_unchanged(before: NodeState, run: Run) -> None:
     shown = must(run(["scontrol", "--oneliner", "show", "node", before.name])).stdout
     now = nodes.parse_nodes(shown).get(before.name)
     if now is None or (now.out, now.reason) != (before.out, before.reason):
-        raise CommandFailed("somebody else has changed it meanwhile, so the next look decides again")
+        raise CommandFailed("somebody else has changed it meanwhile, so the next pass decides again")
 
 
 def _execute(action: Action, run: Run) -> None:
@@ -117,7 +117,7 @@ def _execute(action: Action, run: Run) -> None:
     elif action.kind == RETURN:
         nodes.resume([action.node], run)
     elif action.kind == REWRITE:
-        # Without State: it stays as it is, and jobs that run there go on.
+        # Without State: the state stays, and jobs that run there continue.
         must(run(["scontrol", "update", f"NodeName={compress([action.node])}", f"Reason={action.reason}"]))
     else:
         words = ["scontrol", "reboot", "ASAP", "nextstate=RESUME", f"reason={action.reason}", compress([action.node])]

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What to do about each node, and about all of them together: no more of them out than allowed. Pure."""
+"""Decide about each node, and about all of them together, up to the drain limit. Pure."""
 
 from __future__ import annotations
 
@@ -37,17 +37,18 @@ _REPEATED = 2
 
 @dataclass(frozen=True)
 class Step:
-    """The next step, and the fault for which it is taken."""
+    """The next step, and the fault that requires it."""
 
     kind: str
     fault: Fault
 
 
 def next_step(report: Report, machine: Machine, now: float) -> Step | None:
-    """Return the next step for a node that is out by us and still fails; None where there is nothing but to wait.
+    """Return the next step for a node that we drained and that still fails; None to wait.
 
-    A hardware fault is marked for replacement at once. So is what a restart did not mend, and what was drained three
-    times in 24 h. What a restart mends, and a GPU that needs a reset for the second time, is restarted once in 24 h.
+    A node is marked for replacement at once for a hardware fault, if a restart did not repair it, or if it was drained
+    three times in 24 h. It is restarted, at most once in 24 h, for a fault that a restart repairs, and for a GPU that
+    needs a reset for the second time.
     """
     if machine.marked:
         return None
@@ -60,7 +61,7 @@ def next_step(report: Report, machine: Machine, now: float) -> Step | None:
         if fault.action == _REBOOT or (fault.action == _RESET and repeated):
             if restart is None:
                 return Step(RESTART_IT, fault)
-            # Of the same boot, it was called off: somebody has his reasons.
+            # The same boot: somebody cancelled the restart, so the node is left alone.
             return Step(MARK_IT, fault) if report.boot != restart.boot else None
     if machine.drains_lately(now) >= DRAINS:
         return Step(MARK_IT, report.faults[0])
@@ -72,9 +73,9 @@ _HOURS = WINDOW_S / 3600
 
 @dataclass(frozen=True)
 class NodeDecision:
-    """What is the case with a node.
+    """The decision about a node.
 
-    :ivar machine: what is known of its machine, whatever becomes of the action; None where it did not say which it is.
+    :ivar machine: the machine's record, whatever the action's result; None if it did not report which machine it is.
     """
 
     machine: Machine | None = None
@@ -85,7 +86,7 @@ class NodeDecision:
 def decide_node(one: ObservedNode, machines: Machines, settings: Settings, now: float) -> NodeDecision:
     """Return what to do about a node.
 
-    Nothing is done about one that does not answer, that restarts, or of which nothing is known that is new enough.
+    Nothing is done about a node that does not answer, that restarts, or that has no recent report.
     """
     if not reasons.has_machine(one.node) or not one.node.answers:
         return NodeDecision()
@@ -96,7 +97,7 @@ def decide_node(one: ObservedNode, machines: Machines, settings: Settings, now: 
         return NodeDecision(alert=alert)
     report = one.report
     if reasons.is_out_for_health(one.node):
-        # Out for its health already: a script that fails besides is no reason to be out longer.
+        # Already drained for its health; a failed script is no reason to stay drained longer.
         report = replace(report, faults=tuple(fault for fault in report.faults if fault.check not in reasons.SCRIPTS))
     machine = _machine_of(one, report, machines, now)
     if report.faults:
@@ -109,7 +110,9 @@ def _restarting(one: ObservedNode, machines: Machines, settings: Settings, now: 
     asked = machine.last_restart(now) if machine else None
     if asked is None or now - asked.time < settings.restart_s:
         return NodeDecision(machine)
-    words = f"it was to restart {int(now - asked.time) // 60} minutes ago and has not: see whether its jobs end"
+    words = (
+        f"its restart was requested {int(now - asked.time) // 60} minutes ago and has not happened. Do its jobs end?"
+    )
     return NodeDecision(machine, alert=Alert(STUCK, one.name, words))
 
 
@@ -117,13 +120,13 @@ def _no_data(one: ObservedNode, settings: Settings, now: float) -> Alert | None:
     if one.report is None:
         if one.problem.startswith("its report"):
             return Alert(UNREADABLE, one.name, one.problem)
-        # A node that has just come has its first check before it.
+        # The first check of a node that has just booted is not complete yet.
         is_new = one.booted is not None and now - one.booted < settings.stale_s
-        words = f"{one.problem}: see 'journalctl -u hpcai-health-report' there"
+        words = f"{one.problem}. See 'journalctl -u hpcai-health-report' there"
         return None if is_new else Alert(SILENT, one.name, words)
     age = now - one.report.time
     if age > settings.stale_s and not _is_of_earlier_boot(one, one.report):
-        words = f"its last report is {int(age) // 60} minutes old: see 'journalctl -u hpcai-health-report' there"
+        words = f"its last report is {int(age) // 60} minutes old. See 'journalctl -u hpcai-health-report' there"
         return Alert(STALE, one.name, words)
     if age < -CLOCKS_S:
         return Alert(STALE, one.name, f"its clock is {int(-age)} s ahead, so its reports cannot be used")
@@ -135,21 +138,21 @@ def _is_of_earlier_boot(one: ObservedNode, report: Report) -> bool:
 
 
 def _machine_of(one: ObservedNode, report: Report, machines: Machines, now: float) -> Machine:
-    """What is known of the machine, brought up to what slurmctld has now."""
+    """Return the machine's record, updated with the node's current state in slurmctld."""
     key = key_of(one.name, report)
     machine = replace(machines.get(key, Machine(key)), name=one.name, seen=report.time // SEEN_STEP_S * SEEN_STEP_S)
     if machine.host and report.host and machine.host != report.host:
-        # It was moved away from what was broken.
+        # It was moved to another physical host, away from the broken one.
         machine = replace(machine, drains=(), restarts=(), marked=None)
     machine = replace(machine, host=report.host or machine.host)
     if reasons.is_by_prolog(one.node) and machine.out is None:
         since = one.reason_since or now
         return replace(machine.drained(since, reasons.check_of(one.node.reason), since), out=Out(since))
     if reasons.is_out_for_health(one.node) and machine.out is None:
-        # What was known is lost, or another machine stands behind the name now: it has to show that it is good.
+        # The record was lost, or another machine has the name now: it must first report that it is healthy.
         return replace(machine, out=Out(one.reason_since or now))
     if machine.out is not None and not reasons.is_out_for_health(one.node):
-        # Somebody resumed it, or gave it another reason: it is his.
+        # Somebody resumed it or changed the reason, so the drain is now theirs.
         return machine.returned(now)
     return machine
 
@@ -173,7 +176,7 @@ def _failing(one: ObservedNode, report: Report, machine: Machine, settings: Sett
     if machine.marked or reasons.is_held(one.node.reason):
         return NodeDecision(machine, alert=_held(one, machine, now) if not machine.marked else None)
     if reasons.is_by_prolog(one.node) or reasons.check_of(one.node.reason) != first.check:
-        # Not for each change of a figure in it.
+        # Only for a new check, not for each change of a value in the reason.
         return NodeDecision(machine, Action(REWRITE, one.name, reasons.reason_for(report, first), machine))
     return NodeDecision(machine)
 
@@ -207,22 +210,22 @@ def _good(one: ObservedNode, report: Report, machine: Machine, now: float) -> No
 
 def _held(one: ObservedNode, machine: Machine, now: float) -> Alert:
     words = (
-        f"it was drained {machine.drains_lately(now)} times in {_HOURS:g} h and does not return by itself: mend it, "
-        f"then 'scontrol update NodeName={one.name} State=RESUME'"
+        f"it was drained {machine.drains_lately(now)} times in {_HOURS:g} h and is not resumed automatically. "
+        f"Repair it, then run 'scontrol update NodeName={one.name} State=RESUME'"
     )
     return Alert(HELD, one.name, words)
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do, and what is the case.
+    """What to do, and the current state.
 
-    :ivar actions: what to do, the urgent first.
-    :ivar machines: what is known of machines, whatever becomes of the actions.
-    :ivar nodes: how many nodes there are with a machine.
-    :ivar allowed: how many of them may be out by the arbiter's hand.
-    :ivar out: which are, or because a prolog or epilog failed, before anything is done.
-    :ivar refused: nodes that should be out and are not, because no more may be, with the reason that each would have.
+    :ivar actions: what to do, the most urgent first.
+    :ivar machines: the records of machines, whatever the actions' results.
+    :ivar nodes: how many nodes have a machine.
+    :ivar allowed: the drain limit: how many of them the arbiter may drain.
+    :ivar out: nodes that were drained by the arbiter, or by a failed prolog or epilog, before any action.
+    :ivar refused: nodes that should be drained but are not, because of the drain limit, each with its reason.
     """
 
     actions: tuple[Action, ...] = ()
@@ -237,7 +240,7 @@ class Decision:
 def decide(observed: Iterable[ObservedNode], machines: Machines, settings: Settings, now: float) -> Decision:
     """Return what to do.
 
-    :param machines: what is known from earlier looks.
+    :param machines: the records from earlier passes.
     """
     present = sorted((one for one in observed if reasons.has_machine(one.node)), key=lambda one: one.name)
     judged = [_decide_safely(one, machines, settings, now) for one in present]
@@ -263,7 +266,7 @@ def decide(observed: Iterable[ObservedNode], machines: Machines, settings: Setti
 
 
 def _decide_safely(one: ObservedNode, machines: Machines, settings: Settings, now: float) -> NodeDecision:
-    """Judge a node so that a report or record that cannot be used costs the other nodes nothing."""
+    """Decide about a node; an invalid report or record must not affect the other nodes."""
     try:
         return decide_node(one, machines, settings, now)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -279,6 +282,6 @@ def _cap_words(out: int, allowed: int, settings: Settings, refused: Mapping[str,
     first, reason = next(iter(refused.items()))
     more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
     return (
-        f"{out} nodes are out and {allowed} may be (max_out {settings.max_out}), so {first}{more} "
-        f"stays in scheduling: {reason}. Look for what they share; health_checks_arbiter.max_out raises the limit"
+        f"{out} nodes are drained and the drain limit is {allowed} (max_out {settings.max_out}), so {first}{more} "
+        f"stays in scheduling: {reason}. Look for a common cause, or raise health_checks_arbiter.max_out"
     )

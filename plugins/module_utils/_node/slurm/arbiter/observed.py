@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A node as the arbiter observes it: what slurmctld has of it, and what it reports itself."""
+"""A node as the arbiter sees it: its state in slurmctld, and its own report."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ..nodes import NodeState, parse_records
 from .report import FORM, Report, UnreadableReport, decode
 
 EXTRA, COMMENT = FIELDS = ("Extra", "Comment")
-"""Fields of a node's record that hold a text of anybody's. Both are there from Slurm 22.05 to 25.11."""
+"""Fields of a node's record with free text. Both exist from Slurm 22.05 to 25.11."""
 CLOCKS_S = 120
-"""How far a node's clock may be ahead of the controller's before its reports are worth nothing."""
+"""How far a node's clock may be ahead of the controller's before its reports are ignored."""
 
 _REPORT = re.compile(rf" (?:{'|'.join(FIELDS)})=({FORM}/\S+)")
 
@@ -27,10 +27,10 @@ _REPORT = re.compile(rf" (?:{'|'.join(FIELDS)})=({FORM}/\S+)")
 class ObservedNode:
     """A node.
 
-    :ivar report: what it says; None where nothing can be read.
-    :ivar problem: why there is no report; empty where there is one.
-    :ivar booted: when its machine started, in seconds since the epoch; None where slurmctld does not know.
-    :ivar reason_since: when its reason was given, the same.
+    :ivar report: its report; None if there is no readable one.
+    :ivar problem: why there is no report; empty if there is one.
+    :ivar booted: when its machine started, in seconds since the epoch; None if slurmctld does not know.
+    :ivar reason_since: when its reason was given, in seconds since the epoch; None if slurmctld does not know.
     """
 
     node: NodeState
@@ -46,12 +46,12 @@ class ObservedNode:
 
     @property
     def restarts(self) -> bool:
-        """Whether a restart was asked for, or is going on."""
+        """Whether a restart was requested, or is in progress."""
         return any(state.startswith("REBOOT") for state in self.node.states)
 
 
 def parse_nodes(shown: str) -> dict[str, ObservedNode]:
-    """Parse the output of ``scontrol --oneliner show nodes``. Its times are those of the machine that asked."""
+    """Parse the output of ``scontrol --oneliner show nodes``. Its times are in the time zone of this machine."""
     found = {}
     texts = parse_records(shown)
     for name, node in nodes.parse_nodes(shown).items():
@@ -65,7 +65,7 @@ def parse_nodes(shown: str) -> dict[str, ObservedNode]:
 
 
 def _report_in(texts: str) -> tuple[Report | None, str]:
-    """The newest report, where both fields have one: a site may have changed which is taken."""
+    """Return the newest report, in case both fields have one because the site changed the setting."""
     reports, problem = [], "it has not reported"
     for text in _REPORT.findall(texts):
         try:
@@ -84,7 +84,7 @@ def _epoch(local: str) -> float | None:
 
 
 def read_nodes(run: Run) -> dict[str, ObservedNode]:
-    """Ask slurmctld for all nodes.
+    """Read all nodes from slurmctld.
 
     :raises CommandFailed: slurmctld does not answer.
     """

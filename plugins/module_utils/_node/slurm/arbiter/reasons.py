@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The reasons that the arbiter gives, and which nodes are out because of it."""
+"""The reasons that the arbiter gives, and which nodes are drained because of it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..nodes import LONGEST_REASON, NO_INSTANCE, OUR_PREFIX, NodeState, as_reaso
 from .report import Fault, Report
 
 HEALTH = f"{OUR_PREFIX} health: "
-"""Begins the reason of each node that the arbiter has drained. It returns no others."""
+"""Start of the reason of each node that the arbiter has drained. It resumes no others."""
 PROLOG_SCRIPT = "30-health"
-"""The prolog that ends a job's start for a node's health; the role health_checks brings it."""
+"""The prolog that ends a job's start because of the node's health; the role health_checks installs it."""
 PROLOG = f"{OUR_PREFIX} prolog: {PROLOG_SCRIPT}: "
-"""Begins the reason of a node that Slurm has drained because that script failed."""
+"""Start of the reason of a node that Slurm has drained because that script failed."""
 SCRIPTS = ("prolog", "epilog")
-"""A fault by such a name is a script that failed by the machine's own fault, and no check."""
+"""A fault with one of these names is a script that failed because of the machine, not a check."""
 _SCRIPTS_REASONS = tuple(f"{OUR_PREFIX} {kind}: " for kind in SCRIPTS)
 _REPLACE = "replace: "
 _REBOOT = "reboot: "
@@ -26,7 +26,7 @@ _HELD = re.compile(r" \(held: [^()]*\)$")
 
 
 def reason_for(report: Report, first: Fault) -> str:
-    """Return the reason of a node that has this fault among others. What a script says is nothing to return it for."""
+    """Return the reason for this fault, the first of the report. A reason for a script never leads to a resume."""
     if first.check in SCRIPTS:
         return as_reason(f"{OUR_PREFIX} {first.check}: {first.summary}", LONGEST_REASON)
     return _reason(HEALTH, report, first)
@@ -38,12 +38,12 @@ def replace_reason(report: Report, first: Fault) -> str:
 
 
 def reboot_reason(report: Report, first: Fault) -> str:
-    """Return the reason of a node that is to restart."""
+    """Return the reason of a node that must restart."""
     return _reason(f"{HEALTH}{_REBOOT}", report, first)
 
 
 def held_reason(reason: str, drains: int, hours: float) -> str:
-    """Return the reason of a node that does not return by itself any more."""
+    """Return the reason of a node that is not resumed automatically any more."""
     if is_held(reason):
         return reason
     tail = f" (held: {drains} drains in {hours:g} h)"
@@ -57,7 +57,7 @@ def _reason(prefix: str, report: Report, first: Fault) -> str:
 
 
 def check_of(reason: str) -> str:
-    """Return the check that one of our reasons names; empty where it names none."""
+    """Return the check in one of our reasons; empty if it contains none."""
     for prefix in (PROLOG, HEALTH):
         if reason.startswith(prefix):
             rest = reason[len(prefix) :]
@@ -68,26 +68,26 @@ def check_of(reason: str) -> str:
 
 
 def is_held(reason: str) -> bool:
-    """Whether the reason says that the node does not return by itself."""
+    """Whether the reason says that the node is not resumed automatically."""
     return bool(_HELD.search(reason))
 
 
 def is_out_for_health(node: NodeState) -> bool:
-    """Whether the node is out by the arbiter, or by a prolog that failed for the node's health."""
+    """Whether the node was drained by the arbiter, or by a prolog that failed because of the node's health."""
     return node.out and node.reason.startswith((HEALTH, PROLOG))
 
 
 def counts_towards_limit(node: NodeState) -> bool:
-    """Whether the node counts among those that may be out: by the arbiter, or because a prolog or epilog failed."""
+    """Whether the node counts towards the drain limit: drained by the arbiter, or by a failed prolog or epilog."""
     return node.out and node.reason.startswith((HEALTH, *_SCRIPTS_REASONS))
 
 
 def is_by_prolog(node: NodeState) -> bool:
-    """Whether Slurm has drained it because the prolog failed for its health."""
+    """Whether Slurm has drained it because the prolog failed because of the node's health."""
     return node.out and node.reason.startswith(PROLOG)
 
 
 def has_machine(node: NodeState) -> bool:
-    """Whether a machine stands behind the name: a spare name, or one that is switched off, is no part of a cap."""
+    """Whether the node has a machine. Spare and powered-down nodes have none, and do not count for the drain limit."""
     absent = ("FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN")
     return not node.reason.startswith(NO_INSTANCE) and not any(state in absent for state in node.states)

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""One pass over all nodes: read, decide, act, record; and passes one after the other."""
+"""One pass over all nodes: read, decide, act, record; and repeated passes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .decide import decide
 from .settings import Settings
 
 LOCK = "/run/hpcai/health-arbiter.lock"
-"""Held by the one arbiter that there is."""
+"""Held by the only arbiter that may run."""
 
 ERROR, WARNING, INFO = "<3>", "<4>", "<6>"
-"""How a line for the journal begins (sd-daemon(3))."""
+"""Priority prefixes of lines for the journal (sd-daemon(3))."""
 
 Clock = Callable[[], float]
 Pause = Callable[[float], None]
@@ -30,10 +30,10 @@ Pause = Callable[[float], None]
 
 @dataclass(frozen=True)
 class Reconciled:
-    """What a look came to.
+    """The result of a pass.
 
-    :ivar status: what the look came to, as plain values (``status.document``).
-    :ivar done: what was done, and what could not be.
+    :ivar status: the result as plain values (``status.document``).
+    :ivar done: the actions with their results.
     """
 
     status: dict[str, Any]
@@ -41,11 +41,11 @@ class Reconciled:
 
 
 def reconcile(root: Root, run: Run, settings: Settings, now: float, check: bool = False) -> Reconciled:
-    """Look once.
+    """Make one pass.
 
-    :param check: only say what would be done.
-    :raises CommandFailed: slurmctld does not answer; nothing was done then.
-    :raises OSError: what is known cannot be written down.
+    :param check: only return what would be done.
+    :raises CommandFailed: slurmctld does not answer; then nothing was done.
+    :raises OSError: the records cannot be written.
     """
     nodes = observed.read_nodes(run)
     known = records.read(root, settings.records) if not check else _known_as_it_is(root, settings)
@@ -58,7 +58,7 @@ def reconcile(root: Root, run: Run, settings: Settings, now: float, check: bool 
     done = carry_out(decision.actions, nodes, run)
     after = dict(decision.machines)
     after.update({one.action.machine.key: one.action.machine for one in done if not one.problem})
-    # First what cannot be found out again.
+    # First write the records, which cannot be recovered.
     records.write(root, settings.records, after, now)
     document = status.document(decision, done, after, settings, now)
     status.write_status(root, document)
@@ -67,7 +67,7 @@ def reconcile(root: Root, run: Run, settings: Settings, now: float, check: bool 
 
 
 def _known_as_it_is(root: Root, settings: Settings) -> records.Records:
-    """What is known, without touching a file that cannot be read."""
+    """Return the records, without moving an unreadable file aside."""
     try:
         return records.parse(root.text(settings.records))
     except ValueError as error:
@@ -77,7 +77,7 @@ def _known_as_it_is(root: Root, settings: Settings) -> records.Records:
 def reconcile_forever(
     root: Root, run: Run, settings: Settings, clock: Clock = time.time, pause: Pause = time.sleep
 ) -> Iterator[str]:
-    """Look for ever, and yield lines for the journal: what was done, and what is new."""
+    """Make passes forever, and yield lines for the journal: actions, and new alerts."""
     known: frozenset[str] = frozenset()
     while True:
         try:
@@ -85,7 +85,7 @@ def reconcile_forever(
             now_known = {f"{WARNING}{status.alert_line(alert)}" for alert in looked.status["alerts"]}
             yield from (f"{ERROR if one.problem else INFO}{one.words}" for one in looked.done)
         except (CommandFailed, OSError) as error:
-            now_known = {f"{ERROR}nothing is decided: {error}"}
+            now_known = {f"{ERROR}no decision was made: {error}"}
         yield from sorted(now_known - known)
         known = frozenset(now_known)
         pause(settings.interval_s)

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the arbiter knows of each machine from its earlier looks. A machine is its vmId: names of nodes come again."""
+"""The arbiter's records of machines from earlier passes. A machine is identified by its vmId: node names are reused."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .settings import WINDOW_S
 
 SCHEMA = 1
 _FORGOTTEN_S = 30 * 24 * 3600.0
-"""What is known of a machine that nobody has seen for so long is forgotten."""
+"""Records of machines that did not report for this long are deleted."""
 SEEN_STEP_S = 3600.0
-"""How exactly it is known when a machine was seen last: the file is not written for each report."""
+"""Resolution of the time of a machine's last report, so that the file is not written for each report."""
 
 
 @dataclass(frozen=True)
 class Drain:
-    """A machine was taken out.
+    """A machine was drained.
 
     :ivar time: when, in seconds since the epoch.
     :ivar check: for which check.
@@ -41,7 +41,7 @@ class Drain:
 class Restart:
     """A machine was asked to restart.
 
-    :ivar boot: the boot that should end by it, as its reports name it.
+    :ivar boot: the boot that the restart should end, as in its reports.
     """
 
     time: float
@@ -50,11 +50,11 @@ class Restart:
 
 @dataclass(frozen=True)
 class Out:
-    """A machine is out by the arbiter's hand.
+    """A machine was drained by the arbiter.
 
-    :ivar since: a newer report than from then speaks for it: when that was written which it was drained for, or where
-        nobody knows that one, when it was drained.
-    :ivar checks: all checks that failed since; each must pass before it returns.
+    :ivar since: only a newer report can resume it. The time of the report for which it was drained or, if that is not
+        known, of the drain.
+    :ivar checks: all checks that failed since; each must pass before it is resumed.
     """
 
     since: float
@@ -63,9 +63,9 @@ class Out:
 
 @dataclass(frozen=True)
 class Marked:
-    """A machine is to be replaced.
+    """A machine is marked for replacement.
 
-    :ivar host: the physical host that it was on: on another one it is as good as another machine.
+    :ivar host: its physical host at that time: on another host, the machine counts as a new one.
     """
 
     time: float
@@ -76,12 +76,12 @@ class Marked:
 
 @dataclass(frozen=True)
 class Machine:
-    """What is known of a machine.
+    """The record of a machine.
 
-    :ivar key: its vmId, or ``node NAME`` where that is not known.
-    :ivar name: of its node.
+    :ivar key: its vmId, or ``node NAME`` if that is not known.
+    :ivar name: name of its node.
     :ivar seen: when it reported last, to the hour.
-    :ivar came_back: when it was found in scheduling again; a report from before that is of no use against it.
+    :ivar came_back: when it was found in scheduling again; earlier reports are ignored.
     """
 
     key: str
@@ -96,7 +96,7 @@ class Machine:
 
     @property
     def has_history(self) -> bool:
-        """Whether there is anything to remember of it."""
+        """Whether there is anything to remember."""
         return bool(self.drains or self.restarts or self.out or self.marked)
 
     def drains_lately(self, now: float, check: str | None = None) -> int:
@@ -104,21 +104,21 @@ class Machine:
         return sum(now - one.time < WINDOW_S and check in (None, one.check) for one in self.drains)
 
     def last_restart(self, now: float) -> Restart | None:
-        """Return the last restart that was asked for in the last 24 h."""
+        """Return the last restart that was requested in the last 24 h."""
         lately = [one for one in self.restarts if now - one.time < WINDOW_S]
         return lately[-1] if lately else None
 
     def drained(self, now: float, check: str, reported_at: float) -> Machine:
-        """Return it as it is after a drain.
+        """Return the record after a drain.
 
-        :param reported_at: when the report was written that it is drained for. Between that and the drain the node
-            may have reported that it is good again, and it does not report that twice.
+        :param reported_at: when the report for which it is drained was written. Between that and the drain, the node
+            may have reported that it is healthy again, and it does not repeat that report.
         """
         drains = tuple(one for one in self.drains if now - one.time < WINDOW_S)
         return replace(self, drains=(*drains, Drain(now, check)), out=Out(reported_at, (check,)))
 
     def returned(self, now: float) -> Machine:
-        """Return it as it is in scheduling again."""
+        """Return the record after it was resumed."""
         return replace(self, out=None, marked=None, came_back=now)
 
 
@@ -127,15 +127,15 @@ Machines = Mapping[str, Machine]
 
 
 def key_of(name: str, report: Report) -> str:
-    """Return under which key a machine is known."""
+    """Return the key of a machine's record."""
     return report.vm_id or f"node {name}"
 
 
 @dataclass(frozen=True)
 class Records:
-    """What is known of all machines.
+    """The records of all machines.
 
-    :ivar problem: what of it is lost, and why; empty where nothing is.
+    :ivar problem: which records were lost, and why; empty if none.
     """
 
     machines: Machines = field(default_factory=dict)
@@ -143,13 +143,13 @@ class Records:
 
 
 def read(root: Root, path: str) -> Records:
-    """Return what is known. A file that cannot be used is kept beside the new one."""
+    """Return the records. An unreadable file is kept next to the new one."""
     text, aside = root.text(path), f"{path}.unreadable"
     try:
         found = parse(text)
     except ValueError as error:
         os.replace(root.at(path), root.at(aside))
-        words = f"{path} cannot be read ({error}): earlier drains are forgotten, and the file is kept as {aside}"
+        words = f"{path} cannot be read ({error}). Earlier drains are forgotten; the file was moved to {aside}"
         return Records({}, words)
     if found.problem:
         write_file(root.at(aside), text or "", mode=0o600)
@@ -158,18 +158,18 @@ def read(root: Root, path: str) -> Records:
 
 
 def parse(text: str | None) -> Records:
-    """Return what the file's text says; nothing is known where there is none.
+    """Return the records in the file's text; none without a file.
 
-    The record of each machine stands alone: one that cannot be used is named, and the others stay.
+    Records are independent: an invalid one is reported, and the others are kept.
 
-    :raises ValueError: the text as a whole cannot be used.
+    :raises ValueError: the complete text is invalid.
     """
     if text is None:
         return Records()
     try:
         held = json.loads(text)
         if held["schema"] != SCHEMA:
-            raise ValueError(f"it has schema {held['schema']}, and this hpcnode knows {SCHEMA}")
+            raise ValueError(f"it has schema {held['schema']}, but this hpcnode reads schema {SCHEMA}")
         given = dict(held["machines"])
     except (LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"it is damaged: {error!r}") from None
@@ -179,7 +179,7 @@ def parse(text: str | None) -> Records:
             found[key] = _machine(key, value)
         except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
             lost.append(key)
-    return Records(found, f"the records of these machines are damaged and forgotten: {', '.join(lost)}" if lost else "")
+    return Records(found, f"the records of these machines were damaged and deleted: {', '.join(lost)}" if lost else "")
 
 
 def _machine(key: str, held: Mapping[str, Any]) -> Machine:
@@ -199,16 +199,16 @@ def _machine(key: str, held: Mapping[str, Any]) -> Machine:
 
 
 def _time(given: Any) -> float:
-    """Return a time as it is given, if it can be compared with a clock."""
+    """Return the time, if it can be compared with a clock."""
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not math.isfinite(given):
         raise ValueError(f"{str(given)[:20]} is not a time")
     return given
 
 
 def write(root: Root, path: str, machines: Machines, now: float) -> None:
-    """Write down what is known, if it is not written already.
+    """Write the records, if they changed.
 
-    :raises OSError: it cannot be written.
+    :raises OSError: they cannot be written.
     """
     kept = {key: _as_stored(one) for key, one in machines.items() if one.has_history and now - one.seen < _FORGOTTEN_S}
     text = json.dumps({"schema": SCHEMA, "machines": kept}, indent=1, sort_keys=True) + "\n"

@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a node says of its health, as it stands in its record at slurmctld: one word of plain characters.
+"""A node's report of its health, as it is in its record at slurmctld: one word of plain characters.
 
-slurmctld is the one place that every node reaches and the controller reads, in all releases: no port, no shared folder
-and no ssh is needed. The word is short, because slurmctld keeps one for each node and sends all to whoever asks.
+The report goes through slurmctld, because every node reaches it and the controller can read it, in all releases: no
+port, shared folder or ssh is needed. It is short, because slurmctld keeps one per node and sends all to each client.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from dataclasses import dataclass, replace
 from urllib.parse import quote_plus, unquote_plus
 
 FORM = "hpcai-health"
-"""Each report begins with it; a text that does not is somebody else's."""
+"""Start of each report; other texts belong to somebody else."""
 VERSION = 1
 LONGEST = 900
-"""Characters of a report."""
+"""Maximum length of a report."""
 MOST_FAULTS, MOST_UNKNOWN = 4, 8
 MOST_RUNS = 5
-"""A fault's runs are counted so far: each step of the count is one more message."""
+"""Repeated failures of a check are counted up to this number, because each count is one more message."""
 SUMMARY, _HOST = 120, 80
-"""Characters of a fault's summary, and of a host."""
-# Eleven digits of seconds last until the year 5138. A longer number is damage, and cannot be compared with a clock.
+"""Maximum lengths of a fault's summary, and of a host's name."""
+# Eleven digits of seconds last until the year 5138. A longer number is damaged, and cannot be compared with a clock.
 _NUMBER = re.compile(r"[0-9]{1,11}")
 _CHECK = re.compile(r"[A-Za-z0-9_]{1,64}")
-# A NUL byte cannot be an argument of a command, and a line end would make two lines of a drain reason.
+# A command's argument cannot contain a NUL byte, and a line break would make two lines of a drain reason.
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 ANY = "*"
-"""Among the unknown checks: there are more than the report has room for."""
+"""Among the unknown checks: there are more than fit into the report."""
 
 
 class UnreadableReport(ValueError):
-    """A text that is no report that can be read; the message says why."""
+    """A text that is not a readable report; the message says why."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A check that failed, because of the node and not of a user.
+    """A check that failed because of the node, not because of a user.
 
     :ivar check: its name.
-    :ivar action: what helps, of health's actions: ``nothing``, ``observe``, ``reset_gpu``, ``reboot``, ``replace``.
-    :ivar runs: how often running it has failed, up to ``MOST_RUNS``.
-    :ivar blocks: no job can do without what is broken.
+    :ivar action: what helps, one of health's actions: ``nothing``, ``observe``, ``reset_gpu``, ``reboot``, ``replace``.
+    :ivar runs: how many consecutive runs failed, up to ``MOST_RUNS``.
+    :ivar blocks: no job can run without what is broken.
     """
 
     check: str
@@ -56,15 +56,15 @@ class Fault:
 
 @dataclass(frozen=True)
 class Report:
-    """What a node says.
+    """A node's report.
 
     :ivar time: when it was written, in whole seconds since the epoch, by the node's clock.
-    :ivar boot: the first letters of the kernel's name of the boot.
-    :ivar vm_id: the machine's vmId; empty where it is not known.
-    :ivar host: the physical host; empty where it is not known.
-    :ivar faults: the worst first; the first is what the node's reason says.
-    :ivar more: how many further checks failed for which there was no room.
-    :ivar unknown: checks that could not tell.
+    :ivar boot: the first characters of the kernel's boot id.
+    :ivar vm_id: the machine's vmId; empty if not known.
+    :ivar host: the physical host; empty if not known.
+    :ivar faults: the worst first; the first one is in the node's reason.
+    :ivar more: how many further checks failed that did not fit.
+    :ivar unknown: checks with the verdict unknown.
     """
 
     time: int
@@ -81,16 +81,16 @@ class Report:
         return len(self.faults) + self.more
 
     def is_unknown(self, check: str) -> bool:
-        """Whether the node does not know how it is with this check."""
+        """Whether the node's verdict for this check is unknown."""
         return check in self.unknown or ANY in self.unknown
 
     def is_like(self, other: Report | None) -> bool:
-        """Whether it says the same as another one, at another time."""
+        """Whether it equals another one, except for the time."""
         return other is not None and replace(self, time=0) == replace(other, time=0)
 
 
 def encode(report: Report) -> str:
-    """Return the report as text; what there is no room for is only counted."""
+    """Return the report as text; faults that do not fit are only counted."""
     unknown = report.unknown if len(report.unknown) <= MOST_UNKNOWN else (*report.unknown[:MOST_UNKNOWN], ANY)
     for kept in range(min(len(report.faults), MOST_FAULTS), -1, -1):
         text = _encode(replace(report, faults=report.faults[:kept], more=report.failed - kept, unknown=unknown))
@@ -128,17 +128,17 @@ def _quoted(text: str) -> str:
 
 
 def decode(text: str) -> Report:
-    """Return the report that stands in a text.
+    """Return the report in a text.
 
-    :raises UnreadableReport: it is of a newer version, or damaged.
+    :raises UnreadableReport: it has a newer version, or is damaged.
     """
     form, *words = text.split(";")
     name, slash, version = form.partition("/")
     if name != FORM or not slash:
-        raise UnreadableReport("it is not written by hpcnode")
+        raise UnreadableReport("it was not written by hpcnode")
     if version != str(VERSION):
         raise UnreadableReport(
-            f"it has version {version}, and this hpcnode reads version {VERSION}: give both the same version"
+            f"it has version {version}, but this hpcnode reads version {VERSION}. Install the same version on both"
         )
     try:
         pairs = [word.split("=", 1) for word in words]

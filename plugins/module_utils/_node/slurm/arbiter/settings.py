@@ -19,25 +19,25 @@ from .report import MOST_RUNS
 CONFIG = "health_arbiter"
 FILE = f"{FOLDER}/{CONFIG}.json"
 DRAINS, WINDOW_S = 3, 24 * 3600.0
-"""So many drains of a machine in so many seconds end its return by itself: it is not mended, it comes and goes."""
+"""After this many drains in this many seconds, a machine is not resumed automatically: its fault is intermittent."""
 _PERCENT = re.compile(r"(\d{1,3})%")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the file says.
+    """The content of the file.
 
-    :ivar max_out: how many nodes may be out by the arbiter's hand at a time: a number, or a share as ``10%``, rounded
-        up. One machine in ten is more than break in a day or two; where more fail, the cause is more likely one thing
-        they share, such as a new driver, a check that errs, or the fabric, and to drain all would end all work.
-    :ivar interval_s: seconds between two looks.
-    :ivar stale_s: how old a report may be. Nodes write it anew every ten minutes.
-    :ivar confirm: how often running a check must have failed before its node is drained, by its name; once otherwise.
-    :ivar escalate: whether nodes that drains did not help are restarted, and marked for replacement after that.
-    :ivar restart_s: how long a restart may take before somebody is told.
-    :ivar records: file of what is known of each machine.
-    :ivar metrics: folder of the Prometheus text file; empty for none, None for the node exporter's usual one where
-        that is there.
+    :ivar max_out: the drain limit: how many nodes the arbiter may drain at a time, as a number, or as a share such as
+        ``10%``, rounded up. Fewer than 10 % of machines break within a day or two. If more fail, the cause is probably
+        common to them, such as a new driver, a wrong check, or the fabric, and draining all would stop all work.
+    :ivar interval_s: seconds between two passes.
+    :ivar stale_s: maximum age of a report. Nodes repeat it every ten minutes.
+    :ivar confirm: how many consecutive runs of a check must fail before its node is drained, by check name; default 1.
+    :ivar escalate: whether nodes that still fail are restarted, and then marked for replacement.
+    :ivar restart_s: how long a restart may take before an alert.
+    :ivar records: file with the records of machines.
+    :ivar metrics: folder for the Prometheus text file; empty for none, None for the node exporter's usual folder if it
+        exists.
     """
 
     max_out: str = "10%"
@@ -50,7 +50,7 @@ class Settings:
     metrics: str | None = None
 
     def allowed(self, nodes: int) -> int:
-        """Return how many of so many nodes may be out."""
+        """Return the drain limit for this number of nodes."""
         share = _PERCENT.fullmatch(self.max_out)
         return math.ceil(nodes * int(share[1]) / 100) if share else int(self.max_out)
 
@@ -74,8 +74,8 @@ FORM = instance_of(
 
 
 def read_settings(root: Root) -> Settings | None:
-    """Return the settings; None where the file is not there, and no arbiter should run.
+    """Return the settings; None if there is no file, so that no arbiter should run.
 
-    :raises ConfigError: the file cannot be used; the message says what to do.
+    :raises ConfigError: the file is invalid; the message says what to do.
     """
     return read_checked(root, CONFIG, FORM)

@@ -24,23 +24,23 @@ SCHEMA = 1
 EXPORTER_FOLDER = "/var/lib/prometheus/node-exporter"
 METRICS_FILE = "hpcai_health_arbiter.prom"
 METRICS = {
-    "hpcai_health_nodes_out": "Nodes that are out of scheduling for their health.",
-    "hpcai_health_max_out": "Nodes that may be out for their health at a time.",
-    "hpcai_health_cap_reached": "1 where a node should be drained and is not, because no more may be out.",
-    "hpcai_health_nodes_refused": "Nodes that should be drained and are not, because no more may be out.",
-    "hpcai_health_nodes_held": "Nodes that were drained so often that they do not return by themselves.",
+    "hpcai_health_nodes_out": "Nodes that are drained for their health.",
+    "hpcai_health_max_out": "Drain limit: nodes that may be drained for their health at a time.",
+    "hpcai_health_cap_reached": "1 if a node should be drained but is not, because of the drain limit.",
+    "hpcai_health_nodes_refused": "Nodes that should be drained but are not, because of the drain limit.",
+    "hpcai_health_nodes_held": "Nodes that were drained so often that they are not resumed automatically.",
     "hpcai_health_nodes_to_replace": "Nodes that are marked for replacement.",
     "hpcai_health_nodes_untold": "Nodes whose report is missing, too old or unreadable.",
-    "hpcai_health_actions_failed": "What slurmctld refused in the last look.",
-    "hpcai_health_arbiter_timestamp_seconds": "When the arbiter looked last.",
+    "hpcai_health_actions_failed": "Actions that slurmctld refused in the last pass.",
+    "hpcai_health_arbiter_timestamp_seconds": "Time of the arbiter's last pass.",
 }
-"""Names of what is measured, each with its help."""
+"""Names of the metrics, each with its help text."""
 
 
 def document(
     decision: Decision, done: Sequence[Done], machines: Machines, settings: Settings, now: float
 ) -> dict[str, Any]:
-    """Return what the last look came to, as plain values."""
+    """Return the result of the last pass, as plain values."""
     changed = {one.action.node: one for one in done if not one.problem}
     drained = {node for node, one in changed.items() if one.action.kind == "drain"}
     returned = {node for node, one in changed.items() if one.action.kind == "return"}
@@ -65,7 +65,7 @@ def document(
 
 
 def write_status(root: Root, status: Mapping[str, Any]) -> None:
-    """Write down what the last look came to.
+    """Write the result of the last pass.
 
     :raises OSError: it cannot be written.
     """
@@ -74,7 +74,7 @@ def write_status(root: Root, status: Mapping[str, Any]) -> None:
 
 
 def read_status(root: Root) -> dict[str, Any] | None:
-    """Return what the last look came to; None where there was none that can be read."""
+    """Return the result of the last pass; None if there is no readable one."""
     try:
         held = json.loads(root.text(STATUS_FILE) or "null")
     except ValueError:
@@ -83,7 +83,7 @@ def read_status(root: Root) -> dict[str, Any] | None:
 
 
 def write_metrics(root: Root, status: Mapping[str, Any], settings: Settings) -> None:
-    """Write the text file for the node exporter, where one is wanted.
+    """Write the text file for the node exporter, if wanted.
 
     :raises OSError: it cannot be written.
     """
@@ -95,7 +95,7 @@ def write_metrics(root: Root, status: Mapping[str, Any], settings: Settings) -> 
 
 
 def metrics(status: Mapping[str, Any]) -> str:
-    """Return the same for Prometheus."""
+    """Return the status in the text format of Prometheus."""
     values = {
         "hpcai_health_nodes_out": len(status["out"]),
         "hpcai_health_max_out": status["allowed"],
@@ -118,18 +118,21 @@ def _count(status: Mapping[str, Any], kinds: Iterable[str]) -> int:
 
 
 def is_bad(status: Mapping[str, Any]) -> bool:
-    """Whether somebody has to do something."""
+    """Whether a person has to do something."""
     return _count(status, BAD) > 0 or any(one["problem"] for one in status["actions"])
 
 
 def lacks_data(status: Mapping[str, Any]) -> bool:
-    """Whether nothing is known of a node."""
+    """Whether there is no data of a node."""
     return _count(status, NO_DATA) > 0
 
 
 def lines(status: Mapping[str, Any]) -> list[str]:
-    """Return it for people."""
-    made = [f"{len(status['out'])} of {status['nodes']} nodes are out for their health, and {status['allowed']} may be"]
+    """Return the status as lines for people."""
+    made = [
+        f"{len(status['out'])} of {status['nodes']} nodes are drained for their health; "
+        f"the drain limit is {status['allowed']}"
+    ]
     made += [f"out: {node}" for node in status["out"]]
     made += [f"to replace: {one['node']} ({one['reason']})" for one in status["replace"]]
     made += [alert_line(alert) for alert in status["alerts"]]

@@ -48,13 +48,13 @@ def test_takes_numbers_of_seconds(value: float) -> None:
 
 def test_zero_only_where_not_to_wait_is_meant() -> None:
     assert check_seconds("wait", 0, zero=True) == 0
-    with pytest.raises(ValueError, match="timeout is 0: give seconds above 0, at most 86400"):
+    with pytest.raises(ValueError, match="timeout must be seconds above 0, at most 86400, not 0"):
         check_seconds("timeout", 0)
 
 
 @pytest.mark.parametrize("value", [-1, math.nan, math.inf, -math.inf, 86401, 1e300, "30", True, None])
 def test_refuses_what_cannot_be_waited_for(value: object) -> None:
-    with pytest.raises(ValueError, match=r"wait is .*: give seconds from 0, at most 86400"):
+    with pytest.raises(ValueError, match=r"wait must be seconds from 0, at most 86400, not"):
         check_seconds("wait", value, zero=True)
 
 
@@ -99,7 +99,7 @@ def test_a_dataclass_takes_its_defaults_and_lacks_what_has_none() -> None:
         ({"widht": 3}, "has unknown keys widht; known are width, colour, keys."),
         ({"width": 10}, "width must be a whole number from 1 to 9, not 10."),
         ({"width": 1, "keys": []}, "keys must be a list of 1 or more, not []."),
-        ({"width": 1, "keys": [""]}, "keys[0] must be a text that is not empty, not ''."),
+        ({"width": 1, "keys": [""]}, "keys[0] must be a string that is not empty, not ''."),
         ("wide", "must be a mapping with keys of width, colour, keys, not 'wide'."),
     ):
         with pytest.raises(ConfigError) as refused:

@@ -80,7 +80,7 @@ def test_plain_http_is_refused_for_any_other(endpoint: str) -> None:
     ["management.azure.com", "ftp://localhost", "https://", "https://user@host", "https://a/?b", "file:///x"],
 )
 def test_what_is_no_base_url_is_refused(endpoint: str) -> None:
-    with pytest.raises(InventoryError, match="is no base URL"):
+    with pytest.raises(InventoryError, match="is not a base URL"):
         find_cloud("AzureCloud", endpoint)
 
 

@@ -40,10 +40,10 @@ def refused(status: int, code: str = "", message: str = "", **headers: str) -> A
         (refused(404, "SubscriptionNotFound", "Gone"), "404 SubscriptionNotFound: Gone."),
         (
             refused(429, x_ms_ratelimit_remaining_resource="Microsoft.Compute/A;0,Microsoft.Compute/B;7"),
-            "Azure keeps throttling it (budget used up: Microsoft.Compute/A); ask less often or use the cache.",
+            "Azure keeps throttling it (budget used up: Microsoft.Compute/A); run less often or use the cache.",
         ),
         (sdk.ServiceRequestError("refused"), "no connection to Azure: refused"),
-        (sdk.ServiceResponseError("reset"), "the connection broke off before the answer was complete: reset"),
+        (sdk.ServiceResponseError("reset"), "the connection was lost before the answer was complete: reset"),
         (sdk.DecodeError("bad"), "the answer cannot be read: bad"),
         (InventoryError("our own words."), "our own words."),
         (KeyError("x"), "KeyError: 'x'"),

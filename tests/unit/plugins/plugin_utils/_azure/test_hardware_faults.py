@@ -114,10 +114,10 @@ def test_node_without_a_name_goes_by_the_inventorys() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"command": "boot"}, "no result of 'hpcnode health run'"),
-        ({"node": None}, "no result of 'hpcnode health run'"),
+        ({"command": "boot"}, "not a result of 'hpcnode health run'"),
+        ({"node": None}, "not a result of 'hpcnode health run'"),
         ({"schema": 2}, "has schema 2, this collection reads 1"),
-        ({"time": "yesterday"}, r"is of no time \(yesterday\)"),
+        ({"time": "yesterday"}, r"has an invalid time \(yesterday\)"),
     ],
 )
 def test_what_is_no_health_result_is_refused(changes: dict[str, Any], words: str) -> None:
@@ -197,7 +197,7 @@ def test_record_is_read_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": 1}', '{"schema": 1, "hosts": {"A": [{}]}}', "1"])
 def test_broken_record_is_not_begun_anew(text: str) -> None:
-    with pytest.raises(InventoryError, match=r"hosts\.json is no record of physical hosts"):
+    with pytest.raises(InventoryError, match=r"hosts\.json is not a valid record of physical hosts"):
         read_record(text, "hosts.json")
 
 

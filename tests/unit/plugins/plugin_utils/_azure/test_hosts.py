@@ -45,7 +45,7 @@ def test_an_unknown_choice_names_the_known_ones(choices: list[str]) -> None:
 
 
 def test_two_instances_of_one_name_are_both_named() -> None:
-    with pytest.raises(InventoryError, match="two instances would be one host 'a': /one and /two;"):
+    with pytest.raises(InventoryError, match="two instances have the same host name 'a': /one and /two;"):
         check_unique([("a", "/one"), ("b", "/three"), ("a", "/two")], {})
 
 

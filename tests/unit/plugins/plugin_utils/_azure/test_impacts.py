@@ -111,7 +111,7 @@ def test_each_gpu_is_reported_but_a_machine_once() -> None:
 
 @pytest.mark.parametrize("host", ["", "not known", "host_1"])
 def test_report_without_its_host_cannot_be_sent(host: str) -> None:
-    assert "physical host is not known" in one(MISSING, machine=replace(MACHINE, host=host)).lacks
+    assert "physical host is unknown" in one(MISSING, machine=replace(MACHINE, host=host)).lacks
 
 
 def test_long_story_is_cut() -> None:

@@ -35,11 +35,11 @@ def test_members_are_counted_by_set() -> None:
 
 
 def test_machine_outside_uniform_sets_cannot_be_replaced() -> None:
-    with pytest.raises(InventoryError, match=r"Nothing was done\. .*/virtualMachines/ctl: no Uniform scale set"):
+    with pytest.raises(InventoryError, match=r"Nothing was done\. .*/virtualMachines/ctl: not in a Uniform scale set"):
         count_by_set([member("3"), Target(f"{GROUP}/virtualMachines/ctl", "vm-ctl")])
 
 
 @pytest.mark.parametrize("names", [[], ["*"], ["3", "*"], ["three"]])
 def test_what_azure_would_take_for_all_of_a_set_is_refused(names: list[str]) -> None:
-    with pytest.raises(InventoryError, match="no instance ids of scale set compute"):
+    with pytest.raises(InventoryError, match="not instance ids of scale set compute"):
         instance_ids(SET, [member(name) for name in names])

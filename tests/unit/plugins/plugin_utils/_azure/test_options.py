@@ -63,10 +63,10 @@ def test_defaults() -> None:
     ("subscriptions", "error"),
     [
         (None, "HPCAI_AZURE_SUBSCRIPTION_IDS or AZURE_SUBSCRIPTION_ID"),
-        ([], "none is given"),
-        ([" "], "none is given"),
-        (["my-subscription"], "'my-subscription' is no subscription id"),
-        (["00000000-0000-0000-0000-000000000000"], "stands for yours"),
+        ([], "the list is empty"),
+        ([" "], "the list is empty"),
+        (["my-subscription"], "'my-subscription' is not a subscription id"),
+        (["00000000-0000-0000-0000-000000000000"], "is a placeholder"),
     ],
 )
 def test_subscriptions_that_cannot_be(subscriptions: Any, error: str) -> None:
@@ -96,7 +96,7 @@ def test_tags(tags: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize("value", [True, {"b": "c"}, [False]])
 def test_a_tag_that_yaml_made_something_else_of(value: Any) -> None:
-    with pytest.raises(InventoryError, match=r"tags: a: .* is no text; put it into quotes"):
+    with pytest.raises(InventoryError, match=r"tags: a: .* is not a text; put it in quotes"):
         read(tags={"a": value})
 
 

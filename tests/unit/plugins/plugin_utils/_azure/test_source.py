@@ -235,7 +235,7 @@ def test_with_use_cache_the_earlier_answer_is_used(given: Any) -> None:
 
 @pytest.mark.parametrize(("kept", "remember"), [(cache_of_source(), True), (cache_of_source(answer(3), age=99), False)])
 def test_with_use_cache_and_no_earlier_answer_the_error_stands(kept: ListingCache, remember: bool) -> None:
-    with pytest.raises(InventoryError, match="There is no earlier answer to use instead"):
+    with pytest.raises(InventoryError, match="There is no cached answer to use instead"):
         outcome(Azure(answer(1, "x.")), kept, remember, on_error="use_cache")
 
 
@@ -244,7 +244,7 @@ def test_a_drop(drop: float, refused: bool) -> None:
     kept = cache_of_source(answer(10), age=99)
 
     if refused:
-        with pytest.raises(InventoryError, match=r"7 instances were listed, 30 % less than the 10 of last time"):
+        with pytest.raises(InventoryError, match=r"7 instances were listed, 30 % fewer than the 10 before"):
             outcome(Azure(answer(7)), kept, max_drop_percent=drop)
         earlier = kept.load()
         assert earlier is not None

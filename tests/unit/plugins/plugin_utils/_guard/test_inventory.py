@@ -86,7 +86,7 @@ def test_a_source_that_was_given_and_not_read_is_named(tmp_path: pathlib.Path) -
     [problem] = found(source(read), given=[read, failed])
     assert problem == (
         f"The inventory source {failed} could not be read: see the warnings above. "
-        "Set any_unparsed_is_failed = true in the section [inventory] of ansible.cfg to fail there already."
+        "To fail at that point, set any_unparsed_is_failed = true in the section [inventory] of ansible.cfg."
     )
 
 
@@ -136,8 +136,8 @@ def test_the_sources_in_a_folder_and_below_it_are_looked_at(tmp_path: pathlib.Pa
 def test_a_partial_source_is_named_with_its_errors() -> None:
     partial = source("/ops/b_azure_vmss.yml", complete=False, errors=["403 on compute", "429 on login"])
     assert found(source(), partial) == [
-        "The inventory of /ops/b_azure_vmss.yml is partial (403 on compute; 429 on login): mend that, or nodes would be"
-        " lost."
+        "The inventory of /ops/b_azure_vmss.yml is partial (403 on compute; 429 on login). Fix this first, because the"
+        " run would remove the missing nodes from the cluster."
     ]
 
 
@@ -158,8 +158,8 @@ def test_a_cluster_without_that_role_is_refused(role: str, empty: bool) -> None:
     if empty:
         groups[f"hpcai_{role}"] = []
     assert found(source(), groups=groups) == [
-        f"No host is in the group hpcai_{role}: tag a machine that runs and is provisioned with hpcai_role={role}, or "
-        "name its group so."
+        f"No host is in the group hpcai_{role}: set the tag hpcai_role={role} on a running, provisioned machine, or "
+        "add a host to this group."
     ]
 
 
@@ -171,8 +171,8 @@ def test_a_login_node_of_its_own_is_not_asked_for() -> None:
 def test_two_clusters_are_refused_with_a_host_of_each() -> None:
     other = [{"inventory_hostname": f"b-{number}", "azure_tags": {"hpcai_cluster": "b"}} for number in range(2)]
     assert found(source(), hosts=[*HOSTS, *other]) == [
-        "The inventory holds several clusters: 'b' (b-0), 'sim' (ctl). "
-        "Keep one value of the tag hpcai_cluster (option tags)."
+        "The inventory contains several clusters: 'b' (b-0), 'sim' (ctl). "
+        "Select one value of the tag hpcai_cluster (option tags)."
     ]
 
 
@@ -238,7 +238,7 @@ def test_every_problem_is_told_and_each_once(tmp_path: pathlib.Path) -> None:
         *("The inventory source", "The inventory of", "No host is in the group hpcai_controller"),
         *(
             "No host is in the group hpcai_compute",
-            "The inventory holds several clusters",
+            "The inventory contains several clusters",
             "Virtual network",
             "Hosts have",
         ),

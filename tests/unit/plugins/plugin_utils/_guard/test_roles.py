@@ -84,7 +84,7 @@ def test_hosts_in_named_scale_sets_are_good() -> None:
 def test_a_host_outside_of_what_the_inventory_names_is_refused(stranger: dict[str, Any], scope: dict[str, Any]) -> None:
     [problem] = found(instance("ctl"), instance("n0"), stranger, **scope)
 
-    assert problem.startswith("Host a is in the group hpcai_compute, but lies in resource group ")
+    assert problem.startswith("Host a is in the group hpcai_compute, but belongs to resource group ")
     assert stranger["azure_id"] in problem
 
 
@@ -93,7 +93,7 @@ def test_a_controller_outside_is_refused_for_both_reasons() -> None:
         vm("ctl"), instance("n0"), vm("a", "lab"), controllers=("a", "ctl"), resource_groups=["training"]
     )
 
-    assert outside.startswith("Host a is in the group hpcai_controller, but lies in resource group lab of")
+    assert outside.startswith("Host a is in the group hpcai_controller, but belongs to resource group lab of")
     assert several.startswith(
         "The group hpcai_controller has 2 hosts: a (resource group lab), ctl (resource group training)."
     )
@@ -109,8 +109,8 @@ def test_the_name_of_a_scale_set_alone_is_no_place() -> None:
 def test_a_source_that_names_nothing_gets_the_line_to_paste() -> None:
     hosts = [*(instance(f"n{number}") for number in range(4)), vm("a", "lab"), instance("b", group="007")]
     assert found(vm("ctl", "Training"), *hosts) == [
-        "/ops/azure_vmss.yml names no resource group, so any machine of the subscription can get a role by its tag. "
-        "Add this line to it, with no other groups than those that you trust: resource_groups: ['007', Training, lab] "
+        "/ops/azure_vmss.yml names no resource group, so any machine of the subscription can get a role from its tag. "
+        "Add this line to it, and keep only groups that you trust: resource_groups: ['007', Training, lab] "
         "(hosts with a role: 007: b; Training: ctl, n0, n1 and 2 more; lab: a)"
     ]
 
@@ -145,7 +145,7 @@ def test_several_controllers_must_be_named(named: tuple[str, ...], others: str |
     if others is None:
         assert problems_found == []
     else:
-        assert f"does not name {others}. Take the role from all hosts but one" in problems_found[0]
+        assert f"does not list {others}. Remove the role from all hosts but one" in problems_found[0]
 
 
 def test_one_controller_need_not_be_named() -> None:

@@ -104,9 +104,9 @@ def test_counts_each_node_once() -> None:
     [
         ({"unreachable": True, "msg": "Failed to connect\nto the host"}, "could not be reached: Failed to connect to"),
         ({"failed": True, "msg": "there is no check x"}, "the checks could not be run: there is no check x"),
-        ({}, "was not asked"),
-        (answer(schema=2), "answers in schema 2, known here is 1"),
-        (answer(tier="deep"), "answers for the tier 'deep' instead of 'periodic'"),
+        ({}, "was not checked"),
+        (answer(schema=2), "the result has schema 2, this collection reads 1"),
+        (answer(tier="deep"), "the result is of the tier 'deep', not 'periodic'"),
         (answer(checks=[]), "ran no check"),
         (answer(verdict="splendid"), "ran no check"),
     ],
@@ -217,5 +217,5 @@ def test_without_a_record_nobody_is(tmp_path: pathlib.Path) -> None:
 
 def test_broken_record_is_named(tmp_path: pathlib.Path) -> None:
     (tmp_path / "hosts.json").write_text("{", encoding="utf-8")
-    with pytest.raises(InventoryError, match=r"hosts\.json is no record of physical hosts"):
+    with pytest.raises(InventoryError, match=r"hosts\.json is not a valid record of physical hosts"):
         find_suspects([asked("HOSTA")], str(tmp_path))

@@ -68,11 +68,11 @@ def test_null_and_the_empty_list_leave_a_key_out(absent: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("x\nPrologSlurmctld=/tmp/evil", "holds a line break"),
-        ("x\rPrologSlurmctld=/tmp/evil", "holds a line break"),
-        (["a", "b\n"], "holds a line break"),
-        ("a#b", "holds a '#'"),
-        ("# all of it", "holds a '#'"),
+        ("x\nPrologSlurmctld=/tmp/evil", "contains a line break"),
+        ("x\rPrologSlurmctld=/tmp/evil", "contains a line break"),
+        (["a", "b\n"], "contains a line break"),
+        ("a#b", "contains a '#'"),
+        ("# all of it", "contains a '#'"),
         ({"a": 1}, "is a mapping"),
         (["a", {"b": 1}], "is a mapping"),
     ],
@@ -94,7 +94,7 @@ def test_a_release_or_a_version(text: Any, release: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "^it is not known which Slurm the controller runs: set slurm_release"),
+        ("", "^the Slurm release of the controller is unknown: set slurm_release"),
         (None, "set slurm_release"),
         ("21.08.5", "^slurm_release is 21.08.5: releases before 22.05"),
         ("newest", "^slurm_release is 'newest': it must be a release such as '24.11'"),
@@ -127,7 +127,7 @@ def test_a_release_is_shown_as_slurm_writes_it() -> None:
 )
 def test_keys_that_came(file: str, key: str, before: tuple[int, int], since: tuple[int, int]) -> None:
     check_keys(file, [key], since)
-    with pytest.raises(ConfigError, match=f"^{file}: {key} came with Slurm {shown(since)}, and slurm_release is"):
+    with pytest.raises(ConfigError, match=f"^{file}: {key} was added in Slurm {shown(since)}, but slurm_release is"):
         check_keys(file, [key], before)
 
 
@@ -142,7 +142,7 @@ def test_keys_that_came(file: str, key: str, before: tuple[int, int], since: tup
 )
 def test_keys_that_went(file: str, key: str, last: tuple[int, int], gone: tuple[int, int]) -> None:
     check_keys(file, [key], last)
-    with pytest.raises(ConfigError, match=f"^{file}: {key} is gone since Slurm {shown(gone)}, and slurm_release is"):
+    with pytest.raises(ConfigError, match=f"^{file}: {key} was removed in Slurm {shown(gone)}, and slurm_release is"):
         check_keys(file, [key], gone)
 
 

@@ -47,8 +47,8 @@ def test_a_plugin_of_the_role_can_be_replaced_and_left_out() -> None:
         ([], {"/a.so": "required"}, r"slurm_plugstack\['/a.so'\] must be null, or a mapping"),
         ([], {"/a.so": {"arguments": []}}, r"slurm_plugstack\['/a.so'\] must be null, or a mapping"),
         # Slurm would not send what it includes to the nodes.
-        ([], {"plugstack.conf.d/*": {}}, "must be the whole path of a plugin"),
-        ([], {"/a.so": {"args": ["x\nrequired /evil.so"]}}, "must be the whole path of a plugin .*, on one line"),
+        ([], {"plugstack.conf.d/*": {}}, "must be the absolute path of a plugin"),
+        ([], {"/a.so": {"args": ["x\nrequired /evil.so"]}}, "must be the absolute path of a plugin .*, on one line"),
         (["include /etc/slurm/plugstack.conf.d/*"], {}, "must be 'required' or 'optional'"),
     ],
 )
@@ -168,7 +168,7 @@ def test_a_private_folder_by_the_users_settings_alone_loads_the_plugin() -> None
     ],
 )
 def test_a_key_that_the_release_does_not_know_is_an_error(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"came with Slurm 2.* slurm_release is 22\.05: leave it out"):
+    with pytest.raises(ConfigError, match=r"was added in Slurm 2.* slurm_release is 22\.05: remove it"):
         files_of(cluster(4), FileOptions(release="22.05", **options))
 
 

@@ -186,7 +186,7 @@ def test_nodes_that_are_there_are_cloud_nodes_if_wanted_and_spare_ones_always() 
 @pytest.mark.parametrize(
     ("by_hand", "words"),
     [
-        ({"comptue": {"Weight": 1}}, r"^slurm_node_conf.comptue: that is no VM size .* cluster, which has compute\.$"),
+        ({"comptue": {"Weight": 1}}, r"^slurm_node_conf.comptue: .* known VM size .* cluster, which has compute\.$"),
         ({"compute": ["Weight"]}, "^slurm_node_conf.compute must be a mapping"),
         ({"compute": {"NodeAddr": "x"}}, "^slurm_node_conf.compute sets NodeAddr: it comes from azure_private_ipv4"),
         ({"compute": {"nodename": "x"}}, "^slurm_node_conf.compute sets nodename: it comes from slurm_node_name"),

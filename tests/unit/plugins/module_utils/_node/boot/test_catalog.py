@@ -57,7 +57,7 @@ def test_names_are_chosen_in_the_order_of_the_boot() -> None:
 
 
 def test_a_name_that_is_no_step_is_refused_with_those_that_are() -> None:
-    with pytest.raises(catalog.NoSuchStep, match=r"there is no step scrach: there are .*clocks"):
+    with pytest.raises(catalog.NoSuchStep, match=r"there is no step scrach: the steps are .*clocks"):
         catalog.select_steps(["clocks", "scrach"])
 
 

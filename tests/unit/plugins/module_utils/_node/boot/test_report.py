@@ -103,7 +103,7 @@ def test_reason_of_somebody_else_stays(tmp_path: pathlib.Path, shown: str) -> No
     node = Node(tmp_path, shown)
     done = node.report()
     assert (done.verdict, node.updates) == (SKIP, [])
-    assert "keeps the reason" in done.summary
+    assert "keeps its reason" in done.summary
 
 
 def test_same_reason_is_given_once(tmp_path: pathlib.Path) -> None:

@@ -121,12 +121,12 @@ def test_a_step_that_only_warns_is_waited_for_while_it_runs_only(node: Node) -> 
     ("unit", "verdict", "words"),
     [
         ({"ActiveState": "activating", "Job": "12"}, status.RUNNING, "systemd has started it"),
-        ({"ActiveState": "inactive", "Job": "12"}, status.WAITING, "when those before it have ended"),
-        ({"ActiveState": "failed", "Result": "timeout"}, FAIL, "systemd says that it failed (timeout)"),
+        ({"ActiveState": "inactive", "Job": "12"}, status.WAITING, "waiting for earlier steps"),
+        ({"ActiveState": "failed", "Result": "timeout"}, FAIL, "systemd reports that it failed (timeout)"),
         ({"ActiveState": "failed", "Result": "exit-code"}, FAIL, "left no record"),
-        ({"ActiveState": "active"}, PASS, "systemd says that it succeeded"),
+        ({"ActiveState": "active"}, PASS, "systemd reports that it succeeded"),
         ({"LoadState": "not-found"}, status.NOT_RUN, f"{UNIT} is not installed"),
-        ({}, status.NOT_RUN, "it has not run in this boot"),
+        ({}, status.NOT_RUN, "not run in this boot"),
     ],
 )
 def test_where_there_is_no_record_systemd_tells(node: Node, unit: dict[str, str], verdict: str, words: str) -> None:
@@ -162,11 +162,11 @@ def test_a_step_that_systemd_ended_says_so(node: Node, how: str) -> None:
         record.write(node.root, begun)
         (node.machine.folder / f"proc/{os.getpid()}/stat").unlink()
     else:
-        record.write(node.root, record.ended(begun, Outcome(UNKNOWN, "it was told to end"), 50))
+        record.write(node.root, record.ended(begun, Outcome(UNKNOWN, "it was interrupted"), 50))
     node.units[UNIT] = {"ActiveState": "failed", "Result": "timeout"}
     (line,) = node.look().lines
     assert (line.verdict, line.blocks) == (UNKNOWN, True)
-    assert line.summary == "systemd ended it, as it did not end by itself within its 20 s"
+    assert line.summary == "systemd stopped it, because it did not finish within 20 s"
 
 
 def test_a_step_that_was_mended_by_hand_counts_more_than_its_failed_unit(node: Node) -> None:

@@ -39,7 +39,7 @@ def test_where_no_arbiter_runs_it_cannot_tell(tmp_path: pathlib.Path, capsys: py
     assert call("--root", str(tmp_path)) == 2
     assert "no arbiter runs here; the role hpcai.azure.health_checks sets one up" in capsys.readouterr().err
     assert call("--root", controller(tmp_path)) == 2
-    assert "has not looked yet" in capsys.readouterr().err
+    assert "the arbiter has not run yet" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -97,5 +97,5 @@ def test_there_is_one_arbiter(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib
     from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
 
     root = Root(str(tmp_path))
-    with arbiter._alone(root, "/run/x.lock"), pytest.raises(CommandFailed, match="An arbiter runs already"):
+    with arbiter._alone(root, "/run/x.lock"), pytest.raises(CommandFailed, match="Another arbiter is running"):
         arbiter._alone(root, "/run/x.lock").__enter__()

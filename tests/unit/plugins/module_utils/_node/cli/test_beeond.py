@@ -110,7 +110,7 @@ def test_start_without_a_job_is_refused(
     assert document["reason"]
 
 
-@pytest.mark.parametrize(("leftovers", "status"), [([], 0), (["process 7 cannot be killed"], 1)])
+@pytest.mark.parametrize(("leftovers", "status"), [([], 0), (["cannot kill process 7"], 1)])
 def test_stop_tells_what_is_left(
     node: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, leftovers: list[str], status: int
 ) -> None:
@@ -126,7 +126,7 @@ def test_stop_looks_whether_something_is_left(node: pathlib.Path, monkeypatch: p
     monkeypatch.setattr(stopping, "stop", lambda *_given: [])
     (node / "scratch/beeond/17").mkdir(parents=True)
     ended, document = answer(capsys, "stop")
-    assert (ended, document["problems"]) == (1, ["/scratch/beeond/17 is there"])
+    assert (ended, document["problems"]) == (1, ["/scratch/beeond/17 exists"])
 
 
 def test_sweep_makes_the_folder_of_all_jobs_data_before_a_user_can(

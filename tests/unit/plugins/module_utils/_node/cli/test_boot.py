@@ -126,16 +126,16 @@ def test_a_check_says_what_would_be_changed(hpcnode: Boot) -> None:
 
 def test_what_could_not_be_recorded_is_said_on_stderr(hpcnode: Boot) -> None:
     hpcnode.have(("demo", PASS, True))
-    hpcnode.problems = ("/run/hpcai/boot/demo.json cannot be written (No space left on device)",)
+    hpcnode.problems = ("cannot write /run/hpcai/boot/demo.json (No space left on device)",)
     status, _output, complaint = hpcnode("run demo")
     assert status == 0
-    assert complaint == "hpcnode boot: demo: /run/hpcai/boot/demo.json cannot be written (No space left on device)\n"
+    assert complaint == "hpcnode boot: demo: cannot write /run/hpcai/boot/demo.json (No space left on device)\n"
 
 
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ("run dema", "there is no step dema: there are demo"),
+        ("run dema", "there is no step dema: the steps are demo"),
         ("status demo", "STEP and --check go with run, not with status"),
         ("status --check", "STEP and --check go with run, not with status"),
         ("run --root /tmp", "works on the running machine only"),
@@ -160,8 +160,8 @@ def line(name: str, verdict: str, blocking: bool = True, **facts: Any) -> boot_s
     ("lines", "status", "expected"),
     [
         ([line("a", PASS, seconds=1.25)], 0, "Nothing keeps slurmd from starting; it is active."),
-        ([line("a", FAIL)], 1, "slurmd does not start for a: a is so. To do: mend it.\nThen 'systemctl start slurmd'"),
-        ([line("a", UNKNOWN), line("b", boot_status.RUNNING)], 1, "slurmd does not start for a: a is so."),
+        ([line("a", FAIL)], 1, "slurmd does not start because of a: a is so. To do: mend it.\nThen run"),
+        ([line("a", UNKNOWN), line("b", boot_status.RUNNING)], 1, "slurmd does not start because of a: a is so."),
         ([line("a", PASS), line("b", boot_status.RUNNING)], 2, "slurmd waits for: b."),
         ([line("a", boot_status.NOT_RUN), line("b", boot_status.WAITING)], 2, "slurmd waits for: a, b."),
         ([line("a", PASS), line("b", FAIL, False)], 0, "Jobs may run, but b: b is so. To do: mend it."),

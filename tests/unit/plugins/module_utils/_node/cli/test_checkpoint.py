@@ -79,12 +79,12 @@ def run_folder(tmp_path: Path) -> Path:
         (["watch"], "watch needs a DIR"),
         (["list", "/x"], "list takes no DIR"),
         (["save", "/x"], "save needs --step"),
-        (["save", "/x", "--step", "1", "--save-id", "a/b"], "--save-id is letters"),
+        (["save", "/x", "--step", "1", "--save-id", "a/b"], "--save-id takes letters"),
         (["restore"], "restore needs --to"),
         (["prune"], "prune needs --keep-last"),
-        (["prune", "--keep-last", "0"], "the newest checkpoint always stays"),
-        (["watch", "/x", "--every", "0"], "--every and --leftover-hours are more than 0"),
-        (["watch", "/x", "--marker", "a/b"], "is no name of a file"),
+        (["prune", "--keep-last", "0"], "the newest checkpoint is always kept"),
+        (["watch", "/x", "--every", "0"], "--every and --leftover-hours must be more than 0"),
+        (["watch", "/x", "--marker", "a/b"], "is not a file name"),
         (["watch", "/x", "--rank", "3"], "rank 3 of 1 nodes"),
     ],
 )
@@ -97,7 +97,7 @@ def test_refuses_words_that_make_no_sense(call: Call, words: list[str], message:
 def test_outside_of_a_job_an_attempt_is_needed_to_publish(call: Call, run_folder: Path) -> None:
     status, answer = call("watch", str(run_folder), "--once", rank=None)
     assert status == 3
-    assert "give --attempt" in answer["error"]
+    assert "set --attempt" in answer["error"]
     assert call("watch", str(run_folder), "--once", "--attempt", "by.hand", rank=None)[0] == 0
 
 
@@ -151,9 +151,9 @@ def test_one_node_of_two_is_not_whole(call: Call, run_folder: Path, tmp_path: Pa
 
 def test_several_nodes_restore_by_one_srun_and_do_not_fall_back(call: Call, tmp_path: Path) -> None:
     status, answer = call("restore", "--to", str(tmp_path), world=2, step="")
-    assert (status, "by srun" in answer["error"]) == (3, True)
+    assert (status, "use one srun" in answer["error"]) == (3, True)
     status, answer = call("restore", "--to", str(tmp_path), "--fall-back", world=2)
-    assert (status, "would mix steps" in answer["error"]) == (3, True)
+    assert (status, "could fall back to different steps" in answer["error"]) == (3, True)
 
 
 def test_a_damaged_one_is_an_error_and_an_older_one_only_where_that_is_wanted(

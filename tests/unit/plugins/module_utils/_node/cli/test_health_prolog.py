@@ -57,4 +57,4 @@ def test_a_prolog_does_not_fail_for_a_defect_of_ours(
 ) -> None:
     play(monkeypatch, True, RuntimeError("a defect"))
     assert main.main(["health", "prolog"]) == 0
-    assert "the checks could not be run, and the job starts: a defect" in capsys.readouterr().out
+    assert "the checks could not be run, so the job starts: a defect" in capsys.readouterr().out

@@ -67,7 +67,7 @@ def test_with_the_health_checks_a_script_that_fails_asks_the_arbiter(
     node.script("50-unmount", "echo cannot unmount; exit 4", "epilog")
     status, document = call("run", "epilog")
     assert (status, document["reason"]) == (0, None)
-    words = "50-unmount: cannot unmount (job 17): the node stays in scheduling: nobody answered"
+    words = "50-unmount: cannot unmount (job 17): the node stays in scheduling: no answer before the timeout"
     assert words in document["given_back"]
 
 
@@ -93,7 +93,7 @@ def test_status_names_what_the_next_run_will_refuse(node: Node, call: Call) -> N
     node.script("50-gpu", "true", "epilog", 0o777)
     status, document = call("status")
     assert status == 1
-    assert "writable by others" in document["kinds"]["epilog"]["scripts"][0]["problem"]
+    assert "writable by group or others" in document["kinds"]["epilog"]["scripts"][0]["problem"]
 
 
 def test_status_cannot_tell_with_settings_that_cannot_be_used(node: Node, call: Call) -> None:
@@ -128,13 +128,13 @@ def test_hosts_writes_the_names_that_slurm_conf_has(node: Node, call: Call, monk
     monkeypatch.setenv("SLURM_CONF", "/spool/slurm.conf")
     node.file("/etc/hosts", "127.0.0.1 localhost\n")
     status, document = call("hosts")
-    assert (status, document["problem"]) == (2, "no address of gpu-0 is known")
+    assert (status, document["problem"]) == (2, "no address is known for gpu-0")
     node.file("/spool/slurm.conf", "NodeName=gpu-0 NodeAddr=10.0.0.5\n")
     assert call("hosts")[0] == 0
     assert "10.0.0.5 gpu-0\n" in node.path("/etc/hosts").read_text(encoding="utf-8")
     node.file("/etc/hosts", "# BEGIN Slurm nodes, written by hpcnode job hosts\n")
     status, document = call("hosts")
-    assert (status, "no line after it ends it" in document["problem"]) == (2, True)
+    assert (status, "no line after it ends the block" in document["problem"]) == (2, True)
 
 
 def test_unkillable_has_nothing_to_free_where_no_process_is(call: Call) -> None:

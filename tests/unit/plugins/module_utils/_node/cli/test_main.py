@@ -108,7 +108,7 @@ def test_json_is_one_object_with_the_frames_keys(capsys: pytest.CaptureFixture[s
         (UsageError("up and down at once"), 3, "hpcnode demo: up and down at once\n"),
         (CommandFailed("'mdadm' failed"), 1, "hpcnode demo: 'mdadm' failed\n"),
         (PermissionError(13, "Permission denied", "/x"), 1, "hpcnode demo: [Errno 13] Permission denied: '/x'\n"),
-        (ConfigError("scratch.json is no JSON"), 2, "hpcnode demo: scratch.json is no JSON\n"),
+        (ConfigError("scratch.json is not valid JSON"), 2, "hpcnode demo: scratch.json is not valid JSON\n"),
         (UnknownVmSize("no size X;\n  near: Y"), 2, "hpcnode demo: no size X; near: Y\n"),
         (KeyboardInterrupt(), 2, "hpcnode demo: interrupted\n"),
         (
@@ -263,7 +263,7 @@ def test_an_answer_that_cannot_be_written_is_not_good(program: list[str]) -> Non
     with open("/dev/full", "w", encoding="ascii") as full:
         done = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True, timeout=30, check=False)
     assert done.returncode == UNKNOWN
-    assert done.stderr == "hpcnode: the answer could not be written: No space left on device\n"
+    assert done.stderr == "hpcnode: cannot write the answer: No space left on device\n"
 
 
 def test_letters_that_the_locale_lacks_are_replaced(program: list[str]) -> None:

@@ -84,7 +84,7 @@ def test_shows_why_a_size_has_none(hpcnode: Shell) -> None:
 
 def test_verify_is_good_where_all_is_true(hpcnode: Shell) -> None:
     hpcnode.configured()
-    assert hpcnode("verify") == (0, "The topology of Standard_ND96asr_v4 is true of this machine.\n")
+    assert hpcnode("verify") == (0, "The topology of Standard_ND96asr_v4 matches this machine.\n")
 
 
 def test_verify_looks_at_the_machine_alone_where_nothing_was_configured(hpcnode: Shell) -> None:
@@ -106,7 +106,7 @@ def test_verify_cannot_tell_where_the_machine_does_not(hpcnode: Shell) -> None:
     hpcnode.tree.on_numa_node("0001:00:00.0", -1)
     status, text = hpcnode("verify")
     assert status == 2
-    assert text == "unknown: GPU 0001:00:00.0: the machine does not say on which NUMA node it is\n"
+    assert text == "unknown: GPU 0001:00:00.0: the machine does not show its NUMA node\n"
     hpcnode.tree.without("0002:00:00.0")
     assert hpcnode("verify")[0] == 1
 

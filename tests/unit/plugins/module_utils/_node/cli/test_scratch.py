@@ -126,9 +126,9 @@ def test_refuses_as_the_module_does(node: Node, capsys: pytest.CaptureFixture[st
     node.disks["nvme2n1"].signatures = [{"type": "ext4", "label": "precious"}]
     node.write()
     assert main(["scratch", "up"]) == BAD
-    assert "/dev/nvme2n1 holds a file system" in capsys.readouterr().err
+    assert "/dev/nvme2n1 contains a file system" in capsys.readouterr().err
     assert main(["scratch", "status"]) == BAD
-    assert "refused: /dev/nvme2n1 holds a file system" in capsys.readouterr().out
+    assert "refused: /dev/nvme2n1 contains a file system" in capsys.readouterr().out
 
 
 def test_status_tells_what_there_is_and_what_up_would_do(node: Node, capsys: pytest.CaptureFixture[str]) -> None:

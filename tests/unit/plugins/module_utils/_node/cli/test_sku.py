@@ -112,9 +112,7 @@ def test_sources_show_letters_contradictions_and_what_the_letters_mean(root: pat
     shown = lines(answer)
     assert "vcpus 96 C, T" in shown
     assert "nccl_allreduce at least 228 GB/s (8G) C, O" in shown
-    assert (
-        "ib_gdr_write: C: 180 Gb/s; O: 185 Gb/s; K: 185 Gb/s. Here C was taken: the newest and most lenient." in shown
-    )
+    assert "ib_gdr_write: C: 180 Gb/s; O: 185 Gb/s; K: 185 Gb/s. Here C is used: the newest and most lenient." in shown
     assert f"T: {SOURCES['T']}" in shown
     assert f"B: {SOURCES['B']}" not in shown
     assert answer.data["sources"] == SOURCES
@@ -124,7 +122,7 @@ def test_sources_show_letters_contradictions_and_what_the_letters_mean(root: pat
 
 
 def test_where_no_source_was_taken_it_says_so(root: pathlib.Path) -> None:
-    assert "Here none was taken: one GPU has no peer." in sku(root, "NC24ads_A100_v4", "--sources").text
+    assert "Here none is used: one GPU has no peer." in sku(root, "NC24ads_A100_v4", "--sources").text
 
 
 def test_all_lists_a_line_for_each_size(root: pathlib.Path) -> None:

@@ -144,9 +144,9 @@ def assert_unread_gpus_are_unknown(check: Check, *others: GpuHealth, **machine: 
     result = look(check, *(others or (gpu(0),)), gpu(1, **LOST), **machine)
     assert (result.verdict, result.fault) == ("unknown", "")
     assert result.summary == "GPU 1 (0002:00:00.0) could not be read: GPU is lost"
-    with pytest.raises(CannotMeasure, match="the GPUs' driver cannot be asked: not loaded"):
+    with pytest.raises(CannotMeasure, match="the GPUs' driver cannot be queried: not loaded"):
         look(check, played=PlayedGpus(GpuError("driver_not_loaded", "not loaded")), **machine)
-    with pytest.raises(CannotMeasure, match="the driver knows no GPU"):
+    with pytest.raises(CannotMeasure, match="the driver shows no GPU"):
         look(check, **machine)
     # The engine counts how often that was so: it has to see the error itself.
     with pytest.raises(GpuError):

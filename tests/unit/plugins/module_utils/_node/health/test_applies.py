@@ -20,8 +20,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.types import
     [
         ("Standard_ND96asr_v4", "", ""),
         ("Standard_ND96is_H100_v5", "", "Standard_ND96is_H100_v5 has no InfiniBand"),
-        ("Standard_NC24ads_A100_v4", "Standard_NC24ads_A100_v4 has one GPU only", None),
-        ("Standard_ND96isr_MI300X_v5", "Standard_ND96isr_MI300X_v5 has GPUs of AMD's", ""),
+        ("Standard_NC24ads_A100_v4", "Standard_NC24ads_A100_v4 has only one GPU", None),
+        ("Standard_ND96isr_MI300X_v5", "Standard_ND96isr_MI300X_v5 has AMD GPUs", ""),
     ],
 )
 def test_a_size_says_what_it_has_not(name: str, several: str, infiniband: str | None) -> None:
@@ -51,7 +51,7 @@ assert SIZE is not None
         (None, ""),
         (replace(SIZE, name="x", nvme_count=1), ""),
         (replace(SIZE, name="x", nvme_count=0), "x has no local disk"),
-        (replace(SIZE, name="x", nvme_count=None), "nobody says what x has of local disk"),
+        (replace(SIZE, name="x", nvme_count=None), "it is not known whether x has local disk"),
     ],
 )
 def test_what_is_not_expected_is_not_looked_for(size: VmSize | None, words: str) -> None:
@@ -65,7 +65,7 @@ def test_what_is_not_expected_is_not_looked_for(size: VmSize | None, words: str)
         (replace(SIZE, name="x", nvswitch=True), ""),
         (replace(SIZE, name="x", nvswitch=False), "x has no NVSwitch"),
         (replace(SIZE, name="x", nvswitch=False, gpu_count=0), "x has no GPU"),
-        (replace(SIZE, name="x", nvswitch=False, gpu_model="MI300X"), "x has GPUs of AMD's"),
+        (replace(SIZE, name="x", nvswitch=False, gpu_model="MI300X"), "x has AMD GPUs"),
     ],
 )
 def test_a_size_without_nvswitches_says_why(size: VmSize | None, words: str) -> None:

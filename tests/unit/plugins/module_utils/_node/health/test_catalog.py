@@ -194,12 +194,12 @@ def test_a_deep_check_is_in_no_other_tier() -> None:
 
 def test_zero_checks_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "NAMES", ())
-    with pytest.raises(catalog.NoSuchCheck, match="tier prolog has no checks: this hpcnode is not whole"):
+    with pytest.raises(catalog.NoSuchCheck, match="tier prolog has no checks: this hpcnode is incomplete"):
         catalog.select_checks(PROLOG)
 
 
 def test_a_name_that_is_no_check_is_refused_with_those_that_are() -> None:
-    with pytest.raises(catalog.NoSuchCheck, match=r"there is no check gpu_cont: there are vm_size.*gpu_count"):
+    with pytest.raises(catalog.NoSuchCheck, match=r"there is no check gpu_cont: the checks are vm_size.*gpu_count"):
         catalog.select_checks(PROLOG, ["gpu_count", "gpu_cont"])
 
 

@@ -61,7 +61,7 @@ def test_a_job_is_disturbed_unless_it_is_the_one_that_checks(tree: MachineTree) 
     tree.process(60, "0", "slurmstepd", 1, command="slurmstepd: [43.0]", uid=1001)
     assert disturbed(tree) == ""
     tree.process(60, "0", "slurmstepd", 1, command="slurmstepd: [43.0]")
-    assert disturbed(tree).startswith("it would disturb job 43.0, which runs here")
+    assert disturbed(tree).startswith("it would disturb job 43.0 on this node")
     assert disturbed(tree, while_busy=True) == ""
 
 
@@ -78,7 +78,7 @@ def test_a_driver_that_does_not_say_is_not_taken_for_an_idle_one(
     tree: MachineTree, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     monkeypatch.setattr(deep, "compute_processes", lambda _root: None)
-    assert disturbed(tree).endswith("cannot be told: the driver does not say")
+    assert disturbed(tree).endswith("is not known whether the GPUs are in use: the driver does not list processes")
     assert disturbed(MachineTree(tmp_path / "without_gpus")) == ""
 
 
@@ -127,10 +127,10 @@ def test_silence_is_a_failure_the_second_time_running(device: str, whose: str, r
     once, twice = refused(rc), refused(rc)
     assert once
     assert twice
-    assert (once.verdict, once.summary) == (UNKNOWN, f"tool did not end within 3 s{whose}")
+    assert (once.verdict, once.summary) == (UNKNOWN, f"tool did not finish within 3 s{whose}")
     assert (once.hint, once.device) == ("Run the check again", device)
-    assert (twice.verdict, twice.summary) == (FAIL, f"tool did not end within 3 s{whose}, twice running")
-    assert twice.hint.startswith("See 'journalctl -k -b'")
+    assert (twice.verdict, twice.summary) == (FAIL, f"tool did not finish within 3 s{whose}, twice in a row")
+    assert twice.hint.startswith("Find out with 'journalctl -k -b'")
     assert refused(0) is None
     again = refused(rc)
     assert again
@@ -149,7 +149,7 @@ def test_who_was_never_silent_is_not_written_down() -> None:
         (ended(126), UNKNOWN, "tool cannot be started: nothing was printed"),
         (ended(127), UNKNOWN, "tool cannot be started: nothing was printed"),
         (ended(1, stderr="libx.so: error while loading shared libraries"), UNKNOWN, "tool cannot be started: libx.so"),
-        (ended(1, stdout="CUDA error: out of memory"), UNKNOWN, "tool found too little memory: CUDA error"),
+        (ended(1, stdout="CUDA error: out of memory"), UNKNOWN, "tool did not get enough memory: CUDA error"),
         (ended(1, stdout="bad"), FAIL, "tool failed (exit status 1): bad"),
         (ended(139), FAIL, "tool failed (exit status 139): nothing was printed"),
     ],
@@ -175,7 +175,7 @@ def test_the_gpus_are_nvidias_and_have_cpus_near_them(tmp_path: pathlib.Path) ->
 
 
 def test_without_a_gpu_nothing_can_be_measured(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(CannotMeasure, match="PCI has no NVIDIA GPU"):
+    with pytest.raises(CannotMeasure, match="no NVIDIA GPU on the PCI bus"):
         deep.present_gpus(context(MachineTree(tmp_path)))
 
 
@@ -249,9 +249,9 @@ def test_without_a_margin_nothing_is_near() -> None:
 
 def test_the_words_tell_device_value_and_limit() -> None:
     (finding,) = limit_findings(readings(99.0), LEAST, "the rate", "pray")
-    assert (finding.summary, finding.hint) == ("the rate of gpu0 is 99 GB/s, and should be at least 100", "pray")
+    assert (finding.summary, finding.hint) == ("the rate of gpu0 is 99 GB/s, but should be at least 100", "pray")
     (finding,) = limit_findings([Reading("wait", 101.0, "us")], MOST, "the wait", "pray")
-    assert finding.summary == "the wait is 101 us, and should be at most 100"
+    assert finding.summary == "the wait is 101 us, but should be at most 100"
     (finding,) = limit_findings(readings(101.0), LEAST, "the rate", "pray")
     assert finding.summary == "the rate of gpu0 is 101 GB/s, near the limit of 100"
 

@@ -76,14 +76,14 @@ def test_a_measurement_of_nothing_is_no_pass(node: Any, make_check: Any) -> None
 def test_what_is_no_number_has_measured_nothing(node: Any, make_check: Any, value: float) -> None:
     result = node.one(make_check(Answer("fast", readings=(Reading("rate", value, device="mlx5_ib0", limit=180.0),))))
     assert (result.verdict, result.answer.readings) == (UNKNOWN, ())
-    assert result.summary == "rate of mlx5_ib0 could not be measured: what came is no number"
+    assert result.summary == "rate of mlx5_ib0 could not be measured: the value is not a number"
 
 
 @pytest.mark.parametrize(
     ("error", "words"),
     [
         (CannotMeasure("no file there"), "no file there"),
-        (ConfigError("health.json\nis no JSON"), "health.json is no JSON"),
+        (ConfigError("health.json\nis not valid JSON"), "health.json is not valid JSON"),
         (CommandFailed("mdadm failed"), "mdadm failed"),
         (PermissionError(13, "Permission denied", "/dev/kmsg"), "/dev/kmsg"),
         (KeyError("x"), "KeyError: 'x': this is a defect of hpcnode"),
@@ -147,7 +147,7 @@ def test_a_hanging_check_is_ended_and_the_others_go_on(node: Any, make_check: An
     done = node.tier(*checks)
     assert time.monotonic() - start < 10
     assert [one.verdict for one in done.results] == [PASS, UNKNOWN, PASS, FAIL]
-    assert done.results[1].summary.startswith("it did not end within 0.3 s")
+    assert done.results[1].summary.startswith("it did not finish within 0.3 s")
 
 
 @pytest.mark.parametrize("how", [lambda: os._exit(0), lambda: os.kill(os.getpid(), signal.SIGSEGV)])
@@ -195,8 +195,8 @@ def test_a_tier_ends_at_its_limit_and_says_what_it_left_out(
     assert time.monotonic() - start < 8
     assert [one.verdict for one in done.results] == [UNKNOWN] * 3
     # What is left of the tier's time when its turn comes; a busy machine takes some of it.
-    assert re.match(r"it did not end within 0\.[0-3]\d? s", done.results[0].summary)
-    assert done.results[1].summary == "the 0.3 s of tier prolog were over before its turn"
+    assert re.match(r"it did not finish within 0\.[0-3]\d? s", done.results[0].summary)
+    assert done.results[1].summary == "not run: tier prolog reached its timeout of 0.3 s"
 
 
 def test_the_deep_tier_has_no_limit_of_its_own() -> None:
@@ -216,7 +216,7 @@ def test_a_tier_that_takes_longer_than_it_should_says_what_took_it(
 
     slow = make_check(measure, "slow")
     (problem,) = node.tier(slow, make_check(GOOD, "quick"), tier=PROLOG).problems
-    assert "should take 0.2 s at most: slow took 0." in problem
+    assert "more than its target of 0.2 s: slow took 0." in problem
     assert node.tier(slow).problems == ()
 
 

@@ -129,7 +129,7 @@ def test_another_error_is_told_each_time_and_asked_for_once() -> None:
 
 def test_another_machines_files_have_no_driver() -> None:
     gpus = Gpus(Root("/nonexistent"))
-    with pytest.raises(GpuError, match="/nonexistent is not this machine"):
+    with pytest.raises(GpuError, match="/nonexistent is not the running machine"):
         gpus.all()
     assert gpus.on_bus() == ()
 

@@ -47,7 +47,7 @@ def test_the_order_of_the_worst(order: tuple[str, ...]) -> None:
 def test_what_is_as_it_should_be_says_so() -> None:
     assert (judged().verdict, judged().summary, judged().details) == (PASS, "fine", {})
     passed = judge(CHECK, Answer(readings=(Reading("n", 1),)), Settings(), details={"size": 8})
-    assert (passed.verdict, passed.summary, passed.details) == (PASS, "as it should be", {"size": 8})
+    assert (passed.verdict, passed.summary, passed.details) == (PASS, "no problem found", {"size": 8})
 
 
 def test_of_nothing_there_is_no_worst() -> None:
@@ -102,7 +102,7 @@ def test_a_reading_that_is_no_number_is_not_known(device: str, whose: str) -> No
     result = judge(CHECK, Answer("fine", readings), Settings())
     assert (result.verdict, result.summary) == (
         UNKNOWN,
-        f"rate{whose} could not be measured: what came is no number",
+        f"rate{whose} could not be measured: the value is not a number",
     )
     assert [one.name for one in result.answer.readings] == ["state", "n"]
 
@@ -112,7 +112,7 @@ def test_a_failure_that_only_warns_says_why() -> None:
     readings = (Reading("n", 1),)
     result = judge(CHECK, Answer("fine", readings, (Finding(FAIL, "lost"),)), mild)
     assert (result.verdict, result.fault) == (WARN, "")
-    assert result.hint.startswith("It is a warning only, by warn_only in ")
+    assert result.hint.startswith("Only a warning, because of warn_only in ")
     assert judge(CHECK, Answer("fine", readings, (Finding(FAIL, "lost", hint="pray"),)), mild).hint == "pray"
     assert judge(CHECK, Answer("fine", readings, (Finding(UNKNOWN, "odd"),)), mild).verdict == UNKNOWN
     assert judge(CHECK, Answer("fine", readings, (Finding(FAIL, "x"),)), Settings(warn_only=("other",))).verdict == FAIL

@@ -113,7 +113,7 @@ def test_what_fails_only_at_scale_is_narrowed_to_the_smallest_group_that_does() 
     step, rounds = found(names(16), lambda group: len(group) == 2 or not culprits <= group)
     assert (step.bad, step.links) == ((), ())
     assert step.groups_failing == (("gpu-0", "gpu-1", "gpu-6", "gpu-7"),)
-    assert step.words == "gpu-0, gpu-1, gpu-6, gpu-7 fail together, and no smaller group of them was seen to fail"
+    assert step.words == "gpu-0, gpu-1, gpu-6, gpu-7 fail together, but no smaller group of them failed"
     assert rounds <= 8
 
 
@@ -126,14 +126,14 @@ def test_where_nothing_works_no_node_is_blamed() -> None:
     step, rounds = found(names(16), lambda group: False)
     assert (step.bad, step.links, step.good) == ((), (), ())
     assert step.unclear == names(16)
-    assert step.words == "no two nodes work together: look at what all share: settings, program, network"
+    assert step.words == "no two nodes work together: check what all nodes share: settings, program, network"
     assert rounds == 8
 
 
 def test_two_nodes_alone_cannot_be_told_apart_but_with_a_third() -> None:
     step, _rounds = found(names(2), without("gpu-1"))
     assert (step.bad, step.unclear) == ((), names(2))
-    assert "need a third, good one" in step.words
+    assert "add a third node that is known to be good" in step.words
     step, _rounds = found(names(2), without("gpu-1"), known_good=["gpu-7"])
     assert (step.bad, step.good) == (("gpu-1",), ("gpu-0",))
 
@@ -154,9 +154,9 @@ def test_runs_that_did_not_come_about_say_nothing_and_come_to_an_end() -> None:
         trials += [Trial(group, UNKNOWN if "gpu-3" in group else PASS) for group in step.groups]
     assert step.bad == ()
     assert step.unclear == ("gpu-3",)
-    assert step.words == "nothing can be said of gpu-3: too few runs with good nodes came about"
+    assert step.words == "gpu-3 could not be judged: there were too few runs with good nodes"
 
 
 def test_less_than_two_nodes_is_an_error() -> None:
-    with pytest.raises(ValueError, match="two of them at least"):
+    with pytest.raises(ValueError, match="at least two nodes"):
         next_step(["gpu-0"])

@@ -63,14 +63,14 @@ def test_mpirun_gets_them_too() -> None:
 
 def test_what_cannot_be_run_is_an_error() -> None:
     for nodes, launcher, size in ((PAIR[:1], "srun", "8G"), (PAIR, "ssh", "8G"), (PAIR, "srun", "much")):
-        with pytest.raises(ValueError, match=r"two of them|no launcher|no message size"):
+        with pytest.raises(ValueError, match=r"at least two nodes|not a launcher|not a message size"):
             command(nodes, 8, size, launcher)
 
 
 def test_a_good_run_passes_at_its_limit_and_fails_below() -> None:
     assert trial(PAIR, 0, WELL, "", 232.0).verdict == PASS
     below = trial(PAIR, 0, WELL, "", 233.0)
-    assert (below.verdict, below.value, below.why) == (FAIL, 232.824, "232.8 GB/s, and should be at least 233")
+    assert (below.verdict, below.value, below.why) == (FAIL, 232.824, "232.8 GB/s, but should be at least 233")
     assert trial(PAIR, 0, WELL, "", None).nodes == PAIR
 
 
@@ -125,7 +125,7 @@ def test_a_run_that_waited_for_its_nodes_and_hung_then_fails() -> None:
 def test_a_program_without_mpi_has_not_left_its_node() -> None:
     assert trial(PAIR, 0, WELL, "", None, gpus=4).verdict == PASS
     alone = trial(PAIR, 0, WELL, "", None, gpus=8)
-    assert (alone.verdict, alone.why) == (UNKNOWN, "it ran on 8 GPUs: was it built with MPI?")
+    assert (alone.verdict, alone.why) == (UNKNOWN, "it ran on 8 GPUs: is the program built with MPI?")
 
 
 OPTIONS = RunOptions(8, at_least=175.0, srun=("--partition=hpc",))
@@ -224,7 +224,7 @@ def test_the_limit_of_two_nodes_is_none_of_a_group() -> None:
 
 def test_a_run_is_told_in_one_line() -> None:
     slow = search(names(2), OPTIONS, Cluster(bad=["compute-0"]).run).trials[0]
-    assert in_words(slow) == "compute-[0-1]: fail, 80 GB/s, and should be at least 175"
+    assert in_words(slow) == "compute-[0-1]: fail, 80 GB/s, but should be at least 175"
     assert in_words(search(names(2), OPTIONS, Cluster().run).trials[0]) == "compute-[0-1]: pass, 187.3 GB/s"
 
 
@@ -239,10 +239,10 @@ def test_nodes_with_jobs_or_out_of_scheduling_are_left_out() -> None:
     }
     jobs = [Job("4711", "alice", "RUNNING", ("n-1", "n-6"))]
     assert unavailable_nodes(known, jobs, [f"n-{number}" for number in range(7)]) == {
-        "n-1": "jobs are there: 4711 (alice, running)",
-        "n-2": "it is IDLE+DRAIN (bad fan), so nothing starts there",
-        "n-3": "it is IDLE+NOT_RESPONDING, so nothing starts there",
+        "n-1": "jobs run there: 4711 (alice, running)",
+        "n-2": "it is IDLE+DRAIN (bad fan), so no job starts there",
+        "n-3": "it is IDLE+NOT_RESPONDING, so no job starts there",
         "n-4": "it is COMPLETING, not idle",
         "n-5": "slurmctld does not know it",
-        "n-6": "jobs are there: 4711 (alice, running)",
+        "n-6": "jobs run there: 4711 (alice, running)",
     }

@@ -117,26 +117,26 @@ def test_an_option_that_the_manifest_does_not_name_is_a_defect() -> None:
     ("stated", "words"),
     [
         ({"of": []}, r"there is no key of, did you mean off\?"),
-        ({"off": "scratch"}, "off is no list"),
-        ({"off": ["scrach"]}, r"off: there is no check scrach, did you mean scratch\?: mend"),
-        ({"off": ["x"]}, "off: there is no check x; there are gpu_count, scratch: mend"),
-        ({"warn_only": [1]}, "warn_only is no list"),
+        ({"off": "scratch"}, "off is not a list"),
+        ({"off": ["scrach"]}, r"off: there is no check scrach, did you mean scratch\?: correct"),
+        ({"off": ["x"]}, "off: there is no check x; valid: gpu_count, scratch: correct"),
+        ({"warn_only": [1]}, "warn_only is not a list"),
         ({"warn_only": ["gpu_cuont"]}, "warn_only: there is no check gpu_cuont, did you mean gpu_count"),
         ({"limits": {"gpu_host_bandwith": 1}}, "limits: there is no limit gpu_host_bandwith, did you mean gpu_host_ba"),
         (
             {"limits": {"nccl_alltoall": 1}},
-            "limits: there is no limit nccl_alltoall; there are gpu_host_bandwidth, own",
+            "limits: there is no limit nccl_alltoall; valid: gpu_host_bandwidth, own",
         ),
-        ({"limits": {"own": "1"}}, r"limits.own is '1' and no number"),
-        ({"limits": {"own": True}}, r"limits.own is True and no number"),
-        ({"limits": [1]}, "limits is no mapping"),
+        ({"limits": {"own": "1"}}, r"limits.own is '1', but must be a number"),
+        ({"limits": {"own": True}}, r"limits.own is True, but must be a number"),
+        ({"limits": [1]}, "limits is not a mapping"),
         ({"options": {"scrach": {}}}, "options: there is no check scrach, did you mean scratch"),
         ({"options": {"scratch": {"fre": 1}}}, r"options.scratch: there is no option fre, did you mean free\?"),
-        ({"options": {"gpu_count": {"fre": 1}}}, r"options.gpu_count: there is no option fre and none at all"),
-        ({"options": {"scratch": 1}}, r"options.scratch is no mapping"),
-        ({"options": [1]}, r"options is no mapping"),
-        ({"prometheus": "x/y"}, "no absolute path"),
-        ({"prometheus": 1}, "no absolute path"),
+        ({"options": {"gpu_count": {"fre": 1}}}, r"options.gpu_count: there is no option fre, and there are no others"),
+        ({"options": {"scratch": 1}}, r"options.scratch is not a mapping"),
+        ({"options": [1]}, r"options is not a mapping"),
+        ({"prometheus": "x/y"}, "must be the absolute path"),
+        ({"prometheus": 1}, "must be the absolute path"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(node: Any, stated: dict[str, Any], words: str) -> None:
@@ -145,7 +145,9 @@ def test_what_cannot_be_meant_is_refused(node: Any, stated: dict[str, Any], word
 
 
 def test_all_that_is_wrong_is_told_at_once(node: Any) -> None:
-    with pytest.raises(ConfigError, match=r"/etc/hpcai/health\.json: off: .* scrach, .*; limits: .* ownn, .*: mend "):
+    with pytest.raises(
+        ConfigError, match=r"/etc/hpcai/health\.json: off: .* scrach, .*; limits: .* ownn, .*: correct "
+    ):
         read(node, off=["scrach"], limits={"ownn": 1})
 
 
@@ -159,9 +161,9 @@ def test_an_option_of_another_kind_is_refused(
     check = replace(SCRATCH, options={"free": default})
     with_checks(monkeypatch, check)
     node.write("/etc/hpcai/health.json", json.dumps({"schema": 1, "options": {"scratch": {"free": value}}}))
-    with pytest.raises(ConfigError, match=r"options\.scratch\.free is .*, and must be like"):
+    with pytest.raises(ConfigError, match=r"options\.scratch\.free is .*, but must be like"):
         read_settings(node.root)
-    with pytest.raises(ConfigError, match=r"options\.scratch\.free is .*, and must be like"):
+    with pytest.raises(ConfigError, match=r"options\.scratch\.free is .*, but must be like"):
         context_of(Settings(options={"scratch": {"free": value}})).option(check, "free")
 
 

@@ -103,8 +103,8 @@ def test_a_device_that_is_silent_twice_running_fails(node: Any, make_check: Any)
     assert node.one(check).verdict == UNKNOWN
     second = node.one(check)
     assert (second.verdict, second.action) == (FAIL, "reboot")
-    assert second.summary == "the tool gave 124, 2 times running"
-    assert node.one(check).summary == "the tool gave 124, 3 times running"
+    assert second.summary == "the tool gave 124, 2 times in a row"
+    assert node.one(check).summary == "the tool gave 124, 3 times in a row"
 
 
 def test_a_check_that_hangs_in_a_device_twice_running_fails(node: Any, make_check: Any) -> None:
@@ -189,7 +189,7 @@ def test_what_cannot_be_kept_is_said_and_the_verdicts_stand(
     done = node.tier(make_check(BAD))
     assert done.verdict == FAIL
     (problem,) = done.problems
-    assert "could not be written down" in problem
+    assert "cannot save the state" in problem
     assert "No space left" in problem
 
 

@@ -50,8 +50,8 @@ def test_each_check_is_one_line_and_all_are_one(node: Any, make_check: Any) -> N
     assert lines[3].startswith("periodic: fail: 3 checks, 1 fail (")
     later = without_times(text.of_run(node.tier(make_check(GOOD, "b")), {}))
     assert later[0] == (
-        "b: fail (T): 7 of 8 GPUs [NHC2009]. It is kept until the machine restarts or 'hpcnode health clear' is "
-        "called. To do: Replace it."
+        "b: fail (T): 7 of 8 GPUs [NHC2009]. Latched until the machine restarts or you run 'hpcnode health clear'. "
+        "To do: Replace it."
     )
     assert later[1].startswith("periodic: fail: 1 check, 1 fail (")
 
@@ -117,7 +117,7 @@ def test_the_list_tells_the_limit_on_this_machine_and_its_source(node: Any, make
     assert "demo: Checks demo\n    Measures. No limit.\n" in lines
     assert "limit gpu_host_bandwidth: at least 21 GB/s (azurehpc-health-checks, conf/<size>.conf)" in lines
     assert "limit none_such: none is known for this VM size" in lines
-    assert "keeps from starting: jobs" in lines
+    assert "a failure blocks: jobs" in lines
     assert "NHC2020" in lines
     document = perform.of_check(check, machine)
     assert document["limits"]["gpu_host_bandwidth"]["limit"] == 21
@@ -132,7 +132,7 @@ def test_the_list_tells_all_that_a_site_may_set(node: Any, make_check: Any) -> N
     settings = Settings(limits={"own": 7}, options={"demo": {"zombies": 9}})
     machine = Machine(node.root, lambda _command, _seconds: pytest.fail("no command"), None, settings)
     lines = "\n".join(text.of_checks([check], machine))
-    assert "limit nvlinks: as above, where limits in /etc/hpcai/health.json sets none" in lines
+    assert "limit nvlinks: as above, unless limits in /etc/hpcai/health.json sets it" in lines
     assert "limit own: at least 7 (/etc/hpcai/health.json)" in lines
     assert "option zombies: 9 (/etc/hpcai/health.json)" in lines
     assert "option paths: none\n" in lines
@@ -145,9 +145,9 @@ def test_the_list_tells_all_that_a_site_may_set(node: Any, make_check: Any) -> N
 def test_the_list_tells_what_is_otherwise_here(node: Any, make_check: Any) -> None:
     settings = Settings(off=("a",), warn_only=("b",))
     machine = Machine(node.root, lambda _command, _seconds: pytest.fail("no command"), None, settings)
-    names = {"a": "it is turned off", "b": "a failure is a warning", "c": "it is skipped: none here"}
+    names = {"a": "turned off", "b": "a failure is only a warning", "c": "skipped: none here"}
     for name, words in names.items():
         check = make_check(GOOD, name, applies=lambda _size, name=name: "none here" if name == "c" else "")
-        assert f"here: {words}" in "\n".join(text.of_checks([check], machine))
+        assert f"on this node: {words}" in "\n".join(text.of_checks([check], machine))
     limited = make_check(GOOD, "d", thresholds=("gpu_host_bandwidth",))
-    assert "not known: the VM size is not" in "\n".join(text.of_checks([limited], machine))
+    assert "not known, because the VM size is not known" in "\n".join(text.of_checks([limited], machine))

@@ -95,7 +95,7 @@ def test_a_new_address_replaces_the_old_one(node: Node) -> None:
 def test_a_name_that_nobody_knows_is_told_and_the_others_are_written(node: Node) -> None:
     node.answers = ""
     message = node.prolog("gpu-[0,7-8]")
-    assert message.startswith("no address of gpu-7, gpu-8 is known (slurmctld at 10.0.0.4 gave no answer")
+    assert message.startswith("no address is known for gpu-7, gpu-8 (slurmctld at 10.0.0.4 gave no answer")
     assert node.hosts == block("10.0.0.5 gpu-0", "10.0.0.6 gpu-1")
 
 

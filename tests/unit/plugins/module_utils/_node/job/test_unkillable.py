@@ -95,7 +95,7 @@ def test_nothing_is_done_where_nothing_is_stuck(node: Node) -> None:
 def test_the_connection_of_a_killed_process_is_aborted_and_no_others(node: Node) -> None:
     node.thread(100, "D", mounts=MINE + ROOTS + OTHERS)
     (done,) = node.free()
-    assert done == "aborted FUSE connection 77 of user 4001, on which process 100, killed before, hung"
+    assert done == "aborted FUSE connection 77 of user 4001: the killed process 100 waited for it"
     assert node.aborted() == [77]
     assert node.asked == [("mount", "-t", "fusectl", "fusectl", CONTROL)]
 
@@ -128,7 +128,7 @@ def test_a_connection_that_is_gone_is_no_error(node: Node) -> None:
 def test_the_tracer_of_a_killed_process_is_killed(node: Node, state: str, pending: str) -> None:
     node.thread(200, "S", pending=NOT_KILLED)
     node.thread(100, state, pending=pending, tracer=200, mounts="")
-    assert node.free() == ["killed process 200 of user 4001, the tracer of process 100, killed before"]
+    assert node.free() == ["killed process 200 of user 4001: it traced process 100, which was already killed"]
     assert node.killed == [(200, signal.SIGKILL)]
 
 

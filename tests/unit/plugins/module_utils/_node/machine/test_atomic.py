@@ -128,5 +128,5 @@ def test_who_may_not_look_is_told_how(tmp_path: Path, monkeypatch: pytest.Monkey
     atomic.require_readable(root, FOLDER)
     atomic.make_operators_folder(root, FOLDER)
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(ConfigError, match="can be read by root and the group adm: run this with sudo"):
+    with pytest.raises(ConfigError, match=r"only root and the group adm can read .*: run this with sudo"):
         atomic.require_readable(root, FOLDER)

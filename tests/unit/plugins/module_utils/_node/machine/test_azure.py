@@ -132,7 +132,7 @@ def test_the_key_is_requested_with_the_nodes_token(serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ((403, {}, b"<Error/>"), 'Give this machine\'s identity the role "Storage Blob Delegator"'),
+        ((403, {}, b"<Error/>"), 'Assign this machine\'s identity the role "Storage Blob Delegator"'),
         ((400, {}, b""), "answered with HTTP status 400"),
         ((200, {}, b""), "is not a storage account"),
         ((200, {}, GIVEN.replace(VALUE, "not base64!").encode()), "is not a storage account"),

@@ -109,5 +109,5 @@ def test_a_refusal_names_the_system_call(root: Root) -> None:
 
 def test_on_an_unknown_processor_it_is_not_called(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bpf.platform, "machine", lambda: "riscv64")
-    with pytest.raises(bpf.BpfError, match="on riscv64 is not known"):
+    with pytest.raises(bpf.BpfError, match="on riscv64 is unknown"):
         bpf.attached(root, bpf.CONNECT_4)

@@ -147,7 +147,7 @@ def test_a_file_of_a_newer_schema_is_an_error(root: Root) -> None:
         ({"key": "push"}, "key must be a mapping with keys of source, "),
         ({"key": {}}, "key lacks source"),
         ({"key": {"source": "file"}}, "key.source must be push or key_vault, not 'file'"),
-        ({"key": {"source": "key_vault"}}, "key lacks vault: with key_vault it is the vault's URL"),
+        ({"key": {"source": "key_vault"}}, "key lacks vault: key_vault requires the vault's URL"),
         (
             {"key": {"source": "key_vault", "vault": "http://a.vault.azure.net"}},
             "here: key.vault: .* is not the URL of a key vault",

@@ -43,14 +43,14 @@ def test_a_missing_file_is_no_error(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "is no JSON"),
-        ('{"schema": 1', "is no JSON"),
-        ("[1]", "holds no JSON object"),
+        ("", "is not valid JSON"),
+        ('{"schema": 1', "is not valid JSON"),
+        ("[1]", "is not a JSON object"),
         ("{}", "has no schema version"),
         ('{"schema": "1"}', "has no schema version"),
         ('{"schema": true}', "has no schema version"),
         ('{"schema": 0}', "has no schema version"),
-        (json.dumps({"schema": SCHEMA + 1}), f"has schema {SCHEMA + 1}, and this hpcnode knows {SCHEMA} at most"),
+        (json.dumps({"schema": SCHEMA + 1}), f"has schema {SCHEMA + 1}, but this hpcnode supports at most {SCHEMA}"),
     ],
 )
 def test_what_cannot_be_understood_is_refused_by_name(tmp_path: pathlib.Path, text: str, words: str) -> None:
@@ -79,6 +79,6 @@ def test_settings_of_another_form_are_refused_with_the_file_and_what_to_do(tmp_p
     file = write(tmp_path, as_config({"mountpoint": "/fast"}))
     assert read_checked(root, "scratch", form) == {"mountpoint": "/fast"}
     file.write_text(as_config({"mountpoint": 1}), encoding="utf-8")
-    words = f"{file}: mountpoint must be a text, not 1. Correct the inventory and run the playbook again"
+    words = f"{file}: mountpoint must be a string, not 1. Correct the inventory and run the playbook again"
     with pytest.raises(ConfigError, match=words):
         read_checked(root, "scratch", form)

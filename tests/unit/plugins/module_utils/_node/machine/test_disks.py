@@ -235,5 +235,5 @@ def test_uuids_of_mdadm_and_of_the_rest_are_the_same() -> None:
 def test_sizes() -> None:
     assert [parse_size(text) for text in ("512K", "64 M", "4096", "1GiB")] == [524288, 67108864, 4096, 1073741824]
     for text in ("", "K", "512X", "-4K", "1.5K"):
-        with pytest.raises(ValueError, match="no size"):
+        with pytest.raises(ValueError, match="not a size"):
             parse_size(text)

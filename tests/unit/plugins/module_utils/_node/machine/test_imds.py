@@ -213,7 +213,7 @@ def test_a_token_is_asked_for_again_after_what_may_pass(serve: Serve, status: in
 def test_a_machine_without_an_identity_says_so_at_once(serve: Serve) -> None:
     refusal = {"error": "invalid_request", "error_description": "Identity not\n found"}
     service = serve((400, {}, json.dumps(refusal).encode()), TOKEN)
-    with pytest.raises(TokenRefused, match=r"no identity token: HTTP status 400 \(Identity not found\)\.$"):
+    with pytest.raises(TokenRefused, match=r"an identity token: HTTP status 400 \(Identity not found\)\.$"):
         read_token(VAULT, endpoint=service.endpoint)
     assert len(service.requests) == 1
 
@@ -340,11 +340,11 @@ def test_base64_may_be_broken_into_lines() -> None:
         (encoded('{"a": 1}'), "has no 'hpcai'"),
         (encoded("[" * 60000), "not JSON"),
         (encoded('{"a":' * 10000), "not JSON"),
-        (encoded(b"\xff\xfe\x00"), "no text in base64"),
-        (encoded(gzip.compress(GOOD_USER_DATA.encode())), "no text in base64"),
-        ("!!!!", "no text in base64"),
-        ("ü", "no text in base64"),
-        (GOOD_USER_DATA, "no text in base64"),
+        (encoded(b"\xff\xfe\x00"), "not valid base64 text"),
+        (encoded(gzip.compress(GOOD_USER_DATA.encode())), "not valid base64 text"),
+        ("!!!!", "not valid base64 text"),
+        ("ü", "not valid base64 text"),
+        (GOOD_USER_DATA, "not valid base64 text"),
         (encoded(" " * 70000 + GOOD_USER_DATA), "longer than 64 KiB"),
     ],
 )
@@ -357,14 +357,14 @@ def test_anything_else_is_no_error_but_said(user_data: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("hpcai", "why"),
     [
-        ("compute", "is no JSON object"),
-        (None, "is no JSON object"),
-        ([], "is no JSON object"),
+        ("compute", "is not a JSON object"),
+        (None, "is not a JSON object"),
+        ([], "is not a JSON object"),
         ({}, "has no schema version"),
         ({"schema": "1"}, "has no schema version"),
         ({"schema": True}, "has no schema version"),
         ({"schema": 0}, "has no schema version"),
-        ({"schema": 2}, "has schema 2, and this hpcnode knows 1 at most"),
+        ({"schema": 2}, "has schema 2, but this hpcnode supports at most 1"),
     ],
 )
 def test_settings_that_cannot_be_read_are_one_error(hpcai: object, why: str) -> None:
@@ -374,6 +374,6 @@ def test_settings_that_cannot_be_read_are_one_error(hpcai: object, why: str) -> 
 
 
 def test_a_slip_in_json_that_means_us_is_an_error_without_the_text() -> None:
-    with pytest.raises(ConfigError, match=r"it is not JSON \(line 2 of the JSON\)") as caught:
+    with pytest.raises(ConfigError, match=r"is not valid JSON \(line 2 of the JSON\)") as caught:
         settings_in(encoded('#cloud-config\n{"password": "hush",\n "hpcai": {,}}'))
     assert "hush" not in str(caught.value)

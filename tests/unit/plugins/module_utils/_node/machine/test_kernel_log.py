@@ -113,14 +113,14 @@ def test_the_journal_is_asked_for_no_more_than_is_missing(log: PlayedLog) -> Non
         ((127, ""), "there is no journalctl"),
         ((1, "No journal files were opened due to insufficient permissions."), "journalctl failed (exit status 1): No"),
         ((124, "no answer within 2 s"), "journalctl failed (exit status 124): no answer within 2 s"),
-        ((0, "-- No entries --"), "the journal does not have them"),
+        ((0, "-- No entries --"), "the journal does not contain them"),
     ],
 )
 def test_what_nobody_has_any_more_is_said(log: PlayedLog, answer: tuple[int, str], why: str) -> None:
     log.write("one", "two")
     log.forget(2)
     found = read_kernel_log(log.root, answering({"journalctl": answer}), NOW)
-    assert found.lost.startswith(f"2 records of the kernel have fallen out of its log, and {why}")
+    assert found.lost.startswith(f"2 records of the kernel log were overwritten, and {why}")
     assert [record.text for record in found.records] == ["two"]
 
 
@@ -147,7 +147,7 @@ def test_entries_that_cannot_be_read_are_left_out(log: PlayedLog) -> None:
 def test_where_no_process_may_be_started_the_journal_is_not_asked(log: PlayedLog) -> None:
     log.write("one", "two")
     log.forget(2)
-    assert read_kernel_log(log.root, no_run, NOW, ask_journal=False).lost.endswith("the journal was not asked")
+    assert read_kernel_log(log.root, no_run, NOW, ask_journal=False).lost.endswith("the journal was not read")
 
 
 def test_the_year_may_change_meanwhile(log: PlayedLog) -> None:
@@ -168,9 +168,7 @@ def test_log_files_are_not_read_however_they_write_the_time(log: PlayedLog) -> N
         read(log)
 
 
-@pytest.mark.parametrize(
-    ("path", "why"), [("/proc/uptime", "how long the machine is up"), ("/dev/kmsg", "holds nothing")]
-)
+@pytest.mark.parametrize(("path", "why"), [("/proc/uptime", "cannot read the uptime"), ("/dev/kmsg", "is empty")])
 def test_a_log_without_time_or_records_is_none(log: PlayedLog, path: str, why: str) -> None:
     Path(log.root.at(path)).write_text("", encoding="ascii")
     with pytest.raises(NoKernelLog, match=why):
@@ -179,7 +177,7 @@ def test_a_log_without_time_or_records_is_none(log: PlayedLog, path: str, why: s
 
 def test_a_log_without_end_is_not_read_for_ever(log: PlayedLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_log, "_MOST_BYTES", 0)
-    with pytest.raises(NoKernelLog, match="not at an end"):
+    with pytest.raises(NoKernelLog, match="has more than 0 MiB"):
         read(log)
 
 

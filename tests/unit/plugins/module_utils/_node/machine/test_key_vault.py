@@ -126,8 +126,16 @@ def test_asks_again_after_what_may_pass(serve: Serve, status: int) -> None:
         (refusal(403, "Forbidden", "AccessDenied"), "may not read secret munge-key", "Key Vault Secrets User"),
         (refusal(403, "Forbidden"), "may not read secret munge-key", "Key Vault Secrets User"),
         ((403, {}, b"<html>"), "may not read secret munge-key", "Key Vault Secrets User"),
-        (refusal(403, "Forbidden", "ForbiddenByFirewall"), "lets nobody in from this network", "network-rule add"),
-        (refusal(403, "Forbidden", "ForbiddenByConnection"), "lets nobody in from this network", "private endpoint"),
+        (
+            refusal(403, "Forbidden", "ForbiddenByFirewall"),
+            "does not allow access from this network",
+            "network-rule add",
+        ),
+        (
+            refusal(403, "Forbidden", "ForbiddenByConnection"),
+            "does not allow access from this network",
+            "private endpoint",
+        ),
         (refusal(403, "Forbidden", "SecretDisabled"), "is disabled, expired", "set-attributes"),
         (refusal(404, "SecretNotFound"), "has no secret munge-key", "az keyvault secret set --vault-name hpcai-sim"),
         (refusal(400, "BadParameter"), "answered with HTTP status 400, BadParameter", "correct"),

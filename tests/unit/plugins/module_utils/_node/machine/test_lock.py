@@ -20,7 +20,11 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.lock imp
 
 def test_the_second_is_told_who_is_at_work(tmp_path: pathlib.Path) -> None:
     path = str(tmp_path / "lock/ours")
-    with only_one(path, 0), pytest.raises(Locked, match=f"process {os.getpid()} holds {path}"), only_one(path, 0.2):
+    with (
+        only_one(path, 0),
+        pytest.raises(Locked, match=f"process {os.getpid()} holds the lock {path}"),
+        only_one(path, 0.2),
+    ):
         pass
 
 

@@ -48,7 +48,7 @@ def test_what_cannot_be_read_is_no_port_that_works(tmp_path: Path) -> None:
     (tmp_path / "sys/class/infiniband/rxe0/ports/1").mkdir(parents=True)
     (port,) = read_ports(Root(str(tmp_path)))
     assert port == Port("rxe0", 1, "", "", "", None, None)
-    assert port.condition == "in no state that it tells"
+    assert port.condition == "unknown state"
 
 
 def test_people_are_told_of_the_state_and_of_the_cables_end(tmp_path: Path) -> None:

@@ -93,14 +93,14 @@ def test_an_identity_without_the_role_is_told_which_one_it_needs(serve: Serve, s
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"refresh_token": "two words"}', b'{"refresh_token": 1}'])
 def test_what_is_no_registry_is_told(serve: Serve, body: bytes) -> None:
     _service, name = serve((200, {}, body))
-    assert "is no container registry" in failure(name)
+    assert "is not a container registry" in failure(name)
 
 
 @pytest.mark.parametrize(
     "name", ["example.com", "training.azurecr.io.example.com", "a b.azurecr.io", "x@evil.azurecr.io"]
 )
 def test_a_token_goes_to_registries_of_azure_only(name: str) -> None:
-    assert "is no Azure container registry" in failure(name)
+    assert "is not an Azure container registry" in failure(name)
 
 
 @pytest.mark.parametrize(

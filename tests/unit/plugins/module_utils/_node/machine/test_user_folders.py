@@ -158,7 +158,7 @@ def test_walks_through_nothing_that_a_user_could_have_put_there(scratch: pathlib
     for path, words in (
         ("theirs", f"belongs to user {USER}"),
         ("theirs/below", "belongs to"),
-        ("link", "not followed"),
+        ("link", "not a folder"),
     ):
         with pytest.raises(FolderProblem, match=words), walk(root, f"/scratch/{path}"):
             pass

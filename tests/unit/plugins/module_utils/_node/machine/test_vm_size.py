@@ -120,7 +120,7 @@ def test_an_image_does_not_pass_on_the_size_of_the_machine_it_came_from(running:
 def test_a_memory_that_cannot_be_read_is_none(running: Running, text: str) -> None:
     write(running, vm_size.INSTANCE_FILE, text)
     with pytest.raises(
-        VmSizeUndetermined, match=r"not known: no answer in 2 s: timed out\. Give vm_size, or set it in"
+        VmSizeUndetermined, match=r"not known: no answer in 2 s: timed out\. Set vm_size, as an option or in"
     ):
         vm_size_of(running, None, silent)
 

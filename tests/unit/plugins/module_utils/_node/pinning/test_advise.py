@@ -137,7 +137,7 @@ def test_only_cpus_of_the_control_group_are_given(nd: MachineTree) -> None:
     by_gpus = advise(layout)
     # The GPUs of nodes 0 and 3 have no CPU near; the nearest is taken, and that is told.
     assert nodes(by_gpus) == [1, 1, 1, 1, 1, 1, 2, 2]
-    assert any("no CPU of its GPU's NUMA node 3" in note for note in by_gpus.notes)
+    assert any("its GPU's NUMA node 3 has no usable CPU" in note for note in by_gpus.notes)
     assert_disjoint(by_gpus)
 
 
@@ -163,7 +163,7 @@ def test_gpus_of_unknown_place_are_spread_and_that_is_told(tmp_path: Path) -> No
     advice = advise(read(tree))
     assert nodes(advice) == [1, 0, 0, 1]
     assert cpus(advice) == ["4-5", "0-1", "2-3", "6-7"]
-    assert any("does not say where some GPUs are" in note for note in advice.notes)
+    assert any("does not report the NUMA node of some GPUs" in note for note in advice.notes)
 
 
 def test_without_gpus_there_is_a_rank_for_each_node(tmp_path: Path) -> None:
@@ -179,8 +179,8 @@ def test_fewer_ranks_than_gpus_have_several_each(nd: MachineTree) -> None:
     two = advise(read(nd), 2)
     assert gpus(two) == [(0, 1, 2, 3), (4, 5, 6, 7)]
     assert nodes(two) == [1, 3]
-    assert "Rank 0 has GPUs of several NUMA nodes; it runs near most of them." in two.notes
-    assert any(note.startswith("NUMA node 0,2 gets no rank") for note in two.notes)
+    assert "Rank 0 has GPUs on several NUMA nodes; it runs near most of them." in two.notes
+    assert any(note.startswith("NUMA node 0,2 has no rank") for note in two.notes)
 
 
 def test_more_ranks_than_gpus_share_them(nd: MachineTree) -> None:
@@ -195,7 +195,7 @@ def test_ranks_that_do_not_divide_over_gpus_are_told(nd: MachineTree, ranks: int
     advice = advise(read(nd), ranks)
     assert len(advice.placements) == ranks
     assert {index for indices in gpus(advice) for index in indices} == set(range(8))
-    assert any(f"{ranks} ranks do not divide over 8 GPUs" in note for note in advice.notes)
+    assert any(f"{ranks} ranks and 8 GPUs do not divide evenly" in note for note in advice.notes)
     assert_disjoint(advice)
 
 
@@ -203,7 +203,7 @@ def test_fewer_ranks_than_nodes_leave_nodes_idle_and_that_is_told(tmp_path: Path
     tree = MachineTree(tmp_path).cpus("0-7").node(0, "0-3").node(1, "4-7")
     advice = advise(read(tree), 1)
     assert cpus(advice) == ["0-3"]
-    assert any("NUMA node 1 gets no rank" in note for note in advice.notes)
+    assert any("NUMA node 1 has no rank" in note for note in advice.notes)
 
 
 def test_more_ranks_than_cores_are_an_error_for_disjoint_masks_only(tmp_path: Path) -> None:

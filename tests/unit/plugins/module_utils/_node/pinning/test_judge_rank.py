@@ -74,7 +74,7 @@ def test_far_from_gpu(nd: MachineTree, look: Look) -> None:
     finding = only(look(nd, {50: ("0001:00:00.0",), 51: ("0002:00:00.0",)}), "far_from_gpu")
     assert finding
     assert (finding.severity, finding.pids, finding.gpus) == ("error", (50,), CpuSet({0}))
-    assert finding.text == "Pid 50 runs on NUMA node 0, its GPU 0 on 1."
+    assert finding.text == "Pid 50 runs on NUMA node 0, far from its GPU 0 on 1."
 
 
 def test_near_one_of_several_gpus_is_near(nd: MachineTree, look: Look) -> None:
@@ -89,7 +89,7 @@ def test_far_from_a_gpu_that_only_the_environment_names(nd: MachineTree, look: L
     finding = only(found, "far_from_assumed_gpu")
     assert finding
     assert (finding.severity, finding.pids) == ("warning", (50,))
-    assert "as its environment says" in finding.text
+    assert "according to its environment" in finding.text
     assert not only(found, "far_from_gpu")
 
 
@@ -164,7 +164,7 @@ def test_memory_far(nd: MachineTree, look: Look) -> None:
     finding = only(look(nd, with_memory=True), "memory_far")
     assert finding
     assert finding.severity == "warning"
-    assert finding.text == "Pid 50 has 512 of 1024 MiB on NUMA node 2, and runs on 0."
+    assert finding.text == "Pid 50 has 512 of 1024 MiB on NUMA node 2, but runs on 0."
     # It was not asked for.
     assert not only(look(nd), "memory_far")
 

@@ -54,7 +54,7 @@ def test_hardware_threads_of_a_size_are_neighbours() -> None:
 
 
 def test_a_folder_without_sysfs_is_no_machine(tmp_path: Path) -> None:
-    with pytest.raises(UnknownLayout, match="captured tree"):
+    with pytest.raises(UnknownLayout, match="lists no CPU"):
         read_layout(Root(str(tmp_path)))
 
 

@@ -68,8 +68,10 @@ def test_cpus_on_several_nodes_are_named_and_count_for_the_first(tmp_path: Path)
     assert report.advice is not None
     assert {node: cpus.as_list() for node, cpus in report.inspection.layout.nodes.items()} == {0: "0-4", 1: "5-7"}
     (found,) = (one for one in report.inspection.findings if one.code == "cpus_on_several_nodes")
-    assert (found.severity, found.text) == ("warning", "The firmware puts CPUs 3-4 on several NUMA nodes.")
-    assert "The firmware puts CPUs 3-4 on several NUMA nodes: each counts for the first of them." in report.advice.notes
+    assert (found.severity, found.text) == ("warning", "The firmware lists CPUs 3-4 on several NUMA nodes.")
+    assert (
+        "The firmware lists CPUs 3-4 on several NUMA nodes: each counts for the first of them." in report.advice.notes
+    )
 
 
 def test_cpus_without_node_are_named_and_get_no_rank(tmp_path: Path) -> None:
@@ -78,7 +80,7 @@ def test_cpus_without_node_are_named_and_get_no_rank(tmp_path: Path) -> None:
     assert report.advice is not None
     (found,) = (one for one in report.inspection.findings if one.code == "cpus_without_node")
     assert found.text == f"CPUs {EVERY_TWO} are on no NUMA node."
-    assert f"CPUs {EVERY_TWO} are on no NUMA node, and get no rank." in report.advice.notes
+    assert f"CPUs {EVERY_TWO} are on no NUMA node, so they get no rank." in report.advice.notes
     assert [placement.cpus.as_list() for placement in report.advice.placements] == ["5,7,9,11", "13,15,17,19"]
 
 
@@ -92,11 +94,11 @@ def test_a_rank_on_cpus_without_node_is_not_called_far_from_anything(tmp_path: P
 def test_a_control_group_of_cpus_without_node_is_not_blamed(tmp_path: Path) -> None:
     tree = without_node_0(tmp_path).cgroup("job", [50], cpuset__cpus__effective="4,6").process(50, "4,6")
     report = made(tree, PinningOptions(Selection(cgroup="job")))
-    assert report.no_advice == "The CPUs that may be used, 4,6, are on no NUMA node."
+    assert report.no_advice == "The usable CPUs, 4,6, are on no NUMA node."
     with pytest.raises(AdviceError, match="must be at least 1"):
         PinningOptions(ranks_per_node=0)
 
 
 def test_nodes_and_online_cpus_that_contradict_each_other_are_no_layout(tmp_path: Path) -> None:
-    with pytest.raises(UnknownLayout, match=r"No NUMA node below .* has a CPU that is online"):
+    with pytest.raises(UnknownLayout, match=r"No NUMA node in .* has an online CPU"):
         made(MachineTree(tmp_path).cpus("0-3").node(0, "8-11"), PinningOptions())

@@ -45,8 +45,8 @@ def test_people_get_tables_findings_and_a_line(job: MachineTree) -> None:
     assert ["1", "24-47", "24-47", "0-1", "mlx5_ib0,mlx5_ib1"] in lines
     assert ["0", "50", "xhpl", "1", "24-35", "1", "0", "(assumed)", "error"] in lines
     assert ["1", "51", "xhpl", "1", "35-36", "1", "2", "(assumed)", "error"] in lines
-    assert "Matched too, and no ranks: mpirun (40)" in text
-    assert "ERROR overlap: Ranks 0-1 share CPUs 35. Start them with one of the lines advised." in text
+    assert "Also matched, but not ranks: mpirun (40)" in text
+    assert "ERROR overlap: Ranks 0-1 share CPUs 35. Start them with the recommended launch line." in text
     # As many ranks as were found.
     assert "srun --ntasks-per-node=2 --gpus-per-node=8 --cpu-bind=mask_cpu:" in text
 
@@ -67,7 +67,7 @@ def test_programs_get_the_same_and_json_holds_it(job: MachineTree) -> None:
         "code": "overlap",
         "severity": "error",
         "text": "Ranks 0-1 share CPUs 35.",
-        "action": "Start them with one of the lines advised.",
+        "action": "Start them with the recommended launch line.",
         "ranks": ["0", "1"],
         "pids": [50, 51],
         "cpus": "35",
@@ -115,7 +115,7 @@ def test_findings_are_told_even_where_no_advice_fits(job: MachineTree) -> None:
     report = made(job, PinningOptions(ALL, ranks_per_node=1000))
     data = as_data(report)
     assert data["advice"] is None
-    assert "cannot have a core each" in data["no_advice"]
+    assert "cannot have one core each" in data["no_advice"]
     assert "No advice: " in as_text(report)
     assert data["findings"]
     with pytest.raises(AdviceError):

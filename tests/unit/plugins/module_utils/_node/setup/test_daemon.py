@@ -80,7 +80,7 @@ def test_a_file_as_old_as_the_process_is_no_reason() -> None:
 
 def test_a_younger_file_restarts_and_is_named() -> None:
     made = daemon.plan(but(newest_file=("/etc/munge/munge.key", 1000.001)), RUNNING)
-    assert made == Plan(("restart",), ("/etc/munge/munge.key is younger than the running process",))
+    assert made == Plan(("restart",), ("/etc/munge/munge.key is newer than the running process",))
 
 
 def test_a_service_that_runs_without_a_known_start_is_restarted_onto_its_files() -> None:
@@ -148,7 +148,7 @@ def test_a_unit_that_cannot_be_loaded_is_an_error(load_state: str, desired: Desi
     with pytest.raises(CommandFailed) as caught:
         daemon.plan(but(loaded=False, load_state=load_state), desired)
     assert str(caught.value) == (
-        f"systemd cannot load munge (LoadState={load_state}): install the package that brings it, or unmask it."
+        f"systemd cannot load munge (LoadState={load_state}): install the package that contains it, or unmask it."
     )
 
 

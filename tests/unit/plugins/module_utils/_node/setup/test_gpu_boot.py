@@ -40,9 +40,9 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         ({"min_driver": 535}, "min_driver must be .*, not 535"),
         ({"gpu_count": -1}, "gpu_count must be a whole number of 0 or more, not -1"),
         ({"gpu_count": True}, "gpu_count must be .*, not True"),
-        ({"timeout": float("inf")}, "timeout is inf: give seconds above 0"),
-        ({"timeout": float("nan")}, "timeout is nan: give seconds above 0"),
-        ({"timeout": 0}, "timeout is 0"),
+        ({"timeout": float("inf")}, "timeout must be seconds above 0, at most 86400, not inf"),
+        ({"timeout": float("nan")}, "timeout must be seconds above 0, at most 86400, not nan"),
+        ({"timeout": 0}, "timeout must be seconds above 0"),
         ({"gpus": 8}, "has unknown keys gpus; known are min_driver, gpu_count, timeout"),
     ],
 )

@@ -111,9 +111,12 @@ def test_other_blocks_and_similar_lines_are_no_block_of_ours() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("x\n# BEGIN ours\na\n", "line 2 begins the block 'ours', and no line after it ends it"),
-        ("# END ours\n", "line 1 ends the block 'ours', and no line before it begins it"),
-        ("# BEGIN ours\na\n# BEGIN ours\nb\n# END ours\n", "line 3 begins the block 'ours' a second time; line 1"),
+        ("x\n# BEGIN ours\na\n", "line 2 begins the block 'ours', but no line after it ends the block"),
+        ("# END ours\n", "line 1 ends the block 'ours', but no line before it begins the block"),
+        (
+            "# BEGIN ours\na\n# BEGIN ours\nb\n# END ours\n",
+            "line 3 begins the block 'ours' a second time, after line 1",
+        ),
         (f"{BLOCK}# END ours\n", "line 5 ends the block"),
     ],
 )

@@ -139,9 +139,9 @@ def test_a_description_that_is_no_mapping_is_refused(description: Any) -> None:
     [
         ({"gpu_count": -1}, ".gpu_count must be a whole number, not -1."),
         ({"gpu_count": True}, ".gpu_count must be a whole number, not True."),
-        ({"gpu_model": ""}, ".gpu_model must be a text on one line, not ''."),
-        ({"gpu_model": 100}, ".gpu_model must be a text on one line, not 100."),
-        ({"nvme_model": "a\nb"}, ".nvme_model must be a text on one line, not 'a\\nb'."),
+        ({"gpu_model": ""}, ".gpu_model must be a string on one line, not ''."),
+        ({"gpu_model": 100}, ".gpu_model must be a string on one line, not 100."),
+        ({"nvme_model": "a\nb"}, ".nvme_model must be a string on one line, not 'a\\nb'."),
         ({"pcie_gtps": "16"}, ".pcie_gtps must be a speed such as 16 GT/s or 32.0 GT/s PCIe, not '16'."),
         ({"cpu": "AMD"}, ".cpu must be a mapping with keys of arch, vendor, family, model, not 'AMD'."),
         ({"cpu": {"arch": "x86_64"}}, ".cpu lacks vendor, family, model; known keys are arch, vendor, family, model."),
@@ -180,7 +180,7 @@ def test_a_description_that_is_no_mapping_is_refused(description: Any) -> None:
         ),
         (
             {"nccl_settings": {"NCCL_X": True}},
-            ".nccl_settings.NCCL_X must be a text on one line or a number, not True.",
+            ".nccl_settings.NCCL_X must be a string on one line or a number, not True.",
         ),
         (
             {"thresholds": {"gemm": 3}},
@@ -213,26 +213,26 @@ def test_a_value_of_the_wrong_form_is_refused_by_its_place(facts: dict[str, Any]
     [
         (
             {**BY_HAND, "vcpus": 8},
-            ": sockets, cores_per_socket, threads_per_core make 4 CPUs, but vcpus is 8.",
+            ": sockets, cores_per_socket, threads_per_core give 4 CPUs, but vcpus is 8.",
         ),
         ({"vcpus": 5, "numa_nodes": NODES}, ".numa_nodes have 4 CPUs, but vcpus is 5."),
         (
             {"numa_nodes": [NODES[0], {"id": 0, "cpus": "2-3"}]},
-            ".numa_nodes[1].id: NUMA node 0 is there twice.",
+            ".numa_nodes[1].id: NUMA node 0 is listed twice.",
         ),
         (
             {"numa_nodes": [NODES[0], {"id": 1, "cpus": "1-2"}]},
             ".numa_nodes[1].cpus: CPU 1 is on NUMA nodes 0 and 1.",
         ),
-        ({"gpu_count": 8, "gpus": [GPU]}, ".gpus are 1, but gpu_count is 8."),
-        ({"hca_count": 8, "hcas": [HCA]}, ".hcas are 1, but hca_count is 8."),
+        ({"gpu_count": 8, "gpus": [GPU]}, ".gpus has length 1, but gpu_count is 8."),
+        ({"hca_count": 8, "hcas": [HCA]}, ".hcas has length 1, but hca_count is 8."),
         (
             {"gpus": [GPU, GPU]},
-            ".gpus[1].busid: 0001:00:00.0 is that of hpcai_vm_sizes['Standard_X'].gpus[0] too.",
+            ".gpus[1].busid: hpcai_vm_sizes['Standard_X'].gpus[0] has the same address 0001:00:00.0.",
         ),
         (
             {"gpus": [GPU], "hcas": [{**HCA, "busid": GPU["busid"]}]},
-            ".hcas[0].busid: 0001:00:00.0 is that of hpcai_vm_sizes['Standard_X'].gpus[0] too.",
+            ".hcas[0].busid: hpcai_vm_sizes['Standard_X'].gpus[0] has the same address 0001:00:00.0.",
         ),
         (
             {"numa_nodes": NODES, "gpus": [{**GPU, "numa_node": 2}]},

@@ -63,7 +63,7 @@ def test_an_unknown_size_names_the_nearest_ones_and_what_to_do() -> None:
     assert len(nearest) == 3
     assert set(nearest) < SIZES.keys()
     assert message.endswith(
-        "Describe it in hpcai_vm_sizes, at least by vcpus and memory_mib (the guide of VM sizes has all keys)."
+        "Describe it in hpcai_vm_sizes, with at least vcpus and memory_mib (the guide to VM sizes lists all keys)."
     )
 
 

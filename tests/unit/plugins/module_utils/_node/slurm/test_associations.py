@@ -126,14 +126,18 @@ def test_a_cluster_that_slurmdbd_does_not_know_is_added() -> None:
     ("accounts", "qos", "words"),
     [
         ({"a": {"GrpTres": "8"}}, {}, "account a: GrpTres is '8', which is not resources with counts"),
-        ({"a": {"MaxGpus": 8}}, {}, "account a: MaxGpus is no setting here; known are DefaultQOS"),
-        ({"a": {"accounts": {"a": {}}}}, {}, "account a stands in the settings twice"),
+        ({"a": {"MaxGpus": 8}}, {}, "account a: MaxGpus is not a known setting; known are DefaultQOS"),
+        ({"a": {"accounts": {"a": {}}}}, {}, "account a is in the settings twice"),
         ({"a": {"MaxWall": "tomorrow"}}, {}, "account a: MaxWall is 'tomorrow', which is not minutes"),
-        ({"a": {"users": {"u": {"default": True}}}, "b": {"users": {"u": {"default": True}}}}, {}, "has a default"),
+        (
+            {"a": {"users": {"u": {"default": True}}}, "b": {"users": {"u": {"default": True}}}},
+            {},
+            "already has the default account",
+        ),
         ({"a": {"users": {"u": {"AdminLevel": "king"}}}}, {}, "must be one of None, Operator, Administrator"),
         ({"a": 3}, {}, "account a must be a mapping, not 3"),
-        ({}, {"q": {"Priority": True}}, "QOS q: Priority is True: put it in quotes"),
-        ({}, {"q": {"MaxWall": 1, "MaxWallDurationPerJob": 2}}, "MaxWallDurationPerJob is given twice"),
+        ({}, {"q": {"Priority": True}}, "QOS q: Priority is True. Write it in quotes"),
+        ({}, {"q": {"MaxWall": 1, "MaxWallDurationPerJob": 2}}, "MaxWallDurationPerJob is set twice"),
     ],
 )
 def test_bad_settings_are_named(accounts: dict[str, Any], qos: dict[str, Any], words: str) -> None:
@@ -179,5 +183,5 @@ def test_a_description_is_not_read_as_another_field_or_account(description: str)
             return answer
         return Result(answer.command, 0, f"vision|{description}|site\n", "")
 
-    with pytest.raises(CommandFailed, match="line breaks from its texts"):
+    with pytest.raises(CommandFailed, match="line breaks from its description"):
         associations.read_book("demo", hostile)

@@ -80,7 +80,7 @@ def test_own_settings_come_over_the_recommended_ones(tmp_path: pathlib.Path) -> 
 
 def test_the_database_is_never_left_behind() -> None:
     moved = dataclasses.replace(OPTIONS, datadir="/data/database")
-    with pytest.raises(Refused, match="lies in /var/lib/mysql, and would be left behind"):
+    with pytest.raises(Refused, match="is in /var/lib/mysql, and would be left behind"):
         database.check_move(moved, Server("/var/lib/mysql", True, 31, "unix_socket", True))
     database.check_move(moved, Server("/data/database", True, 31, "unix_socket", True))
     database.check_move(moved, Server("/var/lib/mysql", True, 0, "unix_socket", True))
@@ -92,7 +92,7 @@ def test_data_of_an_earlier_machine_is_gone_on_with_and_other_things_are_not_tou
     (tmp_path / "data/database/lost+found").mkdir(parents=True)
     assert database.is_new_place(options, root)
     (tmp_path / "data/database/photos").mkdir()
-    with pytest.raises(Refused, match="is no MariaDB's datadir and not empty"):
+    with pytest.raises(Refused, match="is not a MariaDB data folder and is not empty"):
         database.is_new_place(options, root)
     (tmp_path / "data/database/mysql").mkdir()
     assert not database.is_new_place(options, root)

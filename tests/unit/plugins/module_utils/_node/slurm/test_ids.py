@@ -88,8 +88,8 @@ def test_ids_do_not_change_while_a_job_runs() -> None:
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        (Facts(uid_owners={11101: "alice"}), "uid 11101, which munge is to have, is that of alice"),
-        (Facts(gid_owners={11102: "staff"}), "gid 11102, which munge is to have, is that of staff"),
+        (Facts(uid_owners={11101: "alice"}), "uid 11101 for munge already belongs to alice"),
+        (Facts(gid_owners={11102: "staff"}), "gid 11102 for munge already belongs to staff"),
     ],
 )
 def test_an_id_of_somebody_else_is_refused(facts: Facts, words: str) -> None:

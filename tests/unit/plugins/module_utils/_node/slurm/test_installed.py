@@ -77,7 +77,7 @@ def test_a_version_may_be_given_by_its_beginning(version: str, required: str, sa
 
 def test_another_version_is_refused_and_only_an_upgrade_that_was_asked_for_goes_on() -> None:
     options = replace(OPTIONS, version="24.11")
-    with pytest.raises(NotThisSlurm, match=r"Slurm 22.05.8 is installed, and slurm_version is '24.11'.*slurm_upgrade"):
+    with pytest.raises(NotThisSlurm, match=r"Slurm 22.05.8 is installed, but slurm_version is '24.11'.*slurm_upgrade"):
         installed.check_before(options, {}, "22.05.8", Root("/nowhere"))
     installed.check_before(replace(options, may_upgrade=True), {}, "22.05.8", Root("/nowhere"))
     installed.check_before(options, {}, None, Root("/nowhere"))
@@ -97,7 +97,7 @@ def test_an_upgrade_over_too_many_releases_is_refused_where_state_would_be_lost(
 
 def test_another_source_is_an_upgrade_too() -> None:
     options = replace(OPTIONS, source="repository")
-    with pytest.raises(NotThisSlurm, match="installed from 'distribution', and slurm_source is 'repository'"):
+    with pytest.raises(NotThisSlurm, match="installed from 'distribution', but slurm_source is 'repository'"):
         installed.check_before(options, {"source": "distribution"}, "22.05.8", Root("/nowhere"))
     # A record of before sources were recorded.
     installed.check_before(options, {}, "22.05.8", Root("/nowhere"))
@@ -138,7 +138,7 @@ def test_a_record_that_cannot_be_read_is_none(tmp_path: pathlib.Path, text: str)
 
 
 @pytest.mark.parametrize(
-    ("version", "words"), [(None, "cannot be told"), ("22.05.8", "Slurm 22.05.8 is what is there")]
+    ("version", "words"), [(None, "version is unknown"), ("22.05.8", "Slurm 22.05.8 is installed now")]
 )
 def test_what_was_installed_must_be_what_was_wanted(version: str | None, words: str) -> None:
     with pytest.raises(NotThisSlurm, match=words):

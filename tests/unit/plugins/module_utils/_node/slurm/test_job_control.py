@@ -60,7 +60,7 @@ def test_jobs_are_asked_for_by_one_command_and_suspended_ones_count() -> None:
 
 
 def test_queue_that_cannot_be_read_is_no_empty_queue() -> None:
-    with pytest.raises(HostlistError, match="which is no job"):
+    with pytest.raises(HostlistError, match="which is not a job"):
         job_control.parse_jobs("slurm_load_jobs error\n")
     with pytest.raises(CommandFailed):
         job_control.jobs_on(["n1"], lambda command: Result(tuple(command), 1, "", "Unable to contact slurm controller"))

@@ -64,7 +64,7 @@ def test_controllers_that_do_not_answer_are_named() -> None:
     away = closed()
     with pytest.raises(NoController, match=f"^{away}: Connection refused$"):
         node_queries.find_own_address([away])
-    with pytest.raises(NoController, match="none is known"):
+    with pytest.raises(NoController, match="no controller is known"):
         node_queries.find_own_address([])
 
 

@@ -110,13 +110,13 @@ def test_what_an_unknown_process_has_taken_is_not_guessed(running: Machine) -> N
     running.write("/etc/slurm/slurm.conf", CONF.replace("=a", "=b"))
     made = converge(running)
     assert made.verbs == ("restart",)
-    assert "left no record" in made.reasons[0]
+    assert "there is no record" in made.reasons[0]
 
 
 def test_a_slurmctld_that_dies_of_its_configuration_is_an_error_with_its_last_words(running: Machine) -> None:
     running.write("/etc/slurm/slurm.conf", OTHER_PARTITION)
     running.dies_of_reconfigure = True
-    with pytest.raises(CommandFailed, match=r"did not outlive .* hostnames inconsistency detected"):
+    with pytest.raises(CommandFailed, match=r"stopped with its new configuration.* hostnames inconsistency detected"):
         converge(running)
 
 

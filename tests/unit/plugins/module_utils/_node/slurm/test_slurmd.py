@@ -127,7 +127,7 @@ def test_one_that_was_reconfigured_before_anybody_looked_is_restarted(cluster: C
     cluster.fetch()
     made, _described = cluster.converge()
     assert made.verbs == ("restart",)
-    assert "nobody wrote down what it started with" in made.reasons[0]
+    assert "there is no record of the configuration that it started with" in made.reasons[0]
     assert cluster.converge()[0].verbs == ()
 
 

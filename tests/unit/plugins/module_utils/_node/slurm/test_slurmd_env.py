@@ -143,5 +143,5 @@ def test_no_file_is_no_slurmd(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "SLURMD_OPTIONS=\n", 'SLURMD_OPTIONS="-N a-1"\n', 'X="-N a --conf-server c"\n'])
 def test_a_file_that_lacks_something_is_an_error(tmp_path: pathlib.Path, text: str) -> None:
-    with pytest.raises(ConfigError, match="run site"):
+    with pytest.raises(ConfigError, match="Run site"):
         read(node_with(tmp_path, text))

@@ -50,7 +50,7 @@ def test_passes_on_the_disks(machine: Machine) -> None:
     done = boot(machine)
     assert (done.verdict, done.changes) == (PASS, foreseen.changes)
     assert len(done.changes) == 1
-    assert (done.details["kind"], done.summary) == ("mount", "/scratch: 1 directories are as they should be")
+    assert (done.details["kind"], done.summary) == ("mount", "/scratch: 1 directories are set up")
     assert boot(machine).changes == ()
     json.dumps(done.details)
 
@@ -79,7 +79,7 @@ def test_fails_where_one_cannot_be_made_and_names_all_of_them(machine: Machine) 
 
 def test_lost_disks_are_not_replaced(machine: Machine) -> None:
     settings(machine, "scratch", expected_count=8, **ME)
-    with pytest.raises(Refused, match="/scratch is not mounted, though 8 local NVMe disks are expected"):
+    with pytest.raises(Refused, match="/scratch is not mounted, although 8 local NVMe disks are expected"):
         boot(machine)
     assert not machine.path("/scratch").exists()
 

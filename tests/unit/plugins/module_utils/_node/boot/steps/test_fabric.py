@@ -148,7 +148,7 @@ def test_a_manager_that_fails_again_fails_with_its_last_words(node: Node) -> Non
     outcome = node.perform()
     assert verdict(outcome) == (
         "fail",
-        "nvidia-fabricmanager is failed (exit-code), and the NVSwitches need it: "
+        "nvidia-fabricmanager is failed (exit-code), but the NVSwitches need it: "
         "fabric manager NVIDIA GPU driver version 550.1 does not match",
     )
     assert "journalctl -b -u nvidia-fabricmanager" in outcome.action
@@ -165,7 +165,7 @@ def test_a_manager_that_does_not_come_is_not_waited_for_without_end(node: Node) 
 def test_a_manager_that_cannot_run_fails_at_once(node: Node, state: str, words: str) -> None:
     node.manager = state
     outcome = node.perform()
-    assert verdict(outcome) == ("fail", f"nvidia-fabricmanager is {words}, and the NVSwitches need it")
+    assert verdict(outcome) == ("fail", f"nvidia-fabricmanager is {words}, but the NVSwitches need it")
     assert (node.ran, node.now) == ([], 0)
 
 
@@ -253,7 +253,7 @@ def test_the_worst_comes_first_and_the_rest_in_details(node: Node) -> None:
     outcome = node.perform()
     assert verdict(outcome) == (
         "fail",
-        "nvidia-fabricmanager is not installed, and the NVSwitches need it (and 1 more)",
+        "nvidia-fabricmanager is not installed, but the NVSwitches need it (and 1 more)",
     )
     assert [found["verdict"] for found in outcome.details["findings"]] == ["fail", "warn"]
 

@@ -66,7 +66,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 def test_eight_gpus_that_amdgpu_drives_pass(node: Node) -> None:
     node.drive(*range(1, 9))
     outcome = node.perform()
-    assert (outcome.verdict, outcome.summary, node.ran) == ("pass", "8 GPUs driven by amdgpu", [])
+    assert (outcome.verdict, outcome.summary, node.ran) == ("pass", "8 GPUs use the driver amdgpu", [])
 
 
 def test_the_driver_is_loaded_where_it_is_not(node: Node) -> None:
@@ -91,7 +91,7 @@ def test_gpus_without_driver_are_named(node: Node) -> None:
     assert outcome.verdict == "fail"
     assert [found["summary"] for found in outcome.details["findings"]] == [
         "7 of 8 GPUs: no more on the PCI bus (Standard_ND96isr_MI300X_v5)",
-        "6 of 8 GPUs: the driver amdgpu does not have 0004:00:00.0",
+        "6 of 8 GPUs: 0004:00:00.0 without the driver amdgpu",
     ]
 
 

@@ -66,8 +66,8 @@ def test_a_good_node_passes() -> None:
 
 def test_a_node_on_which_nothing_was_measured_does_not_pass() -> None:
     outcome = judge(tier(gpu_count="skip", free_space="skip"))
-    assert (outcome.verdict, outcome.summary) == (SKIP, "all 2 checks were skipped, so nothing is known")
-    assert judge(tier(gpu_count="pass", free_space="skip")).summary == "1 of 2 checks ran, and found nothing"
+    assert (outcome.verdict, outcome.summary) == (SKIP, "all 2 checks were skipped, so the node's health is not known")
+    assert judge(tier(gpu_count="pass", free_space="skip")).summary == "1 of 2 checks ran, and found no problem"
 
 
 @pytest.mark.parametrize(

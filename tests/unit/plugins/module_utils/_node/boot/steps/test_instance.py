@@ -187,7 +187,7 @@ def test_a_size_that_the_playbook_knew_otherwise_is_told(root: Running) -> None:
     write(root, "/etc/hpcai/node.json", {"schema": 1, "vm_size": "Standard_ND40rs_v2"})
     outcome = perform(root, compute(HPCAI))
     assert outcome.verdict == WARN
-    assert "node.json says Standard_ND40rs_v2, the metadata service Standard_ND96asr_v4" in outcome.summary
+    assert "node.json says Standard_ND40rs_v2, the metadata service says Standard_ND96asr_v4" in outcome.summary
 
 
 def test_without_the_metadata_service_a_node_goes_by_what_it_remembers(root: Running) -> None:
@@ -196,20 +196,20 @@ def test_without_the_metadata_service_a_node_goes_by_what_it_remembers(root: Run
     outcome = perform(root, None)
     assert outcome.verdict == WARN
     # Not for long: a boot before this one has written all of it down.
-    assert "gave no answer in 20 s: timed out; going by what is remembered" in outcome.summary
+    assert "gave no answer in 20 s: timed out; using the recorded values" in outcome.summary
     assert "in cluster training by user data" in outcome.summary
     assert OURS in (root.text(ENV_FILE) or "")
 
 
 def test_without_the_metadata_service_a_fresh_node_is_told_apart_from_one_that_belongs_nowhere(root: Running) -> None:
-    with pytest.raises(StepFailed, match=r"timed out, and nothing else says what this machine is\. Wait"):
+    with pytest.raises(StepFailed, match=r"timed out, and nothing else identifies this machine\. Wait"):
         perform(root, None)
 
 
 def test_without_the_metadata_service_the_playbooks_files_are_enough(root: Running) -> None:
     write(root, "/etc/hpcai/cluster.json", HPCAI)
     write(root, "/etc/hpcai/node.json", {"schema": 1, "vm_size": "Standard_ND96asr_v4"})
-    with pytest.raises(StepFailed, match="has not said how this node is called"):
+    with pytest.raises(StepFailed, match="did not provide this node's name"):
         perform(root, None)
     write(root, ENV_FILE, SITES)
     outcome = perform(root, None)
@@ -236,7 +236,7 @@ def test_a_captured_disk_does_not_pass_for_its_first_machine(root: Running) -> N
     write(root, ENV_FILE, SITES)
     perform(root, compute())
     write(root, "/sys/class/dmi/id/product_uuid", "BBBB")
-    with pytest.raises(StepFailed, match="what is written on this disk is another machine's"):
+    with pytest.raises(StepFailed, match="the records on this disk belong to another machine"):
         perform(root, None)
 
 
@@ -253,7 +253,7 @@ def test_a_captured_disk_gets_its_new_machines_name(root: Running) -> None:
     write(root, ENV_FILE, SITES)
     perform(root, compute())
     outcome = perform(root, compute(name="gpu_18", vmId="4-5-6"))
-    assert (outcome.verdict, "this disk was another machine's" in outcome.summary) == (WARN, True)
+    assert (outcome.verdict, "this disk belonged to another machine" in outcome.summary) == (WARN, True)
     assert "-N gpu-18 " in (root.text(ENV_FILE) or "")
     assert perform(root, compute(name="gpu_18", vmId="4-5-6")).verdict == PASS
 
@@ -265,7 +265,7 @@ def test_a_captured_disk_gets_its_new_machines_cluster(root: Running) -> None:
     assert "in cluster new by user data" in perform(root, new, check=True).summary
     assert root.exists("/etc/hpcai/cluster.json")
     outcome = perform(root, new)
-    assert "set /etc/hpcai/cluster.json aside, which another machine had" in outcome.changes
+    assert "moved /etc/hpcai/cluster.json of another machine aside" in outcome.changes
     cluster = cluster_of(root)
     assert cluster is not None
     assert cluster.name == "new"
@@ -280,7 +280,7 @@ def test_the_same_machine_after_a_redeploy_is_no_other(root: Running) -> None:
 
 def test_a_broken_settings_file_is_named(root: Running) -> None:
     write(root, "/etc/hpcai/cluster.json", "{broken")
-    with pytest.raises(ConfigError, match=r"/etc/hpcai/cluster\.json is no JSON"):
+    with pytest.raises(ConfigError, match=r"/etc/hpcai/cluster\.json is not valid JSON"):
         perform(root, compute(HPCAI))
 
 

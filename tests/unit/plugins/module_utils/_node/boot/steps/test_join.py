@@ -65,7 +65,7 @@ def test_spare_node_gets_its_address_and_host_name(tmp_path: Path) -> None:
     done = node.join()
     assert done.verdict == PASS
     assert node.updates == ["update NodeName=compute-17 NodeAddr=10.0.0.9 NodeHostName=compute00000H"]
-    assert done.changes == ("told slurmctld of node compute-17: NodeAddr=10.0.0.9 NodeHostName=compute00000H",)
+    assert done.changes == ("updated node compute-17 at slurmctld: NodeAddr=10.0.0.9 NodeHostName=compute00000H",)
     assert done.summary == "slurmctld at 10.0.0.4 has node compute-17 at 10.0.0.9"
 
 
@@ -109,7 +109,7 @@ def test_reason_of_an_earlier_boot_is_taken_back(tmp_path: Path, shown: str) -> 
     done = node.join()
     assert done.verdict == PASS
     assert node.updates == ["update NodeName=compute-17 State=UNDRAIN"]
-    assert done.changes == ("took back the reason of node compute-17: hpcai: boot: gpu: 7 of 8 GPUs",)
+    assert done.changes == ("undrained node compute-17, which had the reason: hpcai: boot: gpu: 7 of 8 GPUs",)
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_a_file_that_munge_would_not_take_is_replaced(node: Node, broken: bytes)
 def test_a_key_that_others_may_read_is_closed_again(node: Node) -> None:
     node.perform()
     node.file.chmod(0o644)
-    assert node.perform().changes == (f"gave {key.KEY_FILE} to munge, mode 0400",)
+    assert node.perform().changes == (f"set owner munge and mode 0400 on {key.KEY_FILE}",)
     assert node.file.stat().st_mode & 0o7777 == 0o400
 
 
@@ -155,7 +155,7 @@ def test_without_the_vault_the_key_of_before_is_kept(node: Node) -> None:
     node.perform()
     outcome = node.perform(GONE)
     assert (outcome.verdict, outcome.action) == (WARN, "look at the route")
-    assert outcome.summary.startswith("the munge key of before is kept: key vault hpcai-sim gave no answer")
+    assert outcome.summary.startswith("the previous munge key is kept: key vault hpcai-sim gave no answer")
     assert node.file.read_bytes() == KEY
 
 
@@ -165,7 +165,7 @@ def test_a_secret_that_is_no_key_is_not_written(node: Node, secret: bytes) -> No
     node.perform()
     outcome = node.perform(secret)
     assert (outcome.verdict, node.file.read_bytes()) == (WARN, KEY)
-    assert f"has {len(secret)} bytes, and a munge key has 32 to 1024" in outcome.summary
+    assert f"has {len(secret)} bytes, but a munge key has 32 to 1024" in outcome.summary
 
 
 @pytest.mark.parametrize("length", [32, 1024])
@@ -201,7 +201,7 @@ def test_on_the_running_machine_munge_may_come_from_a_directory_service(
 
 def test_a_broken_settings_file_is_named(node: Node) -> None:
     node.write("/etc/hpcai/cluster.json", "{")
-    with pytest.raises(ConfigError, match=r"cluster\.json is no JSON"):
+    with pytest.raises(ConfigError, match=r"cluster\.json is not valid JSON"):
         node.perform()
 
 

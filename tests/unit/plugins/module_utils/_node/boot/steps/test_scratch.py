@@ -101,7 +101,7 @@ def test_fewer_disks_than_expected_are_named_by_serial_number(node: Node) -> Non
     done = boot(node)
     assert done.verdict == FAIL
     assert (
-        "there are 7 local NVMe disks where 8 are expected (there: nvme0n1 SN0, nvme1n1 SN1, nvme2n1 SN2, nvme4n1"
+        "there are 7 local NVMe disks where 8 are expected (found: nvme0n1 SN0, nvme1n1 SN1, nvme2n1 SN2, nvme4n1"
         in (done.summary)
     )
     assert {"path": "/dev/nvme4n1", "serial": "SN4"} in done.details["disks"]
@@ -135,7 +135,7 @@ def test_foreign_data_is_refused_in_the_words_of_the_module(node: Node) -> None:
     node.write()
     done = boot(node)
     assert (done.verdict, node.commands) == (FAIL, [])
-    assert "/dev/nvme2n1 holds a file system or other data of type ext4 'precious'" in done.summary
+    assert "/dev/nvme2n1 contains a file system or other data of type ext4 'precious'" in done.summary
 
 
 def test_a_command_that_fails_fails_the_step(node: Node) -> None:
@@ -159,9 +159,7 @@ def test_a_size_without_disks_is_skipped_and_disks_that_are_there_are_left_alone
     size(node, NONE)
     done = boot(node)
     assert (done.verdict, node.commands) == (SKIP, [])
-    assert done.summary == (
-        f"no local NVMe disks are expected (VM size {NONE}: 0), and the 8 that are there are left alone"
-    )
+    assert done.summary == (f"no local NVMe disks are expected (VM size {NONE}: 0); the 8 existing disks are not used")
     settings(node, expected_count=8)
     assert boot(node).verdict == PASS
 
@@ -192,7 +190,7 @@ def test_a_size_described_without_its_disks_is_expected_to_have_those_that_are_t
     node.write()
     done = boot(node)
     assert done.verdict == SKIP
-    assert "hpcai_vm_sizes leaves nvme_count of Standard_Mine out" in done.summary
+    assert "hpcai_vm_sizes has no nvme_count for Standard_Mine" in done.summary
 
 
 @pytest.mark.parametrize("text", ["{", '{"schema": 9}', '{"schema": 1, "chunk": "5M"}', '{"schema": 1, "devices": 7}'])

@@ -63,18 +63,18 @@ def test_cpu_cpus_offline_beyond_those_expected_are_worth_a_warning(tmp_path: Pa
 def test_cpu_fails_with_fewer_cpus(tmp_path: Path) -> None:
     (found,) = measure_cpu(machine(tmp_path, "0-94", "0-94")).findings
     assert (found.verdict, found.action) == ("fail", None)
-    assert found.summary == "95 of the 96 CPUs that Standard_ND96asr_v4 is expected to have are there"
+    assert found.summary == "95 CPUs exist, but Standard_ND96asr_v4 is expected to have 96"
 
 
 def test_cpu_more_cpus_and_other_cores_are_worth_a_warning(tmp_path: Path) -> None:
     (found,) = measure_cpu(machine(tmp_path / "more", "0-96", "0-96")).findings[:1]
     assert (found.verdict, found.summary) == (
         "warn",
-        "97 CPUs are online, and Standard_ND96asr_v4 is expected to have 96",
+        "97 CPUs are online, but Standard_ND96asr_v4 is expected to have 96",
     )
     tree = machine(tmp_path / "threads", "0-95").cpus("0-95", smt_siblings(48))
     assert [(found.verdict, found.summary) for found in measure_cpu(tree).findings] == [
-        ("warn", "the CPUs have 2 threads of a core instead of 1")
+        ("warn", "the CPUs have 2 threads per core instead of 1")
     ]
     tree = machine(tmp_path / "sockets", "0-95")
     tree.write("/sys/devices/system/cpu/cpu95/topology/physical_package_id", "2\n")
@@ -114,7 +114,7 @@ def test_memory_passes_within_the_deviation(tmp_path: Path, mib: int) -> None:
 def test_memory_fails_with_less(tmp_path: Path) -> None:
     (found,) = measure_memory(tmp_path, int(LEAST)).findings
     assert found.verdict == "fail"
-    assert found.summary == f"{int(LEAST)} MiB of memory are there, of {EXPECTED_MIB} MiB that {ND_A100} has"
+    assert found.summary == f"there are {int(LEAST)} MiB of memory, but {ND_A100} has {EXPECTED_MIB} MiB"
 
 
 def test_memory_more_is_worth_a_warning(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_swap_passes_without_any(tmp_path: Path) -> None:
 
 def test_swap_fails_to_be_good_with_some_unless_the_site_wants_it(tmp_path: Path) -> None:
     (found,) = measure_swap(tmp_path, 1).findings
-    assert (found.verdict, found.summary) == ("warn", "1 MiB of swap are there, and 0 are wanted")
+    assert (found.verdict, found.summary) == ("warn", "there are 1 MiB of swap, but at most 0 MiB are allowed")
     answer = measure_swap(tmp_path, 4096, most_mib=4096)
     assert (answer.findings, [one.value for one in answer.readings]) == ((), [4096, 1])
     assert [found.verdict for found in measure_swap(tmp_path, 4097, most_mib=4096).findings] == ["warn"]
@@ -206,7 +206,7 @@ def test_load_passes_where_nothing_runs(tmp_path: Path) -> None:
 def test_load_fails_to_be_good_above_it(tmp_path: Path) -> None:
     (found,) = measure_load(tmp_path, "1 192.01 1 3/900 4711").findings
     assert (found.verdict, found.cause) == ("warn", "user")
-    assert found.summary == "the load of five minutes is 192.01 on 96 CPUs, 1 processes wait for a device"
+    assert found.summary == "the 5-minute load is 192.01 on 96 CPUs, and 1 processes wait for a device"
 
 
 def test_load_the_sites_own_limits_go_first(tmp_path: Path) -> None:
@@ -219,13 +219,13 @@ def test_load_the_sites_own_limits_go_first(tmp_path: Path) -> None:
     assert LOAD.measure(context(root=tree, options={"load": options})).findings == ()
     tree.process(101, "0-95", state="Z")
     (found,) = LOAD.measure(context(root=tree, options={"load": options})).findings
-    assert (found.verdict, found.summary) == ("warn", "2 processes have ended and nobody takes note")
+    assert (found.verdict, found.summary) == ("warn", "there are 2 zombie processes")
 
 
 def test_load_fails_to_be_good_with_little_memory_left(tmp_path: Path) -> None:
     (found,) = measure_load(tmp_path / "a", free_mib=5119).findings
     assert (found.verdict, found.cause) == ("warn", "user")
-    assert found.summary == "5119 MiB of memory can still be had"
+    assert found.summary == "only 5119 MiB of memory are available"
     assert measure_load(tmp_path / "b", free_mib=100, least_free_mib=100).findings == ()
 
 

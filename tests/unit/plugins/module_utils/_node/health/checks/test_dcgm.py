@@ -90,7 +90,7 @@ def test_what_failed_says_more_than_why_the_rest_was_not_done(tmp_path: pathlib.
         (0, "", "nothing was printed"),
         (255, "Error: unable to establish a connection to the specified host: localhost\n", "unable to establish"),
         (0, '{"DCGM Diagnostic": {"runtime_error": "another diagnosis runs"}}', "another diagnosis runs"),
-        (0, WELL.replace('"Pass"', '"Skip"'), "left out all of its tests"),
+        (0, WELL.replace('"Pass"', '"Skip"'), "skipped all of its tests"),
         (1, WELL, "exit status 1"),
     ],
 )
@@ -105,7 +105,7 @@ def test_cannot_measure_without_dcgm_or_at_a_level_that_is_none(tmp_path: pathli
     with pytest.raises(CannotMeasure, match="dcgmi"):
         DCGM.measure(context(tree))
     (finding,) = DCGM.measure(context(tree, options={"dcgm": {"level": 7}})).findings
-    assert finding.summary == "options.dcgm.level is 7, and there are 1, 2, 3"
+    assert finding.summary == "options.dcgm.level is 7, but must be one of 1, 2, 3"
 
 
 def test_the_level_of_the_site_has_its_time(tmp_path: pathlib.Path) -> None:

@@ -96,18 +96,18 @@ def node_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FreeSpac
 def test_free_space_passes_with_room(node_free_space: FreeSpaceNode, space: tuple[float, int, int]) -> None:
     node_free_space.space["/"] = space
     answer = node_free_space.measure()
-    assert (answer.findings, answer.good) == ((), "6 file systems have space and inodes left")
+    assert (answer.findings, answer.good) == ((), "6 file systems have enough free space and inodes")
 
 
 @pytest.mark.parametrize(
     ("space", "verdict", "words"),
     [
-        ((9.99, 100_000, 50_000), "warn", "10.0 % of the space in / is left (10.0 GiB)"),
-        ((5, 100_000, 50_000), "warn", "5.0 % of the space in / is left (5.0 GiB)"),
-        ((4.9, 100_000, 50_000), "fail", "4.9 % of the space in / is left (4.9 GiB)"),
-        ((0, 100_000, 50_000), "fail", "0.0 % of the space in / is left (0.0 GiB)"),
-        ((50, 100_000, 9_999), "warn", "9999 inodes in / are left (10.0 %)"),
-        ((50, 9_000, 999), "fail", "999 inodes in / are left (11.1 %)"),
+        ((9.99, 100_000, 50_000), "warn", "10.0 % of the space in / is free (10.0 GiB)"),
+        ((5, 100_000, 50_000), "warn", "5.0 % of the space in / is free (5.0 GiB)"),
+        ((4.9, 100_000, 50_000), "fail", "4.9 % of the space in / is free (4.9 GiB)"),
+        ((0, 100_000, 50_000), "fail", "0.0 % of the space in / is free (0.0 GiB)"),
+        ((50, 100_000, 9_999), "warn", "9999 inodes in / are free (10.0 %)"),
+        ((50, 9_000, 999), "fail", "999 inodes in / are free (11.1 %)"),
     ],
 )
 def test_free_space_fails_where_the_machine_has_little_left(
@@ -144,7 +144,7 @@ def test_free_space_a_system_file_system_that_users_can_fill_only_warns(
         # Of 10 GiB for root half is left, which is enough.
         (10 * GIB // 4096, ""),
         # Of 20 GiB for root only 5 are left: that was root.
-        (20 * GIB // 4096, "5120 MiB of the 20480 MiB in / that are reserved for root are left"),
+        (20 * GIB // 4096, "5120 MiB of the 20480 MiB in / that are reserved for root are free"),
     ],
 )
 def test_free_space_what_is_reserved_for_root_is_not_users_to_fill(
@@ -195,7 +195,7 @@ def test_free_space_the_sites_limits_and_places_go_first(node_free_space: FreeSp
 def test_free_space_cannot_measure_what_does_not_tell(node_free_space: FreeSpaceNode) -> None:
     node_free_space.space["/scratch"] = errno.EIO
     (found,) = node_free_space.measure().findings
-    assert (found.verdict, found.summary) == ("unknown", "/scratch does not tell how much is left: Input/output error")
+    assert (found.verdict, found.summary) == ("unknown", "cannot read the free space of /scratch: Input/output error")
     (found,) = node_free_space.measure({"system": ["/nowhere"], "users": []}).findings
     assert found.verdict == "unknown"
 
@@ -282,7 +282,7 @@ def test_mounts_fails_where_a_server_does_not_answer_twice_running(node_mounts: 
     (found,) = node_mounts.measure().findings
     assert (found.verdict, found.summary) == (
         "fail",
-        "/home (server:/home) does not answer within 1 s, twice running",
+        "/home (server:/home) does not answer within 1 s, twice in a row",
     )
 
 
@@ -315,7 +315,7 @@ def test_mounts_paths_of_the_site_are_looked_at_too(node_mounts: MountsNode) -> 
 
 
 def test_mounts_is_skipped_where_none_are_named(tmp_path: Path) -> None:
-    assert MOUNTS.measure(context(root=tmp_path)).skipped.startswith("no shared file systems are named")
+    assert MOUNTS.measure(context(root=tmp_path)).skipped.startswith("no shared file systems are configured")
 
 
 def test_mounts_cannot_measure_with_an_option_that_is_none(node_mounts: MountsNode) -> None:

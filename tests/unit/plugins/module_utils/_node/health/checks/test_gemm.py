@@ -60,7 +60,7 @@ def test_warns_of_the_one_gpu_that_is_slower_than_its_neighbours(tmp_path: pathl
     cuda.play("0008:00:00.0.tflops=739")
     (finding,) = GEMM.measure(given).findings
     assert (finding.verdict, finding.device) == (WARN, "0008:00:00.0")
-    assert finding.summary.endswith("is 739 TFLOP/s, the median of this node's is 780")
+    assert finding.summary.endswith("is 739 TFLOP/s, but this node's median is 780")
 
 
 def test_cannot_measure_without_cublas_or_memory(tmp_path: pathlib.Path, cuda: PlayedCuda) -> None:

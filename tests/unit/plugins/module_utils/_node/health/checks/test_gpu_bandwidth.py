@@ -97,7 +97,7 @@ def test_nvbandwidth_devices_have_their_printed_address_else_that_of_their_place
 
 
 def test_nvbandwidth_a_test_without_a_matrix_is_told_and_a_run_that_failed() -> None:
-    words = "nvbandwidth printed no bandwidth of peers: nothing was printed"
+    words = "nvbandwidth printed no bandwidth for peers: nothing was printed"
     assert measured("") == ({}, [(UNKNOWN, words)])
     assert measured((1, MATRIX, "bad\n")) == ({}, [(FAIL, "nvbandwidth failed (exit status 1): bad")])
 
@@ -139,7 +139,7 @@ def test_gpu_host_bandwidth_fails_for_the_one_gpu_and_the_one_way_that_is_slow_a
     answer = GPU_HOST_BANDWIDTH.measure(context(machine(tmp_path, ND_A100, GPU_HOST_BANDWIDTH_PROGRAM), tool))
     assert [(one.verdict, one.device) for one in answer.findings] == [(FAIL, BUSIDS[2]), (WARN, BUSIDS[7])]
     assert answer.findings[0].summary == (
-        "the bandwidth from host to GPU of 0003:00:00.0 is 12.31 GB/s, and should be at least 21"
+        "the bandwidth from host to GPU of 0003:00:00.0 is 12.31 GB/s, but should be at least 21"
     )
 
 
@@ -156,7 +156,7 @@ def test_gpu_host_bandwidth_cannot_measure_a_gpu_that_is_left_out(tmp_path: path
         context(machine(tmp_path, ND_A100, GPU_HOST_BANDWIDTH_PROGRAM), Tool("\n".join(lines)))
     )
     assert [one.verdict for one in answer.findings] == [UNKNOWN, UNKNOWN]
-    assert "was not measured of 000e:00:00.0" in answer.findings[0].summary
+    assert "was not measured for 000e:00:00.0" in answer.findings[0].summary
 
 
 def test_gpu_host_bandwidth_fails_where_nvbandwidth_crashes(tmp_path: pathlib.Path) -> None:
@@ -261,7 +261,7 @@ def test_gpu_peer_bandwidth_fails_for_the_pair_that_is_slow(tmp_path: pathlib.Pa
         )
     )
     assert [(one.verdict, one.summary) for one in answer.findings] == [
-        (FAIL, "000d:00:00.0 reads from 0001:00:00.0 with 134.9 GB/s, and should with 235")
+        (FAIL, "000d:00:00.0 reads from 0001:00:00.0 with 134.9 GB/s, but should with at least 235")
     ]
 
 
@@ -305,11 +305,11 @@ def test_gpu_peer_bandwidth_is_skipped_where_one_gpu_is_all_there_should_be(
 ) -> None:
     tree = with_gpus(tmp_path, gpus)
     answer = GPU_PEER_BANDWIDTH.measure(context(tree, Tool(""), size=size))
-    assert (answer.skipped, len(answer.findings)) == (("there is one GPU only", 0) if skipped else ("", 1))
+    assert (answer.skipped, len(answer.findings)) == (("there is only one GPU", 0) if skipped else ("", 1))
 
 
 def test_gpu_peer_bandwidth_cannot_measure_the_one_gpu_that_is_left(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(CannotMeasure, match=r"1 of 8 GPUs is there, .*see check gpu_count"):
+    with pytest.raises(CannotMeasure, match=r"only 1 of 8 GPUs is there, .*see check gpu_count"):
         GPU_PEER_BANDWIDTH.measure(context(with_gpus(tmp_path, 1), Tool("")))
 
 
@@ -352,7 +352,7 @@ def test_gpu_peer_bandwidth_a_gpu_whose_pairs_are_all_slow_is_named_once() -> No
     pairs = {pair: 100.0 if "b" in pair else 276.0 for pair in itertools.permutations("abcd", 2)}
     (finding,) = slow_pairs(pairs, 235)
     assert finding.device == "b"
-    assert finding.summary.startswith("the bandwidth between GPUs is 100 GB/s at best between b and the others")
+    assert finding.summary.startswith("the bandwidth between GPUs is at most 100 GB/s between b and the others")
     of_two = slow_pairs({("a", "b"): 100.0, ("b", "a"): 100.0}, 235)
     assert [one.summary.split(" with ")[0] for one in of_two] == ["a reads from b", "b reads from a"]
     assert slow_pairs({("a", "b"): 235.0, ("b", "a"): 235.0}, 235) == []

@@ -72,7 +72,7 @@ def test_fails_where_a_gpu_is_lost() -> None:
 @pytest.mark.parametrize(
     ("kind", "summary"),
     [
-        ("no_answer", "GPU 3 (0004:00:00.0) did not answer twice running"),
+        ("no_answer", "GPU 3 (0004:00:00.0) did not answer twice in a row"),
         ("unknown", "GPU 3 (0004:00:00.0) cannot be read: out of its mind"),
     ],
 )
@@ -84,9 +84,9 @@ def test_fails_where_a_gpu_cannot_be_read(kind: str, summary: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "words", "fault"),
     [
-        ("no_answer", "NVIDIA's driver did not answer twice running, 10 s each time", "NHC2015"),
+        ("no_answer", "NVIDIA's driver did not answer twice in a row, 10 s each time", "NHC2015"),
         ("driver_not_loaded", "NVIDIA's driver is not loaded (it says so)", ""),
-        ("lib_rm_version_mismatch", "NVIDIA's library and the loaded driver are of different versions", ""),
+        ("lib_rm_version_mismatch", "NVIDIA's library and the loaded driver have different versions", ""),
         ("died", "NVIDIA's driver failed: it says so", "NHC2015"),
     ],
 )
@@ -100,8 +100,8 @@ def test_fails_where_the_driver_as_a_whole_does(kind: str, words: str, fault: st
 @pytest.mark.parametrize(
     ("kind", "summary"),
     [
-        ("library_not_found", "the driver cannot be asked: it says so"),
-        ("no_permission", "the driver does not talk to this user (it says so)"),
+        ("library_not_found", "the driver cannot be queried: it says so"),
+        ("no_permission", "this user may not use the driver (it says so)"),
     ],
 )
 def test_cannot_measure_without_what_asks_the_driver(kind: str, summary: str) -> None:
@@ -124,7 +124,7 @@ def test_other_addresses_than_the_known_ones_are_not_called_missing() -> None:
 
 def test_more_gpus_than_expected_are_a_warning() -> None:
     result = look(GPU_COUNT, *ALL, gpu(0, busid="000f:00:00.0"))
-    assert (result.verdict, result.summary) == ("warn", "9 GPUs, and 8 are expected (Standard_ND96asr_v4)")
+    assert (result.verdict, result.summary) == ("warn", "9 GPUs, but 8 are expected (Standard_ND96asr_v4)")
 
 
 def test_the_settings_have_the_last_word(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def amd(root: Path, driven: int, on_bus: int = 8) -> None:
     ("driven", "on_bus", "verdict", "summary"),
     [
         (8, 8, "pass", "8 GPUs"),
-        (7, 8, "fail", "7 of 8 GPUs: the driver amdgpu does not have 0008:00:00.0"),
+        (7, 8, "fail", "7 of 8 GPUs: 0008:00:00.0 without the driver amdgpu"),
         (7, 7, "fail", "7 of 8 GPUs: no more on the PCI bus (Standard_ND96isr_MI300X_v5)"),
     ],
 )
@@ -204,7 +204,7 @@ def test_of_a_size_that_is_not_known_the_bus_tells_whose_gpus_are_counted(tmp_pa
     (tmp_path / "etc/hpcai").mkdir(parents=True)
     (tmp_path / "etc/hpcai/gpu.json").write_text('{"schema": 1, "gpu_count": 8}', encoding="ascii")
     result = look(GPU_COUNT, root=tmp_path, size=None)
-    assert (result.verdict, result.summary) == ("fail", "7 of 8 GPUs: the driver amdgpu does not have 0008:00:00.0")
+    assert (result.verdict, result.summary) == ("fail", "7 of 8 GPUs: 0008:00:00.0 without the driver amdgpu")
 
 
 def test_its_failure_blocks_job_and_boot() -> None:
@@ -225,8 +225,8 @@ def test_nobody_says_how_many_there_are_where_neither_size_nor_site_does() -> No
 def test_why_no_gpu_is_looked_for_names_who_says_so() -> None:
     size = find_size("Standard_ND96asr_v4")
     assert size is not None
-    assert reason_without_gpus(None, None) == "nobody says how many GPUs this machine has"
-    assert reason_without_gpus(None, size) == "nobody says how many GPUs Standard_ND96asr_v4 has"
+    assert reason_without_gpus(None, None) == "it is not known how many GPUs this machine has"
+    assert reason_without_gpus(None, size) == "it is not known how many GPUs Standard_ND96asr_v4 has"
     assert reason_without_gpus(expected_gpus(0, size), size) == "no GPU is expected (gpu_count of /etc/hpcai/gpu.json)"
 
 

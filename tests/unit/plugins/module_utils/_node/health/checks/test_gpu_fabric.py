@@ -53,7 +53,7 @@ def test_passes_on_gpus_that_do_not_tell_by_the_manager_alone() -> None:
 def test_fails_where_the_manager_does_not_run(answers: dict[str, str], words: str) -> None:
     result = joined(gpu(0), run=answers)
     assert (result.verdict, result.fault) == ("fail", "")
-    assert result.summary == f"nvidia-fabricmanager is {words}, and the NVSwitches need it"
+    assert result.summary == f"nvidia-fabricmanager is {words}, but the NVSwitches need it"
 
 
 @pytest.mark.parametrize(
@@ -77,14 +77,14 @@ def test_less_bandwidth_is_a_warning() -> None:
 
 def test_cannot_measure_without_systemd() -> None:
     result = joined(gpu(0), run={"nothing": ""})
-    assert (result.verdict, result.summary) == ("unknown", "systemd does not tell how nvidia-fabricmanager is")
+    assert (result.verdict, result.summary) == ("unknown", "cannot get the state of nvidia-fabricmanager from systemd")
 
 
 def test_cannot_measure_where_a_gpu_does_not_tell() -> None:
     result = joined(gpu(0, errors={"fabric": "Unknown Error"}))
     assert (result.verdict, result.summary) == (
         "unknown",
-        "GPU 0 (0001:00:00.0) does not tell whether it joined: Unknown Error",
+        "GPU 0 (0001:00:00.0) does not report whether it joined: Unknown Error",
     )
 
 

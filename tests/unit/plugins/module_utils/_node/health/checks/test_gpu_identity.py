@@ -46,7 +46,7 @@ def test_passes_however_the_driver_spells_the_model(size: str, names: list[str])
 def test_fails_with_another_model_or_other_memory(name: str) -> None:
     result = look(GPU_IDENTITY, gpu(0), gpu(1, name=name))
     assert (result.verdict, result.fault) == ("fail", "NHC2010")
-    assert result.summary == f"GPU 1 (0002:00:00.0) is a {name}, and Standard_ND96asr_v4 has A100-SXM4-40GB"
+    assert result.summary == f"GPU 1 (0002:00:00.0) is a {name}, but Standard_ND96asr_v4 has A100-SXM4-40GB"
     assert look(GPU_IDENTITY, gpu(0, name=name), size=None).verdict == "pass"
 
 
@@ -54,7 +54,7 @@ def test_one_gpu_with_other_firmware_is_a_warning() -> None:
     result = look(GPU_IDENTITY, gpu(0), gpu(1, vbios="92.00.36.00.01"), gpu(2))
     assert (result.verdict, result.summary) == (
         "warn",
-        "GPU 1 (0002:00:00.0) has firmware 92.00.36.00.01, and others of this machine have 92.00.45.00.03",
+        "GPU 1 (0002:00:00.0) has firmware 92.00.36.00.01, but other GPUs of this machine have 92.00.45.00.03",
     )
 
 
@@ -107,12 +107,12 @@ def test_an_inforom_that_cannot_be_told_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("played", "words"),
     [
-        (PlayedGpus([gpu(0, name=None)]), "GPU 0 (0001:00:00.0) does not tell its model"),
-        (PlayedGpus([gpu(0, vbios=None)]), "GPU 0 (0001:00:00.0) does not tell the version of its firmware"),
-        (PlayedGpus([gpu(0)], driver=""), "the driver tells no version (nothing)"),
+        (PlayedGpus([gpu(0, name=None)]), "GPU 0 (0001:00:00.0) does not report its model"),
+        (PlayedGpus([gpu(0, vbios=None)]), "GPU 0 (0001:00:00.0) does not report the version of its firmware"),
+        (PlayedGpus([gpu(0)], driver=""), "the driver reports no valid version (nothing)"),
         (
             PlayedGpus([gpu(0)], inforoms={0: "Unknown Error"}),
-            "GPU 0 (0001:00:00.0) does not tell how its InfoROM is: Unknown Error",
+            "GPU 0 (0001:00:00.0) does not report the state of its InfoROM: Unknown Error",
         ),
     ],
 )

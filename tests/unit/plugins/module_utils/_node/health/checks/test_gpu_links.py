@@ -77,7 +77,7 @@ def test_gpu_pcie_a_gpu_that_is_made_for_less_than_the_topology_file_says_is_no_
 )
 def test_gpu_pcie_a_size_that_states_nothing_is_judged_by_what_the_gpu_is_capable_of(link: Pcie, verdict: str) -> None:
     result = look(GPU_PCIE, gpu(0, pcie=link), size=NC)
-    assert (result.verdict, result.answer.limit) == (verdict, "what each GPU is capable of")
+    assert (result.verdict, result.answer.limit) == (verdict, "the maximum of each GPU")
     assert look(GPU_PCIE, gpu(0, pcie=link), size=None).verdict == verdict
 
 
@@ -85,7 +85,7 @@ def test_gpu_pcie_a_size_that_states_nothing_is_judged_by_what_the_gpu_is_capabl
 def test_gpu_pcie_cannot_measure_where_a_gpu_does_not_tell(link: Pcie) -> None:
     result = look(GPU_PCIE, gpu(0, pcie=link))
     assert result.verdict == "unknown"
-    assert "does not tell how " in result.summary
+    assert "does not report the " in result.summary
 
 
 def test_gpu_pcie_cannot_measure_gpus_that_cannot_be_read() -> None:
@@ -117,7 +117,7 @@ def test_gpu_nvlink_passes_with_all_links_up() -> None:
 def test_gpu_nvlink_fails_where_a_link_is_down() -> None:
     result = linked(links(0, 12), links(1, 11))
     assert (result.verdict, result.fault, result.action) == ("fail", "NHC2016", "reboot")
-    assert result.summary == "11 of 12 NVLinks of GPU 1 (0002:00:00.0) are up: down 11"
+    assert result.summary == "11 of 12 NVLinks of GPU 1 (0002:00:00.0) are up; down: 11"
 
 
 @pytest.mark.parametrize(("up", "verdict"), [(12, "pass"), (11, "fail"), (18, "pass")])
@@ -129,7 +129,7 @@ def test_gpu_nvlink_fails_below_what_the_size_is_known_to_have(up: int, verdict:
 
 def test_gpu_nvlink_fails_where_switches_are_and_a_gpu_shows_no_link() -> None:
     result = linked(links(0, 0, of=0))
-    assert (result.verdict, result.summary) == ("fail", "GPU 0 (0001:00:00.0) shows none of its NVLinks")
+    assert (result.verdict, result.summary) == ("fail", "GPU 0 (0001:00:00.0) shows no NVLinks")
 
 
 def test_gpu_nvlink_gpus_without_any_link_are_skipped_where_no_switches_are() -> None:
@@ -157,9 +157,9 @@ def test_gpu_nvlink_errors_since_the_last_run_are_a_warning(kind: str) -> None:
     [
         (
             (NvLinks(0, problem="Unknown Error"),),
-            "GPU 0 (0001:00:00.0) does not tell how its NVLinks are: Unknown Error",
+            "GPU 0 (0001:00:00.0) does not report the state of its NVLinks: Unknown Error",
         ),
-        ((), "GPU 0 (0001:00:00.0) does not tell how its NVLinks are"),
+        ((), "GPU 0 (0001:00:00.0) does not report the state of its NVLinks"),
     ],
 )
 def test_gpu_nvlink_cannot_measure_where_a_gpu_does_not_tell(found: tuple[NvLinks, ...], words: str) -> None:
@@ -170,7 +170,7 @@ def test_gpu_nvlink_cannot_measure_where_a_gpu_does_not_tell(found: tuple[NvLink
 def test_gpu_nvlink_cannot_measure_a_gpu_that_is_lost_or_a_driver_that_is_not_there() -> None:
     result = linked(links(0, 12), gpus=(gpu(0), gpu(1, **LOST)))
     assert (result.verdict, result.summary) == ("unknown", "GPU 1 (0002:00:00.0) could not be read: GPU is lost")
-    with pytest.raises(CannotMeasure, match="the GPUs' driver cannot be asked: not loaded"):
+    with pytest.raises(CannotMeasure, match="the GPUs' driver cannot be queried: not loaded"):
         look(GPU_NVLINK, played=PlayedGpus(GpuError("driver_not_loaded", "not loaded")))
 
 

@@ -90,7 +90,7 @@ def test_gpu_xid_fails_again_in_later_runs(node: Node) -> None:
 def test_gpu_xid_passes_where_nothing_was_logged(log: PlayedLog) -> None:
     log.write("NVRM: GPU at PCI:0001:00:00: GPU-6a7e", "python3[12]: said NVRM: Xid (PCI:0001:00:00): 79, for fun")
     answer = log.look(GPU_XID)
-    assert (answer.findings, answer.good) == ((), "no XID since the last look")
+    assert (answer.findings, answer.good) == ((), "no XID since the last run")
     assert [(one.name, one.value) for one in answer.readings] == [("gpu_xids", 0)]
 
 
@@ -139,7 +139,7 @@ def test_gpu_xid_a_number_that_nobody_knows_warns(log: PlayedLog) -> None:
     log.write("NVRM: Xid (PCI:0001:00:00): 999, pid=1, name=x")
     (found,) = log.look(GPU_XID).findings
     assert (found.verdict, found.cause, found.latch) == ("warn", "node", True)
-    assert found.summary == "GPU 0001:00:00.0: XID 999: its meaning is not known here"
+    assert found.summary == "GPU 0001:00:00.0: XID 999: its meaning is not known"
 
 
 def test_gpu_xid_a_warning_of_the_machine_is_kept(log: PlayedLog) -> None:
@@ -207,7 +207,7 @@ def test_gpu_xid_what_the_engine_keeps_ends_with_the_reset(node: Node) -> None:
 
 
 def test_gpu_xid_sizes_without_gpus_of_nvidia_are_left_out() -> None:
-    assert GPU_XID.applies(find_size("Standard_ND96isr_MI300X_v5")) == "Standard_ND96isr_MI300X_v5 has GPUs of AMD's"
+    assert GPU_XID.applies(find_size("Standard_ND96isr_MI300X_v5")) == "Standard_ND96isr_MI300X_v5 has AMD GPUs"
     assert GPU_XID.applies(find_size("Standard_ND96asr_v4")) == ""
     assert GPU_XID.applies(None) == ""
 
@@ -284,7 +284,7 @@ def test_gpu_sxid_cannot_measure_without_the_kernels_log_though_the_manager_has_
 def test_gpu_sxid_sizes_without_nvswitch_are_left_out() -> None:
     assert GPU_SXID.applies(find_size("Standard_ND96asr_v4")) == ""
     assert GPU_SXID.applies(find_size("Standard_NC24ads_A100_v4")) == "Standard_NC24ads_A100_v4 has no NVSwitch"
-    assert GPU_SXID.applies(find_size("Standard_ND96isr_MI300X_v5")) == "Standard_ND96isr_MI300X_v5 has GPUs of AMD's"
+    assert GPU_SXID.applies(find_size("Standard_ND96isr_MI300X_v5")) == "Standard_ND96isr_MI300X_v5 has AMD GPUs"
 
 
 def test_gpu_sxid_cannot_measure_without_the_log_or_what_it_has_lost(log: PlayedLog) -> None:
@@ -305,31 +305,31 @@ AT_LOAD = (
         (AT_LOAD, "GPU 0001:00:00.0 has fallen off the bus", "replace", "NHC2013"),
         (
             "NVRM: GPU 0002:00:00.0: RmInitAdapter failed! (0x62:0x40:2393)",
-            "GPU 0002:00:00.0 could not be started by its driver",
+            "NVIDIA's driver could not initialise GPU 0002:00:00.0",
             "reboot",
             "NHC2015",
         ),
         (
             "NVRM: GPU 0002:00:00.0: rm_init_adapter failed, device minor number 1",
-            "GPU 0002:00:00.0 could not be started by its driver",
+            "NVIDIA's driver could not initialise GPU 0002:00:00.0",
             "reboot",
             "NHC2015",
         ),
         (
             "nvidia: probe of 0003:00:00.0 failed with error -1",
-            "NVIDIA's driver did not take GPU 0003:00:00.0 in hand",
+            "NVIDIA's driver could not attach to GPU 0003:00:00.0",
             "reboot",
             "NHC2015",
         ),
         (
             "nvidia 0003:00:00.0: probe with driver nvidia failed with error -1",
-            "NVIDIA's driver did not take GPU 0003:00:00.0 in hand",
+            "NVIDIA's driver could not attach to GPU 0003:00:00.0",
             "reboot",
             "NHC2015",
         ),
         (
             "nvidia-uvm: uvm_global.c uvm_global_set_fatal_error_impl[pid:9] ERROR: Encountered a global fatal error",
-            "the driver's unified memory (nvidia-uvm) has had a fatal error: no CUDA program starts",
+            "the driver's unified memory (nvidia-uvm) had a fatal error: no CUDA program can start",
             "reboot",
             "NHC2015",
         ),

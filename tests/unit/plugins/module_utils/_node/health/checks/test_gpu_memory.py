@@ -57,7 +57,7 @@ def test_gpu_ecc_fails_above_the_limit_and_not_at_it(counter: str, most: int) ->
     (finding,) = result.answer.findings
     assert finding.device == "0002:00:00.0"
     assert f"had {most + 1} {'uncorrected' if 'uncorrected' in counter else 'corrected'} errors in" in finding.summary
-    assert ("since the driver was loaded" if "volatile" in counter else "in its life") in finding.summary
+    assert ("since the driver was loaded" if "volatile" in counter else "in its lifetime") in finding.summary
     reading = next(one for one in result.answer.readings if one.name == f"gpu_ecc_{counter}" and one.value)
     assert (reading.value, reading.limit, reading.at_most) == (most + 1, most, True)
 
@@ -89,13 +89,13 @@ def test_gpu_ecc_warns_where_ecc_is_off() -> None:
 def test_gpu_ecc_cannot_measure_a_counter_that_does_not_answer(counter: str) -> None:
     result = look(GPU_ECC, gpu(0, ecc=replace(CLEAN, **{counter: None})))
     assert result.verdict == "unknown"
-    assert result.summary.startswith("GPU 0 (0001:00:00.0) does not tell the ")
+    assert result.summary.startswith("GPU 0 (0001:00:00.0) does not report the ")
 
 
 def test_gpu_ecc_cannot_measure_without_any_answer() -> None:
     result = look(GPU_ECC, gpu(0, ecc=Ecc(), errors={"ecc": "Unknown Error"}))
     assert result.verdict == "unknown"
-    assert result.summary == "GPU 0 (0001:00:00.0) does not tell how many memory errors it had: Unknown Error"
+    assert result.summary == "GPU 0 (0001:00:00.0) does not report the number of its memory errors: Unknown Error"
 
 
 def test_gpu_ecc_cannot_measure_gpus_that_cannot_be_read() -> None:
@@ -118,8 +118,8 @@ def test_gpu_ecc_the_site_may_set_other_limits() -> None:
     ("size", "reason"),
     [
         ("Standard_ND96asr_v4", ""),
-        ("Standard_ND40rs_v2", "GPUs of Standard_ND40rs_v2 retire pages: check gpu_retired_pages looks at them"),
-        ("Standard_ND96isr_MI300X_v5", "Standard_ND96isr_MI300X_v5 has GPUs of AMD's"),
+        ("Standard_ND40rs_v2", "GPUs of Standard_ND40rs_v2 retire pages, see check gpu_retired_pages"),
+        ("Standard_ND96isr_MI300X_v5", "Standard_ND96isr_MI300X_v5 has AMD GPUs"),
     ],
 )
 def test_gpu_ecc_applies(size: str, reason: str) -> None:
@@ -158,7 +158,7 @@ def test_gpu_row_remap_fails_where_a_row_could_not_be_remapped_and_that_outweigh
 
 def test_gpu_row_remap_cannot_measure_where_a_gpu_does_not_tell() -> None:
     result = look(GPU_ROW_REMAP, gpu(0), gpu(1, rows=None))
-    assert (result.verdict, result.summary) == ("unknown", "GPU 1 (0002:00:00.0) does not tell its remapped rows")
+    assert (result.verdict, result.summary) == ("unknown", "GPU 1 (0002:00:00.0) does not report its remapped rows")
 
 
 def test_gpu_row_remap_cannot_measure_gpus_that_cannot_be_read() -> None:
@@ -198,11 +198,11 @@ def test_gpu_retired_pages_fails_where_a_page_waits_for_a_reset() -> None:
 
 def test_gpu_retired_pages_cannot_measure_where_a_gpu_does_not_tell() -> None:
     result = look(GPU_RETIRED_PAGES, gpu(0, pages=None), size=V100)
-    assert (result.verdict, result.summary) == ("unknown", "GPU 0 (0001:00:00.0) does not tell its retired pages")
+    assert (result.verdict, result.summary) == ("unknown", "GPU 0 (0001:00:00.0) does not report its retired pages")
 
 
 def test_gpu_retired_pages_cannot_measure_without_a_limit() -> None:
-    with pytest.raises(CannotMeasure, match="nothing says how many pages may be retired"):
+    with pytest.raises(CannotMeasure, match="there is no limit for retired pages"):
         look(GPU_RETIRED_PAGES, gpu(0, pages=retired(0, 0)), size=None)
 
 

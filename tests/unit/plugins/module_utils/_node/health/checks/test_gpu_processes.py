@@ -37,7 +37,7 @@ def process(tree: MachineTree, pid: int, uid: int = NOBODYS, **facts: Any) -> No
 @pytest.mark.parametrize("tier", [PROLOG, EPILOG])
 def test_passes_where_nobody_is_left(tree: MachineTree, tier: str) -> None:
     result = look(GPU_PROCESSES, gpu(0), gpu(1), root=tree, tier=tier, job="17")
-    assert (result.verdict, result.summary) == ("pass", "nobody is left on the GPUs")
+    assert (result.verdict, result.summary) == ("pass", "no process is left on the GPUs")
     assert [(one.name, one.value) for one in result.answer.readings][:2] == [
         ("gpu_processes", 0),
         ("gpu_idle_memory", 4.0),
@@ -69,16 +69,14 @@ def test_fails_with_a_process_that_belongs_to_no_job(tree: MachineTree, tier: st
     process(tree, 100, cgroup=OF_SESSION)
     result = look(GPU_PROCESSES, gpu(0), gpu(1, processes=(100,)), root=tree, tier=tier, job="17")
     assert (result.verdict, result.cause, result.action, result.fault) == ("fail", "user", "nothing", "")
-    assert result.summary == (
-        f"process 100 (train) of user {NOBODYS} computes on GPU 1 (0002:00:00.0), and belongs to no job"
-    )
+    assert result.summary == (f"process 100 (train) of user {NOBODYS} uses GPU 1 (0002:00:00.0), but belongs to no job")
 
 
 def test_fails_with_a_process_of_the_job_that_has_ended(tree: MachineTree) -> None:
     process(tree, 100, cgroup=OF_JOB)
     result = look(GPU_PROCESSES, gpu(0, processes=(100,)), root=tree, tier=EPILOG, job="17")
     assert (result.verdict, result.cause) == ("fail", "user")
-    assert result.summary == "process 100 (train) of job 17, which has ended, computes on GPU 0 (0001:00:00.0)"
+    assert result.summary == "process 100 (train) of finished job 17 still uses GPU 0 (0001:00:00.0)"
 
 
 @pytest.mark.parametrize(
@@ -107,11 +105,11 @@ def test_the_site_may_set_another_limit(tree: MachineTree) -> None:
 
 @pytest.mark.parametrize(
     ("untold", "words"),
-    [("processes", "who computes on it"), ("memory_used", "how much of its memory is in use")],
+    [("processes", "its processes"), ("memory_used", "its used memory")],
 )
 def test_cannot_measure_where_a_gpu_does_not_tell(untold: str, words: str) -> None:
     result = look(GPU_PROCESSES, gpu(0, **{untold: None}))
-    assert (result.verdict, result.summary) == ("unknown", f"GPU 0 (0001:00:00.0) does not tell {words}")
+    assert (result.verdict, result.summary) == ("unknown", f"GPU 0 (0001:00:00.0) does not report {words}")
 
 
 def test_cannot_measure_gpus_that_cannot_be_read() -> None:

@@ -51,12 +51,12 @@ def test_gpu_throttle_passes_where_nothing_is_wrong(reasons: int) -> None:
     ("reasons", "why", "fault"),
     [
         (HARDWARE_THERMAL, "it is too hot (HW thermal slowdown)", "NHC2017"),
-        (POWER_BRAKE, "its power supply demands it (HW power brake)", "NHC2010"),
-        (HARDWARE, "of heat or power (HW slowdown)", "NHC2010"),
+        (POWER_BRAKE, "its power supply requests it (HW power brake)", "NHC2010"),
+        (HARDWARE, "of temperature or power (HW slowdown)", "NHC2010"),
         # Bits come together: comparing the whole number with one of them finds nothing.
         (HARDWARE_THERMAL | HARDWARE, "it is too hot (HW thermal slowdown)", "NHC2017"),
-        (POWER_BRAKE | HARDWARE | POWER_CAP, "its power supply demands it (HW power brake)", "NHC2010"),
-        (HARDWARE | IDLE | SETTING | THERMAL, "of heat or power (HW slowdown)", "NHC2010"),
+        (POWER_BRAKE | HARDWARE | POWER_CAP, "its power supply requests it (HW power brake)", "NHC2010"),
+        (HARDWARE | IDLE | SETTING | THERMAL, "of temperature or power (HW slowdown)", "NHC2010"),
     ],
 )
 def test_gpu_throttle_fails_where_the_hardware_slows_down(reasons: int, why: str, fault: str) -> None:
@@ -83,7 +83,7 @@ def test_gpu_throttle_cannot_measure_where_a_gpu_does_not_tell() -> None:
     result = look(GPU_THROTTLE, gpu(0, reasons=None))
     assert (result.verdict, result.summary) == (
         "unknown",
-        "GPU 0 (0001:00:00.0) does not tell why its clocks are not higher",
+        "GPU 0 (0001:00:00.0) does not report the reasons for its clocks",
     )
 
 
@@ -103,7 +103,7 @@ def test_gpu_temperature_warns_above_it(degrees: int) -> None:
     result = look(GPU_TEMPERATURE, gpu(0, temperature=degrees))
     assert (result.verdict, result.summary) == (
         "warn",
-        f"GPU 0 (0001:00:00.0) is at {degrees} C, above the 85 C that it is to be used at",
+        f"GPU 0 (0001:00:00.0) is at {degrees} C, above its maximum operating temperature of 85 C",
     )
 
 
@@ -111,7 +111,7 @@ def test_gpu_temperature_warns_above_it(degrees: int) -> None:
 def test_gpu_temperature_fails_from_where_it_is_slowed_down(degrees: int) -> None:
     result = look(GPU_TEMPERATURE, gpu(0), gpu(1, temperature=degrees))
     assert (result.verdict, result.fault) == ("fail", "NHC2017")
-    assert result.summary == (f"GPU 1 (0002:00:00.0) is at {degrees} C: from 89 C on the hardware slows it down")
+    assert result.summary == (f"GPU 1 (0002:00:00.0) is at {degrees} C: the hardware slows it down at 89 C")
 
 
 def test_gpu_temperature_each_gpu_has_limits_of_its_own() -> None:
@@ -122,8 +122,8 @@ def test_gpu_temperature_each_gpu_has_limits_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("untold", "words"),
     [
-        ("temperature", "does not tell how hot it is"),
-        ("slowdown_at", "does not tell at which temperature it is slowed"),
+        ("temperature", "does not report its temperature"),
+        ("slowdown_at", "does not report its slowdown temperature"),
     ],
 )
 def test_gpu_temperature_cannot_measure_where_a_gpu_does_not_tell(untold: str, words: str) -> None:
@@ -150,9 +150,9 @@ def test_gpu_power_fails_to_be_as_it_should_where_the_limit_was_lowered() -> Non
     result = look(GPU_POWER, gpu(0), gpu(1, power_limit=399.0))
     assert (result.verdict, result.summary) == (
         "warn",
-        "GPU 1 (0002:00:00.0) may draw 399 W only, and its model 400 W",
+        "GPU 1 (0002:00:00.0) has a power limit of 399 W, but its default is 400 W",
     )
-    assert result.hint.startswith("'nvidia-smi -i 1 -pl 400' sets it back")
+    assert result.hint.startswith("If that is not intended: 'nvidia-smi -i 1 -pl 400'")
 
 
 @pytest.mark.parametrize("untold", ["power_limit", "power_default"])
@@ -160,7 +160,7 @@ def test_gpu_power_cannot_measure_where_a_gpu_does_not_tell(untold: str) -> None
     result = look(GPU_POWER, gpu(0, errors={untold: "Unknown Error"}, **{untold: None}))
     assert (result.verdict, result.summary) == (
         "unknown",
-        "GPU 0 (0001:00:00.0) does not tell what power it may draw: Unknown Error",
+        "GPU 0 (0001:00:00.0) does not report its power limit: Unknown Error",
     )
 
 
@@ -209,7 +209,8 @@ def test_gpu_clocks_fails_to_be_as_it_should_where_somebody_changed_them(root: P
     result = clocked(root, facts(0), facts(1, application=LOW))
     assert (result.verdict, result.hint) == ("warn", "Run 'hpcnode clocks apply'")
     assert result.summary.startswith(
-        "GPU 1 (0002:00:00.0) has other clocks than wanted: application clocks are memory 1215 MHz, graphics 1095 MHz"
+        "GPU 1 (0002:00:00.0) does not have the configured clocks: application clocks are memory 1215 MHz, "
+        "graphics 1095 MHz"
     )
 
 
@@ -244,7 +245,7 @@ def test_gpu_clocks_cannot_measure_where_a_gpu_does_not_tell(root: Path) -> None
     )
     assert (result.verdict, result.summary) == (
         "unknown",
-        "GPU 1 (0002:00:00.0) does not tell its clocks: GPU is lost",
+        "GPU 1 (0002:00:00.0) does not report its clocks: GPU is lost",
     )
     result = clocked(root, facts(0, current=Clocks(None, None)))
     assert (result.verdict, result.answer.findings[0].device) == ("unknown", "0001:00:00.0")
@@ -257,14 +258,14 @@ def test_gpu_clocks_passes_where_a_gpu_tells_one_of_its_clocks(root: Path, curre
 
 
 def test_gpu_clocks_cannot_measure_without_a_driver_or_the_gpus_that_are_meant(root: Path) -> None:
-    with pytest.raises(CannotMeasure, match="the GPUs' driver cannot be asked: not loaded"):
+    with pytest.raises(CannotMeasure, match="the GPUs' driver cannot be queried: not loaded"):
         look(GPU_CLOCKS, played=PlayedGpus([], clocks=GpuError("driver_not_loaded", "not loaded")), root=root)
     with pytest.raises(GpuError):
         look(GPU_CLOCKS, played=PlayedGpus([], clocks=GpuError("no_answer", "silence")), root=root)
-    with pytest.raises(CannotMeasure, match="the driver knows no GPU"):
+    with pytest.raises(CannotMeasure, match="the driver shows no GPU"):
         clocked(root)
     want(root, gpus=["7"])
-    with pytest.raises(CannotMeasure, match="7 is no GPU of this machine"):
+    with pytest.raises(CannotMeasure, match="7 is not a GPU of this machine"):
         clocked(root, facts(0))
 
 
@@ -283,7 +284,7 @@ def test_gpu_persistence_cannot_measure_where_a_gpu_does_not_tell() -> None:
     result = look(GPU_PERSISTENCE, gpu(0, persistence=None))
     assert (result.verdict, result.summary) == (
         "unknown",
-        "GPU 0 (0001:00:00.0) does not tell whether persistence mode is on",
+        "GPU 0 (0001:00:00.0) does not report whether persistence mode is on",
     )
 
 
@@ -298,33 +299,33 @@ MIG_ENABLED = {"gpu_mig": {"enabled": True}}
 def test_gpu_mig_passes_where_it_is_off_or_unknown_to_the_model(mig: bool | None, reading: str) -> None:
     result = look(GPU_MIG, gpu(0, mig=mig))
     assert (result.verdict, result.answer.readings[0].value) == ("pass", reading)
-    assert (result.summary, result.answer.limit) == ("MIG mode is off, as wanted", "off")
+    assert (result.summary, result.answer.limit) == ("MIG mode is off, as configured", "off")
 
 
 def test_gpu_mig_passes_where_it_is_on_and_wanted() -> None:
     result = look(GPU_MIG, gpu(0, mig=True), options=MIG_ENABLED)
     assert (result.verdict, result.answer.readings[0].value) == ("pass", "on")
-    assert (result.summary, result.answer.limit) == ("MIG mode is on, as wanted", "on")
+    assert (result.summary, result.answer.limit) == ("MIG mode is on, as configured", "on")
 
 
 def test_gpu_mig_fails_to_be_as_it_should_where_it_is_on() -> None:
     result = look(GPU_MIG, gpu(0), gpu(1, mig=True))
     assert result.verdict == "warn"
     assert result.summary.startswith("MIG mode of GPU 1 (0002:00:00.0) is on")
-    assert result.hint.startswith("'nvidia-smi -i 1 -mig 0' on the drained node")
+    assert result.hint.startswith("Drain the node, run 'nvidia-smi -i 1 -mig 0'")
 
 
 @pytest.mark.parametrize("mig", [False, None])
 def test_gpu_mig_fails_to_be_as_it_should_where_it_is_off_and_wanted(mig: bool | None) -> None:
     result = look(GPU_MIG, gpu(0, mig=mig), options=MIG_ENABLED)
-    assert (result.verdict, result.summary) == ("warn", "MIG mode of GPU 0 (0001:00:00.0) is off, and is wanted")
+    assert (result.verdict, result.summary) == ("warn", "MIG mode of GPU 0 (0001:00:00.0) is off, but should be on")
 
 
 def test_gpu_mig_cannot_measure_where_a_gpu_does_not_tell() -> None:
     result = look(GPU_MIG, gpu(0, mig=None, errors={"mig": "Unknown Error"}))
     assert (result.verdict, result.summary) == (
         "unknown",
-        "GPU 0 (0001:00:00.0) does not tell whether MIG mode is on: Unknown Error",
+        "GPU 0 (0001:00:00.0) does not report whether MIG mode is on: Unknown Error",
     )
 
 

@@ -149,12 +149,12 @@ def test_machine_check_old_corrected_ones_whose_time_nobody_knows_are_only_noted
 
 
 def test_machine_check_passes_and_says_what_was_looked_at(log: PlayedLog) -> None:
-    assert log.look(MACHINE_CHECK).good.endswith("by the kernel's log alone: no memory controller is watched (EDAC)")
+    assert log.look(MACHINE_CHECK).good.endswith("from the kernel's log only (EDAC shows no memory controller)")
     controller(log, ce_count=0, ue_count=0)
     controller(log, 1, ce_count=1, ue_count=0)
     answer = log.look(MACHINE_CHECK)
     assert not answer.findings
-    assert answer.good.endswith("by the kernel's log and 2 memory controllers")
+    assert answer.good.endswith("from the kernel's log and 2 memory controllers")
 
 
 def test_machine_check_cannot_measure_a_controller_that_tells_no_counts(log: PlayedLog) -> None:

@@ -75,7 +75,7 @@ def test_ib_errors_fails_where_too_many_come_twice_running(node_ib_errors: IbErr
     (second,) = node_ib_errors.measure().findings
     assert (second.verdict, second.summary) == (
         "fail",
-        f"mlx5_ib5 has 86 new {name} since the last run, and had before",
+        f"mlx5_ib5 has 86 new {name} since the last run, as before",
     )
 
 
@@ -106,7 +106,7 @@ def test_ib_errors_a_port_that_is_new_is_compared_next_time(node_ib_errors: IbEr
 def test_ib_errors_cannot_measure_without_counters(tmp_path: Path) -> None:
     put_ports_of(tmp_path, ND_A100)
     (found,) = IB_ERRORS.measure(context(root=tmp_path)).findings
-    assert (found.verdict, found.summary) == ("unknown", "no InfiniBand port tells its error counters")
+    assert (found.verdict, found.summary) == ("unknown", "no InfiniBand port shows its error counters")
 
 
 def test_ib_errors_cannot_measure_one_port_without_counters(node_ib_errors: IbErrorsNode) -> None:
@@ -199,7 +199,7 @@ def test_ib_flaps_fails_by_what_was_logged_before_the_first_look(tmp_path: Path)
 
 def test_ib_flaps_passes_where_links_are_steady(node_ib_flaps: IbFlapsNode) -> None:
     answer = node_ib_flaps.look()
-    assert (answer.findings, answer.good) == ((), "8 InfiniBand links are steady")
+    assert (answer.findings, answer.good) == ((), "8 InfiniBand links are stable")
     assert [(one.name, one.value, one.limit) for one in answer.readings] == [("ib_flaps", 0, BEARABLE)] * 8
 
 

@@ -113,7 +113,7 @@ def test_ib_write_bandwidth_passes_with_each_adapter_for_itself_from_the_gpu_nea
     assert [(one.name, one.device, one.value, one.limit) for one in answer.readings] == [
         ("ib_gdr_write_bandwidth", device, 196.57, 180) for device in DEVICES
     ]
-    assert answer.good == "8 adapters, the slowest with 196.6 Gb/s, memory of the GPUs"
+    assert answer.good == "8 adapters, the slowest with 196.6 Gb/s, in GPU memory"
     assert len(tool.commands) == 16
     assert {words[words.index("-d") + 1]: words[words.index("--report_gbits") + 1] for words in tool.commands} == {
         device: f"--use_cuda={number}" for number, device in enumerate(DEVICES)
@@ -149,7 +149,7 @@ def test_ib_write_bandwidth_fails_for_the_one_adapter_below_the_limit(tmp_path: 
         played(tmp_path, Perftest("mlx5_ib3", client=IB_WRITE_BANDWIDTH_WELL.replace("196.57", "94.10")))
     )
     assert [(one.verdict, one.device, one.summary) for one in answer.findings] == [
-        (FAIL, "mlx5_ib3", "the bandwidth of writes of mlx5_ib3 is 94.1 Gb/s, and should be at least 180")
+        (FAIL, "mlx5_ib3", "the write bandwidth of mlx5_ib3 is 94.1 Gb/s, but should be at least 180")
     ]
     assert len(answer.readings) == 8
 
@@ -212,7 +212,7 @@ def test_ib_write_bandwidth_a_server_that_is_slow_to_listen_is_waited_for(tmp_pa
         (
             IB_WRITE_BANDWIDTH_WELL,
             UNKNOWN,
-            "ib_write_bw did not reach its own server for mlx5_ib5: Couldn't connect to 127.0.0.1:4711",
+            "ib_write_bw could not connect to its own server for mlx5_ib5: Couldn't connect to 127.0.0.1:4711",
         ),
         ((1, "", "bad\n"), FAIL, "the server of ib_write_bw on mlx5_ib5 failed (exit status 1): bad"),
     ],
@@ -271,7 +271,7 @@ def test_ib_write_bandwidth_a_perftest_without_cuda_measures_memory_of_the_host_
     assert [one.verdict for one in answer.findings] == [WARN]
     assert "was built without CUDA" in answer.findings[0].summary
     assert {(one.name, one.limit) for one in answer.readings} == {("ib_write_bandwidth", None)}
-    assert answer.good == "8 adapters, the slowest with 196.6 Gb/s, memory of the host"
+    assert answer.good == "8 adapters, the slowest with 196.6 Gb/s, in host memory"
 
 
 def test_ib_write_bandwidth_the_limit_of_memory_of_the_host_has_its_own_size_of_messages(

@@ -185,8 +185,8 @@ def test_ib_addresses_passes_with_addresses_of_their_own(node_ib_addresses: Path
 @pytest.mark.parametrize(
     ("lid", "gid", "words"),
     [
-        ("0x0", None, "mlx5_ib4 is active, and has no LID"),
-        (None, f"{PREFIX}:0000:0000:0000:0000", "mlx5_ib4 is active, and has no GID: "),
+        ("0x0", None, "mlx5_ib4 is active, but has no LID"),
+        (None, f"{PREFIX}:0000:0000:0000:0000", "mlx5_ib4 is active, but has no GID: "),
         (None, f"{PREFIX}:0015:5dff:fe33:ff01", "mlx5_ib4 has the same GID as mlx5_ib1: "),
     ],
 )
@@ -238,9 +238,15 @@ def test_ib_pkeys_passes_with_one_key_of_the_set(node_ib_pkeys: Path, keys: tupl
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        (("0x7fff",), "mlx5_ib1 has no partition key besides the default one, and not one: none"),
-        (("0x800b", "0x800c"), "mlx5_ib1 has 2 partition keys besides the default one, and not one: 0x800b 0x800c"),
-        (("0x000b", "0x7fff"), "mlx5_ib1 is a limited member of its partition (0x000b), and can reach full members"),
+        (("0x7fff",), "mlx5_ib1 has no partition key besides the default key, but should have one: none"),
+        (
+            ("0x800b", "0x800c"),
+            "mlx5_ib1 has 2 partition keys besides the default key, but should have one: 0x800b 0x800c",
+        ),
+        (
+            ("0x000b", "0x7fff"),
+            "mlx5_ib1 is a limited member of its partition (0x000b), and can only reach full members",
+        ),
         (("0x800c", "0x7fff"), "InfiniBand ports are in different partitions: mlx5_ib1 0x000c, the others 0x000b"),
     ],
 )

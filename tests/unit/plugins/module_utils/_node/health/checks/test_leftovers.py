@@ -83,7 +83,7 @@ def test_passes_where_only_jobs_and_services_run(node: Node) -> None:
     node.process(115, BERT, "systemd", 1, "0::/user.slice/user-1002.slice/user@1002.service/init.scope")
     node.process(116, BERT, "ended", 1, "0::/x", state="Z")
     answer = node.measure()
-    assert (answer.findings, answer.good) == ((), "no job that is over has left anything behind")
+    assert (answer.findings, answer.good) == ((), "finished jobs left nothing behind")
     assert answer.readings[0].value == 0
 
 
@@ -109,10 +109,10 @@ def test_of_many_only_some_are_named(node: Node, count: int, end: str) -> None:
 def test_fails_where_slurm_could_not_end_a_process_of_a_job(node: Node) -> None:
     node.process(140, BERT, "python3", 1, f"{SCOPE}/job_16/step_0/user/task_0", state="D")
     (first,) = findings_of(node.measure())
-    assert first == ("warn", "user", "process 140 (python3, state D) of job 16 is there, and the job is over")
+    assert first == ("warn", "user", "process 140 (python3, state D) of job 16 still exists, but the job has finished")
     (found,) = node.measure().findings
     assert (found.verdict, found.cause, found.action) == ("fail", "node", "reboot")
-    assert found.summary == "process 140 (python3, state D) of job 16 is still there, and Slurm could not end it"
+    assert found.summary == "process 140 (python3, state D) of job 16 still exists: Slurm could not kill it"
 
 
 def test_a_later_process_of_the_same_number_is_another_one(node: Node) -> None:
@@ -165,7 +165,7 @@ def test_shared_memory_that_nobody_has_attached_is_told_of(node: Node) -> None:
     ]
     node.tree.write("/proc/sysvipc/shm", "\n".join([names, *rows]) + "\n")
     assert findings_of(node.measure()) == [
-        ("warn", "user", "1 segments of shared memory of users without a job: 3 (user 1002)")
+        ("warn", "user", "1 shared memory segments of users without a job: 3 (user 1002)")
     ]
 
 
@@ -177,7 +177,7 @@ def test_huge_pages_are_told_of_where_no_job_runs(node: Node) -> None:
     (node.folder / "proc/100/cmdline").write_text("slurmstepd: old\0", encoding="ascii")
     (node.folder / "proc/100/cgroup").unlink()
     (node.folder / "proc/101/cgroup").unlink()
-    assert ("warn", "user", "8 MiB of huge pages are in use, and no job runs") in findings_of(node.measure())
+    assert ("warn", "user", "8 MiB of huge pages are in use, but no job runs") in findings_of(node.measure())
 
 
 def test_containers_of_jobs_that_are_over_are_told_of(node: Node) -> None:
@@ -189,7 +189,7 @@ def test_containers_of_jobs_that_are_over_are_told_of(node: Node) -> None:
     node.tree.write("/etc/hpcai/containers.json", json.dumps({"schema": 1, "settings": settings}))
     (found,) = node.measure().findings
     assert (found.verdict, found.cause) == ("warn", "user")
-    assert found.summary.startswith("1 containers and images of jobs that are over: ")
+    assert found.summary.startswith("1 containers and images of finished jobs: ")
     assert found.summary.endswith("pyxis_16_mine")
 
 

@@ -54,9 +54,9 @@ def test_fails_where_the_kernel_has_others_or_none(tmp_path: Path, rules: str | 
     (found,) = measure(tmp_path, rules).findings
     assert found.verdict == "fail"
     assert found.summary.endswith(
-        "every user of this machine reaches the metadata service, and can take the node's identity"
+        "every user of this machine can reach the metadata service, and use the node's identity"
     )
-    assert found.hint == "'systemctl reload hpcai-metadata.service'"
+    assert found.hint == "Run 'systemctl reload hpcai-metadata.service'"
 
 
 def test_fails_where_the_file_is_gone(tmp_path: Path) -> None:
@@ -72,10 +72,10 @@ def test_cannot_measure_what_nft_does_not_show(tmp_path: Path, rules: str | tupl
 def test_switched_off_is_skipped_and_never_passes(tmp_path: Path) -> None:
     answer = measure(tmp_path, None, guard="false")
     assert (answer.good, answer.findings) == ("", ())
-    assert answer.skipped.startswith("switched off by /etc/hpcai/metadata.json, so every user")
+    assert answer.skipped.startswith("turned off by /etc/hpcai/metadata.json, so every user")
     agent(tmp_path, "Wireserver Enforce - IMDS Enforce")
     answer = measure(tmp_path, None, guard="false")
-    assert answer.skipped.endswith("enforces who may ask instead: Wireserver Enforce - IMDS Enforce")
+    assert answer.skipped.endswith("restricts the access instead: Wireserver Enforce - IMDS Enforce")
     (tmp_path / "etc/hpcai/metadata.json").unlink()
     assert METADATA_SERVICE.measure(context(root=tmp_path)).skipped.startswith("no /etc/hpcai/metadata.json")
 
@@ -94,7 +94,7 @@ def test_an_agent_that_the_rules_do_not_know_is_worth_a_warning(tmp_path: Path) 
 def test_a_filter_that_the_kernel_lacks_is_worth_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Kernel(monkeypatch)
     (found,) = measure(tmp_path, listing(TEXT)).findings
-    assert (found.verdict, found.hint) == ("warn", "'/usr/bin/hpcnode metadata attach' as root, or site.yml")
+    assert (found.verdict, found.hint) == ("warn", "Run '/usr/bin/hpcnode metadata attach' as root, or site.yml")
     assert found.summary.startswith("the kernel lacks the filter for sockets that root opened: a job that inherits one")
     connect.attach(Root(str(tmp_path)), ())
     assert measure(tmp_path, listing(TEXT)).findings == ()

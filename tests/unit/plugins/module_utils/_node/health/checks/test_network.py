@@ -47,7 +47,7 @@ def measure(tree: MachineTree) -> Answer:
 
 def test_network_passes_where_all_are_up(tree: MachineTree) -> None:
     answer = measure(tree)
-    assert (answer.findings, answer.good) == ((), "eth0 is up, 2 interfaces are there")
+    assert (answer.findings, answer.good) == ((), "eth0 is up, there are 2 interfaces")
     assert [(one.device, one.value) for one in answer.readings] == [("eth0", "up"), ("lo", "unknown")]
 
 
@@ -63,7 +63,7 @@ def test_network_an_interface_that_does_not_tell_is_up_with_a_carrier(tree: Mach
 def test_network_the_route_with_the_smallest_metric_counts(tree: MachineTree) -> None:
     tree.write("/proc/net/route", HEADER + route("eth1", 50) + route("eth0") + route("eth2", 10, "0002"))
     (found,) = measure(tree).findings
-    assert found.summary == "network interface eth1 of the default route is not there"
+    assert found.summary == "network interface eth1 of the default route is missing"
 
 
 def test_network_fails_where_the_interface_is_down(tree: MachineTree) -> None:

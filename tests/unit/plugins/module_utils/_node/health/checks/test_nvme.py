@@ -48,7 +48,7 @@ def test_nvme_count_passes_with_all_disks(node: Node) -> None:
     node.write()
     put_controller(node, 0, "live")
     answer = measure(node)
-    assert (answer.findings, answer.good) == ((), "8 local NVMe disks are there")
+    assert (answer.findings, answer.good) == ((), "there are 8 local NVMe disks")
     assert answer.limit == "8 (Standard_ND96asr_v4)"
 
 
@@ -59,11 +59,11 @@ def test_nvme_count_fails_with_one_less_and_names_it_where_it_was_seen(node: Nod
     node.write()
     (found,) = measure(node, history).findings
     assert (found.verdict, NVME_COUNT.fault, NVME_COUNT.action) == ("fail", "NHC2023", "replace")
-    assert found.summary == "7 of 8 local NVMe disks are there; gone since the boot: SN5"
+    assert found.summary == "there are 7 of 8 local NVMe disks; missing since the boot: SN5"
     (found,) = measure(node, history).findings
     assert found.summary.endswith("SN5"), "it is named in later runs too"
     (found,) = measure(node).findings
-    assert found.summary == "7 of 8 local NVMe disks are there; there are SN0, SN1, SN2, SN3, SN4, SN6, SN7"
+    assert found.summary == "there are 7 of 8 local NVMe disks; present: SN0, SN1, SN2, SN3, SN4, SN6, SN7"
 
 
 def test_nvme_count_fails_where_a_controller_is_dead_or_stays_away(node: Node) -> None:
@@ -85,7 +85,7 @@ def test_nvme_count_fails_where_no_driver_has_a_controller(node: Node) -> None:
     tree.device("c05b:00:00.0", 0x0108, 0x1414, 0)
     (found,) = measure(node).findings
     assert (found.verdict, found.action) == ("fail", "reboot")
-    assert found.summary == "NVMe controller c05b:00:00.0 is on the PCI bus, and no driver has it"
+    assert found.summary == "NVMe controller c05b:00:00.0 is on the PCI bus, but has no driver"
     tree.write("/sys/bus/pci/devices/c05b:00:00.0/nvme/nvme0/state", "live\n")
     assert measure(node).findings == ()
 
@@ -96,7 +96,7 @@ def test_nvme_count_more_than_expected_is_worth_a_warning(node: Node) -> None:
     (found,) = measure(node).findings
     assert (found.verdict, found.summary) == (
         "warn",
-        "there are 9 local NVMe disks, and Standard_ND96asr_v4 says 8",
+        "there are 9 local NVMe disks, but Standard_ND96asr_v4 says 8",
     )
 
 
@@ -105,17 +105,17 @@ def test_nvme_count_the_settings_go_before_the_size(node: Node) -> None:
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps({"schema": 1, "devices": ["/dev/nvme1n1", "/dev/nvme9n1"]}), encoding="ascii")
     (found,) = measure(node).findings
-    assert found.summary.startswith("1 of 2 local NVMe disks are there")
+    assert found.summary.startswith("there are 1 of 2 local NVMe disks")
 
 
 def test_nvme_count_is_skipped_where_none_are_expected(node: Node) -> None:
-    assert measure(node, size=None).skipped == "nobody says how many disks there are"
+    assert measure(node, size=None).skipped == "the expected number of disks is not known"
     assert measure(node, size="Standard_ND40rs_v2").skipped == "no local NVMe disks are expected"
 
 
 def test_nvme_count_cannot_measure_without_sysfs(tmp_path: Path) -> None:
     (found,) = NVME_COUNT.measure(context(root=tmp_path)).findings
-    assert (found.verdict, found.summary) == ("unknown", "sysfs shows no block device at all")
+    assert (found.verdict, found.summary) == ("unknown", "sysfs shows no block device")
 
 
 WELL = {"critical_warning": 0, "temperature": 310, "avail_spare": 100, "spare_thresh": 10, "percent_used": 1}
@@ -152,7 +152,7 @@ def disks(tmp_path: Path) -> Disks:
 def test_nvme_smart_passes_where_all_are_well(disks: Disks) -> None:
     disks.logs["/dev/nvme2n1"]["percent_used"] = 99
     answer = disks.measure()
-    assert (answer.findings, answer.good) == ((), "8 NVMe disks say that they are well")
+    assert (answer.findings, answer.good) == ((), "8 NVMe disks report no problem")
     assert disks.asked == list(disks.logs), "the system's disk is not asked"
     assert len(answer.readings) == 24
 
@@ -161,9 +161,9 @@ def test_nvme_smart_passes_where_all_are_well(disks: Disks) -> None:
     ("warning", "words"),
     [
         (1, "spare blocks are below their threshold"),
-        (8, "its media can only be read"),
+        (8, "its media are read-only"),
         (6, "its temperature is out of range, its reliability is degraded by many media errors"),
-        (128, "a warning of unknown meaning"),
+        (128, "an unknown warning"),
         ({"value": 4, "nvm_subsystem_reliability": 1}, "its reliability is degraded by many media errors"),
     ],
 )
@@ -203,16 +203,16 @@ def test_nvme_smart_cannot_measure_a_disk_that_gives_no_log(disks: Disks, log: A
 
 def test_nvme_smart_disks_that_keep_no_log_are_left_out(disks: Disks, tmp_path: Path) -> None:
     disks.logs["/dev/nvme2n1"] = (1, "NVMe status: Invalid Command Opcode: not supported(0x2001)")
-    assert disks.measure().good == "7 NVMe disks say that they are well"
+    assert disks.measure().good == "7 NVMe disks report no problem"
     disks.logs = dict.fromkeys(disks.logs, (1, "NVMe status: INVALID_OPCODE(2001)"))
-    assert disks.measure().skipped == "these disks keep no health log"
+    assert disks.measure().skipped == "these disks have no health log"
 
 
 def test_nvme_smart_disks_of_another_kind_are_not_asked(disks: Disks) -> None:
     settings = Path(disks.node.root.at("/etc/hpcai/scratch.json"))
     settings.parent.mkdir(parents=True, exist_ok=True)
     settings.write_text(json.dumps({"schema": 1, "devices": ["/dev/sda", "/dev/nvme2n1"]}), encoding="ascii")
-    assert disks.measure().good == "1 NVMe disks say that they are well"
+    assert disks.measure().good == "1 NVMe disks report no problem"
     assert disks.asked == ["/dev/nvme2n1"]
 
 

@@ -59,7 +59,7 @@ def test_passes_whole_and_leaves_nothing_behind(node: Node, state: str) -> None:
     node.arrays["md127"].state = state
     node.write()
     answer = measure(node)
-    assert (answer.findings, answer.good) == ((), "/scratch is mounted, whole, and can be written")
+    assert (answer.findings, answer.good) == ((), "/scratch is mounted, complete, and can be written")
     assert {one.name: one.value for one in answer.readings} == {
         "scratch_mounted": "yes",
         "scratch_array_members": 8,
@@ -81,7 +81,7 @@ def test_fails_where_another_file_system_lies_there(node: Node) -> None:
     node.write()
     (found,) = measure(node).findings
     assert found.verdict == "fail"
-    assert found.summary == "another file system is mounted at /scratch than ours: /dev/sda1 (ext4)"
+    assert found.summary == "a wrong file system is mounted at /scratch: /dev/sda1 (ext4)"
 
 
 def test_fails_read_only(node: Node) -> None:
@@ -109,7 +109,7 @@ def test_fails_degraded_and_with_a_faulty_member(node: Node) -> None:
     md = node.folder / "sys/block/md127/md"
     (md / "dev-nvme5n1/state").write_text("faulty\n", encoding="ascii")
     (found,) = measure(node).findings
-    assert found.summary == "the scratch's array md127 has members that failed: nvme5n1 failed"
+    assert found.summary == "the scratch's array md127 has failed members: nvme5n1 failed"
     (md / "degraded").write_text("1\n", encoding="ascii")
     (found,) = measure(node).findings
     assert found.summary.endswith("has lost a disk: 8 of 8 members, degraded 1: nvme5n1 failed")
@@ -152,7 +152,7 @@ def test_a_temporary_disk_in_its_place_must_be_mounted_too(tmp_path: Path) -> No
 
 def test_is_skipped_where_none_is_expected(tmp_path: Path) -> None:
     node = Node(tmp_path, disks=0)
-    assert measure(node, "Standard_ND40rs_v2").skipped == "no scratch is expected here"
+    assert measure(node, "Standard_ND40rs_v2").skipped == "no scratch is expected on this node"
 
 
 def test_a_plain_directory_must_be_there_and_take_a_file(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_passes_where_all_run_with_one_command_before_a_job(node: Node) -> None:
 def test_fails_where_one_does_not_run(node: Node, name: str, tier: str) -> None:
     node.states[name] = ENDED
     who = "the NVSwitches need" if name.startswith("nvidia") else "Slurm needs"
-    assert verdicts(node.measure(tier)) == [("fail", f"{name} is failed (exit-code), and {who} it")]
+    assert verdicts(node.measure(tier)) == [("fail", f"{name} is failed (exit-code), but {who} it")]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_fails_where_one_does_not_run(node: Node, name: str, tier: str) -> None:
 )
 def test_fails_however_it_came(node: Node, state: str, words: str) -> None:
     node.states["slurmd"] = state
-    assert verdicts(node.measure()) == [("fail", f"slurmd is {words}, and jobs need it")]
+    assert verdicts(node.measure()) == [("fail", f"slurmd is {words}, but jobs need it")]
 
 
 def test_slurmd_is_not_asked_for_at_boot_as_it_waits_for_this(node: Node) -> None:
@@ -124,7 +124,7 @@ def test_one_that_comes_is_given_two_minutes(node: Node) -> None:
     node.now += 119
     assert verdicts(node.measure()) == [("warn", "slurmd is activating (exit-code)")]
     node.now += 1
-    assert verdicts(node.measure()) == [("fail", "slurmd is activating (exit-code), and jobs need it")]
+    assert verdicts(node.measure()) == [("fail", "slurmd is activating (exit-code), but jobs need it")]
     del node.states["slurmd"]
     assert node.measure().findings == ()
     node.states["slurmd"] = COMES
@@ -159,7 +159,7 @@ def test_other_units_that_failed_warn(node: Node) -> None:
     node.failed += "home.mount loaded failed failed /home\n"
     node.states["slurmd"] = ENDED
     assert verdicts(node.measure()) == [
-        ("fail", "slurmd is failed (exit-code), and jobs need it"),
+        ("fail", "slurmd is failed (exit-code), but jobs need it"),
         ("warn", "2 units failed: cloud-final.service, home.mount"),
     ]
 
@@ -190,7 +190,7 @@ def test_gpus_of_amds_need_nothing_of_nvidias(node: Node) -> None:
 def test_the_site_adds_and_takes_away(node: Node) -> None:
     node.states.update({"munge": ENDED, "sssd": ENDED})
     answer = node.measure(needed=["sssd"], not_needed=["munge"])
-    assert verdicts(answer) == [("fail", "sssd is failed (exit-code), and the site needs it")]
+    assert verdicts(answer) == [("fail", "sssd is failed (exit-code), but the site needs it")]
 
 
 def test_is_skipped_where_nothing_is_needed(tmp_path: Path) -> None:
@@ -200,10 +200,10 @@ def test_is_skipped_where_nothing_is_needed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rc", [1, 124, 127])
 def test_cannot_measure_where_systemd_does_not_tell(node: Node, rc: int) -> None:
     node.rc["show"] = rc
-    assert verdicts(node.measure()) == [("unknown", "systemd does not tell how services are")]
+    assert verdicts(node.measure()) == [("unknown", "cannot get the state of services from systemd")]
     node.rc["show"] = 0
     node.states["munge"] = ""
-    assert verdicts(node.measure()) == [("unknown", "systemd does not tell how munge is")]
+    assert verdicts(node.measure()) == [("unknown", "cannot get the state of munge from systemd")]
     del node.states["munge"]
     node.rc["list-units"] = rc
-    assert verdicts(node.measure()) == [("unknown", "systemd does not tell which units failed")]
+    assert verdicts(node.measure()) == [("unknown", "cannot get the failed units from systemd")]

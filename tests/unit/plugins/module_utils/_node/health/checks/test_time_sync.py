@@ -43,7 +43,7 @@ def test_passes_where_it_is_synchronised_and_near(offset: str) -> None:
 def test_fails_where_it_is_off(offset: str) -> None:
     (found,) = measure({CHRONY: tracking(offset)}).findings
     assert found.verdict == "fail"
-    assert found.summary == f"the clock is {abs(float(offset)):.3f} s off by PHC0"
+    assert found.summary == f"the clock differs from PHC0 by {abs(float(offset)):.3f} s"
 
 
 def test_the_sites_own_limit_goes_first() -> None:
@@ -54,7 +54,7 @@ def test_the_sites_own_limit_goes_first() -> None:
 def test_a_clock_that_follows_nothing_is_worth_a_warning(tmp_path: Path) -> None:
     (found,) = measure({CHRONY: tracking(leap="Not synchronised")}, tmp_path).findings
     assert (found.verdict, found.summary) == ("warn", "the clock is not synchronised")
-    assert found.hint == "'chronyc sources' tells what it follows"
+    assert found.hint == "'chronyc sources' shows its sources"
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/ptp_hyperv").touch()
     (found,) = measure({CHRONY: tracking(leap="Not synchronised")}, tmp_path).findings
@@ -69,7 +69,7 @@ def test_systemd_tells_where_there_is_no_chrony() -> None:
 def test_a_container_has_the_clock_of_its_host(tmp_path: Path) -> None:
     (tmp_path / "run/systemd").mkdir(parents=True)
     (tmp_path / "run/systemd/container").write_text("podman\n", encoding="ascii")
-    assert measure({CHRONY: tracking("99")}, tmp_path).skipped == "this is a container, whose clock is its host's"
+    assert measure({CHRONY: tracking("99")}, tmp_path).skipped == "this is a container, which uses its host's clock"
 
 
 @pytest.mark.parametrize(

@@ -57,10 +57,10 @@ def test_numa_fails_with_a_node_less_or_more(tmp_path: Path) -> None:
     assert {found.verdict for found in measure_numa(two).findings} == {"fail"}
     assert [found.summary for found in measure_numa(two).findings] == [
         "NUMA node 0 has CPUs 0-47 instead of 0-23",
-        "NUMA node 1 of Standard_ND96asr_v4 is not there",
-        "NUMA node 2 of Standard_ND96asr_v4 is not there",
-        "NUMA node 3 of Standard_ND96asr_v4 is not there",
-        "NUMA node 5 is there, and Standard_ND96asr_v4 has none of this number",
+        "NUMA node 1 of Standard_ND96asr_v4 is missing",
+        "NUMA node 2 of Standard_ND96asr_v4 is missing",
+        "NUMA node 3 of Standard_ND96asr_v4 is missing",
+        "there is a NUMA node 5, but Standard_ND96asr_v4 has none",
     ]
 
 
@@ -73,7 +73,7 @@ def test_numa_cpus_that_are_offline_are_no_matter_of_this_check(tree: MachineTre
 def test_numa_a_node_without_memory_is_worth_a_warning(tree: MachineTree) -> None:
     tree.node(2, "48-71", 0)
     assert [(found.verdict, found.summary) for found in measure_numa(tree).findings] == [
-        ("warn", "NUMA node 2 has CPUs and no memory")
+        ("warn", "NUMA node 2 has CPUs but no memory")
     ]
 
 
@@ -140,12 +140,12 @@ def test_pci_topology_the_topology_file_is_read_where_it_is_asked_for(machine: S
     machine.write("etc/hpcai/nccl.json", json.dumps({"schema": 1, "topology_path": "/var/lib/hpcai/nccl-topo.xml"}))
     (found,) = measure_pci_topology(machine).findings
     assert (found.verdict, found.fault) == ("warn", "")
-    assert found.summary == "NCCL's topology file /var/lib/hpcai/nccl-topo.xml is not there"
+    assert found.summary == "NCCL's topology file /var/lib/hpcai/nccl-topo.xml is missing"
     for text in ("no XML at all", as_xml(topology).replace("0001:00:00.0", "0002:00:00.0", 1)):
         machine.write("var/lib/hpcai/nccl-topo.xml", text)
         (found,) = measure_pci_topology(machine).findings
         assert found.verdict == "warn"
-        assert found.summary.endswith("is not the one of Standard_ND96asr_v4")
+        assert found.summary.endswith("is not that of Standard_ND96asr_v4")
     machine.write("var/lib/hpcai/nccl-topo.xml", as_xml(topology))
     assert measure_pci_topology(machine).findings == ()
     machine.write("etc/hpcai/nccl.json", json.dumps({"schema": 1, "state": "absent"}))

@@ -33,7 +33,7 @@ def test_passes_where_the_size_is_known() -> None:
     ("text", "words"),
     [
         ('{"schema": 1, "vm_size": "Standard_NX1"}', "VM size 'Standard_NX1' is not known"),
-        ("{", "is no JSON"),
+        ("{", "is not valid JSON"),
         ('{"schema": 1, "vm_size": "Standard_ND96asr_v4"}', "run this again"),
     ],
 )

@@ -74,7 +74,7 @@ def test_two_prologs_at_a_time_share_one_answer(node: Node) -> None:
 def test_nothing_else_refuses_a_job(node: Node, name: str) -> None:
     node.ran("prolog", check(name, "fail"))
     assert asked(node, answer=ArbiterAnswer("", True, "drained")) == Permission(
-        False, "", "nothing is broken that a job cannot do without"
+        False, "", "everything that every job needs is good"
     )
 
 

@@ -46,7 +46,7 @@ def test_news_are_told_at_once_and_the_same_only_after_a_while(node: Node) -> No
     assert len(updates(node)) == 1
     node.now += 300
     node.ran("periodic", check("gpu_count"))
-    assert send_report(node) == Sent(True, "slurmctld knows")
+    assert send_report(node) == Sent(True, "slurmctld already has the report")
     assert node.commands == []
     node.ran("periodic", check("gpu_count", "fail"))
     send_report(node)
@@ -82,7 +82,7 @@ def test_a_text_of_somebody_elses_stays(node: Node, theirs: str) -> None:
     node.extra = theirs
     sent = send_report(node)
     assert not sent.known
-    assert "Extra of node compute-0 is somebody else's" in sent.words
+    assert "Extra of node compute-0 has somebody else's text" in sent.words
     assert "health_checks_report.field to Comment" in sent.words
     assert (node.extra, updates(node)) == (theirs, [])
 
@@ -108,7 +108,7 @@ def test_where_no_controller_listens_it_says_so(node: Node) -> None:
         raise NoController("10.0.0.4:6817: Connection refused")
 
     sent = send.send(node.root, node.run, nobody, node.clock, node.pause)
-    assert sent == Sent(False, "Slurm could not be told: 10.0.0.4:6817: Connection refused")
+    assert sent == Sent(False, "cannot send the report: 10.0.0.4:6817: Connection refused")
     assert node.commands == []
 
 
@@ -141,7 +141,7 @@ def test_a_prolog_that_waits_is_answered_when_the_arbiter_has_drained(node: Node
 
     node_began = node.now
     sent = send.send(node.root, node.run, node.find_address, node.clock, pause)
-    assert sent.words.endswith("the node is out: hpcai: health: gpu_count: x")
+    assert sent.words.endswith("the node is drained: hpcai: health: gpu_count: x")
     given = files.read_answer(node.root, "7.1")
     assert given
     assert (given.refuse, given.words) == (True, "hpcai: health: gpu_count: x")

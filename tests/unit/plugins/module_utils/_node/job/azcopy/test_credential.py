@@ -47,7 +47,7 @@ def test_a_sas_that_is_put_in_the_place_of_another_serves_from_then_on(sas_file:
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
 def test_a_sas_file_that_others_may_read_is_refused(sas_file: Path, mode: int) -> None:
     sas_file.chmod(mode)
-    with pytest.raises(ConfigError, match="open to others"):
+    with pytest.raises(ConfigError, match="accessible to other users"):
         credential_of("sas", sas_file=str(sas_file))
 
 
@@ -58,7 +58,7 @@ def test_a_sas_file_of_somebody_else_or_behind_a_link_is_refused(
     with pytest.raises(ConfigError, match="cannot be read"):
         credential_of("sas", sas_file=str(tmp_path / "link"))
     os.chown(sas_file, 65534, 65534) if os.geteuid() == 0 else monkeypatch.setattr(os, "geteuid", lambda: 4242)
-    with pytest.raises(ConfigError, match="not yours"):
+    with pytest.raises(ConfigError, match="must be a regular file that you or root own"):
         credential_of("sas", sas_file=str(sas_file))
 
 

@@ -56,7 +56,7 @@ def test_what_is_no_place_is_refused(url: str) -> None:
 
 
 def test_a_sas_in_a_url_is_refused_and_not_repeated() -> None:
-    with pytest.raises(LocationError, match="a SAS does not belong into a URL") as refused:
+    with pytest.raises(LocationError, match="a URL must not contain a SAS") as refused:
         parse_location(f"https://a.blob.core.windows.net/data?{SAS}")
     assert "Secret" not in str(refused.value)
 
@@ -100,9 +100,9 @@ def test_names_that_azcopy_carries(name: str) -> None:
         ("/a", "empty part"),
         ("a//b", "empty part"),
         ("a/../b", "'.' or '..'"),
-        ("\udcff", "no UTF-8"),
-        ("\ufeffx", "old form"),
-        ('{ "Files": [', "old form"),
+        ("\udcff", "not valid UTF-8"),
+        ("\ufeffx", "old format"),
+        ('{ "Files": [', "old format"),
         ("x" * 230, "too long"),
         ("/".join(["x" * 100] * 11), "too long"),
     ],

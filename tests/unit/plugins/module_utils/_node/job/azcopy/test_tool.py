@@ -136,9 +136,9 @@ def test_uploads_that_azcopy_lost_are_noticed(played: Played, tmp_path: Path) ->
     (tmp_path / "b").write_text("x", encoding="utf-8")
     tool = played.plays(line("EndOfJob", numbers(1, 0, 1)))
     done = upload(tool, str(tmp_path), ["a", "b"], LOCATION)
-    assert done.sentence() == "azcopy carried 1 of 2 files and does not say why"
+    assert done.sentence() == "azcopy transferred 1 of 2 files and reported no error"
     assert "--put-md5" in played.asked
-    assert "there is no such file" in upload(tool, str(tmp_path), ["c"], LOCATION).sentence()
+    assert "no such file" in upload(tool, str(tmp_path), ["c"], LOCATION).sentence()
 
 
 def test_to_remove_what_is_gone_is_no_failure(played: Played) -> None:
@@ -152,7 +152,7 @@ def test_azcopy_that_stands_still_is_ended(played: Played, tmp_path: Path) -> No
     began = time.monotonic()
     done = download(tool, LOCATION, ["a"], str(tmp_path / "to"))
     assert time.monotonic() - began < 10
-    assert (done.why, done.words) == ("stalled", "nothing moved any more (nothing moved for 1.5 s)")
+    assert (done.why, done.words) == ("stalled", "the transfer stalled (no progress for 1.5 s)")
     assert not os.path.exists(f"/proc/{(tmp_path / 'pid').read_text(encoding='utf-8').strip()}")
 
 
@@ -162,7 +162,7 @@ def test_azcopy_that_is_turned_away_and_stands_still_is_throttled(played: Played
     (tmp_path / "said").write_text(f"{output}\n", encoding="utf-8")
     done = download(tool, LOCATION, ["a"], str(tmp_path / "to"))
     assert done.why == "throttled"
-    assert "set a cap under its limit" in done.sentence()
+    assert "set a cap below its limit" in done.sentence()
 
 
 def test_a_crash_is_told_in_its_own_words(played: Played) -> None:
@@ -170,7 +170,7 @@ def test_a_crash_is_told_in_its_own_words(played: Played) -> None:
     with pytest.raises(BlobError, match="cannot be listed: panic: runtime error"):
         list_blobs(tool, LOCATION)
     lacks = "azcopy: error while loading shared libraries: libsecret-1.so.0: cannot open shared object file"
-    with pytest.raises(BlobError, match=r"role hpcai\.azure\.blob_staging installs it, and libsecret"):
+    with pytest.raises(BlobError, match=r"role hpcai\.azure\.blob_staging installs it, together with libsecret"):
         list_blobs(played.plays(lacks, rc=127), LOCATION)
 
 

@@ -46,7 +46,7 @@ def test_a_preset_that_the_user_cannot_write_to_is_not_used(tmp_path: Path, monk
 
 
 def test_a_wish_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="make it, or leave out --work"):
+    with pytest.raises(ValueError, match="create it, or omit --work"):
         parent_of(str(tmp_path / "gone"), str(tmp_path))
 
 
@@ -133,7 +133,7 @@ def test_a_folder_that_holds_other_things_is_never_marked(root: Root) -> None:
     Path(root.at("/scratch/data")).mkdir()
     Path(root.at("/scratch")).chmod(0o777)
     [warning] = prepare("/scratch", root)
-    assert "/scratch holds other things, so nothing is removed there" in warning
+    assert "/scratch contains other files, so nothing is removed there" in warning
     assert Path(root.at("/scratch")).stat().st_mode & 0o7777 == 0o777
     assert os.listdir(root.at("/scratch")) == ["data"]
 
@@ -173,7 +173,7 @@ def test_a_users_folder_on_the_scratch_survives_whatever_its_name(root: Root, wo
     # Nor with such a folder as its own in the settings: nobody has marked it.
     removed, [problem] = sweep("/scratch", "7", USER, root, run, time.time())
     assert removed == []
-    assert "/scratch has no marker of root's" in problem
+    assert "/scratch has no marker file of root" in problem
 
 
 @needs_root

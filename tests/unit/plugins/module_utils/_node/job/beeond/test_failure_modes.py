@@ -48,7 +48,7 @@ def test_mode_03_what_still_runs_is_still_written_down(node: Node) -> None:
 def test_mode_04_data_stays_while_a_daemon_has_it(node: Node) -> None:
     assert node.start().started
     node.immortal.update(node.pids)
-    assert any("/scratch/beeond/17 stays, because it is in use" in words for words in node.stop())
+    assert any("/scratch/beeond/17 is not removed, because it is in use" in words for words in node.stop())
     assert node.path("/scratch/beeond/17/storage").is_dir()
     assert node.calls("systemctl", "kill", "--signal=SIGKILL")
     assert not node.calls("rm")
@@ -200,7 +200,7 @@ def test_mode_17_an_unmount_that_hangs_is_ended_and_told(node: Node) -> None:
     node.fails["umount"] = Result((), 124, "", "no answer within 20 s")
     node.during = detach
     [problem] = node.stop()
-    assert problem == "/beeond did not unmount (no answer within 20 s): it was only detached, restart the machine"
+    assert problem == "/beeond did not unmount (no answer within 20 s) and was only detached: reboot the node"
     assert node.time < 60
     assert node.leftovers() == []
 

@@ -37,7 +37,7 @@ def test_a_job_that_meets_a_full_scratch_again_and_again_is_held(node: Node) -> 
     node.restarts = 3
     done = node.start(replace(JOB, restarts=3), FULL)
     assert done.good
-    assert "and held: 'scontrol release 17'" in done.words
+    assert "and held: correct the cause, then run 'scontrol release 17'" in done.words
     assert len(node.calls("uhold", "17")) == 1
 
 
@@ -52,7 +52,7 @@ def test_a_full_scratch_and_a_silent_controller_fail_the_prolog(node: Node) -> N
     node.controller_answers = False
     done = node.start(settings=FULL)
     assert not done.good
-    assert "job 17 cannot be requeued: slurmctld gave no answer" in done.words
+    assert "job 17 cannot be requeued: slurmctld did not answer" in done.words
 
 
 def play_statvfs(node: Node, monkeypatch: pytest.MonkeyPatch, inodes: Callable[[], int]) -> None:
@@ -71,7 +71,7 @@ def test_a_scratch_without_inodes_is_full(node: Node, monkeypatch: pytest.Monkey
     play_statvfs(node, monkeypatch, lambda: 999)
     done = node.start()
     assert (done.good, done.started, node.state) == (True, False, "PENDING")
-    assert "/scratch has 999 inodes free, and a job needs 1000" in done.words
+    assert "/scratch has 999 inodes free, but a job needs 1000" in done.words
 
 
 def test_a_daemon_that_ended_on_a_scratch_that_became_full_is_not_the_nodes_fault(

@@ -53,7 +53,7 @@ def test_a_node_that_joined_by_itself_is_asked_for(node: Node) -> None:
 
 @pytest.mark.parametrize("answer", ["", PLACEHOLDER_ADDRESS])
 def test_an_address_that_nobody_knows_is_no_address(node: Node, answer: str) -> None:
-    with pytest.raises(NodeFailure, match="tells the address of node gpu-3"):
+    with pytest.raises(NodeFailure, match="has the address of the job's node gpu-3"):
         ask({"gpu-3": answer}, node, "gpu-3")
 
 
@@ -90,14 +90,14 @@ def test_a_port_that_a_user_has_is_not_the_nodes_fault(
     tmp_path: Path, port_in_use: tuple[str, int], family: str
 ) -> None:
     protocol, port = port_in_use
-    with pytest.raises(UsersFault, match=f"^port {port}/{protocol} is taken by a process of user 4001$"):
+    with pytest.raises(UsersFault, match=f"^port {port}/{protocol} is used by a process of user 4001$"):
         refuse_ports_in_use([port_in_use], machine(tmp_path, f"{protocol}{family}", port, 4001))
 
 
 @pytest.mark.parametrize("uid", [0, 998])
 def test_a_port_that_a_service_has_is_the_nodes_fault(tmp_path: Path, port_in_use: tuple[str, int], uid: int) -> None:
     protocol, port = port_in_use
-    with pytest.raises(NodeFailure, match=f"port {port}/{protocol} is taken, by another BeeGFS perhaps"):
+    with pytest.raises(NodeFailure, match=f"port {port}/{protocol} is in use, perhaps by another BeeGFS"):
         refuse_ports_in_use([port_in_use], machine(tmp_path, protocol, port, uid))
 
 

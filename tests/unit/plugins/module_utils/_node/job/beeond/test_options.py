@@ -50,7 +50,7 @@ def test_the_text_is_read_as_it_was_written(node: Node) -> None:
         ({"mount_point": "/"}, "mount_point must be .*, not '/'"),
         ({"data_root": "/scratch/../etc"}, "data_root must be"),
         ({"data_root": "/scratch/a b"}, "data_root must be"),
-        ({"data_root": "/beeond/data"}, "lie in each other"),
+        ({"data_root": "/beeond/data"}, "must not be inside each other"),
         ({"metadata_nodes": 0}, "metadata_nodes must be a whole number of 1 or more, not 0"),
         ({"metadata_nodes": True}, "metadata_nodes must be .* not True"),
         ({"port_shift": 60000}, "port_shift must be a whole number from 0 to 57525"),

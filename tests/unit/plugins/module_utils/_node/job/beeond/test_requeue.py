@@ -54,7 +54,7 @@ def test_a_batch_job_is_put_back_and_not_held(node: Node) -> None:
 
 def test_a_later_incarnation_is_let_run(node: Node) -> None:
     node.restarts = 1
-    assert requeue(JOB, node.controller) == "job 17 is CONFIGURING already, for the 1. time"
+    assert requeue(JOB, node.controller) == "job 17 is already CONFIGURING (restart 1)"
     assert node.state == "CONFIGURING"
     assert not node.calls("requeue")
 
@@ -65,7 +65,7 @@ def test_another_node_that_was_faster_is_as_good(node: Node) -> None:
             node.state, node.restarts = "PENDING", 1
 
     node.during = faster
-    assert "is PENDING already" in requeue(JOB, node.controller)
+    assert "is already PENDING" in requeue(JOB, node.controller)
     assert node.restarts == 1
 
 
@@ -114,7 +114,7 @@ def test_slurmctld_is_asked_for_fields_without_free_text(node: Node) -> None:
     "line", ["17|RUNNING", "17|RUNNING|0|1|1|0|N/A|more|", "17|RUNNING|zero|1|1|0|N/A|", "17||0|1|1|0|N/A|"]
 )
 def test_an_answer_of_another_form_is_no_answer(line: str) -> None:
-    with pytest.raises(JobStateUnknown, match="not what was asked for"):
+    with pytest.raises(JobStateUnknown, match="not the requested format"):
         module.job_record_of("17", f"{line}\n")
 
 
@@ -125,11 +125,11 @@ def test_the_first_job_of_a_heterogeneous_one_is_put_back(node: Node) -> None:
 
 def test_a_silent_controller_is_no_success(node: Node) -> None:
     node.controller_answers = False
-    with pytest.raises(JobStateUnknown, match="gave no answer in 8 s"):
+    with pytest.raises(JobStateUnknown, match="did not answer within 8 s"):
         requeue(JOB, node.controller)
     node.controller_answers = True
     node.fails["requeue"] = module.Result((), 1, "", "Access denied")
-    with pytest.raises(JobStateUnknown, match="leaves job 17 as it is: Access denied"):
+    with pytest.raises(JobStateUnknown, match="did not requeue or cancel job 17: Access denied"):
         requeue(JOB, node.controller)
 
 
@@ -138,5 +138,5 @@ def test_a_silent_controller_ends_no_wait(node: Node) -> None:
     assert module.why_not_running(JOB, node.controller) == ""
     assert module.runs("17", node.controller) is None
     node.controller_answers, node.state = True, ""
-    assert module.why_not_running(JOB, node.controller) == "slurmctld knows job 17 no more"
+    assert module.why_not_running(JOB, node.controller) == "slurmctld no longer knows job 17"
     assert module.runs("17", node.controller) is False

@@ -48,7 +48,7 @@ def test_a_silent_controller_is_no_death(node: Node) -> None:
     assert node.start().started
     gone, [unsure] = swept(node, runs=None)
     assert gone == []
-    assert "job 17 has something here, and slurmctld does not tell" in unsure
+    assert "job 17 has parts on this node, but slurmctld does not answer" in unsure
 
 
 def test_a_job_that_is_about_to_start_is_let_be(node: Node) -> None:

@@ -25,7 +25,7 @@ def test_the_newest_that_fits_is_uploaded(seconds_left: float | None, chosen: st
 
 def test_what_does_not_fit_is_said_with_figures_and_tried() -> None:
     choice = decide([BIG], RATE, 10.0)
-    assert choice.words.startswith("step 300 needs 23 s at 50.0 MB/s, and 10 s are left: it will not be whole")
+    assert choice.words.startswith("step 300 needs 23 s at 50.0 MB/s, but only 10 s are left: the upload")
     running = Candidate("a", 200, 900_000_000, running=True)
     assert decide([BIG, running], RATE, 10.0).id == "a"
 

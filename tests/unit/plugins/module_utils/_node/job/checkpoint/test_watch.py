@@ -166,7 +166,7 @@ def test_what_is_written_to_during_the_upload_is_refused(scene: Scene) -> None:
 
     watcher = scene.watcher(faults=Faults(before=write))
     until(watcher, lambda: bool(watcher.status.refused))
-    assert "was written to while it was uploaded" in next(iter(watcher.status.refused.values()))
+    assert "changed during the upload" in next(iter(watcher.status.refused.values()))
     assert scene.complete_steps() == []
     assert not watcher.end()
 
@@ -301,7 +301,7 @@ def test_a_notice_is_told_and_acknowledged_only_when_all_is_published(scene: Sce
     until(watcher, lambda: bool(scene.started))
     assert scene.complete_steps() == [100]
     assert scene.started == ["E1"]
-    assert watcher.status.notice["words"] == "nothing is left to upload; newest whole 000000000100-7.0-w1"
+    assert watcher.status.notice["words"] == "nothing is left to upload; newest complete: 000000000100-7.0-w1"
     scene.events = []
     watcher.turn()
     assert not (scene.directory / ".hpcai-checkpoint" / "notice-node0").exists()
@@ -343,7 +343,7 @@ def test_what_does_not_fit_is_said_and_tried(scene: Scene) -> None:
     scene.save(100, "y" * 1000, files=5)
     scene.events = [notice("Preempt", 30.0)]
     until(watcher, lambda: watcher.status.notice.get("fits") is False)
-    assert "it will not be whole unless the machine lives longer" in scene.status().notice["words"]
+    assert "be incomplete unless the machine stays longer" in scene.status().notice["words"]
     assert not scene.status().good
     until(watcher, lambda: watcher.idle)
     assert scene.complete_steps() == [100]
@@ -357,7 +357,7 @@ def test_a_watcher_that_hears_no_events_says_so_and_stops_nothing(scene: Scene) 
     assert scene.complete_steps() == [100]
     assert scene.status().events == "no route"
     assert not scene.status().good
-    assert "scheduled events are not known: no route" in watcher.status.events_to_report()
+    assert "scheduled events are unknown: no route" in watcher.status.events_to_report()
 
 
 def test_an_end_stops_the_upload_and_says_what_is_missing(scene: Scene) -> None:

@@ -83,13 +83,13 @@ def test_silence_is_written_too(azure: http_service.Service, root: Root) -> None
     [
         ("A", 4001, {4001}, ""),
         ("A", 0, {4001, 4002}, ""),
-        ("A", 4001, {4001, 4002}, "other users have jobs here"),
-        ("A", 4003, {4001}, "other users have jobs here"),
-        ("A", 4003, set(), "this user has no job here"),
-        ("B", 4001, {4001}, "it meets other machines too"),
-        ("C", 4001, {4001}, "it does not wait"),
-        ("D", 4001, {4001}, "it does not wait"),
-        ("../x", 4001, {4001}, "it does not wait"),
+        ("A", 4001, {4001, 4002}, "other users have jobs on this node"),
+        ("A", 4003, {4001}, "other users have jobs on this node"),
+        ("A", 4003, set(), "this user has no job on this node"),
+        ("B", 4001, {4001}, "it affects other machines too"),
+        ("C", 4001, {4001}, "it is not waiting to start"),
+        ("D", 4001, {4001}, "it is not waiting to start"),
+        ("../x", 4001, {4001}, "it is not waiting to start"),
     ],
 )
 def test_only_the_one_user_of_a_machine_starts_its_event(
@@ -99,7 +99,7 @@ def test_only_the_one_user_of_a_machine_starts_its_event(
     service.look()
     assert service.accept_ready(event, uid) == why
     assert len(azure.posted) == (0 if why else 1)
-    assert service.accept_ready(event, uid) == (why or "it does not wait")
+    assert service.accept_ready(event, uid) == (why or "it is not waiting to start")
 
 
 def test_the_kernel_says_who_asks(azure: http_service.Service, root: Root, capfd: pytest.CaptureFixture[str]) -> None:
@@ -123,4 +123,4 @@ def test_the_kernel_says_who_asks(azure: http_service.Service, root: Root, capfd
         ended.set()
         thread.join(10)
     assert not thread.is_alive()
-    assert capfd.readouterr().err.splitlines() == [f"hpcnode events: event A is started for user {os.getuid()}"]
+    assert capfd.readouterr().err.splitlines() == [f"hpcnode events: event A started for user {os.getuid()}"]

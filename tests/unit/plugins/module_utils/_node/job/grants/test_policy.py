@@ -116,10 +116,10 @@ def test_a_user_id_without_an_account_is_granted_nothing() -> None:
         ({"grants": [{**DATA, "rights": "all"}]}, r"grants\[0\].rights must be read, write or delete, not 'all'"),
         ({"grants": [{**DATA, "groups": []}]}, "groups must be a list of 1 or more"),
         ({"grants": [{**DATA, "groups": "research"}]}, "groups must be"),
-        ({"grants": [{**DATA, "groups": [""]}]}, r"groups\[0\] must be a text that is not empty"),
+        ({"grants": [{**DATA, "groups": [""]}]}, r"groups\[0\] must be a string that is not empty"),
         ({"grants": [{"groups": ["research"]}]}, r"grants\[0\] lacks account_url, container, rights"),
         ({"grants": [{**DATA, "container": "Data"}]}, "names no container"),
-        ({"grants": [{**DATA, "container": "data/set"}]}, "is no name of a container"),
+        ({"grants": [{**DATA, "container": "data/set"}]}, "is not a valid container name"),
         ({"grants": [{**DATA, "container": ""}]}, "names no container"),
         ({"grants": [{**DATA, "account_url": "https://example.com"}]}, "not the URL of a storage account"),
         ({"grants": [{**DATA, "folder": "x"}]}, r"grants\[0\] has unknown keys folder"),
@@ -135,7 +135,7 @@ def test_each_user_has_a_share_of_connections_and_questions() -> None:
     now = [0.0]
     bounds = Bounds(each=2, total=3, a_minute=6, clock=lambda: now[0])
     assert [bool(bounds.enter(1)) for _time in range(3)] == [False, False, True]
-    assert "2 requests open" in bounds.enter(1)
+    assert "2 open requests" in bounds.enter(1)
     assert not bounds.enter(2)
     assert "all 3 connections" in bounds.enter(3)
     bounds.leave(1)

@@ -119,7 +119,7 @@ def test_a_flood_of_one_user_does_not_keep_another_one_waiting(play: Callable[..
     server = play()
     held = [server.connect(ALICE) for _time in range(4)]
     refused = [server.send(ALICE, b"{}\n") for _time in range(50)]
-    assert all("4 requests open" in answer["busy"] for answer in refused)
+    assert all("4 open requests" in answer["busy"] for answer in refused)
     assert server.send(BOB, b"{}\n") == {"uid": BOB, "size": 2}
     for connection in held:
         connection.close()
@@ -166,7 +166,7 @@ def test_who_is_slow_is_told(play: Callable[..., Played]) -> None:
     server = play(read_s=0.2)
     with server.connect(ALICE) as connection:
         connection.sendall(b"{")
-        assert "no complete request came within 0.2 s" in connection.makefile("r").readline()
+        assert "no complete request arrived within 0.2 s" in connection.makefile("r").readline()
 
 
 MALFORMED = [
@@ -298,7 +298,7 @@ def test_only_root_uses_the_machines_identity_itself() -> None:
 def test_a_service_that_refuses_or_is_not_there_is_one_clear_error(play: Callable[..., Played], tmp_path: Path) -> None:
     server = play(answer=lambda _uid, _line: {"error": "nothing is granted."})
     server.uids.append(ALICE)
-    with pytest.raises(BlobError, match=r"no access to .*: nothing is granted") as refused:
+    with pytest.raises(BlobError, match=r"no read access to .*: nothing is granted") as refused:
         Credential("identity", granted=Granted(server.path)).sign("https://a.blob.core.windows.net/data")
     assert refused.value.why == DENIED
     with pytest.raises(GrantsError, match=r"systemctl status hpcai-grants\.socket"):

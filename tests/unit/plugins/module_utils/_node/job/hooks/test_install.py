@@ -82,7 +82,7 @@ def test_what_was_changed_by_hand_is_put_right(node: Node) -> None:
 
 def test_a_strangers_script_of_the_same_name_is_not_overwritten(node: Node) -> None:
     theirs = node.script("50-gpu", "their own")
-    with pytest.raises(HookError, match="50-gpu is there and was not put there for this set"):
+    with pytest.raises(HookError, match="50-gpu exists and is not of this set"):
         planned(node, prolog={"50-gpu": GPU})
     # What a run that was cut off has left is the same text.
     theirs.write_text(GPU["content"])
@@ -91,13 +91,13 @@ def test_a_strangers_script_of_the_same_name_is_not_overwritten(node: Node) -> N
     ]
     theirs.unlink()
     os.mkdir(theirs)
-    with pytest.raises(HookError, match="is no file of this set"):
+    with pytest.raises(HookError, match="is not a regular file"):
         planned(node, prolog={"50-gpu": GPU})
 
 
 def test_two_sets_do_not_share_a_name(node: Node) -> None:
     install(node, "beeond", prolog={"50-gpu": GPU})
-    with pytest.raises(HookError, match="prolog 50-gpu belongs to the set beeond"):
+    with pytest.raises(HookError, match="prolog script 50-gpu belongs to the set beeond"):
         planned(node, prolog={"50-gpu": GPU})
     # Nothing of another kind is in the way.
     install(node, epilog={"50-gpu": GPU})
@@ -117,7 +117,7 @@ def test_settings_that_cannot_be_used_are_written_anew_with_a_warning(node: Node
     install(node, prolog={"50-gpu": GPU})
     node.file("/etc/hpcai/job_hooks.json", "{")
     made = install(node, prolog={"50-gpu": GPU})
-    assert "written anew" in made.warnings[0]
+    assert "is rewritten" in made.warnings[0]
     assert planned(node, prolog={"50-gpu": GPU}).actions == []
 
 
@@ -131,7 +131,7 @@ def test_null_leaves_a_script_out(node: Node) -> None:
 @pytest.mark.parametrize(
     ("name", "given", "words"),
     [
-        ("gpu", GPU, "a key of prolog must be two digits, .*, not 'gpu'"),
+        ("gpu", GPU, "a key of prolog must be two digits .*, not 'gpu'"),
         ("50-../x", GPU, "a key of prolog must be two digits"),
         ("50-gpu", "#!/bin/sh", "must be a mapping with keys of content, limit"),
         ("50-gpu", {**GPU, "timeout": 3}, "prolog.50-gpu has unknown keys timeout"),

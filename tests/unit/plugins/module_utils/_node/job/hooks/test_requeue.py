@@ -76,7 +76,7 @@ def test_where_slurmctld_is_silent_the_prolog_fails(node: Node, slurmctld: Slurm
     done = prolog(node, slurmctld)
     assert done.failure is not None
     assert done.failure.cause == "exit status 75"
-    assert "cannot be requeued, and the prolog fails: slurmctld gave no answer" in node.log()
+    assert "cannot be requeued, so the prolog fails: slurmctld did not answer" in node.log()
 
 
 @pytest.mark.parametrize(("kind", "status"), [("epilog", 75), ("health", 75), ("prolog", 1)])
@@ -155,4 +155,4 @@ def test_a_job_that_was_requeued_often_is_held_only_where_it_may_meet_the_same_n
     assert done.failure is None
     assert slurmctld.restarts == 10
     assert bool([words for words in slurmctld.asked if "uhold" in words]) is not is_out
-    assert f"the node {'is out' if is_out else 'stays in scheduling'}: so" in node.log()
+    assert f"the node {'is drained' if is_out else 'stays in scheduling'}: so" in node.log()

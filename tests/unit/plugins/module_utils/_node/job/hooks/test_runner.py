@@ -128,11 +128,11 @@ def test_a_signal_and_a_script_without_interpreter_are_named(node: Node) -> None
 @pytest.mark.parametrize(
     ("name", "mode", "words"),
     [
-        ("50-loose", 0o777, "writable by others"),
-        ("50-loose", 0o775, "writable by others"),
+        ("50-loose", 0o777, "writable by group or others"),
+        ("50-loose", 0o775, "writable by group or others"),
         ("50-plain", 0o644, "not executable"),
-        ("README", 0o755, "its name is not made of two digits"),
-        ("50-gpu.sh~", 0o755, "its name is not made of two digits"),
+        ("README", 0o755, "its name is invalid: expected two digits"),
+        ("50-gpu.sh~", 0o755, "its name is invalid: expected two digits"),
     ],
 )
 def test_what_must_not_run_is_refused_by_name_before_anything_runs(
@@ -161,11 +161,11 @@ def test_a_strangers_script_is_refused(node: Node, as_somebody: int) -> None:
 def test_a_link_and_a_loose_folder_are_refused(node: Node) -> None:
     script = node.script("10-real", "true")
     (script.parent / "20-link").symlink_to(script)
-    assert [one.cause for one in node.run().runs] == ["refused: it is no regular file; a link is not followed"]
+    assert [one.cause for one in node.run().runs] == ["refused: it is not a regular file; links are not followed"]
     (script.parent / "20-link").unlink()
     script.parent.chmod(0o777)
     [one] = node.run().runs
-    assert "its folder /etc/hpcai/prolog.d is writable by others" in one.cause
+    assert "its folder /etc/hpcai/prolog.d is writable by group or others" in one.cause
 
 
 def test_a_refused_script_does_not_keep_an_epilog_from_cleaning_up(node: Node) -> None:
@@ -196,7 +196,7 @@ def test_settings_that_cannot_be_used_fail_with_their_cause(node: Node) -> None:
     failure = node.run().failure
     assert failure is not None
     assert failure.script == "job_hooks.json"
-    assert "is no JSON" in failure.cause
+    assert "is not valid JSON" in failure.cause
     assert node.waiting() == ["prolog"]
 
 

@@ -131,7 +131,7 @@ def test_a_target_with_an_older_version_is_not_verified(account: Account) -> Non
     account.put("b", b"BB", version=2)
     (account.state / FILE).unlink()
     shared_listing(str(account.state), True, "", lambda: list(account._blobs.values()), LOCATION.address, 1)
-    assert any("'b' was staged from another version of it" in problem for problem in account.verify().problems)
+    assert any("'b' was staged from another version of the blob" in problem for problem in account.verify().problems)
 
 
 def test_what_a_killed_run_left_whole_is_taken(account: Account) -> None:

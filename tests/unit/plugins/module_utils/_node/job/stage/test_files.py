@@ -62,7 +62,7 @@ def test_a_first_node_that_fails_or_is_not_seen_is_told(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="the SAS is wrong"):
         shared_listing(str(tmp_path), True, "1.0.0", fails, LOCATION, 1)
-    with pytest.raises(ConfigError, match="the first node could not list: the SAS is wrong"):
+    with pytest.raises(ConfigError, match="the first node could not list the source: the SAS is wrong"):
         shared_listing(str(tmp_path), False, "1.0.0", never, LOCATION, 1)
     with pytest.raises(ConfigError, match="use --all"):
         shared_listing(str(tmp_path), False, "1.0.1", never, LOCATION, 0.1)
@@ -94,7 +94,7 @@ def test_a_listing_that_was_changed_or_is_newer_is_refused(tmp_path: Path) -> No
     shared_listing(str(tmp_path), True, "", lambda: BLOBS, LOCATION, 1)
     path = tmp_path / FILE
     stated = json.loads(path.read_text(encoding="utf-8"))
-    for change, words in (({"blobs": stated["blobs"][:1]}, "is damaged"), ({"schema": 2}, "knows 1 at most")):
+    for change, words in (({"blobs": stated["blobs"][:1]}, "is damaged"), ({"schema": 2}, "supports at most 1")):
         path.write_text(json.dumps({**stated, **change}), encoding="utf-8")
         with pytest.raises(ConfigError, match=words):
             read_listing(str(path))
@@ -145,8 +145,8 @@ def test_names_on_disk_are_without_gz_where_they_are_decompressed() -> None:
     ("names", "words"),
     [
         (["a", "a.gz"], "would both become 'a'"),
-        (["a", "a/b"], "would be the folder of"),
-        ([".hpcai-stage/x"], "where the manifests are"),
+        (["a", "a/b"], "would be a file and the parent folder of"),
+        ([".hpcai-stage/x"], "the folder of the manifests"),
     ],
 )
 def test_names_that_cannot_lie_beside_each_other_are_refused(names: list[str], words: str) -> None:
@@ -174,7 +174,7 @@ def test_a_file_gets_its_name_when_it_is_right(tmp_path: Path) -> None:
 @pytest.mark.parametrize("facts", [{"size": 3}, {"md5": "0" * 32}])
 def test_a_file_that_is_another_one_gets_none(tmp_path: Path, facts: dict[str, object]) -> None:
     blob, source = arrived(tmp_path, b"data", **facts)
-    with pytest.raises(NotAccepted, match="it was changed since"):
+    with pytest.raises(NotAccepted, match="the blob has changed"):
         accept(blob, source, str(tmp_path / "to"), "x", unpack=False)
     assert not list((tmp_path / "to").iterdir())
     assert not list((tmp_path / "in").iterdir())

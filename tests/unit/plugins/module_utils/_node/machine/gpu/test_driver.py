@@ -91,7 +91,7 @@ def test_two_gpus_in_turn_that_do_not_answer_speak_for_the_driver(
     answers: dict[Any, Any] = {("read", index): facts(index, f"000{index}:00:00.0") for index in range(5)}
     answers.update({("read", index): SILENT for index in silent}, count=5)
     found = nvml(monkeypatch, answers, ()).read()
-    assert [gpu.index for gpu in found if (gpu.problem or "").startswith("not asked")] == not_asked
+    assert [gpu.index for gpu in found if (gpu.problem or "").startswith("not queried")] == not_asked
     assert {gpu.index for gpu in found if gpu.problem_kind == "no_answer"} == {*silent, *not_asked}
     assert [gpu.index for gpu in nvml(monkeypatch, answers, ()).read([4, *silent])] == sorted({4, *silent})
 

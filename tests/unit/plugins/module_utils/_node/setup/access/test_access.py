@@ -174,7 +174,7 @@ def test_a_file_of_the_site_with_our_prefix_stays(debian: Machine) -> None:
 
 
 def test_refuses_to_lock_out_who_runs_it(debian: Machine) -> None:
-    with pytest.raises(pam.PamProblem, match="carol, who runs this, could not log in again: add carol"):
+    with pytest.raises(pam.PamProblem, match=r"carol, who runs this, could not log in again\. Add carol"):
         access(debian, me="carol")
     assert debian.text("etc/pam.d/sshd") == DEBIAN
 
@@ -195,7 +195,7 @@ def test_refuses_to_lock_out_everybody(debian: Machine) -> None:
 @pytest.mark.parametrize("name", ["pam_listfile.so", "pam_slurm_adopt.so"])
 def test_refuses_where_a_module_of_pam_is_missing(debian: Machine, name: str) -> None:
     (debian.folder / LIBRARIES / name).unlink()
-    with pytest.raises(pam.PamProblem, match=rf"{name} is in no folder of PAM's modules: install"):
+    with pytest.raises(pam.PamProblem, match=rf"{name} is not installed: install"):
         access(debian)
     assert debian.text("etc/pam.d/sshd") == DEBIAN
 

@@ -44,17 +44,17 @@ def test_one_wish_has_one_text_in_the_file() -> None:
         ({"method": "boost"}, "method must be auto, application or locked, not 'boost'"),
         ({"on_unsupported": "ignore"}, "on_unsupported must be fail or warn, not 'ignore'"),
         ({"state": "explicit"}, "state=explicit needs graphics_mhz or memory_mhz"),
-        ({"graphics_mhz": 1410}, "graphics_mhz goes with state=explicit only"),
-        ({"state": "default", "memory_mhz": 1215}, "memory_mhz goes with state=explicit only"),
+        ({"graphics_mhz": 1410}, "graphics_mhz needs state=explicit"),
+        ({"state": "default", "memory_mhz": 1215}, "memory_mhz needs state=explicit"),
         ({"state": "explicit", "graphics_mhz": "1410"}, "graphics_mhz must be a whole number of 1 or more, not '1410'"),
         ({"state": "explicit", "graphics_mhz": True}, "graphics_mhz must be a whole number of 1 or more"),
         ({"state": "explicit", "graphics_mhz": 0}, "graphics_mhz must be a whole number of 1 or more"),
         ({"gpus": "all"}, "gpus must be a list of 1 or more, not 'all'"),
         ({"gpus": []}, "gpus must be a list of 1 or more, not []"),
-        ({"timeout": float("inf")}, "timeout is inf: give seconds above 0"),
-        ({"timeout": float("nan")}, "timeout is nan: give seconds above 0"),
-        ({"timeout": 0}, "give seconds above 0"),
-        ({"timeout": "long"}, "give seconds above 0"),
+        ({"timeout": float("inf")}, "timeout must be seconds above 0, at most 86400, not inf"),
+        ({"timeout": float("nan")}, "timeout must be seconds above 0, at most 86400, not nan"),
+        ({"timeout": 0}, "must be seconds above 0"),
+        ({"timeout": "long"}, "must be seconds above 0"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], words: str) -> None:
@@ -80,5 +80,7 @@ def test_gpus_are_named_by_index_address_or_uuid(names: list[str], indices: list
 
 @pytest.mark.parametrize("name", ["3", "GPU-cc", "0004:00:00.0", "", "None"])
 def test_names_that_are_no_gpus_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=r"is no GPU of this machine: there are 0 = 0001:00:00\.0 = GPU-aa, 1 = "):
+    with pytest.raises(
+        ValueError, match=r"is not a GPU of this machine\. GPUs found: 0 = 0001:00:00\.0 = GPU-aa, 1 = "
+    ):
         chosen(GPUS, ["0", name])

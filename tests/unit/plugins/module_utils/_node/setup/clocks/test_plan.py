@@ -144,7 +144,9 @@ def test_persistence_mode_is_switched_first_and_on_request(
 
 
 def test_a_persistence_mode_that_cannot_be_read_is_told() -> None:
-    assert "does not tell its persistence mode" in planned(replace(A100, persistence=None), persistence=True).doubts[0]
+    assert (
+        "does not report its persistence mode" in planned(replace(A100, persistence=None), persistence=True).doubts[0]
+    )
 
 
 def test_explicit_clocks_take_the_highest_memory_clock_unless_told_otherwise() -> None:
@@ -165,11 +167,11 @@ def test_a_memory_clock_that_the_user_insists_on_must_be_locked() -> None:
 @pytest.mark.parametrize(
     ("clocks", "words"),
     [
-        ({"graphics_mhz": 1400}, "1400 MHz is no graphics clock of GPU 0 (0001:00:00.0) at memory 1215 MHz"),
+        ({"graphics_mhz": 1400}, "1400 MHz is not a graphics clock of GPU 0 (0001:00:00.0) at memory 1215 MHz"),
         ({"graphics_mhz": 1400}, "the nearest are 1395 and 1410"),
         ({"graphics_mhz": 2000}, "the nearest is 1410"),
         ({"graphics_mhz": 100}, "the nearest is 210"),
-        ({"memory_mhz": 1000}, "1000 MHz is no memory clock of GPU 0 (0001:00:00.0): the nearest is 1215"),
+        ({"memory_mhz": 1000}, "1000 MHz is not a memory clock of GPU 0 (0001:00:00.0): the nearest is 1215"),
     ],
 )
 def test_clocks_that_a_gpu_has_not_are_refused_with_the_nearest(clocks: dict[str, Any], words: str) -> None:
@@ -186,4 +188,4 @@ def test_a_gpu_that_cannot_be_read_is_left_alone() -> None:
 
 def test_a_gpu_whose_clocks_are_not_told_is_no_success() -> None:
     made = planned(GpuFacts(index=3, persistence=True, application_reason="Not Supported"))
-    assert made.problem == "the driver does not say which clocks GPU 3 has"
+    assert made.problem == "the driver does not list the clocks of GPU 3"

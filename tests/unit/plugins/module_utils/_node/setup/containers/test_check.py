@@ -26,7 +26,7 @@ def test_another_os_release_and_another_namespace_are_good() -> None:
         ({"compute-0": HOST["compute-0"]}, "compute-0: the step ran on the host, not in the container"),
         ({"compute-0": check.Side("mnt:[1]", "ID=alpine")}, "its mount namespace is the host's"),
         ({"compute-0": check.Side("mnt:[2]", HOST["compute-0"].release)}, "the host's os-release (Debian 12)"),
-        ({}, "compute-0: the step in the container gave no answer"),
+        ({}, "compute-0: the step in the container did not answer"),
     ],
 )
 def test_what_is_no_container_is_named(container: dict[str, check.Side], words: str) -> None:
@@ -35,7 +35,7 @@ def test_what_is_no_container_is_named(container: dict[str, check.Side], words: 
 
 
 def test_no_answer_at_all_is_no_success() -> None:
-    assert check.judge({}, {}) == ["no node gave an answer"]
+    assert check.judge({}, {}) == ["no node answered"]
 
 
 def test_the_answers_of_several_nodes_are_told_apart() -> None:

@@ -75,9 +75,9 @@ def test_check_mode_says_the_same_and_does_nothing(node: Node) -> None:
             "settings has unknown keys ENROOT_DATA_PAHT; known are ",
         ),
         ({"settings": {"DATA_PATH": "/x"}}, "settings has unknown keys DATA_PATH"),
-        ({"settings": {"ENROOT_DATA_PATH": "${HOME}/x"}}, "same without HOME"),
-        ({"settings": {"ENROOT_CACHE_PATH": "~/x"}}, "same without HOME"),
-        ({"settings": {"ENROOT_RUNTIME_PATH": "$XDG_RUNTIME_DIR/enroot"}}, "same without HOME"),
+        ({"settings": {"ENROOT_DATA_PATH": "${HOME}/x"}}, "absolute path without HOME"),
+        ({"settings": {"ENROOT_CACHE_PATH": "~/x"}}, "absolute path without HOME"),
+        ({"settings": {"ENROOT_RUNTIME_PATH": "$XDG_RUNTIME_DIR/enroot"}}, "absolute path without HOME"),
         ({"settings": {"ENROOT_TEMP_PATH": "tmp"}}, "must be an absolute path"),
         ({"settings": {"ENROOT_SQUASH_OPTIONS": "a\nENROOT_MOUNT_HOME y"}}, "must be one line"),
         ({"hooks": ["../x.sh"]}, r"hooks\[0\] must be the name of a file, not '../x.sh'"),
@@ -109,7 +109,9 @@ def test_hooks_are_links_and_those_of_others_stay(node: Node) -> None:
 
 
 def test_a_hook_that_enroot_does_not_bring_is_an_error(node: Node) -> None:
-    with pytest.raises(ConfigError, match=r"no hook 50-sharp.sh .*: there are 50-slurm-pmi.sh, 50-slurm-pytorch.sh"):
+    with pytest.raises(
+        ConfigError, match=r"no hook 50-sharp.sh .*\. Hooks found: 50-slurm-pmi.sh, 50-slurm-pytorch.sh"
+    ):
         do(node, hooks=["50-sharp.sh"])
 
 

@@ -144,13 +144,16 @@ def test_a_failed_import_leaves_nothing_and_says_why(site: Site) -> None:
     (site.fake / "broken").touch()
     status, message = site.run("get", site.image("pytorch", "a"))
     assert status == 1
-    assert "docker://registry#team/pytorch cannot be imported: enroot import said [ERROR] Could not reach" in message
+    assert (
+        "docker://registry#team/pytorch cannot be imported; enroot import failed with: [ERROR] Could not reach"
+        in message
+    )
     assert [path.name for path in site.cache.glob("*/*") if path.name.endswith((".sqsh", ".part"))] == []
 
 
 def test_a_registry_that_tells_no_digest_is_an_error(site: Site) -> None:
     (site.fake / "digest-pytorch").write_text("nonsense\n")
-    assert "tells no digest of docker://x/pytorch" in site.run("get", "docker://x/pytorch")[1]
+    assert "returned no digest of docker://x/pytorch" in site.run("get", "docker://x/pytorch")[1]
     assert site.imports() == []
 
 
@@ -167,9 +170,9 @@ def test_release_may_come_twice_and_removes_half_an_image(site: Site) -> None:
 def test_a_folder_that_others_may_look_into_is_refused(site: Site) -> None:
     (site.cache / f"user-{os.geteuid()}").mkdir(parents=True)
     (site.cache / f"user-{os.geteuid()}").chmod(0o777)
-    assert "is not this user's own" in site.run("get", site.image("pytorch", "a"))[1]
+    assert "does not belong to this user" in site.run("get", site.image("pytorch", "a"))[1]
 
 
 def test_outside_of_a_step_it_says_so(site: Site) -> None:
     started = site.start("get", site.image("pytorch", "a"), job=-1)
-    assert "pyxis calls the importer" in started.communicate(timeout=60)[1]
+    assert "Only pyxis may call the importer" in started.communicate(timeout=60)[1]

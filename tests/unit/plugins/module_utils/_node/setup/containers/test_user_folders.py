@@ -93,7 +93,7 @@ def test_where_users_can_write_nothing_is_made(closed: Path) -> None:
     (closed / "run/enroot").chmod(0o1777)
     made, problems = make_all(options(), USER, GROUP, Root(str(closed)))
     assert (len(made), len(problems)) == (len(PARENTS) - 1, 1)
-    assert problems[0].startswith("/run/enroot can be written to by others than root: run ")
+    assert problems[0].startswith("users other than root can write to /run/enroot. Run ")
 
 
 def test_nothing_is_made_where_users_make_them(closed: Path) -> None:

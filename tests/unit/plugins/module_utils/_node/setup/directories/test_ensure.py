@@ -80,7 +80,7 @@ def test_one_that_cannot_be_made_does_not_keep_the_others_away(machine: Machine)
 
 
 @pytest.mark.parametrize(
-    ("files", "words"), [(0, "/scratch is full: "), (100, "/scratch has hardly any inodes left: 0")]
+    ("files", "words"), [(0, "/scratch is full: "), (100, "/scratch has almost no free inodes: 0")]
 )
 def test_a_full_disk_is_told_although_nothing_has_to_be_made(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, files: int, words: str
@@ -99,7 +99,7 @@ def test_a_full_disk_is_told_although_nothing_has_to_be_made(
 
 def test_a_missing_raid_is_never_replaced_by_the_systems_disk(machine: Machine) -> None:
     machine.temporary_disk()
-    with pytest.raises(Refused, match="/scratch is not mounted, though 8 local NVMe disks are expected here"):
+    with pytest.raises(Refused, match="/scratch is not mounted, although 8 local NVMe disks are expected here"):
         machine.ensure(JOBS, nvme_count=8)
     assert not machine.path("/scratch").exists()
     assert machine.commands == []
@@ -108,7 +108,7 @@ def test_a_missing_raid_is_never_replaced_by_the_systems_disk(machine: Machine) 
 def test_check_mode_foresees_what_is_made_on_disks_that_it_did_not_mount(machine: Machine) -> None:
     foreseen = machine.ensure(JOBS, check=True, nvme_count=8)
     assert (foreseen.kind, foreseen.actions) == (None, (f"make /scratch/jobs {OWNERS} 1777",))
-    assert "check mode cannot tell whether this run would mount them" in foreseen.warnings[0]
+    assert "check mode cannot predict whether this run would mount them" in foreseen.warnings[0]
 
 
 @pytest.mark.parametrize(("options", "count"), [({"expected_count": 2}, 2), ({"devices": ["/dev/nvme0n1"]}, 1)])
@@ -130,7 +130,7 @@ def test_a_size_that_nobody_knows_is_not_taken_for_one_without_disks(machine: Ma
     machine.file("etc/hpcai/node.json", json.dumps({"schema": 1, "vm_size": "Standard_Q1", "vm_sizes": described}))
     done = machine.ensure(JOBS, nvme_count=None)
     assert done.kind == "directory"
-    assert "hpcai_vm_sizes leaves nvme_count of Standard_Q1 out: 0" in done.warnings[0]
+    assert "hpcai_vm_sizes has no nvme_count for Standard_Q1: 0" in done.warnings[0]
 
 
 # What takes their place.
@@ -182,7 +182,7 @@ def test_mnt_that_is_no_mount_is_left_alone(machine: Machine) -> None:
     machine.path("/mnt").mkdir()
     assert machine.ensure(JOBS).kind == "directory"
     assert os.listdir(machine.path("/mnt")) == []
-    assert "may take their place; there is no temporary disk" in refusal_of(machine, fallback=["temporary_disk"])
+    assert "fallback is temporary_disk; there is no temporary disk" in refusal_of(machine, fallback=["temporary_disk"])
 
 
 def refusal_of(machine: Machine, **options: Any) -> str:
@@ -194,7 +194,7 @@ def refusal_of(machine: Machine, **options: Any) -> str:
 
 def test_nothing_takes_their_place_where_that_is_not_allowed(machine: Machine) -> None:
     machine.temporary_disk()
-    assert "nothing may take their place" in refusal(machine, JOBS, fallback=[])
+    assert "no fallback is allowed" in refusal(machine, JOBS, fallback=[])
     assert not machine.path("/scratch").exists()
     # Only what is allowed, in the order in which it is.
     assert machine.ensure(JOBS, check=True, fallback=["directory", "temporary_disk"]).kind == "directory"
@@ -204,11 +204,11 @@ def test_nothing_takes_their_place_where_that_is_not_allowed(machine: Machine) -
 @pytest.mark.parametrize(
     ("trouble", "words"),
     [
-        ("unmounted", "the temporary disk /dev/sdb is not mounted: cloud-init or the Azure agent would do that"),
-        ("awaited", "is not mounted yet by cloud-init, in /etc/fstab, on /mnt"),
-        ("read only", "the temporary disk at /mnt cannot be written to"),
+        ("unmounted", "the temporary disk /dev/sdb is not mounted; cloud-init or the Azure agent must mount it"),
+        ("awaited", "is not mounted yet by cloud-init (/etc/fstab) on /mnt"),
+        ("read only", "the temporary disk at /mnt is mounted read-only"),
         ("open", "every user may rename files in /mnt"),
-        ("filled", "/scratch holds files, which a mount would hide"),
+        ("filled", "/scratch contains files, which a mount would hide"),
     ],
 )
 def test_a_temporary_disk_of_no_use_is_named_with_the_reason(machine: Machine, trouble: str, words: str) -> None:
@@ -267,7 +267,7 @@ def test_a_folder_of_the_temporary_disk_does_not_pass_for_the_disks(machine: Mac
     machine.temporary_disk()
     machine.ensure(JOBS)
     machine.commands.clear()
-    assert "is a folder of the temporary disk, though 8 local NVMe disks are expected" in refusal(
+    assert "is a folder on the temporary disk, although 8 local NVMe disks are expected" in refusal(
         machine, JOBS, nvme_count=8
     )
 
@@ -277,31 +277,34 @@ def test_a_folder_of_the_temporary_disk_does_not_pass_for_the_disks(machine: Mac
 
 def test_a_mountpoint_below_what_cloud_init_mounts_is_refused(machine: Machine) -> None:
     machine.file("etc/fstab", CLOUD_INIT)
-    assert "lies below /mnt, where cloud-init, in /etc/fstab, mounts a disk" in refusal(
+    assert "is below /mnt, where cloud-init (/etc/fstab) mounts a disk" in refusal(
         machine, JOBS, mountpoint="/mnt/scratch"
     )
     # What is mounted there is not taken away.
     machine.mount("/mnt/scratch", number="9:127", source="/dev/md127", kind="xfs")
-    assert "lies below /mnt, where cloud-init" in machine.ensure(JOBS, mountpoint="/mnt/scratch").warnings[0]
+    assert (
+        "is below /mnt, where cloud-init (/etc/fstab) mounts a disk, which hides it"
+        in machine.ensure(JOBS, mountpoint="/mnt/scratch").warnings[0]
+    )
 
 
 def test_a_mountpoint_below_mnt_is_warned_of(machine: Machine) -> None:
     machine.mount("/mnt/resource_nvme", number="9:127", source="/dev/md128", kind="xfs")
     done = machine.ensure(JOBS, mountpoint="/mnt/resource_nvme")
-    assert "/scratch is safer" in done.warnings[0]
+    assert "Choose another, such as /scratch" in done.warnings[0]
     assert len(done.actions) == 1
 
 
 def test_a_link_or_file_at_the_mountpoint_is_refused(machine: Machine, tmp_path: pathlib.Path) -> None:
     machine.path("/scratch").symlink_to(tmp_path)
-    assert "/scratch is no folder" in refusal(machine, JOBS)
+    assert "/scratch is not a folder" in refusal(machine, JOBS)
 
 
 def test_a_second_run_at_the_same_time_is_refused_after_its_wait(machine: Machine) -> None:
     with only_one(machine.root.at(core.LOCK), 0):
-        assert "another run is at work on the directories" in refusal_of(machine)
+        assert "another run is changing the directories" in refusal_of(machine)
 
 
 def test_needs_root(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert "needs root: run with become" in refusal_of(machine)
+    assert "needs root. Run with become" in refusal_of(machine)

@@ -46,21 +46,21 @@ def test_parents_come_before_what_lies_in_them() -> None:
         (one(path="/scratch"), "is not below /scratch"),
         (one(path="/etc/a"), "/etc/a of site is not below /scratch"),
         (one(path="/scratch2/a"), "is not below /scratch"),
-        (one(mode="0777"), "a of site: mode 0777 lets every user delete what others put there: use 1777"),
-        (one(mode="2772"), "use 3772"),
+        (one(mode="0777"), "a of site: mode 0777 lets every user delete the files of others. Use 1777"),
+        (one(mode="2772"), "Use 3772"),
         (one(mode="rwx"), "folders.site[0].mode must be octal digits"),
         (one(recurse=True), "folders.site[0] has unknown keys recurse; known are path, owner, group, mode"),
         ({"folders": {"site": [{}]}}, "folders.site[0] lacks path"),
         ({"folders": {"site": "a"}}, "must be a list"),
         ({"folders": ["a"]}, "must be a mapping"),
         ({"folders": {"a b": []}}, "a key of folders must be a name of letters"),
-        ({"folders": {"a": [{"path": "x"}], "b": [{"path": "/scratch/x", "mode": "0700"}]}}, "they must agree"),
+        ({"folders": {"a": [{"path": "x"}], "b": [{"path": "/scratch/x", "mode": "0700"}]}}, "Make them equal"),
         ({"fallback": ["tmpfs"]}, "fallback[0] must be temporary_disk or directory, not 'tmpfs'"),
         ({"fallback": "directory"}, "fallback must be a list"),
         ({"mountpoint": "/"}, "mountpoint must be an absolute path"),
         ({"mountpoint": "/var"}, "belongs to the operating system"),
         ({"mountpoint": 7}, "mountpoint must be an absolute path without '..', not 7"),
-        ({"mountpoint": "/mnt/scratch", "temporary_mounts": ["/mnt"]}, "lies on the temporary disk's /mnt"),
+        ({"mountpoint": "/mnt/scratch", "temporary_mounts": ["/mnt"]}, "is below /mnt, where the temporary disk"),
         ({"mountpoints": ["/scratch"]}, "unknown keys mountpoints; known are mountpoint, "),
     ],
 )
@@ -97,7 +97,7 @@ def test_forgetting_a_set_where_nothing_is_kept_changes_nothing(machine: Machine
 def test_sets_that_do_not_agree_leave_the_file_as_it_was(machine: Machine) -> None:
     with_set(machine.root, "site", [{"path": "jobs"}], {}).file.apply()
     before = machine.path(SETTINGS).read_bytes()
-    with pytest.raises(ConfigError, match="site wants jobs root:root 0755, and other wants it alice:root 0755"):
+    with pytest.raises(ConfigError, match="site requires jobs root:root 0755, but other requires alice:root 0755"):
         with_set(machine.root, "other", [{"path": "jobs", "owner": "alice"}], {})
     assert machine.path(SETTINGS).read_bytes() == before
 
@@ -108,6 +108,6 @@ def test_a_broken_file_is_named_at_boot_and_written_anew_by_the_role(machine: Ma
     with pytest.raises(ConfigError, match=SETTINGS):
         read_options(machine.root)
     change = with_set(machine.root, "site", [{"path": "jobs"}], {})
-    assert "It is written anew" in change.warnings[0]
+    assert "The file is rewritten" in change.warnings[0]
     change.file.apply()
     assert read_options(machine.root) is not None

@@ -86,7 +86,7 @@ def test_mnt_that_is_no_mount_is_never_taken(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "awaited"),
     [
-        ("etc/fstab", CLOUD_INIT, "cloud-init, in /etc/fstab, on /mnt"),
+        ("etc/fstab", CLOUD_INIT, "cloud-init (/etc/fstab) on /mnt"),
         ("etc/fstab", f"#{CLOUD_INIT}", ""),
         ("etc/fstab", "/dev/sdc1 /data ext4 defaults 0 2\n", ""),
         ("etc/waagent.conf", "ResourceDisk.Format=y\nResourceDisk.MountPoint=/mnt/resource\n", "on /mnt/resource"),

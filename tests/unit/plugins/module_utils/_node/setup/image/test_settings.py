@@ -275,7 +275,7 @@ def test_says_whether_the_network_is_accelerated(machine: Machine) -> None:
     [without] = services.plan_network(machine.root).remarks
     assert without.startswith("no accelerated networking: eth0")
     card(machine, "enP1s1", "mlx5_core", "eth0")
-    assert services.plan_network(machine.root).remarks == ("accelerated networking: eth0 runs over enP1s1 (mlx5_core)",)
+    assert services.plan_network(machine.root).remarks == ("accelerated networking: eth0 uses enP1s1 (mlx5_core)",)
     card(machine, "eth1", "hv_netvsc")
     assert services.plan_network(machine.root).remarks[1].startswith("no accelerated networking: eth1")
 

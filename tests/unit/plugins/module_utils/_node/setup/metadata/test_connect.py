@@ -135,7 +135,7 @@ def test_others_programs_stay(tmp_path: pathlib.Path, kernel: Kernel) -> None:
 
 
 def test_users_that_the_machine_lacks_are_refused(tmp_path: pathlib.Path, kernel: Kernel) -> None:
-    with pytest.raises(MetadataProblem, match="no user 'prometheus'"):
+    with pytest.raises(MetadataProblem, match="user 'prometheus' does not exist"):
         connect.attach(Machine(tmp_path).root, ("prometheus",))
 
 

@@ -104,7 +104,7 @@ def test_another_user_is_a_reload(machine: Machine) -> None:
 
 
 def test_a_user_that_the_machine_lacks_is_refused(machine: Machine) -> None:
-    with pytest.raises(MetadataProblem, match="this machine has no user 'prometheus': create it first"):
+    with pytest.raises(MetadataProblem, match=r"user 'prometheus' does not exist on this machine\. Create it first"):
         plan.plan(machine.root, MetadataOptions(guard=True, users=("prometheus",)), machine.run)
     assert uids_of(machine.root, ("telegraf", "telegraf", "0")) == (0, 998)
     with pytest.raises(MetadataProblem):
@@ -113,7 +113,7 @@ def test_a_user_that_the_machine_lacks_is_refused(machine: Machine) -> None:
 
 def test_without_nft_nothing_is_done(machine: Machine) -> None:
     (machine.folder / "usr/sbin/nft").unlink()
-    with pytest.raises(MetadataProblem, match="install the package nftables"):
+    with pytest.raises(MetadataProblem, match="Install the package nftables"):
         plan.plan(machine.root, GUARDED, machine.run)
     # Check mode, in which the package was not installed.
     assert len(plan.plan(machine.root, GUARDED, machine.run, may_come=True).files) == 4
@@ -218,8 +218,8 @@ def test_other_rules_in_the_kernel_are_a_difference(change: object, message: str
     [
         (127, "nft: command not found", "command not found"),
         (1, "Operation not permitted (you must be root)", "you must be root"),
-        (0, "", "is not its JSON|not its JSON"),
-        (0, '{"nftables": []}', "not its JSON"),
+        (0, "", "did not return the expected JSON"),
+        (0, '{"nftables": []}', "did not return the expected JSON"),
     ],
 )
 def test_what_nft_does_not_show_is_not_known(rc: int, output: str, error: str) -> None:
@@ -232,5 +232,5 @@ def test_a_damaged_settings_file_is_an_error(machine: Machine) -> None:
     with pytest.raises(ConfigError, match="guard must be true or false"):
         read_guard(machine.root)
     machine.file(SETTINGS, '{"schema": 1, "guard": true, "users": [7]}')
-    with pytest.raises(ConfigError, match=r"users\[0\] must be a text"):
+    with pytest.raises(ConfigError, match=r"users\[0\] must be a string"):
         read_users(machine.root)

@@ -55,23 +55,26 @@ def test_values_are_written_as_nccl_reads_them(given: Any, written: str) -> None
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"NCCL X": "1"}, "'NCCL X' is no name"),
-        ({"": "1"}, "'' is no name"),
-        ({"NCCL_X=1\nNCCL_Y": "1"}, "is no name"),
+        ({"NCCL X": "1"}, "'NCCL X' is not a valid variable name"),
+        ({"": "1"}, "'' is not a valid variable name"),
+        ({"NCCL_X=1\nNCCL_Y": "1"}, "is not a valid variable name"),
         ({"NCCL_X": "1\nNCCL_TOPO_FILE=/evil"}, "settings.NCCL_X must be one line"),
         ({"NCCL_X": "1\x00"}, "must be one line"),
         ({"NCCL_X": "a" * 1024}, "at most 1023 bytes"),
-        ({"NCCL_X": ["1"]}, "must be text or a number"),
+        ({"NCCL_X": ["1"]}, "must be a string or a number"),
         (
             {"NCCL_DEBUG": "WARNING"},
-            "settings: NCCL_DEBUG is 'WARNING', which NCCL ignores: it knows VERSION, WARN, INFO, ABORT, TRACE.",
+            "NCCL_DEBUG is 'WARNING', which NCCL ignores. Valid values are VERSION, WARN, INFO, ABORT, TRACE.",
         ),
         ({"NCCL_DEBUG": True}, "NCCL_DEBUG is 'True', which NCCL ignores"),
-        ({"nccl_debug": "INFO"}, "settings: nccl_debug is read by nobody, because case counts: write NCCL_DEBUG."),
-        ({"NCCL_Topo_File": None}, "write NCCL_TOPO_FILE."),
-        ({"Ucx_Tls": "rc"}, "write UCX_TLS."),
-        ({"ompi_mca_btl": "tcp"}, "write OMPI_MCA_btl."),
-        ({"OMPI_MCA_COLL_HCOLL_ENABLE": "0"}, "write OMPI_MCA_coll_hcoll_enable."),
+        (
+            {"nccl_debug": "INFO"},
+            "settings: nccl_debug has no effect, because names are case-sensitive. Write NCCL_DEBUG.",
+        ),
+        ({"NCCL_Topo_File": None}, "Write NCCL_TOPO_FILE."),
+        ({"Ucx_Tls": "rc"}, "Write UCX_TLS."),
+        ({"ompi_mca_btl": "tcp"}, "Write OMPI_MCA_btl."),
+        ({"OMPI_MCA_COLL_HCOLL_ENABLE": "0"}, "Write OMPI_MCA_coll_hcoll_enable."),
     ],
 )
 def test_refuses_what_nccl_could_not_read_back(settings: dict[str, Any], words: str) -> None:

@@ -141,7 +141,7 @@ def test_a_size_described_by_hand_without_gpus_has_none() -> None:
     assert reason == "No topology file is generated for Standard_Simulated: it has no GPUs."
     reason = topology_of(VmSize("Standard_Simulated"))
     assert isinstance(reason, str)
-    assert "where its GPUs and adapters hang is not known" in reason
+    assert "the location of its GPUs and adapters is not known" in reason
 
 
 def test_a_size_described_by_hand_with_all_its_places_gets_one() -> None:

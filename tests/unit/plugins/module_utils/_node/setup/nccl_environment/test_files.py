@@ -129,8 +129,8 @@ def test_a_folder_of_the_users_comes_first(tmp_path: Path) -> None:
     [
         ({"size": "nd96is_h100_v5"}, "has no InfiniBand"),
         ({"size": "mine"}, "has no InfiniBand"),
-        ({"enabled": False}, "not asked for"),
-        ({"cache": {"libnccl-net.so": "/usr/lib64/libnccl-net.so"}}, "by itself"),
+        ({"enabled": False}, "disabled in the options"),
+        ({"cache": {"libnccl-net.so": "/usr/lib64/libnccl-net.so"}}, "the loader already finds"),
     ],
 )
 def test_leaves_the_path_alone_and_says_why(tmp_path: Path, options: dict[str, Any], reason: str) -> None:
@@ -142,7 +142,7 @@ def test_leaves_the_path_alone_and_says_why(tmp_path: Path, options: dict[str, A
 
 
 def test_says_so_where_there_is_none(tmp_path: Path) -> None:
-    assert look(tmp_path).reason == "none is installed"
+    assert look(tmp_path).reason == "no plugin is installed"
 
 
 def test_says_of_which_size_microsoft_denies_sharp(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_versions_compare_as_numbers(older: str, newer: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "2", "new", "2.9.9.1", "v2.9", "2.9.x", "-2.9.9"])
 def test_refuses_what_is_no_version(text: str) -> None:
-    with pytest.raises(ValueError, match=r"no version of NCCL"):
+    with pytest.raises(ValueError, match=r"not a version of NCCL"):
         parse_version(text)
 
 
@@ -174,7 +174,7 @@ def test_an_old_one_is_what_the_user_says(when_old: str) -> None:
 def test_the_loaders_copy_decides_and_old_ones_beside_it_are_named() -> None:
     verdict = check_version([copy("/a", "2.10.0", True), copy("/b", "2.8.4")], "2.9.9", "fail")
     assert verdict.verdict == "pass"
-    assert verdict.summary == "/a is NCCL 2.10.0. Also here, and older than 2.9.9: /b."
+    assert verdict.summary == "/a is NCCL 2.10.0. Also found, and older than 2.9.9: /b."
 
 
 def test_without_the_loaders_the_oldest_decides() -> None:

@@ -40,7 +40,7 @@ def test_cleans_up_what_it_made_and_the_next_run_succeeds(node: Node, begins: st
     message = failure(node)
     assert f"'{begins}" in message
     assert "no such luck" in message or begins.startswith("mount")
-    assert message.endswith(f"What had been made was removed again: {' '.join(EIGHT)} are blank.")
+    assert message.endswith(f"The new array or file system was removed again: {' '.join(EIGHT)} are blank.")
     assert is_clean(node)
     assert not node.root.exists("/scratch")
     node.failing = {}
@@ -91,7 +91,7 @@ def test_wrong_mount_options_do_not_cost_the_file_system(node: Node) -> None:
     node.ours(mounted=False)
     node.failing = {"mount -t xfs -o nonsense": (32, "mount: /scratch: wrong fs type, bad option, bad superblock")}
     message = failure(node, mount_options=["nonsense"])
-    assert message.startswith("mount_options of /scratch do not suit xfs: mount: /scratch: wrong fs type, bad option")
+    assert message.startswith("mount_options of /scratch are invalid for xfs: mount: /scratch: wrong fs type, bad")
     assert node.commands[-1] == "umount /scratch"
     assert not any(words.startswith("mkfs") for words in node.commands)
 
@@ -110,7 +110,7 @@ def test_only_what_the_kernel_calls_damaged_is_formatted(node: Node, number: str
     node.failing, node.mount_errno = {"mount -t xfs": (32, _BAD_SUPERBLOCK)}, getattr(errno, number)
     message = failure(node)
     assert message.startswith(f"/dev/md127 cannot be mounted on /scratch ({number}: ")
-    assert message.endswith("a new file system needs state=absent, then state=present. Nothing was changed.")
+    assert message.endswith("For a new file system, run state=absent, then state=present. Nothing was changed.")
     assert not any(words.startswith(("mkfs", "wipefs --all")) for words in node.commands)
     assert node.arrays["md127"].signatures
 
@@ -136,7 +136,7 @@ def test_what_turns_out_to_be_foreign_is_not_formatted(
         return real(kind, device, where)
 
     monkeypatch.setattr(apply, "mount_error", mount_error)
-    assert "was not formatted: look at it with wipefs /dev/md127" in failure(node)
+    assert "was not formatted. Inspect it with wipefs /dev/md127" in failure(node)
     assert not any(words.startswith("mkfs") for words in node.commands)
 
 
@@ -169,7 +169,7 @@ def test_says_what_was_done_before_something_showed_that_is_refused(node: Node) 
     node.ours(device="", mounted=False)
     node.stopped = [foreign("xfs", "mine")]
     message = failure(node)
-    assert "md126 is ours, but holds xfs that this module did not make" in message
+    assert "md126 is ours, but contains xfs that this module did not make" in message
     assert message.endswith(f"Done before that: assemble {' '.join(EIGHT)}.")
 
 
@@ -183,7 +183,7 @@ def test_a_remount_that_fails_leaves_the_mount(node: Node) -> None:
 def test_gives_up_where_what_was_done_does_not_show(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.ours(mounted=False)
     node._mount = lambda words: None  # type: ignore[method-assign]
-    assert "the scratch is not as it should be after 4 attempts" in failure(node)
+    assert "the scratch did not converge after 4 attempts" in failure(node)
 
 
 def test_a_folder_that_was_there_stays_when_what_was_made_is_removed(node: Node, tmp_path: pathlib.Path) -> None:

@@ -148,8 +148,8 @@ def test_rebuilds_of_what_is_left_where_fewer_disks_will_do(node: Node) -> None:
     assert verbs(node) == ["umount", "mdadm --stop", "wipefs", "mdadm --create", "mkfs.xfs", "mount"]
     present = ", ".join(f"nvme{n}n1 SN{n}" for n in range(7))
     assert done.warnings == (
-        f"there are 7 local NVMe disks where 8 are expected (there: {present})",
-        "the array had 8 disks, and is made anew of the 7 that are left",
+        f"there are 7 local NVMe disks where 8 are expected (found: {present})",
+        "the array had 8 disks, and is made again from the 7 that are left",
     )
     assert len(done.devices) == 7
 
@@ -314,4 +314,6 @@ def test_warns_of_disks_that_a_healthy_scratch_does_not_use(node: Node) -> None:
     node.ours(6)
     done = node.ensure()
     assert done.changed is False
-    assert done.warnings == ("nvme6n1 nvme7n1 are not part of the scratch: state=absent, then present, takes them in",)
+    assert done.warnings == (
+        "nvme6n1 nvme7n1 are not part of the scratch. To add them, run state=absent, then state=present",
+    )

@@ -48,11 +48,11 @@ def holds_more_than_our_superblock(node: Node) -> None:
 
 
 FORCEABLE: dict[str, tuple[Callable[[Node], None], str]] = {
-    "file system": (holds_file_system, "holds a file system or other data of type ext4 'precious'"),
-    "partition table": (holds_partition_table, "holds a partition table"),
+    "file system": (holds_file_system, "contains a file system or other data of type ext4 'precious'"),
+    "partition table": (holds_partition_table, "contains a partition table"),
     "partitions": (has_partitions, "has partitions (nvme2n1p1)"),
-    "superblock": (has_foreign_superblock, "holds a superblock of the md array 'site:data'"),
-    "beside ours": (holds_more_than_our_superblock, "holds a file system or other data of type xfs"),
+    "superblock": (has_foreign_superblock, "contains a superblock of the md array 'site:data'"),
+    "beside ours": (holds_more_than_our_superblock, "contains a file system or other data of type xfs"),
 }
 
 
@@ -81,8 +81,8 @@ def test_names_all_refused_disks_at_once(node: Node) -> None:
     node.disks["nvme5n1"].signatures = [{"type": "dos"}]
     node.write()
     message = node.refusal()
-    assert "/dev/nvme2n1 holds a file system" in message
-    assert "; /dev/nvme5n1 holds a partition table" in message
+    assert "/dev/nvme2n1 contains a file system" in message
+    assert "; /dev/nvme5n1 contains a partition table" in message
 
 
 def mounted(node: Node) -> None:
@@ -134,8 +134,8 @@ def remote(node: Node) -> None:
 UNFORCEABLE: dict[str, tuple[Callable[[Node], None], str]] = {
     "mounted": (mounted, "is mounted on /data"),
     "partition mounted": (partition_mounted, "is mounted on /data"),
-    "swap": (swapped_to, "is swapped to"),
-    "swap partition": (swapped_to_partition, "is swapped to"),
+    "swap": (swapped_to, "is used as swap"),
+    "swap partition": (swapped_to_partition, "is used as swap"),
     "below swap": (below_swap, "is the operating system's disk"),
     "device-mapper": (held_by_device_mapper, "is held by dm-0"),
     "other array": (member_of_other_array, "is a member of md128 (raid0, clean)"),
@@ -164,7 +164,7 @@ def test_refuses_a_disk_behind_a_loop_device(node: Node) -> None:
 def test_refuses_a_disk_that_a_program_keeps_for_itself(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts_module, "_is_busy", lambda _root, device: device.name == "nvme2n1")
     message = node.refusal(force_devices=["/dev/nvme2n1"])
-    assert message == "/dev/nvme2n1 is in use by a program that keeps it for itself."
+    assert message == "/dev/nvme2n1 is opened exclusively by a program."
 
 
 def test_members_of_an_array_are_not_opened_to_see_whether_they_are_busy(
@@ -199,7 +199,7 @@ def test_refuses_what_cannot_be_read_even_if_forced(node: Node) -> None:
 def test_refuses_a_partition_as_a_device(node: Node) -> None:
     node.disks["nvme2n1"].partitions = ["nvme2n1p1"]
     node.write()
-    assert node.refusal(devices=["/dev/nvme2n1p1"]) == "/dev/nvme2n1p1 is no whole disk."
+    assert node.refusal(devices=["/dev/nvme2n1p1"]) == "/dev/nvme2n1p1 is not a whole disk."
 
 
 def test_refuses_an_array_that_is_not_ours_and_says_how_to_use_it(node: Node) -> None:
@@ -208,7 +208,7 @@ def test_refuses_an_array_that_is_not_ours_and_says_how_to_use_it(node: Node) ->
     node.write()
     message = node.refusal()
     assert "/dev/nvme0n1 is a member of md128 (raid0, clean, mounted on /mnt/resource_nvme)" in message
-    assert "adopt=true uses it as it is" in message
+    assert "set adopt=true to use it as it is" in message
 
 
 def test_adopts_nothing_that_is_mounted_elsewhere(node: Node) -> None:
@@ -223,14 +223,14 @@ def test_adopts_nothing_without_a_file_system(node: Node) -> None:
     other_array(node, "nvme0n1", "nvme1n1")
     node.arrays["md128"].signatures = []
     node.write()
-    assert "md128 holds no file system, and an adopted array is never formatted" in node.refusal(adopt=True)
+    assert "md128 has no file system, and an adopted array is never formatted" in node.refusal(adopt=True)
 
 
 def test_adopts_neither_of_two(node: Node) -> None:
     other_array(node, "nvme0n1", "nvme1n1")
     other_array(node, "nvme2n1", "nvme3n1", device="md129")
     node.write()
-    assert "there are several arrays, md128 md129" in node.refusal(adopt=True)
+    assert "found several arrays: md128 md129" in node.refusal(adopt=True)
 
 
 def test_adopts_no_array_that_lies_on_other_disks_too(node: Node) -> None:
@@ -258,14 +258,14 @@ def test_our_name_on_another_raid_level_is_not_ours(node: Node) -> None:
 def test_refuses_a_mountpoint_with_something_in_it(node: Node) -> None:
     (node.folder / "scratch").mkdir()
     (node.folder / "scratch/file").touch()
-    assert node.refusal().startswith("/scratch is not empty, and the mount would hide what is in it")
+    assert node.refusal().startswith("/scratch is not empty, and the mount would hide its content")
     node.ours(mounted=False)
     assert node.refusal().startswith("/scratch is not empty")
 
 
 def test_refuses_a_mountpoint_that_is_a_link(node: Node) -> None:
     (node.folder / "scratch").symlink_to("/tmp")
-    assert node.refusal() == "/scratch is no folder: remove it, or choose another mountpoint."
+    assert node.refusal() == "/scratch is not a folder. Remove it, or choose another mountpoint."
 
 
 @pytest.mark.parametrize("state", ["blank", "stopped", "under ours"])
@@ -277,14 +277,14 @@ def test_refuses_a_mountpoint_that_is_a_mount_of_something_else(node: Node, stat
     node.disks["vdb"] = Disk("", "D")
     node.mounts.append(["vdb", "/scratch", "ext4", "rw"])
     node.write()
-    assert node.refusal() == "/scratch is a mount of /dev/vdb (ext4): choose another mountpoint."
+    assert node.refusal() == "/scratch is a mount of /dev/vdb (ext4). Choose another mountpoint."
 
 
 def test_refuses_a_label_that_is_taken(node: Node) -> None:
     node.disks["vdb"] = Disk("", "D", [foreign("ext4", "hpcaiscratch")])
     node.links = {"by-label/hpcaiscratch": "vdb"}
     node.write()
-    assert node.refusal() == "label hpcaiscratch is taken by /dev/vdb: set another label."
+    assert node.refusal() == "label hpcaiscratch is already used by /dev/vdb. Set another label."
     # udev's link to what is ours, and about to be made anew, is no other's.
     node.links = {"by-label/hpcaiscratch": "nvme2n1"}
     node.disks["nvme2n1"].signatures = [filesystem("a copy of another disk's")]
@@ -311,7 +311,7 @@ def test_refuses_a_file_system_that_users_made_on_our_array(node: Node) -> None:
     node.ours(mounted=False)
     node.arrays["md127"].signatures = [foreign("xfs", "mine")]
     node.write()
-    assert "md127 is ours, but holds xfs that this module did not make" in node.refusal()
+    assert "md127 is ours, but contains xfs that this module did not make" in node.refusal()
 
 
 def test_refuses_two_complete_arrays_of_ours(node: Node) -> None:
@@ -320,7 +320,7 @@ def test_refuses_two_complete_arrays_of_ours(node: Node) -> None:
         node.disks[f"nvme{n}n1"].signatures = [member(OTHER)]
     node.arrays["md126"] = Array([f"nvme{n}n1" for n in range(4, 8)], "clean", 4, signatures=[filesystem(OTHER)])
     node.write()
-    assert node.refusal().startswith("there are 2 complete arrays of ours (md127 on nvme0n1")
+    assert node.refusal().startswith("there are 2 complete scratch arrays (md127 on nvme0n1")
 
 
 @pytest.mark.parametrize("has_scratch", [True, False])
@@ -336,7 +336,7 @@ def test_each_named_device_is_expected(node: Node) -> None:
     names = ["/dev/nvme0n1", "/dev/nvme1n1", "/dev/nvme9n1"]
     message = node.refusal(devices=names)
     assert (
-        "there are 2 local NVMe disks where 3 are expected (there: nvme0n1 SN0, nvme1n1 SN1; not there: /dev/nvme9n1)"
+        "there are 2 local NVMe disks where 3 are expected (found: nvme0n1 SN0, nvme1n1 SN1; missing: /dev/nvme9n1)"
         in message
     )
 
@@ -344,7 +344,7 @@ def test_each_named_device_is_expected(node: Node) -> None:
 def test_refuses_a_scratch_that_lies_on_other_disks_than_those_named(node: Node) -> None:
     node.ours(4)
     message = node.refusal(devices=[f"/dev/nvme{n}n1" for n in range(1, 8)])
-    assert message == "the scratch that is there lies on nvme0n1, not in devices: state=absent first."
+    assert message == "the scratch uses nvme0n1, not in devices. Run with state=absent first."
 
 
 def test_a_named_disk_that_the_scratch_does_not_use_is_missed(node: Node) -> None:
@@ -368,9 +368,12 @@ def test_a_member_that_does_not_answer_does_not_cost_the_scratch(node: Node) -> 
 
 def test_no_disk_at_all_is_not_passed_over(node: Node) -> None:
     message = node.refusal(models=["QEMU NVMe Ctrl"])
-    assert "no disk has one of the models QEMU NVMe Ctrl; there are Microsoft NVMe Direct Disk, Virtual Disk" in message
+    assert (
+        "no disk has one of the models QEMU NVMe Ctrl; models found: Microsoft NVMe Direct Disk, Virtual Disk"
+        in message
+    )
     assert "expected_count=0" in message
-    assert node.refusal(devices=["/dev/nvme9n1"]) == "none of the devices exists (/dev/nvme9n1)."
+    assert node.refusal(devices=["/dev/nvme9n1"]) == "none of the devices exist (/dev/nvme9n1)."
 
 
 def test_disks_where_none_is_expected_are_not_passed_over(node: Node) -> None:
@@ -385,7 +388,7 @@ def test_refuses_an_unknown_user_before_anything_is_made(node: Node, option: str
 def test_refuses_to_change_a_captured_tree(node: Node) -> None:
     captured = Root(str(node.folder))
     assert node.ensure(check=True, root=captured).changed
-    with pytest.raises(Refused, match="is a captured tree, it can be looked at only: use check mode"):
+    with pytest.raises(Refused, match=r"is a captured tree and cannot be changed\. Use check mode"):
         node.ensure(root=captured)
     assert node.commands == []
 

@@ -66,7 +66,7 @@ def test_absent_leaves_a_member_alone_that_also_holds_something_else(node: Node)
     node.write()
     done = node.ensure(ABSENT)
     assert "/dev/nvme5n1" not in node.commands[0]
-    assert done.warnings == ("/dev/nvme5n1 also holds what is not ours, and was left as it is",)
+    assert done.warnings == ("/dev/nvme5n1 also contains foreign data, and was left unchanged",)
 
 
 def test_absent_leaves_others_arrays_and_file_systems_alone(node: Node) -> None:
@@ -78,7 +78,7 @@ def test_absent_leaves_others_arrays_and_file_systems_alone(node: Node) -> None:
     node.write()
     done = node.ensure(ABSENT)
     assert (done.changed, node.commands) == (False, [])
-    assert done.warnings == ("/scratch is a mount of /dev/md128, which is not ours: it stays",)
+    assert done.warnings == ("/scratch is a mount of /dev/md128, which this module did not make. It stays",)
 
 
 @pytest.mark.parametrize("goal", [ABSENT, DOWN])

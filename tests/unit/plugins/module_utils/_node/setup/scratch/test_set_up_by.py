@@ -21,7 +21,7 @@ def test_the_service_of_azures_images_is_named_with_the_cure(node: Node) -> None
     node.write()
     message = node.refusal()
     assert "/dev/nvme0n1 is a member of md127 (raid0, clean, mounted on /mnt)" in message
-    assert "azure-ephemeral-disk-setup.service did that: switch it off (scratch_mask_azure_ephemeral=true)" in message
+    assert "azure-ephemeral-disk-setup.service did that: disable it (scratch_mask_azure_ephemeral=true)" in message
 
 
 def test_its_stopped_array_is_known_by_name_whatever_the_hosts(node: Node) -> None:
@@ -39,7 +39,7 @@ def test_its_stopped_array_is_known_by_name_whatever_the_hosts(node: Node) -> No
     ("mark", "words"),
     [
         ("comment=azure-ephemeral-disk-setup", "azure-ephemeral-disk-setup.service did that"),
-        ("comment=cloudconfig", "cloud-init mounts it, by /etc/fstab"),
+        ("comment=cloudconfig", "cloud-init mounts it through /etc/fstab"),
         ("comment=mine", ""),
     ],
 )
@@ -58,8 +58,8 @@ def test_what_cloud_init_mounts_at_the_mountpoint_is_named_with_the_cure(node: N
     node.disks["sda"].partitions.append("sda2")
     node.mounts.append(["sda2", "/scratch", "ext4", "rw"])
     node.write()
-    assert node.refusal().endswith("/scratch is a mount of /dev/sda2 (ext4): choose another mountpoint.")
+    assert node.refusal().endswith("/scratch is a mount of /dev/sda2 (ext4). Choose another mountpoint.")
     file = node.folder / "etc/fstab"
     file.parent.mkdir(exist_ok=True)
     file.write_text("/dev/sda2 /scratch ext4 defaults,comment=cloudconfig 0 2\n")
-    assert "choose another mountpoint; cloud-init mounts it, by /etc/fstab" in node.refusal()
+    assert "Choose another mountpoint; cloud-init mounts it through /etc/fstab" in node.refusal()

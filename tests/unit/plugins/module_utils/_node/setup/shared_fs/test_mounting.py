@@ -146,7 +146,7 @@ def test_what_is_in_use_stays_and_the_user_is_named(machine: Machine, systemd: S
     (process / "comm").write_text("train\n")
     (process / "cwd").symlink_to("/shared/run")
     systemd.refuses.add("umount /shared")
-    with pytest.raises(SharedProblem, match=r"/shared is to change and is in use by train \(77\): drain the node"):
+    with pytest.raises(SharedProblem, match=r"/shared must change, but is in use by train \(77\)\. Drain the node"):
         share(machine, systemd, {**SHARED, "source": "10.0.0.9:/shared"})
     assert "10.0.0.4" in machine.text("etc/systemd/system/shared.mount")
     # To stop it would detach what is mounted.
@@ -201,10 +201,10 @@ def test_homes_of_the_clusters_own_users_may_be_mounted(machine: Machine, system
     ("prepare", "words"),
     [
         (("etc/fstab", "srv:/x /shared nfs defaults 0 0\n"), "/shared is in /etc/fstab"),
-        (("etc/systemd/system/shared.mount", "[Mount]\n"), "shared.mount is somebody else's"),
+        (("etc/systemd/system/shared.mount", "[Mount]\n"), "shared.mount was not written by this module"),
         (
             ("proc/self/mountinfo", f"{ROOT_MOUNT}\n21 20 8:33 / /shared rw - xfs /dev/sdc1 rw\n"),
-            "/dev/sdc1 is mounted at /shared, and not by us",
+            "/dev/sdc1 is mounted at /shared, but not by this module",
         ),
     ],
 )
@@ -221,16 +221,16 @@ def test_refuses_a_place_that_is_taken(
     ("change", "words"),
     [
         ({"path": "/"}, "must not be /"),
-        ({"path": "/etc"}, "operating system's"),
-        ({"path": "/usr"}, "operating system's"),
+        ({"path": "/etc"}, "operating system"),
+        ({"path": "/usr"}, "operating system"),
         ({"path": "shared"}, "absolute path"),
         ({"path": "/shared/../etc"}, "without '..'"),
         ({"path": "/shared\nExecStart=x"}, "absolute path"),
         ({"source": "10.0.0.4"}, "must have the form SERVER:/PATH for nfs4"),
         ({"source": "10.0.0.4:/x", "type": "lustre"}, "must have the form ADDRESS@tcp:/NAME for lustre"),
         ({"type": "cifs"}, "must be one of nfs4, nfs, lustre"),
-        ({"options": ["rw,suid"]}, "is no mount option"),
-        ({"options": ["user"]}, "not for a machine that has to boot"),
+        ({"options": ["rw,suid"]}, "is not a mount option"),
+        ({"options": ["user"]}, "can block an unattended boot"),
         ({"timeout": 0}, "1 to 300 seconds"),
         ({"timeout": 301}, "1 to 300 seconds"),
     ],

@@ -152,7 +152,7 @@ def test_refuses_a_folder_in_the_place_of_a_link(machine: Any) -> None:
 def test_refuses_a_file_in_the_place_of_a_folder(machine: Any) -> None:
     machine.path("/etc").mkdir()
     machine.path("/etc/hpcai").write_text("settings", encoding="utf-8")
-    with pytest.raises(ToolsError, match="/etc/hpcai should be a folder"):
+    with pytest.raises(ToolsError, match="/etc/hpcai must be a folder"):
         machine.install("1.0")
 
 

@@ -69,18 +69,18 @@ def test_no_password_fits_a_new_account_and_an_old_one_loses_its(machine: Machin
     give_users(machine, ALICE)
     assert "alice:*:" in machine.text("etc/shadow")
     machine.file("etc/shadow", machine.text("etc/shadow").replace("alice:*:", "alice:$y$hash:"))
-    assert give_users(machine, ALICE).actions == ("take the password of alice away",)
+    assert give_users(machine, ALICE).actions == ("remove the password of alice",)
     assert "alice:*:" in machine.text("etc/shadow")
 
 
 @pytest.mark.parametrize(
     ("user", "words"),
     [
-        ({"name": "carol", "uid": 1000}, "uid 1000 is wanted for user carol and belongs to user azureuser"),
-        ({"name": "azureuser", "uid": 4003}, "user azureuser is there with uid 1000 and wanted with 4003"),
-        ({"name": "azureuser", "uid": 1000, "gid": 5000}, "user azureuser is there with gid 1000 and wanted with 5000"),
-        ({"name": "carol", "uid": 4003, "groups": ["nogroup7"]}, "carol is to be in nogroup7, which is no group"),
-        ({"name": "docker", "uid": 4003}, "group docker is there with gid 999 and wanted with 4003"),
+        ({"name": "carol", "uid": 1000}, "uid 1000 of user carol already belongs to user azureuser"),
+        ({"name": "azureuser", "uid": 4003}, "user azureuser exists with uid 1000, not 4003"),
+        ({"name": "azureuser", "uid": 1000, "gid": 5000}, "user azureuser exists with gid 1000, not 5000"),
+        ({"name": "carol", "uid": 4003, "groups": ["nogroup7"]}, "carol must be in nogroup7, which does not exist"),
+        ({"name": "docker", "uid": 4003}, "group docker exists with gid 999, not 4003"),
     ],
 )
 def test_refuses_what_is_somebody_elses_and_touches_nothing(machine: Machine, user: dict[str, Any], words: str) -> None:
@@ -97,16 +97,16 @@ def test_all_conflicts_are_named_at_once(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("user", "words"),
     [
-        ({"name": "alice", "uid": 27}, "belongs to the distribution"),
+        ({"name": "alice", "uid": 27}, "uid of user alice must be 1000 to 4294967293 and not one of nobody's"),
         ({"name": "alice", "uid": 65534}, "nobody's"),
         ({"name": "alice", "uid": "4001"}, "must be a number"),
-        ({"name": "Alice", "uid": 4001}, "small letters"),
+        ({"name": "Alice", "uid": 4001}, "lower-case letters"),
         ({"name": "alice", "uid": 4001, "home": "/home/../etc"}, "without '..'"),
         ({"name": "alice", "uid": 4001, "comment": "a:b"}, "colon"),
-        ({"name": "alice", "uid": 4001, "ssh_keys": ["-----BEGIN OPENSSH PRIVATE KEY-----"]}, "no public key"),
-        ({"name": "alice", "uid": 4001, "ssh_keys": [f"{KEY}\nssh-rsa AAAA"]}, "no public key"),
+        ({"name": "alice", "uid": 4001, "ssh_keys": ["-----BEGIN OPENSSH PRIVATE KEY-----"]}, "is not a public key"),
+        ({"name": "alice", "uid": 4001, "ssh_keys": [f"{KEY}\nssh-rsa AAAA"]}, "is not a public key"),
         ({"name": "bob", "uid": 4001}, "is listed twice"),
-        ({"name": "carol", "uid": 4002}, "users bob and carol are both to have the number 4002"),
+        ({"name": "carol", "uid": 4002}, "users bob and carol have the same number 4002"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(machine: Machine, user: dict[str, Any], words: str) -> None:
@@ -117,7 +117,7 @@ def test_options_that_make_no_sense_are_refused(machine: Machine, user: dict[str
 def test_changes_shell_and_groups_of_an_account_and_leaves_other_memberships(machine: Machine) -> None:
     give_users(machine, ALICE)
     done = give_users(machine, {**ALICE, "shell": "/bin/zsh", "groups": []})
-    assert done.actions == ("change shell of alice from /bin/bash to /bin/zsh", "take alice out of weather")
+    assert done.actions == ("change shell of alice from /bin/bash to /bin/zsh", "remove alice from weather")
     assert "docker:x:999:alice\n" in machine.text("etc/group")
 
 
@@ -131,7 +131,7 @@ def test_an_absent_user_goes_and_its_home_stays(machine: Machine) -> None:
 
 
 def test_an_absent_user_with_another_number_is_somebody_else(machine: Machine) -> None:
-    with pytest.raises(UserProblem, match="azureuser is there with uid 1000"):
+    with pytest.raises(UserProblem, match="azureuser exists with uid 1000"):
         give_users(machine, {"name": "azureuser", "uid": 4001, "state": "absent"})
 
 
@@ -178,14 +178,14 @@ def test_a_link_of_the_users_is_not_followed(machine: Machine, monkeypatch: pyte
     give_users(machine, {**ALICE, "ssh_keys": []}, mode=homes.AUTO)
     as_owner_of_all(monkeypatch, ALICE)
     (machine.folder / "home/alice/.ssh").symlink_to(machine.folder / "etc")
-    with pytest.raises(UserProblem, match="a link or a file is in the way"):
+    with pytest.raises(UserProblem, match="A link or a file is in the way"):
         give_users(machine, ALICE, mode=homes.AUTO)
     assert not (machine.folder / "etc/authorized_keys").exists()
 
 
 def test_a_home_of_somebody_else_is_refused(machine: Machine) -> None:
     (machine.folder / "home/alice").mkdir(parents=True)
-    with pytest.raises(UserProblem, match=f"/home/alice belongs to uid {os.getuid()} and not to alice"):
+    with pytest.raises(UserProblem, match=f"/home/alice belongs to uid {os.getuid()}, not to alice"):
         give_users(machine, ALICE, mode=homes.AUTO)
 
 

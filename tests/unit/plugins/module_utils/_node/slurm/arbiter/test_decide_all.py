@@ -57,9 +57,9 @@ def test_where_all_fail_at_once_the_cap_holds(max_out: str, count: int, allowed:
 def test_at_the_cap_it_says_which_node_stays_in_and_why() -> None:
     decision = decide(cluster(3, LOST), {}, Settings(max_out="1"), NOW)
     assert decision.alerts[0].words == (
-        "1 nodes are out and 1 may be (max_out 1), so compute-01 and 1 more stays in scheduling: "
-        "hpcai: health: gpu_count: 7 of 8 GPUs: 0003:00:00.0 is not there. Look for what they share; "
-        "health_checks_arbiter.max_out raises the limit"
+        "1 nodes are drained and the drain limit is 1 (max_out 1), so compute-01 and 1 more stays in scheduling: "
+        "hpcai: health: gpu_count: 7 of 8 GPUs: 0003:00:00.0 is not there. Look for a common cause, "
+        "or raise health_checks_arbiter.max_out"
     )
     assert set(decision.refused) == {"compute-01", "compute-02"}
 

@@ -254,8 +254,8 @@ def test_the_service_says_what_it_does_and_each_alert_once(root: Root) -> None:
     )
     assert lines == [
         f"<6>node compute-1 drained: {OURS}",
-        "<3>nothing is decided: 'scontrol --oneliner show nodes' failed (exit status 1): slurm_load_node error: Unable "
-        "to contact slurm controller",
+        "<3>no decision was made: 'scontrol --oneliner show nodes' failed (exit status 1): slurm_load_node error: "
+        "Unable to contact slurm controller",
         "<6>node compute-1 is back in scheduling",
     ]
     assert set(pauses) == {10.0}

@@ -62,7 +62,7 @@ def test_it_is_bounded_and_counts_what_it_has_no_room_for() -> None:
     ("text", "words"),
     [
         ("rack 4", "not written by hpcnode"),
-        ("hpcai-health/2;t=1", "it has version 2, and this hpcnode reads version 1"),
+        ("hpcai-health/2;t=1", "it has version 2, but this hpcnode reads version 1"),
         ("hpcai-health/1;t=now;b=;v=;h=", "damaged"),
         ("hpcai-health/1;t=1", "damaged"),
         ("hpcai-health/1;t=1;b=;v=;h=;f=gpu_count", "damaged"),

@@ -1,0 +1,147 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The guide to troubleshooting quotes messages that the product really has.
+
+Its entries are definition lists. A term consists of quotes in double backquotes. In a quote, ``…`` or ``<name>`` is
+what the product fills in at run time.
+"""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import re
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import NAMES
+
+GUIDE = "docs/docsite/rst/guide_troubleshooting.rst"
+FOLDERS = ("plugins", "roles", "playbooks")
+DOCUMENTATION = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
+TERM = re.compile(r"^(?=``)(?P<quotes>.+``)\n(?P<indent> *)", re.MULTILINE)
+QUOTE = re.compile(r"``(.+?)``")
+COMMAND = re.compile(r"``(?:sudo )?hpcnode ([a-z]+)")
+# `{{ ... }}` of Jinja, and what a text in it is joined with: 'a ' ~ b ~ ' c'.
+EXPRESSION = re.compile(r"\{\{.*?\}\}")
+JOINED = re.compile(r"' ~ [\w.]+ ~ '")
+FEWEST = 40
+
+
+def plain(text: str) -> str:
+    """A text on one line, with one mark for what is filled in."""
+    return re.sub(r"…+", "…", " ".join(text.split()))
+
+
+def literals(tree: ast.AST, constants: Mapping[str, str]) -> Iterator[str]:
+    """The strings of Python code, but for its documentation. Parts of one string are joined."""
+    for node in ast.iter_child_nodes(tree):
+        match node:
+            case ast.Expr(value=ast.Constant()):
+                pass
+            case ast.Assign(targets=[ast.Name(id=name)]) if name in DOCUMENTATION:
+                pass
+            case ast.Constant(value=str(text)):
+                yield text
+            case ast.JoinedStr(values=parts):
+                yield "".join(filled(part, constants) for part in parts)
+                yield from literals(node, constants)
+            case _:
+                yield from literals(node, constants)
+
+
+def filled(part: ast.expr, constants: Mapping[str, str]) -> str:
+    """A part of an f-string: its text, the constant that it names, or the mark."""
+    match part:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.FormattedValue(value=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return constants.get(name, "…")
+    return "…"
+
+
+def constants_of(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Names and values of the module's constants that are strings."""
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):
+                yield name, text
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """The text of YAML or of a template on one line, without comments; once as it is, once with expressions marked."""
+    line = " ".join(line.strip() for line in text.splitlines() if not line.lstrip().startswith("#"))
+    yield JOINED.sub("…", line)
+    yield EXPRESSION.sub("…", line)
+
+
+def has_messages(file: pathlib.PurePosixPath) -> bool:
+    """Whether a file may hold what the product prints. Descriptions of options are documentation."""
+    return file.parts[0] in FOLDERS and file.suffix in (".py", ".yml", ".j2") and file.name != "argument_specs.yml"
+
+
+@pytest.fixture(scope="module")
+def said(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> str:
+    """All that the product may print, a text on each line."""
+    texts = {file: (repository / file).read_text(encoding="utf-8") for file in files if has_messages(file)}
+    trees = [ast.parse(text) for file, text in texts.items() if file.suffix == ".py"]
+    values: dict[str, set[str]] = {}
+    for tree in trees:
+        for name, value in constants_of(tree):
+            values.setdefault(name, set()).add(value)
+    # A name with several values is left open.
+    constants = {name: next(iter(known)) for name, known in values.items() if len(known) == 1}
+    found = [text for tree in trees for text in literals(tree, constants)]
+    found += [line for file, text in texts.items() if file.suffix != ".py" for line in lines_of(text)]
+    assert len(found) > 5000, f"only {len(found)} texts were found; these tests would prove nothing"
+    return "\n".join(map(plain, found))
+
+
+@pytest.fixture(scope="module")
+def guide(repository: pathlib.Path) -> str:
+    """The guide's text."""
+    return (repository / GUIDE).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def quotes(guide: str) -> list[str]:
+    """The quoted messages of all terms."""
+    return [quote for term in TERM.finditer(guide) for quote in QUOTE.findall(term["quotes"])]
+
+
+def test_each_quoted_message_is_one_of_the_products(said: str, quotes: list[str]) -> None:
+    stale = [quote for quote in quotes if plain(re.sub(r"<[^<>]+>", "…", quote)) not in said]
+    assert not stale, "quote what the product says now, or remove the entry"
+
+
+def test_each_message_is_explained_and_quoted_once(guide: str, quotes: list[str]) -> None:
+    bare = [term["quotes"] for term in TERM.finditer(guide) if not term["indent"]]
+    assert not bare, "a term needs an indented explanation below it"
+    assert len(quotes) >= FEWEST
+    assert sorted(quotes) == sorted(set(quotes))
+
+
+def test_each_command_of_hpcnode_exists(guide: str) -> None:
+    named = set(COMMAND.findall(guide))
+    assert named
+    assert not named - set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ('raise ValueError(f"{path} cannot be "\n    "read: run as root")', "… cannot be read: run as root"),
+        ('reason = f"{PREFIX} health: {check}"', "hpcai: health: …"),
+        ("words = f\"the node {'is out' if out else 'stays'}\"", "is out"),
+    ],
+)
+def test_a_message_that_is_split_or_filled_in_is_found(source: str, text: str) -> None:
+    assert text in literals(ast.parse(source), {"PREFIX": "hpcai:"})
+
+
+def test_documentation_is_no_message() -> None:
+    source = '"""Of the module."""\nDOCUMENTATION = "Of the plugin."\n\n\ndef f():\n    """Of the function."""\n'
+    assert not list(literals(ast.parse(source), {}))
