@@ -3,8 +3,8 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# Fills .cache/enroot_pyxis with the release files of enroot and pyxis (see enroot_files.sh) where they can be had, else
-# with stand-ins for them. The last line says which.
+# Fills .cache/enroot_pyxis with the release files of enroot and pyxis if they are available (see enroot_files.sh), and
+# otherwise with stand-ins for them. The last line says which.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -19,5 +19,5 @@ if [ -n "$given" ]; then
   echo "enroot and pyxis: the release files of $given"
 else
   PYTHONPATH=tests .venv/bin/python -m stand_ins.enroot_pyxis "$folder"
-  echo "enroot and pyxis: stand-ins, since their release files cannot be had here (HPCAI_ENROOT_FILES names a folder)"
+  echo "enroot and pyxis: stand-ins, because HPCAI_ENROOT_FILES names no folder with their release files"
 fi

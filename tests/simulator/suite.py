@@ -10,21 +10,21 @@ import os
 VARIABLE = "HPCAI_SUITE"
 """Environment variable: the suite, one of SUITES."""
 SUITES = {"trixie": "Debian 13, Slurm 24.11.5", "bookworm": "Debian 12, Slurm 22.05.8"}
-"""Suites and what they bring; the first one is the default."""
+"""Suites and their versions; the first one is the default."""
 OLDEST = list(SUITES)[-1]
 
 
 class UnknownSuite(ValueError):
-    """The environment names a suite that nothing was tested on."""
+    """The environment names an unknown suite."""
 
 
 def suite() -> str:
-    """The suite to use.
+    """Return the suite to use.
 
-    :raises UnknownSuite: the environment names another one than SUITES.
+    :raises UnknownSuite: the environment names one that is not in SUITES.
     """
     chosen = os.environ.get(VARIABLE) or next(iter(SUITES))
     if chosen not in SUITES:
-        known = " and ".join(f"{name} ({brings})" for name, brings in SUITES.items())
-        raise UnknownSuite(f"{VARIABLE}={chosen}: the machines of the tests run {known}; unset it or name one of these")
+        known = " or ".join(f"{name} ({versions})" for name, versions in SUITES.items())
+        raise UnknownSuite(f"{VARIABLE}={chosen} is not a known suite. Unset it, or set it to {known}.")
     return chosen

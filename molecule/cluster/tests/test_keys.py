@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which keys of its files this Slurm takes: what the role says of each is held against Slurm's own programs."""
+"""Compares the keys that the role accepts for this release with those that Slurm's programs accept."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BASIC = {
 }
 """Keys of all releases: those of slurm.conf that the product lists, and those of the other files that it writes."""
 OF_SLURMCTLD_ALONE = {"FastSchedule"}
-"""Only slurmctld, which would start, refuses these."""
+"""Only slurmctld refuses these, and a test cannot start a second one."""
 NONE = "NoSuchKey"
 """Refused by each program that has read the file."""
 
@@ -53,7 +53,7 @@ def release(controller: Host) -> releases.Release:
 
 
 def keys_by_role(file: str, release: releases.Release) -> tuple[set[str], set[str]]:
-    """All keys of a file that the product knows, of any release: those that it takes for this one, and the others."""
+    """Return the keys that the product accepts for this release, and those that it only accepts for others."""
     changed = (names for table in (releases.CAME, releases.WENT) for names in table.get(file, {}).values())
     keys = {key for names in changed for key in names.split()} | BASIC[file]
     refused = set()
@@ -66,7 +66,7 @@ def keys_by_role(file: str, release: releases.Release) -> tuple[set[str], set[st
 
 
 def refused_by_slurm(host: Host, file: str, groups: Iterable[Iterable[str]], program: str) -> set[str]:
-    """Those of the keys that a program does not start with; it starts once for each group."""
+    """Return the keys that a program refuses; it starts once for each group of keys."""
     host.check_output(f"mkdir -p /tmp/keys && echo {shlex.quote(CONF)} > /tmp/keys/base.conf")
     found = set()
     loop = "".join(
@@ -89,7 +89,7 @@ def test_keys_of_slurm_conf_are_those_of_the_programs(controller: Host, release:
 def test_keys_of_slurmds_files_are_those_of_the_program(
     computes: list[Host], release: releases.Release, file: str
 ) -> None:
-    """A slurmd that takes its keys goes on until its time is over, so it gets all that it should take at once."""
+    """A slurmd that accepts its keys runs until its timeout, so it gets all accepted keys at once."""
     accepted, refused = keys_by_role(file, release)
     found = refused_by_slurm(computes[0], file, [accepted, *([key] for key in (*refused, NONE))], SLURMD)
     assert found == refused | {NONE}

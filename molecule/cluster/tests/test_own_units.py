@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""site.yml does not call a node configured whose own units have failed."""
+"""site.yml does not report a node as configured if units of the collection have failed on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.thorough
 
 @pytest.fixture
 def failed(azure: Cluster, node: Callable[[str], Node], inventory_source: Path) -> Iterator[Node]:
-    """A node with a unit of ours that fails; it is back in scheduling afterwards."""
+    """A node on which a unit of the collection has failed; afterwards it is back in scheduling."""
     one = node("3")
     one.sh(f"printf '[Service]\\nExecStart=/bin/false\\n' > {UNIT} && systemctl daemon-reload")
     one.sh("systemctl start hpcai-played", check=False)
@@ -34,7 +34,7 @@ def failed(azure: Cluster, node: Callable[[str], Node], inventory_source: Path) 
     azure.wait_for_nodes(CONTROLLER, {"compute-0": "idle", "compute-3": "idle"})
 
 
-def test_it_is_named_with_its_unit_and_kept_out(azure: Cluster, inventory_source: Path, failed: Node) -> None:
+def test_the_node_and_its_failed_unit_are_named(azure: Cluster, inventory_source: Path, failed: Node) -> None:
     run = azure.site(inventory_source, *ALWAYS)
     words = " ".join(run.output.split())
     assert run.rc != 0
@@ -43,7 +43,7 @@ def test_it_is_named_with_its_unit_and_kept_out(azure: Cluster, inventory_source
     assert azure.nodes(CONTROLLER)["compute-3"].startswith("drain")
 
 
-def test_units_of_others_are_not_its_affair(
+def test_other_failed_units_do_not_matter(
     azure: Cluster, node: Callable[[str], Node], inventory_source: Path
 ) -> None:
     one = node("3")

@@ -104,7 +104,7 @@ def check_before(options: SlurmOptions, record: dict[str, Any], version: str | N
     if version is None:
         return
     if options.may_upgrade:
-        # A node without jobs has no state of older releases.
+        # Only these keep state over releases.
         if {"controller", "accounting"} & set(options.functions):
             _check_step(version, options.version)
         return
@@ -125,7 +125,7 @@ _HOW = "see 'Upgrading' in guide_slurm_packages, then set slurm_upgrade: true."
 
 
 def _check_step(version: str, target: str) -> None:
-    """Refuse an upgrade after which Slurm could not read what it wrote before."""
+    """Refuse an upgrade after which Slurm could not read its state."""
     if not target:
         return
     try:

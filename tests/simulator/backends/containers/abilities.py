@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Slurm can do in the machines of this host, found by trying it here."""
+"""Tests which features Slurm can use in containers on this host."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 FILE = "host.json"
-"""In the simulator's folder, for inventories."""
+"""In the state folder of the simulator; inventories read it."""
 CGROUPS = Path("/sys/fs/cgroup")
 NEEDED_V1 = ("cpuset", "devices", "freezer", "memory")
-"""Controllers of Slurm's cgroup/v1 (src/plugins/cgroup/v1/cgroup_v1.c); cpuacct is counted with cpuset there."""
+"""Controllers of Slurm's cgroup/v1 (src/plugins/cgroup/v1/cgroup_v1.c); cpuacct is part of cpuset there."""
 NEEDED_V2 = ("cpuset", "memory")
 """Controllers of Slurm's cgroup/v2; it limits devices by a BPF program."""
 _TRIES = 4
-# A namespace made on one CPU; in it, others made on another CPU are mounted on a file, as job_container/tmpfs does.
+# Makes a namespace on one CPU, and in it mounts namespaces made on another CPU on a file, as job_container/tmpfs does.
 _NESTED = """
 cd "$1" && mount --bind . . && cd "$1" && mount --make-private . && touch namespace
 for try in $(seq "$3"); do
@@ -32,10 +32,10 @@ done
 
 @dataclass(frozen=True)
 class Abilities:
-    """What works, and why the rest does not.
+    """Which features work, and why the others do not.
 
-    :ivar cgroups: Slurm's plugin for control groups that works in the machines; empty if none does.
-    :ivar private_tmp: whether jobs can have a /tmp of their own (job_container/tmpfs).
+    :ivar cgroups: Slurm's cgroup plugin that works; empty if none works.
+    :ivar private_tmp: whether a job can have its own /tmp (job_container/tmpfs).
     """
 
     cgroups: str
@@ -44,20 +44,20 @@ class Abilities:
     private_tmp_because: str
 
     def lines(self) -> list[str]:
-        """For people."""
+        """Return lines to print."""
         return [
-            f"control groups for jobs: {self.cgroups or 'none'} ({self.cgroups_because})",
-            f"a /tmp of its own for each job: {'yes' if self.private_tmp else 'no'} ({self.private_tmp_because})",
+            f"cgroups for jobs: {self.cgroups or 'none'} ({self.cgroups_because})",
+            f"a private /tmp for each job: {'yes' if self.private_tmp else 'no'} ({self.private_tmp_because})",
         ]
 
 
 def probe(cgroups: Path = CGROUPS) -> Abilities:
-    """Try it. Takes less than a second; leaves nothing behind."""
+    """Test them. This takes less than a second and leaves nothing behind."""
     return Abilities(*_cgroups(cgroups), *_namespaces())
 
 
 def write(abilities: Abilities, state_dir: Path) -> None:
-    """Write them where the inventory looks."""
+    """Write them where the inventory reads them."""
     (state_dir / FILE).write_text(json.dumps(asdict(abilities), indent=2) + "\n", encoding="utf-8")
 
 
@@ -66,19 +66,19 @@ def _cgroups(top: Path) -> tuple[str, str]:
     if unified.exists():
         missing = sorted({*NEEDED_V2} - {*unified.read_text(encoding="ascii").split()})
         if missing:
-            return "", f"control groups of version 2 without {', '.join(missing)}"
-        return "cgroup/v2", "version 2 with all controllers that Slurm needs"
+            return "", f"cgroups v2 without {', '.join(missing)}"
+        return "cgroup/v2", "cgroups v2 with all controllers that Slurm needs"
     missing = [name for name in NEEDED_V1 if not (top / name / "tasks").exists()]
     if missing:
-        return "", f"control groups of version 1 without {', '.join(missing)}"
-    return "cgroup/v1", "version 1 with all controllers that Slurm needs"
+        return "", f"cgroups v1 without {', '.join(missing)}"
+    return "cgroup/v1", "cgroups v1 with all controllers that Slurm needs"
 
 
 def _namespaces() -> tuple[bool, str]:
-    """Whether the namespace of a job can be mounted, whichever CPUs slurmd and the job's first process run on.
+    """Return whether a job's namespace can be mounted, whichever CPUs slurmd and the job's first process run on.
 
-    Linux refuses to mount a namespace that is older than the one it is mounted in, and tells the age by ids. From 6.18
-    on, each CPU takes ids from a batch of its own, so that a younger namespace can have a lower id.
+    Linux refuses to mount a namespace that is older than the one it is mounted in, and compares ids for that. Since
+    6.18, each CPU allocates ids from its own batch, so that a younger namespace can have a lower id.
     """
     cpus = sorted(os.sched_getaffinity(0))
     for outer in cpus[:2]:

@@ -16,7 +16,7 @@ the thirteenth: its systemd exits at once."""
 
 
 def raise_limit(limit: Path = LIMIT) -> list[str]:
-    """Allow enough inotify instances for a hundred machines, and return what to say of it.
+    """Allow enough inotify instances for a hundred machines, and return lines to print.
 
     :raises BackendError: the limit is lower and cannot be raised.
     """

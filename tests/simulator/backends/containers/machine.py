@@ -44,7 +44,7 @@ def create(
         "--hostname=localhost",
         "--privileged",
         "--systemd=always",
-        # What its first process prints, see ``console``.
+        # For ``console``.
         "--log-driver=k8s-file",
         "--log-opt=max-size=64kb",
         *(f"--label={key}={value}" for key, value in labels.items()),
@@ -75,7 +75,7 @@ def last_words(podman: Podman, name: str) -> str:
 
 
 def console(podman: Podman, name: str) -> str:
-    """What its first process printed last, on one line. A systemd that cannot go on says why there and nowhere else."""
+    """Return the last lines that its first process printed, joined. systemd reports only there why it stopped."""
     file = Path(podman.run("inspect", "--format={{.HostConfig.LogConfig.Path}}", name).strip())
     # Each line begins with a time, the stream and F or P (a part of a line).
     lines = [line.split(" ", 3)[-1].strip() for line in file.read_text(errors="replace").splitlines()]

@@ -87,11 +87,11 @@ def test_another_version_is_refused_and_only_an_upgrade_that_was_asked_for_goes_
 @pytest.mark.parametrize("function", ["controller", "accounting"])
 def test_an_upgrade_over_too_many_releases_is_refused_where_state_would_be_lost(function: str) -> None:
     options = replace(OPTIONS, version="24.11.5-1", may_upgrade=True, functions=(function,))
-    with pytest.raises(NotThisSlurm, match=r"Slurm 24.11 reads .* of 23.02 and later, and 22.05 is installed"):
+    with pytest.raises(NotThisSlurm, match=r"Slurm 24.11 reads .* of 23.02 and later, but 22.05 is installed"):
         installed.check_before(options, {}, "22.05.8", Root("/nowhere"))
     installed.check_before(options, {}, "23.11.4", Root("/nowhere"))
     installed.check_before(replace(options, functions=("compute",)), {}, "22.05.8", Root("/nowhere"))
-    with pytest.raises(NotThisSlurm, match=r"'24.12' is no release .* slurm_version is '24.12'"):
+    with pytest.raises(NotThisSlurm, match=r"'24.12' is not a known release .* slurm_version is '24.12'"):
         installed.check_before(replace(options, version="24.12"), {}, "22.05.8", Root("/nowhere"))
 
 
