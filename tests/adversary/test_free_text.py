@@ -75,6 +75,7 @@ def state_of(user: Any, number: str) -> str:
     return str(user.run(f"squeue --noheader --states=all --jobs={number} --Format=State").stdout).strip()
 
 
+@pytest.mark.thorough
 def test_a_name_gets_nobody_elses_task_cancelled(
     alice: Any, bob: Any, computes: list[Host], controller: Host, eventually: Eventually
 ) -> None:

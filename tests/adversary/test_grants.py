@@ -63,7 +63,7 @@ def main_pid(host: Host) -> str:
     return str(host.check_output("systemctl show --property=MainPID --value hpcai-grants.service"))
 
 
-@pytest.mark.parametrize("job", [False, True], ids=["login", "job"])
+@pytest.mark.parametrize("job", [pytest.param(False, marks=pytest.mark.thorough), True], ids=["login", "job"])
 def test_another_groups_container_is_refused(alice: User, bob: User, job: bool) -> None:
     """bob read what only alice's group is granted."""
     # The simulated Azure has no storage: what is granted fails later, and says so.

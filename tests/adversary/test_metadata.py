@@ -169,6 +169,7 @@ def test_a_user_without_a_job_on_the_node_starts_no_event(idle: Node, event: str
     assert (found["id"], found["status"]) == (event, "Scheduled")
 
 
+@pytest.mark.thorough
 def test_reloads_of_the_sites_rules_leave_no_gap(
     alice: User, controller: Host, eventually: Callable[..., float]
 ) -> None:

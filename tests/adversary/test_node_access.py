@@ -87,7 +87,11 @@ def test_cron_and_at_start_nothing_for_users(alice: Any, computes: list[Host]) -
 @pytest.mark.parametrize(
     "program",
     [
-        'cp "$(command -v sleep)" $d/slurmstepd; exec bash -c "exec -a \\"slurmstepd: [59999.0]\\" $d/slurmstepd 40"',
+        pytest.param(
+            'cp "$(command -v sleep)" $d/slurmstepd; '
+            'exec bash -c "exec -a \\"slurmstepd: [59999.0]\\" $d/slurmstepd 40"',
+            marks=pytest.mark.thorough,
+        ),
         # Which runs as root while it asks for a password.
         'ln -s "$(command -v sudo)" $d/slurmstepd; '
         'sleep 40 | bash -c "exec -a \\"slurmstepd: [59999.0]\\" $d/slurmstepd -S true"',

@@ -4,7 +4,7 @@
 
 """Run a command, and write down how much CPU time it took with all that it started.
 
-    python measured.py FILE COMMAND...
+    python measured.py FILE NICENESS COMMAND...
 
 Simulated machines outlive the command that starts them. As the subreaper this process becomes their parent then, and
 the kernel adds their time to its own when they have ended. FILE gets seconds of CPU time.
@@ -12,6 +12,7 @@ the kernel adds their time to its own when they have ended. FILE gets seconds of
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import pathlib
@@ -22,9 +23,17 @@ import sys
 
 from leftovers import PR_SET_CHILD_SUBREAPER, reap_until
 
+AUTOGROUP = pathlib.Path("/proc/self/autogroup")
+"""Where the kernel shares out time by sessions first (sched(7)), a niceness counts within a session alone."""
 
-def main(file: str, command: list[str]) -> int:
+
+def main(file: str, niceness: int, command: list[str]) -> int:
     """Return the command's exit status."""
+    if niceness:
+        os.nice(niceness)
+        # The kernel takes it from an ordinary user too, unless he has just done the same.
+        with contextlib.suppress(OSError):
+            AUTOGROUP.write_text(f"{niceness}\n", encoding="ascii")
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for number in (signal.SIGINT, signal.SIGTERM):
         # They reach the whole group, and this process goes last. A handler, unlike SIG_IGN, is not handed on.
@@ -42,4 +51,4 @@ def main(file: str, command: list[str]) -> int:
 
 if __name__ == "__main__":
     # Without clean-up, which would wait for the child that is reaped already.
-    os._exit(main(sys.argv[1], sys.argv[2:]))
+    os._exit(main(sys.argv[1], int(sys.argv[2]), sys.argv[3:]))

@@ -38,6 +38,8 @@ HEARTBEAT_SECONDS = 60
 LANES = 4
 """How many steps run at a time, on two CPUs or more. The long ones wait for machines and jobs a third of their time,
 and the plugins' tests most of theirs for servers that are slow on purpose."""
+GIVES_WAY = "5"
+"""The niceness of what is not urgent: a third of the processor time beside what is (sched-prio_to_weight in Linux)."""
 RUNNING: list[subprocess.Popen[bytes]] = []
 """Steps' processes, to be ended with this one."""
 # pytest's own last line: "=== 12 passed, 1 skipped in 3.21s ===".
@@ -114,7 +116,7 @@ def run(step: Step) -> Outcome:
         output.write(f"$ {shlex.join(step.command)}\n".encode())
         output.flush()
         process = subprocess.Popen(
-            (sys.executable, MEASURED, cpu, *step.command),
+            (sys.executable, MEASURED, cpu, "0" if step.urgent else GIVES_WAY, *step.command),
             cwd=REPOSITORY,
             env=environment(step),
             stdin=subprocess.DEVNULL,

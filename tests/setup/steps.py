@@ -68,12 +68,14 @@ class Step:
     exhaustive: bool = False
     # Its last line of output belongs into the summary.
     tells: bool = False
+    # It goes before others wherever both could compute: it waits for jobs, or for a machine that is slow as it is, and
+    # ends last.
+    urgent: bool = False
     # Seconds after which it counts as hung.
     limit: int = 300
 
 
-# Four run at a time, in this order. The scenario takes longest, as it waits for jobs: it is first, and the emulated
-# machine next.
+# Four run at a time, in this order. The scenario takes longest, as it waits for jobs: it is first.
 STEPS = (
     Step("venv", ("tests/setup/venv.sh",), quick=True, needs=(), tells=True),
     Step("host", ("tests/setup/host.sh",), needs=(), limit=900),
@@ -82,16 +84,16 @@ STEPS = (
         ("env", "PYTHONPATH=tests", "python", "-m", "stand_ins.enroot_pyxis", STAND_INS),
         needs=("venv", "host"),
     ),
-    Step("molecule", ("molecule", "test", "-s", "cluster"), needs=("venv", "stand-ins"), limit=4800),
+    Step("molecule", ("molecule", "test", "-s", "cluster"), needs=("venv", "stand-ins"), urgent=True, limit=4800),
     # Clusters for tests that need one of their own; molecule's has the others.
     Step(
         "cluster",
         (*PYTEST, "tests/cluster", "--durations=25"),
         needs=("venv", "stand-ins"),
         exhaustive=True,
+        urgent=True,
         limit=4800,
     ),
-    Step("hardware", ("tests/setup/hardware.sh", *DAILY), needs=("venv", "host"), limit=4800),
     Step("blob", ("tests/setup/blob.sh",), needs=("host",), tells=True, limit=600),
     Step(
         "contract",
@@ -118,6 +120,8 @@ STEPS = (
     Step(
         "docs", ("antsibull-docs", "lint-collection-docs", "--plugin-docs", "--check-extra-docs-refs", "."), quick=True
     ),
+    # After the scenario has its cluster: until then both would compute all the time.
+    Step("hardware", ("tests/setup/hardware.sh", *DAILY), needs=("venv", "host"), urgent=True, limit=4800),
     Step(
         "unit",
         (*PYTEST, "tests/unit", f"--ignore={NODE}", *(f"--ignore={path}" for path in RUNNER)),
@@ -158,7 +162,7 @@ STEPS = (
         venv=".venv-newest",
         limit=2700,
     ),
-    Step("docs-site", ("tests/setup/docs.sh",), limit=600),
+    Step("docs-site", ("tests/setup/docs.sh",), exhaustive=True, limit=600),
     Step(
         "mutants",
         ("env", "PYTHONPATH=tests:tests/setup", "python", "-m", "mutation.health_checks"),

@@ -58,6 +58,7 @@ def test_slurmdbd_has_no_password_and_nobody_reads_its_settings(controller: Host
     assert not controller.socket("tcp://0.0.0.0:3306").is_listening
 
 
+@pytest.mark.thorough
 def test_a_limit_holds(controller: Host) -> None:
     sacctmgr = "sacctmgr --immediate"
     controller.check_output(f"{sacctmgr} add qos hpcai-test; {sacctmgr} modify qos hpcai-test set GrpTRES=cpu=1")
@@ -88,6 +89,7 @@ def test_a_limit_holds(controller: Host) -> None:
         )
 
 
+@pytest.mark.thorough
 def test_a_lost_controller_has_its_queue_again_and_the_running_job_goes_on(controller: Host, dumps: str) -> None:
     batch = "cd /tmp && sbatch --parsable --output=/dev/null --time=10"
     running = as_user(controller, f"{batch} --wrap 'sleep 300'")

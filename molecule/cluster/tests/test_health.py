@@ -126,6 +126,7 @@ def test_good_nodes_report_and_stay_in(controller: Host, both: list[Node], event
     assert reasons(controller) == {}
 
 
+@pytest.mark.thorough
 def test_a_service_dies_the_node_drains_its_job_ends_well_and_it_returns(
     controller: Host, alice: Any, both: list[Node], eventually: Eventually
 ) -> None:
@@ -147,6 +148,7 @@ def test_a_service_dies_the_node_drains_its_job_ends_well_and_it_returns(
     assert reasons(controller) == {}
 
 
+@pytest.mark.thorough
 def test_a_tool_that_hangs_drains_nothing(controller: Host, both: list[Node]) -> None:
     for one in both:
         one.sh(
@@ -159,6 +161,7 @@ def test_a_tool_that_hangs_drains_nothing(controller: Host, both: list[Node]) ->
     assert reasons(controller) == {}
 
 
+@pytest.mark.thorough
 def test_a_reason_of_an_operator_stays(controller: Host, both: list[Node], eventually: Eventually) -> None:
     ill = both[0]
     controller.check_output(f"scontrol update nodename={ill.name} state=drain reason='bad fan, ticket 4711'")

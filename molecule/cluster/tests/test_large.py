@@ -65,7 +65,7 @@ def write(nodes: int, folder: Path, hostname: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("nodes", [pytest.param(600, marks=pytest.mark.thorough), 2000])
+@pytest.mark.parametrize("nodes", [600, pytest.param(2000, marks=pytest.mark.thorough)])
 def test_slurmctld_starts_on_the_files_of_a_large_cluster(controller: Host, tmp_path: Path, nodes: int) -> None:
     files = write(nodes, tmp_path / "files", controller.check_output("hostname --short"))
     controller.check_output(f"rm -rf {FOLDER} && install -d -o slurm {FOLDER} {FOLDER}/state")

@@ -38,6 +38,7 @@ def role(azure: Cluster, inventory_source: Path, tmp_path: Path) -> Role:
     return Role(azure, inventory_source, tmp_path)
 
 
+@pytest.mark.thorough
 def test_an_edited_file_is_restored_on_that_node_alone(role: Role) -> None:
     role.cluster.ssh(SECOND, "echo 'raise SystemExit(9)' | sudo tee -a /usr/lib/hpcai/lib/hpcai_node/cli/main.py")
     assert role.changed("--check") == {"compute000000": 0, "compute000003": 1}
@@ -61,6 +62,7 @@ def test_the_installed_hpcnode_is_called_where_its_code_is_this_one_and_else_the
     assert role.changed() == {"compute000000": 0, "compute000003": 1}
 
 
+@pytest.mark.thorough
 def test_a_step_that_was_disabled_is_enabled_on_that_node_alone(role: Role) -> None:
     """The code there is the controller's, so that its own hpcnode says that something is missing."""
     link = "/etc/systemd/system/hpcai-boot.target.wants/hpcai-scratch.service"

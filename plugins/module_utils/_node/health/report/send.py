@@ -82,16 +82,8 @@ def send(
     return sent
 
 
-def _send_newest(
-    root: Root,
-    run: Run,
-    env: SlurmdEnv,
-    settings: ReportSettings,
-    find_address: FindOwnAddress,
-    now: float,
-    urgent: bool,
-) -> Sent | None:
-    """Tell what the records say now; None if there are none."""
+def _newest_report(root: Root) -> tuple[Report, LastReport] | None:
+    """Return what the records say now, and what was sent last with the runs counted anew; None if there are none."""
     before = files.read_last_report(root)
     report, runs = report_of([document for tier in TIERS if (document := record.read(root, tier))], before.runs)
     if report is None:
@@ -102,9 +94,7 @@ def _send_newest(
         first = Fault(fault.kind, OBSERVE, fault.summary, blocks=True)
         report = replace(report, time=max(report.time, fault.time), faults=(first, *report.faults))
     # As it will stand there, with what there is no room for left out: that is what the next one is compared with.
-    return _send_if_due(
-        decode(encode(report)), replace(before, runs=runs), root, run, env, settings, find_address, now, urgent
-    )
+    return decode(encode(report)), replace(before, runs=runs)
 
 
 def _not_sent(root: Root, question: str, words: str, known: bool = False) -> Sent:
@@ -113,9 +103,7 @@ def _not_sent(root: Root, question: str, words: str, known: bool = False) -> Sen
     return Sent(known, words)
 
 
-def _send_if_due(
-    report: Report,
-    before: LastReport,
+def _send_newest(
     root: Root,
     run: Run,
     env: SlurmdEnv,
@@ -123,7 +111,12 @@ def _send_if_due(
     find_address: FindOwnAddress,
     now: float,
     urgent: bool,
-) -> Sent:
+) -> Sent | None:
+    """Tell what the records say now, if it is new or due; None if there are no records."""
+    newest = _newest_report(root)
+    if newest is None:
+        return None
+    report, before = newest
     due = RENEW_S * (1 - _SPREAD * _share(env.node_name))
     if not urgent and report.is_like(before.report) and now - before.sent < due:
         files.write_last_report(root, before)

@@ -32,6 +32,7 @@ time.sleep(60)
 """
 Start = Callable[..., int]
 CPUS = sorted(os.sched_getaffinity(0))
+# On one CPU no two masks differ, and threads cannot be apart; tests/hardware has four on any host.
 several_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
 
 
