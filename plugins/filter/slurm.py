@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters: Slurm's node names, spare nodes, configuration files, missing variables, and nodes to retire."""
+"""Filters: Slurm's node names, spare nodes, configuration files, missing variables, nodes to retire, and upgrades."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
-from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm import cluster, retirement
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm import cluster, retirement, upgrade
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.config import render, render_line
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.files import FileOptions, files_of
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.required import missing
@@ -79,6 +79,11 @@ def slurm_retirement(hosts: Hosts, wanted: Any, force: Any = False, called: str 
         raise AnsibleFilterError(str(error)) from error
 
 
+def slurm_upgrade(versions: Mapping[str, Any], target: str) -> upgrade.Upgrade:
+    """Return which machines an upgrade of Slurm has to change, and what all of them have."""
+    return upgrade.plan({name: str(version) if version else None for name, version in versions.items()}, str(target))
+
+
 class FilterModule:
     """Registers the filters in Ansible."""
 
@@ -91,4 +96,5 @@ class FilterModule:
             "slurm_node_name": slurm_node_name,
             "slurm_retirement": slurm_retirement,
             "slurm_spare_nodes": slurm_spare_nodes,
+            "slurm_upgrade": slurm_upgrade,
         }
