@@ -159,7 +159,7 @@ def test_keys_that_went(file: str, key: str, last: tuple[int, int], gone: tuple[
 )
 def test_keys_that_no_supported_release_takes(file: str, key: str, release: tuple[int, int]) -> None:
     """Slurm's parser still knows most of them, and its daemons end at once."""
-    with pytest.raises(ConfigError, match=f"^{file}: {key} is gone since Slurm 22.05, and slurm_release is"):
+    with pytest.raises(ConfigError, match=f"^{file}: {key} was removed in Slurm 22.05, and slurm_release is"):
         check_keys(file, [key], release)
 
 
