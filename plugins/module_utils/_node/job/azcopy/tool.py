@@ -157,11 +157,19 @@ def call(
     except OSError as error:
         raise BlobError(f"{sentence_of(NO_AZCOPY)} ({tool.program}: {error.strerror}).", NO_AZCOPY) from None
     result.seconds = time.monotonic() - began
+    _explain(result)
+    return result
+
+
+def _explain(result: AzcopyRun) -> None:
+    """Set the cause of a failure from the exit status, if it is not known from the failed transfers."""
+    if result.rc < 0 and not result.why:
+        # For example at the end of a job, when Slurm signals all of its processes.
+        result.why, result.words = OTHER, f"azcopy was ended by signal {-result.rc}"
     if result.rc > 0 and not result.failed:
         text = next((one for one in reversed(result.events) if why_of(one) != OTHER), "\n".join(result.events[-2:]))
         result.why = why_of(text)
         result.words = sentence_of(result.why, "" if result.why != OTHER else _short(text))
-    return result
 
 
 def write_list(tool: Azcopy, names: Sequence[str]) -> str:

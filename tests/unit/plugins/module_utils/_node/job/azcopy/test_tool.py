@@ -174,6 +174,20 @@ def test_a_crash_is_told_in_its_own_words(played: Played) -> None:
         list_blobs(played.plays(lacks, rc=127), LOCATION)
 
 
+# At the end of a job, Slurm sends SIGTERM to azcopy too.
+def test_azcopy_that_a_signal_ends_is_a_failure_with_that_signal(played: Played, tmp_path: Path) -> None:
+    tool = played.plays(then="kill -TERM $$")
+    with pytest.raises(BlobError, match=r"cannot be listed: azcopy was ended by signal 15\.$"):
+        list_blobs(tool, LOCATION)
+    for done in (
+        download(tool, LOCATION, ["a"], str(tmp_path / "to")),
+        upload(tool, str(tmp_path), ["said"], LOCATION),
+        remove(tool, LOCATION, ["a"]),
+    ):
+        assert not done.done
+        assert done.words == "azcopy was ended by signal 15"
+
+
 @pytest.mark.parametrize(
     "text", ["", "no json", "[]", "{}", '{"MessageType": "x"}', '{"MessageType":1,"MessageContent":"{x"}']
 )
