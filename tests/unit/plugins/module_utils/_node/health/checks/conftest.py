@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What tests of checks share."""
+"""Fixtures for the tests of checks."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def cuda(tmp_path: pathlib.Path, built_cuda: pathlib.Path, monkeypatch: pytest.M
 
 @pytest.fixture
 def log(tmp_path: pathlib.Path) -> PlayedLog:
-    """A machine whose kernel has said nothing bad."""
+    """A machine whose kernel has logged no error."""
     return PlayedLog(tmp_path)

@@ -33,7 +33,7 @@ def test_gpu_pcie_passes_with_the_expected_lanes_and_speed() -> None:
 
 
 def test_gpu_pcie_fails_where_lanes_are_missing() -> None:
-    """Also where the link, once trained so, calls that its highest."""
+    """Also if the link reports the lower width as its maximum."""
     for highest in (16, 8):
         result = look(GPU_PCIE, gpu(0), gpu(1, pcie=Pcie(8, 4, highest, 4, 4)))
         assert (result.verdict, result.fault) == ("fail", "NHC2010")
@@ -60,8 +60,8 @@ def test_gpu_pcie_fails_where_the_link_is_slow_under_load_and_passes_while_idle(
     assert look(GPU_PCIE, gpu(0, reasons=BUSY)).verdict == "pass"
 
 
-def test_gpu_pcie_a_gpu_that_is_made_for_less_than_the_topology_file_says_is_no_failure() -> None:
-    """The file of ND v2 has 16 GT/s, and a V100 makes 8."""
+def test_gpu_pcie_a_gpu_slower_than_the_topology_file_is_no_failure() -> None:
+    """The topology file of ND v2 has 16 GT/s, and a V100 reaches 8 GT/s."""
     assert look(GPU_PCIE, gpu(0, pcie=Pcie(16, 3, 16, 3, 3)), size=V100).verdict == "pass"
     assert look(GPU_PCIE, gpu(0, pcie=Pcie(16, 2, 16, 2, 3)), size=V100).verdict == "fail"
 
@@ -75,14 +75,14 @@ def test_gpu_pcie_a_gpu_that_is_made_for_less_than_the_topology_file_says_is_no_
         (Pcie(8, 4, 8, 4, None), "pass"),
     ],
 )
-def test_gpu_pcie_a_size_that_states_nothing_is_judged_by_what_the_gpu_is_capable_of(link: Pcie, verdict: str) -> None:
+def test_gpu_pcie_on_sizes_without_values_the_gpus_maximum_counts(link: Pcie, verdict: str) -> None:
     result = look(GPU_PCIE, gpu(0, pcie=link), size=NC)
     assert (result.verdict, result.answer.limit) == (verdict, "the maximum of each GPU")
     assert look(GPU_PCIE, gpu(0, pcie=link), size=None).verdict == verdict
 
 
 @pytest.mark.parametrize("link", [Pcie(None, 4, 16, 4, 4), Pcie(16, None, 16, 4, 4), Pcie(16, 4, 16, None, 4), Pcie()])
-def test_gpu_pcie_cannot_measure_where_a_gpu_does_not_tell(link: Pcie) -> None:
+def test_gpu_pcie_cannot_measure_without_width_or_generation(link: Pcie) -> None:
     result = look(GPU_PCIE, gpu(0, pcie=link))
     assert result.verdict == "unknown"
     assert "does not report the " in result.summary
@@ -97,12 +97,12 @@ CLEAN = {"crc_flit": 0, "crc_data": 0, "replay": 0, "recovery": 0}
 
 
 def links(index: int, up: int, of: int = 12, **errors: int) -> NvLinks:
-    """So many of a GPU's links are up."""
+    """Return the links of a GPU, of which this many are up."""
     return NvLinks(index, tuple(link < up for link in range(of)), {**CLEAN, **errors})
 
 
 def linked(*found: NvLinks, gpus: tuple[GpuHealth, ...] = (), **machine: Any) -> Result:
-    """Look at links, each of a GPU."""
+    """Check the links of GPUs."""
     return look(GPU_NVLINK, played=PlayedGpus(gpus or [gpu(one.index) for one in found], links=found), **machine)
 
 
@@ -121,33 +121,33 @@ def test_gpu_nvlink_fails_where_a_link_is_down() -> None:
 
 
 @pytest.mark.parametrize(("up", "verdict"), [(12, "pass"), (11, "fail"), (18, "pass")])
-def test_gpu_nvlink_fails_below_what_the_size_is_known_to_have(up: int, verdict: str) -> None:
-    """Of the 18 links of an H100 NVL 12 lead to its peer: demanding all would fail each machine."""
+def test_gpu_nvlink_fails_below_the_number_of_the_size(up: int, verdict: str) -> None:
+    """12 of the 18 links of an H100 NVL lead to its peer: a limit of 18 would fail on each machine."""
     result = linked(links(0, up, of=18), size=H100_NVL)
     assert (result.verdict, result.answer.limit) == (verdict, "at least 12 links at each GPU (issue threads)")
 
 
-def test_gpu_nvlink_fails_where_switches_are_and_a_gpu_shows_no_link() -> None:
+def test_gpu_nvlink_fails_if_a_gpu_on_nvswitches_shows_no_link() -> None:
     result = linked(links(0, 0, of=0))
     assert (result.verdict, result.summary) == ("fail", "GPU 0 (0001:00:00.0) shows no NVLinks")
 
 
-def test_gpu_nvlink_gpus_without_any_link_are_skipped_where_no_switches_are() -> None:
+def test_gpu_nvlink_is_skipped_without_links_and_nvswitches() -> None:
     assert linked(links(0, 0, of=0), size=NC_A100).verdict == "skip"
     assert linked(links(0, 12), links(1, 0, of=0), size=NC_A100).verdict == "fail"
 
 
 @pytest.mark.parametrize("kind", sorted(CLEAN))
-def test_gpu_nvlink_errors_since_the_last_run_are_a_warning(kind: str) -> None:
+def test_gpu_nvlink_warns_of_errors_since_the_last_run(kind: str) -> None:
     history = History()
-    # What was there before the first look is nobody's news.
+    # Errors from before the first run are not new.
     assert linked(links(0, 12, **{kind: 5}), history=history).verdict == "pass"
     assert linked(links(0, 12, **{kind: 5}), history=history).verdict == "pass"
     result = linked(links(0, 12, **{kind: 6}), history=history)
     assert result.verdict == "warn"
     assert result.summary.startswith("NVLinks of GPU 0 (0001:00:00.0) had errors since the last run: 1 ")
     assert linked(links(0, 12, **{kind: 6}), history=history).verdict == "pass"
-    # The driver was loaded anew, and counts from nothing.
+    # The driver was loaded again, which resets its counters.
     assert linked(links(0, 12, **{kind: 0}), history=history).verdict == "pass"
     assert linked(links(0, 12, **{kind: 1}), history=history).verdict == "warn"
 
@@ -162,12 +162,12 @@ def test_gpu_nvlink_errors_since_the_last_run_are_a_warning(kind: str) -> None:
         ((), "GPU 0 (0001:00:00.0) does not report the state of its NVLinks"),
     ],
 )
-def test_gpu_nvlink_cannot_measure_where_a_gpu_does_not_tell(found: tuple[NvLinks, ...], words: str) -> None:
+def test_gpu_nvlink_cannot_measure_without_the_state_of_the_links(found: tuple[NvLinks, ...], words: str) -> None:
     result = linked(*found, gpus=(gpu(0),))
     assert (result.verdict, result.summary) == ("unknown", words)
 
 
-def test_gpu_nvlink_cannot_measure_a_gpu_that_is_lost_or_a_driver_that_is_not_there() -> None:
+def test_gpu_nvlink_cannot_measure_a_lost_gpu_or_without_a_driver() -> None:
     result = linked(links(0, 12), gpus=(gpu(0), gpu(1, **LOST)))
     assert (result.verdict, result.summary) == ("unknown", "GPU 1 (0002:00:00.0) could not be read: GPU is lost")
     with pytest.raises(CannotMeasure, match="the GPUs' driver cannot be queried: not loaded"):
