@@ -297,7 +297,7 @@ def test_another_run_that_does_not_end_is_reported(machine: Any, make_step: Any)
         ran = machine.perform(make_step(PASSED, limit_s=0.3))
     assert ran.blocks
     assert f"process {os.getpid()} holds" in ran.outcome.summary
-    assert machine.read() is None, "the record is the other run's"
+    assert machine.read() is None, "the record belongs to the other run"
 
 
 def test_a_step_that_is_turned_off_is_skipped(machine: Any, make_step: Any) -> None:
@@ -372,7 +372,7 @@ def test_an_interrupted_step_is_unknown(machine: Any, number: int, recorded: boo
         (machine.folder / f"proc/{process.pid}/stat").unlink()
         known = machine.read()
         assert (known.verdict, "interrupted" in known.summary) == (UNKNOWN, True)
-    assert output == b"", "what a step prints must not get into a module's answer"
+    assert output == b"", "a step's output must not get into a module's answer"
 
 
 def test_a_step_whose_process_cannot_start_is_unknown(

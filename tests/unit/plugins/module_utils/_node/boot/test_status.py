@@ -178,7 +178,7 @@ def test_a_step_repaired_by_hand_wins_over_its_failed_unit(node: Node) -> None:
 def test_a_unit_that_runs_again_wins_over_its_old_record(node: Node) -> None:
     node.ended(Outcome(FAIL, "broken"))
     node.units[UNIT] = {"ActiveState": "activating", "Job": "9"}
-    assert node.look().lines[0].verdict == FAIL, "the process that ended the step has not ended itself"
+    assert node.look().lines[0].verdict == FAIL, "the process of the finished step still exists"
     (node.machine.folder / f"proc/{os.getpid()}/stat").unlink()
     assert node.look().lines[0].verdict == status.RUNNING
 
