@@ -79,7 +79,7 @@ def layout() -> str:
 
 @pytest.mark.parametrize("table", [overview(), layout()], ids=["overview", "layout"])
 def test_the_tables_equal_those_made_from_the_code(guide: str, table: str) -> None:
-    assert table in guide, f"the guide should hold:\n\n{table}\n"
+    assert table in guide, f"the guide should contain:\n\n{table}\n"
 
 
 def test_every_source_is_explained(guide: str) -> None:

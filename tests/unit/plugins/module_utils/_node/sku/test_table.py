@@ -63,7 +63,7 @@ def test_the_table_has_all_sizes_with_known_facts() -> None:
 def test_every_fact_names_a_source_and_every_source_a_fact(size: VmSize) -> None:
     known = {name for name in FACTS if getattr(size, name) is not None}
     assert set(size.sources) == known
-    assert known, "a size of which nothing is known has no place in the table"
+    assert known, "a size without known facts does not belong in the table"
     for source in size.sources.values():
         assert letters(source) <= LETTERS
 
