@@ -38,7 +38,7 @@ class Tool:
 
     def __call__(self, command: Sequence[str]) -> Result:
         words = list(command)
-        assert words[0] == "timeout", "a tool without a limit"
+        assert words[0] == "timeout", "a tool without a timeout"
         limit, words = float(words[2]), words[3:]
         environment = {}
         if words[0] == "env":

@@ -134,7 +134,7 @@ def test_a_timeout_is_unknown_and_a_second_one_in_a_row_fails(device: str, whose
     assert refused(0) is None
     again = refused(rc)
     assert again
-    assert again.verdict == UNKNOWN, "it had answered in between"
+    assert again.verdict == UNKNOWN, "an answer in between resets the count"
 
 
 def test_clear_timeout_without_a_timeout_stores_nothing() -> None:

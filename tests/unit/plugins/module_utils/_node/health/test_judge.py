@@ -30,9 +30,9 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.settings 
 CHECK = Check("demo", "x", "x", (), lambda _context: Answer(), action="replace", fault="NHC2009")
 
 
-def judged(*findings: Finding, held: Any = ()) -> Result:
+def judged(*findings: Finding, latched_findings: Any = ()) -> Result:
     """Return the result of these findings."""
-    return judge(CHECK, Answer("fine", (Reading("n", 1),), findings), Settings(), held)
+    return judge(CHECK, Answer("fine", (Reading("n", 1),), findings), Settings(), latched_findings)
 
 
 @pytest.mark.parametrize("order", list(permutations([FAIL, UNKNOWN, WARN, PASS, SKIP])))
@@ -127,12 +127,12 @@ def test_a_failure_caused_by_a_user_is_no_fault_of_the_node() -> None:
 
 
 def test_latched_findings_count_and_are_marked() -> None:
-    held = (Finding(FAIL, "Xid 79", latch=True),)
-    result = judged(held=held)
-    assert (result.verdict, result.latched, result.answer.findings) == (FAIL, True, held)
-    fresh = judged(Finding(FAIL, "Xid 48", latch=True), held=held)
+    latched_findings = (Finding(FAIL, "Xid 79", latch=True),)
+    result = judged(latched_findings=latched_findings)
+    assert (result.verdict, result.latched, result.answer.findings) == (FAIL, True, latched_findings)
+    fresh = judged(Finding(FAIL, "Xid 48", latch=True), latched_findings=latched_findings)
     assert (fresh.summary, fresh.latched) == ("Xid 48 (and 1 more)", False)
-    warned = judge(CHECK, Answer(skipped="none here"), Settings(), held)
+    warned = judge(CHECK, Answer(skipped="none here"), Settings(), latched_findings)
     assert warned.verdict == FAIL
 
 

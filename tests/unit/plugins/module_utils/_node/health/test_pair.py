@@ -35,7 +35,7 @@ def run_search(nodes: Sequence[str], works: Works, known_good: Sequence[str] = (
         step = next_step(nodes, trials, known_good)
         if step.done:
             return step, rounds
-        assert rounds < 40, f"no end: {step}"
+        assert rounds < 40, f"the search does not end: {step}"
         members = [node for group in step.groups for node in group]
         assert len(members) == len(set(members)), "a node is in two groups at once"
         assert all(len(set(group)) > 1 for group in step.groups)
@@ -102,7 +102,7 @@ def test_a_pair_that_passes_the_second_time_has_no_bad_link() -> None:
         Trial(("gpu-0", "gpu-2"), PASS),
         Trial(("gpu-1", "gpu-3"), PASS),
     ]
-    assert next_step(nodes, trials).groups == (("gpu-0", "gpu-1"),), "it is tried once more"
+    assert next_step(nodes, trials).groups == (("gpu-0", "gpu-1"),), "it is tried a second time"
     again = next_step(nodes, [*trials, Trial(("gpu-1", "gpu-0"), PASS)])
     assert (again.links, again.done, again.words) == ((), True, "all nodes work with each other")
     assert next_step(nodes, [*trials, Trial(("gpu-1", "gpu-0"), FAIL)]).links == (("gpu-0", "gpu-1"),)

@@ -104,7 +104,7 @@ def test_prometheus_can_read_the_file(document: dict[str, Any]) -> None:
     samples = parse(prometheus.as_text(document))
     assert value(samples, "check_verdict", check="gpu_x", verdict="fail") == 1
     verdicts = [dict(labels)["verdict"] for name, labels in samples if name == "hpcai_health_check_verdict"]
-    assert verdicts == ["fail", "pass"], "one series a check"
+    assert verdicts == ["fail", "pass"], "one series per check"
     assert value(samples, "check_verdict", check="gpu_y", verdict="pass") == 1
     assert value(samples, "run_verdict", verdict="fail", tier="periodic") == 1
     assert not [
@@ -116,7 +116,7 @@ def test_prometheus_can_read_the_file(document: dict[str, Any]) -> None:
     assert value(samples, "reading_limit", check="gpu_x", device="0001:00:00.0", bound="max") == 87.5
     assert value(samples, "reading_limit", check="gpu_x", device='quo"te\\back\nline', bound="min") == 2
     assert value(samples, "node_info", host='a"b\\c\nd', vm_id="5f3c") == 1
-    assert not [labels for (_name, labels) in samples if ("name", "model") in labels], "a word is no number"
+    assert not [labels for (_name, labels) in samples if ("name", "model") in labels], "a text is no number"
 
 
 def test_long_durations_and_latched_checks_are_written(document: dict[str, Any]) -> None:
@@ -165,7 +165,7 @@ def test_the_file_is_replaced_in_one_step(node: Any, document: dict[str, Any]) -
     for _time in range(2):
         prometheus.write(node.root, "/metrics", document)
     (file,) = (node.folder / "metrics").iterdir()
-    assert file.name == "hpcai_health_periodic.prom", "no half of it is left that the collector would read"
+    assert file.name == "hpcai_health_periodic.prom", "no temporary file is left for the collector to read"
     assert file.read_text(encoding="utf-8") == prometheus.as_text(document)
 
 

@@ -83,7 +83,7 @@ def test_the_sites_limit_wins_over_the_sizes(node: Any) -> None:
     assert in_words(limit) == "at least 24 GB/s (/etc/hpcai/health.json)"
     errors = settings.threshold(None, "ecc_sram_errors")
     assert errors is not None
-    assert (errors.limit, errors.at_most, errors.unit) == (5, True, "errors"), "its direction is that of other sizes"
+    assert (errors.limit, errors.at_most, errors.unit) == (5, True, "errors"), "a maximum, as for other sizes"
     rack = settings.threshold(VmSize("Standard_X"), "gpu_host_bandwidth")
     assert rack is not None
     assert (rack.limit, rack.unit) == (24, "GB/s")

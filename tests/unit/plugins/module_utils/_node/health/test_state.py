@@ -198,4 +198,4 @@ def test_a_broken_file_of_latched_findings_is_reported(node: Any, make_check: An
     node.write(state.LATCHED_FILE, text)
     (problem,) = node.tier(make_check(GOOD)).problems
     assert "latched.json cannot be read" in problem
-    assert node.tier(make_check(GOOD)).problems == (), "it is written anew"
+    assert node.tier(make_check(GOOD)).problems == (), "the file was replaced"

@@ -199,7 +199,7 @@ def test_load_passes_up_to_twice_the_cpus(tmp_path: Path) -> None:
     ]
 
 
-def test_load_passes_where_nothing_runs(tmp_path: Path) -> None:
+def test_load_passes_if_nothing_runs(tmp_path: Path) -> None:
     assert measure_load(tmp_path, "0.00 0.00 0.00 1/90 4711").findings == ()
 
 

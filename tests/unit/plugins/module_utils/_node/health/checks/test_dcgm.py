@@ -32,7 +32,7 @@ def _idle(monkeypatch: pytest.MonkeyPatch) -> None:
     set_compute_processes(monkeypatch)
 
 
-def test_passes_where_all_tests_do(tmp_path: pathlib.Path) -> None:
+def test_passes_if_all_tests_pass(tmp_path: pathlib.Path) -> None:
     tool = Tool(GOOD_OUTPUT)
     answer = DCGM.measure(context(machine(tmp_path, ND_A100, PROGRAM), tool))
     assert answer.findings == ()

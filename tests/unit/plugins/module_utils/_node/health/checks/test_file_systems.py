@@ -248,14 +248,14 @@ def node_mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mou
         event.set()
 
 
-def test_mounts_passes_where_all_are_mounted_and_answer(node_mounts: MountsNode) -> None:
+def test_mounts_passes_if_all_are_mounted_and_answer(node_mounts: MountsNode) -> None:
     answer = node_mounts.measure()
     assert (answer.findings, answer.good) == ((), "2 shared file systems are mounted and answer")
     assert [one.device for one in answer.readings] == ["/home", "/data"]
 
 
 @pytest.mark.parametrize("line", ["", "autofs systemd-1"])
-def test_mounts_fails_where_one_is_not_mounted(node_mounts: MountsNode, line: str) -> None:
+def test_mounts_fails_if_one_is_not_mounted(node_mounts: MountsNode, line: str) -> None:
     del node_mounts.lines["/home"]
     if line:
         node_mounts.lines["/home"] = line
@@ -263,7 +263,7 @@ def test_mounts_fails_where_one_is_not_mounted(node_mounts: MountsNode, line: st
     assert (found.verdict, found.summary) == ("fail", "/home is not mounted from server:/home")
 
 
-def test_mounts_fails_where_one_is_broken(node_mounts: MountsNode) -> None:
+def test_mounts_fails_if_one_is_broken(node_mounts: MountsNode) -> None:
     node_mounts.broken["/home"] = errno.ESTALE
     (found,) = node_mounts.measure().findings
     assert (found.verdict, found.device) == ("fail", "/home")
@@ -278,7 +278,7 @@ def test_mounts_fails_if_a_server_does_not_answer_twice_in_a_row(node_mounts: Mo
     assert [(found.verdict, found.summary) for found in first.findings] == [
         ("unknown", "/home (server:/home) does not answer within 1 s")
     ]
-    assert [one.device for one in first.readings] == ["/data"], "the other one is asked all the same"
+    assert [one.device for one in first.readings] == ["/data"], "the other one is still checked"
     (found,) = node_mounts.measure().findings
     assert (found.verdict, found.summary) == (
         "fail",

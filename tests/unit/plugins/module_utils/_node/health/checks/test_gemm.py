@@ -56,7 +56,7 @@ def test_fails_below_the_sites_limit_and_warns_below_the_sizes(
 def test_warns_of_a_gpu_that_is_slower_than_the_others(tmp_path: pathlib.Path, cuda: PlayedCuda) -> None:
     cuda.play("tflops=780", "0008:00:00.0.tflops=741")
     given = context(machine(tmp_path, H100), size=H100, limits={"gemm": 700})
-    assert GEMM.measure(given).findings == (), "it is 5 percent"
+    assert GEMM.measure(given).findings == (), "5 % slower is allowed"
     cuda.play("0008:00:00.0.tflops=739")
     (finding,) = GEMM.measure(given).findings
     assert (finding.verdict, finding.device) == (WARN, "0008:00:00.0")

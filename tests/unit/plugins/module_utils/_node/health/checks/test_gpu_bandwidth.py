@@ -53,7 +53,7 @@ def test_the_matrix_of_peers_has_no_gpu_with_itself() -> None:
     assert len(matrix) == 56
     assert (matrix[6, 0], matrix[0, 6]) == (274.89, 276.55)
     assert matrices_of(text.replace("N/A", "0.00")) == {"device_to_device_memcpy_read_ce": matrix}, (
-        "as older ones have it"
+        "the format of older releases"
     )
     assert devices_of(text)[4] == "000b:00:00.0"
 
@@ -159,7 +159,7 @@ def test_gpu_host_bandwidth_cannot_measure_a_gpu_without_values(tmp_path: pathli
     assert "was not measured for 000e:00:00.0" in answer.findings[0].summary
 
 
-def test_gpu_host_bandwidth_fails_where_nvbandwidth_crashes(tmp_path: pathlib.Path) -> None:
+def test_gpu_host_bandwidth_fails_if_nvbandwidth_crashes(tmp_path: pathlib.Path) -> None:
     tool = Tool(
         (
             1,
@@ -225,7 +225,7 @@ def test_gpu_host_bandwidth_fails_if_the_driver_hangs_twice(
     assert [one.verdict for one in GPU_HOST_BANDWIDTH.measure(given).findings] == [FAIL]
 
 
-def test_gpu_host_bandwidth_cannot_measure_without_gpus_or_while_a_job_runs(tmp_path: pathlib.Path) -> None:
+def test_gpu_host_bandwidth_cannot_measure_without_gpus_or_during_a_job(tmp_path: pathlib.Path) -> None:
     with pytest.raises(CannotMeasure, match="no NVIDIA GPU"):
         GPU_HOST_BANDWIDTH.measure(context(tmp_path))
     tree = machine(tmp_path, ND_A100, GPU_HOST_BANDWIDTH_PROGRAM)
@@ -324,7 +324,7 @@ def test_gpu_peer_bandwidth_passes_and_fails_by_the_driver(tmp_path: pathlib.Pat
     assert {one.verdict for one in GPU_PEER_BANDWIDTH.measure(given).findings} == {FAIL}
 
 
-def test_gpu_peer_bandwidth_fails_by_the_driver_where_the_fabric_is_not_up(
+def test_gpu_peer_bandwidth_fails_by_the_driver_if_the_fabric_is_not_up(
     tmp_path: pathlib.Path, cuda: PlayedCuda
 ) -> None:
     cuda.gpus(BUSIDS)

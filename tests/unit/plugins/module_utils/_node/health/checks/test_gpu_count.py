@@ -53,7 +53,7 @@ def test_fails_and_names_the_gpu_that_is_not_on_the_bus() -> None:
     assert result.answer.readings[0].value == 7
 
 
-def test_fails_where_the_driver_does_not_know_a_gpu_on_the_bus() -> None:
+def test_fails_if_the_driver_does_not_know_a_gpu_on_the_bus() -> None:
     result = look(GPU_COUNT, played=PlayedGpus(ALL[:7], on_bus=BUSIDS))
     assert (result.verdict, result.summary) == ("fail", "7 of 8 GPUs: the driver does not know 000e:00:00.0")
     assert result.answer.findings[0].device == "000e:00:00.0"
@@ -62,7 +62,7 @@ def test_fails_where_the_driver_does_not_know_a_gpu_on_the_bus() -> None:
     assert result.answer.findings[0].device == ""
 
 
-def test_fails_where_a_gpu_is_lost() -> None:
+def test_fails_if_a_gpu_is_lost() -> None:
     result = look(GPU_COUNT, *ALL[:3], gpu(3, **LOST), *ALL[4:])
     assert (result.verdict, result.fault) == ("fail", "NHC2009")
     assert result.summary == "7 of 8 GPUs: GPU 3 (0004:00:00.0) fell off the bus: lost"
@@ -76,7 +76,7 @@ def test_fails_where_a_gpu_is_lost() -> None:
         ("unknown", "GPU 3 (0004:00:00.0) cannot be read: out of its mind"),
     ],
 )
-def test_fails_where_a_gpu_cannot_be_read(kind: str, summary: str) -> None:
+def test_fails_if_a_gpu_cannot_be_read(kind: str, summary: str) -> None:
     result = look(GPU_COUNT, *ALL[:3], gpu(3, problem="out of its mind", problem_kind=kind), *ALL[4:])
     assert (result.verdict, result.summary, result.fault) == ("fail", summary, "NHC2015")
 

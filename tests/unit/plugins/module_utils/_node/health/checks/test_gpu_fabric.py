@@ -32,7 +32,7 @@ def joined(*gpus: GpuHealth, run: Any = None, **machine: Any) -> Result:
     return look(GPU_FABRIC, *gpus, run=run or RUNNING, **machine)
 
 
-def test_passes_where_the_manager_runs_and_the_gpus_joined() -> None:
+def test_passes_if_the_manager_runs_and_the_gpus_joined() -> None:
     result = joined(gpu(0, fabric=Fabric("completed", 0, False, False)))
     assert (result.verdict, [one.value for one in result.answer.readings]) == ("pass", ["active", "completed"])
 
@@ -50,7 +50,7 @@ def test_passes_if_the_manager_runs_and_gpus_report_no_state() -> None:
         (state("masked", "inactive"), "masked"),
     ],
 )
-def test_fails_where_the_manager_does_not_run(answers: dict[str, str], words: str) -> None:
+def test_fails_if_the_manager_does_not_run(answers: dict[str, str], words: str) -> None:
     result = joined(gpu(0), run=answers)
     assert (result.verdict, result.fault) == ("fail", "")
     assert result.summary == f"nvidia-fabricmanager is {words}, but the NVSwitches need it"
@@ -96,7 +96,7 @@ def test_cannot_measure_gpus_that_cannot_be_read() -> None:
     ("size", "applies"),
     [("Standard_ND96asr_v4", True), ("Standard_ND96is_H200_v5", True), ("Standard_NC96ads_A100_v4", False)],
 )
-def test_applies_where_there_are_nvswitches(size: str, applies: bool) -> None:
+def test_applies_if_there_are_nvswitches(size: str, applies: bool) -> None:
     assert (GPU_FABRIC.applies(context(size=size).size) == "") is applies
 
 

@@ -90,7 +90,7 @@ def test_fails_with_an_older_driver_compared_as_numbers(tmp_path: Path, driver: 
 
 
 @pytest.mark.parametrize("tier", [BOOT, DEEP])
-def test_fails_where_an_inforom_is_corrupted(tier: str) -> None:
+def test_fails_if_an_inforom_is_corrupted(tier: str) -> None:
     played = PlayedGpus([gpu(0), gpu(1)], inforoms={0: True, 1: False})
     result = look(GPU_IDENTITY, played=played, tier=tier)
     assert (result.verdict, result.fault, result.action) == ("fail", "NHC2008", "replace")

@@ -32,7 +32,7 @@ def test_gpu_pcie_passes_with_the_expected_lanes_and_speed() -> None:
     assert look(GPU_PCIE, gpu(0, pcie=Pcie(16, 5, 16, 5, 5)), size=H100).verdict == "pass"
 
 
-def test_gpu_pcie_fails_where_lanes_are_missing() -> None:
+def test_gpu_pcie_fails_if_lanes_are_missing() -> None:
     """Also if the link reports the lower width as its maximum."""
     for highest in (16, 8):
         result = look(GPU_PCIE, gpu(0), gpu(1, pcie=Pcie(8, 4, highest, 4, 4)))
@@ -41,7 +41,7 @@ def test_gpu_pcie_fails_where_lanes_are_missing() -> None:
     assert look(GPU_PCIE, gpu(0, pcie=Pcie(15, 4, 16, 4, 4))).verdict == "fail"
 
 
-def test_gpu_pcie_fails_where_the_slot_does_not_reach_the_expected_speed() -> None:
+def test_gpu_pcie_fails_if_the_slot_does_not_reach_the_expected_speed() -> None:
     result = look(GPU_PCIE, gpu(0, pcie=Pcie(16, 4, 16, 4, 5)), size=H100)
     assert (result.verdict, result.summary) == (
         "fail",
@@ -49,7 +49,7 @@ def test_gpu_pcie_fails_where_the_slot_does_not_reach_the_expected_speed() -> No
     )
 
 
-def test_gpu_pcie_fails_where_the_link_is_slow_under_load_and_passes_while_idle() -> None:
+def test_gpu_pcie_fails_if_the_link_is_slow_under_load_only() -> None:
     slow = Pcie(16, 3, 16, 4, 4)
     result = look(GPU_PCIE, gpu(0, pcie=slow, reasons=BUSY))
     assert (result.verdict, result.summary) == (
@@ -114,7 +114,7 @@ def test_gpu_nvlink_passes_with_all_links_up() -> None:
     assert result.answer.limit == "every link of a GPU (azurehpc-health-checks, check_nvlink_status)"
 
 
-def test_gpu_nvlink_fails_where_a_link_is_down() -> None:
+def test_gpu_nvlink_fails_if_a_link_is_down() -> None:
     result = linked(links(0, 12), links(1, 11))
     assert (result.verdict, result.fault, result.action) == ("fail", "NHC2016", "reboot")
     assert result.summary == "11 of 12 NVLinks of GPU 1 (0002:00:00.0) are up; down: 11"
@@ -177,5 +177,5 @@ def test_gpu_nvlink_cannot_measure_a_lost_gpu_or_without_a_driver() -> None:
 @pytest.mark.parametrize(
     ("size", "applies"), [("Standard_ND96asr_v4", True), (H100_NVL, True), ("Standard_NC24ads_A100_v4", False)]
 )
-def test_gpu_nvlink_applies_where_a_gpu_has_a_peer(size: str, applies: bool) -> None:
+def test_gpu_nvlink_applies_if_a_gpu_has_a_peer(size: str, applies: bool) -> None:
     assert (GPU_NVLINK.applies(context(size=size).size) == "") is applies

@@ -87,7 +87,7 @@ def test_gpu_xid_fails_again_in_later_runs(node: Node) -> None:
     assert node.one(GPU_XID).verdict == "pass"
 
 
-def test_gpu_xid_passes_where_nothing_was_logged(log: PlayedLog) -> None:
+def test_gpu_xid_passes_if_nothing_was_logged(log: PlayedLog) -> None:
     log.write("NVRM: GPU at PCI:0001:00:00: GPU-6a7e", "python3[12]: said NVRM: Xid (PCI:0001:00:00): 79, for fun")
     answer = log.look(GPU_XID)
     assert (answer.findings, answer.good) == ((), "no XID since the last run")
@@ -170,9 +170,9 @@ def test_gpu_xid_the_name_of_a_process_cannot_hide_or_clear_errors(log: PlayedLo
     assert log.look(GPU_XID).released == ()
 
 
-@pytest.mark.parametrize("mended", [RECOVERED, LOADED, LOADED_OF_NVIDIA])
-def test_gpu_xid_a_reset_clears_errors_that_need_a_reset(log: PlayedLog, mended: str) -> None:
-    log.write(GSP, OFF_THE_BUS, mended)
+@pytest.mark.parametrize("reset_line", [RECOVERED, LOADED, LOADED_OF_NVIDIA])
+def test_gpu_xid_a_reset_clears_errors_that_need_a_reset(log: PlayedLog, reset_line: str) -> None:
+    log.write(GSP, OFF_THE_BUS, reset_line)
     answer = log.look(GPU_XID)
     assert [found.device for found in answer.findings] == ["0001:00:00.0"]
     assert "0002:00:00.0" in answer.released
@@ -180,11 +180,11 @@ def test_gpu_xid_a_reset_clears_errors_that_need_a_reset(log: PlayedLog, mended:
     assert [found.device for found in log.look(GPU_XID).findings] == ["0002:00:00.0"]
 
 
-@pytest.mark.parametrize("mended", [RECOVERED, LOADED, LOADED_OF_NVIDIA])
-def test_gpu_xid_a_reset_releases_what_an_earlier_run_found(log: PlayedLog, mended: str) -> None:
+@pytest.mark.parametrize("reset_line", [RECOVERED, LOADED, LOADED_OF_NVIDIA])
+def test_gpu_xid_a_reset_releases_what_an_earlier_run_found(log: PlayedLog, reset_line: str) -> None:
     log.write(GSP)
     assert log.look(GPU_XID).released == ()
-    log.write(mended)
+    log.write(reset_line)
     answer = log.look(GPU_XID)
     assert (answer.findings, answer.released) == ((), ("0002:00:00.0",))
 

@@ -74,7 +74,7 @@ def test_gpu_ecc_fails_if_the_gpu_reports_too_many_sram_errors() -> None:
     assert (result.verdict, result.action) == ("fail", "replace")
 
 
-def test_gpu_ecc_warns_where_ecc_is_off() -> None:
+def test_gpu_ecc_warns_if_ecc_is_off() -> None:
     assert look(GPU_ECC, gpu(0, ecc=Ecc(enabled=False))).verdict == "warn"
 
 
@@ -145,7 +145,7 @@ def test_gpu_row_remap_fails_above_the_limit_of_uncorrected_rows() -> None:
     assert result.summary == ("GPU 1 (0002:00:00.0) has remapped 513 rows for uncorrected errors, more than 512")
 
 
-def test_gpu_row_remap_fails_where_a_row_waits_for_a_reset() -> None:
+def test_gpu_row_remap_fails_if_a_row_waits_for_a_reset() -> None:
     result = look(GPU_ROW_REMAP, gpu(0, rows=Rows(0, 1, True, False)))
     assert (result.verdict, result.fault, result.action) == ("fail", "NHC2007", "reset_gpu")
 
@@ -166,7 +166,7 @@ def test_gpu_row_remap_cannot_measure_gpus_that_cannot_be_read() -> None:
 
 
 @pytest.mark.parametrize(("size", "applies"), [("Standard_ND96isr_H100_v5", True), ("Standard_ND40rs_v2", False)])
-def test_gpu_row_remap_applies_where_gpus_remap_rows(size: str, applies: bool) -> None:
+def test_gpu_row_remap_applies_if_gpus_remap_rows(size: str, applies: bool) -> None:
     assert (GPU_ROW_REMAP.applies(context(size=size).size) == "") is applies
 
 
@@ -191,7 +191,7 @@ def test_gpu_retired_pages_fails_above_the_limit_of_both_kinds_together(pages: P
     assert result.summary == "GPU 0 (0001:00:00.0) has retired 62 pages of its memory, more than 61"
 
 
-def test_gpu_retired_pages_fails_where_a_page_waits_for_a_reset() -> None:
+def test_gpu_retired_pages_fails_if_a_page_waits_for_a_reset() -> None:
     result = look(GPU_RETIRED_PAGES, gpu(0, pages=retired(1, 0, pending=True)), size=V100)
     assert (result.verdict, result.action) == ("fail", "reset_gpu")
 
@@ -211,5 +211,5 @@ def test_gpu_retired_pages_cannot_measure_gpus_that_cannot_be_read() -> None:
 
 
 @pytest.mark.parametrize(("size", "applies"), [("Standard_ND96isr_H100_v5", False), (V100, True)])
-def test_gpu_retired_pages_applies_where_gpus_retire_pages(size: str, applies: bool) -> None:
+def test_gpu_retired_pages_applies_if_gpus_retire_pages(size: str, applies: bool) -> None:
     assert (GPU_RETIRED_PAGES.applies(context(size=size).size) == "") is applies

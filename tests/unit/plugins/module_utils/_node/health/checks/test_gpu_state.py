@@ -59,7 +59,7 @@ def test_gpu_throttle_passes_with_harmless_reasons(reasons: int) -> None:
         (HARDWARE | IDLE | SETTING | THERMAL, "of temperature or power (HW slowdown)", "NHC2010"),
     ],
 )
-def test_gpu_throttle_fails_where_the_hardware_slows_down(reasons: int, why: str, fault: str) -> None:
+def test_gpu_throttle_fails_if_the_hardware_slows_down(reasons: int, why: str, fault: str) -> None:
     result = look(GPU_THROTTLE, gpu(0), gpu(1, reasons=reasons))
     assert (result.verdict, result.fault) == ("fail", fault)
     assert result.summary == f"the hardware slows GPU 1 (0002:00:00.0) down because {why}"
@@ -269,7 +269,7 @@ def test_gpu_clocks_cannot_measure_without_a_driver_or_the_listed_gpus(root: Pat
         clocked(root, facts(0))
 
 
-def test_gpu_persistence_passes_where_it_is_on() -> None:
+def test_gpu_persistence_passes_if_it_is_on() -> None:
     result = look(GPU_PERSISTENCE, gpu(0), gpu(1))
     assert (result.verdict, [one.value for one in result.answer.readings]) == ("pass", [1, 1])
 

@@ -90,7 +90,7 @@ def test_machine_check_corrected_errors_count_within_a_day(log: PlayedLog) -> No
     assert [found.verdict for found in log.look(MACHINE_CHECK).findings] == ["warn"]
 
 
-def test_machine_check_passes_where_nothing_was_logged(log: PlayedLog) -> None:
+def test_machine_check_passes_if_nothing_was_logged(log: PlayedLog) -> None:
     log.write(
         "mce: CPU0 supports 32 MCE banks", "EDAC MC: Ver: 3.0.0", "python[3]: [Hardware Error]: System Fatal error."
     )
@@ -128,14 +128,14 @@ def test_machine_check_an_error_logged_and_counted_is_reported_once(log: PlayedL
 def test_machine_check_fails_to_pass_with_many_corrected_errors_per_day(log: PlayedLog) -> None:
     day = 24 * 3600.0
     controller(log, ce_count=BEARABLE_MEMORY, ue_count=0)
-    assert not log.look(MACHINE_CHECK).findings, "the machine is up for two hours, and had them since"
+    assert not log.look(MACHINE_CHECK).findings, "the limit is not exceeded since the boot two hours ago"
     controller(log, ce_count=BEARABLE_MEMORY + 1, ue_count=0)
     (found,) = log.look(MACHINE_CHECK, now=NOW + day / 2).findings
     assert (found.verdict, found.action) == ("warn", "observe")
     controller(log, ce_count=2 * BEARABLE_MEMORY, ue_count=0)
-    assert not log.look(MACHINE_CHECK, now=NOW + 2 * day).findings, "those of today are few"
+    assert not log.look(MACHINE_CHECK, now=NOW + 2 * day).findings, "few of them are from today"
     controller(log, ce_count=3, ue_count=0)
-    assert not log.look(MACHINE_CHECK, now=NOW + 3.5 * day).findings, "the driver was loaded again: three new ones"
+    assert not log.look(MACHINE_CHECK, now=NOW + 3.5 * day).findings, "the driver was loaded again: only three are new"
 
 
 def test_machine_check_old_corrected_errors_are_only_a_reading(log: PlayedLog) -> None:
@@ -221,7 +221,7 @@ def test_pcie_errors_passes_corrected_errors_at_a_low_rate(log: PlayedLog) -> No
     assert (answer.findings, [one.value for one in answer.readings]) == ((), [100])
 
 
-def test_pcie_errors_passes_where_nothing_was_logged(log: PlayedLog) -> None:
+def test_pcie_errors_passes_if_nothing_was_logged(log: PlayedLog) -> None:
     log.write("pcieport 0000:00:01.0: AER: enabled with IRQ 24", "nvme nvme0: pci function 0005:00:00.0")
     answer = log.look(PCIE_ERRORS)
     assert (answer.findings, [one.value for one in answer.readings]) == ((), [0])

@@ -168,7 +168,7 @@ def node_ib_flaps(tmp_path: Path) -> IbFlapsNode:
 
 
 @pytest.mark.parametrize("names", [(), (LINK_DOWNED,), (CARRIER,)])
-def test_ib_flaps_fails_where_a_link_was_lost_too_often(node_ib_flaps: IbFlapsNode, names: tuple[str, ...]) -> None:
+def test_ib_flaps_fails_if_a_link_was_lost_too_often(node_ib_flaps: IbFlapsNode, names: tuple[str, ...]) -> None:
     node_ib_flaps.count(3, 1 + BEARABLE, *names)
     assert not node_ib_flaps.look().findings
     node_ib_flaps.count(3, 2 + BEARABLE, *names)

@@ -154,7 +154,7 @@ def test_ib_write_bandwidth_fails_for_the_one_adapter_below_the_limit(tmp_path: 
     assert len(answer.readings) == 8
 
 
-def test_ib_write_bandwidth_fails_where_the_server_fails_whatever_the_client_prints(tmp_path: pathlib.Path) -> None:
+def test_ib_write_bandwidth_fails_if_only_the_server_fails(tmp_path: pathlib.Path) -> None:
     tool = Perftest("mlx5_ib0", server=(1, "", " Completion with error at server\n Failed to complete run_iter_bw\n"))
     answer = IB_WRITE_BANDWIDTH.measure(played(tmp_path, tool))
     assert [(one.verdict, one.device) for one in answer.findings] == [(FAIL, "mlx5_ib0")]
@@ -180,11 +180,11 @@ def test_ib_write_bandwidth_cannot_measure_without_a_value(tmp_path: pathlib.Pat
 
 
 @pytest.mark.parametrize("words", ["Couldn't listen to port 18515", "bind: Address already in use"])
-def test_ib_write_bandwidth_cannot_measure_where_the_port_is_in_use(tmp_path: pathlib.Path, words: str) -> None:
+def test_ib_write_bandwidth_cannot_measure_if_the_port_is_in_use(tmp_path: pathlib.Path, words: str) -> None:
     answer = IB_WRITE_BANDWIDTH.measure(played(tmp_path, Perftest("mlx5_ib4", server=(1, "", f"{words}\n"))))
     assert [(one.verdict, one.device) for one in answer.findings] == [(UNKNOWN, "mlx5_ib4")]
     assert "is in use" in answer.findings[0].summary
-    assert [one.device for one in answer.readings] == DEVICES[:4] + DEVICES[5:], "another's server may have answered"
+    assert [one.device for one in answer.readings] == DEVICES[:4] + DEVICES[5:], "another server may have answered"
 
 
 def test_ib_write_bandwidth_waits_for_a_server_that_is_slow_to_listen(tmp_path: pathlib.Path) -> None:
@@ -246,7 +246,7 @@ def test_ib_write_bandwidth_gpu_and_adapter_are_paired_by_order(
     assert [ib_perftest.gpu_near(given, port) for port in ib_perftest.active_ports(given)] == near
 
 
-def test_ib_write_bandwidth_cannot_measure_an_adapter_without_a_gpu_near_it(tmp_path: pathlib.Path) -> None:
+def test_ib_write_bandwidth_cannot_measure_an_adapter_without_a_near_gpu(tmp_path: pathlib.Path) -> None:
     given = played(tmp_path, Perftest())
     tree = SizedMachine(tmp_path)
     busids = {port.device: port.busid or "" for port in ib_perftest.active_ports(given)}
@@ -286,7 +286,7 @@ def test_ib_write_bandwidth_the_host_memory_limit_has_its_message_size(
     assert tool.commands[0][tool.commands[0].index("-s") + 1] == "65536"
 
 
-def test_ib_write_bandwidth_cannot_measure_without_an_active_port_or_the_program(tmp_path: pathlib.Path) -> None:
+def test_ib_write_bandwidth_cannot_measure_without_active_port_or_program(tmp_path: pathlib.Path) -> None:
     given = played(tmp_path, Perftest())
     for device in DEVICES:
         put_port(tmp_path, device, state="INIT")
@@ -341,7 +341,7 @@ def test_ib_latency_fails_above_the_limit(tmp_path: pathlib.Path) -> None:
     assert [(one.verdict, one.device) for one in answer.findings] == [(FAIL, "mlx5_ib5")]
 
 
-def test_ib_latency_warns_of_the_slowest_where_the_size_has_no_limit(tmp_path: pathlib.Path) -> None:
+def test_ib_latency_warns_of_the_slowest_if_the_size_has_no_limit(tmp_path: pathlib.Path) -> None:
     put_ports_of(tmp_path, H100)
     answer = IB_LATENCY.measure(context(machine(tmp_path, H100, IB_LATENCY_PROGRAM), one_slow("1.75 "), size=H100))
     assert [(one.verdict, one.device) for one in answer.findings] == [(WARN, "mlx5_ib5")]

@@ -58,7 +58,7 @@ def test_ib_ports_passes_with_all_ports_and_counts_no_ethernet(node_ib_ports: Pa
         ("ACTIVE", "2: Polling", None),
     ],
 )
-def test_ib_ports_fails_where_a_port_carries_no_data(
+def test_ib_ports_fails_if_a_port_carries_no_data(
     node_ib_ports: Path, state: str, physical: str, action: str | None
 ) -> None:
     put_port(node_ib_ports, "mlx5_ib3", state=state, physical=physical)
@@ -75,7 +75,7 @@ def test_ib_ports_fails_and_names_the_address_of_a_missing_adapter(node_ib_ports
     assert (IB_PORTS.action, IB_PORTS.fault) == ("replace", "NHC2004")
 
 
-def test_ib_ports_fails_where_an_adapter_has_no_driver(node_ib_ports: Path) -> None:
+def test_ib_ports_fails_if_an_adapter_has_no_driver(node_ib_ports: Path) -> None:
     shutil.rmtree(node_ib_ports / "sys/class/infiniband/mlx5_ib4")
     (found,) = measure(node_ib_ports).findings
     assert (found.summary, found.action) == ("InfiniBand adapter 0105:00:00.0 has no RDMA device", "reboot")
@@ -102,7 +102,7 @@ def test_ib_ports_cannot_measure_without_sysfs_or_size(tmp_path: Path) -> None:
         IB_PORTS.measure(context(root=tmp_path, size=None))
 
 
-def test_ib_ports_applies_where_infiniband_is_expected() -> None:
+def test_ib_ports_applies_if_infiniband_is_expected() -> None:
     assert IB_PORTS.applies(find_size(ND_A100)) == ""
     assert IB_PORTS.applies(None) == ""
     assert IB_PORTS.applies(find_size("Standard_NC96ads_A100_v4")) == "Standard_NC96ads_A100_v4 has no InfiniBand"
@@ -143,7 +143,7 @@ def test_ib_rate_cannot_measure_a_port_without_a_rate(node_ib_rate: Path) -> Non
     assert len(answer.readings) == 7
 
 
-def test_ib_rate_cannot_measure_where_no_port_is_active(tmp_path: Path) -> None:
+def test_ib_rate_cannot_measure_if_no_port_is_active(tmp_path: Path) -> None:
     put_port(tmp_path, "mlx5_ib0", state="DOWN")
     assert [found.verdict for found in IB_RATE.measure(context(root=tmp_path)).findings] == ["unknown"]
 
@@ -205,7 +205,7 @@ def test_ib_addresses_cannot_measure_a_port_without_an_lid_file(node_ib_addresse
     assert (found.verdict, found.device) == ("unknown", "mlx5_ib4")
 
 
-def test_ib_addresses_cannot_measure_where_no_port_is_active(tmp_path: Path) -> None:
+def test_ib_addresses_cannot_measure_if_no_port_is_active(tmp_path: Path) -> None:
     put_port(tmp_path, "mlx5_ib0", state="INIT")
     assert [found.verdict for found in IB_ADDRESSES.measure(context(root=tmp_path)).findings] == ["unknown"]
 

@@ -73,7 +73,7 @@ def findings_of(answer: Answer) -> list[tuple[str, str, str]]:
     return [(found.verdict, found.cause, found.summary) for found in answer.findings]
 
 
-def test_passes_where_only_jobs_and_services_run(node: Node) -> None:
+def test_passes_if_only_jobs_and_services_run(node: Node) -> None:
     # Processes of Anna, who has a job, of services that run as users, and of users who are logged in.
     node.process(110, ANNA, "tmux", 1, "0::/user.slice/user-1001.slice/session-4.scope")
     node.process(111, BERT, "exporter", 1, "0::/system.slice/node_exporter.service")

@@ -42,7 +42,7 @@ def agent(folder: Path, state: str) -> None:
     (folder / "var/log/azure-proxy-agent/status.json").write_text(status)
 
 
-def test_passes_where_the_rules_are_loaded(tmp_path: Path) -> None:
+def test_passes_if_the_rules_are_loaded(tmp_path: Path) -> None:
     answer = measure(tmp_path, listing(TEXT))
     assert answer.findings == ()
     assert answer.good == "only root and listed users reach the metadata service"

@@ -91,7 +91,7 @@ def test_nccl_allreduce_fails_with_a_crash_after_a_printed_bandwidth(
     assert answer.findings[0].summary == ("all_reduce_perf failed (exit status 3): .. gpu-0 pid 41: Test failure")
 
 
-def test_nccl_allreduce_fails_where_a_gpu_does_not_take_part(tmp_path: pathlib.Path) -> None:
+def test_nccl_allreduce_fails_if_a_gpu_does_not_take_part(tmp_path: pathlib.Path) -> None:
     seven = "".join(line for line in NCCL_ALLREDUCE_OUTPUT.splitlines(keepends=True) if "Rank  7" not in line)
     given, _tool = played(tmp_path, seven)
     assert NCCL_ALLREDUCE.measure(given).findings[0].summary == "all_reduce_perf ran on 7 GPUs, but there are 8"
@@ -145,7 +145,7 @@ def test_nccl_allreduce_fails_if_it_hangs_twice_in_a_row(tmp_path: pathlib.Path)
     tool.answer = NCCL_ALLREDUCE_OUTPUT
     assert verdicts(NCCL_ALLREDUCE.measure(given)) == []
     tool.answer = (137, "", "")
-    assert verdicts(NCCL_ALLREDUCE.measure(given)) == [UNKNOWN], "it had answered in between"
+    assert verdicts(NCCL_ALLREDUCE.measure(given)) == [UNKNOWN], "an answer in between resets the count"
 
 
 def test_nccl_allreduce_uses_the_topology_file_of_the_node(tmp_path: pathlib.Path) -> None:
@@ -206,11 +206,11 @@ def test_nccl_alltoall_passes_with_correct_results_at_any_bandwidth(tmp_path: pa
     assert [(one.name, one.value, one.limit) for one in answer.readings] == [("nccl_alltoall", 234.52, None)]
     assert "there is no limit" in answer.good
     assert tool.commands[0][:5] == [f"/{NCCL_ALLTOALL_PROGRAM}", "-b", "8G", "-e", "8G"], (
-        "the size of the all-reduce's limit"
+        "the message size of the all-reduce's limit"
     )
 
 
-def test_nccl_alltoall_fails_below_the_limit_of_the_site_and_with_wrong_results(tmp_path: pathlib.Path) -> None:
+def test_nccl_alltoall_fails_below_the_sites_limit_or_with_wrong_results(tmp_path: pathlib.Path) -> None:
     tree = machine(tmp_path, ND_A100, NCCL_ALLTOALL_PROGRAM)
     (finding,) = NCCL_ALLTOALL.measure(context(tree, Tool(NCCL_ALLTOALL_OUTPUT), limits={"nccl_alltoall": 240})).findings
     assert (finding.verdict, "should be at least 240" in finding.summary) == (FAIL, True)

@@ -45,7 +45,7 @@ def measure(tree: MachineTree) -> Answer:
     return NETWORK.measure(context(root=tree))
 
 
-def test_network_passes_where_all_are_up(tree: MachineTree) -> None:
+def test_network_passes_if_all_interfaces_are_up(tree: MachineTree) -> None:
     answer = measure(tree)
     assert (answer.findings, answer.good) == ((), "eth0 is up, there are 2 interfaces")
     assert [(one.device, one.value) for one in answer.readings] == [("eth0", "up"), ("lo", "unknown")]
@@ -66,7 +66,7 @@ def test_network_the_route_with_the_smallest_metric_counts(tree: MachineTree) ->
     assert found.summary == "network interface eth1 of the default route is missing"
 
 
-def test_network_fails_where_the_interface_is_down(tree: MachineTree) -> None:
+def test_network_fails_if_the_interface_is_down(tree: MachineTree) -> None:
     tree.write("/sys/class/net/eth0/operstate", "lowerlayerdown\n")
     (found,) = measure(tree).findings
     assert (found.verdict, found.device) == ("fail", "eth0")

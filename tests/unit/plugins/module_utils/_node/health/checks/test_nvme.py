@@ -108,7 +108,7 @@ def test_nvme_count_the_settings_win_over_the_size(node: Node) -> None:
     assert found.summary.startswith("there are 1 of 2 local NVMe disks")
 
 
-def test_nvme_count_is_skipped_where_none_are_expected(node: Node) -> None:
+def test_nvme_count_is_skipped_if_none_are_expected(node: Node) -> None:
     assert measure(node, size=None).skipped == "the expected number of disks is not known"
     assert measure(node, size="Standard_ND40rs_v2").skipped == "no local NVMe disks are expected"
 
@@ -216,7 +216,7 @@ def test_nvme_smart_only_nvme_disks_are_asked(disks: Disks) -> None:
     assert disks.asked == ["/dev/nvme2n1"]
 
 
-def test_nvme_smart_is_skipped_where_there_are_no_such_disks(tmp_path: Path) -> None:
+def test_nvme_smart_is_skipped_if_there_are_no_such_disks(tmp_path: Path) -> None:
     assert NVME_SMART.measure(context(root=Node(tmp_path, disks=0).root)).skipped.startswith(
         "there is no local NVMe disk"
     )

@@ -121,7 +121,7 @@ def test_a_member_in_a_good_state_does_not_fail(node: Node, state: str) -> None:
     assert measure(node).findings == ()
 
 
-def test_fails_where_it_cannot_be_written(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fails_if_it_cannot_be_written(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = iter((errno.EIO, errno.ENOSPC, errno.EDQUOT))
 
     def refuse(**_options: object) -> None:
@@ -150,7 +150,7 @@ def test_a_temporary_disk_as_scratch_must_be_mounted_too(tmp_path: Path) -> None
     assert found.summary == "the scratch /work is not mounted"
 
 
-def test_is_skipped_where_none_is_expected(tmp_path: Path) -> None:
+def test_is_skipped_if_none_is_expected(tmp_path: Path) -> None:
     node = Node(tmp_path, disks=0)
     assert measure(node, "Standard_ND40rs_v2").skipped == "no scratch is expected on this node"
 

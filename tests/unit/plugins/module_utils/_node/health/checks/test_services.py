@@ -98,7 +98,7 @@ def test_passes_if_all_run_with_one_command_before_a_job(node: Node) -> None:
 
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("name", ["munge", "nvidia-fabricmanager"])
-def test_fails_where_one_does_not_run(node: Node, name: str, tier: str) -> None:
+def test_fails_if_a_needed_service_does_not_run(node: Node, name: str, tier: str) -> None:
     node.states[name] = FAILED
     who = "the NVSwitches need" if name.startswith("nvidia") else "Slurm needs"
     assert verdicts(node.measure(tier)) == [("fail", f"{name} is failed (exit-code), but {who} it")]
@@ -193,7 +193,7 @@ def test_the_site_can_add_and_remove_services(node: Node) -> None:
     assert verdicts(answer) == [("fail", "sssd is failed (exit-code), but the site needs it")]
 
 
-def test_is_skipped_where_nothing_is_needed(tmp_path: Path) -> None:
+def test_is_skipped_if_nothing_is_needed(tmp_path: Path) -> None:
     assert Node(tmp_path).measure(size=None).skipped.startswith("this machine belongs to no cluster")
 
 

@@ -92,7 +92,7 @@ def measure_pci_topology(machine: SizedMachine) -> Answer:
     return PCI_TOPOLOGY.measure(context(root=machine))
 
 
-def test_pci_topology_passes_where_all_are_on_their_nodes(machine: SizedMachine) -> None:
+def test_pci_topology_passes_if_all_are_on_their_nodes(machine: SizedMachine) -> None:
     answer = measure_pci_topology(machine)
     assert (answer.findings, len(answer.readings)) == ((), 16)
     assert (answer.readings[0].device, answer.readings[0].value) == ("0001:00:00.0", "node1")
@@ -102,7 +102,7 @@ def test_pci_topology_passes_where_all_are_on_their_nodes(machine: SizedMachine)
     ("busid", "words"),
     [("000b:00:00.0", "GPU 000b:00:00.0"), ("0105:00:00.0", "InfiniBand adapter 0105:00:00.0")],
 )
-def test_pci_topology_fails_where_one_is_on_another_node(machine: SizedMachine, busid: str, words: str) -> None:
+def test_pci_topology_fails_if_a_device_is_on_another_node(machine: SizedMachine, busid: str, words: str) -> None:
     machine.on_numa_node(busid, 2)
     (found,) = measure_pci_topology(machine).findings
     assert (found.verdict, found.device, PCI_TOPOLOGY.fault) == ("fail", busid, "NHC2010")
@@ -166,5 +166,5 @@ def test_pci_topology_cannot_measure_without_devices_or_their_nodes(machine: Siz
 
 def test_pci_topology_applies_to_sizes_with_known_addresses() -> None:
     assert PCI_TOPOLOGY.applies(find_size(ND_A100)) == ""
-    assert PCI_TOPOLOGY.applies(find_size("Standard_ND96is_H100_v5")) == "", "of one kind is enough"
+    assert PCI_TOPOLOGY.applies(find_size("Standard_ND96is_H100_v5")) == "", "known addresses of one kind are enough"
     assert PCI_TOPOLOGY.applies(find_size("Standard_ND96isr_MI300X_v5")) != ""

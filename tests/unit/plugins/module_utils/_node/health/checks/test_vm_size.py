@@ -23,7 +23,7 @@ def write(folder: pathlib.Path, text: str) -> None:
     file.write_text(text, encoding="utf-8")
 
 
-def test_passes_where_the_size_is_known() -> None:
+def test_passes_if_the_size_is_known() -> None:
     answer = VM_SIZE.measure(context())
     assert answer.findings == ()
     assert [reading.value for reading in answer.readings] == ["Standard_ND96asr_v4"]
