@@ -49,7 +49,7 @@ def build(folder: pathlib.Path) -> pathlib.Path:
     return folder / "libcuda.so.1"
 
 
-def played(folder: pathlib.Path, built: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedCuda]:
+def use_stand_in(folder: pathlib.Path, built: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedCuda]:
     """Load the stand-in in place of each library."""
     load = cuda.load
     monkeypatch.setattr(cuda, "load", lambda *_names: load(str(built)))

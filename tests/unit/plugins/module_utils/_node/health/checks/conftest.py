@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from ..kernel_log_playing import PlayedLog
-from ..played_cuda import PlayedCuda, build, played
+from ..played_cuda import PlayedCuda, build, use_stand_in
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +24,7 @@ def built_cuda(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 @pytest.fixture
 def cuda(tmp_path: pathlib.Path, built_cuda: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedCuda]:
     """GPUs that can be measured."""
-    yield from played(tmp_path, built_cuda, monkeypatch)
+    yield from use_stand_in(tmp_path, built_cuda, monkeypatch)
 
 
 @pytest.fixture

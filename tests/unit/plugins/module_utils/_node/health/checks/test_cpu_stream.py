@@ -36,7 +36,7 @@ def host(path: pathlib.Path, nodes: int = 4) -> MachineTree:
     return tree.node(nodes, "")
 
 
-def copying(monkeypatch: pytest.MonkeyPatch, *rates: float) -> None:
+def set_copy_rates(monkeypatch: pytest.MonkeyPatch, *rates: float) -> None:
     """Set the rates at which the NUMA nodes copy."""
     monkeypatch.setattr(cpu_stream, "copy_bandwidth", lambda cpus: {"gbps": rates[min(cpus) // 4]})
 
@@ -69,7 +69,7 @@ def test_cannot_measure_without_a_triad(tmp_path: pathlib.Path, stdout: str) -> 
 
 
 def test_passes_by_copies_on_each_numa_node_with_cpus(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copying(monkeypatch, 80, 81, 79, 80)
+    set_copy_rates(monkeypatch, 80, 81, 79, 80)
     answer = CPU_STREAM.measure(context(host(tmp_path), size=None))
     assert answer.findings == ()
     assert [(one.device, one.value) for one in answer.readings] == [
@@ -84,7 +84,7 @@ def test_passes_by_copies_on_each_numa_node_with_cpus(tmp_path: pathlib.Path, mo
 def test_warns_of_a_numa_node_far_behind_and_fails_below_the_limit(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copying(monkeypatch, 80, 40, 79, 80)
+    set_copy_rates(monkeypatch, 80, 40, 79, 80)
     tree = host(tmp_path)
     found = CPU_STREAM.measure(context(tree, size=None)).findings
     assert [(one.verdict, one.device) for one in found] == [(WARN, "NUMA node 1")]

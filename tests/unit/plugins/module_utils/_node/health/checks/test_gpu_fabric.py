@@ -27,18 +27,18 @@ def state(load: str, active: str, result: str = "success") -> dict[str, str]:
     return {ASK: f"LoadState={load}\nActiveState={active}\nSubState=dead\nResult={result}\n"}
 
 
-def joined(*gpus: GpuHealth, run: Any = None, **machine: Any) -> Result:
+def check_fabric(*gpus: GpuHealth, run: Any = None, **machine: Any) -> Result:
     """Check the fabric; by default the manager runs."""
     return look(GPU_FABRIC, *gpus, run=run or RUNNING, **machine)
 
 
 def test_passes_if_the_manager_runs_and_the_gpus_joined() -> None:
-    result = joined(gpu(0, fabric=Fabric("completed", 0, False, False)))
+    result = check_fabric(gpu(0, fabric=Fabric("completed", 0, False, False)))
     assert (result.verdict, [one.value for one in result.answer.readings]) == ("pass", ["active", "completed"])
 
 
 def test_passes_if_the_manager_runs_and_gpus_report_no_state() -> None:
-    assert joined(gpu(0), gpu(1)).verdict == "pass"
+    assert check_fabric(gpu(0), gpu(1)).verdict == "pass"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_passes_if_the_manager_runs_and_gpus_report_no_state() -> None:
     ],
 )
 def test_fails_if_the_manager_does_not_run(answers: dict[str, str], words: str) -> None:
-    result = joined(gpu(0), run=answers)
+    result = check_fabric(gpu(0), run=answers)
     assert (result.verdict, result.fault) == ("fail", "")
     assert result.summary == f"nvidia-fabricmanager is {words}, but the NVSwitches need it"
 
@@ -66,22 +66,22 @@ def test_fails_if_the_manager_does_not_run(answers: dict[str, str], words: str) 
     ],
 )
 def test_fails_if_a_gpu_has_not_joined_or_has_a_broken_route(fabric: Fabric, words: str) -> None:
-    result = joined(gpu(0, fabric=Fabric("completed")), gpu(1, fabric=fabric))
+    result = check_fabric(gpu(0, fabric=Fabric("completed")), gpu(1, fabric=fabric))
     assert (result.verdict, result.summary, result.fault) == ("fail", f"fabric down: {words}", "NHC2016")
 
 
 def test_warns_of_degraded_bandwidth() -> None:
-    assert joined(gpu(0, fabric=Fabric("completed", degraded=True))).verdict == "warn"
-    assert joined(gpu(0, fabric=Fabric("completed", degraded=False))).verdict == "pass"
+    assert check_fabric(gpu(0, fabric=Fabric("completed", degraded=True))).verdict == "warn"
+    assert check_fabric(gpu(0, fabric=Fabric("completed", degraded=False))).verdict == "pass"
 
 
 def test_cannot_measure_without_systemd() -> None:
-    result = joined(gpu(0), run={"nothing": ""})
+    result = check_fabric(gpu(0), run={"nothing": ""})
     assert (result.verdict, result.summary) == ("unknown", "cannot get the state of nvidia-fabricmanager from systemd")
 
 
 def test_cannot_measure_without_the_state_of_a_gpu() -> None:
-    result = joined(gpu(0, errors={"fabric": "Unknown Error"}))
+    result = check_fabric(gpu(0, errors={"fabric": "Unknown Error"}))
     assert (result.verdict, result.summary) == (
         "unknown",
         "GPU 0 (0001:00:00.0) does not report whether it joined: Unknown Error",
@@ -102,7 +102,7 @@ def test_applies_if_there_are_nvswitches(size: str, applies: bool) -> None:
 
 def test_cannot_measure_on_an_unknown_size() -> None:
     with pytest.raises(CannotMeasure, match="VM size"):
-        joined(gpu(0), size=None)
+        check_fabric(gpu(0), size=None)
 
 
 def test_a_failure_blocks_job_and_boot() -> None:

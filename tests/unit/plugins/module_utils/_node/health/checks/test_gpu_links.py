@@ -101,13 +101,13 @@ def links(index: int, up: int, of: int = 12, **errors: int) -> NvLinks:
     return NvLinks(index, tuple(link < up for link in range(of)), {**CLEAN, **errors})
 
 
-def linked(*found: NvLinks, gpus: tuple[GpuHealth, ...] = (), **machine: Any) -> Result:
+def check_links(*found: NvLinks, gpus: tuple[GpuHealth, ...] = (), **machine: Any) -> Result:
     """Check the links of GPUs."""
     return look(GPU_NVLINK, played=PlayedGpus(gpus or [gpu(one.index) for one in found], links=found), **machine)
 
 
 def test_gpu_nvlink_passes_with_all_links_up() -> None:
-    result = linked(links(0, 12), links(1, 12))
+    result = check_links(links(0, 12), links(1, 12))
     assert (result.verdict, result.summary) == ("pass", "the NVLinks of 2 GPUs are up")
     up = [one for one in result.answer.readings if one.name == "gpu_nvlinks_up"]
     assert [(one.value, one.limit) for one in up] == [(12, 12), (12, 12)]
@@ -115,7 +115,7 @@ def test_gpu_nvlink_passes_with_all_links_up() -> None:
 
 
 def test_gpu_nvlink_fails_if_a_link_is_down() -> None:
-    result = linked(links(0, 12), links(1, 11))
+    result = check_links(links(0, 12), links(1, 11))
     assert (result.verdict, result.fault, result.action) == ("fail", "NHC2016", "reboot")
     assert result.summary == "11 of 12 NVLinks of GPU 1 (0002:00:00.0) are up; down: 11"
 
@@ -123,33 +123,33 @@ def test_gpu_nvlink_fails_if_a_link_is_down() -> None:
 @pytest.mark.parametrize(("up", "verdict"), [(12, "pass"), (11, "fail"), (18, "pass")])
 def test_gpu_nvlink_fails_below_the_number_of_the_size(up: int, verdict: str) -> None:
     """12 of the 18 links of an H100 NVL lead to its peer: a limit of 18 would fail on each machine."""
-    result = linked(links(0, up, of=18), size=H100_NVL)
+    result = check_links(links(0, up, of=18), size=H100_NVL)
     assert (result.verdict, result.answer.limit) == (verdict, "at least 12 links at each GPU (issue threads)")
 
 
 def test_gpu_nvlink_fails_if_a_gpu_on_nvswitches_shows_no_link() -> None:
-    result = linked(links(0, 0, of=0))
+    result = check_links(links(0, 0, of=0))
     assert (result.verdict, result.summary) == ("fail", "GPU 0 (0001:00:00.0) shows no NVLinks")
 
 
 def test_gpu_nvlink_is_skipped_without_links_and_nvswitches() -> None:
-    assert linked(links(0, 0, of=0), size=NC_A100).verdict == "skip"
-    assert linked(links(0, 12), links(1, 0, of=0), size=NC_A100).verdict == "fail"
+    assert check_links(links(0, 0, of=0), size=NC_A100).verdict == "skip"
+    assert check_links(links(0, 12), links(1, 0, of=0), size=NC_A100).verdict == "fail"
 
 
 @pytest.mark.parametrize("kind", sorted(CLEAN))
 def test_gpu_nvlink_warns_of_errors_since_the_last_run(kind: str) -> None:
     history = History()
     # Errors from before the first run are not new.
-    assert linked(links(0, 12, **{kind: 5}), history=history).verdict == "pass"
-    assert linked(links(0, 12, **{kind: 5}), history=history).verdict == "pass"
-    result = linked(links(0, 12, **{kind: 6}), history=history)
+    assert check_links(links(0, 12, **{kind: 5}), history=history).verdict == "pass"
+    assert check_links(links(0, 12, **{kind: 5}), history=history).verdict == "pass"
+    result = check_links(links(0, 12, **{kind: 6}), history=history)
     assert result.verdict == "warn"
     assert result.summary.startswith("NVLinks of GPU 0 (0001:00:00.0) had errors since the last run: 1 ")
-    assert linked(links(0, 12, **{kind: 6}), history=history).verdict == "pass"
+    assert check_links(links(0, 12, **{kind: 6}), history=history).verdict == "pass"
     # The driver was loaded again, which resets its counters.
-    assert linked(links(0, 12, **{kind: 0}), history=history).verdict == "pass"
-    assert linked(links(0, 12, **{kind: 1}), history=history).verdict == "warn"
+    assert check_links(links(0, 12, **{kind: 0}), history=history).verdict == "pass"
+    assert check_links(links(0, 12, **{kind: 1}), history=history).verdict == "warn"
 
 
 @pytest.mark.parametrize(
@@ -163,12 +163,12 @@ def test_gpu_nvlink_warns_of_errors_since_the_last_run(kind: str) -> None:
     ],
 )
 def test_gpu_nvlink_cannot_measure_without_the_state_of_the_links(found: tuple[NvLinks, ...], words: str) -> None:
-    result = linked(*found, gpus=(gpu(0),))
+    result = check_links(*found, gpus=(gpu(0),))
     assert (result.verdict, result.summary) == ("unknown", words)
 
 
 def test_gpu_nvlink_cannot_measure_a_lost_gpu_or_without_a_driver() -> None:
-    result = linked(links(0, 12), gpus=(gpu(0), gpu(1, **LOST)))
+    result = check_links(links(0, 12), gpus=(gpu(0), gpu(1, **LOST)))
     assert (result.verdict, result.summary) == ("unknown", "GPU 1 (0002:00:00.0) could not be read: GPU is lost")
     with pytest.raises(CannotMeasure, match="the GPUs' driver cannot be queried: not loaded"):
         look(GPU_NVLINK, played=PlayedGpus(GpuError("driver_not_loaded", "not loaded")))

@@ -246,7 +246,7 @@ def test_gpu_sxid_passes_what_the_switch_has_corrected(log: PlayedLog) -> None:
     assert [one.value for one in answer.readings] == [0, 0, 1]
 
 
-def manager_wrote(log: PlayedLog, *lines: tuple[float, str]) -> None:
+def write_manager_log(log: PlayedLog, *lines: tuple[float, str]) -> None:
     """Add lines to the fabric manager's log, with these times, which it writes in local time."""
     file = Path(log.root.at("/var/log/fabricmanager.log"))
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -259,23 +259,23 @@ BY_MANAGER = "detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus i
 
 
 def test_gpu_sxid_fails_for_lines_of_the_fabric_manager_in_this_boot(log: PlayedLog) -> None:
-    manager_wrote(log, (BOOTED - 60, BY_MANAGER.replace("20034", "20009")), (NOW - 600, BY_MANAGER))
+    write_manager_log(log, (BOOTED - 60, BY_MANAGER.replace("20034", "20009")), (NOW - 600, BY_MANAGER))
     assert [found.summary for found in log.look(GPU_SXID).findings] == ["NVSwitch 0000:a9:00.0: fatal SXid 20034"]
     assert not log.look(GPU_SXID).findings
-    manager_wrote(log, (NOW - 60, BY_MANAGER.replace("fatal", "non-fatal").replace("20034", "12028")))
+    write_manager_log(log, (NOW - 60, BY_MANAGER.replace("fatal", "non-fatal").replace("20034", "12028")))
     assert [found.verdict for found in log.look(GPU_SXID).findings] == ["warn"]
 
 
 def test_gpu_sxid_fails_once_for_an_error_in_both_logs(log: PlayedLog) -> None:
     log.write(FATAL.replace("0000:a9", "00000000:A9"))
-    manager_wrote(log, (NOW - 600, BY_MANAGER))
+    write_manager_log(log, (NOW - 600, BY_MANAGER))
     answer = log.look(GPU_SXID)
     assert (len(answer.findings), answer.readings[0].value) == (1, 1)
 
 
 def test_gpu_sxid_cannot_measure_with_the_managers_log_only(log: PlayedLog) -> None:
     log.remove()
-    manager_wrote(log, (NOW - 600, BY_MANAGER), (NOW - 300, "[unfinished"))
+    write_manager_log(log, (NOW - 600, BY_MANAGER), (NOW - 300, "[unfinished"))
     answer = log.look(GPU_SXID)
     assert [found.verdict for found in answer.findings] == ["fail", "unknown"]
     assert not answer.readings

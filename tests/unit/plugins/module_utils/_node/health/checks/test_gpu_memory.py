@@ -25,7 +25,7 @@ from ..playing import context
 DRAM, SRAM = 20_000_000, 10_000
 
 
-def counted(counter: str, count: int) -> Ecc:
+def counters_with(counter: str, count: int) -> Ecc:
     """Return counters, of which only this one is not 0."""
     changed: dict[str, Any] = {counter: count}
     return replace(CLEAN, **changed)
@@ -51,8 +51,8 @@ def test_gpu_ecc_passes_without_errors() -> None:
     ],
 )
 def test_gpu_ecc_fails_above_the_limit_and_not_at_it(counter: str, most: int) -> None:
-    assert look(GPU_ECC, gpu(0), gpu(1, ecc=counted(counter, most))).verdict == "pass"
-    result = look(GPU_ECC, gpu(0), gpu(1, ecc=counted(counter, most + 1)))
+    assert look(GPU_ECC, gpu(0), gpu(1, ecc=counters_with(counter, most))).verdict == "pass"
+    result = look(GPU_ECC, gpu(0), gpu(1, ecc=counters_with(counter, most + 1)))
     assert (result.verdict, result.fault, result.action) == ("fail", "NHC2019", "replace")
     (finding,) = result.answer.findings
     assert finding.device == "0002:00:00.0"

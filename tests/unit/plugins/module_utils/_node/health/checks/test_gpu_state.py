@@ -191,13 +191,13 @@ def write_settings(root: Path, **options: Any) -> None:
     (root / "etc/hpcai/clocks.json").write_text(json.dumps({"schema": 1, **options}), encoding="ascii")
 
 
-def clocked(root: Path, *gpus: GpuFacts) -> Result:
+def check_clocks(root: Path, *gpus: GpuFacts) -> Result:
     """Check the clocks."""
     return look(GPU_CLOCKS, played=PlayedGpus([], clocks=gpus), root=root)
 
 
 def test_gpu_clocks_passes_with_the_configured_clocks(root: Path) -> None:
-    result = clocked(root, facts(0), facts(1))
+    result = check_clocks(root, facts(0), facts(1))
     assert (result.verdict, result.summary) == ("pass", "the clocks of 2 GPUs are as wanted (max)")
     assert [(one.name, one.value) for one in result.answer.readings][:2] == [
         ("gpu_graphics_clock", 1410),
@@ -206,7 +206,7 @@ def test_gpu_clocks_passes_with_the_configured_clocks(root: Path) -> None:
 
 
 def test_gpu_clocks_fails_to_pass_with_other_clocks(root: Path) -> None:
-    result = clocked(root, facts(0), facts(1, application=LOW))
+    result = check_clocks(root, facts(0), facts(1, application=LOW))
     assert (result.verdict, result.hint) == ("warn", "Run 'hpcnode clocks apply'")
     assert result.summary.startswith(
         "GPU 1 (0002:00:00.0) does not have the configured clocks: application clocks are memory 1215 MHz, "
@@ -216,44 +216,44 @@ def test_gpu_clocks_fails_to_pass_with_other_clocks(root: Path) -> None:
 
 def test_gpu_clocks_fails_to_pass_without_a_record_of_locks(root: Path) -> None:
     (root / "run/hpcai/clocks.json").unlink()
-    result = clocked(root, facts(0))
+    result = check_clocks(root, facts(0))
     assert result.verdict == "warn"
     assert result.summary.endswith("whether clocks are locked cannot be read")
 
 
 def test_gpu_clocks_passes_if_only_a_gpu_that_is_not_listed_differs(root: Path) -> None:
     write_settings(root, gpus=["0"])
-    assert clocked(root, facts(0), facts(1, application=LOW)).verdict == "pass"
-    assert clocked(root, facts(0, application=LOW), facts(1)).verdict == "warn"
+    assert check_clocks(root, facts(0), facts(1, application=LOW)).verdict == "pass"
+    assert check_clocks(root, facts(0, application=LOW), facts(1)).verdict == "warn"
 
 
 def test_gpu_clocks_warns_of_unsupported_clocks_unless_allowed(root: Path) -> None:
     none = {"application": None, "application_reason": "not supported"}
     write_settings(root, method="application")
-    assert clocked(root, facts(0, **none)).verdict == "warn"
+    assert check_clocks(root, facts(0, **none)).verdict == "warn"
     write_settings(root, method="application", on_unsupported="warn")
-    assert clocked(root, facts(0, **none)).verdict == "pass"
+    assert check_clocks(root, facts(0, **none)).verdict == "pass"
 
 
 def test_gpu_clocks_is_skipped_without_settings(tmp_path: Path) -> None:
-    assert clocked(tmp_path, facts(0)).verdict == "skip"
+    assert check_clocks(tmp_path, facts(0)).verdict == "skip"
 
 
 def test_gpu_clocks_cannot_measure_without_the_clocks_of_a_gpu(root: Path) -> None:
-    result = clocked(
+    result = check_clocks(
         root, facts(0), GpuFacts(1, busid="0002:00:00.0", problem="GPU is lost", problem_kind="gpu_is_lost")
     )
     assert (result.verdict, result.summary) == (
         "unknown",
         "GPU 1 (0002:00:00.0) does not report its clocks: GPU is lost",
     )
-    result = clocked(root, facts(0, current=Clocks(None, None)))
+    result = check_clocks(root, facts(0, current=Clocks(None, None)))
     assert (result.verdict, result.answer.findings[0].device) == ("unknown", "0001:00:00.0")
 
 
 @pytest.mark.parametrize("current", [Clocks(None, 1410), Clocks(1215, None)])
 def test_gpu_clocks_passes_if_a_gpu_reports_one_of_its_clocks(root: Path, current: Clocks) -> None:
-    result = clocked(root, facts(0, current=current))
+    result = check_clocks(root, facts(0, current=current))
     assert (result.verdict, len(result.answer.readings)) == ("pass", 1)
 
 
@@ -263,10 +263,10 @@ def test_gpu_clocks_cannot_measure_without_a_driver_or_the_listed_gpus(root: Pat
     with pytest.raises(GpuError):
         look(GPU_CLOCKS, played=PlayedGpus([], clocks=GpuError("no_answer", "silence")), root=root)
     with pytest.raises(CannotMeasure, match="the driver shows no GPU"):
-        clocked(root)
+        check_clocks(root)
     write_settings(root, gpus=["7"])
     with pytest.raises(CannotMeasure, match="7 is not a GPU of this machine"):
-        clocked(root, facts(0))
+        check_clocks(root, facts(0))
 
 
 def test_gpu_persistence_passes_if_it_is_on() -> None:

@@ -99,7 +99,7 @@ class Perftest(Tool):
         return self.client if words[-1] == "127.0.0.1" else self.server
 
 
-def played(path: pathlib.Path, tool: Tool, size: str = ND_A100, **settings: object) -> Context:
+def context_with(path: pathlib.Path, tool: Tool, size: str = ND_A100, **settings: object) -> Context:
     """Return the context of a machine with all adapters up."""
     tree = machine(path, size, IB_WRITE_BANDWIDTH_PROGRAM)
     put_ports_of(path, size)
@@ -108,7 +108,7 @@ def played(path: pathlib.Path, tool: Tool, size: str = ND_A100, **settings: obje
 
 def test_ib_write_bandwidth_passes_with_each_adapter_and_its_gpu(tmp_path: pathlib.Path) -> None:
     tool = Perftest()
-    answer = IB_WRITE_BANDWIDTH.measure(played(tmp_path, tool))
+    answer = IB_WRITE_BANDWIDTH.measure(context_with(tmp_path, tool))
     assert answer.findings == ()
     assert [(one.name, one.device, one.value, one.limit) for one in answer.readings] == [
         ("ib_gdr_write_bandwidth", device, 196.57, 180) for device in DEVICES
@@ -146,7 +146,7 @@ def test_ib_write_bandwidth_host_memory_is_measured_as_for_its_limit(
 
 def test_ib_write_bandwidth_fails_for_the_one_adapter_below_the_limit(tmp_path: pathlib.Path) -> None:
     answer = IB_WRITE_BANDWIDTH.measure(
-        played(tmp_path, Perftest("mlx5_ib3", client=IB_WRITE_BANDWIDTH_OUTPUT.replace("196.57", "94.10")))
+        context_with(tmp_path, Perftest("mlx5_ib3", client=IB_WRITE_BANDWIDTH_OUTPUT.replace("196.57", "94.10")))
     )
     assert [(one.verdict, one.device, one.summary) for one in answer.findings] == [
         (FAIL, "mlx5_ib3", "the write bandwidth of mlx5_ib3 is 94.1 Gb/s, but should be at least 180")
@@ -156,7 +156,7 @@ def test_ib_write_bandwidth_fails_for_the_one_adapter_below_the_limit(tmp_path: 
 
 def test_ib_write_bandwidth_fails_if_only_the_server_fails(tmp_path: pathlib.Path) -> None:
     tool = Perftest("mlx5_ib0", server=(1, "", " Completion with error at server\n Failed to complete run_iter_bw\n"))
-    answer = IB_WRITE_BANDWIDTH.measure(played(tmp_path, tool))
+    answer = IB_WRITE_BANDWIDTH.measure(context_with(tmp_path, tool))
     assert [(one.verdict, one.device) for one in answer.findings] == [(FAIL, "mlx5_ib0")]
     assert "the server of ib_write_bw on mlx5_ib0 failed (exit status 1)" in answer.findings[0].summary
     assert [one.device for one in answer.readings] == DEVICES[1:]
@@ -164,7 +164,7 @@ def test_ib_write_bandwidth_fails_if_only_the_server_fails(tmp_path: pathlib.Pat
 
 def test_ib_write_bandwidth_fails_if_the_client_crashes_after_its_output(tmp_path: pathlib.Path) -> None:
     answer = IB_WRITE_BANDWIDTH.measure(
-        played(tmp_path, Perftest("mlx5_ib7", client=(139, IB_WRITE_BANDWIDTH_OUTPUT, "Segmentation fault\n")))
+        context_with(tmp_path, Perftest("mlx5_ib7", client=(139, IB_WRITE_BANDWIDTH_OUTPUT, "Segmentation fault\n")))
     )
     assert [(one.verdict, one.device) for one in answer.findings] == [(FAIL, "mlx5_ib7")]
     assert [one.device for one in answer.readings] == DEVICES[:7]
@@ -174,14 +174,14 @@ def test_ib_write_bandwidth_fails_if_the_client_crashes_after_its_output(tmp_pat
     "text", ["", IB_WRITE_BANDWIDTH_OUTPUT.split(" 8388608")[0], IB_WRITE_BANDWIDTH_OUTPUT.replace("8388608", "65536")]
 )
 def test_ib_write_bandwidth_cannot_measure_without_a_value(tmp_path: pathlib.Path, text: str) -> None:
-    answer = IB_WRITE_BANDWIDTH.measure(played(tmp_path, Perftest("mlx5_ib2", client=text)))
+    answer = IB_WRITE_BANDWIDTH.measure(context_with(tmp_path, Perftest("mlx5_ib2", client=text)))
     assert [(one.verdict, one.device) for one in answer.findings] == [(UNKNOWN, "mlx5_ib2")]
     assert "printed no bandwidth" in answer.findings[0].summary
 
 
 @pytest.mark.parametrize("words", ["Couldn't listen to port 18515", "bind: Address already in use"])
 def test_ib_write_bandwidth_cannot_measure_if_the_port_is_in_use(tmp_path: pathlib.Path, words: str) -> None:
-    answer = IB_WRITE_BANDWIDTH.measure(played(tmp_path, Perftest("mlx5_ib4", server=(1, "", f"{words}\n"))))
+    answer = IB_WRITE_BANDWIDTH.measure(context_with(tmp_path, Perftest("mlx5_ib4", server=(1, "", f"{words}\n"))))
     assert [(one.verdict, one.device) for one in answer.findings] == [(UNKNOWN, "mlx5_ib4")]
     assert "is in use" in answer.findings[0].summary
     assert [one.device for one in answer.readings] == DEVICES[:4] + DEVICES[5:], "another server may have answered"
@@ -198,7 +198,7 @@ def test_ib_write_bandwidth_waits_for_a_server_that_is_slow_to_listen(tmp_path: 
         tried.append(words[2])
         return IB_WRITE_BANDWIDTH_OUTPUT if len(tried) > 3 else (1, "", "Couldn't connect to 127.0.0.1:4711\n")
 
-    given = played(tmp_path, Tool(respond))
+    given = context_with(tmp_path, Tool(respond))
     for device in DEVICES[1:]:
         put_port(tmp_path, device, state="DOWN")
     answer = IB_WRITE_BANDWIDTH.measure(given)
@@ -221,21 +221,21 @@ def test_ib_write_bandwidth_fails_only_if_the_unreachable_server_failed(
     tmp_path: pathlib.Path, server: str | Output, verdict: str, words: str
 ) -> None:
     tool = Perftest("mlx5_ib5", server, (1, "", "Couldn't connect to 127.0.0.1:4711\n"))
-    (finding,) = IB_WRITE_BANDWIDTH.measure(played(tmp_path, tool)).findings
+    (finding,) = IB_WRITE_BANDWIDTH.measure(context_with(tmp_path, tool)).findings
     assert (finding.verdict, finding.summary) == (verdict, words)
 
 
 def test_ib_write_bandwidth_a_failure_wins_over_one_that_cannot_start(tmp_path: pathlib.Path) -> None:
     cannot = (1, "", "error while loading shared libraries: libibverbs.so.1\n")
     for server, client in ((cannot, (1, "", "bad\n")), ((1, "", "bad\n"), cannot)):
-        (finding,) = IB_WRITE_BANDWIDTH.measure(played(tmp_path, Perftest("mlx5_ib5", server, client))).findings
+        (finding,) = IB_WRITE_BANDWIDTH.measure(context_with(tmp_path, Perftest("mlx5_ib5", server, client))).findings
         assert (finding.verdict, finding.summary.endswith("failed (exit status 1): bad")) == (FAIL, True)
 
 
 def test_ib_write_bandwidth_gpu_and_adapter_are_paired_by_order(
     tmp_path: pathlib.Path,
 ) -> None:
-    given = played(tmp_path, Perftest())
+    given = context_with(tmp_path, Perftest())
     near = [ib_perftest.gpu_near(given, port) for port in ib_perftest.active_ports(given)]
     assert near == list(range(8))
     tree = SizedMachine(tmp_path)
@@ -247,7 +247,7 @@ def test_ib_write_bandwidth_gpu_and_adapter_are_paired_by_order(
 
 
 def test_ib_write_bandwidth_cannot_measure_an_adapter_without_a_near_gpu(tmp_path: pathlib.Path) -> None:
-    given = played(tmp_path, Perftest())
+    given = context_with(tmp_path, Perftest())
     tree = SizedMachine(tmp_path)
     busids = {port.device: port.busid or "" for port in ib_perftest.active_ports(given)}
     tree.on_numa_node(busids["mlx5_ib0"], 9)
@@ -267,7 +267,7 @@ def test_ib_write_bandwidth_without_cuda_host_memory_is_measured(
             (1, " Unsupported memory type\n", "") if any("cuda" in word for word in words) else IB_WRITE_BANDWIDTH_OUTPUT
         )
 
-    answer = IB_WRITE_BANDWIDTH.measure(played(tmp_path, Tool(respond)))
+    answer = IB_WRITE_BANDWIDTH.measure(context_with(tmp_path, Tool(respond)))
     assert [one.verdict for one in answer.findings] == [WARN]
     assert "was built without CUDA" in answer.findings[0].summary
     assert {(one.name, one.limit) for one in answer.readings} == {("ib_write_bandwidth", None)}
@@ -287,7 +287,7 @@ def test_ib_write_bandwidth_the_host_memory_limit_has_its_message_size(
 
 
 def test_ib_write_bandwidth_cannot_measure_without_active_port_or_program(tmp_path: pathlib.Path) -> None:
-    given = played(tmp_path, Perftest())
+    given = context_with(tmp_path, Perftest())
     for device in DEVICES:
         put_port(tmp_path, device, state="INIT")
     with pytest.raises(CannotMeasure, match="none of 8 InfiniBand ports is active"):
@@ -301,7 +301,7 @@ def test_ib_write_bandwidth_cannot_measure_without_active_port_or_program(tmp_pa
 def test_ib_write_bandwidth_a_run_that_hangs_twice_in_a_row_fails(
     tmp_path: pathlib.Path,
 ) -> None:
-    given = played(tmp_path, Perftest("mlx5_ib1", server=(124, "", ""), client=(124, "", "")))
+    given = context_with(tmp_path, Perftest("mlx5_ib1", server=(124, "", ""), client=(124, "", "")))
     assert [one.verdict for one in IB_WRITE_BANDWIDTH.measure(given).findings] == [UNKNOWN]
     assert [one.verdict for one in IB_WRITE_BANDWIDTH.measure(given).findings] == [FAIL]
 
@@ -320,7 +320,7 @@ def _idle_ib_latency(monkeypatch: pytest.MonkeyPatch) -> None:
     set_compute_processes(monkeypatch)
 
 
-def one_slow(figure: str) -> Tool:
+def tool_with_one_slow_adapter(figure: str) -> Tool:
     """Return a tool with good values for all adapters except mlx5_ib5."""
     return Tool(lambda words: IB_LATENCY_OUTPUT.replace("1.56 ", figure) if "mlx5_ib5" in words else IB_LATENCY_OUTPUT)
 
@@ -337,13 +337,13 @@ def test_ib_latency_passes_below_the_limit(tmp_path: pathlib.Path) -> None:
 
 def test_ib_latency_fails_above_the_limit(tmp_path: pathlib.Path) -> None:
     put_ports_of(tmp_path, ND_A100)
-    answer = IB_LATENCY.measure(context(machine(tmp_path, ND_A100, IB_LATENCY_PROGRAM), one_slow("2.01 ")))
+    answer = IB_LATENCY.measure(context(machine(tmp_path, ND_A100, IB_LATENCY_PROGRAM), tool_with_one_slow_adapter("2.01 ")))
     assert [(one.verdict, one.device) for one in answer.findings] == [(FAIL, "mlx5_ib5")]
 
 
 def test_ib_latency_warns_of_the_slowest_if_the_size_has_no_limit(tmp_path: pathlib.Path) -> None:
     put_ports_of(tmp_path, H100)
-    answer = IB_LATENCY.measure(context(machine(tmp_path, H100, IB_LATENCY_PROGRAM), one_slow("1.75 "), size=H100))
+    answer = IB_LATENCY.measure(context(machine(tmp_path, H100, IB_LATENCY_PROGRAM), tool_with_one_slow_adapter("1.75 "), size=H100))
     assert [(one.verdict, one.device) for one in answer.findings] == [(WARN, "mlx5_ib5")]
 
 

@@ -38,7 +38,7 @@ def _idle(monkeypatch: pytest.MonkeyPatch) -> None:
     set_compute_processes(monkeypatch)
 
 
-def played(path: pathlib.Path, answer: str | Output, **settings: object) -> tuple[Context, Tool]:
+def context_with(path: pathlib.Path, answer: str | Output, **settings: object) -> tuple[Context, Tool]:
     """Return the context of a machine whose all_reduce_perf answers this, and the tool."""
     tool = Tool(answer)
     return context(machine(path, ND_A100, NCCL_ALLREDUCE_PROGRAM), tool, **settings), tool  # type: ignore[arg-type]
@@ -50,7 +50,7 @@ def verdicts(answer: Answer) -> list[str]:
 
 
 def test_nccl_allreduce_passes_at_the_bandwidth_of_the_size(tmp_path: pathlib.Path) -> None:
-    given, tool = played(tmp_path, NCCL_ALLREDUCE_OUTPUT)
+    given, tool = context_with(tmp_path, NCCL_ALLREDUCE_OUTPUT)
     answer = NCCL_ALLREDUCE.measure(given)
     assert answer.findings == ()
     assert [(one.name, one.value, one.unit, one.limit) for one in answer.readings] == [
@@ -63,14 +63,14 @@ def test_nccl_allreduce_passes_at_the_bandwidth_of_the_size(tmp_path: pathlib.Pa
 
 
 def test_nccl_allreduce_fails_below_the_limit(tmp_path: pathlib.Path) -> None:
-    given, _tool = played(tmp_path, NCCL_ALLREDUCE_OUTPUT.replace("232.824", "227.9"))
+    given, _tool = context_with(tmp_path, NCCL_ALLREDUCE_OUTPUT.replace("232.824", "227.9"))
     (finding,) = NCCL_ALLREDUCE.measure(given).findings
     assert finding.verdict == FAIL
     assert finding.summary == "the bus bandwidth of all_reduce_perf is 227.9 GB/s, but should be at least 228"
 
 
 def test_nccl_allreduce_fails_with_wrong_results_at_full_speed(tmp_path: pathlib.Path) -> None:
-    given, _tool = played(
+    given, _tool = context_with(
         tmp_path, NCCL_ALLREDUCE_OUTPUT.replace("232.81      0", "232.81     12").replace("0 OK", "12 FAILED")
     )
     (finding,) = NCCL_ALLREDUCE.measure(given).findings
@@ -84,7 +84,7 @@ def test_nccl_allreduce_fails_with_a_crash_after_a_printed_bandwidth(
     crash = (
         "gpu-0: Test NCCL failure common.cu:958 'unhandled cuda error / NVLink error'\n .. gpu-0 pid 41: Test failure"
     )
-    given, _tool = played(tmp_path, (3, f"{NCCL_ALLREDUCE_OUTPUT}{crash}\n", ""))
+    given, _tool = context_with(tmp_path, (3, f"{NCCL_ALLREDUCE_OUTPUT}{crash}\n", ""))
     answer = NCCL_ALLREDUCE.measure(given)
     assert verdicts(answer) == [FAIL]
     assert answer.readings == ()
@@ -93,13 +93,13 @@ def test_nccl_allreduce_fails_with_a_crash_after_a_printed_bandwidth(
 
 def test_nccl_allreduce_fails_if_a_gpu_does_not_take_part(tmp_path: pathlib.Path) -> None:
     seven = "".join(line for line in NCCL_ALLREDUCE_OUTPUT.splitlines(keepends=True) if "Rank  7" not in line)
-    given, _tool = played(tmp_path, seven)
+    given, _tool = context_with(tmp_path, seven)
     assert NCCL_ALLREDUCE.measure(given).findings[0].summary == "all_reduce_perf ran on 7 GPUs, but there are 8"
 
 
 @pytest.mark.parametrize("output", ["", "#\n# Avg bus bandwidth    : \n", NCCL_ALLREDUCE_OUTPUT.split("# Out of")[0]])
 def test_nccl_allreduce_cannot_measure_without_a_bandwidth_in_the_output(tmp_path: pathlib.Path, output: str) -> None:
-    given, _tool = played(tmp_path, output)
+    given, _tool = context_with(tmp_path, output)
     answer = NCCL_ALLREDUCE.measure(given)
     assert verdicts(answer) == [UNKNOWN]
     assert "printed no bandwidth" in answer.findings[0].summary
@@ -112,12 +112,12 @@ def test_nccl_allreduce_cannot_measure_without_the_program(tmp_path: pathlib.Pat
 
 def test_nccl_allreduce_cannot_measure_without_a_library_of_the_program(tmp_path: pathlib.Path) -> None:
     output = "error while loading shared libraries: libmpi.so.40: cannot open shared object file"
-    given, _tool = played(tmp_path, (127, "", f"all_reduce_perf: {output}\n"))
+    given, _tool = context_with(tmp_path, (127, "", f"all_reduce_perf: {output}\n"))
     assert verdicts(NCCL_ALLREDUCE.measure(given)) == [UNKNOWN]
 
 
 def test_nccl_allreduce_cannot_measure_with_another_size_than_the_limits(tmp_path: pathlib.Path) -> None:
-    given, _tool = played(tmp_path, NCCL_ALLREDUCE_OUTPUT.replace("  8589934592  ", "  4294967296  "))
+    given, _tool = context_with(tmp_path, NCCL_ALLREDUCE_OUTPUT.replace("  8589934592  ", "  4294967296  "))
     answer = NCCL_ALLREDUCE.measure(given)
     assert verdicts(answer) == [UNKNOWN]
     assert "not 8G" in answer.findings[0].summary
@@ -127,7 +127,7 @@ def test_nccl_allreduce_cannot_measure_while_a_gpu_is_in_use(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_compute_processes(monkeypatch, {4711: ("0001:00:00.0",)})
-    given, tool = played(tmp_path, NCCL_ALLREDUCE_OUTPUT)
+    given, tool = context_with(tmp_path, NCCL_ALLREDUCE_OUTPUT)
     with pytest.raises(CannotMeasure, match=r"process 4711\): drain the node"):
         NCCL_ALLREDUCE.measure(given)
     assert tool.commands == []
@@ -137,7 +137,7 @@ def test_nccl_allreduce_cannot_measure_while_a_gpu_is_in_use(
 
 def test_nccl_allreduce_fails_if_it_hangs_twice_in_a_row(tmp_path: pathlib.Path) -> None:
     history = History()
-    given, tool = played(tmp_path, (124, "", ""), history=history)
+    given, tool = context_with(tmp_path, (124, "", ""), history=history)
     assert verdicts(NCCL_ALLREDUCE.measure(given)) == [UNKNOWN]
     again = NCCL_ALLREDUCE.measure(given)
     assert verdicts(again) == [FAIL]
@@ -149,7 +149,7 @@ def test_nccl_allreduce_fails_if_it_hangs_twice_in_a_row(tmp_path: pathlib.Path)
 
 
 def test_nccl_allreduce_uses_the_topology_file_of_the_node(tmp_path: pathlib.Path) -> None:
-    given, tool = played(tmp_path, NCCL_ALLREDUCE_OUTPUT)
+    given, tool = context_with(tmp_path, NCCL_ALLREDUCE_OUTPUT)
     NCCL_ALLREDUCE.measure(given)
     assert "NCCL_TOPO_FILE" not in tool.environments[-1]
     tree = machine(tmp_path, ND_A100, "var/lib/hpcai/nccl-topo.xml")
@@ -164,7 +164,7 @@ def test_nccl_allreduce_uses_the_topology_file_of_the_node(tmp_path: pathlib.Pat
 
 
 def test_nccl_allreduce_the_libraries_of_mpi_are_found(tmp_path: pathlib.Path) -> None:
-    given, tool = played(tmp_path, NCCL_ALLREDUCE_OUTPUT)
+    given, tool = context_with(tmp_path, NCCL_ALLREDUCE_OUTPUT)
     machine(tmp_path, ND_A100, "opt/hpcx-v2.18-gcc-x86_64/ompi/lib/libmpi.so.40")
     NCCL_ALLREDUCE.measure(given)
     assert tool.environments[-1]["LD_LIBRARY_PATH"] == "/opt/hpcx-v2.18-gcc-x86_64/ompi/lib"
