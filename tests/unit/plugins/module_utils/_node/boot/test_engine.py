@@ -71,7 +71,9 @@ def test_errors_become_verdicts_in_one_line(machine: Any, make_step: Any, error:
 
 
 @pytest.mark.parametrize(("number", "words"), [(errno.ENOSPC, "df -h"), (errno.EROFS, "read-only"), (errno.EIO, "")])
-def test_a_full_or_read_only_disk_is_reported_with_an_action(machine: Any, make_step: Any, number: int, words: str) -> None:
+def test_a_full_or_read_only_disk_is_reported_with_an_action(
+    machine: Any, make_step: Any, number: int, words: str
+) -> None:
     def perform(context: Context) -> NoReturn:
         raise OSError(number, os.strerror(number), context.root.at("/var/lib/hpcai/instance.json"))
 

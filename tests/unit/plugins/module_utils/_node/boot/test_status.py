@@ -129,7 +129,9 @@ def test_a_nonblocking_step_is_unfinished_only_while_it_runs(node: Node) -> None
         ({}, status.NOT_RUN, "not run in this boot"),
     ],
 )
-def test_without_a_record_the_state_of_the_unit_counts(node: Node, unit: dict[str, str], verdict: str, words: str) -> None:
+def test_without_a_record_the_state_of_the_unit_counts(
+    node: Node, unit: dict[str, str], verdict: str, words: str
+) -> None:
     """There is no record if /run is full, or if an earlier step still hangs."""
     node.units[UNIT] = unit
     (line,) = node.look().lines
@@ -184,7 +186,9 @@ def test_a_unit_that_runs_again_wins_over_its_old_record(node: Node) -> None:
 
 
 @pytest.mark.parametrize(("unit", "state"), [({"ActiveState": "active"}, "active"), ({"LoadState": "not-found"}, None)])
-def test_the_state_of_slurmd_is_reported_if_it_is_installed(node: Node, unit: dict[str, str], state: str | None) -> None:
+def test_the_state_of_slurmd_is_reported_if_it_is_installed(
+    node: Node, unit: dict[str, str], state: str | None
+) -> None:
     node.units["slurmd.service"] = unit
     assert node.look().slurmd == state
 

@@ -94,7 +94,9 @@ def test_exit_status_of_a_run(tier: str, check: str, cause: str, statuses: dict[
         ("gpu_ecc", "node", {"fail"}, set()),
     ],
 )
-def test_only_a_failure_caused_by_the_node_drains_it(check: str, cause: str, drains: set[str], refuses: set[str]) -> None:
+def test_only_a_failure_caused_by_the_node_drains_it(
+    check: str, cause: str, drains: set[str], refuses: set[str]
+) -> None:
     documents = {one: perform.as_document(run_of(PROLOG, check, one, cause), NODE) for one in VERDICTS}
     reports = {one: report_of([document])[0] for one, document in documents.items()}
     assert {one for one, report in reports.items() if report and report.faults} == drains

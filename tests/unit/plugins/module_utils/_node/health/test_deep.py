@@ -154,9 +154,7 @@ def test_clear_timeout_without_a_timeout_stores_nothing() -> None:
         (ended(139), FAIL, "tool failed (exit status 139): nothing was printed"),
     ],
 )
-def test_a_crash_fails_and_a_tool_that_cannot_run_is_unknown(
-    result: Result, verdict: str, words: str
-) -> None:
+def test_a_crash_fails_and_a_tool_that_cannot_run_is_unknown(result: Result, verdict: str, words: str) -> None:
     finding = deep.run_problem(context(), result, "tool", 3)
     assert finding
     assert (finding.verdict, finding.summary[: len(words)]) == (verdict, words)
@@ -188,7 +186,9 @@ def test_measure_gpu_returns_what_was_measured() -> None:
     [("CUDA_ERROR_ECC_UNCORRECTABLE", FAIL, True), ("CUDA_ERROR_OUT_OF_MEMORY", UNKNOWN, False)],
 )
 @pytest.mark.parametrize(("device", "where"), [("", ""), ("gpu0", " on gpu0")])
-def test_a_hardware_error_fails_and_any_other_is_unknown(error: str, verdict: str, has_hint: bool, device: str, where: str) -> None:
+def test_a_hardware_error_fails_and_any_other_is_unknown(
+    error: str, verdict: str, has_hint: bool, device: str, where: str
+) -> None:
     answer, finding = deep.measure_gpu(context(), "the rate", 20, lambda: {"error": error, "words": "so"}, device)
     assert answer == {}
     assert finding

@@ -300,7 +300,9 @@ def test_only_a_failed_blocking_check_blocks_a_job(node: Any, make_check: Any) -
     assert not node.tier(unknown, tier=PROLOG).blocks_job
 
 
-def test_checks_whose_process_cannot_start_are_unknown(node: Any, make_check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checks_whose_process_cannot_start_are_unknown(
+    node: Any, make_check: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_arguments: Any) -> NoReturn:
         raise OSError(11, "Resource temporarily unavailable")
 

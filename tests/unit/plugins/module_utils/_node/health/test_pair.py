@@ -28,7 +28,9 @@ def names(count: int) -> tuple[str, ...]:
     return tuple(f"gpu-{number}" for number in range(count))
 
 
-def run_search(nodes: Sequence[str], works: Works, known_good: Sequence[str] = (), first: bool = True) -> tuple[Step, int]:
+def run_search(
+    nodes: Sequence[str], works: Works, known_good: Sequence[str] = (), first: bool = True
+) -> tuple[Step, int]:
     """Try the groups of each step until the search is done; return the last step and the number of rounds."""
     trials = [Trial(tuple(nodes), FAIL)] if first else []
     for rounds in itertools.count():

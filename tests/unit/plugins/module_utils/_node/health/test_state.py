@@ -179,9 +179,7 @@ def test_a_reset_gpu_is_released(node: Any, make_check: Any) -> None:
     assert [one.device for one in node.one(make_check(GOOD)).answer.findings] == ["0002:00:00.0"]
 
 
-def test_a_state_that_cannot_be_saved_is_reported(
-    node: Any, make_check: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_state_that_cannot_be_saved_is_reported(node: Any, make_check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: str, *_arguments: Any, **_named: Any) -> NoReturn:
         raise OSError(28, "No space left on device", path)
 

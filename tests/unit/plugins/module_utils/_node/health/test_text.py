@@ -91,9 +91,7 @@ def test_the_drain_reason_names_the_first_failure_and_counts_others(node: Any, m
         ((FAIL,), "epilog", 1),
     ],
 )
-def test_exit_status_of_a_run(
-    node: Any, make_check: Any, verdicts: tuple[str, ...], tier: str, status: int
-) -> None:
+def test_exit_status_of_a_run(node: Any, make_check: Any, verdicts: tuple[str, ...], tier: str, status: int) -> None:
     findings = {verdict: () if verdict in (PASS, SKIP) else (Finding(verdict, "x"),) for verdict in verdicts}
     answers = {
         verdict: Answer(skipped="none here") if verdict == SKIP else Answer("x", (Reading("n", 1),), found)

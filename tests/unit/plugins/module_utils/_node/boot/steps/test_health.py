@@ -74,7 +74,9 @@ def test_a_node_whose_checks_were_all_skipped_does_not_pass() -> None:
     ("settings", "words"),
     [(None, "has set up no checks here"), ({"boot": False}, "health_checks_report.boot turns it off")],
 )
-def test_is_skipped_without_settings_or_if_turned_off(tmp_path: pathlib.Path, settings: dict[str, bool] | None, words: str) -> None:
+def test_is_skipped_without_settings_or_if_turned_off(
+    tmp_path: pathlib.Path, settings: dict[str, bool] | None, words: str
+) -> None:
     if settings is not None:
         (tmp_path / "etc/hpcai").mkdir(parents=True)
         text = json.dumps({"schema": 1, **settings})

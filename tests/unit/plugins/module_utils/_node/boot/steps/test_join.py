@@ -70,9 +70,7 @@ def test_spare_node_gets_its_address_and_host_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("shown", "address"), [(JOINED, "10.0.0.9"), (STATIC, "10.0.1.1")])
-def test_node_that_is_up_to_date_or_static_is_not_updated(
-    tmp_path: Path, shown: str, address: str
-) -> None:
+def test_node_that_is_up_to_date_or_static_is_not_updated(tmp_path: Path, shown: str, address: str) -> None:
     node = Node(tmp_path, shown)
     done = node.join()
     assert (done.verdict, done.changes, node.updates) == (PASS, (), [])

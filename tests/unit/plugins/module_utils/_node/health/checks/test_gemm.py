@@ -43,9 +43,7 @@ def test_fails_with_one_wrong_element(tmp_path: pathlib.Path, cuda: PlayedCuda) 
     assert finding.summary == "a matrix product on 0003:00:00.0 has 1 wrong elements"
 
 
-def test_fails_below_the_sites_limit_and_warns_below_the_sizes(
-    tmp_path: pathlib.Path, cuda: PlayedCuda
-) -> None:
+def test_fails_below_the_sites_limit_and_warns_below_the_sizes(tmp_path: pathlib.Path, cuda: PlayedCuda) -> None:
     cuda.play("tflops=700")
     tree = machine(tmp_path, H100)
     assert {one.verdict for one in GEMM.measure(context(tree, size=H100)).findings} == {WARN}

@@ -173,9 +173,7 @@ def test_gpu_host_bandwidth_fails_if_nvbandwidth_crashes(tmp_path: pathlib.Path)
     assert answer.readings == ()
 
 
-def test_gpu_host_bandwidth_passes_by_the_driver_without_nvbandwidth(
-    tmp_path: pathlib.Path, cuda: PlayedCuda
-) -> None:
+def test_gpu_host_bandwidth_passes_by_the_driver_without_nvbandwidth(tmp_path: pathlib.Path, cuda: PlayedCuda) -> None:
     cuda.gpus(BUSIDS)
     cuda.play("to_gpu=24.5", "to_host=24.1")
     answer = GPU_HOST_BANDWIDTH.measure(context(machine(tmp_path, ND_A100)))
@@ -198,9 +196,7 @@ def test_gpu_host_bandwidth_fails_by_the_driver_too(tmp_path: pathlib.Path, cuda
     assert "from GPU to host" in finding.summary
 
 
-def test_gpu_host_bandwidth_fails_only_with_errors_of_the_hardware(
-    tmp_path: pathlib.Path, cuda: PlayedCuda
-) -> None:
+def test_gpu_host_bandwidth_fails_only_with_errors_of_the_hardware(tmp_path: pathlib.Path, cuda: PlayedCuda) -> None:
     cuda.gpus(BUSIDS[:7])
     cuda.play("to_gpu=24.5", "to_host=24.1")
     given = context(machine(tmp_path, ND_A100))
@@ -333,9 +329,7 @@ def test_gpu_peer_bandwidth_fails_by_the_driver_if_the_fabric_is_not_up(
     assert (finding.verdict, "CUDA_ERROR_SYSTEM_NOT_READY" in finding.summary) == (FAIL, True)
 
 
-def test_gpu_peer_bandwidth_cannot_measure_without_expected_access(
-    tmp_path: pathlib.Path, cuda: PlayedCuda
-) -> None:
+def test_gpu_peer_bandwidth_cannot_measure_without_expected_access(tmp_path: pathlib.Path, cuda: PlayedCuda) -> None:
     size = "Standard_NC96ads_A100_v4"
     tree = machine(tmp_path, size)
     if not find_size(size).gpus:

@@ -19,7 +19,7 @@ from ..gpu_playing import assert_unread_gpus_are_unknown, gpu, look
 
 OF_JOB = "0::/system.slice/slurmstepd.scope/job_17/step_0/user/task_0"
 OF_SESSION = "0::/user.slice/user-1007.slice/session-3.scope"
-UNUSED_UID = 4_000_000_017
+FREE_UID = 4_000_000_017
 """A user id that no test machine has."""
 
 
@@ -29,7 +29,7 @@ def tree(tmp_path: Path) -> MachineTree:
     return MachineTree(tmp_path)
 
 
-def process(tree: MachineTree, pid: int, uid: int = UNUSED_UID, **facts: Any) -> None:
+def process(tree: MachineTree, pid: int, uid: int = FREE_UID, **facts: Any) -> None:
     """Add a process of a user."""
     tree.process(pid, "0", uid=uid, **{"name": "train", **facts})
 
@@ -69,7 +69,7 @@ def test_fails_with_a_process_that_belongs_to_no_job(tree: MachineTree, tier: st
     process(tree, 100, cgroup=OF_SESSION)
     result = look(GPU_PROCESSES, gpu(0), gpu(1, processes=(100,)), root=tree, tier=tier, job="17")
     assert (result.verdict, result.cause, result.action, result.fault) == ("fail", "user", "nothing", "")
-    assert result.summary == (f"process 100 (train) of user {UNUSED_UID} uses GPU 1 (0002:00:00.0), but belongs to no job")
+    assert result.summary == f"process 100 (train) of user {FREE_UID} uses GPU 1 (0002:00:00.0), but belongs to no job"
 
 
 def test_fails_with_a_process_of_the_job_that_has_ended(tree: MachineTree) -> None:

@@ -264,7 +264,9 @@ def test_ib_write_bandwidth_without_cuda_host_memory_is_measured(
 ) -> None:
     def respond(words: list[str]) -> str | Output:
         return (
-            (1, " Unsupported memory type\n", "") if any("cuda" in word for word in words) else IB_WRITE_BANDWIDTH_OUTPUT
+            (1, " Unsupported memory type\n", "")
+            if any("cuda" in word for word in words)
+            else IB_WRITE_BANDWIDTH_OUTPUT
         )
 
     answer = IB_WRITE_BANDWIDTH.measure(context_with(tmp_path, Tool(respond)))
@@ -320,7 +322,7 @@ def _idle_ib_latency(monkeypatch: pytest.MonkeyPatch) -> None:
     set_compute_processes(monkeypatch)
 
 
-def tool_with_one_slow_adapter(figure: str) -> Tool:
+def slow_tool(figure: str) -> Tool:
     """Return a tool with good values for all adapters except mlx5_ib5."""
     return Tool(lambda words: IB_LATENCY_OUTPUT.replace("1.56 ", figure) if "mlx5_ib5" in words else IB_LATENCY_OUTPUT)
 
@@ -337,13 +339,13 @@ def test_ib_latency_passes_below_the_limit(tmp_path: pathlib.Path) -> None:
 
 def test_ib_latency_fails_above_the_limit(tmp_path: pathlib.Path) -> None:
     put_ports_of(tmp_path, ND_A100)
-    answer = IB_LATENCY.measure(context(machine(tmp_path, ND_A100, IB_LATENCY_PROGRAM), tool_with_one_slow_adapter("2.01 ")))
+    answer = IB_LATENCY.measure(context(machine(tmp_path, ND_A100, IB_LATENCY_PROGRAM), slow_tool("2.01 ")))
     assert [(one.verdict, one.device) for one in answer.findings] == [(FAIL, "mlx5_ib5")]
 
 
 def test_ib_latency_warns_of_the_slowest_if_the_size_has_no_limit(tmp_path: pathlib.Path) -> None:
     put_ports_of(tmp_path, H100)
-    answer = IB_LATENCY.measure(context(machine(tmp_path, H100, IB_LATENCY_PROGRAM), tool_with_one_slow_adapter("1.75 "), size=H100))
+    answer = IB_LATENCY.measure(context(machine(tmp_path, H100, IB_LATENCY_PROGRAM), slow_tool("1.75 "), size=H100))
     assert [(one.verdict, one.device) for one in answer.findings] == [(WARN, "mlx5_ib5")]
 
 

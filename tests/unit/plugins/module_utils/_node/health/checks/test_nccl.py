@@ -212,7 +212,9 @@ def test_nccl_alltoall_passes_with_correct_results_at_any_bandwidth(tmp_path: pa
 
 def test_nccl_alltoall_fails_below_the_sites_limit_or_with_wrong_results(tmp_path: pathlib.Path) -> None:
     tree = machine(tmp_path, ND_A100, NCCL_ALLTOALL_PROGRAM)
-    (finding,) = NCCL_ALLTOALL.measure(context(tree, Tool(NCCL_ALLTOALL_OUTPUT), limits={"nccl_alltoall": 240})).findings
+    (finding,) = NCCL_ALLTOALL.measure(
+        context(tree, Tool(NCCL_ALLTOALL_OUTPUT), limits={"nccl_alltoall": 240})
+    ).findings
     assert (finding.verdict, "should be at least 240" in finding.summary) == (FAIL, True)
     wrong = Tool(NCCL_ALLTOALL_OUTPUT.replace("values : 0 OK", "values : 1 FAILED"))
     assert [one.verdict for one in NCCL_ALLTOALL.measure(context(tree, wrong)).findings] == [FAIL]

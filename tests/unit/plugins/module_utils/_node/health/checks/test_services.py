@@ -18,8 +18,9 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run impo
 
 from ..playing import ND_A100, NOW, context
 
-RUNNING, FAILED, STOPPED = "loaded active running success", "loaded failed failed exit-code", "loaded inactive dead success"
-STARTING, MISSING, MASKED = "loaded activating auto-restart exit-code", "not-found inactive dead success", "masked x dead x"
+RUNNING, FAILED = "loaded active running success", "loaded failed failed exit-code"
+STARTING, STOPPED = "loaded activating auto-restart exit-code", "loaded inactive dead success"
+MISSING, MASKED = "not-found inactive dead success", "masked x dead x"
 PROPERTIES = "--property=LoadState,ActiveState,SubState,Result"
 
 
@@ -173,7 +174,9 @@ def test_other_failed_units_warn(node: Node) -> None:
         (("login",), "Standard_ND96is_H100_v5", "nvidia-fabricmanager"),
     ],
 )
-def test_function_and_size_decide_which_services_are_needed(node: Node, functions: tuple[str, ...], size: str | None, needed: str) -> None:
+def test_function_and_size_decide_which_services_are_needed(
+    node: Node, functions: tuple[str, ...], size: str | None, needed: str
+) -> None:
     node.join_cluster(*functions)
     assert node.measure(size=size).limit == f"active: {needed}"
 
