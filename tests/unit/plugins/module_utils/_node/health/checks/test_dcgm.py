@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, UNKNOWN, WARN, CannotMeasure
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.dcgm import DCGM, parse
 
-from ..deep_playing import Tool, set_compute_processes, machine, recorded
+from ..deep_playing import Tool, machine, recorded, set_compute_processes
 from ..playing import ND_A100, context
 
 PROGRAM = "usr/bin/dcgmi"

@@ -14,7 +14,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gemm import GEMM
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
 
-from ..deep_playing import set_compute_processes, machine
+from ..deep_playing import machine, set_compute_processes
 from ..played_cuda import PlayedCuda
 from ..playing import context
 

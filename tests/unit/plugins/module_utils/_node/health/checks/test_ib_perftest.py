@@ -28,7 +28,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.ib
     latency_us,
 )
 
-from ..deep_playing import Output, Tool, set_compute_processes, machine, recorded
+from ..deep_playing import Output, Tool, machine, recorded, set_compute_processes
 from ..playing import ND_A100, context
 
 

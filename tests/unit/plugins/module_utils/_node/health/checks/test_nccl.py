@@ -26,7 +26,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.nc
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
 
-from ..deep_playing import Output, Tool, set_compute_processes, machine, recorded
+from ..deep_playing import Output, Tool, machine, recorded, set_compute_processes
 from ..playing import ND_A100, context
 
 NCCL_ALLREDUCE_PROGRAM = "opt/nccl-tests/build/all_reduce_perf"
