@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A machine below a temporary folder, and steps made for a test."""
+"""A machine tree in a temporary folder, and steps for tests."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ BOOT_ID = "11111111-2222-3333-4444-555555555555"
 
 
 def no_run(command: Sequence[str]) -> Result:
-    """No command is there."""
+    """Answer as if the command was not installed."""
     return Result(tuple(command), 127, "", f"{command[0]}: command not found")
 
 
 class Machine:
-    """A machine whose processes are this one's."""
+    """A machine tree; its /proc contains only the processes that tests add."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
@@ -37,11 +37,11 @@ class Machine:
         self.boot()
 
     def boot(self, boot_id: str = BOOT_ID) -> None:
-        """Boot, with what is in /run left there, as in some containers."""
+        """Boot, and keep the content of /run, as some containers do."""
         (self.folder / "proc/sys/kernel/random/boot_id").write_text(f"{boot_id}\n", encoding="utf-8")
 
     def process(self, pid: int, started: int = 0) -> None:
-        """Let a process run; 0 for when this one started."""
+        """Add a process; with started=0 it has the start time of this process."""
         stat = pathlib.Path("/proc/self/stat").read_text(encoding="utf-8")
         before, fields = stat.rpartition(")")[0], stat.rpartition(")")[2].split()
         fields[19] = str(started or fields[19])
@@ -59,18 +59,18 @@ class Machine:
         """Do a step."""
         return engine.perform(step, self.root, no_run, check)
 
-    def kept(self, name: str = "demo") -> dict[str, Any]:
-        """The step's record as it lies there."""
+    def stored(self, name: str = "demo") -> dict[str, Any]:
+        """Return the step's record as it is stored."""
         return dict(json.loads((self.folder / f"run/hpcai/boot/{name}.json").read_text(encoding="utf-8")))
 
     def read(self, name: str = "demo") -> record.Record | None:
-        """The step's record as it is understood."""
+        """Return the step's record as boot/record.py reads it."""
         return record.read(self.root, name)
 
 
 @pytest.fixture
 def machine(tmp_path: pathlib.Path) -> Machine:
-    """A machine that was booted, and this process on it."""
+    """A booted machine on which this process runs."""
     made = Machine(tmp_path)
     made.process(os.getpid())
     return made
@@ -81,7 +81,7 @@ MakeStep = Callable[..., Step]
 
 @pytest.fixture
 def make_step() -> MakeStep:
-    """Make a step of a function or of an outcome."""
+    """Return a function that makes a step from a function or an outcome."""
 
     def make(
         what: Callable[[Context], Outcome] | Outcome, name: str = "demo", blocking: bool = True, limit_s: float = 20

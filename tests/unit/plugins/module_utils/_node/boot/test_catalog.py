@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The catalogue of the boot phase: each file a step, in its order, and cheap to import."""
+"""The catalogue of boot steps: it lists each step's file, in boot order, and is cheap to import."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_each_file_is_a_step_of_the_catalogue() -> None:
     assert [step.name for step in catalog.all_steps()] == list(catalog.NAMES)
 
 
-def test_a_step_that_only_warns_does_not_block() -> None:
+def test_only_the_listed_steps_are_blocking() -> None:
     assert {step.name for step in catalog.all_steps() if step.blocking} <= BLOCKING
     assert not {step.name for step in catalog.all_steps() if not step.blocking} & (BLOCKING - {"join"})
 
@@ -45,23 +45,23 @@ def test_a_step_has_a_title_and_a_limit(step: catalog.Step) -> None:
     assert 0 < step.limit_s <= 570
 
 
-def test_without_names_all_are_chosen_but_those_of_slurmds_own_start() -> None:
+def test_without_names_all_steps_except_join_are_selected() -> None:
     chosen = [step.name for step in catalog.select_steps()]
     assert chosen == [step.name for step in catalog.all_steps() if step.name != "join"]
     assert catalog.select_steps([]) == catalog.select_steps()
 
 
-def test_names_are_chosen_in_the_order_of_the_boot() -> None:
+def test_steps_are_selected_in_boot_order() -> None:
     names = [step.name for step in catalog.all_steps()]
     assert [step.name for step in catalog.select_steps(names[::-1])] == names
 
 
-def test_a_name_that_is_no_step_is_refused_with_those_that_are() -> None:
+def test_an_unknown_step_is_an_error_that_lists_the_steps() -> None:
     with pytest.raises(catalog.NoSuchStep, match=r"there is no step scrach: the steps are .*clocks"):
         catalog.select_steps(["clocks", "scrach"])
 
 
-def test_the_guide_tells_of_each_step_what_it_says_itself() -> None:
+def test_the_guides_table_of_steps_is_correct() -> None:
     guide = (REPOSITORY / "docs/docsite/rst/guide_boot.rst").read_text(encoding="utf-8")
     rows = re.findall(r"^``(\w+)`` +(yes|no) +(\d+) ", guide, re.MULTILINE)
     steps = [step for step in catalog.all_steps() if step.name not in catalog.WITHOUT_UNIT]
@@ -73,7 +73,7 @@ def test_the_guide_tells_of_each_step_what_it_says_itself() -> None:
 
 
 def imported_by(call: str) -> set[str]:
-    """The modules that a call imports, ours without the collection's name."""
+    """Return the modules that a call imports, those of the node core without their prefix."""
     program = (
         f"import sys; sys.path.insert(0, {str(REPOSITORY / '.collections')!r})\n"
         "from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main\n"
@@ -86,22 +86,22 @@ def imported_by(call: str) -> set[str]:
     return {name.rpartition("._node.")[2] for name in done.stdout.split()}
 
 
-def test_what_runs_one_step_imports_no_other(tmp_path: pathlib.Path) -> None:
-    """It is started for each step of a boot, and importing all of them takes longer than most of them do."""
+def test_running_one_step_imports_no_other_step(tmp_path: pathlib.Path) -> None:
+    """hpcnode starts once per step, and importing all steps takes longer than most steps take."""
     imported = imported_by(f"main(['boot', 'run', 'key', '--root', {str(tmp_path)!r}]); catalog.select_steps(['key'])")
     assert "boot.engine" in imported
     assert [name for name in imported if name.startswith("boot.steps.")] == ["boot.steps.key"]
     assert not {"cli.nccl", "cli.pins", "pinning", "setup.nccl.configure"} & imported
 
 
-def test_no_step_imports_what_speaks_http_before_it_runs(tmp_path: pathlib.Path) -> None:
+def test_no_step_imports_http_modules_before_it_runs(tmp_path: pathlib.Path) -> None:
     imported = imported_by(f"main(['boot', 'status', '--root', {str(tmp_path)!r}])")
     assert {f"boot.steps.{name}" for name in catalog.NAMES} <= imported
     assert not {"http.client", "urllib.request", "ssl", "email"} & imported
 
 
 def test_ansible_packs_every_step_and_every_command() -> None:
-    """AnsiballZ packs what it finds imported somewhere: a step that is only named would be missing on each node."""
+    """AnsiballZ packs only files that are imported: a step that is only named would be missing on each node."""
     for path, folder in (("boot/catalog.py", "boot/steps"), ("cli/main.py", "cli")):
         tree = ast.parse((FOLDER.parents[1] / path).read_text(encoding="utf-8"))
         named = {

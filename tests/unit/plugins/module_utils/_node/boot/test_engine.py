@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whatever a step does, it ends within its limit, and with a verdict."""
+"""Whatever a step does, it ends within its time limit and with a verdict."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.lock imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
 
-# Of this run of the tests alone: others may go on beside it.
+# Unique to this test run, because another one may run at the same time.
 PAUSE = f"61.{os.getpid()}"
 PASSED = Outcome(PASS, "all is well", changes=("made it",), details={"disks": 8})
 
 
 @pytest.mark.parametrize("verdict", [PASS, WARN, FAIL, UNKNOWN, SKIP])
 @pytest.mark.parametrize("blocking", [True, False])
-def test_what_a_step_answers_is_told_and_recorded(machine: Any, make_step: Any, verdict: str, blocking: bool) -> None:
+def test_a_steps_outcome_is_returned_and_recorded(machine: Any, make_step: Any, verdict: str, blocking: bool) -> None:
     outcome = Outcome(verdict, "so it is", "do this", ("made it",), {"disks": 8, "names": ["a", "b"]})
     ran = machine.perform(make_step(outcome, blocking=blocking))
     assert ran.outcome == outcome
     assert ran.problems == ()
     assert ran.bad is (verdict in (FAIL, UNKNOWN))
     assert ran.blocks is (blocking and verdict in (FAIL, UNKNOWN))
-    kept = machine.kept()
-    assert (kept["schema"], kept["step"], kept["verdict"]) == (1, "demo", verdict)
-    assert (kept["summary"], kept["action"], kept["changes"]) == ("so it is", "do this", ["made it"])
-    assert kept["details"] == {"disks": 8, "names": ["a", "b"]}
-    assert (kept["boot_id"], kept["pid"]) == (machine.root.text("/proc/sys/kernel/random/boot_id"), os.getpid())
-    assert 0 <= kept["seconds"] < 20
+    stored = machine.stored()
+    assert (stored["schema"], stored["step"], stored["verdict"]) == (1, "demo", verdict)
+    assert (stored["summary"], stored["action"], stored["changes"]) == ("so it is", "do this", ["made it"])
+    assert stored["details"] == {"disks": 8, "names": ["a", "b"]}
+    assert (stored["boot_id"], stored["pid"]) == (machine.root.text("/proc/sys/kernel/random/boot_id"), os.getpid())
+    assert 0 <= stored["seconds"] < 20
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,9 @@ def test_errors_become_verdicts_in_one_line(machine: Any, make_step: Any, error:
 
 
 @pytest.mark.parametrize(("number", "words"), [(errno.ENOSPC, "df -h"), (errno.EROFS, "read-only"), (errno.EIO, "")])
-def test_a_full_or_read_only_disk_is_named_with_a_cure(machine: Any, make_step: Any, number: int, words: str) -> None:
+def test_a_full_or_read_only_disk_is_reported_with_an_action(
+    machine: Any, make_step: Any, number: int, words: str
+) -> None:
     def perform(context: Context) -> NoReturn:
         raise OSError(number, os.strerror(number), context.root.at("/var/lib/hpcai/instance.json"))
 
@@ -82,20 +84,20 @@ def test_a_full_or_read_only_disk_is_named_with_a_cure(machine: Any, make_step: 
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), SystemExit(0), KeyboardInterrupt(), RecursionError("deep")])
-def test_a_defect_is_unknown_and_its_traceback_kept(machine: Any, make_step: Any, error: BaseException) -> None:
+def test_a_defect_is_unknown_and_its_traceback_is_recorded(machine: Any, make_step: Any, error: BaseException) -> None:
     def perform(_context: Context) -> NoReturn:
         raise error
 
     outcome = machine.perform(make_step(perform)).outcome
     assert outcome.verdict == UNKNOWN
     assert f"{type(error).__name__}: {error}: this is a defect of hpcnode" in outcome.summary
-    assert "perform" in machine.kept()["details"]["traceback"]
+    assert "perform" in machine.stored()["details"]["traceback"]
 
 
 @pytest.mark.parametrize(
     "wrong", [None, Outcome("good", "x"), Outcome(PASS, "x", details={"set": {1}}), {"verdict": PASS}]
 )
-def test_an_answer_that_is_none_is_unknown(machine: Any, make_step: Any, wrong: Any) -> None:
+def test_an_invalid_outcome_is_unknown(machine: Any, make_step: Any, wrong: Any) -> None:
     outcome = machine.perform(make_step(lambda _context: wrong)).outcome
     assert outcome.verdict == UNKNOWN
     assert "defect" in outcome.summary
@@ -111,8 +113,8 @@ def sleep(_context: Context) -> NoReturn:
         time.sleep(60)
 
 
-def sleep_deaf(_context: Context) -> NoReturn:
-    """Neither asked nor interrupted will it end."""
+def sleep_until_killed(_context: Context) -> NoReturn:
+    """Ignore signals and exceptions: only SIGKILL ends it."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
         signal.signal(number, signal.SIG_IGN)
     while True:
@@ -123,13 +125,13 @@ def sleep_deaf(_context: Context) -> NoReturn:
 
 
 def sleep_in_c(_context: Context) -> Outcome:
-    """As in a driver's library: Python does not get at it."""
+    """Block in C code, as a driver's library does, so that no Python code runs."""
     ctypes.PyDLL(None).sleep(600)
     return PASSED
 
 
 def sleepers() -> list[int]:
-    """Processes of the command that steps wait for here."""
+    """Return the processes of the command that the steps of this file wait for."""
     found = []
     for entry in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -143,7 +145,7 @@ def wait_for_command(_context: Context) -> Outcome:
     return PASSED
 
 
-@pytest.mark.parametrize("hang", [sleep, sleep_deaf, sleep_in_c, wait_for_command])
+@pytest.mark.parametrize("hang", [sleep, sleep_until_killed, sleep_in_c, wait_for_command])
 def test_a_step_that_hangs_is_ended_at_its_limit(machine: Any, make_step: Any, hang: Any) -> None:
     start = time.monotonic()
     ran = machine.perform(make_step(hang, limit_s=0.5))
@@ -151,19 +153,19 @@ def test_a_step_that_hangs_is_ended_at_its_limit(machine: Any, make_step: Any, h
     assert ran.outcome.verdict == FAIL
     assert ran.outcome.summary.startswith("it did not finish within 0.5 s")
     assert "hpcnode boot run demo" in ran.outcome.action
-    assert machine.kept()["verdict"] == FAIL
+    assert machine.stored()["verdict"] == FAIL
 
 
-def test_the_command_that_a_step_hangs_in_is_named_and_ended(machine: Any, make_step: Any) -> None:
+def test_a_command_that_hangs_is_named_and_ended(machine: Any, make_step: Any) -> None:
     outcome = machine.perform(make_step(wait_for_command, limit_s=0.5)).outcome
     assert f"it was waiting for 'sleep {PAUSE}'" in outcome.summary
     assert sleepers() == []
 
 
-def test_what_cannot_even_be_killed_is_left_and_said(
+def test_a_process_that_cannot_be_killed_is_reported_and_left(
     machine: Any, make_step: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process in a driver that does not answer: it stays, and the boot goes on."""
+    """If a process hangs in a driver, the boot continues without it."""
     killed: list[int] = []
     monkeypatch.setattr(child, "_BURIAL_S", 0.2)
     monkeypatch.setattr(os, "killpg", lambda pid, number: killed.append(pid))
@@ -177,7 +179,7 @@ def test_what_cannot_even_be_killed_is_left_and_said(
 def test_a_step_that_hangs_holds_no_file_and_no_lock(
     machine: Any, make_step: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else whoever reads our output would wait for it, and so would the next run."""
+    """Otherwise the reader of our output and the next run would wait for it."""
     killed: list[int] = []
     monkeypatch.setattr(child, "_BURIAL_S", 0.2)
     monkeypatch.setattr(os, "killpg", lambda pid, number: killed.append(pid))
@@ -202,10 +204,10 @@ def test_a_step_whose_process_dies_is_unknown(machine: Any, make_step: Any, how:
     assert f"its process ended without an answer ({words})" in outcome.summary
 
 
-def test_a_process_that_a_step_leaves_behind_does_not_keep_it_from_ending(machine: Any, make_step: Any) -> None:
+def test_a_process_that_a_step_leaves_behind_is_not_waited_for(machine: Any, make_step: Any) -> None:
     def perform(_context: Context) -> Outcome:
         if os.fork() == 0:
-            # It holds the pipe on which the answer comes.
+            # It holds the pipe that the outcome is sent through.
             time.sleep(12)
             os._exit(0)
         return PASSED
@@ -215,34 +217,34 @@ def test_a_process_that_a_step_leaves_behind_does_not_keep_it_from_ending(machin
     assert time.monotonic() - start < 10
 
 
-def test_a_large_answer_comes_whole(machine: Any, make_step: Any) -> None:
+def test_a_large_outcome_is_complete(machine: Any, make_step: Any) -> None:
     details = {"lines": ["x" * 1000] * 1000}
     assert machine.perform(make_step(Outcome(PASS, "much", details=details))).outcome.details == details
 
 
-def test_the_step_knows_how_long_it_may_take(machine: Any, make_step: Any) -> None:
+def test_a_step_gets_its_time_limit(machine: Any, make_step: Any) -> None:
     outcome = machine.perform(make_step(lambda context: Outcome(PASS, f"{context.seconds:.0f}"), limit_s=7)).outcome
     assert outcome.summary == "7"
 
 
-def test_check_mode_does_and_writes_nothing(machine: Any, make_step: Any) -> None:
+def test_check_mode_is_passed_on_and_writes_nothing(machine: Any, make_step: Any) -> None:
     before = sorted(machine.folder.rglob("*"))
     ran = machine.perform(make_step(lambda context: Outcome(PASS, str(context.check), changes=("it",))), check=True)
     assert (ran.outcome.summary, ran.outcome.changes) == ("True", ("it",))
     assert sorted(machine.folder.rglob("*")) == before
 
 
-def test_all_steps_are_done_also_after_one_that_failed(machine: Any, make_step: Any) -> None:
+def test_steps_after_a_failed_step_run(machine: Any, make_step: Any) -> None:
     steps = [make_step(Outcome(verdict, "x"), name) for name, verdict in (("a", FAIL), ("b", UNKNOWN), ("c", PASS))]
     ran = engine.perform_all(steps, machine.root, lambda _command: pytest.fail("no command"))
     assert [(one.step.name, one.outcome.verdict) for one in ran] == [("a", FAIL), ("b", UNKNOWN), ("c", PASS)]
 
 
 @pytest.mark.parametrize("what", ["full", "read-only"])
-def test_a_step_is_done_where_its_record_cannot_be_written(
+def test_a_step_runs_even_if_its_record_cannot_be_written(
     machine: Any, make_step: Any, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """A full or read-only /run is reported, and is no reason to leave the node without its disks."""
+    """A full or read-only /run is reported, but the node must still get its scratch."""
     number = errno.ENOSPC if what == "full" else errno.EROFS
 
     def refuse(path: str, *_arguments: Any, **_named: Any) -> NoReturn:
@@ -260,7 +262,7 @@ def test_a_step_is_done_where_its_record_cannot_be_written(
     assert os.strerror(number) in ran.problems[0]
 
 
-def test_an_older_record_is_not_taken_for_one_that_could_not_be_written(
+def test_an_old_record_is_removed_if_the_new_one_cannot_be_written(
     machine: Any, make_step: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.perform(make_step(PASSED))
@@ -273,7 +275,7 @@ def test_an_older_record_is_not_taken_for_one_that_could_not_be_written(
     assert machine.read() is None
 
 
-def test_another_run_of_the_same_step_is_waited_for(machine: Any, make_step: Any) -> None:
+def test_waits_for_another_run_of_the_same_step(machine: Any, make_step: Any) -> None:
     order: list[str] = []
     lock = f"{machine.folder}/run/hpcai/boot/demo.lock"
     began = threading.Event()
@@ -292,12 +294,12 @@ def test_another_run_of_the_same_step_is_waited_for(machine: Any, make_step: Any
     assert order == ["first"]
 
 
-def test_another_run_that_does_not_end_is_named(machine: Any, make_step: Any) -> None:
+def test_another_run_that_does_not_end_is_reported(machine: Any, make_step: Any) -> None:
     with only_one(f"{machine.folder}/run/hpcai/boot/demo.lock", 0):
         ran = machine.perform(make_step(PASSED, limit_s=0.3))
     assert ran.blocks
     assert f"process {os.getpid()} holds" in ran.outcome.summary
-    assert machine.read() is None, "the record is the other run's"
+    assert machine.read() is None, "the record belongs to the other run"
 
 
 def test_a_step_that_is_turned_off_is_skipped(machine: Any, make_step: Any) -> None:
@@ -310,13 +312,13 @@ def test_a_step_that_is_turned_off_is_skipped(machine: Any, make_step: Any) -> N
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"schema": 99}', '{"schema": 1, "boot_skip": "demo"}', '{"schema": 1, "boot_skip": [[]]}']
 )
-def test_broken_settings_turn_nothing_off(machine: Any, make_step: Any, text: str) -> None:
+def test_broken_settings_turn_no_step_off(machine: Any, make_step: Any, text: str) -> None:
     machine.write("/etc/hpcai/node.json", text)
     assert machine.perform(make_step(PASSED)).outcome.verdict == PASS
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"schema": 99}'])
-def test_a_step_that_cannot_read_its_settings_cannot_tell(machine: Any, make_step: Any, text: str) -> None:
+def test_a_step_that_cannot_read_its_settings_is_unknown(machine: Any, make_step: Any, text: str) -> None:
     machine.write("/etc/hpcai/node.json", text)
 
     def perform(context: Context) -> Outcome:
@@ -348,8 +350,8 @@ engine.perform(Step("demo", "demo", True, 60, perform), Root({root!r}), run)
 @pytest.mark.parametrize(
     ("number", "recorded"), [(signal.SIGTERM, True), (signal.SIGINT, True), (signal.SIGKILL, False)]
 )
-def test_a_boot_interrupted_halfway_leaves_no_verdict_of_a_step(machine: Any, number: int, recorded: bool) -> None:
-    """systemd's own limit, a shutdown, the kernel out of memory."""
+def test_an_interrupted_step_is_unknown(machine: Any, number: int, recorded: bool) -> None:
+    """Causes are systemd's timeout, a shutdown, and the kernel's OOM killer."""
     mark = machine.folder / "begun"
     collections = pathlib.Path(__file__).resolve().parents[6] / ".collections"
     text = PROGRAM.format(collections=str(collections), mark=str(mark), root=str(machine.folder), pause=PAUSE)
@@ -358,7 +360,7 @@ def test_a_boot_interrupted_halfway_leaves_no_verdict_of_a_step(machine: Any, nu
     while not mark.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     machine.process(process.pid)
-    assert machine.kept()["verdict"] == record.RUNNING
+    assert machine.stored()["verdict"] == record.RUNNING
     machine.write(f"/proc/{process.pid}/stat", pathlib.Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8"))
     process.send_signal(number)
     output = process.communicate(timeout=20)[0]
@@ -372,10 +374,10 @@ def test_a_boot_interrupted_halfway_leaves_no_verdict_of_a_step(machine: Any, nu
         (machine.folder / f"proc/{process.pid}/stat").unlink()
         known = machine.read()
         assert (known.verdict, "interrupted" in known.summary) == (UNKNOWN, True)
-    assert output == b"", "what a step prints must not get into a module's answer"
+    assert output == b"", "a step's output must not get into a module's answer"
 
 
-def test_no_memory_for_another_process_is_no_crash(
+def test_a_step_whose_process_cannot_start_is_unknown(
     machine: Any, make_step: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_arguments: Any) -> NoReturn:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a record tells, and when it tells nothing."""
+"""The records of boot steps: what they contain, and when they are ignored."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
 
 
 def begin(machine: Any, make_step: Any) -> record.Record:
-    """Write the record of a step that runs."""
+    """Write and return the record of a running step."""
     begun = record.begun(machine.root, make_step(Outcome(PASS, "")))
     assert record.write(machine.root, begun) == ""
     return begun
 
 
-def test_a_step_that_runs_is_known_as_running(machine: Any, make_step: Any) -> None:
+def test_a_running_step_is_recorded_as_running(machine: Any, make_step: Any) -> None:
     begin(machine, make_step)
     assert machine.read().verdict == record.RUNNING
 
@@ -43,8 +43,8 @@ def test_a_step_whose_process_is_gone_was_interrupted(machine: Any, make_step: A
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_a_record_of_another_boot_tells_nothing(machine: Any, make_step: Any, ended: bool) -> None:
-    """Some containers keep /run; a node must not take its last boot's verdict for this one's."""
+def test_a_record_of_another_boot_is_ignored(machine: Any, make_step: Any, ended: bool) -> None:
+    """Some containers keep /run; a verdict of an earlier boot must not count in this one."""
     begun = begin(machine, make_step)
     if ended:
         record.write(machine.root, record.ended(begun, Outcome(PASS, "done"), 1.0))
@@ -56,18 +56,18 @@ def test_a_record_of_another_boot_tells_nothing(machine: Any, make_step: Any, en
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "{}", '{"schema": 2}', '{"schema": 1}', '{"schema": 1, "changes": 1}', "null"]
 )
-def test_a_broken_record_tells_nothing(machine: Any, text: str) -> None:
+def test_a_broken_record_is_ignored(machine: Any, text: str) -> None:
     machine.write("/run/hpcai/boot/demo.json", text)
     assert machine.read() is None
 
 
-def test_a_record_of_another_step_tells_nothing(machine: Any, make_step: Any) -> None:
+def test_a_record_of_another_step_is_ignored(machine: Any, make_step: Any) -> None:
     begin(machine, make_step)
     (machine.folder / "run/hpcai/boot/demo.json").rename(machine.folder / "run/hpcai/boot/other.json")
     assert machine.read("other") is None
 
 
-def test_a_record_is_for_all_to_read(machine: Any, make_step: Any) -> None:
+def test_all_users_can_read_a_record(machine: Any, make_step: Any) -> None:
     before = os.umask(0o077)
     try:
         begin(machine, make_step)
@@ -77,7 +77,7 @@ def test_a_record_is_for_all_to_read(machine: Any, make_step: Any) -> None:
     assert (machine.folder / "run/hpcai/boot/demo.json").stat().st_mode & 0o777 == 0o644
 
 
-def test_what_ended_keeps_when_it_began(machine: Any, make_step: Any) -> None:
+def test_the_record_of_a_finished_step_keeps_the_start_time(machine: Any, make_step: Any) -> None:
     begun = begin(machine, make_step)
     record.write(machine.root, record.ended(begun, Outcome(FAIL, "broken", "mend it", ("one",), {"a": 1}), 1.234))
     known = machine.read()

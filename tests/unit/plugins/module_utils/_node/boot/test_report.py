@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What stands in a node's Slurm reason when its boot phase fails."""
+"""The drain reason that a node gets in Slurm when its boot phase fails."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REASON = "hpcai: boot: gpu: 7 of 8 GPUs answer"
 
 
 def nothing(_context: Context) -> Outcome:
-    """Is not called."""
+    """Fail: no step may run."""
     raise AssertionError
 
 
@@ -37,7 +37,7 @@ STEPS = tuple(
 
 
 class Node:
-    """A machine with records of steps, and a slurmctld that has its node as ``shown``."""
+    """A machine with records of steps, and a slurmctld that shows the machine's node as ``shown``."""
 
     def __init__(self, path: pathlib.Path, shown: str = "State=IDLE", **verdicts: str) -> None:
         self.root = Root(str(path))
@@ -52,7 +52,7 @@ class Node:
             record.write(self.root, record.ended(record.begun(self.root, step), Outcome(verdict, summary), 1.0))
 
     def write(self, path: str, text: str) -> None:
-        """A file of the machine."""
+        """Write a file of the machine."""
         file = pathlib.Path(self.root.at(path))
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
@@ -68,7 +68,7 @@ class Node:
         return Result(tuple(command), self.rc, "", "slurm_update error: Invalid node name specified\n" * self.rc)
 
     def report(self) -> Outcome:
-        """Tell Slurm."""
+        """Report to Slurm."""
         return report(self.root, self.run, STEPS, lambda _controllers: "10.0.0.9")
 
 
@@ -80,12 +80,12 @@ class Node:
         "State=DOWN+CLOUD Reason=hpcai: no such instance [root@2026-11-21T18:16:10]",
         "State=DOWN+NOT_RESPONDING Reason=Not responding [slurm@2026-11-21T18:16:10]",
         "State=DOWN+DRAIN Reason=hpcai: boot: key: it is bad [root@2026-11-21T18:16:10]",
-        # It has the reason and is not drained any more.
+        # It still has the reason, but is no longer drained.
         f"State=IDLE Reason={REASON} [root@2026-11-21T18:16:10]",
         "",
     ],
 )
-def test_first_blocking_step_that_failed_becomes_the_reason(tmp_path: pathlib.Path, shown: str) -> None:
+def test_first_failed_blocking_step_becomes_the_drain_reason(tmp_path: pathlib.Path, shown: str) -> None:
     node = Node(tmp_path, shown)
     assert node.report().verdict == PASS
     assert node.updates == [["update", "NodeName=compute-17", "State=DRAIN", f"Reason={REASON}"]]
@@ -99,14 +99,14 @@ def test_first_blocking_step_that_failed_becomes_the_reason(tmp_path: pathlib.Pa
         "State=DOWN+DRAIN Reason=hpcai: site: could not be configured [root@2026-11-21T18:16:10]",
     ],
 )
-def test_reason_of_somebody_else_stays(tmp_path: pathlib.Path, shown: str) -> None:
+def test_foreign_drain_reason_stays(tmp_path: pathlib.Path, shown: str) -> None:
     node = Node(tmp_path, shown)
     done = node.report()
     assert (done.verdict, node.updates) == (SKIP, [])
     assert "keeps its reason" in done.summary
 
 
-def test_same_reason_is_given_once(tmp_path: pathlib.Path) -> None:
+def test_same_drain_reason_is_not_set_again(tmp_path: pathlib.Path) -> None:
     node = Node(tmp_path, f"State=IDLE+DRAIN Reason={REASON} [root@2026-11-21T18:16:10]")
     assert (node.report().verdict, node.updates) == (PASS, [])
 
@@ -114,30 +114,30 @@ def test_same_reason_is_given_once(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     "verdicts", [{"key": PASS, "gpu": SKIP}, {"gpu": WARN}, {"clocks": FAIL}, {"join": FAIL}, {"gpu": PASS}]
 )
-def test_nothing_to_tell(tmp_path: pathlib.Path, verdicts: dict[str, str]) -> None:
+def test_is_skipped_if_no_step_before_join_blocks(tmp_path: pathlib.Path, verdicts: dict[str, str]) -> None:
     node = Node(tmp_path, **verdicts)
     assert (node.report().verdict, node.updates) == (SKIP, [])
 
 
-def test_step_that_could_not_tell_counts(tmp_path: pathlib.Path) -> None:
+def test_unknown_step_becomes_the_drain_reason(tmp_path: pathlib.Path) -> None:
     node = Node(tmp_path, scratch=UNKNOWN)
     assert node.report().verdict == PASS
     assert node.updates[0][-1] == "Reason=hpcai: boot: scratch: it is bad"
 
 
-def test_records_of_an_earlier_boot_do_not_count(tmp_path: pathlib.Path) -> None:
+def test_records_of_an_earlier_boot_are_ignored(tmp_path: pathlib.Path) -> None:
     node = Node(tmp_path)
     node.write(BOOT_ID, "two\n")
     assert (node.report().verdict, node.updates) == (SKIP, [])
 
 
-def test_machine_that_has_no_name_in_slurm_tells_nobody(tmp_path: pathlib.Path) -> None:
+def test_machine_without_slurmd_env_is_skipped(tmp_path: pathlib.Path) -> None:
     node = Node(tmp_path)
     pathlib.Path(node.root.at(ENV_FILE)).unlink()
     assert (node.report().verdict, node.updates) == (SKIP, [])
 
 
-def test_failing_to_tell_is_said_and_not_raised(tmp_path: pathlib.Path) -> None:
+def test_failure_to_report_is_unknown_and_not_raised(tmp_path: pathlib.Path) -> None:
     node = Node(tmp_path)
 
     def away(_controllers: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a step gets to know of the VM size, and who may go without it."""
+"""The VM size that a boot step expects, and which machines need none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def settings(root: Path, name: str, **content: Any) -> None:
     file.write_text(json.dumps({"schema": 1, **content}), encoding="ascii")
 
 
-def test_the_size_is_that_of_the_settings(tmp_path: Path) -> None:
+def test_the_size_comes_from_the_settings(tmp_path: Path) -> None:
     settings(tmp_path, "node", vm_size="nd96asr_v4")
     size = expected_size(Root(str(tmp_path)))
     assert size is not None
@@ -33,7 +33,7 @@ def test_the_size_is_that_of_the_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("vm_size", "error"), [("", ConfigError), ("Standard_D4s_v5", UnknownVmSize)])
-def test_only_a_compute_node_has_to_know_its_size(tmp_path: Path, vm_size: str, error: type[Exception]) -> None:
+def test_only_a_compute_node_needs_a_known_size(tmp_path: Path, vm_size: str, error: type[Exception]) -> None:
     settings(tmp_path, "node", vm_size=vm_size)
     root = Root(str(tmp_path))
     settings(tmp_path, "cluster", cluster="a", functions=["compute", "login"], controllers=["10.0.0.4"])
@@ -43,10 +43,10 @@ def test_only_a_compute_node_has_to_know_its_size(tmp_path: Path, vm_size: str, 
     assert expected_size(root) is None
 
 
-def test_a_machine_that_nobody_has_configured_yet_need_not_know_its_size(tmp_path: Path) -> None:
+def test_a_machine_that_is_not_configured_yet_needs_no_size(tmp_path: Path) -> None:
     root = Root(str(tmp_path))
     assert expected_size(root) is None
-    # Set up by the roles, without the role cluster: slurmd may be somebody's own.
+    # Configured without the role cluster: slurmd may be the site's own.
     settings(tmp_path, "node", vm_size="Standard_D4s_v5")
     with pytest.raises(UnknownVmSize):
         expected_size(root)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is told of the boot phase: by the steps' records, and by systemd where it knows more."""
+"""The status of the boot phase, by the steps' records and by systemd."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ ENDED = {"LoadState": "loaded", "ActiveState": "inactive", "Result": "success", 
 
 
 class Booted(Root):
-    """A folder that counts as the running machine, which systemd runs."""
+    """A folder that counts as the running machine's root, so that systemd is asked."""
 
     is_this_machine = True
 
     def at(self, path: str) -> str:
-        """Below the folder, all the same."""
+        """Return the path below the folder."""
         return os.path.join(self.path, path.lstrip("/"))
 
 
 class Node:
-    """A machine with systemd, of which the steps' units can be set."""
+    """A machine with systemd, whose units a test can set."""
 
     def __init__(self, machine: Any, make_step: Any) -> None:
         self.machine, self.make_step = machine, make_step
@@ -52,12 +52,12 @@ class Node:
         return Result(tuple(command), 0, "\n".join(blocks), "")
 
     def ended(self, outcome: Outcome, name: str = "demo") -> None:
-        """Let a step have run."""
+        """Write the record of a step that has run."""
         begun = record.begun(self.root, self.make_step(outcome, name))
         record.write(self.root, record.ended(begun, outcome, 2.5))
 
     def look(self, *steps: Step) -> status.Status:
-        """The status of some steps, or of one that blocks."""
+        """Return the status of these steps; by default of one blocking step."""
         return status.read_status(self.root, self.run, steps or (self.make_step(Outcome(PASS, "")),))
 
 
@@ -77,32 +77,32 @@ def test_only_a_blocking_step_that_failed_blocks(node: Node, verdict: str, block
     assert found.state == (status.BLOCKED if blocking and verdict in (FAIL, UNKNOWN) else status.READY)
 
 
-def test_a_step_that_has_not_run_keeps_slurmd_waiting(node: Node) -> None:
+def test_a_step_that_has_not_run_is_unfinished(node: Node) -> None:
     found = node.look()
     assert (found.lines[0].verdict, found.state) == (status.NOT_RUN, status.UNFINISHED)
 
 
-def test_one_of_an_earlier_boot_has_not_run(node: Node) -> None:
+def test_a_record_of_an_earlier_boot_is_ignored(node: Node) -> None:
     node.ended(Outcome(PASS, "all is well"))
     node.machine.boot("99999999-2222-3333-4444-555555555555")
     assert node.look().lines[0].verdict == status.NOT_RUN
 
 
-def test_one_that_blocks_tells_more_than_one_that_runs(node: Node) -> None:
+def test_blocked_wins_over_unfinished(node: Node) -> None:
     node.ended(Outcome(FAIL, "broken"), "first")
     steps = [node.make_step(Outcome(PASS, ""), name) for name in ("first", "second")]
     assert node.look(*steps).state == status.BLOCKED
 
 
-def test_join_is_not_waited_for_and_blocks_when_it_failed(node: Node) -> None:
-    """It runs when slurmd starts, which it does not on a machine that belongs to no cluster."""
+def test_join_is_not_waited_for_but_blocks_if_it_failed(node: Node) -> None:
+    """It runs when slurmd starts, and slurmd does not start on a machine that belongs to no cluster."""
     join = node.make_step(Outcome(PASS, ""), "join")
     assert node.look(join).state == status.READY
     node.ended(Outcome(FAIL, "the controller knows no such node"), "join")
     assert node.look(join).state == status.BLOCKED
 
 
-def test_a_step_that_runs_is_not_finished(node: Node) -> None:
+def test_a_running_step_is_unfinished(node: Node) -> None:
     record.write(node.root, record.begun(node.root, node.make_step(Outcome(PASS, ""))))
     found = node.look()
     assert (found.lines[0].verdict, found.state) == (status.RUNNING, status.UNFINISHED)
@@ -110,7 +110,7 @@ def test_a_step_that_runs_is_not_finished(node: Node) -> None:
     assert found.lines[0].seconds < 60
 
 
-def test_a_step_that_only_warns_is_waited_for_while_it_runs_only(node: Node) -> None:
+def test_a_nonblocking_step_is_unfinished_only_while_it_runs(node: Node) -> None:
     step = node.make_step(Outcome(PASS, ""), blocking=False)
     assert node.look(step).state == status.READY
     node.units[UNIT] = {"ActiveState": "activating"}
@@ -129,8 +129,10 @@ def test_a_step_that_only_warns_is_waited_for_while_it_runs_only(node: Node) -> 
         ({}, status.NOT_RUN, "not run in this boot"),
     ],
 )
-def test_where_there_is_no_record_systemd_tells(node: Node, unit: dict[str, str], verdict: str, words: str) -> None:
-    """A full /run keeps no record, and a step before which another one hangs has none yet."""
+def test_without_a_record_the_state_of_the_unit_counts(
+    node: Node, unit: dict[str, str], verdict: str, words: str
+) -> None:
+    """There is no record if /run is full, or if an earlier step still hangs."""
     node.units[UNIT] = unit
     (line,) = node.look().lines
     assert line.verdict == verdict
@@ -148,15 +150,15 @@ def test_a_masked_unit_of_a_blocking_step_blocks(node: Node, ran: bool) -> None:
     assert f"systemctl unmask {UNIT}" in found.lines[0].action
 
 
-def test_a_masked_unit_of_a_step_that_only_warns_is_skipped(node: Node) -> None:
+def test_a_masked_unit_of_a_nonblocking_step_is_skipped(node: Node) -> None:
     node.units[UNIT] = {"LoadState": "masked"}
     found = node.look(node.make_step(Outcome(PASS, ""), blocking=False))
     assert (found.lines[0].verdict, found.state) == (SKIP, status.READY)
 
 
-@pytest.mark.parametrize("how", ["killed", "told to end"])
-def test_a_step_that_systemd_ended_says_so(node: Node, how: str) -> None:
-    """One in a driver that does not answer, where even hpcnode's own limit did not help."""
+@pytest.mark.parametrize("how", ["killed", "terminated"])
+def test_a_step_that_systemd_stopped_is_unknown(node: Node, how: str) -> None:
+    """It hangs in a driver, and hpcnode could not end it at the step's own time limit."""
     begun = record.begun(node.root, node.make_step(Outcome(PASS, "")))
     if how == "killed":
         record.write(node.root, begun)
@@ -169,27 +171,29 @@ def test_a_step_that_systemd_ended_says_so(node: Node, how: str) -> None:
     assert line.summary == "systemd stopped it, because it did not finish within 20 s"
 
 
-def test_a_step_that_was_mended_by_hand_counts_more_than_its_failed_unit(node: Node) -> None:
+def test_a_step_repaired_by_hand_wins_over_its_failed_unit(node: Node) -> None:
     node.units[UNIT] = {"ActiveState": "failed", "Result": "exit-code"}
     node.ended(Outcome(PASS, "all is well"))
     assert node.look().state == status.READY
 
 
-def test_a_unit_that_runs_again_counts_more_than_its_old_record(node: Node) -> None:
+def test_a_unit_that_runs_again_wins_over_its_old_record(node: Node) -> None:
     node.ended(Outcome(FAIL, "broken"))
     node.units[UNIT] = {"ActiveState": "activating", "Job": "9"}
-    assert node.look().lines[0].verdict == FAIL, "the process that ended the step has not ended itself"
+    assert node.look().lines[0].verdict == FAIL, "the process of the finished step still exists"
     (node.machine.folder / f"proc/{os.getpid()}/stat").unlink()
     assert node.look().lines[0].verdict == status.RUNNING
 
 
 @pytest.mark.parametrize(("unit", "state"), [({"ActiveState": "active"}, "active"), ({"LoadState": "not-found"}, None)])
-def test_slurmd_is_told_of_where_there_is_one(node: Node, unit: dict[str, str], state: str | None) -> None:
+def test_the_state_of_slurmd_is_reported_if_it_is_installed(
+    node: Node, unit: dict[str, str], state: str | None
+) -> None:
     node.units["slurmd.service"] = unit
     assert node.look().slurmd == state
 
 
-def test_systemd_that_does_not_answer_leaves_the_records(node: Node, make_step: Any) -> None:
+def test_without_an_answer_from_systemd_the_records_count(node: Node, make_step: Any) -> None:
     node.ended(Outcome(PASS, "all is well"))
     step = make_step(Outcome(PASS, ""))
     silent = Result((), 124, "", "no answer within 120 s")
@@ -197,7 +201,7 @@ def test_systemd_that_does_not_answer_leaves_the_records(node: Node, make_step: 
     assert (found.state, found.lines[0].unit) == (status.READY, None)
 
 
-def test_another_machines_files_are_read_without_asking_systemd(machine: Any, make_step: Any) -> None:
+def test_for_another_root_folder_systemd_is_not_asked(machine: Any, make_step: Any) -> None:
     machine.perform(make_step(Outcome(PASS, "all is well")))
     (machine.folder / "run/systemd/system").mkdir(parents=True)
     found = status.read_status(machine.root, lambda _command: pytest.fail("asked"), [make_step(Outcome(PASS, ""))])

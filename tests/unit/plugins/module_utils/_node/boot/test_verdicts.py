@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a verdict does in each context: it keeps slurmd or a job from starting, or drains the node, or does nothing."""
+"""The effect of a verdict in each context: blocks slurmd, refuses the job, drains the node, or nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NODE = {"boot_id": "11111111-2222", "vm_id": "", "host": "", "name": "", "vm_siz
 
 
 def run_of(tier: str, check: str, verdict: str, cause: str = "node") -> TierRun:
-    """A run of one check."""
+    """Return a run of one check."""
     result = Result(check, verdict, "words", Answer(), action="reboot", cause=cause)
     return TierRun(tier, 0.0, 0.1, (catalog.load(check),), (result,))
 
@@ -82,7 +82,7 @@ def test_a_check_that_a_boot_step_calls_blocks_on_fail_and_on_unknown(check: str
         (PERIODIC, "swap", "node", {"pass": 0, "warn": 0, "fail": 1, "unknown": 2, "skip": 2}),
     ],
 )
-def test_the_exit_status_of_a_run(tier: str, check: str, cause: str, statuses: dict[str, int]) -> None:
+def test_exit_status_of_a_run(tier: str, check: str, cause: str, statuses: dict[str, int]) -> None:
     assert {one: perform.status_of(run_of(tier, check, one, cause)) for one in VERDICTS} == statuses
 
 
@@ -94,7 +94,9 @@ def test_the_exit_status_of_a_run(tier: str, check: str, cause: str, statuses: d
         ("gpu_ecc", "node", {"fail"}, set()),
     ],
 )
-def test_only_a_failure_of_the_nodes_own_drains_it(check: str, cause: str, drains: set[str], refuses: set[str]) -> None:
+def test_only_a_failure_caused_by_the_node_drains_it(
+    check: str, cause: str, drains: set[str], refuses: set[str]
+) -> None:
     documents = {one: perform.as_document(run_of(PROLOG, check, one, cause), NODE) for one in VERDICTS}
     reports = {one: report_of([document])[0] for one, document in documents.items()}
     assert {one for one, report in reports.items() if report and report.faults} == drains

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A machine below a temporary folder on which tiers of made checks are run."""
+"""A node in a temporary folder, which runs tiers of checks that tests make."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Node:
         self.boot()
 
     def boot(self, boot_id: str = BOOT_ID) -> None:
-        """Boot, with what is in /run left there, as in some containers."""
+        """Boot, and keep the content of /run, as some containers do."""
         self.write("/proc/sys/kernel/random/boot_id", f"{boot_id}\n")
 
     def write(self, path: str, text: str) -> None:
@@ -67,20 +67,20 @@ class Node:
         (result,) = self.tier(check, **given).results
         return result
 
-    def kept(self) -> state.State:
-        """What is kept between runs."""
+    def stored_state(self) -> state.State:
+        """Return the state that is stored between runs."""
         return state.read(self.root)
 
 
 @pytest.fixture
 def node(tmp_path: pathlib.Path) -> Node:
-    """A node that was booted."""
+    """A booted node."""
     return Node(tmp_path)
 
 
 @pytest.fixture
 def make_check() -> Callable[..., Check]:
-    """Make a check of a function or of an answer."""
+    """Return a function that makes a check from a function or an answer."""
 
     def make(what: Callable[[Context], Answer] | Answer = GOOD, name: str = "demo", **given: Any) -> Check:
         measure = what if callable(what) else lambda _context: what

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Tools of the deep tier, played: what they print, with the environment they are given."""
+"""Stand-ins for the tools of the deep tier: what they print, and how they are called."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Output = tuple[int, str, str]
 
 @dataclass
 class Tool:
-    """A tool that answers with what it is told to, and remembers how it was called.
+    """A stand-in for a tool, which gives the answer of a test and records how it was called.
 
-    :ivar answer: what it prints (it ends well then), its exit status with both outputs, or a function of its words.
+    :ivar answer: its output (exit status 0), its exit status and both outputs, or a function of its command line.
     :ivar commands: its command lines, without `timeout` and `env`.
-    :ivar environments: the variables each was given.
+    :ivar environments: the variables that each call got.
     """
 
     answer: str | Output | Callable[[list[str]], str | Output]
@@ -38,7 +38,7 @@ class Tool:
 
     def __call__(self, command: Sequence[str]) -> Result:
         words = list(command)
-        assert words[0] == "timeout", "a tool without a limit"
+        assert words[0] == "timeout", "a tool without a timeout"
         limit, words = float(words[2]), words[3:]
         environment = {}
         if words[0] == "env":
@@ -56,18 +56,18 @@ class Tool:
 
 
 def machine(path: pathlib.Path, size: str, *programs: str) -> SizedMachine:
-    """A machine of this size, with programs."""
+    """Return a machine of this size with these programs."""
     tree = SizedMachine.of_size(path, size)
     for program in programs:
         tree.write(program, "")
     return tree
 
 
-def is_idle(monkeypatch: pytest.MonkeyPatch, computing: dict[int, tuple[str, ...]] | None = None) -> None:
-    """Let the driver say which processes compute; none by default."""
+def set_compute_processes(monkeypatch: pytest.MonkeyPatch, computing: dict[int, tuple[str, ...]] | None = None) -> None:
+    """Set the compute processes that the driver reports; none by default."""
     monkeypatch.setattr(deep, "compute_processes", lambda _root: computing or {})
 
 
 def recorded(name: str) -> str:
-    """A recorded output."""
+    """Return a recorded output."""
     return (pathlib.Path(__file__).parent / "recorded_tools" / name).read_text(encoding="utf-8")

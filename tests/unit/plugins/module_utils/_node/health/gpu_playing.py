@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""GPUs as a check finds them, played: healthy ones, of which a test says what is wrong.
+"""Stand-ins for GPUs: they are healthy, except for what a test changes.
 
 For the tests of checks: ``from ..gpu_playing import gpu, look``.
 """
@@ -34,7 +34,7 @@ LOST = {"problem": "GPU is lost", "problem_kind": "gpu_is_lost"}
 
 
 def gpu(index: int = 0, **changed: Any) -> GpuHealth:
-    """An A100 that is as it should be, but for what a test changes."""
+    """Return a healthy A100 with the changes of a test."""
     if "problem" in changed:
         return GpuHealth(**{"index": index, "busid": BUSIDS[index], **changed})
     healthy: dict[str, Any] = {
@@ -64,7 +64,7 @@ def gpu(index: int = 0, **changed: Any) -> GpuHealth:
 
 
 def facts(index: int = 0, **changed: Any) -> GpuFacts:
-    """The clocks of an A100 that are the highest, by application clocks."""
+    """Return the clocks of an A100 whose application clocks are the highest."""
     highest = Clocks(1215, 1410)
     usual: dict[str, Any] = {
         "uuid": f"GPU-{index}",
@@ -80,7 +80,7 @@ def facts(index: int = 0, **changed: Any) -> GpuFacts:
 
 
 class PlayedGpus:
-    """What answers for the GPUs."""
+    """A stand-in for the GPUs' driver."""
 
     limit_s = 10.0
 
@@ -98,48 +98,48 @@ class PlayedGpus:
         self._on_bus = known if on_bus is None else tuple(on_bus)
 
     def on_bus(self) -> tuple[str, ...]:
-        """The addresses on the bus."""
+        """Return the addresses on the bus."""
         return self._on_bus
 
     def versions(self) -> tuple[str, str]:
-        """The versions of driver and library."""
+        """Return the versions of driver and library."""
         return self._version, f"12.{self._version}"
 
     def all(self) -> tuple[GpuHealth, ...]:
-        """The GPUs."""
+        """Return the GPUs."""
         if isinstance(self._gpus, GpuError):
             raise self._gpus
         return tuple(self._gpus)
 
     def links(self) -> tuple[NvLinks, ...]:
-        """Their NVLinks."""
+        """Return their NVLinks."""
         return tuple(self._links)
 
     def inforoms(self) -> Mapping[int, bool | str | None]:
-        """Whether their InfoROMs are whole."""
+        """Return whether their InfoROMs are valid."""
         return {one.index: True for one in self.all()} if self._inforoms is None else self._inforoms
 
     def facts(self) -> tuple[GpuFacts, ...]:
-        """What is known of their clocks."""
+        """Return their clocks."""
         if isinstance(self._clocks, GpuError):
             raise self._clocks
         return tuple(self._clocks)
 
 
 def look(check: Check, *gpus: GpuHealth, played: PlayedGpus | None = None, **machine: Any) -> Result:
-    """Run a check on GPUs, and return its verdict as the engine makes it.
+    """Run a check on GPUs, and return its result as the engine judges it.
 
-    :param machine: what ``context`` takes.
+    :param machine: arguments for ``context``.
     """
     given = context(gpus=played or PlayedGpus(gpus), **machine)
     return judge(check, check.measure(given), given.settings)
 
 
 def assert_unread_gpus_are_unknown(check: Check, *others: GpuHealth, **machine: Any) -> None:
-    """Hold a check to knowing nothing where one GPU is lost, or the driver is not there, knows no GPU or is silent.
+    """Assert that a check is unknown if a GPU is lost, or if the driver is missing, shows no GPU or does not answer.
 
-    :param others: the GPUs that are not lost, where it is not one as usual.
-    :param machine: what ``context`` takes.
+    :param others: the GPUs that are not lost; by default one.
+    :param machine: arguments for ``context``.
     """
     result = look(check, *(others or (gpu(0),)), gpu(1, **LOST), **machine)
     assert (result.verdict, result.fault) == ("unknown", "")
@@ -148,6 +148,6 @@ def assert_unread_gpus_are_unknown(check: Check, *others: GpuHealth, **machine: 
         look(check, played=PlayedGpus(GpuError("driver_not_loaded", "not loaded")), **machine)
     with pytest.raises(CannotMeasure, match="the driver shows no GPU"):
         look(check, **machine)
-    # The engine counts how often that was so: it has to see the error itself.
+    # The engine counts these errors, so the check must not catch them.
     with pytest.raises(GpuError):
         look(check, played=PlayedGpus(GpuError("no_answer", "silence")), **machine)

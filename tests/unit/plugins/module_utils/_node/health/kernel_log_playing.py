@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A kernel's log, played: records as /dev/kmsg has them, and entries as the journal tells them.
+"""A stand-in for the kernel's log, with records as in /dev/kmsg and entries as in the journal.
 
 For the tests of checks that read it: ``from ..kernel_log_playing import PlayedLog``.
 """
@@ -19,12 +19,12 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root imp
 from .playing import ND_A100, NOW, context
 
 UPTIME_S = 7200.0
-"""How long the machine is up."""
+"""The machine's uptime."""
 BOOTED = NOW - UPTIME_S
 
 
 class PlayedLog:
-    """A machine with a kernel that writes, and a check that looks at it again and again."""
+    """A machine whose kernel writes the lines of a test, and the history of a check that runs repeatedly."""
 
     def __init__(self, path: Path) -> None:
         self.root, self.history = Root(str(path)), History()
@@ -37,10 +37,10 @@ class PlayedLog:
         self.write("Linux version 5.15.0-1074-azure (buildd@lcy02-amd64-011) #83-Ubuntu SMP")
 
     def write(self, *lines: str, later_s: float = 1.0, also_in_journal: bool = True) -> None:
-        """Let the kernel write lines, each so much later than the one before."""
+        """Write lines to the log, each ``later_s`` seconds after the one before."""
         for line in lines:
             self.stamp += int(later_s * 1e6)
-            # The kernel writes what is not printable as \x and two digits, the end of a line among it.
+            # The kernel writes unprintable characters, newlines too, as \x and two digits.
             text = line.replace("\n", "\\x0a")
             self._records.append(
                 f"4,{self.sequence},{self.stamp},-;{text}\n SUBSYSTEM=pci\n DEVICE=+pci:0001:00:00.0\n"
@@ -51,21 +51,21 @@ class PlayedLog:
         self._put()
 
     def forget(self, count: int) -> None:
-        """Let the oldest records fall out of the ring."""
+        """Remove the oldest records, as happens in a full ring buffer."""
         del self._records[:count]
         self._put()
 
     def remove(self) -> None:
-        """Take the log away."""
+        """Remove the log."""
         Path(self.root.at("/dev/kmsg")).unlink()
 
     def look(self, check: Check, tier: str = PERIODIC, **also: Any) -> Answer:
-        """Let the check look; what it keeps is there the next time."""
+        """Run the check; its history is kept for the next run."""
         also.setdefault("run", {"journalctl --dmesg --boot": "\n".join(self.journal)})
         return check.measure(context(root=self.root, history=self.history, tier=tier, **{"size": ND_A100, **also}))
 
-    def look_in_vain(self, check: Check) -> list[str]:
-        """Let the check look where nobody has a line any more, and then where there is no log; return the verdicts."""
+    def look_without_log(self, check: Check) -> list[str]:
+        """Run the check with a lost line, then without a log; return the verdicts."""
         self.write("one")
         self.forget(1)
         lost = self.look(check, run={})
@@ -79,7 +79,7 @@ class PlayedLog:
 
 
 def entry(stamp: int, text: str, **also: Any) -> str:
-    """What the journal tells of a record of this stamp; journald notes it a little later."""
+    """Return the journal's entry of a record with this stamp; journald's own stamps are a little later."""
     fields = {
         "__REALTIME_TIMESTAMP": str(int(BOOTED * 1e6) + stamp + 300),
         "__MONOTONIC_TIMESTAMP": str(stamp + 300),

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""GPUs for what measures them through NVIDIA's libraries: a stand-in for both, with small matrices and copies."""
+"""GPUs for measurements with CUDA and cuBLAS: one stand-in for both libraries, with small matrices and copies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BUILD = pathlib.Path(__file__).resolve().parents[5] / "stand_ins/cuda/build.sh"
 
 
 class PlayedCuda:
-    """GPUs as a file of settings says."""
+    """GPUs that a settings file describes."""
 
     def __init__(self, file: pathlib.Path) -> None:
         self.file = file
@@ -33,12 +33,12 @@ class PlayedCuda:
 
     @property
     def moved_to(self) -> list[str]:
-        """The CPUs that processes were moved to, one after the other."""
+        """Return the CPUs that processes were moved to, in order."""
         file = self.file.with_name("cuda.affinity")
         return file.read_text(encoding="ascii").splitlines() if file.exists() else []
 
     def gpus(self, busids: Sequence[str]) -> None:
-        """Let GPUs be there."""
+        """Add GPUs."""
         self.play(*(f"gpu={busid}" for busid in busids))
 
 
@@ -49,8 +49,8 @@ def build(folder: pathlib.Path) -> pathlib.Path:
     return folder / "libcuda.so.1"
 
 
-def played(folder: pathlib.Path, built: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedCuda]:
-    """Load the stand-in whenever one of the libraries is asked for."""
+def use_stand_in(folder: pathlib.Path, built: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedCuda]:
+    """Load the stand-in in place of each library."""
     load = cuda.load
     monkeypatch.setattr(cuda, "load", lambda *_names: load(str(built)))
     monkeypatch.setattr(cuda, "host_bandwidths", functools.partial(cuda.host_bandwidths, size=1 << 12))
@@ -63,6 +63,6 @@ def played(folder: pathlib.Path, built: pathlib.Path, monkeypatch: pytest.Monkey
         with affinity.open("a", encoding="ascii") as file:
             file.write(f"{min(cpus)}-{max(cpus)}\n")
 
-    # The CPUs are the played machine's, and this one has others.
+    # The machine that runs the tests may not have these CPUs.
     monkeypatch.setattr("os.sched_setaffinity", move)
     yield PlayedCuda(folder / "cuda.settings")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a check works with, played: files in a folder, commands out of a table, and a clock that stands.
+"""Stand-ins for what a check works with: files in a folder, commands from a table, and a fixed time.
 
 For the tests of checks: ``from ..playing import answering, context``.
 """
@@ -43,13 +43,13 @@ BAD = Answer(findings=(Finding(FAIL, "7 of 8"),), readings=(Reading("count", 7),
 
 
 def sleep(_context: Context) -> NoReturn:
-    """Measure without an end."""
+    """Measure forever."""
     while True:
         time.sleep(60)
 
 
 def raising(error: BaseException) -> Any:
-    """A measurement that fails with this error."""
+    """Return a measurement that raises this error."""
 
     def measure(_context: Context) -> NoReturn:
         raise error
@@ -58,14 +58,14 @@ def raising(error: BaseException) -> Any:
 
 
 def no_run(command: Sequence[str]) -> Result:
-    """No command is there."""
+    """Answer as if the command was not installed."""
     return Result(tuple(command), 127, "", f"{command[0]}: command not found")
 
 
 def answering(table: Mapping[str, str | tuple[int, str]]) -> Run:
-    """Answer commands out of a table, by their words with a space between: what they print, or exit status and text.
+    """Return a runner that answers commands from a table: with their output, or with exit status and text.
 
-    The first entry counts that is the command or its beginning. What is not in the table is not there.
+    A key is a command line or its first words; the first key that matches counts. Other commands are not installed.
     """
 
     def run(command: Sequence[str]) -> Result:
@@ -80,7 +80,7 @@ def answering(table: Mapping[str, str | tuple[int, str]]) -> Run:
 
 
 class NoGpus:
-    """A machine without NVIDIA's driver: every question is refused."""
+    """A machine without NVIDIA's driver: each request fails."""
 
     def __getattr__(self, name: str) -> Any:
         raise GpuError(NO_LIBRARY, "libnvidia-ml.so.1 is not there, and neither is nvidia-smi")
@@ -98,13 +98,13 @@ def context(
     job: str = "",
     **settings: Any,
 ) -> Context:
-    """Return what a check is given.
+    """Return the context that a check gets.
 
-    :param root: a folder that is the machine's root; one that holds nothing where it is left out.
-    :param run: what runs commands, or a table for ``answering``; no command is there where it is left out.
+    :param root: the machine's root folder; by default a folder that does not exist.
+    :param run: runs commands, or is a table for ``answering``; by default no command is installed.
     :param size: a VM size or its name; None for an unknown one.
-    :param gpus: what answers for the GPUs; a machine without their driver where it is left out.
-    :param history: what earlier runs kept.
+    :param gpus: a stand-in for the GPUs' driver; by default there is no driver.
+    :param history: what earlier runs stored.
     :param settings: fields of ``Settings``.
     """
     return Context(

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which VM sizes have what a check measures."""
+"""Which VM sizes have the hardware that a check measures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.types import
         ("Standard_ND96isr_MI300X_v5", "Standard_ND96isr_MI300X_v5 has AMD GPUs", ""),
     ],
 )
-def test_a_size_says_what_it_has_not(name: str, several: str, infiniband: str | None) -> None:
+def test_the_reason_names_what_a_size_does_not_have(name: str, several: str, infiniband: str | None) -> None:
     size = find_size(name)
     assert applies.with_several_nvidia_gpus(size) == several
     if infiniband is not None:
@@ -32,7 +32,7 @@ def test_a_size_says_what_it_has_not(name: str, several: str, infiniband: str | 
         assert applies.with_nvidia_gpus_and_infiniband(size) == (several or infiniband)
 
 
-def test_of_an_unknown_size_nothing_is_left_out() -> None:
+def test_all_checks_apply_to_an_unknown_size() -> None:
     assert (
         applies.with_several_nvidia_gpus(None)
         == applies.with_infiniband(None)
@@ -54,7 +54,7 @@ assert SIZE is not None
         (replace(SIZE, name="x", nvme_count=None), "it is not known whether x has local disk"),
     ],
 )
-def test_what_is_not_expected_is_not_looked_for(size: VmSize | None, words: str) -> None:
+def test_where_expected_names_the_reason(size: VmSize | None, words: str) -> None:
     assert applies.where_expected("nvme_count", "local disk")(size) == words
 
 
@@ -68,5 +68,5 @@ def test_what_is_not_expected_is_not_looked_for(size: VmSize | None, words: str)
         (replace(SIZE, name="x", nvswitch=False, gpu_model="MI300X"), "x has AMD GPUs"),
     ],
 )
-def test_a_size_without_nvswitches_says_why(size: VmSize | None, words: str) -> None:
+def test_with_nvswitches_names_the_reason(size: VmSize | None, words: str) -> None:
     assert applies.with_nvswitches(size) == words

@@ -39,9 +39,9 @@ CHECKS = catalog.all_checks()
 
 
 def kinds_missing(file: pathlib.Path, check: str = "") -> list[str]:
-    """Which kinds of tests a file lacks; those that a subclass or another file has do not count.
+    """Return the kinds of tests that a file lacks; tests in other files do not count.
 
-    :param check: the check's name, with which its tests begin in a file that has tests of several.
+    :param check: the check's name if the file has tests of several checks: their names begin with it.
     """
     tree = ast.parse(file.read_text(encoding="utf-8")) if file.exists() else ast.Module([], [])
     names = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
@@ -50,7 +50,7 @@ def kinds_missing(file: pathlib.Path, check: str = "") -> list[str]:
 
 
 def checks_in(file: pathlib.Path) -> list[str]:
-    """The names of the checks that a file defines: their constants, which are the names in capitals."""
+    """Return the names of the checks that a file defines: its constants in lower case."""
     body = ast.parse(file.read_text(encoding="utf-8")).body
     made = [node for node in body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)]
     return [ast.unparse(one.targets[0]).lower() for one in made if ast.unparse(one.value).startswith("Check(")]
@@ -64,16 +64,16 @@ def test_each_check_of_a_file_is_in_the_catalogue() -> None:
     assert [check.name for check in CHECKS] == list(catalog.NAMES)
 
 
-def test_the_checks_before_a_job_are_those_of_the_tier_prolog() -> None:
+def test_prolog_names_are_the_checks_of_the_tier_prolog() -> None:
     assert {check.name for check in CHECKS if PROLOG in check.tiers} == catalog.PROLOG_NAMES
     assert {check.name for check in catalog.select_checks(PROLOG)} == catalog.PROLOG_NAMES
 
 
-def test_a_prolog_loads_only_files_with_a_check_of_its_own(tmp_path: pathlib.Path) -> None:
+def test_a_prolog_imports_only_files_with_prolog_checks(tmp_path: pathlib.Path) -> None:
     settings = tmp_path / "etc/hpcai/health.json"
     settings.parent.mkdir(parents=True)
     settings.write_text('{"schema": 1, "off": ["cpu"], "warn_only": ["network"]}', encoding="ascii")
-    # In a process of its own: here all are loaded.
+    # In another process, because this one has imported all checks.
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from _node.health import catalog, engine\n"
@@ -106,7 +106,7 @@ def test_a_missing_test_is_noticed(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
-def test_a_check_says_what_it_is(check: Check) -> None:
+def test_a_check_has_a_title_an_explanation_and_an_action(check: Check) -> None:
     assert check.title == check.title.strip(" .")
     assert len(check.title) <= 100
     assert "\n" not in check.title + check.explain
@@ -127,14 +127,14 @@ def test_a_check_has_its_tiers_and_a_limit(check: Check) -> None:
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
-def test_a_threshold_is_one_that_some_size_has(check: Check) -> None:
+def test_each_threshold_exists_for_some_size(check: Check) -> None:
     known = {name for size in all_sizes().values() for name in size.thresholds}
     assert set(check.thresholds) <= known
 
 
 @pytest.mark.parametrize("size", all_sizes().values(), ids=lambda size: size.name)
 def test_every_limit_of_a_size_is_read(size: VmSize) -> None:
-    """By a check that applies to the size, or by the search for bad pairs with messages of the limit's size."""
+    """Either by a check that applies to the size, or by the search for bad pairs, with the limit's message size."""
     read = {name for check in CHECKS if not check.applies(size) for name in check.limits}
     for name, threshold in size.thresholds.items():
         by_pairs = name == nccl_pairs.THRESHOLD and re.search(r"\b\d+[KMG]\b", threshold.at)
@@ -146,8 +146,8 @@ def test_no_limit_is_named_twice(check: Check) -> None:
     assert len(set(check.limits)) == len(check.limits)
 
 
-def options_asked(module: ModuleType, check: str = "check") -> set[str]:
-    """The names of the options that a module asks for, as constants or by the name of one.
+def options_read(module: ModuleType, check: str = "check") -> set[str]:
+    """Return the names of the options that a module reads, given as literals or as constants.
 
     :param check: the expression of the check whose options they are.
     """
@@ -162,16 +162,16 @@ def options_asked(module: ModuleType, check: str = "check") -> set[str]:
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
-def test_a_manifest_names_the_options_that_are_read_and_no_others(check: Check) -> None:
-    """A site that sets one which nobody reads would believe that it counts."""
+def test_a_manifest_lists_exactly_the_options_that_are_read(check: Check) -> None:
+    """Otherwise a site could set an option that has no effect."""
     module = importlib.import_module(check.measure.__module__)
-    asked = options_asked(module, check.name.upper())
-    of_helpers = {name for helper in (deep, nccl) for name in options_asked(helper)}
+    asked = options_read(module, check.name.upper())
+    of_helpers = {name for helper in (deep, nccl) for name in options_read(helper)}
     assert of_helpers == {"while_busy", "program", "size"}
     assert asked <= set(check.options) <= asked | of_helpers
 
 
-def test_only_the_three_kinds_keep_a_job_or_slurmd_from_starting() -> None:
+def test_only_the_listed_checks_block_a_job_or_slurmd() -> None:
     assert {check.name for check in CHECKS if check.blocks_job} <= BLOCKING.keys()
     assert {check.name for check in CHECKS if check.blocks_boot} <= BLOCKING.keys()
     assert {BLOCKING[check.name] for check in CHECKS if check.blocks_job} == set(BLOCKING.values())
@@ -187,8 +187,8 @@ def test_each_tier_has_checks_in_the_order_of_the_catalogue(tier: str) -> None:
     assert [check.name for check in catalog.select_checks(tier, chosen[:1:-1])] == chosen[2:]
 
 
-def test_a_deep_check_is_in_no_other_tier() -> None:
-    """Only the deep tier may disturb a job, and has the time."""
+def test_a_long_check_is_in_the_deep_tier_only() -> None:
+    """Only the deep tier has the time, and may disturb a job."""
     assert not [check.name for check in CHECKS if check.limit_s > LIMIT_S["periodic"] and check.tiers != (DEEP,)]
 
 
@@ -198,13 +198,13 @@ def test_zero_checks_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         catalog.select_checks(PROLOG)
 
 
-def test_a_name_that_is_no_check_is_refused_with_those_that_are() -> None:
+def test_an_unknown_check_is_an_error_that_lists_the_checks() -> None:
     with pytest.raises(catalog.NoSuchCheck, match=r"there is no check gpu_cont: the checks are vm_size.*gpu_count"):
         catalog.select_checks(PROLOG, ["gpu_count", "gpu_cont"])
 
 
 def test_ansible_packs_every_check() -> None:
-    """AnsiballZ packs what it finds imported somewhere: a check that is only named would be missing on each node."""
+    """AnsiballZ packs only files that are imported: a check that is only named would be missing on each node."""
     tree = ast.parse((FOLDER.parent / "catalog.py").read_text(encoding="utf-8"))
     named = {
         alias.name

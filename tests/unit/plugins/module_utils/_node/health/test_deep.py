@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Checks of the deep tier: tools and GPUs within a limit, no job disturbed, values against limits."""
+"""What the deep checks share: timeouts of tools and GPUs, no disturbed jobs, values compared with limits."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.deep impo
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.types import Threshold
 
-from .deep_playing import Tool, is_idle
+from .deep_playing import Tool, set_compute_processes
 from .playing import context
 
 
 @pytest.fixture
 def tree(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> MachineTree:
-    """A machine with a GPU, and us on it."""
-    is_idle(monkeypatch)
+    """A machine with one GPU, on which this process runs."""
+    set_compute_processes(monkeypatch)
     tree = MachineTree(tmp_path).gpu("0001:00:00.0", 0)
     return tree.process(os.getpid(), "0", "python3", 50).process(50, "0", "bash", 1)
 
 
 def disturbed(tree: MachineTree, **options: object) -> str:
-    """Whom it would disturb, in words; nothing where it may go on."""
+    """Return whom the check would disturb; empty if it may run."""
     try:
         deep.must_be_idle(context(tree, options={"gemm": options}), gemm.GEMM)
     except CannotMeasure as error:
@@ -50,12 +50,12 @@ def disturbed(tree: MachineTree, **options: object) -> str:
     return ""
 
 
-def test_where_nobody_computes_nobody_is_disturbed(tree: MachineTree) -> None:
+def test_an_idle_node_is_not_disturbed(tree: MachineTree) -> None:
     tree.process(90, "0", "slurmd").process(91, "0", "slurmstepd", command="slurmstepd infinity")
     assert disturbed(tree) == ""
 
 
-def test_a_job_is_disturbed_unless_it_is_the_one_that_checks(tree: MachineTree) -> None:
+def test_a_job_is_disturbed_unless_it_runs_the_check(tree: MachineTree) -> None:
     tree.process(50, "0", "slurmstepd", 1, command="slurmstepd: [42.batch]")
     assert disturbed(tree) == ""
     tree.process(60, "0", "slurmstepd", 1, command="slurmstepd: [43.0]", uid=1001)
@@ -65,16 +65,16 @@ def test_a_job_is_disturbed_unless_it_is_the_one_that_checks(tree: MachineTree) 
     assert disturbed(tree, while_busy=True) == ""
 
 
-def test_who_computes_on_a_gpu_is_disturbed(tree: MachineTree, monkeypatch: pytest.MonkeyPatch) -> None:
-    is_idle(monkeypatch, {os.getpid(): ("0001:00:00.0",)})
+def test_a_process_that_uses_a_gpu_is_disturbed(tree: MachineTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_compute_processes(monkeypatch, {os.getpid(): ("0001:00:00.0",)})
     assert disturbed(tree) == ""
-    is_idle(monkeypatch, dict.fromkeys(range(1, 6), ("0001:00:00.0",)))
+    set_compute_processes(monkeypatch, dict.fromkeys(range(1, 6), ("0001:00:00.0",)))
     assert "(process 1, 2, 3, 4, 5):" in disturbed(tree)
-    is_idle(monkeypatch, dict.fromkeys(range(1, 7), ("0001:00:00.0",)))
+    set_compute_processes(monkeypatch, dict.fromkeys(range(1, 7), ("0001:00:00.0",)))
     assert "(process 1, 2, 3, 4, 5 and more):" in disturbed(tree)
 
 
-def test_a_driver_that_does_not_say_is_not_taken_for_an_idle_one(
+def test_if_the_driver_lists_no_processes_the_gpus_are_not_idle(
     tree: MachineTree, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     monkeypatch.setattr(deep, "compute_processes", lambda _root: None)
@@ -83,11 +83,11 @@ def test_a_driver_that_does_not_say_is_not_taken_for_an_idle_one(
 
 
 def ended(rc: int = 0, stdout: str = "", stderr: str = "") -> Result:
-    """How a run ended."""
+    """Return the result of a run."""
     return Result(("tool",), rc, stdout, stderr)
 
 
-def test_the_sites_program_goes_before_one_that_is_found(tmp_path: pathlib.Path) -> None:
+def test_the_sites_program_wins_over_an_installed_one(tmp_path: pathlib.Path) -> None:
     tree = MachineTree(tmp_path)
     assert deep.find_program(context(tree), nccl.NCCL_ALLREDUCE, "tool") is None
     tree.write("/usr/bin/tool", "")
@@ -100,7 +100,7 @@ def test_the_sites_program_goes_before_one_that_is_found(tmp_path: pathlib.Path)
 
 
 @pytest.mark.parametrize(("source", "words"), [("", "tool is not"), ("a package", r"tool \(a package\) is not")])
-def test_what_is_needed_and_not_there_is_told_with_its_source(tmp_path: pathlib.Path, source: str, words: str) -> None:
+def test_a_missing_program_is_reported_with_its_source(tmp_path: pathlib.Path, source: str, words: str) -> None:
     with pytest.raises(CannotMeasure, match=f"^{words} installed"):
         deep.required_program(context(tmp_path), nccl.NCCL_ALLREDUCE, "tool", (), source)
     MachineTree(tmp_path).write("/usr/bin/tool", "")
@@ -118,7 +118,7 @@ def test_a_tool_is_run_with_a_limit_and_its_environment() -> None:
 
 @pytest.mark.parametrize(("device", "whose"), [("", ""), ("gpu0", " for gpu0")])
 @pytest.mark.parametrize("rc", [124, 137])
-def test_silence_is_a_failure_the_second_time_running(device: str, whose: str, rc: int) -> None:
+def test_a_timeout_is_unknown_and_a_second_one_in_a_row_fails(device: str, whose: str, rc: int) -> None:
     given = context()
 
     def refused(rc: int) -> Finding | None:
@@ -134,10 +134,10 @@ def test_silence_is_a_failure_the_second_time_running(device: str, whose: str, r
     assert refused(0) is None
     again = refused(rc)
     assert again
-    assert again.verdict == UNKNOWN, "it had answered in between"
+    assert again.verdict == UNKNOWN, "an answer in between resets the count"
 
 
-def test_who_was_never_silent_is_not_written_down() -> None:
+def test_clear_timeout_without_a_timeout_stores_nothing() -> None:
     given = context()
     deep.clear_timeout(given, "tool")
     assert given.history.changed == {}
@@ -154,15 +154,13 @@ def test_who_was_never_silent_is_not_written_down() -> None:
         (ended(139), FAIL, "tool failed (exit status 139): nothing was printed"),
     ],
 )
-def test_a_crash_is_the_devices_fault_and_a_tool_that_cannot_run_is_not(
-    result: Result, verdict: str, words: str
-) -> None:
+def test_a_crash_fails_and_a_tool_that_cannot_run_is_unknown(result: Result, verdict: str, words: str) -> None:
     finding = deep.run_problem(context(), result, "tool", 3)
     assert finding
     assert (finding.verdict, finding.summary[: len(words)]) == (verdict, words)
 
 
-def test_the_gpus_are_nvidias_and_have_cpus_near_them(tmp_path: pathlib.Path) -> None:
+def test_finds_nvidia_gpus_and_the_cpus_near_them(tmp_path: pathlib.Path) -> None:
     tree = MachineTree(tmp_path).cpus("0-7").node(0, "0-3").node(1, "4-7")
     tree.device("0001:00:00.0", 0x0302, 0x10DE, 1)
     tree.device("0002:00:00.0", 0x0302, 0x1002, 1)
@@ -179,7 +177,7 @@ def test_without_a_gpu_nothing_can_be_measured(tmp_path: pathlib.Path) -> None:
         deep.present_gpus(context(MachineTree(tmp_path)))
 
 
-def test_what_was_measured_comes_back() -> None:
+def test_measure_gpu_returns_what_was_measured() -> None:
     assert deep.measure_gpu(context(), "the rate", 20, lambda: {"rate": 7}) == ({"rate": 7}, None)
 
 
@@ -188,7 +186,9 @@ def test_what_was_measured_comes_back() -> None:
     [("CUDA_ERROR_ECC_UNCORRECTABLE", FAIL, True), ("CUDA_ERROR_OUT_OF_MEMORY", UNKNOWN, False)],
 )
 @pytest.mark.parametrize(("device", "where"), [("", ""), ("gpu0", " on gpu0")])
-def test_an_error_of_the_hardware_fails(error: str, verdict: str, has_hint: bool, device: str, where: str) -> None:
+def test_a_hardware_error_fails_and_any_other_is_unknown(
+    error: str, verdict: str, has_hint: bool, device: str, where: str
+) -> None:
     answer, finding = deep.measure_gpu(context(), "the rate", 20, lambda: {"error": error, "words": "so"}, device)
     assert answer == {}
     assert finding
@@ -196,7 +196,7 @@ def test_an_error_of_the_hardware_fails(error: str, verdict: str, has_hint: bool
     assert finding.summary == f"the rate could not be measured{where}: so"
 
 
-def test_who_dies_or_is_silent_says_nothing_of_the_gpu() -> None:
+def test_a_measurement_that_dies_or_hangs_once_is_unknown() -> None:
     def dies() -> Mapping[str, Any]:
         os._exit(3)
 
@@ -219,7 +219,7 @@ MOST = Threshold(100.0, "us", "site", at_most=True, warn=95.0)
 
 
 def readings(*values: float, at_most: bool = False) -> list[Reading]:
-    """One of each device."""
+    """Return one reading for each device."""
     return [Reading("rate", value, "GB/s", f"gpu{number}", at_most=at_most) for number, value in enumerate(values)]
 
 
@@ -239,15 +239,15 @@ def readings(*values: float, at_most: bool = False) -> list[Reading]:
         (None, 1.0, []),
     ],
 )
-def test_a_value_at_its_limit_does_not_miss_it(threshold: Threshold | None, value: float, verdicts: list[str]) -> None:
+def test_a_value_at_its_limit_does_not_fail(threshold: Threshold | None, value: float, verdicts: list[str]) -> None:
     assert [one.verdict for one in limit_findings(readings(value), threshold, "the rate", "pray")] == verdicts
 
 
-def test_without_a_margin_nothing_is_near() -> None:
+def test_without_a_warning_threshold_nothing_is_near_the_limit() -> None:
     assert limit_findings(readings(100.0), Threshold(100.0, "GB/s", "site"), "the rate", "pray") == []
 
 
-def test_the_words_tell_device_value_and_limit() -> None:
+def test_the_summary_contains_device_value_and_limit() -> None:
     (finding,) = limit_findings(readings(99.0), LEAST, "the rate", "pray")
     assert (finding.summary, finding.hint) == ("the rate of gpu0 is 99 GB/s, but should be at least 100", "pray")
     (finding,) = limit_findings([Reading("wait", 101.0, "us")], MOST, "the wait", "pray")
@@ -260,24 +260,24 @@ def test_the_words_tell_device_value_and_limit() -> None:
     ("values", "found"),
     [
         ((100, 100, 100, 94), ["gpu3"]),
-        # It is just 5 percent.
+        # Exactly 5 % is not far.
         ((100, 100, 100, 95), []),
-        # Better than the others is no matter.
+        # Better than the others is good.
         ((100, 100, 100, 150), []),
-        # The others lie as far apart.
+        # The other values differ just as much.
         ((100, 90, 80, 70), []),
-        # Of three nobody knows which is odd.
+        # Three values are too few to find the odd one.
         ((100, 100, 50), []),
     ],
 )
-def test_one_far_behind_the_others_is_told(values: tuple[float, ...], found: list[str]) -> None:
+def test_a_device_far_behind_the_others_is_found(values: tuple[float, ...], found: list[str]) -> None:
     assert [one.device for one in outliers(readings(*values), "the rate")] == found
     mirrored = [200 - value for value in values]
     assert len(outliers(readings(*mirrored, at_most=True), "the wait")) == len(found)
 
 
-def test_far_is_three_and_a_half_deviations() -> None:
-    # The median is 100, and the values lie 2 from it in the median: 3.5 of these are 10.4.
+def test_far_behind_is_more_than_3_5_deviations() -> None:
+    # The median is 100, the median deviation 2: 3.5 of these, scaled to sigma, are 10.4.
     near, far = (98.0, 102.0, 98.0, 102.0, 100.0, 89.7), (98.0, 102.0, 98.0, 102.0, 100.0, 89.5)
     assert outliers(readings(*near, 102.0), "the rate") == []
     assert [one.device for one in outliers(readings(*far, 102.0), "the rate")] == ["gpu5"]

@@ -66,14 +66,14 @@ def test_a_run_without_checks_is_an_error(node: Any) -> None:
         node.tier()
 
 
-def test_a_measurement_of_nothing_is_no_pass(node: Any, make_check: Any) -> None:
-    """A tool printed nothing, nothing was below its limit, all was well: so it went elsewhere."""
+def test_an_answer_without_readings_does_not_pass(node: Any, make_check: Any) -> None:
+    """If a tool prints nothing, no value is below its limit, and other health checks pass."""
     result = node.one(make_check(Answer("all is well")))
     assert (result.verdict, result.summary) == (UNKNOWN, "it measured nothing, which is a defect of this check")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_what_is_no_number_has_measured_nothing(node: Any, make_check: Any, value: float) -> None:
+def test_a_value_that_is_not_a_number_is_unknown(node: Any, make_check: Any, value: float) -> None:
     result = node.one(make_check(Answer("fast", readings=(Reading("rate", value, device="mlx5_ib0", limit=180.0),))))
     assert (result.verdict, result.answer.readings) == (UNKNOWN, ())
     assert result.summary == "rate of mlx5_ib0 could not be measured: the value is not a number"
@@ -91,11 +91,11 @@ def test_what_is_no_number_has_measured_nothing(node: Any, make_check: Any, valu
         (RecursionError("deep"), "this is a defect"),
     ],
 )
-def test_what_a_check_raises_is_unknown(node: Any, make_check: Any, error: BaseException, words: str) -> None:
+def test_a_check_that_raises_is_unknown(node: Any, make_check: Any, error: BaseException, words: str) -> None:
     first, second = node.tier(make_check(raising(error)), make_check(GOOD, "next")).results
     assert first.verdict == UNKNOWN
     assert words in first.summary
-    assert second.verdict == PASS, "the others go on"
+    assert second.verdict == PASS, "the other checks still run"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_what_a_check_raises_is_unknown(node: Any, make_check: Any, error: BaseE
         Answer(readings=(Reading("count", None),)),  # type: ignore[arg-type]
     ],
 )
-def test_an_answer_that_is_none_is_unknown(node: Any, make_check: Any, wrong: Any) -> None:
+def test_an_invalid_answer_is_unknown(node: Any, make_check: Any, wrong: Any) -> None:
     result = node.one(make_check(lambda _context: wrong))
     assert result.verdict == UNKNOWN
     assert "defect" in result.summary
@@ -136,12 +136,12 @@ def test_a_missing_tool_is_unknown_and_a_broken_driver_fails(
     assert result.action == ("reboot" if verdict == FAIL else "observe")
 
 
-def test_a_broken_driver_says_nothing_where_no_gpus_are_expected(node: Any, make_check: Any) -> None:
+def test_a_broken_driver_is_unknown_on_an_unknown_size(node: Any, make_check: Any) -> None:
     node.unsized = True
     assert node.one(make_check(raising(GpuError("driver_not_loaded", "x")))).verdict == UNKNOWN
 
 
-def test_a_hanging_check_is_ended_and_the_others_go_on(node: Any, make_check: Any) -> None:
+def test_a_check_that_hangs_is_ended_and_the_others_run(node: Any, make_check: Any) -> None:
     start = time.monotonic()
     checks = [make_check(GOOD, "a"), make_check(sleep, "b", limit_s=0.3), make_check(GOOD, "c"), make_check(BAD, "d")]
     done = node.tier(*checks)
@@ -151,7 +151,7 @@ def test_a_hanging_check_is_ended_and_the_others_go_on(node: Any, make_check: An
 
 
 @pytest.mark.parametrize("how", [lambda: os._exit(0), lambda: os.kill(os.getpid(), signal.SIGSEGV)])
-def test_a_check_whose_process_dies_is_unknown_and_the_others_go_on(node: Any, make_check: Any, how: Any) -> None:
+def test_a_check_whose_process_dies_is_unknown_and_the_others_run(node: Any, make_check: Any, how: Any) -> None:
     checks = [make_check(lambda _context: how(), "a"), make_check(GOOD, "b")]
     first, second = node.tier(*checks).results
     assert (first.verdict, second.verdict) == (UNKNOWN, PASS)
@@ -171,7 +171,7 @@ def test_a_good_run_starts_one_process(node: Any, make_check: Any, monkeypatch: 
     assert len(started) == 1
 
 
-def test_a_check_knows_its_time_and_its_commands_are_held_to_it(node: Any, make_check: Any) -> None:
+def test_commands_get_the_time_limit_of_their_check(node: Any, make_check: Any) -> None:
     given: list[float] = []
 
     def run(command: Sequence[str], timeout_s: float) -> Any:
@@ -186,7 +186,7 @@ def test_a_check_knows_its_time_and_its_commands_are_held_to_it(node: Any, make_
     assert result.summary == "1.5"
 
 
-def test_a_tier_ends_at_its_limit_and_says_what_it_left_out(
+def test_a_tier_ends_at_its_limit_and_reports_what_did_not_run(
     node: Any, make_check: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "LIMIT_S", {PROLOG: 0.3})
@@ -194,18 +194,18 @@ def test_a_tier_ends_at_its_limit_and_says_what_it_left_out(
     done = node.tier(make_check(sleep, "a"), make_check(GOOD, "b"), make_check(BAD, "c"), tier=PROLOG)
     assert time.monotonic() - start < 8
     assert [one.verdict for one in done.results] == [UNKNOWN] * 3
-    # What is left of the tier's time when its turn comes; a busy machine takes some of it.
+    # The remaining time of the tier; on a busy machine it is less.
     assert re.match(r"it did not finish within 0\.[0-3]\d? s", done.results[0].summary)
     assert done.results[1].summary == "not run: tier prolog reached its timeout of 0.3 s"
 
 
-def test_the_deep_tier_has_no_limit_of_its_own() -> None:
+def test_the_deep_tier_has_no_time_limit() -> None:
     assert DEEP not in engine.LIMIT_S
     assert engine.LIMIT_S[PROLOG] == 10
     assert engine.LIMIT_S[PERIODIC] == 38
 
 
-def test_a_tier_that_takes_longer_than_it_should_says_what_took_it(
+def test_a_tier_above_its_target_reports_the_slowest_check(
     node: Any, make_check: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "TARGET_S", {PROLOG: 0.2})
@@ -220,13 +220,13 @@ def test_a_tier_that_takes_longer_than_it_should_says_what_took_it(
     assert node.tier(slow).problems == ()
 
 
-def test_what_is_turned_off_is_skipped_and_not_run(node: Any, make_check: Any) -> None:
+def test_a_check_that_is_turned_off_is_skipped_and_not_run(node: Any, make_check: Any) -> None:
     node.settings = Settings(off=("demo",))
     result = node.one(make_check(raising(AssertionError("it was run"))))
     assert (result.verdict, "health.json" in result.summary) == (SKIP, True)
 
 
-def test_a_failure_may_be_a_warning_only(node: Any, make_check: Any) -> None:
+def test_warn_only_turns_a_failure_into_a_warning(node: Any, make_check: Any) -> None:
     node.settings = Settings(warn_only=("demo",))
     done = node.tier(make_check(BAD), make_check(BAD, "other"))
     assert [one.verdict for one in done.results] == [WARN, FAIL]
@@ -235,13 +235,13 @@ def test_a_failure_may_be_a_warning_only(node: Any, make_check: Any) -> None:
     assert node.one(unknown).verdict == UNKNOWN
 
 
-def test_what_the_size_does_not_have_is_skipped(node: Any, make_check: Any) -> None:
+def test_a_check_that_does_not_apply_to_the_size_is_skipped(node: Any, make_check: Any) -> None:
     check = make_check(BAD, applies=lambda size: "" if size is None else f"{size.name} has none")
     assert (node.one(check).verdict, node.one(check).summary) == (SKIP, "Standard_ND96asr_v4 has none")
 
 
-def test_without_a_size_what_has_its_limit_there_is_unknown(node: Any, make_check: Any) -> None:
-    """Elsewhere a run on a size that nobody knows ended as a good one."""
+def test_without_a_size_checks_that_need_it_are_unknown(node: Any, make_check: Any) -> None:
+    """Other health checks pass on an unknown size."""
     node.unsized = True
     limited = make_check(raising(AssertionError("it was run")), thresholds=("gpu_host_bandwidth",))
     needy = make_check(lambda context: Answer(str(context.known_size)), "needy")
@@ -254,12 +254,12 @@ def test_without_a_size_what_has_its_limit_there_is_unknown(node: Any, make_chec
     assert "nobody says which size it has" in done.results[2].summary
 
 
-def test_a_limit_of_the_sites_own_needs_no_size(node: Any, make_check: Any) -> None:
+def test_a_limit_of_the_site_needs_no_size(node: Any, make_check: Any) -> None:
     node.unsized, node.settings = True, Settings(limits={"gpu_host_bandwidth": 20.0})
     assert node.one(make_check(GOOD, thresholds=("gpu_host_bandwidth",))).verdict == PASS
 
 
-def test_an_applies_that_is_broken_is_unknown(node: Any, make_check: Any) -> None:
+def test_a_defect_in_applies_is_unknown(node: Any, make_check: Any) -> None:
     result = node.one(make_check(GOOD, applies=lambda size: size.no_such_field))
     assert (result.verdict, "defect" in result.summary) == (UNKNOWN, True)
 
@@ -274,7 +274,7 @@ UNUSABLE = [
 
 
 @pytest.mark.parametrize("text", UNUSABLE)
-def test_with_settings_that_cannot_be_used_nothing_is_judged(node: Any, make_check: Any, text: str) -> None:
+def test_with_invalid_settings_all_checks_are_unknown(node: Any, make_check: Any, text: str) -> None:
     node.write("/etc/hpcai/health.json", text)
     node.write("/etc/hpcai/node.json", '{"schema": 1, "vm_size": "Standard_ND96asr_v4"}')
     machine = engine.machine_of(node.root, lambda _command, _seconds: pytest.fail("no command"))
@@ -284,7 +284,7 @@ def test_with_settings_that_cannot_be_used_nothing_is_judged(node: Any, make_che
 
 
 @pytest.mark.parametrize("text", UNUSABLE)
-def test_with_settings_that_cannot_be_used_no_node_goes_down(node: Any, make_check: Any, text: str) -> None:
+def test_with_invalid_settings_no_job_is_blocked(node: Any, make_check: Any, text: str) -> None:
     node.write("/etc/hpcai/health.json", text)
     machine = engine.machine_of(node.root, lambda _command, _seconds: pytest.fail("no command"))
     done = engine.run_tier(PROLOG, [make_check(BAD, blocks_job=True, blocks_boot=True)], machine)
@@ -292,7 +292,7 @@ def test_with_settings_that_cannot_be_used_no_node_goes_down(node: Any, make_che
     assert done.problems == (machine.settings_problem,)
 
 
-def test_only_a_failing_check_of_the_three_kinds_blocks_a_job(node: Any, make_check: Any) -> None:
+def test_only_a_failed_blocking_check_blocks_a_job(node: Any, make_check: Any) -> None:
     blocking = make_check(BAD, blocks_job=True)
     assert node.tier(make_check(GOOD), blocking, tier=PROLOG).blocks_job
     assert not node.tier(make_check(BAD), tier=PROLOG).blocks_job
@@ -300,7 +300,9 @@ def test_only_a_failing_check_of_the_three_kinds_blocks_a_job(node: Any, make_ch
     assert not node.tier(unknown, tier=PROLOG).blocks_job
 
 
-def test_no_memory_for_another_process_is_no_crash(node: Any, make_check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checks_whose_process_cannot_start_are_unknown(
+    node: Any, make_check: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_arguments: Any) -> NoReturn:
         raise OSError(11, "Resource temporarily unavailable")
 
@@ -327,7 +329,7 @@ engine.run_tier("deep", [Check("demo", "x", "x", TIERS, measure, limit_s=60)], M
 """
 
 
-def test_who_is_told_to_end_leaves_nothing_running(node: Any) -> None:
+def test_after_sigterm_no_command_is_left_running(node: Any) -> None:
     """Slurm ends a HealthCheckProgram that takes too long."""
     mark = node.folder / "begun"
     collections = pathlib.Path(__file__).resolve().parents[6] / ".collections"

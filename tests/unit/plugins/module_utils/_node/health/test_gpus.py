@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The GPUs of a run: asked once for all checks, a second time who does not answer, and never a third."""
+"""The GPUs of a run: queried once for all checks, again only after a timeout, and never a third time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MUTE = {"problem": "no answer", "problem_kind": "no_answer"}
 
 
 class PlayedDriver:
-    """A driver that remembers what it was asked, and answers in turn."""
+    """A stand-in for the driver, which records what it is asked, and gives the answers of a test in order."""
 
     via = "nvml"
 
@@ -42,12 +42,12 @@ class PlayedDriver:
         return answer
 
     def close(self) -> None:
-        """Count it."""
+        """Count the calls."""
         self.closed += 1
 
 
-def asking(driver: PlayedDriver, *opening: GpuError) -> Gpus:
-    """The GPUs of a driver, which can be opened after so many errors."""
+def gpus_of(driver: PlayedDriver, *opening: GpuError) -> Gpus:
+    """Return the GPUs of a driver, which fails with these errors before it can be opened."""
     errors = list(opening)
 
     def open_driver(root: Root, limit_s: float) -> Any:
@@ -61,20 +61,20 @@ def asking(driver: PlayedDriver, *opening: GpuError) -> Gpus:
 def test_each_question_is_asked_once() -> None:
     found = (gpu(0), gpu(1, **LOST))
     driver = PlayedDriver(health=[found], links=[(NvLinks(0),)], inforoms=[{0: True}], versions=[("550", "12")])
-    gpus = asking(driver)
+    gpus = gpus_of(driver)
     for _again in range(3):
         assert (gpus.all(), gpus.readable()) == (found, found[:1])
         assert (gpus.links(), gpus.inforoms(), gpus.versions()) == ((NvLinks(0),), {0: True}, ("550", "12"))
-    # Who is lost is not asked for more.
+    # A lost GPU is not asked for more.
     assert driver.asked == [("health", ()), ("links", (0,)), ("inforoms", (0,)), ("versions", ())]
     gpus.close()
     gpus.close()
     assert driver.closed == 1
 
 
-def test_where_no_gpu_can_be_read_none_is_asked_for_more() -> None:
+def test_gpus_that_cannot_be_read_are_not_asked_for_more() -> None:
     driver = PlayedDriver(health=[(gpu(0, **LOST),)])
-    gpus = asking(driver)
+    gpus = gpus_of(driver)
     assert (gpus.links(), gpus.inforoms()) == ((), {})
     assert driver.asked == [("health", ())]
 
@@ -84,7 +84,7 @@ def test_where_no_gpu_can_be_read_none_is_asked_for_more() -> None:
 )
 def test_a_gpu_that_does_not_answer_is_asked_a_second_time(second: GpuHealth, kind: str | None) -> None:
     driver = PlayedDriver(health=[(gpu(0), gpu(1, **MUTE)), (second,)])
-    found = asking(driver).all()
+    found = gpus_of(driver).all()
     assert [(one.index, one.busid, one.problem_kind) for one in found] == [
         (0, "0001:00:00.0", None),
         (1, "0002:00:00.0", kind),
@@ -92,23 +92,23 @@ def test_a_gpu_that_does_not_answer_is_asked_a_second_time(second: GpuHealth, ki
     assert driver.asked == [("health", ()), ("health", (1,))]
 
 
-def test_a_driver_that_answers_the_second_time_is_as_it_should_be() -> None:
-    gpus = asking(PlayedDriver(health=[(gpu(0),)]), SILENT)
+def test_a_driver_that_answers_the_second_time_is_good() -> None:
+    gpus = gpus_of(PlayedDriver(health=[(gpu(0),)]), SILENT)
     assert len(gpus.all()) == 1
 
 
 def test_a_driver_that_does_not_answer_twice_is_not_asked_again() -> None:
     driver = PlayedDriver(health=[(gpu(0),)], versions=[("550", "12")])
-    gpus = asking(driver, SILENT, SILENT)
+    gpus = gpus_of(driver, SILENT, SILENT)
     for question in (gpus.all, gpus.versions, gpus.links, gpus.facts):
         with pytest.raises(GpuError, match="did not answer"):
             question()
     assert driver.asked == []
 
 
-def test_silence_in_the_midst_of_it_ends_all_questions_too() -> None:
+def test_a_driver_that_stops_answering_is_not_asked_again() -> None:
     driver = PlayedDriver(versions=[("550", "12")], health=[SILENT, SILENT])
-    gpus = asking(driver)
+    gpus = gpus_of(driver)
     assert gpus.versions() == ("550", "12")
     for question in (gpus.all, gpus.versions):
         with pytest.raises(GpuError, match="did not answer"):
@@ -116,24 +116,24 @@ def test_silence_in_the_midst_of_it_ends_all_questions_too() -> None:
     assert len(driver.asked) == 3
 
 
-def test_another_error_is_told_each_time_and_asked_for_once() -> None:
+def test_another_error_is_raised_again_without_asking_again() -> None:
     refused = GpuError("driver_not_loaded", "it is not loaded")
     driver = PlayedDriver(versions=[("550", "12")])
-    gpus = asking(driver, refused)
+    gpus = gpus_of(driver, refused)
     for _again in range(2):
         with pytest.raises(GpuError, match="not loaded"):
             gpus.all()
-    # It concerns that question only.
+    # Other questions are not affected.
     assert gpus.versions() == ("550", "12")
 
 
-def test_another_machines_files_have_no_driver() -> None:
+def test_another_root_folder_has_no_driver() -> None:
     gpus = Gpus(Root("/nonexistent"))
     with pytest.raises(GpuError, match="/nonexistent is not the running machine"):
         gpus.all()
     assert gpus.on_bus() == ()
 
 
-def test_a_check_has_the_time_for_a_driver_that_is_silent_twice() -> None:
-    # Twice the limit, and what it takes to give up a child that cannot be killed.
+def test_a_checks_time_limit_covers_two_timeouts_of_the_driver() -> None:
+    # Twice the timeout, and the time to give up a child process that cannot be killed.
     assert 2 * (Gpus(Root("/")).limit_s + 0.1 + 3) < CHECK_LIMIT_S

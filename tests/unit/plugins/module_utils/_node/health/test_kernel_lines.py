@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Each line that the kernel writes is known, and none that a user makes it write is taken for one of them."""
+"""Each line of the kernel matches its sign, and no line that contains a user's text matches any."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from .kernel_log_playing import PlayedLog
 COMM = 15
 XID = "NVRM: Xid (PCI:0001:00:00): 79, pid=1234, name=python, GPU has fallen off the bus."
 SXID = "nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"
-# What the kernel writes about a process that crashes, or uses too much memory. Of the last two words the first is the
-# name of the process, the second that of a file that it has mapped, or of its cpuset.
+# What the kernel writes about a process that crashes or uses too much memory. A user chooses comm, the name of the
+# process, and file, the name of a file that it has mapped, or of its cpuset.
 IMITATIONS = (
     "{comm}[4711]: segfault at 0 ip 000055 sp 00007f error 4 in {file}[55d0+1000] likely on CPU 3 (core 1, socket 0)",
     "{comm}[4711] bad frame in rt_sigreturn frame:000 ip:1 sp:1 orax:ffffffffffffffff in {file}[55d0+1000]",
@@ -42,7 +42,7 @@ IMITATIONS = (
 
 
 def signs_of(check: str) -> tuple[log_signs.Sign, ...]:
-    """The signs of a check."""
+    """Return the signs of a check."""
     found: tuple[log_signs.Sign, ...] = getattr(
         importlib.import_module(load(check).measure.__module__), f"{check.upper()}_SIGNS"
     )
@@ -50,7 +50,7 @@ def signs_of(check: str) -> tuple[log_signs.Sign, ...]:
 
 
 @pytest.mark.parametrize("check", LINES)
-def test_each_sign_names_its_source_and_has_lines_that_it_knows(check: str) -> None:
+def test_each_sign_has_a_source_and_matches_its_lines(check: str) -> None:
     signs = signs_of(check)
     assert [sign.name for sign in signs if not sign.source] == []
     assert {sign.name for sign in signs} == set(LINES[check])
@@ -61,18 +61,18 @@ def test_each_sign_names_its_source_and_has_lines_that_it_knows(check: str) -> N
 
 
 def imitations(line: str) -> Iterator[str]:
-    """Lines that a user can make the kernel write to imitate this one."""
+    """Yield lines that imitate this one, and that a user can make the kernel write."""
     for form in IMITATIONS:
         for length in range(1, COMM + 1):
             for file in (line[length:], line):
                 yield form.format(comm=line[:length], file=file)
-                # A newline in the name or file ends no line: the record stays one.
+                # A newline in the name of a file does not begin another record.
                 yield form.format(comm=line[:length], file=f"\n{file}")
 
 
 @pytest.mark.parametrize("check", LINES)
-def test_no_line_with_a_users_text_is_taken_for_one_of_the_kernel(tmp_path: Path, check: str) -> None:
-    """A process called 'EDAC MC1: 1 UE ' that crashed drained its node."""
+def test_no_line_with_a_users_text_matches_a_sign(tmp_path: Path, check: str) -> None:
+    """Otherwise a crashed process with the name 'EDAC MC1: 1 UE ' would drain its node."""
     log = PlayedLog(tmp_path)
     for lines in LINES[check].values():
         for line in lines:
@@ -90,7 +90,7 @@ def test_no_line_with_a_users_text_is_an_xid_or_sxid(tmp_path: Path, check: Chec
     assert len(log.look(check).findings) == 1
 
 
-def test_disks_of_which_users_filled_a_file_system_are_not_at_fault(tmp_path: Path) -> None:
+def test_errors_of_a_full_file_system_are_no_disk_errors(tmp_path: Path) -> None:
     log = PlayedLog(tmp_path)
     log.write(
         "EXT4-fs (sda1): Delayed block allocation failed for inode 1 at logical offset 0 with max blocks 2 with error "

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the checks of the machine cost before a job: files are read, and hardly a program is started."""
+"""What the machine's checks cost before a job: they read files, and start at most two programs."""
 
 from __future__ import annotations
 

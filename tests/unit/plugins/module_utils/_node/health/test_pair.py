@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The bad node of a failing run is found, whichever it is, and no good one is blamed."""
+"""The search for the bad nodes of a failed run finds each of them, and blames no good one."""
 
 from __future__ import annotations
 
@@ -24,18 +24,20 @@ Works = Callable[[frozenset[str]], bool]
 
 
 def names(count: int) -> tuple[str, ...]:
-    """Nodes of a scale set."""
+    """Return the names of nodes of a scale set."""
     return tuple(f"gpu-{number}" for number in range(count))
 
 
-def found(nodes: Sequence[str], works: Works, known_good: Sequence[str] = (), first: bool = True) -> tuple[Step, int]:
-    """Try what is asked for, until nothing is; return the last answer and the number of rounds."""
+def run_search(
+    nodes: Sequence[str], works: Works, known_good: Sequence[str] = (), first: bool = True
+) -> tuple[Step, int]:
+    """Try the groups of each step until the search is done; return the last step and the number of rounds."""
     trials = [Trial(tuple(nodes), FAIL)] if first else []
     for rounds in itertools.count():
         step = next_step(nodes, trials, known_good)
         if step.done:
             return step, rounds
-        assert rounds < 40, f"no end: {step}"
+        assert rounds < 40, f"the search does not end: {step}"
         members = [node for group in step.groups for node in group]
         assert len(members) == len(set(members)), "a node is in two groups at once"
         assert all(len(set(group)) > 1 for group in step.groups)
@@ -44,15 +46,15 @@ def found(nodes: Sequence[str], works: Works, known_good: Sequence[str] = (), fi
 
 
 def without(*bad: str) -> Works:
-    """Runs without these nodes work."""
+    """Return a function that lets runs without these nodes work."""
     return lambda group: not group & set(bad)
 
 
 @pytest.mark.parametrize("count", [3, 4, 5, 8, 9, 33])
-def test_one_bad_node_is_found_wherever_it_is_and_whether_or_not_their_number_is_even(count: int) -> None:
+def test_one_bad_node_is_found_at_each_position(count: int) -> None:
     nodes = names(count)
     for bad in nodes:
-        step, rounds = found(nodes, without(bad))
+        step, rounds = run_search(nodes, without(bad))
         assert step.bad == (bad,)
         assert (step.links, step.groups_failing, step.unclear) == ((), (), ())
         assert set(step.good) == set(nodes) - {bad}
@@ -64,37 +66,37 @@ def test_one_bad_node_is_found_wherever_it_is_and_whether_or_not_their_number_is
 def test_two_bad_nodes_are_found_in_one_pair_or_in_two(count: int) -> None:
     nodes = names(count)
     for bad in itertools.combinations(nodes, 2):
-        step, rounds = found(nodes, without(*bad))
+        step, rounds = run_search(nodes, without(*bad))
         assert step.bad == bad
         assert step.links == ()
         assert rounds <= 6
 
 
-def test_hundreds_of_nodes_take_as_few_rounds_as_eight() -> None:
-    step, rounds = found(names(600), without("gpu-17", "gpu-599", "gpu-300"))
+def test_600_nodes_take_at_most_four_rounds() -> None:
+    step, rounds = run_search(names(600), without("gpu-17", "gpu-599", "gpu-300"))
     assert step.bad == ("gpu-17", "gpu-300", "gpu-599")
     assert rounds <= 4
 
 
-def test_the_first_round_tries_all_at_once_neighbour_with_neighbour() -> None:
+def test_the_first_round_tries_pairs_of_neighbours() -> None:
     assert next_step(names(5)).groups == (("gpu-0", "gpu-1"), ("gpu-2", "gpu-3"))
 
 
 def test_a_bad_link_between_two_good_nodes_blames_neither() -> None:
     for link in itertools.combinations(names(8), 2):
-        step, _rounds = found(names(8), lambda group, link=link: not set(link) <= group)  # type: ignore[misc]
+        step, _rounds = run_search(names(8), lambda group, link=link: not set(link) <= group)  # type: ignore[misc]
         assert step.links == (link,), step.words
         assert (step.bad, step.unclear, step.groups_failing) == ((), (), ())
         assert step.words == f"{link[0]} and {link[1]} work with others, but not with each other"
 
 
-def test_a_bad_node_and_a_bad_link_at_once() -> None:
-    step, _rounds = found(names(8), lambda group: "gpu-0" not in group and not {"gpu-2", "gpu-3"} <= group)
+def test_a_bad_node_and_a_bad_link_are_both_found() -> None:
+    step, _rounds = run_search(names(8), lambda group: "gpu-0" not in group and not {"gpu-2", "gpu-3"} <= group)
     assert step.bad == ("gpu-0",)
     assert step.links == (("gpu-2", "gpu-3"),)
 
 
-def test_a_pair_that_failed_once_only_has_no_bad_link() -> None:
+def test_a_pair_that_passes_the_second_time_has_no_bad_link() -> None:
     nodes = names(4)
     trials = [
         Trial(("gpu-0", "gpu-1"), FAIL),
@@ -102,48 +104,48 @@ def test_a_pair_that_failed_once_only_has_no_bad_link() -> None:
         Trial(("gpu-0", "gpu-2"), PASS),
         Trial(("gpu-1", "gpu-3"), PASS),
     ]
-    assert next_step(nodes, trials).groups == (("gpu-0", "gpu-1"),), "it is tried once more"
+    assert next_step(nodes, trials).groups == (("gpu-0", "gpu-1"),), "it is tried a second time"
     again = next_step(nodes, [*trials, Trial(("gpu-1", "gpu-0"), PASS)])
     assert (again.links, again.done, again.words) == ((), True, "all nodes work with each other")
     assert next_step(nodes, [*trials, Trial(("gpu-1", "gpu-0"), FAIL)]).links == (("gpu-0", "gpu-1"),)
 
 
-def test_what_fails_only_at_scale_is_narrowed_to_the_smallest_group_that_does() -> None:
+def test_a_failure_at_scale_is_narrowed_to_the_smallest_group() -> None:
     culprits = {"gpu-1", "gpu-6"}
-    step, rounds = found(names(16), lambda group: len(group) == 2 or not culprits <= group)
+    step, rounds = run_search(names(16), lambda group: len(group) == 2 or not culprits <= group)
     assert (step.bad, step.links) == ((), ())
     assert step.groups_failing == (("gpu-0", "gpu-1", "gpu-6", "gpu-7"),)
     assert step.words == "gpu-0, gpu-1, gpu-6, gpu-7 fail together, but no smaller group of them failed"
     assert rounds <= 8
 
 
-def test_a_group_that_fails_by_its_size_alone_is_named_whole() -> None:
-    step, _rounds = found(names(8), lambda group: len(group) < 8)
+def test_if_only_the_largest_group_fails_all_its_nodes_are_named() -> None:
+    step, _rounds = run_search(names(8), lambda group: len(group) < 8)
     assert step.groups_failing == (names(8),)
 
 
-def test_where_nothing_works_no_node_is_blamed() -> None:
-    step, rounds = found(names(16), lambda group: False)
+def test_if_no_pair_works_no_node_is_blamed() -> None:
+    step, rounds = run_search(names(16), lambda group: False)
     assert (step.bad, step.links, step.good) == ((), (), ())
     assert step.unclear == names(16)
     assert step.words == "no two nodes work together: check what all nodes share: settings, program, network"
     assert rounds == 8
 
 
-def test_two_nodes_alone_cannot_be_told_apart_but_with_a_third() -> None:
-    step, _rounds = found(names(2), without("gpu-1"))
+def test_of_two_nodes_the_bad_one_is_found_only_with_a_third() -> None:
+    step, _rounds = run_search(names(2), without("gpu-1"))
     assert (step.bad, step.unclear) == ((), names(2))
     assert "add a third node that is known to be good" in step.words
-    step, _rounds = found(names(2), without("gpu-1"), known_good=["gpu-7"])
+    step, _rounds = run_search(names(2), without("gpu-1"), known_good=["gpu-7"])
     assert (step.bad, step.good) == (("gpu-1",), ("gpu-0",))
 
 
 def test_one_failure_with_one_good_node_is_not_enough_to_blame() -> None:
-    step, _rounds = found(("gpu-0",), without("gpu-0"), known_good=["gpu-7"], first=False)
+    step, _rounds = run_search(("gpu-0",), without("gpu-0"), known_good=["gpu-7"], first=False)
     assert (step.bad, step.unclear) == ((), ("gpu-0",))
 
 
-def test_runs_that_did_not_come_about_say_nothing_and_come_to_an_end() -> None:
+def test_runs_that_do_not_start_blame_no_node_and_end_the_search() -> None:
     nodes = names(8)
     trials: list[Trial] = []
     for rounds in itertools.count():

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The search under Slurm: it finds the bad nodes and links that only the test knows, and keeps away from jobs."""
+"""The search under Slurm: it finds the bad nodes and links of a test's cluster, and leaves out nodes with jobs."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.nodes impo
 from .deep_playing import recorded
 
 PAIR = ("gpu-0", "gpu-1")
-WELL = recorded("all_reduce_perf.txt")
+GOOD_OUTPUT = recorded("all_reduce_perf.txt")
 NCCL = {"NCCL_TOPO_FILE": "/var/lib/hpcai/nccl-topo.xml", "NCCL_IB_PCI_RELAXED_ORDERING": "1"}
 
 
 def test_srun_gets_the_nodes_and_every_variable() -> None:
     words = command(PAIR, 8, "8G", environment=NCCL, limit_s=120)
-    # Its own time, and what srun may wait for the nodes.
+    # The time of the run, and the time that srun may wait for the nodes.
     assert words[:4] == ["timeout", "--kill-after=10", "180", "srun"]
     assert {"--exclusive", "--mem=0", "--time=4", "--immediate=60", "--mpi=pmix", "--kill-on-bad-exit=1"} <= set(words)
     assert {"--nodes=2", "--nodelist=gpu-0,gpu-1", "--ntasks-per-node=8", "--gpus-per-node=8"} <= set(words)
@@ -43,17 +43,17 @@ def test_srun_gets_the_nodes_and_every_variable() -> None:
     assert " ".join(words[-10:]) == "-b 8G -e 8G -g 1 -c 1 -n 20"
 
 
-def test_the_time_is_rounded_up_to_minutes_and_longer_than_the_run_may_take() -> None:
+def test_the_time_limit_of_the_job_covers_the_run_in_full_minutes() -> None:
     assert "--time=4" in command(PAIR, 8, "8G", limit_s=61)
     assert "--time=3" in command(PAIR, 8, "8G", limit_s=60)
 
 
-def test_the_sites_options_count_more_than_ours() -> None:
+def test_the_sites_options_come_after_ours() -> None:
     words = command(PAIR, 8, "8G", options=("--partition=hpc", "--mem=64G"))
     assert words.index("--mem=0") < words.index("--mem=64G") < words.index("env")
 
 
-def test_mpirun_gets_them_too() -> None:
+def test_mpirun_gets_the_nodes_and_every_variable() -> None:
     words = command(PAIR, 4, "16G", MPIRUN, "/x/all_reduce_perf", NCCL)
     assert words[words.index("--host") + 1] == "gpu-0:4,gpu-1:4"
     assert words[words.index("-np") + 1] == "8"
@@ -61,22 +61,22 @@ def test_mpirun_gets_them_too() -> None:
     assert words[words.index("NCCL_TOPO_FILE=/var/lib/hpcai/nccl-topo.xml") - 1] == "-x"
 
 
-def test_what_cannot_be_run_is_an_error() -> None:
+def test_invalid_nodes_launcher_or_size_are_an_error() -> None:
     for nodes, launcher, size in ((PAIR[:1], "srun", "8G"), (PAIR, "ssh", "8G"), (PAIR, "srun", "much")):
         with pytest.raises(ValueError, match=r"at least two nodes|not a launcher|not a message size"):
             command(nodes, 8, size, launcher)
 
 
-def test_a_good_run_passes_at_its_limit_and_fails_below() -> None:
-    assert trial(PAIR, 0, WELL, "", 232.0).verdict == PASS
-    below = trial(PAIR, 0, WELL, "", 233.0)
+def test_a_run_passes_at_its_limit_and_fails_below() -> None:
+    assert trial(PAIR, 0, GOOD_OUTPUT, "", 232.0).verdict == PASS
+    below = trial(PAIR, 0, GOOD_OUTPUT, "", 233.0)
     assert (below.verdict, below.value, below.why) == (FAIL, 232.824, "232.8 GB/s, but should be at least 233")
-    assert trial(PAIR, 0, WELL, "", None).nodes == PAIR
+    assert trial(PAIR, 0, GOOD_OUTPUT, "", None).nodes == PAIR
 
 
 def test_wrong_values_a_crash_and_a_hang_fail() -> None:
-    assert trial(PAIR, 0, WELL.replace("values : 0 OK", "values : 9 FAILED"), "", None).why == "9 wrong values"
-    crash = trial(PAIR, 1, WELL, "gpu-1: Test NCCL failure common.cu:958 'unhandled system error'\n", 1.0)
+    assert trial(PAIR, 0, GOOD_OUTPUT.replace("values : 0 OK", "values : 9 FAILED"), "", None).why == "9 wrong values"
+    crash = trial(PAIR, 1, GOOD_OUTPUT, "gpu-1: Test NCCL failure common.cu:958 'unhandled system error'\n", 1.0)
     assert (crash.verdict, crash.why) == (FAIL, "gpu-1: Test NCCL failure common.cu:958 'unhandled system error'")
     assert trial(PAIR, 124, "", "", None).verdict == FAIL
 
@@ -96,7 +96,7 @@ def test_wrong_values_a_crash_and_a_hang_fail() -> None:
         ("", "exit status 1"),
     ],
 )
-def test_a_run_that_breaks_says_why_before_what_slurm_and_mpi_say_of_it(stderr: str, why: str) -> None:
+def test_the_programs_error_is_reported_and_not_those_of_slurm_and_mpi(stderr: str, why: str) -> None:
     assert trial(PAIR, 1, "", stderr, None).why.startswith(why)
 
 
@@ -113,18 +113,18 @@ def test_a_run_that_breaks_says_why_before_what_slurm_and_mpi_say_of_it(stderr: 
         (1, "", "all_reduce_perf: error while loading shared libraries: libmpi.so.40: cannot open\n"),
     ],
 )
-def test_a_run_that_did_not_come_about_says_nothing(rc: int, stdout: str, stderr: str) -> None:
+def test_a_run_that_did_not_start_is_unknown(rc: int, stdout: str, stderr: str) -> None:
     assert trial(PAIR, rc, stdout, stderr, 1.0).verdict == UNKNOWN
 
 
-def test_a_run_that_waited_for_its_nodes_and_hung_then_fails() -> None:
+def test_a_run_that_hangs_after_it_got_its_nodes_fails() -> None:
     stderr = "srun: job 7 queued and waiting for resources\nsrun: job 7 has been allocated resources\n"
     assert trial(PAIR, 124, "", stderr, 1.0).verdict == FAIL
 
 
-def test_a_program_without_mpi_has_not_left_its_node() -> None:
-    assert trial(PAIR, 0, WELL, "", None, gpus=4).verdict == PASS
-    alone = trial(PAIR, 0, WELL, "", None, gpus=8)
+def test_a_program_without_mpi_is_unknown() -> None:
+    assert trial(PAIR, 0, GOOD_OUTPUT, "", None, gpus=4).verdict == PASS
+    alone = trial(PAIR, 0, GOOD_OUTPUT, "", None, gpus=8)
     assert (alone.verdict, alone.why) == (UNKNOWN, "it ran on 8 GPUs: is the program built with MPI?")
 
 
@@ -132,7 +132,7 @@ OPTIONS = RunOptions(8, at_least=175.0, srun=("--partition=hpc",))
 
 
 def printed(rate: float) -> str:
-    """What all_reduce_perf prints at its end."""
+    """Return the last lines that all_reduce_perf prints."""
     row = (
         f"  8589934592    2147483648     float     sum      -1   91850   93.52  {rate}  0   91790   93.58  {rate}  0\n"
     )
@@ -140,7 +140,7 @@ def printed(rate: float) -> str:
 
 
 class Cluster:
-    """Nodes whose bad ones and bad links are known to the test alone. Pairs with them are slow, groups break."""
+    """Nodes, some of them or of their links bad: pairs with these are slow, and larger groups fail."""
 
     def __init__(self, bad: Sequence[str] = (), links: Sequence[frozenset[str]] = (), never: bool = False) -> None:
         self.bad, self.links, self.never = {*bad}, links, never
@@ -149,7 +149,7 @@ class Cluster:
 
     def run(self, words: Sequence[str], seconds: float) -> Result:
         """Stand in for the runner."""
-        # The run's own limit comes first, so that srun can clean up.
+        # The run's own timeout must be shorter, so that srun can clean up.
         assert seconds > OPTIONS.seconds
         self.words = list(words)
         names = expand(next(word for word in words if word.startswith("--nodelist=")).partition("=")[2])
@@ -163,7 +163,7 @@ class Cluster:
 
 
 def names(count: int) -> list[str]:
-    """Names of nodes."""
+    """Return names of nodes."""
     return [f"compute-{number}" for number in range(count)]
 
 
@@ -184,7 +184,7 @@ def test_the_sites_options_go_to_srun() -> None:
     assert played.words.index("srun") < played.words.index("--partition=hpc") < played.words.index("env")
 
 
-def test_where_all_pairs_work_all_nodes_are_tried_together() -> None:
+def test_if_all_pairs_work_all_nodes_are_tried_together() -> None:
     played = Cluster()
     found = search(names(6), OPTIONS, played.run)
     assert sorted(played.ran[-1]) == names(6)
@@ -192,7 +192,7 @@ def test_where_all_pairs_work_all_nodes_are_tried_together() -> None:
     assert found.step.words == "all nodes work with each other"
 
 
-def test_finds_the_bad_link_of_a_great_group() -> None:
+def test_finds_the_bad_link_of_a_large_group() -> None:
     link = frozenset({"compute-1", "compute-6"})
     found = search(names(8), OPTIONS, Cluster(links=[link]).run)
     assert [frozenset(pair) for pair in found.step.links] == [link]
@@ -205,13 +205,13 @@ def test_two_nodes_are_tried_once() -> None:
     assert len(played.ran) == 1
 
 
-def test_runs_that_never_start_end_the_search_and_blame_nobody() -> None:
+def test_runs_that_never_start_end_the_search_and_blame_no_node() -> None:
     found = search(names(4), OPTIONS, Cluster(never=True).run)
     assert found.step.bad == ()
     assert set(found.step.unclear) == {*names(4)}
 
 
-def test_the_limit_of_two_nodes_is_none_of_a_group() -> None:
+def test_the_limit_for_pairs_does_not_apply_to_larger_groups() -> None:
     found = search(names(4), OPTIONS, lambda words, _seconds: Result(tuple(words), 0, printed(180.0), ""))
     assert found.step.bad == ()
     slow = RunOptions(8, at_least=175.0)
@@ -222,7 +222,7 @@ def test_the_limit_of_two_nodes_is_none_of_a_group() -> None:
     assert search(names(4), slow, in_a_group).step.words == "all nodes work with each other"
 
 
-def test_a_run_is_told_in_one_line() -> None:
+def test_a_run_is_described_in_one_line() -> None:
     slow = search(names(2), OPTIONS, Cluster(bad=["compute-0"]).run).trials[0]
     assert in_words(slow) == "compute-[0-1]: fail, 80 GB/s, but should be at least 175"
     assert in_words(search(names(2), OPTIONS, Cluster().run).trials[0]) == "compute-[0-1]: pass, 187.3 GB/s"

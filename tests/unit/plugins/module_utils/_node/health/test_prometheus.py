@@ -35,7 +35,7 @@ Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def parse(text: str) -> Series:
-    """Return the samples; fail where Prometheus would refuse the file.
+    """Return the samples; fail if Prometheus would refuse the file.
 
     github.com/prometheus/docs, content/docs/instrumenting/exposition_formats.md.
     """
@@ -77,7 +77,7 @@ def _labels(text: str) -> list[tuple[str, str]]:
 
 
 def value(samples: Series, name: str, **labels: str) -> float:
-    """The one sample that has these labels among others."""
+    """Return the value of the only sample with these labels."""
     (found,) = [
         number
         for (one, all_of), number in samples.items()
@@ -88,7 +88,7 @@ def value(samples: Series, name: str, **labels: str) -> float:
 
 @pytest.fixture
 def document(node: Any, make_check: Any) -> dict[str, Any]:
-    """A run with all that a file can hold."""
+    """A run with everything that a file can contain."""
     readings = (
         Reading("temperature", 61, "C", "0001:00:00.0", limit=87.5, at_most=True),
         Reading("temperature", 1e-3, "C", "0002:00:00.0"),
@@ -100,11 +100,11 @@ def document(node: Any, make_check: Any) -> dict[str, Any]:
     return as_document(done, NODE)
 
 
-def test_prometheus_can_read_it(document: dict[str, Any]) -> None:
+def test_prometheus_can_read_the_file(document: dict[str, Any]) -> None:
     samples = parse(prometheus.as_text(document))
     assert value(samples, "check_verdict", check="gpu_x", verdict="fail") == 1
     verdicts = [dict(labels)["verdict"] for name, labels in samples if name == "hpcai_health_check_verdict"]
-    assert verdicts == ["fail", "pass"], "one series a check"
+    assert verdicts == ["fail", "pass"], "one series per check"
     assert value(samples, "check_verdict", check="gpu_y", verdict="pass") == 1
     assert value(samples, "run_verdict", verdict="fail", tier="periodic") == 1
     assert not [
@@ -116,10 +116,10 @@ def test_prometheus_can_read_it(document: dict[str, Any]) -> None:
     assert value(samples, "reading_limit", check="gpu_x", device="0001:00:00.0", bound="max") == 87.5
     assert value(samples, "reading_limit", check="gpu_x", device='quo"te\\back\nline', bound="min") == 2
     assert value(samples, "node_info", host='a"b\\c\nd', vm_id="5f3c") == 1
-    assert not [labels for (_name, labels) in samples if ("name", "model") in labels], "a word is no number"
+    assert not [labels for (_name, labels) in samples if ("name", "model") in labels], "a text is no number"
 
 
-def test_what_a_check_took_is_told_where_it_matters_and_what_is_latched(document: dict[str, Any]) -> None:
+def test_long_durations_and_latched_checks_are_written(document: dict[str, Any]) -> None:
     for check in document["checks"]:
         check.update(latched=True, seconds=1.5)
     samples = parse(prometheus.as_text(document))
@@ -130,15 +130,15 @@ def test_what_a_check_took_is_told_where_it_matters_and_what_is_latched(document
     assert value(parse(prometheus.as_text(document)), "check_seconds", check="gpu_x") == 0.25
 
 
-def test_the_time_of_the_run_is_a_metric_and_no_stamp(document: dict[str, Any]) -> None:
+def test_the_time_of_the_run_is_a_metric_and_no_timestamp(document: dict[str, Any]) -> None:
     document["time"] = "2026-11-22T16:40:00Z"
     text = prometheus.as_text(document)
     assert value(parse(text), "run_timestamp_seconds") == 1795365600
     assert 'hpcai_health_run_timestamp_seconds{tier="periodic"} 1795365600\n' in text
 
 
-def test_the_files_of_two_tiers_describe_their_metrics_alike(document: dict[str, Any]) -> None:
-    """The collector refuses a metric whose help differs between files, and series that two files have."""
+def test_files_of_two_tiers_have_the_same_help_and_no_common_series(document: dict[str, Any]) -> None:
+    """The collector refuses a metric whose help differs between files, and a series that is in two files."""
     one, two = (prometheus.as_text({**document, "tier": tier}) for tier in ("prolog", "deep"))
     described = [{line for line in text.splitlines() if line.startswith("#")} for text in (one, two)]
     assert described[0] >= described[1] != set()
@@ -165,11 +165,11 @@ def test_the_file_is_replaced_in_one_step(node: Any, document: dict[str, Any]) -
     for _time in range(2):
         prometheus.write(node.root, "/metrics", document)
     (file,) = (node.folder / "metrics").iterdir()
-    assert file.name == "hpcai_health_periodic.prom", "no half of it is left that the collector would read"
+    assert file.name == "hpcai_health_periodic.prom", "no temporary file is left for the collector to read"
     assert file.read_text(encoding="utf-8") == prometheus.as_text(document)
 
 
-def test_the_document_is_plain(document: dict[str, Any]) -> None:
+def test_the_document_can_be_written_as_json(document: dict[str, Any]) -> None:
     assert json.loads(json.dumps(document)) == document
 
 
@@ -182,7 +182,7 @@ ECC = [f"{memory}_{kind}_{since}" for memory in ("sram", "dram") for kind in ("c
        for since in ("volatile", "aggregate")]  # fmt: skip
 IB = ("symbol_error", "link_error_recovery", "port_rcv_errors", "local_link_integrity_errors", "excessive_buffer")
 NUMBERS: Mapping[str, Mapping[str, tuple[list[str], bool]]] = {
-    # By check what it measures in numbers on an ND node: by name the devices, and whether there is a limit.
+    # The numeric readings of each check on an ND node: name, devices, and whether there is a limit.
     "gpu_count": {"gpu_count": (ONE, True)},
     "gpu_fabric": {"gpu_fabric_state": (GPUS, False)},
     "gpu_nvlink": {
@@ -238,14 +238,14 @@ NUMBERS: Mapping[str, Mapping[str, tuple[list[str], bool]]] = {
     "gemm": {"gemm": (GPUS, True)},
     "cpu_stream": {"memory_copy": ([f"node{number}" for number in range(4)], True)},
     "dcgm": {"dcgm_tests_passed": (ONE, False)},
-    # What these measure is words, which are no series.
+    # The readings of these checks are texts, which are no series.
     **{name: {} for name in ("vm_size", "gpu_identity", "gpu_mig", "ib_addresses", "ib_pkeys", "peer_memory")},
     **{name: {} for name in ("pci_topology", "services", "network", "metadata_service")},
 }
 
 
 def documents(verdict: str = "pass") -> Iterator[dict[str, Any]]:
-    """What the runs of all tiers on an ND node leave."""
+    """Yield the documents of the runs of all tiers on an ND node."""
     for tier in TIERS:
         checks = tuple(check for check in map(load, NAMES) if tier in check.tiers)
         seconds = 20.0 if tier == DEEP else 0.05
@@ -257,14 +257,14 @@ def documents(verdict: str = "pass") -> Iterator[dict[str, Any]]:
 
 
 def readings(check: str) -> Iterator[Reading]:
-    """What a check measures."""
+    """Yield the readings of a check."""
     for name, (devices, has_limit) in NUMBERS[check].items():
         for device in devices:
             yield Reading(name, 1.5, "", device, 2.0 if has_limit else None)
 
 
 def series(verdict: str = "pass") -> Series:
-    """What all tiers of a node write, which has no series twice."""
+    """Return the series that all tiers of a node write; none is written twice."""
     found: Series = {}
     for document in documents(verdict):
         new = parse(prometheus.as_text(document))
@@ -273,7 +273,7 @@ def series(verdict: str = "pass") -> Series:
     return found
 
 
-def test_each_check_is_counted() -> None:
+def test_the_table_of_readings_lists_all_checks() -> None:
     assert set(NUMBERS) == set(NAMES)
 
 
@@ -308,7 +308,7 @@ def test_each_reading_and_limit_is_written_once() -> None:
     )
 
 
-def test_limits_that_differ_by_device_are_written_for_each() -> None:
+def test_limits_that_differ_by_device_are_written_for_each_device() -> None:
     (document,) = [one for one in documents() if one["tier"] == "periodic"]
     (check,) = [one for one in document["checks"] if one["name"] == "gpu_temperature"]
     for number, reading in enumerate(check["readings"]):

@@ -46,27 +46,27 @@ CHECKS = (Check("gpu_count", "GPUs", "They are there.", TIERS, lambda _context: 
 @pytest.fixture(autouse=True)
 def made_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A catalogue of two checks."""
-    with_checks(monkeypatch, *CHECKS)
+    set_checks(monkeypatch, *CHECKS)
 
 
-def with_checks(monkeypatch: pytest.MonkeyPatch, *checks: Check) -> None:
-    """Let these be the checks of the catalogue."""
+def set_checks(monkeypatch: pytest.MonkeyPatch, *checks: Check) -> None:
+    """Set the checks of the catalogue."""
     monkeypatch.setattr(catalog, "NAMES", tuple(check.name for check in checks))
     monkeypatch.setattr(catalog, "all_checks", lambda: checks)
 
 
 def context_of(settings: Settings) -> Context:
-    """What a check works with under these settings."""
+    """Return a check's context with these settings."""
     return replace(context(), settings=settings)
 
 
 def read(node: Any, **stated: Any) -> Settings:
-    """The settings that a file says."""
+    """Return the settings of a file with this content."""
     node.write("/etc/hpcai/health.json", json.dumps({"schema": 1, **stated}))
     return read_settings(node.root)
 
 
-def test_without_a_file_all_is_as_the_sizes_say(node: Any) -> None:
+def test_without_a_file_the_limits_of_the_size_apply(node: Any) -> None:
     assert read_settings(node.root) == Settings()
     limit = Settings().threshold(SIZE, "gpu_host_bandwidth")
     assert limit is not None
@@ -75,7 +75,7 @@ def test_without_a_file_all_is_as_the_sizes_say(node: Any) -> None:
     assert Settings().threshold(None, "gpu_host_bandwidth") is None
 
 
-def test_the_sites_limit_goes_before_the_sizes(node: Any) -> None:
+def test_the_sites_limit_wins_over_the_sizes(node: Any) -> None:
     settings = read(node, limits={"gpu_host_bandwidth": 24, "ecc_sram_errors": 5})
     limit = settings.threshold(SIZE, "gpu_host_bandwidth")
     assert limit is not None
@@ -83,7 +83,7 @@ def test_the_sites_limit_goes_before_the_sizes(node: Any) -> None:
     assert in_words(limit) == "at least 24 GB/s (/etc/hpcai/health.json)"
     errors = settings.threshold(None, "ecc_sram_errors")
     assert errors is not None
-    assert (errors.limit, errors.at_most, errors.unit) == (5, True, "errors"), "its direction is that of other sizes"
+    assert (errors.limit, errors.at_most, errors.unit) == (5, True, "errors"), "a maximum, as for other sizes"
     rack = settings.threshold(VmSize("Standard_X"), "gpu_host_bandwidth")
     assert rack is not None
     assert (rack.limit, rack.unit) == (24, "GB/s")
@@ -98,7 +98,7 @@ def test_a_limit_in_words_has_its_source() -> None:
     assert in_words(errors).startswith("at most 10000 errors (")
 
 
-def test_what_the_file_says_is_taken(node: Any) -> None:
+def test_the_settings_of_the_file_are_used(node: Any) -> None:
     stated = {"off": ["scratch"], "warn_only": ["gpu_count"], "options": {"scratch": {"free": 10}}, "prometheus": "/x"}
     settings = read(node, **stated)
     assert (settings.off, settings.warn_only, settings.prometheus) == (("scratch",), ("gpu_count",), "/x")
@@ -108,7 +108,7 @@ def test_what_the_file_says_is_taken(node: Any) -> None:
     assert context_of(Settings()).option(SCRATCH, "free") == 5
 
 
-def test_an_option_that_the_manifest_does_not_name_is_a_defect() -> None:
+def test_an_option_that_is_not_in_the_manifest_is_a_defect() -> None:
     with pytest.raises(KeyError):
         context_of(Settings(options={"scratch": {"fre": 1}})).option(SCRATCH, "fre")
 
@@ -139,12 +139,12 @@ def test_an_option_that_the_manifest_does_not_name_is_a_defect() -> None:
         ({"prometheus": 1}, "must be the absolute path"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(node: Any, stated: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_refused(node: Any, stated: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         read(node, **stated)
 
 
-def test_all_that_is_wrong_is_told_at_once(node: Any) -> None:
+def test_all_errors_are_reported_at_once(node: Any) -> None:
     with pytest.raises(
         ConfigError, match=r"/etc/hpcai/health\.json: off: .* scrach, .*; limits: .* ownn, .*: correct "
     ):
@@ -155,11 +155,11 @@ KINDS = [("10", 5), (True, 5), (5, True), (["a"], "a"), ("a", ["a"]), ({"a": 1},
 
 
 @pytest.mark.parametrize(("value", "default"), KINDS)
-def test_an_option_of_another_kind_is_refused(
+def test_an_option_of_another_type_is_refused(
     node: Any, monkeypatch: pytest.MonkeyPatch, value: Any, default: Any
 ) -> None:
     check = replace(SCRATCH, options={"free": default})
-    with_checks(monkeypatch, check)
+    set_checks(monkeypatch, check)
     node.write("/etc/hpcai/health.json", json.dumps({"schema": 1, "options": {"scratch": {"free": value}}}))
     with pytest.raises(ConfigError, match=r"options\.scratch\.free is .*, but must be like"):
         read_settings(node.root)
@@ -168,12 +168,12 @@ def test_an_option_of_another_kind_is_refused(
 
 
 @pytest.mark.parametrize(("value", "default"), [(1, 0.5), (0.5, 1), (["a"], ()), ("a", "b"), (False, True)])
-def test_an_option_of_its_kind_is_taken(value: Any, default: Any) -> None:
+def test_an_option_of_its_type_is_accepted(value: Any, default: Any) -> None:
     check = replace(SCRATCH, options={"free": default})
     assert context_of(Settings(options={"scratch": {"free": value}})).option(check, "free") == value
 
 
-def test_a_limit_tells_its_unit_its_conditions_and_its_source() -> None:
+def test_a_limit_in_words_has_its_unit_conditions_and_source() -> None:
     assert in_words(Threshold(228.0, "GB/s", SITE, at="8G")) == f"at least 228 GB/s at 8G ({FILE})"
     assert in_words(Threshold(512.0, "", SITE, at_most=True)) == f"at most 512 ({FILE})"
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is kept between runs: what a check kept, what is latched and its identity, who did not answer."""
+"""What is stored between runs: histories of checks, latched findings and their identity, and timeouts."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ BOOT = "this"
 
 
 def after(kept: tuple[state.Latched, ...], *findings: Finding, now: float = 1, released: tuple[str, ...] = ()) -> Any:
-    """What is kept after these findings."""
+    """Return what is latched after these findings."""
     return state.latched_after(kept, CHECK, Answer(findings=findings, released=released), BOOT, now)
 
 
-def test_only_what_asks_for_it_is_kept() -> None:
+def test_only_findings_with_latch_are_latched() -> None:
     assert [one.finding for one in after((), XID, replace(XID, latch=False, summary="other"))] == [XID]
 
 
-def test_the_same_again_is_kept_once_with_its_first_time() -> None:
+def test_a_repeated_finding_is_latched_once_with_its_first_time() -> None:
     kept = after(after((), XID), XID, now=9)
     assert [(one.finding, one.since) for one in kept] == [(XID, 1)]
     other = replace(XID, device="0002:00:00.0")
     assert [one.since for one in after(kept, other, now=9)] == [1, 9]
 
 
-def test_a_reset_mends_what_a_reset_mends() -> None:
+def test_a_reset_releases_only_findings_that_need_a_reset() -> None:
     graver = replace(XID, summary="Xid 79", action="reboot")
     by_check = replace(XID, summary="Xid 48", action=None)
     elsewhere = replace(XID, device="0002:00:00.0")
@@ -59,24 +59,24 @@ def test_a_reset_mends_what_a_reset_mends() -> None:
     assert [one.finding for one in kept] == [graver, by_check, elsewhere]
 
 
-def test_what_was_found_after_the_reset_stays() -> None:
+def test_findings_after_the_reset_stay_latched() -> None:
     assert [one.finding for one in after(after((), XID), XID, released=("0001:00:00.0",))] == [XID]
 
 
-def test_a_restart_ends_all() -> None:
+def test_a_reboot_releases_everything() -> None:
     kept = after((), XID)
     assert state.latched_in_boot(kept, BOOT) == kept
     assert state.latched_in_boot(kept, "another") == ()
     assert state.latched_in_boot(kept, "") == kept
 
 
-def test_what_is_seen_again_is_not_told_twice() -> None:
+def test_a_latched_finding_that_is_found_again_is_reported_once() -> None:
     kept = after((), XID)
     assert state.not_found_again(kept, Answer()) == (XID,)
     assert state.not_found_again(kept, Answer(findings=(XID,))) == ()
 
 
-def test_a_log_full_of_them_does_not_fill_the_disk() -> None:
+def test_the_number_of_latched_findings_is_limited() -> None:
     many = [replace(XID, summary=f"Xid {number}") for number in range(1000)]
     kept = after((), *many)
     assert [one.finding for one in kept] == many[-state.MOST :]
@@ -86,19 +86,19 @@ PAUSE = f"63.{os.getpid()}"
 
 
 def ask_a_tool(context: Context) -> Answer:
-    """As checks do it: a tool that does not answer could not be asked."""
+    """Run a tool as checks do: if it does not answer, the verdict is unknown."""
     result = context.run(["sleep", PAUSE])
     return Answer(findings=(Finding(UNKNOWN, f"the tool gave {result.rc}"),))
 
 
-def test_a_tool_that_hangs_never_fails(node: Any, make_check: Any) -> None:
+def test_a_tool_that_hangs_is_unknown_each_time(node: Any, make_check: Any) -> None:
     check = make_check(ask_a_tool, limit_s=0.2)
     for _time in range(3):
         result = node.one(check)
         assert (result.verdict, result.summary) == (UNKNOWN, "the tool gave 124")
 
 
-def test_a_device_that_is_silent_twice_running_fails(node: Any, make_check: Any) -> None:
+def test_a_device_that_does_not_answer_twice_in_a_row_fails(node: Any, make_check: Any) -> None:
     check = make_check(ask_a_tool, limit_s=0.2, asks_device=True)
     assert node.one(check).verdict == UNKNOWN
     second = node.one(check)
@@ -107,29 +107,29 @@ def test_a_device_that_is_silent_twice_running_fails(node: Any, make_check: Any)
     assert node.one(check).summary == "the tool gave 124, 3 times in a row"
 
 
-def test_a_check_that_hangs_in_a_device_twice_running_fails(node: Any, make_check: Any) -> None:
+def test_a_check_that_hangs_in_a_device_twice_in_a_row_fails(node: Any, make_check: Any) -> None:
     check = make_check(sleep, limit_s=0.1, asks_device=True)
     assert [node.one(check).verdict for _time in range(2)] == [UNKNOWN, FAIL]
 
 
-def test_a_driver_that_is_silent_twice_running_fails(node: Any, make_check: Any) -> None:
+def test_a_driver_that_does_not_answer_twice_in_a_row_fails(node: Any, make_check: Any) -> None:
     check = make_check(raising(GpuError("no_answer", "the driver did not answer within 4 s")))
     assert [node.one(check).verdict for _time in range(2)] == [UNKNOWN, FAIL]
 
 
-def test_what_answers_in_between_is_not_silent_twice_running(node: Any, make_check: Any) -> None:
+def test_an_answer_in_between_resets_the_count_of_timeouts(node: Any, make_check: Any) -> None:
     silent, good = make_check(raising(GpuError("no_answer", "x"))), make_check(GOOD)
     assert [node.one(check).verdict for check in (silent, good, silent, silent)] == [UNKNOWN, PASS, UNKNOWN, FAIL]
 
 
-def test_silence_before_a_restart_does_not_count(node: Any, make_check: Any) -> None:
+def test_a_timeout_before_a_reboot_does_not_count(node: Any, make_check: Any) -> None:
     check = make_check(raising(GpuError("no_answer", "x")))
     node.one(check)
     node.boot("99999999-2222-3333-4444-555555555555")
     assert node.one(check).verdict == UNKNOWN
 
 
-def test_the_next_run_has_what_a_check_kept(node: Any, make_check: Any) -> None:
+def test_a_check_gets_its_history_in_the_next_run(node: Any, make_check: Any) -> None:
     def measure(context: Context) -> Answer:
         runs, ever = (context.history.get("runs") or 0) + 1, (context.history.get("ever") or 0) + 1
         context.history.keep("runs", runs)
@@ -142,17 +142,17 @@ def test_the_next_run_has_what_a_check_kept(node: Any, make_check: Any) -> None:
     assert node.one(make_check(measure)).summary == "1 3"
 
 
-def test_what_a_failing_check_kept_before_it_raised_is_there_too(node: Any, make_check: Any) -> None:
+def test_the_history_is_stored_even_if_the_check_raises(node: Any, make_check: Any) -> None:
     def measure(context: Context) -> NoReturn:
         context.history.keep("seen", [1])
         raise CannotMeasure("x")
 
     node.one(make_check(measure))
-    assert node.kept().history("demo").get("seen") == [1]
+    assert node.stored_state().history("demo").get("seen") == [1]
 
 
-def test_an_xid_that_was_seen_once_fails_each_later_run(node: Any, make_check: Any) -> None:
-    """Elsewhere it was reported once, and then the check passed on a GPU that was as broken as before."""
+def test_a_latched_xid_fails_each_later_run(node: Any, make_check: Any) -> None:
+    """Other health checks report it once, and then pass although the GPU is still broken."""
     answer = Answer(findings=(Finding(FAIL, "Xid 79", "0001:00:00.0", action="reboot", fault="NHC2001", latch=True),))
     assert node.one(make_check(answer)).latched is False
     for tier in (PERIODIC, PROLOG):
@@ -166,7 +166,7 @@ def test_an_xid_that_was_seen_once_fails_each_later_run(node: Any, make_check: A
     assert node.one(make_check(GOOD)).verdict == PASS
 
 
-def test_what_is_not_latched_is_over_when_it_is(node: Any, make_check: Any) -> None:
+def test_a_failure_without_latch_ends_with_the_next_pass(node: Any, make_check: Any) -> None:
     assert [node.one(make_check(answer)).verdict for answer in (BAD, GOOD)] == [FAIL, PASS]
 
 
@@ -179,9 +179,7 @@ def test_a_reset_gpu_is_released(node: Any, make_check: Any) -> None:
     assert [one.device for one in node.one(make_check(GOOD)).answer.findings] == ["0002:00:00.0"]
 
 
-def test_what_cannot_be_kept_is_said_and_the_verdicts_stand(
-    node: Any, make_check: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_state_that_cannot_be_saved_is_reported(node: Any, make_check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: str, *_arguments: Any, **_named: Any) -> NoReturn:
         raise OSError(28, "No space left on device", path)
 
@@ -194,8 +192,8 @@ def test_what_cannot_be_kept_is_said_and_the_verdicts_stand(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 9}', '{"schema": 1, "checks": []}'])
-def test_what_was_latched_is_not_lost_silently(node: Any, make_check: Any, text: str) -> None:
+def test_a_broken_file_of_latched_findings_is_reported(node: Any, make_check: Any, text: str) -> None:
     node.write(state.LATCHED_FILE, text)
     (problem,) = node.tier(make_check(GOOD)).problems
     assert "latched.json cannot be read" in problem
-    assert node.tier(make_check(GOOD)).problems == (), "it is written anew"
+    assert node.tier(make_check(GOOD)).problems == (), "the file was replaced"

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What people read of a run, and of the checks."""
+"""The texts about a run, and about the checks."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ GOOD = Answer("8 GPUs", readings=(Reading("gpus", 8),))
 
 
 def failing(words: str, **given: Any) -> Answer:
-    """An answer that fails."""
+    """Return an answer that fails."""
     return Answer(findings=(Finding(FAIL, words, **given),))
 
 
 def without_times(lines: Any) -> list[str]:
-    """The lines, each with its seconds replaced."""
+    """Return the lines, with their seconds replaced."""
     return [line.replace("(0.0 s)", "(T)") for line in lines]
 
 
-def test_each_check_is_one_line_and_all_are_one(node: Any, make_check: Any) -> None:
+def test_each_check_has_a_line_and_the_run_has_one(node: Any, make_check: Any) -> None:
     lost = failing("7 of 8 GPUs", hint="Replace it.", fault="NHC2009", latch=True)
     checks = [make_check(GOOD, "a"), make_check(lost, "b"), make_check(Answer(skipped="none"), "c")]
     lines = without_times(text.of_run(node.tier(*checks), {}))
@@ -56,13 +56,13 @@ def test_each_check_is_one_line_and_all_are_one(node: Any, make_check: Any) -> N
     assert later[1].startswith("periodic: fail: 1 check, 1 fail (")
 
 
-def test_the_journal_is_told_how_bad_a_line_is(node: Any, make_check: Any) -> None:
+def test_lines_for_the_journal_have_a_priority(node: Any, make_check: Any) -> None:
     checks = [make_check(GOOD, "a"), make_check(failing("x"), "b"), make_check(Answer(), "c")]
     lines = list(text.of_run(node.tier(*checks), text.LEVELS))
     assert [line[:3] for line in lines[:3]] == ["a: ", "<3>", "<3>"]
 
 
-def test_the_reason_names_the_first_failure_and_counts_the_others(node: Any, make_check: Any) -> None:
+def test_the_drain_reason_names_the_first_failure_and_counts_others(node: Any, make_check: Any) -> None:
     users = failing("left behind", cause=USER)
     checks = [
         make_check(GOOD, "a"),
@@ -91,9 +91,7 @@ def test_the_reason_names_the_first_failure_and_counts_the_others(node: Any, mak
         ((FAIL,), "epilog", 1),
     ],
 )
-def test_the_exit_status_of_a_run(
-    node: Any, make_check: Any, verdicts: tuple[str, ...], tier: str, status: int
-) -> None:
+def test_exit_status_of_a_run(node: Any, make_check: Any, verdicts: tuple[str, ...], tier: str, status: int) -> None:
     findings = {verdict: () if verdict in (PASS, SKIP) else (Finding(verdict, "x"),) for verdict in verdicts}
     answers = {
         verdict: Answer(skipped="none here") if verdict == SKIP else Answer("x", (Reading("n", 1),), found)
@@ -103,14 +101,14 @@ def test_the_exit_status_of_a_run(
     assert perform.status_of(node.tier(*checks, tier=tier)) == status
 
 
-def test_a_prolog_fails_for_what_a_job_must_not_meet(node: Any, make_check: Any) -> None:
+def test_a_prolog_fails_if_a_blocking_check_fails(node: Any, make_check: Any) -> None:
     blocking = make_check(failing("7 of 8"), blocks_job=True)
     assert perform.status_of(node.tier(blocking, tier="prolog")) == 1
     node.settings = Settings(warn_only=("demo",))
     assert perform.status_of(node.tier(blocking, tier="prolog")) == 0
 
 
-def test_the_list_tells_the_limit_on_this_machine_and_its_source(node: Any, make_check: Any) -> None:
+def test_the_list_shows_the_limit_on_this_machine_and_its_source(node: Any, make_check: Any) -> None:
     check = make_check(GOOD, thresholds=("gpu_host_bandwidth", "none_such"), fault="NHC2020", blocks_job=True)
     machine = Machine(node.root, lambda _command, _seconds: pytest.fail("no command"), node.size)
     lines = "\n".join(text.of_checks([check], machine))
@@ -125,7 +123,7 @@ def test_the_list_tells_the_limit_on_this_machine_and_its_source(node: Any, make
     assert document["blocks_job"] is True
 
 
-def test_the_list_tells_all_that_a_site_may_set(node: Any, make_check: Any) -> None:
+def test_the_list_shows_all_limits_and_options_that_a_site_can_set(node: Any, make_check: Any) -> None:
     check = make_check(
         GOOD, further_limits=("nvlinks", "own"), options={"zombies": 5, "paths": (), "folders": ["/a", "/b"]}
     )
@@ -142,7 +140,7 @@ def test_the_list_tells_all_that_a_site_may_set(node: Any, make_check: Any) -> N
     assert document["options"] == {"zombies": 9, "paths": (), "folders": ["/a", "/b"]}
 
 
-def test_the_list_tells_what_is_otherwise_here(node: Any, make_check: Any) -> None:
+def test_the_list_shows_what_differs_on_this_node(node: Any, make_check: Any) -> None:
     settings = Settings(off=("a",), warn_only=("b",))
     machine = Machine(node.root, lambda _command, _seconds: pytest.fail("no command"), None, settings)
     names = {"a": "turned off", "b": "a failure is only a warning", "c": "skipped: none here"}

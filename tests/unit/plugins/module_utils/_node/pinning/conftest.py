@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""An ND A100 v4 in a folder, and looking at what runs there."""
+"""An ND A100 v4 in a folder, and an inspection of its processes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Look = Callable[..., Inspection]
 
 @pytest.fixture
 def nd(tmp_path: Path) -> MachineTree:
-    """A Standard_ND96asr_v4 on which nothing runs."""
+    """A Standard_ND96asr_v4 without processes."""
     return nd_a100_v4(tmp_path)
 
 
 @pytest.fixture
 def look() -> Look:
-    """Inspect the processes called xhpl of a tree."""
+    """Return a function that inspects the processes of a tree, by default those called xhpl."""
 
     def inspected(
         tree: MachineTree,

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where ranks should run, on sizes of the table and on machines of every odd kind."""
+"""Where ranks should run, on sizes of the table and on unusual machines."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import SIZES
 
 
 def read(tree: MachineTree) -> Layout:
-    """The layout of a tree."""
+    """Return the layout of a tree."""
     return read_layout(Root(str(tree.path)))
 
 
 def cpus(advice: Advice) -> list[str]:
-    """The CPUs of each rank."""
+    """Return the CPUs of each rank."""
     return [placement.cpus.as_list() for placement in advice.placements]
 
 
 def nodes(advice: Advice) -> list[int]:
-    """The NUMA node of each rank."""
+    """Return the NUMA node of each rank."""
     return [placement.node for placement in advice.placements]
 
 
 def gpus(advice: Advice) -> list[tuple[int, ...]]:
-    """The GPUs of each rank."""
+    """Return the GPUs of each rank."""
     return [placement.gpus for placement in advice.placements]
 
 
 def test_a_rank_for_each_gpu_of_an_nd_a100_v4() -> None:
     advice = advise(layout_of_size(find_size("nd96asr_v4")))
-    # As the article's HPL line has it for eight ranks of twelve cores.
+    # The same CPUs as in the article's HPL line for eight ranks of twelve cores.
     assert cpus(advice) == ["24-35", "36-47", "0-11", "12-23", "72-83", "84-95", "48-59", "60-71"]
     assert nodes(advice) == [1, 1, 0, 0, 3, 3, 2, 2]
     assert gpus(advice) == [(index,) for index in range(8)]
@@ -65,7 +65,7 @@ def test_whole_domains_of_an_nd_a100_v4() -> None:
 
 @pytest.mark.parametrize("name", [size.name for size in SIZES.values() if size.numa_nodes])
 @pytest.mark.parametrize("masks", MASKS)
-def test_every_size_of_the_table_gets_sound_advice(name: str, masks: str) -> None:
+def test_every_size_of_the_table_gets_valid_advice(name: str, masks: str) -> None:
     layout = layout_of_size(find_size(name))
     advice = advise(layout, masks=masks)
     assert len(advice.placements) == (len(layout.gpus) or len(layout.nodes))
@@ -96,21 +96,21 @@ def test_asymmetric_nodes_get_ranks_in_proportion(tmp_path: Path) -> None:
     assert cpus(advise(read(tree), 6)) == ["0-1", "2-3", "4-5", "6-7", "8-9", "10-11"]
 
 
-def test_offline_cpus_are_given_to_nobody(tmp_path: Path) -> None:
+def test_no_rank_gets_offline_cpus(tmp_path: Path) -> None:
     tree = MachineTree(tmp_path).cpus("0-4,6-11").node(0, "0-7").node(1, "8-11")
     advice = advise(read(tree), 2)
     assert cpus(advice) == ["0-4,6-7", "8-11"]
     assert cpus(advise(read(tree), 4)) == ["0-1", "2-3", "4,6", "8-11"]
 
 
-def test_cores_that_do_not_divide_evenly_are_left(tmp_path: Path) -> None:
+def test_cores_that_do_not_divide_evenly_stay_unused(tmp_path: Path) -> None:
     advice = advise(read(MachineTree(tmp_path).cpus("0-10").node(0, "0-10")), 4)
     assert cpus(advice) == ["0-1", "2-3", "4-5", "6-7"]
     assert advice.notes == ("3 CPUs do not divide evenly and are left to the system.",)
 
 
 def test_nodes_of_memory_only_and_of_gpus_get_no_rank(tmp_path: Path) -> None:
-    # As Grace Blackwell has it: two nodes with CPUs, one of memory for each GPU.
+    # As on Grace Blackwell: two NUMA nodes with CPUs, and one with only memory for each GPU.
     tree = MachineTree(tmp_path).cpus("0-127").node(0, "0-63").node(1, "64-127")
     for gpu in range(4):
         tree.node(2 + gpu, "").gpu(f"000{gpu + 8}:01:00.0", gpu // 2)
@@ -119,12 +119,12 @@ def test_nodes_of_memory_only_and_of_gpus_get_no_rank(tmp_path: Path) -> None:
     assert cpus(advice) == ["0-31", "32-63", "64-95", "96-127"]
 
 
-def test_ranks_get_whole_cores_where_there_is_smt(tmp_path: Path) -> None:
+def test_ranks_get_whole_cores_with_smt(tmp_path: Path) -> None:
     tree = MachineTree(tmp_path).cpus("0-15", smt_siblings(8)).node(0, "0-3,8-11").node(1, "4-7,12-15")
     advice = advise(read(tree), 4)
     assert cpus(advice) == ["0-1,8-9", "2-3,10-11", "4-5,12-13", "6-7,14-15"]
     assert_disjoint(advice)
-    # Two threads get a core each, three do not have so many and take hardware threads, all of their cores.
+    # Each rank has two cores: two threads get a core each, three threads use the hardware threads of both.
     assert cpus(advise(read(tree), 4, 1)) == ["0,8", "2,10", "4,12", "6,14"]
     assert cpus(advise(read(tree), 4, 2)) == ["0-1,8-9", "2-3,10-11", "4-5,12-13", "6-7,14-15"]
     assert cpus(advise(read(tree), 4, 3)) == cpus(advice)
@@ -132,16 +132,16 @@ def test_ranks_get_whole_cores_where_there_is_smt(tmp_path: Path) -> None:
         advise(read(tree), 4, 5)
 
 
-def test_only_cpus_of_the_control_group_are_given(nd: MachineTree) -> None:
+def test_ranks_get_only_cpus_of_the_control_group(nd: MachineTree) -> None:
     layout = read(nd).restricted_to(CpuSet.parse_list("24-31,48-51"))
     by_gpus = advise(layout)
-    # The GPUs of nodes 0 and 3 have no CPU near; the nearest is taken, and that is told.
+    # The GPUs of nodes 0 and 3 have no usable CPU on their node: the nearest node is used, with a note.
     assert nodes(by_gpus) == [1, 1, 1, 1, 1, 1, 2, 2]
     assert any("its GPU's NUMA node 3 has no usable CPU" in note for note in by_gpus.notes)
     assert_disjoint(by_gpus)
 
 
-def test_a_control_group_that_leaves_nothing_is_an_error(nd: MachineTree) -> None:
+def test_a_control_group_without_cpus_of_the_machine_is_an_error(nd: MachineTree) -> None:
     with pytest.raises(AdviceError, match="cpuset"):
         advise(read(nd).restricted_to(CpuSet({500})))
 
@@ -156,7 +156,7 @@ def test_many_cpus(tmp_path: Path, count: int, per_node: int) -> None:
     assert advice.placements[-1].cpus.as_mask() == "f" * (per_node // 4) + "0" * ((count - per_node) // 4)
 
 
-def test_gpus_of_unknown_place_are_spread_and_that_is_told(tmp_path: Path) -> None:
+def test_gpus_of_unknown_numa_node_are_spread_with_a_note(tmp_path: Path) -> None:
     tree = MachineTree(tmp_path).cpus("0-7").node(0, "0-3").node(1, "4-7")
     for index, node in enumerate((1, -1, -1, -1)):
         tree.gpu(f"000{index + 1}:00:00.0", node)
@@ -166,7 +166,7 @@ def test_gpus_of_unknown_place_are_spread_and_that_is_told(tmp_path: Path) -> No
     assert any("does not report the NUMA node of some GPUs" in note for note in advice.notes)
 
 
-def test_without_gpus_there_is_a_rank_for_each_node(tmp_path: Path) -> None:
+def test_without_gpus_there_is_a_rank_for_each_numa_node(tmp_path: Path) -> None:
     tree = MachineTree(tmp_path).cpus("0-7").node(0, "0-3").node(1, "4-7")
     advice = advise(read(tree))
     assert (cpus(advice), gpus(advice)) == (["0-3", "4-7"], [(), ()])
@@ -191,7 +191,7 @@ def test_more_ranks_than_gpus_share_them(nd: MachineTree) -> None:
 
 
 @pytest.mark.parametrize("ranks", [3, 12])
-def test_ranks_that_do_not_divide_over_gpus_are_told(nd: MachineTree, ranks: int) -> None:
+def test_ranks_that_do_not_divide_over_gpus_get_a_note(nd: MachineTree, ranks: int) -> None:
     advice = advise(read(nd), ranks)
     assert len(advice.placements) == ranks
     assert {index for indices in gpus(advice) for index in indices} == set(range(8))
@@ -199,7 +199,7 @@ def test_ranks_that_do_not_divide_over_gpus_are_told(nd: MachineTree, ranks: int
     assert_disjoint(advice)
 
 
-def test_fewer_ranks_than_nodes_leave_nodes_idle_and_that_is_told(tmp_path: Path) -> None:
+def test_numa_nodes_without_a_rank_are_noted(tmp_path: Path) -> None:
     tree = MachineTree(tmp_path).cpus("0-7").node(0, "0-3").node(1, "4-7")
     advice = advise(read(tree), 1)
     assert cpus(advice) == ["0-3"]
@@ -215,7 +215,7 @@ def test_more_ranks_than_cores_are_an_error_for_disjoint_masks_only(tmp_path: Pa
     assert any("more than the 4 usable CPUs" in note for note in shared.notes)
 
 
-def test_more_threads_than_cpus_are_an_error_that_says_what_fits(nd: MachineTree) -> None:
+def test_too_many_threads_are_an_error_that_names_the_maximum(nd: MachineTree) -> None:
     with pytest.raises(AdviceError, match=r"24 threads per rank do not fit.*12 CPUs.*at most 12"):
         advise(read(nd), 8, 24)
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The benchmark runs, and its contenders see the same threads. Times are for people to judge, none are looked at."""
+"""The benchmark runs, and its contenders find the same threads. The test does not check times."""
 
 from __future__ import annotations
 

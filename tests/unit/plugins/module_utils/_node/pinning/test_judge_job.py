@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Each finding between ranks, and between ranks and machine: made where it is due, and not where it is not."""
+"""Each finding about several ranks, or about ranks and the machine: when it is reported, and when not."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from .conftest import Look
 
 BUSIDS = [f"{domain:04x}:00:00.0" for domain in (1, 2, 3, 4, 0xB, 0xC, 0xD, 0xE)]
 GOOD = ("24-35", "36-47", "0-11", "12-23", "72-83", "84-95", "48-59", "60-71")
-"""A rank for each GPU, on CPUs of its own."""
+"""A rank for each GPU, each on its own CPUs."""
 
 
 def start(tree: MachineTree, masks: tuple[str, ...]) -> dict[int, tuple[str, ...]]:
-    """A rank for each mask, and who uses which GPU if each uses the one of its number."""
+    """Start a rank for each mask; return the use of GPUs if each rank uses the GPU of its number."""
     for rank, cpus in enumerate(masks):
         tree.process(50 + rank, cpus, environment={"LOCAL_RANK": str(rank)})
     return {50 + rank: (BUSIDS[rank],) for rank in range(min(len(masks), 8))}
 
 
 def codes(found: Inspection) -> list[str]:
-    """The codes found, the worst first."""
+    """Return the codes of the findings, the worst first."""
     return [finding.code for finding in found.findings]
 
 
-def test_a_job_that_is_pinned_well_has_no_findings(nd: MachineTree, look: Look) -> None:
+def test_a_well_pinned_job_has_no_findings(nd: MachineTree, look: Look) -> None:
     use = start(nd, GOOD)
     found = look(nd, use)
     assert found.findings == ()
     assert found.verdict == "good"
 
 
-def test_whole_domains_are_shared_on_purpose(nd: MachineTree, look: Look) -> None:
+def test_ranks_that_share_a_whole_domain_are_good(nd: MachineTree, look: Look) -> None:
     use = start(nd, tuple(ND_A100_NODES[node] for node in ND_A100_GPUS))
     found = look(nd, use)
     assert codes(found) == ["shared_domain"] * 4
@@ -56,7 +56,7 @@ def test_whole_domains_are_shared_on_purpose(nd: MachineTree, look: Look) -> Non
     assert found.verdict == "good"
 
 
-def test_equal_masks_that_are_no_whole_domain_overlap(nd: MachineTree, look: Look) -> None:
+def test_equal_masks_smaller_than_a_domain_overlap(nd: MachineTree, look: Look) -> None:
     start(nd, ("0", "0", "0", "24"))
     finding = look(nd).findings[0]
     assert (finding.code, finding.severity, finding.ranks, finding.cpus) == (
@@ -81,12 +81,12 @@ def test_a_rank_within_the_domain_of_others_overlaps(nd: MachineTree, look: Look
     assert "overlap" in codes(look(nd))
 
 
-def test_many_unpinned_ranks_are_told_once_each_and_not_as_pairs(nd: MachineTree, look: Look) -> None:
+def test_unpinned_ranks_are_reported_once_each_and_not_as_overlap(nd: MachineTree, look: Look) -> None:
     start(nd, ("0-95",) * 8)
     assert set(codes(look(nd))) == {"unpinned", "use_unknown"}
 
 
-def test_a_pinned_and_an_unpinned_rank_do_not_overlap_by_accident(nd: MachineTree, look: Look) -> None:
+def test_a_pinned_and_an_unpinned_rank_do_not_overlap(nd: MachineTree, look: Look) -> None:
     start(nd, ("0-11", "0-95"))
     assert "overlap" not in codes(look(nd))
 
@@ -100,7 +100,7 @@ def test_shared_core(tmp_path: Path, look: Look, second: str, shared: bool) -> N
     assert "overlap" not in codes(found)
 
 
-def test_an_overlap_is_not_told_a_second_time_as_shared_cores(tmp_path: Path, look: Look) -> None:
+def test_an_overlap_is_not_also_reported_as_shared_core(tmp_path: Path, look: Look) -> None:
     tree = MachineTree(tmp_path).cpus("0-7", smt_siblings(4)).node(0, "0-7")
     start(tree, ("0,4", "0,4", "1,5"))
     assert codes(look(tree)) == ["overlap"]
@@ -117,7 +117,7 @@ def test_idle_node_with_gpus(nd: MachineTree, look: Look) -> None:
     )
 
 
-def test_nodes_are_not_idle_where_there_are_fewer_ranks_than_nodes(nd: MachineTree, look: Look) -> None:
+def test_with_fewer_ranks_than_numa_nodes_none_is_idle(nd: MachineTree, look: Look) -> None:
     start(nd, ("0-11", "24-35"))
     assert not {"idle_node", "uneven_spread"} & set(codes(look(nd)))
 
@@ -134,7 +134,7 @@ def test_uneven_spread_over_cpus(nd: MachineTree, look: Look, masks: tuple[str, 
     assert ("uneven_spread" in codes(look(nd))) == uneven
 
 
-def test_ranks_go_where_the_gpus_are_even_if_nodes_have_different_numbers(tmp_path: Path, look: Look) -> None:
+def test_ranks_near_unevenly_spread_gpus_are_no_uneven_spread(tmp_path: Path, look: Look) -> None:
     tree = MachineTree(tmp_path).cpus("0-7").node(0, "0-3").node(1, "4-7")
     for index, node in enumerate((0, 0, 0, 1)):
         tree.gpu(f"000{index + 1}:00:00.0", node)
@@ -151,16 +151,16 @@ def test_gpu_idle(nd: MachineTree, look: Look) -> None:
     assert codes(found) == ["gpu_idle", "rank_without_gpu"]
     assert found.findings[0].gpus == CpuSet({7})
     assert found.findings[1].ranks == ("7",)
-    # Somebody else's process uses it.
+    # A process outside the job uses it.
     assert codes(look(nd, {**use, 99: (BUSIDS[7],)})) == ["rank_without_gpu"]
 
 
-def test_a_job_that_uses_no_gpu_leaves_none_idle(nd: MachineTree, look: Look) -> None:
+def test_a_job_without_gpus_leaves_none_idle(nd: MachineTree, look: Look) -> None:
     start(nd, GOOD)
     assert codes(look(nd, {})) == []
 
 
-def test_what_the_driver_does_not_say_is_not_guessed(nd: MachineTree, look: Look) -> None:
+def test_without_an_answer_of_the_driver_gpu_use_is_unknown(nd: MachineTree, look: Look) -> None:
     start(nd, GOOD)
     found = look(nd, None)
     assert codes(found) == ["use_unknown"]
@@ -192,14 +192,14 @@ def test_cpus_restricted(nd: MachineTree, look: Look) -> None:
     assert "cpus_restricted" not in codes(look(nd))
 
 
-def test_no_process_is_never_a_pass(nd: MachineTree, look: Look) -> None:
+def test_no_process_is_unknown_and_never_a_pass(nd: MachineTree, look: Look) -> None:
     found = look(nd)
     assert codes(found) == ["no_process"]
     assert found.findings[0].severity == "error"
     assert found.verdict == "unknown"
 
 
-def test_a_process_id_that_is_not_there_is_told(nd: MachineTree, look: Look) -> None:
+def test_a_process_id_that_does_not_exist_is_reported(nd: MachineTree, look: Look) -> None:
     nd.process(50, "0-11")
     found = look(nd, selection=Selection(pids=(50, 51)))
     assert found.findings[0].code == "no_process"
@@ -209,7 +209,7 @@ def test_a_process_id_that_is_not_there_is_told(nd: MachineTree, look: Look) -> 
     assert look(nd, selection=Selection(pids=(50, 51))).verdict == "bad"
 
 
-def test_threads_that_cannot_be_read_are_never_a_pass(nd: MachineTree, look: Look) -> None:
+def test_threads_that_cannot_be_read_are_unknown_and_never_a_pass(nd: MachineTree, look: Look) -> None:
     nd.process(50, "0-11")
     (nd.path / "proc/50/task/50/status").unlink()
     found = look(nd)
@@ -224,7 +224,7 @@ def test_the_worst_comes_first(nd: MachineTree, look: Look) -> None:
     assert len(set(severities)) == 3
 
 
-def test_findings_are_chosen_by_code_and_by_severity(nd: MachineTree, look: Look) -> None:
+def test_findings_are_selected_by_code_and_by_severity(nd: MachineTree, look: Look) -> None:
     start(nd, ("0-11", "0-11", "24-47", "24-47", "48-59"))
     findings = look(nd).findings
     assert {finding.code for finding in matching(findings, ["info", "idle_node"])} == {

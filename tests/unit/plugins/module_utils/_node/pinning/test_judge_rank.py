@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Each finding about a rank by itself: made where it is due, and not where it is not."""
+"""Each finding about a single rank: when it is reported, and when not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAR_MEMORY = "7f0000000000 default anon=262144 N0=131072 N2=131072 kernelpagesiz
 
 
 def only(found: Inspection, code: str) -> Finding | None:
-    """The one finding of that code, if there is one."""
+    """Return the only finding with this code, if there is one."""
     matching = [finding for finding in found.findings if finding.code == code]
     assert len(matching) < 2
     return matching[0] if matching else None
@@ -33,16 +33,16 @@ def test_unpinned(nd: MachineTree, look: Look) -> None:
     assert finding
     assert (finding.severity, finding.pids, finding.cpus.as_list()) == ("error", (50,), "0-95")
     assert "last ran on NUMA nodes 1" in finding.text
-    # That the kernel could have more CPUs than there are is nobody's wish for offline ones.
+    # The mask also has CPUs that the kernel supports but the machine lacks: these are not offline CPUs.
     assert not only(look(nd), "offline_cpu")
 
 
-def test_all_cpus_that_the_control_group_leaves_are_unpinned_too(nd: MachineTree, look: Look) -> None:
+def test_a_rank_on_all_cpus_of_its_control_group_is_unpinned(nd: MachineTree, look: Look) -> None:
     nd.cgroup("job", [50], cpuset__cpus__effective="12-35").process(50, "12-35", cgroup="0::/job")
     assert only(look(nd), "unpinned")
 
 
-def test_all_cpus_of_a_single_node_are_no_mistake(tmp_path: Path, look: Look) -> None:
+def test_a_rank_on_all_cpus_of_a_single_numa_node_is_good(tmp_path: Path, look: Look) -> None:
     tree = MachineTree(tmp_path).cpus("0-3").node(0, "0-3").process(50, "0-3")
     assert look(tree).findings == ()
 
@@ -60,7 +60,7 @@ def test_spans_nodes(nd: MachineTree, look: Look) -> None:
     assert not only(look(nd), "spans_nodes_few_ranks")
 
 
-def test_spans_nodes_because_there_are_fewer_ranks_than_nodes(nd: MachineTree, look: Look) -> None:
+def test_spans_nodes_with_fewer_ranks_than_numa_nodes(nd: MachineTree, look: Look) -> None:
     nd.process(50, "0-47").process(51, "48-71")
     found = look(nd)
     finding = only(found, "spans_nodes_few_ranks")
@@ -77,12 +77,12 @@ def test_far_from_gpu(nd: MachineTree, look: Look) -> None:
     assert finding.text == "Pid 50 runs on NUMA node 0, far from its GPU 0 on 1."
 
 
-def test_near_one_of_several_gpus_is_near(nd: MachineTree, look: Look) -> None:
+def test_a_rank_near_one_of_its_gpus_is_near(nd: MachineTree, look: Look) -> None:
     nd.process(50, "0-11")
     assert not only(look(nd, {50: ("0001:00:00.0", "0003:00:00.0")}), "far_from_gpu")
 
 
-def test_far_from_a_gpu_that_only_the_environment_names(nd: MachineTree, look: Look) -> None:
+def test_far_from_a_gpu_named_in_the_environment(nd: MachineTree, look: Look) -> None:
     nd.process(50, "0-11", environment={"CUDA_VISIBLE_DEVICES": "0"})
     nd.process(51, "24-35", environment={"CUDA_VISIBLE_DEVICES": "1"})
     found = look(nd)
@@ -93,7 +93,7 @@ def test_far_from_a_gpu_that_only_the_environment_names(nd: MachineTree, look: L
     assert not only(found, "far_from_gpu")
 
 
-def test_a_gpu_of_unknown_place_is_far_from_nobody(tmp_path: Path, look: Look) -> None:
+def test_a_gpu_of_unknown_numa_node_is_far_from_no_rank(tmp_path: Path, look: Look) -> None:
     tree = MachineTree(tmp_path).cpus("0-3").node(0, "0-1").node(1, "2-3").gpu("0001:00:00.0", -1)
     tree.process(50, "2-3")
     found = look(tree, {50: ("0001:00:00.0",)})
@@ -102,7 +102,7 @@ def test_a_gpu_of_unknown_place_is_far_from_nobody(tmp_path: Path, look: Look) -
 
 def test_far_from_hca(nd: MachineTree, look: Look) -> None:
     nd.process(50, "0-11", files=["/dev/infiniband/uverbs0"]).process(51, "12-23", files=["/dev/infiniband/uverbs2"])
-    # A library that opens all of them has not chosen yet.
+    # This rank opened all adapters, as some libraries do: it is not known which one it uses.
     nd.process(52, "24-35", files=[f"/dev/infiniband/uverbs{number}" for number in range(8)])
     finding = only(look(nd), "far_from_hca")
     assert finding
@@ -111,7 +111,7 @@ def test_far_from_hca(nd: MachineTree, look: Look) -> None:
 
 
 def threads_of(pid: int, states: str, cpus: str) -> list[Thread]:
-    """A thread for each letter."""
+    """Return a thread for each letter of the states."""
     return [(pid + index, cpus, 0, state) for index, state in enumerate(states)]
 
 
@@ -124,7 +124,7 @@ def test_more_busy_threads_than_cpus(nd: MachineTree, look: Look) -> None:
     assert not only(found, "threads_exceed_cpus")
 
 
-def test_more_threads_than_cpus_most_of_them_asleep(nd: MachineTree, look: Look) -> None:
+def test_more_threads_than_cpus_but_not_more_busy_ones(nd: MachineTree, look: Look) -> None:
     nd.process(50, "0-1", threads=threads_of(50, "RRSS", "0-1"))
     found = look(nd)
     finding = only(found, "threads_exceed_cpus")
@@ -165,7 +165,7 @@ def test_memory_far(nd: MachineTree, look: Look) -> None:
     assert finding
     assert finding.severity == "warning"
     assert finding.text == "Pid 50 has 512 of 1024 MiB on NUMA node 2, but runs on 0."
-    # It was not asked for.
+    # Without with_memory, memory is not inspected.
     assert not only(look(nd), "memory_far")
 
 
@@ -173,7 +173,7 @@ def test_memory_far(nd: MachineTree, look: Look) -> None:
     ("near_mib", "far_mib", "reported"),
     [(1024, 1, False), (4000, 300, False), (10, 200, False), (2500, 300, True), (0, 256, True)],
 )
-def test_memory_elsewhere_matters_from_a_tenth_and_a_quarter_gib_on(
+def test_far_memory_is_reported_from_10_percent_and_256_mib(
     nd: MachineTree, look: Look, near_mib: int, far_mib: int, reported: bool
 ) -> None:
     pages = f"N0={near_mib * 256} N2={far_mib * 256}"

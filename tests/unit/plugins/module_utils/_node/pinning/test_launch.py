@@ -28,13 +28,13 @@ ND_A100 = layout_of_size(find_size("Standard_ND96asr_v4"))
 
 
 def read(tree: MachineTree) -> Layout:
-    """The layout of a tree."""
+    """Return the layout of a tree."""
     return read_layout(Root(str(tree.path)))
 
 
 def test_the_srun_line_of_an_nd_a100_v4_with_whole_domains() -> None:
     start = launch(advise(ND_A100, 8, masks=WHOLE_DOMAIN), SRUN)
-    # The published line has "ffffff00000000000" last, a zero too few.
+    # The last mask of the published line, "ffffff00000000000", lacks a zero.
     assert (
         "--cpu-bind=mask_cpu:ffffff000000,ffffff000000,ffffff,ffffff,ffffff000000000000000000,"
         "ffffff000000000000000000,ffffff000000000000,ffffff000000000000"
@@ -44,7 +44,7 @@ def test_the_srun_line_of_an_nd_a100_v4_with_whole_domains() -> None:
     assert start.environment == {"OMPI_MCA_coll_hcoll_enable": "0"}
 
 
-def test_the_masks_of_srun_are_the_ranks_own_in_order() -> None:
+def test_the_masks_of_srun_are_those_of_the_ranks_in_order() -> None:
     advice = advise(ND_A100, threads_per_rank=4)
     start = launch(advice, SRUN)
     (bind,) = [word for word in start.arguments if word.startswith("--cpu-bind=mask_cpu:")]
@@ -54,7 +54,7 @@ def test_the_masks_of_srun_are_the_ranks_own_in_order() -> None:
     assert len(masks[0]) == 4
 
 
-def test_without_gpus_nothing_is_said_of_gpus(tmp_path: Path) -> None:
+def test_without_gpus_the_lines_and_notes_mention_none(tmp_path: Path) -> None:
     layout = read(MachineTree(tmp_path).cpus("0-7").node(0, "0-3").node(1, "4-7"))
     srun, openmpi = launch(advise(layout), SRUN), launch(advise(layout), OPENMPI)
     assert srun.line == "srun --ntasks-per-node=2 --cpu-bind=mask_cpu:f,f0 --mpi=pmix"
@@ -63,7 +63,7 @@ def test_without_gpus_nothing_is_said_of_gpus(tmp_path: Path) -> None:
     assert not [note for note in (*srun.notes, *openmpi.notes) if "GPU" in note]
 
 
-def test_open_mpi_numbers_ranks_by_node_and_gets_the_gpus_in_that_order() -> None:
+def test_open_mpi_numbers_ranks_and_gpus_by_numa_node() -> None:
     start = launch(advise(ND_A100), OPENMPI)
     assert start.line == (
         "mpirun -np 8 --map-by ppr:2:numa:pe=12 --bind-to core --mca coll_hcoll_enable 0 "
@@ -76,12 +76,12 @@ def test_open_mpi_numbers_ranks_by_node_and_gets_the_gpus_in_that_order() -> Non
     assert [placement.gpus for placement in start.placements] == [(2,), (3,), (0,), (1,), (6,), (7,), (4,), (5,)]
 
 
-def test_open_mpi_binds_to_whole_nodes() -> None:
+def test_open_mpi_binds_to_whole_numa_nodes() -> None:
     start = launch(advise(ND_A100, masks=WHOLE_DOMAIN), OPENMPI)
     assert start.arguments[:7] == ("mpirun", "-np", "8", "--map-by", "ppr:2:numa", "--bind-to", "numa")
 
 
-def test_gpus_in_order_need_no_variable() -> None:
+def test_gpus_in_numa_order_need_no_variable() -> None:
     start = launch(advise(layout_of_size(find_size("ND96isr_H100_v5"))), OPENMPI)
     assert "ppr:4:numa:pe=12" in start.arguments
     assert "CUDA_VISIBLE_DEVICES" not in start.line
@@ -92,14 +92,14 @@ def test_open_mpi_counts_cores_not_hardware_threads(tmp_path: Path) -> None:
     assert "ppr:2:numa:pe=2" in launch(advise(read(tree), 4), OPENMPI).arguments
 
 
-def test_nodes_are_counted_as_hwloc_does_by_their_cpus(tmp_path: Path) -> None:
+def test_open_mpi_orders_numa_nodes_by_their_cpus_as_hwloc_does(tmp_path: Path) -> None:
     tree = MachineTree(tmp_path).cpus("0-3").node(0, "2-3").node(1, "0-1")
     start = launch(advise(read(tree)), OPENMPI)
     assert [(placement.node, placement.cpus.as_list()) for placement in start.placements] == [(1, "0-1"), (0, "2-3")]
 
 
 def masks_by_taskset(layout: Layout, ranks: int | None, threads: int | None = None) -> list[str]:
-    """The masks of a line that leaves pinning to taskset, which they must be the advised ones of."""
+    """Return the masks of a line that pins with taskset; assert that they are the advised ones."""
     advice = advise(layout, ranks, threads)
     start = launch(advice, OPENMPI)
     assert start.arguments[5:7] == ("--bind-to", "none")
@@ -111,14 +111,14 @@ def masks_by_taskset(layout: Layout, ranks: int | None, threads: int | None = No
     return masks
 
 
-def test_what_open_mpi_cannot_map_goes_through_taskset(tmp_path: Path, nd: MachineTree) -> None:
+def test_taskset_pins_what_open_mpi_cannot_map(tmp_path: Path, nd: MachineTree) -> None:
     asymmetric = MachineTree(tmp_path / "a").cpus("0-11").node(0, "0-7").node(1, "8-11")
     assert masks_by_taskset(read(asymmetric), 3) == ["f", "f0", "f00"]
-    # Four cores of twelve each: Open MPI would pack them.
+    # Each rank uses four of its twelve cores: Open MPI would place the ranks side by side.
     assert masks_by_taskset(ND_A100, 8, 4)[:2] == ["f000000", "f000000000"]
     restricted = read(nd).restricted_to(CpuSet.parse_list("12-95"))
     assert len(masks_by_taskset(restricted, 8)) == 8
-    # Even where the same part of each node is left: whether Open MPI sees that depends on where it is started.
+    # Also with equal parts of all nodes: whether Open MPI knows the restriction depends on where it is started.
     even = read(nd).restricted_to(CpuSet.parse_list("0-11,24-35,48-59,72-83"))
     assert masks_by_taskset(even, 8)[2:4] == ["3f", "fc0"]
     memory = MachineTree(tmp_path / "m").cpus("0-3").node(0, "0-1").node(1, "2-3").node(2, "")
@@ -128,7 +128,7 @@ def test_what_open_mpi_cannot_map_goes_through_taskset(tmp_path: Path, nd: Machi
 
 
 @pytest.mark.skipif(not shutil.which("taskset"), reason="there is no taskset")
-def test_the_line_with_taskset_pins_for_real(tmp_path: Path) -> None:
+def test_the_line_with_taskset_pins_real_processes(tmp_path: Path) -> None:
     tree = MachineTree(tmp_path).cpus("0-1").node(0, "0").node(1, "1").node(2, "")
     start = launch(advise(read(tree)), OPENMPI)
     program = list(start.arguments[start.arguments.index("bash") :])
@@ -145,7 +145,7 @@ def test_the_line_with_taskset_pins_for_real(tmp_path: Path) -> None:
         assert shown.stdout.split()[1] == placement.cpus.as_list()
 
 
-def test_ranks_that_do_not_match_the_gpus_are_told_which_to_take() -> None:
+def test_if_ranks_do_not_match_the_gpus_a_note_lists_each_ranks_gpus() -> None:
     four = advise(ND_A100, 4)
     assert "wrapper): 0: 0-1; 1: 2-3; 2: 4-5; 3: 6-7." in launch(four, SRUN).notes[-1]
     # Open MPI numbers them by NUMA node.

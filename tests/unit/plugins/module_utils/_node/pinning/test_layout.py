@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What there is to pin to, on machines of many kinds."""
+"""The CPUs, NUMA nodes and devices of many kinds of machines."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.types import
 
 
 def read(tree: MachineTree) -> Layout:
-    """The layout of a tree."""
+    """Return the layout of a tree."""
     return read_layout(Root(str(tree.path)))
 
 
-def test_knows_which_devices_are_near_which_node(nd: MachineTree) -> None:
+def test_the_layout_has_the_numa_node_of_each_device(nd: MachineTree) -> None:
     layout = read(nd)
     assert tuple(gpu.node for gpu in layout.gpus) == ND_A100_GPUS
     assert [gpu.name for gpu in layout.gpus] == list("01234567")
     assert [(hca.name, hca.node) for hca in layout.hcas][:3] == [("mlx5_ib0", 1), ("mlx5_ib1", 1), ("mlx5_ib2", 0)]
 
 
-def test_the_table_of_sizes_says_the_same_as_such_a_machine(nd: MachineTree) -> None:
+def test_the_layouts_of_a_size_and_of_its_machine_are_equal(nd: MachineTree) -> None:
     of_machine, of_size = read(nd), layout_of_size(find_size("nd96asr_v4"))
     assert of_size.nodes == of_machine.nodes
     assert [gpu.node for gpu in of_size.gpus] == [gpu.node for gpu in of_machine.gpus]
@@ -43,7 +43,7 @@ def test_the_table_of_sizes_says_the_same_as_such_a_machine(nd: MachineTree) -> 
     assert of_size.hcas == of_machine.hcas
 
 
-def test_a_size_whose_nodes_are_not_known_is_an_error_that_says_what_to_do() -> None:
+def test_a_size_with_unknown_numa_nodes_is_an_error() -> None:
     with pytest.raises(UnknownLayout, match=r"Standard_X .*hpcai_vm_sizes"):
         layout_of_size(VmSize("Standard_X", vcpus=4))
 
@@ -53,19 +53,19 @@ def test_hardware_threads_of_a_size_are_neighbours() -> None:
     assert layout_of_size(size).cores_of(CpuSet({1, 4, 5})) == (CpuSet({1}), CpuSet({4, 5}))
 
 
-def test_a_folder_without_sysfs_is_no_machine(tmp_path: Path) -> None:
+def test_a_folder_without_sysfs_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UnknownLayout, match="lists no CPU"):
         read_layout(Root(str(tmp_path)))
 
 
-def test_devices_of_unknown_place_stay_unknown_where_it_matters(tmp_path: Path) -> None:
+def test_devices_without_a_numa_node_stay_unknown_with_several_nodes(tmp_path: Path) -> None:
     several = MachineTree(tmp_path / "a").cpus("0-3").node(0, "0-1").node(1, "2-3").gpu("0001:00:00.0", -1)
     assert read(several).gpus[0].node is None
     single = MachineTree(tmp_path / "b").cpus("0-3").node(0, "0-3").gpu("0001:00:00.0", -1)
     assert read(single).gpus[0].node == 0
 
 
-def test_a_device_at_a_node_of_memory_only_counts_for_the_nearest_with_cpus(tmp_path: Path) -> None:
+def test_a_device_at_a_memory_only_node_belongs_to_the_nearest_with_cpus(tmp_path: Path) -> None:
     tree = MachineTree(tmp_path).cpus("0-3").gpu("0008:00:00.0", 4).gpu("0009:00:00.0", 5)
     tree.node(0, "0-1", 4096, [10, 40, 80, 120]).node(1, "2-3", 4096, [40, 10, 120, 80])
     tree.node(4, "", 98304, [80, 120, 10, 160]).node(5, "", 98304, [120, 80, 160, 10])
@@ -75,7 +75,7 @@ def test_a_device_at_a_node_of_memory_only_counts_for_the_nearest_with_cpus(tmp_
     assert [gpu.node for gpu in layout.gpus] == [0, 1]
 
 
-def test_a_control_group_leaves_some_cpus_and_some_nodes(nd: MachineTree) -> None:
+def test_a_control_group_restricts_cpus_and_numa_nodes(nd: MachineTree) -> None:
     layout = read(nd).restricted_to(CpuSet.parse_list("20-30,200"))
     assert layout.usable.as_list() == "20-30"
     assert {node: cpus.as_list() for node, cpus in layout.usable_nodes.items()} == {0: "20-23", 1: "24-30"}
@@ -83,7 +83,7 @@ def test_a_control_group_leaves_some_cpus_and_some_nodes(nd: MachineTree) -> Non
     assert layout.nearest_usable(3) == 0
 
 
-def test_the_nearest_usable_node_is_nearest_by_distance(tmp_path: Path) -> None:
+def test_the_nearest_usable_node_has_the_smallest_distance(tmp_path: Path) -> None:
     tree = MachineTree(tmp_path).cpus("0-5")
     for node, distances in enumerate(([10, 32, 12], [32, 10, 32], [12, 32, 10])):
         tree.node(node, f"{2 * node}-{2 * node + 1}", 1024, distances)
@@ -91,6 +91,6 @@ def test_the_nearest_usable_node_is_nearest_by_distance(tmp_path: Path) -> None:
     assert layout.nearest_usable(0) == 2
 
 
-def test_cores_hold_the_hardware_threads_that_are_in_the_set(tmp_path: Path) -> None:
+def test_cores_contain_only_hardware_threads_of_the_set(tmp_path: Path) -> None:
     layout = read(MachineTree(tmp_path).cpus("0-7", smt_siblings(4)).node(0, "0-7"))
     assert layout.cores_of(CpuSet({0, 1, 5})) == (CpuSet({0}), CpuSet({1, 5}))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Real processes, pinned and not, compared with what the kernel and taskset say of them."""
+"""Real processes, pinned or not, compared with what the kernel and taskset report about them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ time.sleep(60)
 """
 Start = Callable[..., int]
 CPUS = sorted(os.sched_getaffinity(0))
-# On one CPU no two masks differ, and threads cannot be apart; tests/hardware has four on any host.
+# On one CPU all masks are equal; tests/hardware has four CPUs on any host.
 several_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
 
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Start a rank on a set of CPUs; gives its process id once it is pinned."""
+    """Return a function that starts a rank on a set of CPUs and returns its process ID once it is pinned."""
     running = []
 
     def started(rank: int, cpus: str = "", threads: int = 1) -> int:
@@ -61,15 +61,15 @@ def start() -> Iterator[Start]:
         process.stdout.close()
 
 
-def ours() -> Selection:
-    """The processes of this test."""
+def own_processes() -> Selection:
+    """Return the selection of this test's processes."""
     return Selection(f"hpcai-test-{os.getpid()}")
 
 
 @several_cpus
-def test_sees_each_rank_where_the_kernel_put_it(start: Start) -> None:
+def test_finds_each_rank_on_the_cpus_of_the_kernel(start: Start) -> None:
     pids = [start(0, str(CPUS[0]), 3), start(1, str(CPUS[1]))]
-    found = inspect(Root(), read_layout(Root()), ours(), None)
+    found = inspect(Root(), read_layout(Root()), own_processes(), None)
     assert [rank.pids for rank in found.ranks] == [(pid,) for pid in pids]
     assert [set(rank.cpus) for rank in found.ranks] == [os.sched_getaffinity(pid) for pid in pids]
     assert [len(rank.threads) for rank in found.ranks] == [3, 1]
@@ -77,29 +77,29 @@ def test_sees_each_rank_where_the_kernel_put_it(start: Start) -> None:
 
 
 @several_cpus
-def test_sees_two_ranks_on_one_cpu(start: Start) -> None:
+def test_finds_two_ranks_on_one_cpu(start: Start) -> None:
     start(0, str(CPUS[0]))
     start(1, str(CPUS[0]))
-    found = inspect(Root(), read_layout(Root()), ours(), None)
+    found = inspect(Root(), read_layout(Root()), own_processes(), None)
     overlap = next(finding for finding in found.findings if finding.code == "overlap")
     assert set(overlap.cpus) == {CPUS[0]}
     assert found.verdict == "bad"
 
 
 @several_cpus
-def test_ranks_that_are_moved_apart_are_good(start: Start) -> None:
+def test_ranks_that_are_moved_apart_do_not_overlap(start: Start) -> None:
     first, second = start(0, str(CPUS[0])), start(1, str(CPUS[0]))
     os.sched_setaffinity(second, {CPUS[1]})
-    found = inspect(Root(), read_layout(Root()), ours(), None)
+    found = inspect(Root(), read_layout(Root()), own_processes(), None)
     assert "overlap" not in {finding.code for finding in found.findings}
     assert {rank.pids[0] for rank in found.ranks} == {first, second}
 
 
 @pytest.mark.skipif(not shutil.which("taskset"), reason="there is no taskset")
-def test_masks_are_written_as_taskset_writes_them(start: Start) -> None:
+def test_masks_have_the_format_of_taskset(start: Start) -> None:
     pid = start(0, str(CPUS[-1]))
     output = subprocess.run(["taskset", "-p", str(pid)], capture_output=True, text=True, check=True).stdout
-    report = as_data(check(Root(), PinningOptions(ours()), lambda _root: None))
+    report = as_data(check(Root(), PinningOptions(own_processes()), lambda _root: None))
     assert report["ranks"][0]["mask"] == output.split()[-1]
 
 
@@ -107,12 +107,12 @@ def test_memory_of_a_real_process_is_found(start: Start) -> None:
     if not os.path.exists("/proc/self/numa_maps"):
         pytest.skip("this kernel has no NUMA")
     start(0)
-    (rank,) = as_data(check(Root(), PinningOptions(ours(), memory=True), lambda _root: None))["ranks"]
+    (rank,) = as_data(check(Root(), PinningOptions(own_processes(), memory=True), lambda _root: None))["ranks"]
     assert sum(rank["memory_mib"].values()) > 1
 
 
 def test_one_pass_reads_hundreds_of_threads(start: Start) -> None:
     start(0, threads=300)
-    (rank,) = as_data(check(Root(), PinningOptions(ours()), lambda _root: None))["ranks"]
+    (rank,) = as_data(check(Root(), PinningOptions(own_processes()), lambda _root: None))["ranks"]
     assert rank["threads"] == 300
     assert sum(rank["threads_by_cpus"].values()) == 300

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How a report is told: to programs and to people."""
+"""The output of a report: as data for programs, and as text for people."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_
 ALL = Selection("xhpl|mpirun")
 
 
-def made(tree: MachineTree, options: PinningOptions) -> Report:
-    """The report on a tree."""
+def report_on(tree: MachineTree, options: PinningOptions) -> Report:
+    """Return the report on a tree."""
     return check(Root(str(tree.path)), options, lambda _root: None)
 
 
@@ -39,20 +39,20 @@ def job(nd: MachineTree) -> MachineTree:
     return nd
 
 
-def test_people_get_tables_findings_and_a_line(job: MachineTree) -> None:
-    text = as_text(made(job, PinningOptions(ALL)))
+def test_the_text_has_tables_findings_and_a_launch_line(job: MachineTree) -> None:
+    text = as_text(report_on(job, PinningOptions(ALL)))
     lines = [line.split() for line in text.splitlines()]
     assert ["1", "24-47", "24-47", "0-1", "mlx5_ib0,mlx5_ib1"] in lines
     assert ["0", "50", "xhpl", "1", "24-35", "1", "0", "(assumed)", "error"] in lines
     assert ["1", "51", "xhpl", "1", "35-36", "1", "2", "(assumed)", "error"] in lines
     assert "Also matched, but not ranks: mpirun (40)" in text
     assert "ERROR overlap: Ranks 0-1 share CPUs 35. Start them with the recommended launch line." in text
-    # As many ranks as were found.
+    # The number of ranks is that of the ranks found.
     assert "srun --ntasks-per-node=2 --gpus-per-node=8 --cpu-bind=mask_cpu:" in text
 
 
-def test_programs_get_the_same_and_json_holds_it(job: MachineTree) -> None:
-    data = json.loads(json.dumps(as_data(made(job, PinningOptions(ALL)))))
+def test_the_data_has_the_same_content_and_can_be_written_as_json(job: MachineTree) -> None:
+    data = json.loads(json.dumps(as_data(report_on(job, PinningOptions(ALL)))))
     assert data["verdict"] == "bad"
     rank = data["ranks"][0]
     assert (rank["rank"], rank["cpus"], rank["mask"], rank["nodes"], rank["gpus"]) == (
@@ -84,13 +84,13 @@ def test_programs_get_the_same_and_json_holds_it(job: MachineTree) -> None:
     }
 
 
-def test_command_lines_are_told_to_nobody(job: MachineTree) -> None:
-    report = made(job, PinningOptions(ALL))
+def test_command_lines_are_not_in_the_output(job: MachineTree) -> None:
+    report = report_on(job, PinningOptions(ALL))
     assert "s3cret" not in as_text(report) + json.dumps(as_data(report))
 
 
-def test_without_processes_there_is_advice_alone(nd: MachineTree) -> None:
-    report = made(nd, PinningOptions())
+def test_without_processes_there_is_only_advice(nd: MachineTree) -> None:
+    report = report_on(nd, PinningOptions())
     data = as_data(report)
     assert (data["verdict"], data["ranks"], data["findings"]) == ("unknown", [], [])
     assert data["advice"]["ranks_per_node"] == 8
@@ -98,48 +98,48 @@ def test_without_processes_there_is_advice_alone(nd: MachineTree) -> None:
 
 
 def test_advice_for_a_size_needs_no_machine(tmp_path: Path) -> None:
-    report = made(MachineTree(tmp_path), PinningOptions(size=find_size("nd96asr_v4")))
+    report = report_on(MachineTree(tmp_path), PinningOptions(size=find_size("nd96asr_v4")))
     data = as_data(report)
     assert (data["advice"]["vm_size"], data["machine"]["origin"]) == ("Standard_ND96asr_v4", "Standard_ND96asr_v4")
     assert data["verdict"] == "unknown"
 
 
-def test_processes_are_judged_on_their_machine_whatever_size_is_advised(job: MachineTree) -> None:
-    data = as_data(made(job, PinningOptions(ALL, size=find_size("ND96isr_H100_v5"), ranks_per_node=8)))
+def test_processes_are_judged_on_their_machine_with_advice_for_any_size(job: MachineTree) -> None:
+    data = as_data(report_on(job, PinningOptions(ALL, size=find_size("ND96isr_H100_v5"), ranks_per_node=8)))
     assert data["machine"]["origin"] == "machine"
     assert data["advice"]["vm_size"] == "Standard_ND96isr_H100_v5"
     assert data["verdict"] == "bad"
 
 
-def test_findings_are_told_even_where_no_advice_fits(job: MachineTree) -> None:
-    report = made(job, PinningOptions(ALL, ranks_per_node=1000))
+def test_findings_are_reported_even_without_advice(job: MachineTree) -> None:
+    report = report_on(job, PinningOptions(ALL, ranks_per_node=1000))
     data = as_data(report)
     assert data["advice"] is None
     assert "cannot have one core each" in data["no_advice"]
     assert "No advice: " in as_text(report)
     assert data["findings"]
     with pytest.raises(AdviceError):
-        made(job, PinningOptions(ranks_per_node=1000))
+        report_on(job, PinningOptions(ranks_per_node=1000))
 
 
 @pytest.mark.parametrize(
     ("fail_on", "words"),
     [([], ""), (["shared_domain"], ""), (["overlap"], "[overlap] Ranks 0-1 share CPUs 35."), (["error"], "[overlap]")],
 )
-def test_refuses_by_code_and_severity_on_one_line(job: MachineTree, fail_on: list[str], words: str) -> None:
-    message = refusal(made(job, PinningOptions(ALL)), fail_on)
+def test_fail_on_selects_by_code_and_severity_on_one_line(job: MachineTree, fail_on: list[str], words: str) -> None:
+    message = refusal(report_on(job, PinningOptions(ALL)), fail_on)
     assert bool(message) == bool(words)
     assert words in message
     assert "\n" not in message
 
 
-def test_nothing_judged_is_refused_whatever_is_to_be_failed_on(nd: MachineTree) -> None:
-    report = made(nd, PinningOptions(ALL))
+def test_fail_on_fails_if_no_process_was_judged(nd: MachineTree) -> None:
+    report = report_on(nd, PinningOptions(ALL))
     assert "[no_process]" in refusal(report, ["shared_domain"])
     assert refusal(report, []) == ""
 
 
-def test_gpu_use_is_asked_for_only_where_there_are_processes_and_gpus(job: MachineTree, tmp_path: Path) -> None:
+def test_the_driver_is_asked_only_with_processes_and_gpus(job: MachineTree, tmp_path: Path) -> None:
     asked: list[Root] = []
 
     def use(root: Root) -> GpuUse:
@@ -151,15 +151,15 @@ def test_gpu_use_is_asked_for_only_where_there_are_processes_and_gpus(job: Machi
     bare = MachineTree(tmp_path / "bare").cpus("0-1").node(0, "0-1").process(5, "0")
     check(Root(str(bare.path)), PinningOptions(ALL), use)
     assert asked == []
-    # Also of a captured tree, where the caller knows.
+    # For a captured tree, too: the caller supplies the use of its GPUs.
     assert as_data(check(root, PinningOptions(ALL), use))["ranks"][0]["gpus"] == [2]
     assert asked == [root]
 
 
-def test_the_verdict_on_a_rank_is_its_own_even_if_another_job_has_the_same_number(nd: MachineTree) -> None:
+def test_ranks_with_the_same_number_have_their_own_verdicts(nd: MachineTree) -> None:
     nd.process(50, "0-11", environment={"LOCAL_RANK": "0"}).process(60, "20-30", environment={"LOCAL_RANK": "0"})
     nd.process(61, "48-59", environment={"LOCAL_RANK": "1"}).process(62, "72-83", environment={"LOCAL_RANK": "2"})
-    assert [rank["verdict"] for rank in as_data(made(nd, PinningOptions(ALL)))["ranks"]] == [
+    assert [rank["verdict"] for rank in as_data(report_on(nd, PinningOptions(ALL)))["ranks"]] == [
         "good",
         "error",
         "good",

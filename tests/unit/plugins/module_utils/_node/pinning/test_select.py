@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which processes are found by name, id, control group and Slurm job, and which are never."""
+"""Which processes are selected by name, ID, control group and Slurm job, and which never are."""
 
 from __future__ import annotations
 
@@ -41,61 +41,61 @@ def tree(tmp_path: Path) -> MachineTree:
     return tree
 
 
-def found(tree: MachineTree, selection: Selection) -> list[int]:
-    """The ids of what is selected."""
-    return [process.pid for process in chosen(tree, selection).processes]
+def select_pids(tree: MachineTree, selection: Selection) -> list[int]:
+    """Return the IDs of the selected processes."""
+    return [process.pid for process in select_from(tree, selection).processes]
 
 
-def chosen(tree: MachineTree, selection: Selection) -> Selected:
-    """What is selected."""
+def select_from(tree: MachineTree, selection: Selection) -> Selected:
+    """Select processes of a tree."""
     return select(Root(str(tree.path)), selection)
 
 
-def test_by_name_and_by_command_line(tree: MachineTree) -> None:
-    assert found(tree, Selection("^xhpl$")) == [71, 72]
-    assert found(tree, Selection("xhpl")) == [68, 71, 72]
-    assert found(tree, Selection(r"job\.sh")) == [68]
-    assert found(tree, Selection("nothing")) == []
+def test_selects_by_name_and_by_command_line(tree: MachineTree) -> None:
+    assert select_pids(tree, Selection("^xhpl$")) == [71, 72]
+    assert select_pids(tree, Selection("xhpl")) == [68, 71, 72]
+    assert select_pids(tree, Selection(r"job\.sh")) == [68]
+    assert select_pids(tree, Selection("nothing")) == []
 
 
-def test_by_process_id_and_says_which_are_missing(tree: MachineTree) -> None:
-    selected = chosen(tree, Selection(pids=(99, 71, 12345)))
+def test_selects_by_process_id_and_lists_missing_ones(tree: MachineTree) -> None:
+    selected = select_from(tree, Selection(pids=(99, 71, 12345)))
     assert [process.pid for process in selected.processes] == [71, 99]
     assert selected.missing == (12345,)
 
 
-def test_by_control_group_with_those_below(tree: MachineTree) -> None:
-    assert found(tree, Selection(cgroup=JOB)) == [68, 71, 72]
-    assert found(tree, Selection(cgroup=f"{JOB}/step_0/user/task_1")) == [72]
-    assert found(tree, Selection(cgroup="nothing")) == []
+def test_selects_by_control_group_with_those_below(tree: MachineTree) -> None:
+    assert select_pids(tree, Selection(cgroup=JOB)) == [68, 71, 72]
+    assert select_pids(tree, Selection(cgroup=f"{JOB}/step_0/user/task_1")) == [72]
+    assert select_pids(tree, Selection(cgroup="nothing")) == []
 
 
-def test_a_pattern_narrows_the_rest(tree: MachineTree) -> None:
-    assert found(tree, Selection("^xhpl", cgroup=JOB)) == [71, 72]
-    assert found(tree, Selection("^xhpl", pids=(71, 99))) == [71]
-    assert found(tree, Selection("^bash", slurm_job=7)) == [68]
+def test_a_pattern_narrows_another_selection(tree: MachineTree) -> None:
+    assert select_pids(tree, Selection("^xhpl", cgroup=JOB)) == [71, 72]
+    assert select_pids(tree, Selection("^xhpl", pids=(71, 99))) == [71]
+    assert select_pids(tree, Selection("^bash", slurm_job=7)) == [68]
 
 
-def test_by_slurm_job_in_control_groups_without_slurms_own(tree: MachineTree) -> None:
-    assert found(tree, Selection(slurm_job=7)) == [68, 71, 72]
-    assert found(tree, Selection(slurm_job=8)) == []
+def test_selects_a_slurm_job_by_control_groups_without_slurmstepd(tree: MachineTree) -> None:
+    assert select_pids(tree, Selection(slurm_job=7)) == [68, 71, 72]
+    assert select_pids(tree, Selection(slurm_job=8)) == []
 
 
-def test_by_slurm_job_in_the_environment_where_there_are_no_control_groups(tmp_path: Path) -> None:
+def test_selects_a_slurm_job_by_environment_without_control_groups(tmp_path: Path) -> None:
     tree = MachineTree(tmp_path).process(5, "0", environment={"SLURM_JOB_ID": "7"})
     tree.process(6, "0", environment={"SLURM_JOBID": "7"}).process(7, "0", environment={"SLURM_JOB_ID": "77"})
     tree.process(8, "0").process(9, "0", "slurmstepd", environment={"SLURM_JOB_ID": "7"})
-    assert found(tree, Selection(slurm_job=7)) == [5, 6]
+    assert select_pids(tree, Selection(slurm_job=7)) == [5, 6]
 
 
-def test_knows_the_cpus_that_the_control_groups_allow(tree: MachineTree) -> None:
-    assert chosen(tree, Selection(slurm_job=7)).cpus == CpuSet({4, 5, 6, 7})
-    assert chosen(tree, Selection(pids=(71,))).cpus == CpuSet({4, 5, 6, 7})
-    # The other process is in a group that allows all.
-    assert chosen(tree, Selection(pids=(71, 99))).cpus == CpuSet(range(8))
-    # Of the last one the group is not known.
+def test_the_selection_has_the_cpus_that_the_control_groups_allow(tree: MachineTree) -> None:
+    assert select_from(tree, Selection(slurm_job=7)).cpus == CpuSet({4, 5, 6, 7})
+    assert select_from(tree, Selection(pids=(71,))).cpus == CpuSet({4, 5, 6, 7})
+    # The control group of the other process allows all CPUs.
+    assert select_from(tree, Selection(pids=(71, 99))).cpus == CpuSet(range(8))
+    # The control group of the last process is not known.
     tree.process(100, "0")
-    assert chosen(tree, Selection(pids=(71, 100))).cpus is None
+    assert select_from(tree, Selection(pids=(71, 100))).cpus is None
 
 
 @pytest.mark.parametrize(
@@ -108,22 +108,22 @@ def test_knows_the_cpus_that_the_control_groups_allow(tree: MachineTree) -> None
         {"pattern": ""},
     ],
 )
-def test_refuses_what_selects_in_no_sensible_way(options: dict[str, object]) -> None:
+def test_refuses_invalid_selections(options: dict[str, object]) -> None:
     with pytest.raises(SelectionError):
         Selection(**options)  # type: ignore[arg-type]
 
 
-def test_nothing_asked_for_is_nothing_selected() -> None:
+def test_an_empty_selection_is_false() -> None:
     assert not Selection()
     assert Selection(cgroup="job")
     assert Selection(slurm_job=0)
 
 
-def test_never_finds_itself_nor_its_ancestors_by_name() -> None:
+def test_never_selects_itself_or_its_ancestors_by_name() -> None:
     mark = f"hpcai-test-{os.getpid()}"
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", mark]) as child:
         try:
-            # The pattern stands in a command line of ours too where hpcnode was given it, as here.
+            # The pattern is in our own command line, too, if hpcnode got it as an argument, as here.
             ours = {process.pid for process in select(Root(), Selection("python|pytest")).processes}
             assert child.pid in ours
             assert not ours & {os.getpid(), os.getppid(), 1}
@@ -133,7 +133,7 @@ def test_never_finds_itself_nor_its_ancestors_by_name() -> None:
             child.kill()
 
 
-def test_our_own_control_group_is_of_this_machine_only(tree: MachineTree) -> None:
+def test_own_cpus_are_known_on_this_machine_only(tree: MachineTree) -> None:
     assert own_cpus(Root(str(tree.path))) is None
     allowed = own_cpus(Root())
     assert allowed is None or os.sched_getaffinity(0) <= allowed

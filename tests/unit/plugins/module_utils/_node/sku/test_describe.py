@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""VM sizes described by hand: what each key takes, what is refused and where, and that a whole must agree."""
+"""VM sizes described by hand: which values each key accepts, and which facts contradict each other."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ HCA = {"busid": "0101:00:00.0", "numa_node": 1}
 
 
 def describe(**facts: Any) -> VmSize:
-    """The size that a description gives."""
+    """Return the size that a description gives."""
     return find_size("Standard_X", {"Standard_X": facts})
 
 
 def refusal(**facts: Any) -> str:
-    """Why a description is refused, behind the name of the variable and the size."""
+    """Return why a description is refused, without the names of the variable and the size."""
     with pytest.raises(UnknownVmSize) as caught:
         describe(**facts)
     message = str(caught.value)
@@ -52,14 +52,14 @@ def test_every_fact_can_be_described() -> None:
     assert FORMS.keys() == facts
 
 
-def test_a_full_description_is_taken_as_it_is() -> None:
+def test_a_full_description_is_used_unchanged() -> None:
     size = describe(**BY_HAND)
     assert {key: getattr(size, key) for key in BY_HAND} == BY_HAND
     assert size.sources == dict.fromkeys(BY_HAND, "hand")
 
 
 @pytest.mark.parametrize("known", list(SIZES.values()), ids=list(SIZES))
-def test_every_size_of_the_table_could_be_described_by_hand(known: VmSize) -> None:
+def test_every_size_of_the_table_can_be_described_by_hand(known: VmSize) -> None:
     facts = {key: value for key, value in facts_of(known).items() if key in FORMS and value is not None}
     facts["thresholds"] = {
         name: {key: value for key, value in threshold.items() if key != "source" and value not in (None, "")}
@@ -100,13 +100,13 @@ def test_counts_follow_from_lists() -> None:
     assert size.sources.keys() == {"vcpus", "gpu_count", "hca_count", "numa_nodes", "gpus", "hcas"}
 
 
-def test_no_devices_can_be_said_too() -> None:
+def test_a_description_can_say_that_there_are_no_devices() -> None:
     size = describe(gpus=[], hca_count=0, nvme_count="0")
     assert (size.gpus, size.gpu_count, size.hca_count, size.nvme_count) == ((), 0, 0, 0)
 
 
 @pytest.mark.parametrize("busid", ["0001:00:00.0", "00000001:00:00.0", "0001:00:00.0 "])
-def test_addresses_get_linuxs_spelling(busid: str) -> None:
+def test_addresses_get_the_format_of_linux(busid: str) -> None:
     [gpu] = describe(gpus=[{"busid": busid, "numa_node": 0}]).gpus or ()
     assert gpu.busid == "0001:00:00.0"
     [gpu] = describe(gpus=[{"busid": "000B:00:00.0", "numa_node": 0}]).gpus or ()
@@ -119,12 +119,12 @@ def test_unknown_keys_of_a_description_are_named() -> None:
 
 
 @pytest.mark.parametrize("key", ["name", "sources", "contradictions"])
-def test_a_description_cannot_change_what_is_no_fact(key: str) -> None:
+def test_a_description_cannot_set_fields_that_are_no_facts(key: str) -> None:
     assert refusal(**{key: 1}).startswith(f" has unknown keys {key};")
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, "", "4 cores", None, True, "²", [4]])
-def test_a_value_that_is_no_whole_number_above_zero_is_refused(value: Any) -> None:
+def test_a_value_other_than_a_whole_number_above_zero_is_refused(value: Any) -> None:
     assert refusal(vcpus=value) == f".vcpus must be a whole number above 0, not {value!r}."
 
 
@@ -204,7 +204,7 @@ def test_a_description_that_is_no_mapping_is_refused(description: Any) -> None:
         ),
     ],
 )
-def test_a_value_of_the_wrong_form_is_refused_by_its_place(facts: dict[str, Any], message: str) -> None:
+def test_a_value_of_the_wrong_form_is_refused_with_its_path(facts: dict[str, Any], message: str) -> None:
     assert refusal(**facts) == message
 
 
@@ -240,9 +240,9 @@ def test_a_value_of_the_wrong_form_is_refused_by_its_place(facts: dict[str, Any]
         ),
     ],
 )
-def test_facts_that_do_not_agree_are_refused(facts: dict[str, Any], message: str) -> None:
+def test_facts_that_contradict_each_other_are_refused(facts: dict[str, Any], message: str) -> None:
     assert refusal(**facts) == message
 
 
-def test_a_malformed_description_of_another_size_hurts_nobody() -> None:
+def test_a_malformed_description_of_another_size_is_ignored() -> None:
     assert find_size("Standard_ND96asr_v4", {"Standard_X": {"vcpus": 0}}) is SIZES["Standard_ND96asr_v4"]

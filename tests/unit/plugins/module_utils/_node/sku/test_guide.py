@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The guide of VM sizes says what the code says: its tables are compared with the table, its examples are tried."""
+"""The guide to VM sizes agrees with the code: its tables equal the table of sizes, and its examples are valid."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def guide() -> str:
 
 
 def simple_table(rows: Sequence[Sequence[str]]) -> str:
-    """A table in reStructuredText; the first row is its head."""
+    """Return a table in reStructuredText; the first row is its head."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     rule = "  ".join("=" * width for width in widths)
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -35,22 +35,22 @@ def simple_table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def short(size: VmSize) -> str:
-    """The size's name without the tier."""
+    """Return the size's name without the tier."""
     return size.name.removeprefix("Standard_")
 
 
 def known(value: object) -> str:
-    """A value in a cell."""
+    """Return the text of a value in a cell."""
     return "?" if value is None else str(value)
 
 
 def times(count: int | None, what: object) -> str:
-    """So many of something in a cell."""
+    """Return the text of a count and what is counted."""
     return known(count) if not count else f"{count} x {known(what)}"
 
 
 def overview() -> str:
-    """What the sizes have."""
+    """Return the table of what the sizes have."""
     rows = [("Size", "CPUs", "NUMA nodes", "Memory (MiB)", "GPUs", "InfiniBand (Gb/s)", "NVMe disks")]
     for size in SIZES.values():
         rows.append(
@@ -68,7 +68,7 @@ def overview() -> str:
 
 
 def layout() -> str:
-    """Which GPU is on which NUMA node."""
+    """Return the table of the GPUs' NUMA nodes."""
     rows = [("Size", "CPUs of NUMA nodes 0, 1, ...", "NUMA node of GPUs 0, 1, ...")]
     for size in SIZES.values():
         if size.numa_nodes and size.gpus:
@@ -78,8 +78,8 @@ def layout() -> str:
 
 
 @pytest.mark.parametrize("table", [overview(), layout()], ids=["overview", "layout"])
-def test_the_tables_are_those_of_the_code(guide: str, table: str) -> None:
-    assert table in guide, f"the guide should hold:\n\n{table}\n"
+def test_the_tables_equal_those_made_from_the_code(guide: str, table: str) -> None:
+    assert table in guide, f"the guide should contain:\n\n{table}\n"
 
 
 def test_every_source_is_explained(guide: str) -> None:
@@ -92,7 +92,7 @@ def test_every_key_of_a_description_is_documented(guide: str) -> None:
     assert not [key for key in FORMS if f"``{key}``" not in guide]
 
 
-def test_the_descriptions_shown_are_good_ones(guide: str) -> None:
+def test_the_descriptions_in_the_guide_are_valid(guide: str) -> None:
     blocks = re.findall(r"\.\. code-block:: yaml\n\n((?:    .*\n|\n)+)", guide)
     described = [yaml.safe_load(textwrap.dedent(block)) for block in blocks if "hpcai_vm_sizes:" in block]
     assert described
@@ -104,6 +104,6 @@ def test_the_descriptions_shown_are_good_ones(guide: str) -> None:
     )
 
 
-def test_the_guide_is_listed() -> None:
+def test_the_guide_is_in_the_table_of_contents() -> None:
     listed = yaml.safe_load((REPOSITORY / "docs/docsite/extra-docs.yml").read_text(encoding="utf-8"))
     assert "guide_vm_sizes" in [name for section in listed["sections"] for name in section["toctree"]]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Finding a VM size by any of its spellings, or as an inventory describes it by hand."""
+"""Finding a VM size by any of its spellings, or in the descriptions of an inventory."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ BY_HAND = {"vcpus": 4, "sockets": 1, "cores_per_socket": 2, "threads_per_core": 
         ("nd96asr_v4", "Standard_ND96asr_v4"),
         (" ND96asr_v4 ", "Standard_ND96asr_v4"),
         ("nd96amsr_a100_v4", "Standard_ND96amsr_A100_v4"),
-        # Not of the table: its letters stay, the tier gets Azure's case.
+        # Not in the table: only the tier gets Azure's spelling.
         ("standard_HB120rs_v3", "Standard_HB120rs_v3"),
         ("HB120rs_v3", "Standard_HB120rs_v3"),
         ("BASIC_A1", "Basic_A1"),
-        # The same letters in another tier are another size.
+        # The same name in another tier is another size.
         ("basic_nd96asr_v4", "Basic_nd96asr_v4"),
     ],
 )
@@ -78,24 +78,24 @@ def test_sizes_described_by_hand_are_among_the_nearest() -> None:
         find_size("Standard_HB120rs_v2", {"HB120rs_v3": BY_HAND})
 
 
-def test_the_nearest_come_best_first_and_in_their_own_spelling() -> None:
+def test_the_nearest_sizes_are_sorted_and_spelled_as_in_the_table() -> None:
     known = ["Standard_ND40rs_v2", "Standard_ND96asr_v4", "Standard_NC24ads_A100_v4", "Standard_ND96amsr_A100_v4"]
     assert nearest_sizes("nd96ASR_v3", known, count=2) == ["Standard_ND96asr_v4", "Standard_ND96amsr_A100_v4"]
     assert nearest_sizes("????????????????????????????????????????", known) == []
 
 
-def test_a_description_is_found_by_any_spelling_and_gives_its_own() -> None:
+def test_a_description_is_found_by_any_spelling_of_its_name() -> None:
     spellings = ["Standard_HB120rs_v3", "standard_hb120rs_v3", "HB120RS_V3"]
     assert {find_size(name, {"HB120rs_v3": BY_HAND}).name for name in spellings} == {"Standard_HB120rs_v3"}
 
 
-def test_a_description_gives_the_facts_and_names_itself_as_their_source() -> None:
+def test_a_description_is_the_source_of_its_facts() -> None:
     assert find_size("Standard_HB120rs_v3", {"Standard_HB120rs_v3": {"vcpus": 120, "memory_mib": "466944"}}) == VmSize(
         "Standard_HB120rs_v3", vcpus=120, memory_mib=466944, sources={"vcpus": "hand", "memory_mib": "hand"}
     )
 
 
-def test_a_description_replaces_the_table_as_a_whole() -> None:
+def test_a_description_replaces_all_facts_of_the_table() -> None:
     size = find_size("Standard_ND96asr_v4", {"nd96asr_v4": {"vcpus": 2}})
     assert size == VmSize("Standard_ND96asr_v4", vcpus=2, sources={"vcpus": "hand"})
 
@@ -104,7 +104,7 @@ def test_a_description_of_another_size_changes_nothing() -> None:
     assert find_size("Standard_ND96asr_v4", {"Standard_HB120rs_v3": BY_HAND}) is SIZES["Standard_ND96asr_v4"]
 
 
-def test_all_sizes_are_those_of_the_table_and_those_described() -> None:
+def test_all_sizes_are_the_tables_and_the_described_ones() -> None:
     sizes = all_sizes({"nd96asr_v4": {"vcpus": 2}, "HB120rs_v3": {"vcpus": 120}})
     assert list(sizes) == [*SIZES, "Standard_HB120rs_v3"]
     assert sizes["Standard_ND96asr_v4"].vcpus == 2
@@ -113,13 +113,13 @@ def test_all_sizes_are_those_of_the_table_and_those_described() -> None:
 
 
 @pytest.mark.parametrize("described", [["Standard_X"], "Standard_X", 8])
-def test_descriptions_that_are_no_mapping_are_refused(described: Any) -> None:
+def test_descriptions_other_than_a_mapping_are_refused(described: Any) -> None:
     with pytest.raises(UnknownVmSize, match=r"^hpcai_vm_sizes must be a mapping of sizes by name, not "):
         find_size("Standard_X", described)
 
 
 @pytest.mark.parametrize("size", list(SIZES.values()), ids=list(SIZES))
-def test_facts_are_plain_and_complete(size: VmSize) -> None:
+def test_facts_are_complete_and_can_be_written_as_json(size: VmSize) -> None:
     facts = facts_of(size)
     assert list(facts) == [field.name for field in dataclasses.fields(VmSize)]
     assert json.loads(json.dumps(facts)) == facts
@@ -144,13 +144,13 @@ def test_nested_facts_are_mappings_and_lists() -> None:
     assert {"about", "says", "taken", "why"} == facts["contradictions"][0].keys()
 
 
-def test_what_is_unknown_is_there_as_none() -> None:
+def test_unknown_facts_are_none() -> None:
     facts = facts_of(VmSize("Standard_X", vcpus=2))
     assert facts["gpus"] is None
     assert facts["thresholds"] == {}
 
 
-def test_known_scalars_have_no_name_no_unknown_and_nothing_nested() -> None:
+def test_known_scalars_have_no_name_and_no_unknown_or_nested_facts() -> None:
     scalars = known_scalars(SIZES["Standard_ND96asr_v4"])
     assert scalars["vcpus"] == 96
     assert scalars["gpu_model"] == "A100-SXM4-40GB"

@@ -18,7 +18,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import SIZES
 
 NO_FACTS = ("name", "sources", "thresholds", "contradictions")
 FACTS = [field.name for field in dataclasses.fields(VmSize) if field.name not in NO_FACTS]
-# Counts that are known to be none.
+# Counts of which 0 is a known value.
 MAY_BE_ZERO = {"hca_count", "nvme_count"}
 YES_OR_NO = {"nvswitch"}
 LETTERS = SOURCES.keys() - {"hand"}
@@ -32,13 +32,13 @@ def size(request: pytest.FixtureRequest) -> VmSize:
 
 
 def letters(text: str) -> set[str]:
-    """The letters of a source, of which there may be several."""
+    """Return the letters of a text that names one or more sources."""
     found = text.split(", ")
     assert len(found) == len(set(found))
     return set(found)
 
 
-def test_the_sizes_are_all_of_those_we_know_something_of() -> None:
+def test_the_table_has_all_sizes_with_known_facts() -> None:
     assert {name.removeprefix("Standard_") for name in SIZES} == {
         "ND96asr_v4",
         "ND96amsr_A100_v4",
@@ -63,7 +63,7 @@ def test_the_sizes_are_all_of_those_we_know_something_of() -> None:
 def test_every_fact_names_a_source_and_every_source_a_fact(size: VmSize) -> None:
     known = {name for name in FACTS if getattr(size, name) is not None}
     assert set(size.sources) == known
-    assert known, "a size of which nothing is known has no place in the table"
+    assert known, "a size without known facts does not belong in the table"
     for source in size.sources.values():
         assert letters(source) <= LETTERS
 
@@ -77,7 +77,7 @@ def test_every_threshold_names_a_source_and_a_unit(size: VmSize) -> None:
         assert ordered == sorted(ordered, reverse=threshold.at_most)
 
 
-def test_every_number_is_above_zero_or_known_to_be_none(size: VmSize) -> None:
+def test_every_number_is_above_zero_or_a_count_that_may_be_zero(size: VmSize) -> None:
     for name in size.sources:
         value = getattr(size, name)
         assert isinstance(value, bool) == (name in YES_OR_NO)
@@ -87,13 +87,13 @@ def test_every_number_is_above_zero_or_known_to_be_none(size: VmSize) -> None:
             assert value or name == "hcas"
 
 
-def test_the_name_is_azures_and_the_tables_own_spelling(size: VmSize) -> None:
+def test_the_name_has_azures_spelling(size: VmSize) -> None:
     assert re.fullmatch(r"Standard_N[CD]\d+\w+", size.name)
     assert SIZES[size.name] is size
     assert canonical_size(size.name) == size.name
 
 
-def test_sockets_cores_and_threads_make_up_the_cpus(size: VmSize) -> None:
+def test_sockets_cores_and_threads_multiply_to_the_cpus(size: VmSize) -> None:
     layout = (size.sockets, size.cores_per_socket, size.threads_per_core)
     if None in layout:
         assert layout == (None, None, None)
@@ -101,7 +101,7 @@ def test_sockets_cores_and_threads_make_up_the_cpus(size: VmSize) -> None:
         assert size.vcpus == (size.sockets or 0) * (size.cores_per_socket or 0) * (size.threads_per_core or 0)
 
 
-def test_numa_nodes_share_out_all_cpus_in_equal_parts(size: VmSize) -> None:
+def test_numa_nodes_have_equal_shares_of_all_cpus(size: VmSize) -> None:
     if size.numa_nodes is None:
         return
     cpus = [CpuSet.parse_list(node.cpus) for node in size.numa_nodes]
@@ -113,12 +113,12 @@ def test_numa_nodes_share_out_all_cpus_in_equal_parts(size: VmSize) -> None:
 
 
 def busids(size: VmSize) -> Iterator[str]:
-    """The addresses of all devices of a size."""
+    """Yield the addresses of all devices of a size."""
     yield from (gpu.busid for gpu in size.gpus or ())
     yield from (hca.busid for hca in size.hcas or ())
 
 
-def test_devices_are_as_many_as_counted_and_on_nodes_that_exist(size: VmSize) -> None:
+def test_devices_match_their_count_and_are_on_existing_numa_nodes(size: VmSize) -> None:
     nodes = {node.id for node in size.numa_nodes or ()}
     for slots, count in ((size.gpus, size.gpu_count), (size.hcas, size.hca_count)):
         assert slots is None or len(slots) == count
@@ -128,7 +128,7 @@ def test_devices_are_as_many_as_counted_and_on_nodes_that_exist(size: VmSize) ->
         assert size.hcas == ()
 
 
-def test_addresses_of_devices_are_canonical_unique_and_in_their_order(size: VmSize) -> None:
+def test_addresses_of_devices_are_canonical_unique_and_sorted(size: VmSize) -> None:
     found = list(busids(size))
     assert len(set(found)) == len(found)
     assert [canonical_busid(busid) for busid in found] == found
@@ -137,7 +137,7 @@ def test_addresses_of_devices_are_canonical_unique_and_in_their_order(size: VmSi
         assert order == sorted(order)
 
 
-def test_a_virtual_switch_lies_within_one_numa_node_and_has_as_many_adapters_as_gpus(size: VmSize) -> None:
+def test_a_virtual_switch_has_one_numa_node_and_equal_gpus_and_adapters(size: VmSize) -> None:
     if not size.gpus or not size.hcas or size.gpus[0].switch is None:
         assert all(slot.switch is None for slot in size.hcas or ())
         return
@@ -152,7 +152,7 @@ def test_a_virtual_switch_lies_within_one_numa_node_and_has_as_many_adapters_as_
         assert kinds.count("gpu") == kinds.count("hca")
 
 
-def test_gpu_n_is_beside_adapter_n(size: VmSize) -> None:
+def test_gpu_n_and_adapter_n_share_numa_node_and_switch(size: VmSize) -> None:
     if size.gpus and size.hcas and len(size.gpus) == len(size.hcas):
         assert [(gpu.numa_node, gpu.switch) for gpu in size.gpus] == [(hca.numa_node, hca.switch) for hca in size.hcas]
 
@@ -172,7 +172,7 @@ def test_gpu_n_is_beside_adapter_n(size: VmSize) -> None:
         ("NC96ads_A100_v4", [0, 1, 2, 3]),
     ],
 )
-def test_gpus_are_on_the_numa_nodes_that_the_sources_tell(name: str, nodes: list[int]) -> None:
+def test_gpus_are_on_the_numa_nodes_of_the_sources(name: str, nodes: list[int]) -> None:
     gpus = SIZES[f"Standard_{name}"].gpus
     assert gpus is not None
     assert [gpu.numa_node for gpu in gpus] == nodes
@@ -186,7 +186,7 @@ def test_gpus_are_on_the_numa_nodes_that_the_sources_tell(name: str, nodes: list
         ("ND96isr_H200_v5", "0001 0002 0003 0008 0009 000a 000b 000c", "1 2 3 4 5 6 7 8"),
     ],
 )
-def test_devices_are_where_the_original_topology_has_them(name: str, gpus: str, switches: str) -> None:
+def test_devices_are_placed_as_in_the_original_topology(name: str, gpus: str, switches: str) -> None:
     size = SIZES[f"Standard_{name}"]
     assert " ".join(gpu.busid.split(":")[0] for gpu in size.gpus or ()) == gpus
     assert " ".join(hca.busid.split(":")[0] for hca in size.hcas or ()) == "0101 0102 0103 0104 0105 0106 0107 0108"
@@ -194,14 +194,14 @@ def test_devices_are_where_the_original_topology_has_them(name: str, gpus: str, 
         assert " ".join(str(slot.switch) for slot in slots or ()) == switches
 
 
-def test_boards_of_eight_from_the_a100_on_have_switches_that_need_the_fabric_manager() -> None:
+def test_boards_of_eight_gpus_from_the_a100_on_have_nvswitches() -> None:
     names = {name for name, size in SIZES.items() if size.nvswitch}
     assert names == {name for name in SIZES if name.startswith(("Standard_ND96a", "Standard_ND96is"))} - {
         "Standard_ND96isr_MI300X_v5"
     }
 
 
-def test_a_size_of_another_spelling_is_not_there_twice() -> None:
+def test_no_size_is_listed_in_two_spellings() -> None:
     assert len({name.lower() for name in SIZES}) == len(SIZES)
 
 
@@ -218,17 +218,17 @@ def test_a_size_of_another_spelling_is_not_there_twice() -> None:
         ("Standard_ND128isr_NDR_GB200_v6", 128, 921600),
     ],
 )
-def test_memory_of_each_unit_is_in_mib(name: str, vcpus: int, memory_mib: int) -> None:
+def test_memory_is_converted_to_mib_from_each_unit(name: str, vcpus: int, memory_mib: int) -> None:
     assert (SIZES[name].vcpus, SIZES[name].memory_mib) == (vcpus, memory_mib)
 
 
-def test_what_no_source_states_is_none() -> None:
+def test_facts_without_a_source_are_none() -> None:
     size = SIZES["Standard_ND128isr_GB300_v6"]
     assert (size.sockets, size.cores_per_socket, size.threads_per_core) == (None, None, None)
     assert (size.cpu, size.numa_nodes, size.gpus, size.hcas) == (None, None, None, None)
 
 
-def test_contradictions_name_a_fact_their_sources_and_what_was_taken(size: VmSize) -> None:
+def test_contradictions_name_fact_sources_and_chosen_value(size: VmSize) -> None:
     for contradiction in size.contradictions:
         about = contradiction.about
         assert contradiction.says.keys() <= LETTERS
@@ -274,7 +274,7 @@ def test_known_contradictions_are_recorded(name: str, about: str, source_letters
     assert set(found.says) == set(source_letters)
 
 
-def test_what_is_only_remembered_says_so() -> None:
+def test_unverified_facts_are_marked() -> None:
     assert "unverified" in SOURCES["G"]
     remembered = {
         (name.removeprefix("Standard_"), field)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The boot's step: a node that joins by itself lets in who has a job there, and admins."""
+"""Step access: on a compute node, only admins and users with a job can log in."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPTIONS = AccessOptions(True, (), ("sudo",), None, ("action_no_jobs=deny",), Fal
 
 @pytest.fixture
 def node(tmp_path: pathlib.Path) -> Machine:
-    """A node that has joined, of an image that wants its logins guarded."""
+    """A node that has joined, from an image that restricts logins."""
     machine = Machine(tmp_path)
     machine.file("etc/pam.d/sshd", SSHD)
     for name in ("pam_listfile.so", "pam_slurm_adopt.so"):
@@ -47,7 +47,7 @@ def perform(machine: Machine, check: bool = False) -> Outcome:
     return STEP.perform(Context(machine.root, lambda command: Result(tuple(command), 0, "", ""), check))
 
 
-def test_sshd_asks_for_a_job_by_the_nodes_own_name(node: Machine) -> None:
+def test_pam_slurm_adopt_gets_the_slurm_node_name(node: Machine) -> None:
     foreseen = perform(node, check=True)
     assert node.text("etc/pam.d/sshd") == SSHD
     done = perform(node)
@@ -57,7 +57,7 @@ def test_sshd_asks_for_a_job_by_the_nodes_own_name(node: Machine) -> None:
     assert perform(node).changes == ()
 
 
-def test_only_root_may_start_work_that_is_in_no_job(node: Machine) -> None:
+def test_only_root_may_use_cron_and_at(node: Machine) -> None:
     perform(node)
     assert [node.text(f"etc/{name}.allow") for name in ("cron", "at")] == ["", ""]
     node.file("etc/cron.allow", "backup\n")
@@ -71,14 +71,14 @@ def test_only_root_may_start_work_that_is_in_no_job(node: Machine) -> None:
     assert not (node.folder / "etc/at.allow").exists()
 
 
-def test_the_machines_admin_is_let_in_though_he_is_in_no_group_of_admins(node: Machine) -> None:
+def test_the_vm_admin_may_log_in_without_an_admin_group(node: Machine) -> None:
     perform(node)
     assert node.text("etc/hpcai/ssh_admins") == "azureuser\n"
 
 
 @pytest.mark.parametrize("compute", [{}, {"osProfile": {"adminUsername": "notyet"}}])
-def test_without_an_admin_it_locks_nobody_out_and_says_so(node: Machine, compute: dict[str, object]) -> None:
-    # Root's own account is no help: nobody logs in to an Azure machine as root.
+def test_without_an_admin_the_step_fails_and_sshd_stays_unchanged(node: Machine, compute: dict[str, object]) -> None:
+    # root does not count as an admin: nobody logs in to an Azure machine as root.
     apply_all(plan.plan_for_boot(node.root, dataclasses.replace(OPTIONS, admins=("root",))).files)
     remember(node.root, {"vmSize": "Standard_ND96asr_v4", **compute})
     done = perform(node)
@@ -88,7 +88,7 @@ def test_without_an_admin_it_locks_nobody_out_and_says_so(node: Machine, compute
     assert STEP.blocking
 
 
-def test_on_a_login_node_people_need_no_job(node: Machine) -> None:
+def test_a_login_node_is_skipped(node: Machine) -> None:
     settings = {"cluster": "a", "functions": ["login", "compute"], "controllers": ["10.0.0.4"], "key": None}
     node.file("etc/hpcai/cluster.json", as_config(settings))
     assert perform(node).verdict == SKIP
@@ -96,7 +96,7 @@ def test_on_a_login_node_people_need_no_job(node: Machine) -> None:
     assert perform(node).verdict == PASS
 
 
-def test_nothing_is_done_where_nothing_is_asked_for_or_no_slurmd_runs(node: Machine) -> None:
+def test_is_skipped_without_settings_or_slurmd_env(node: Machine) -> None:
     (node.folder / "etc/hpcai/access.json").unlink()
     assert perform(node).verdict == SKIP
     (node.folder / "etc/hpcai/slurmd.env").unlink()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The boot's step: devices, leftovers, and whether the plugin fits; nothing is built."""
+"""Step containers: removes leftovers, and checks the plugin and the kernel; it builds nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers
 
 
 class Node:
-    """A node that was baked with pyxis for Slurm 22.05.8."""
+    """A node whose image contains pyxis for Slurm 22.05.8."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.version = folder, "22.05.8"
@@ -63,12 +63,12 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     return Node(tmp_path)
 
 
-def test_leftovers_go_once_a_boot(node: Node) -> None:
+def test_leftovers_are_removed_once_per_boot(node: Node) -> None:
     outcome = node.perform()
     assert (outcome.verdict, outcome.changes) == (PASS, (f"remove {node.leftover}",))
     assert "1 leftovers" in outcome.summary
     assert not node.leftover.exists()
-    # A job that starts later has a container before it has a step.
+    # A job that starts later has a container before its first step runs.
     node.leftover.mkdir()
     assert node.perform().changes == ()
     assert node.leftover.exists()
@@ -80,7 +80,7 @@ def test_check_mode_removes_nothing(node: Node) -> None:
     assert node.perform().changes == (f"remove {node.leftover}",)
 
 
-def test_a_plugin_of_another_slurm_is_a_warning_that_says_what_to_do(node: Node) -> None:
+def test_warns_of_a_plugin_built_for_another_slurm(node: Node) -> None:
     node.version = "23.11.4"
     outcome = node.perform()
     assert outcome.verdict == WARN
@@ -88,16 +88,16 @@ def test_a_plugin_of_another_slurm_is_a_warning_that_says_what_to_do(node: Node)
     assert "run site.yml" in outcome.summary
 
 
-def test_a_kernel_that_lets_no_user_make_namespaces_is_named(node: Node) -> None:
+def test_reports_a_kernel_without_user_namespaces(node: Node) -> None:
     node.write("proc/sys/user/max_user_namespaces", 0)
     assert "max_user_namespaces is 0" in node.perform().summary
 
 
-def test_without_settings_it_is_skipped(node: Node) -> None:
+def test_is_skipped_without_settings(node: Node) -> None:
     (node.folder / "etc/hpcai/containers.json").unlink()
     assert node.perform().verdict == SKIP
     assert node.leftover.exists()
 
 
-def test_it_never_keeps_slurmd_from_starting() -> None:
+def test_the_step_is_not_blocking() -> None:
     assert (STEP.name, STEP.blocking) == ("containers", False)

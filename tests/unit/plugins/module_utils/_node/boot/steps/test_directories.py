@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Step directories: verdicts of what module node_directories does as well."""
+"""Step directories: its verdicts. The module node_directories creates the same directories."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def boot(machine: Machine, check: bool = False) -> Outcome:
     return STEP.perform(Context(machine.root, machine.run, check, 0.01))
 
 
-def test_passes_on_the_disks(machine: Machine) -> None:
+def test_passes_on_a_mounted_scratch(machine: Machine) -> None:
     machine.mount("/scratch", number="9:127", source="/dev/md127", kind="xfs")
     foreseen = boot(machine, check=True)
     done = boot(machine)
@@ -55,7 +55,7 @@ def test_passes_on_the_disks(machine: Machine) -> None:
     json.dumps(done.details)
 
 
-def test_warns_at_each_boot_of_what_takes_the_disks_place(machine: Machine) -> None:
+def test_warns_at_each_boot_if_scratch_is_not_on_disks(machine: Machine) -> None:
     for changes in (2, 0):
         done = boot(machine)
         assert (done.verdict, len(done.changes), done.details["kind"]) == (WARN, changes, "directory")
@@ -66,7 +66,7 @@ def test_warns_at_each_boot_of_what_takes_the_disks_place(machine: Machine) -> N
         assert done.action
 
 
-def test_fails_where_one_cannot_be_made_and_names_all_of_them(machine: Machine) -> None:
+def test_fails_and_names_all_directories_that_cannot_be_made(machine: Machine) -> None:
     machine.mount("/scratch", number="9:127", source="/dev/md127", kind="xfs")
     folders = [{"path": path, "owner": "nobody-here"} for path in ("a", "b")]
     settings(machine, "directories", folders={"site": [*folders, {"path": "c", **ME}]})
@@ -77,14 +77,14 @@ def test_fails_where_one_cannot_be_made_and_names_all_of_them(machine: Machine) 
     assert machine.path("/scratch/c").is_dir()
 
 
-def test_lost_disks_are_not_replaced(machine: Machine) -> None:
+def test_missing_disks_are_not_replaced_by_a_directory(machine: Machine) -> None:
     settings(machine, "scratch", expected_count=8, **ME)
     with pytest.raises(Refused, match="/scratch is not mounted, although 8 local NVMe disks are expected"):
         boot(machine)
     assert not machine.path("/scratch").exists()
 
 
-def test_an_unknown_size_is_unknown_on_a_compute_node_only(machine: Machine) -> None:
+def test_an_unknown_size_is_an_error_on_compute_nodes_only(machine: Machine) -> None:
     settings(machine, "node", vm_size="Standard_Q1")
     with pytest.raises(UnknownVmSize, match="Standard_Q1"):
         boot(machine)
@@ -93,18 +93,18 @@ def test_an_unknown_size_is_unknown_on_a_compute_node_only(machine: Machine) -> 
     assert not machine.path("/scratch").exists()
 
 
-def test_nothing_is_made_where_nobody_asked_for_it(machine: Machine) -> None:
+def test_is_skipped_without_settings(machine: Machine) -> None:
     machine.path("etc/hpcai/directories.json").unlink()
     assert boot(machine).verdict == SKIP
     assert not machine.path("/scratch").exists()
 
 
 @pytest.mark.parametrize("text", ["{", '{"schema": 9}', '{"schema": 1, "fallback": "no"}'])
-def test_broken_settings_are_named(machine: Machine, text: str) -> None:
+def test_a_broken_settings_file_is_named(machine: Machine, text: str) -> None:
     machine.file("etc/hpcai/directories.json", text)
     with pytest.raises(ConfigError, match=r"etc/hpcai/directories\.json"):
         boot(machine)
 
 
-def test_it_blocks() -> None:
+def test_the_step_is_blocking() -> None:
     assert STEP.blocking

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Fabric manager and InfiniBand: both there, late, wrong, missing."""
+"""Step fabric: fabric manager and InfiniBand ports that are up, late, wrong or missing."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 
 START = "systemctl --no-block start nvidia-fabricmanager"
-RUNS, ENDED = "loaded active running success", "loaded failed failed exit-code"
-COMES, STOPPED = "loaded activating start success", "loaded inactive dead success"
-LACKS, MASKED = "not-found inactive dead success", "masked inactive dead success"
+RUNNING, FAILED = "loaded active running success", "loaded failed failed exit-code"
+STARTING, STOPPED = "loaded activating start success", "loaded inactive dead success"
+MISSING, MASKED = "not-found inactive dead success", "masked inactive dead success"
 
 
 class Node:
-    """A machine of a size, its fabric manager, and time that passes in sleeps alone."""
+    """A machine of a VM size, its fabric manager, and a clock that only sleep() advances."""
 
     def __init__(self, path: Path, size: str) -> None:
         self.path = path
         SizedMachine.of_size(path, size)
         put_ports_of(path, size)
         self.settings(vm_size=size)
-        self.manager, self.after_start = RUNS, RUNS
+        self.manager, self.after_start = RUNNING, RUNNING
         self.now = 0.0
         self.ran: list[str] = []
         self.events: list[tuple[float, Callable[[], Any]]] = []
@@ -48,7 +48,7 @@ class Node:
         file.write_text(json.dumps({"schema": 1, **content}), encoding="ascii")
 
     def at(self, second: float, what: Callable[[], Any]) -> None:
-        """Let something happen while the step waits."""
+        """Call a function at this second of the step's wait."""
         self.events.append((second, what))
 
     def sleep(self, seconds: float) -> None:
@@ -59,7 +59,7 @@ class Node:
             event[1]()
 
     def run(self, command: Sequence[str]) -> Result:
-        """Answer as systemd does."""
+        """Answer as systemd and journald do."""
         line = " ".join(command)
         if command[:2] == ["systemctl", "show"] and command[2] == "nvidia-fabricmanager":
             names = command[3].removeprefix("--property=").split(",")
@@ -79,7 +79,7 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    """An ND96asr_v4 on which all is well."""
+    """A healthy ND96asr_v4."""
     made = Node(tmp_path, "Standard_ND96asr_v4")
     monkeypatch.setattr(time, "sleep", made.sleep)
     monkeypatch.setattr(time, "monotonic", lambda: made.now)
@@ -87,7 +87,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 
 
 def verdict(outcome: Outcome) -> tuple[str, str]:
-    """The verdict and the summary."""
+    """Return the verdict and the summary."""
     return outcome.verdict, outcome.summary
 
 
@@ -105,46 +105,46 @@ def test_manager_and_eight_ports_pass_at_once(node: Node) -> None:
         ("Standard_Mine", "Standard_Mine is expected to have neither NVSwitch nor InfiniBand"),
     ],
 )
-def test_does_not_look_for_what_is_not_expected(node: Node, size: str, words: str) -> None:
+def test_a_size_without_nvswitch_and_infiniband_is_skipped(node: Node, size: str, words: str) -> None:
     shutil.rmtree(node.path / "sys/class/infiniband")
-    node.manager = LACKS
+    node.manager = MISSING
     node.settings(vm_size=size, vm_sizes={"Standard_Mine": {"vcpus": 4}})
     assert verdict(node.perform()) == ("skip", words)
 
 
-def test_a_controller_of_an_unknown_size_is_passed_over(node: Node) -> None:
+def test_a_controller_of_an_unknown_size_is_skipped(node: Node) -> None:
     node.settings(vm_size="Standard_D4s_v5")
     cluster = {"schema": 1, "cluster": "a", "functions": ["controller"], "controllers": ["10.0.0.4"]}
     (node.path / "etc/hpcai/cluster.json").write_text(json.dumps(cluster), encoding="ascii")
     assert node.perform().verdict == "skip"
 
 
-def test_the_manager_alone_counts_where_there_is_no_infiniband(node: Node) -> None:
+def test_a_size_without_infiniband_needs_the_manager_only(node: Node) -> None:
     shutil.rmtree(node.path / "sys/class/infiniband")
     node.settings(vm_size="Standard_ND96is_H100_v5")
     assert verdict(node.perform()) == ("pass", "nvidia-fabricmanager is active")
 
 
-def test_infiniband_alone_counts_where_no_switches_are(node: Node) -> None:
-    node.manager = LACKS
+def test_a_size_without_nvswitch_needs_infiniband_only(node: Node) -> None:
+    node.manager = MISSING
     for number in range(8):
         put_port(node.path, f"mlx5_ib{number}", gbps=400)
     node.settings(vm_size="Standard_ND96isr_MI300X_v5")
     assert verdict(node.perform()) == ("pass", "8 InfiniBand ports are active")
 
 
-@pytest.mark.parametrize("state", [STOPPED, ENDED])
-def test_a_manager_that_ended_is_started_once_and_waited_for(node: Node, state: str) -> None:
-    """It ends at once if it was started before the driver was loaded."""
-    node.manager, node.after_start = state, COMES
-    node.at(20, lambda: setattr(node, "manager", RUNS))
+@pytest.mark.parametrize("state", [STOPPED, FAILED])
+def test_a_stopped_manager_is_started_once_and_waited_for(node: Node, state: str) -> None:
+    """It exits at once if it was started before the driver was loaded."""
+    node.manager, node.after_start = state, STARTING
+    node.at(20, lambda: setattr(node, "manager", RUNNING))
     outcome = node.perform()
     assert (outcome.verdict, outcome.changes) == ("pass", ("systemctl start nvidia-fabricmanager",))
     assert (node.ran, node.now) == ([START], 20)
 
 
-def test_a_manager_that_fails_again_fails_with_its_last_words(node: Node) -> None:
-    node.manager = node.after_start = ENDED
+def test_a_manager_that_fails_again_is_reported_with_its_log(node: Node) -> None:
+    node.manager = node.after_start = FAILED
     outcome = node.perform()
     assert verdict(outcome) == (
         "fail",
@@ -155,14 +155,14 @@ def test_a_manager_that_fails_again_fails_with_its_last_words(node: Node) -> Non
     assert (node.ran[0], node.now) == (START, 0)
 
 
-def test_a_manager_that_does_not_come_is_not_waited_for_without_end(node: Node) -> None:
-    node.manager = COMES
+def test_the_wait_for_a_starting_manager_is_limited(node: Node) -> None:
+    node.manager = STARTING
     assert node.perform().summary.startswith("nvidia-fabricmanager is activating")
     assert STEP.limit_s - 15 < node.now < STEP.limit_s
 
 
-@pytest.mark.parametrize(("state", "words"), [(LACKS, "not installed"), (MASKED, "masked")])
-def test_a_manager_that_cannot_run_fails_at_once(node: Node, state: str, words: str) -> None:
+@pytest.mark.parametrize(("state", "words"), [(MISSING, "not installed"), (MASKED, "masked")])
+def test_a_missing_or_masked_manager_fails_at_once(node: Node, state: str, words: str) -> None:
     node.manager = state
     outcome = node.perform()
     assert verdict(outcome) == ("fail", f"nvidia-fabricmanager is {words}, but the NVSwitches need it")
@@ -175,14 +175,14 @@ def test_a_systemd_that_does_not_answer_is_unknown(node: Node) -> None:
 
 
 @pytest.mark.parametrize(("state", "physical"), [("DOWN", "2: Polling"), ("INIT", "5: LinkUp"), ("ARMED", "5: LinkUp")])
-def test_ports_that_come_late_are_waited_for(node: Node, state: str, physical: str) -> None:
+def test_waits_for_ports_that_come_up_late(node: Node, state: str, physical: str) -> None:
     put_port(node.path, "mlx5_ib3", state=state, physical=physical)
     node.at(30, lambda: put_port(node.path, "mlx5_ib3"))
     assert node.perform().verdict == "pass"
     assert node.now == 30
 
 
-def test_ports_that_stay_down_fail_by_name_within_the_limit(node: Node) -> None:
+def test_ports_that_stay_down_are_named_within_the_time_limit(node: Node) -> None:
     put_port(node.path, "mlx5_ib3", state="DOWN", physical="2: Polling")
     put_port(node.path, "mlx5_ib6", state="INIT")
     outcome = node.perform()
@@ -195,13 +195,13 @@ def test_ports_that_stay_down_fail_by_name_within_the_limit(node: Node) -> None:
     assert node.now < STEP.limit_s
 
 
-def test_an_ethernet_port_does_not_make_up_for_one_of_infiniband(node: Node) -> None:
+def test_an_ethernet_port_does_not_count_as_infiniband(node: Node) -> None:
     put_port(node.path, "mlx5_ib7", link_layer="Ethernet")
     outcome = node.perform()
     assert verdict(outcome) == ("fail", "InfiniBand adapter 0108:00:00.0 has no RDMA device")
 
 
-def test_an_adapter_without_a_device_and_one_that_is_not_there_are_named_by_address(node: Node) -> None:
+def test_adapters_missing_or_without_rdma_device_are_named(node: Node) -> None:
     for number in (1, 4):
         shutil.rmtree(node.path / f"sys/class/infiniband/mlx5_ib{number}")
     shutil.rmtree(node.path / "sys/bus/pci/devices/0105:00:00.0")
@@ -211,7 +211,7 @@ def test_an_adapter_without_a_device_and_one_that_is_not_there_are_named_by_addr
     ]
 
 
-def test_a_machine_without_a_driver_for_its_adapters_fails(node: Node) -> None:
+def test_missing_rdma_devices_of_all_adapters_fail(node: Node) -> None:
     shutil.rmtree(node.path / "sys/class/infiniband")
     outcome = node.perform()
     assert verdict(outcome) == ("fail", "InfiniBand adapter 0101:00:00.0 has no RDMA device (and 7 more)")
@@ -226,18 +226,18 @@ def test_a_machine_without_adapters_fails(node: Node) -> None:
     assert verdict(outcome) == ("fail", "InfiniBand adapter 0101:00:00.0 is not on the PCI bus (and 7 more)")
 
 
-def test_a_machine_that_shows_no_devices_at_all_is_unknown(node: Node) -> None:
+def test_a_sysfs_without_any_devices_is_unknown(node: Node) -> None:
     shutil.rmtree(node.path / "sys/class/infiniband")
     shutil.rmtree(node.path / "sys/bus/pci/devices")
     assert verdict(node.perform()) == ("unknown", "sysfs shows neither PCI nor RDMA devices")
 
 
-def test_ports_beyond_those_of_the_size_are_not_judged(node: Node) -> None:
+def test_extra_ports_are_ignored(node: Node) -> None:
     put_port(node.path, "mlx5_ib8", state="DOWN", physical="2: Polling")
     assert node.perform().verdict == "pass"
 
 
-def test_a_slow_port_is_warned_of(node: Node) -> None:
+def test_warns_of_a_slow_port(node: Node) -> None:
     put_port(node.path, "mlx5_ib2", gbps=100)
     outcome = node.perform()
     assert verdict(outcome) == (
@@ -247,9 +247,9 @@ def test_a_slow_port_is_warned_of(node: Node) -> None:
     assert node.now == 0
 
 
-def test_the_worst_comes_first_and_the_rest_in_details(node: Node) -> None:
+def test_the_worst_finding_is_the_summary_and_details_list_all(node: Node) -> None:
     put_port(node.path, "mlx5_ib2", gbps=100)
-    node.manager = LACKS
+    node.manager = MISSING
     outcome = node.perform()
     assert verdict(outcome) == (
         "fail",

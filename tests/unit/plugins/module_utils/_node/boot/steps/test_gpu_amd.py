@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The boot's look at AMD's GPUs, which is one at sysfs alone."""
+"""Step gpu for AMD GPUs, which reads only sysfs."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Node:
             tree.device(f"000{number}:00:00.0", ACCELERATOR, AMD, 0)
 
     def drive(self, *numbers: int) -> None:
-        """Let amdgpu take GPUs in hand."""
+        """Bind GPUs to the driver amdgpu."""
         (self.path / "sys/module/amdgpu").mkdir(parents=True, exist_ok=True)
         for number in numbers:
             device = self.path / f"sys/bus/pci/devices/000{number}:00:00.0"
             (device / "driver").symlink_to("../../../bus/pci/drivers/amdgpu")
 
     def run(self, command: Sequence[str]) -> Result:
-        """Load the driver, which takes all GPUs."""
+        """Load the driver, which binds all GPUs."""
         self.ran.append(list(command))
         if self.loading.rc == 0:
             self.drive(*range(1, 9))
@@ -56,20 +56,20 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    """A node on which nobody waits in earnest."""
+    """A node on which sleep() returns at once."""
     naps: list[float] = []
     monkeypatch.setattr(time, "sleep", naps.append)
     monkeypatch.setattr(time, "monotonic", lambda: sum(naps))
     return Node(tmp_path)
 
 
-def test_eight_gpus_that_amdgpu_drives_pass(node: Node) -> None:
+def test_eight_gpus_with_the_driver_pass(node: Node) -> None:
     node.drive(*range(1, 9))
     outcome = node.perform()
     assert (outcome.verdict, outcome.summary, node.ran) == ("pass", "8 GPUs use the driver amdgpu", [])
 
 
-def test_the_driver_is_loaded_where_it_is_not(node: Node) -> None:
+def test_loads_a_driver_that_is_not_loaded(node: Node) -> None:
     checked = node.perform(check=True)
     assert (checked.verdict, checked.changes, node.ran) == ("warn", ("modprobe amdgpu",), [])
     outcome = node.perform()
@@ -84,7 +84,7 @@ def test_a_driver_that_does_not_load_fails(node: Node) -> None:
     assert (outcome.verdict, outcome.summary) == ("fail", f"AMD's driver is not loaded: {words}")
 
 
-def test_gpus_without_driver_are_named(node: Node) -> None:
+def test_missing_gpus_and_gpus_without_driver_are_named(node: Node) -> None:
     node.drive(1, 2, 3, 5, 6, 7)
     shutil.rmtree(node.path / "sys/bus/pci/devices/0008:00:00.0")
     outcome = node.perform()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The boot's health checks: what keeps slurmd from starting, and what is only told."""
+"""Step health: which failed checks keep slurmd from starting, and which only warn."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.version import V
 
 
 def tier(**verdicts: str) -> TierRun:
-    """A run of the tier boot with these verdicts."""
+    """Return a run of the tier boot with these verdicts."""
     checks = tuple(catalog.load(name) for name in verdicts)
     results = tuple(
         Result(name, verdict, f"{name} is so", Answer(), hint="Mend it") for name, verdict in verdicts.items()
@@ -39,7 +39,7 @@ def tier(**verdicts: str) -> TierRun:
     return TierRun(BOOT, 0.0, 1.0, checks, results)
 
 
-def test_what_no_job_can_do_without_keeps_slurmd_from_starting() -> None:
+def test_a_failed_check_that_blocks_boot_fails_the_step() -> None:
     assert catalog.load("gpu_count").blocks_boot
     outcome = judge(tier(free_space="fail", gpu_count="fail"))
     assert (outcome.verdict, outcome.summary, outcome.action) == (
@@ -50,13 +50,13 @@ def test_what_no_job_can_do_without_keeps_slurmd_from_starting() -> None:
 
 
 @pytest.mark.parametrize("verdict", ["fail", "unknown", "warn"])
-def test_all_else_is_only_told(verdict: str) -> None:
+def test_other_checks_only_warn(verdict: str) -> None:
     assert not catalog.load("free_space").blocks_boot
     outcome = judge(tier(free_space=verdict))
     assert (outcome.verdict, outcome.summary) == (WARN, "free_space: free_space is so")
 
 
-def test_what_could_not_be_measured_blocks_nothing() -> None:
+def test_an_unknown_check_only_warns() -> None:
     assert judge(tier(gpu_count="unknown")).verdict == WARN
 
 
@@ -64,7 +64,7 @@ def test_a_good_node_passes() -> None:
     assert judge(tier(gpu_count="pass", free_space="skip")).verdict == PASS
 
 
-def test_a_node_on_which_nothing_was_measured_does_not_pass() -> None:
+def test_a_node_whose_checks_were_all_skipped_does_not_pass() -> None:
     outcome = judge(tier(gpu_count="skip", free_space="skip"))
     assert (outcome.verdict, outcome.summary) == (SKIP, "all 2 checks were skipped, so the node's health is not known")
     assert judge(tier(gpu_count="pass", free_space="skip")).summary == "1 of 2 checks ran, and found no problem"
@@ -74,7 +74,9 @@ def test_a_node_on_which_nothing_was_measured_does_not_pass() -> None:
     ("settings", "words"),
     [(None, "has set up no checks here"), ({"boot": False}, "health_checks_report.boot turns it off")],
 )
-def test_it_can_be_left_out(tmp_path: pathlib.Path, settings: dict[str, bool] | None, words: str) -> None:
+def test_is_skipped_without_settings_or_if_turned_off(
+    tmp_path: pathlib.Path, settings: dict[str, bool] | None, words: str
+) -> None:
     if settings is not None:
         (tmp_path / "etc/hpcai").mkdir(parents=True)
         text = json.dumps({"schema": 1, **settings})
@@ -88,7 +90,7 @@ def test_it_can_be_left_out(tmp_path: pathlib.Path, settings: dict[str, bool] | 
     assert words in outcome.summary
 
 
-def test_the_record_says_which_version_checked(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_record_contains_the_collections_version(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "NAMES", ("swap",))
     (tmp_path / "etc/hpcai").mkdir(parents=True)
     (tmp_path / "etc/hpcai/health_report.json").write_text('{"schema": 1}', encoding="utf-8")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Step instance: who this machine is, whom it belongs to, and what a start without the metadata service is worth."""
+"""Step instance: the machine's identity, its cluster, and boots without the metadata service."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ HPCAI: dict[str, Any] = {
     "controllers": ["10.0.0.4"],
     "key": {"source": "push"},
 }
-OURS = 'SLURMD_OPTIONS="-N gpu-17 --conf-server 10.0.0.4"'
-SITES = '#\n# Ansible managed\n#\nSLURMD_OPTIONS="-N by-hand --conf-server 10.0.0.9"\n'
+EXPECTED_OPTIONS = 'SLURMD_OPTIONS="-N gpu-17 --conf-server 10.0.0.4"'
+SITE_ENV = '#\n# Ansible managed\n#\nSLURMD_OPTIONS="-N by-hand --conf-server 10.0.0.9"\n'
 
 
 class Running(Root):
-    """A tree that passes for the running machine's own."""
+    """A folder that counts as the running machine's root."""
 
     is_this_machine = True
 
@@ -45,21 +45,21 @@ class Running(Root):
 
 @pytest.fixture
 def root(tmp_path: Path) -> Running:
-    """A machine with firmware, and nothing else."""
+    """A machine that has only the UUID of its firmware."""
     machine = Running(str(tmp_path))
     write(machine, "/sys/class/dmi/id/product_uuid", "AAAA")
     return machine
 
 
 def write(root: Root, path: str, document: Any) -> None:
-    """A file of the machine."""
+    """Write a file of the machine."""
     file = Path(root.at(path))
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
 
 
 def compute(hpcai: Any = None, **changed: Any) -> dict[str, Any]:
-    """What the metadata service says."""
+    """Return an answer of the metadata service."""
     text = json.dumps({"hpcai": hpcai}) if hpcai is not None else ""
     return {
         "name": "gpu_17",
@@ -73,12 +73,12 @@ def compute(hpcai: Any = None, **changed: Any) -> dict[str, Any]:
 
 
 def never(_command: Any) -> Result:
-    """No command has to be run."""
+    """Fail: the step must run no command."""
     raise AssertionError("a command was run")
 
 
 def perform(root: Root, answer: dict[str, Any] | None, check: bool = False, seconds: float = 80) -> Outcome:
-    """Do the step; without an answer there is no metadata service."""
+    """Do the step; answer=None means that the metadata service is not available."""
 
     def ask(limit_s: float) -> dict[str, Any]:
         if answer is None:
@@ -88,12 +88,12 @@ def perform(root: Root, answer: dict[str, Any] | None, check: bool = False, seco
     return instance.perform(Context(root, never, check, seconds), ask)
 
 
-def test_a_node_joins_by_its_user_data(root: Running) -> None:
+def test_a_node_joins_the_cluster_of_its_user_data(root: Running) -> None:
     outcome = perform(root, compute(HPCAI))
     assert (outcome.verdict, outcome.action) == (PASS, "")
     assert outcome.summary == "Standard_ND96asr_v4 in cluster training by user data"
     assert outcome.changes == (f"wrote {ENV_FILE}: node gpu-17, controller 10.0.0.4",)
-    assert OURS in (root.text(ENV_FILE) or "")
+    assert EXPECTED_OPTIONS in (root.text(ENV_FILE) or "")
     cluster = cluster_of(root)
     assert cluster is not None
     assert cluster.name == "training"
@@ -106,13 +106,13 @@ def test_a_second_run_changes_nothing(root: Running) -> None:
     assert {path: path.stat().st_mtime_ns for path in Path(root.path).rglob("*") if path.is_file()} == before
 
 
-def test_check_mode_says_what_would_be_done_and_does_nothing(root: Running) -> None:
+def test_check_mode_reports_changes_and_writes_nothing(root: Running) -> None:
     outcome = perform(root, compute(HPCAI), check=True)
     assert (outcome.verdict, len(outcome.changes)) == (PASS, 1)
     assert [path.name for path in Path(root.path).rglob("*") if path.is_file()] == ["product_uuid"]
 
 
-def test_changed_user_data_is_followed(root: Running) -> None:
+def test_changed_user_data_updates_slurmd_env(root: Running) -> None:
     perform(root, compute(HPCAI))
     outcome = perform(root, compute({**HPCAI, "controllers": ["10.0.0.5", "10.0.0.6"]}))
     assert outcome.changes == (f"wrote {ENV_FILE}: node gpu-17, controller 10.0.0.5",)
@@ -120,17 +120,17 @@ def test_changed_user_data_is_followed(root: Running) -> None:
 
 
 @pytest.mark.parametrize("changed", [None, {**HPCAI, "functions": ["login"]}])
-def test_a_node_that_leaves_its_cluster_starts_no_slurmd(root: Running, changed: Any) -> None:
+def test_slurmd_env_is_removed_when_a_node_leaves_its_cluster(root: Running, changed: Any) -> None:
     perform(root, compute(HPCAI))
     assert perform(root, compute(changed), check=True).changes == perform(root, compute(changed)).changes != ()
     assert not root.exists(ENV_FILE)
     assert perform(root, compute(changed)).changes == ()
 
 
-def test_the_sites_slurmd_env_stays_where_nothing_names_a_cluster(root: Running) -> None:
-    write(root, ENV_FILE, SITES)
+def test_without_a_cluster_the_sites_slurmd_env_stays(root: Running) -> None:
+    write(root, ENV_FILE, SITE_ENV)
     assert perform(root, compute()).changes == ()
-    assert root.text(ENV_FILE) == SITES.strip()
+    assert root.text(ENV_FILE) == SITE_ENV.strip()
 
 
 def test_without_settings_the_machine_belongs_to_no_cluster(root: Running) -> None:
@@ -141,7 +141,7 @@ def test_without_settings_the_machine_belongs_to_no_cluster(root: Running) -> No
     assert cluster_of(root) is None
 
 
-def test_user_data_of_the_sites_own_is_no_error_but_said(root: Running) -> None:
+def test_foreign_user_data_is_reported_and_no_error(root: Running) -> None:
     script = base64.b64encode(b"#!/bin/sh\necho token=hush\n").decode()
     outcome = perform(root, compute(userData=script))
     assert (outcome.verdict, "the user data is not JSON" in outcome.summary) == (PASS, True)
@@ -149,20 +149,20 @@ def test_user_data_of_the_sites_own_is_no_error_but_said(root: Running) -> None:
 
 
 @pytest.mark.parametrize("hpcai", [[], {"schema": 9}, {**HPCAI, "typo": 1}, {**HPCAI, "controllers": []}])
-def test_malformed_settings_are_an_error_and_the_size_is_known_all_the_same(root: Running, hpcai: Any) -> None:
+def test_malformed_settings_are_an_error_but_the_size_is_recorded(root: Running, hpcai: Any) -> None:
     with pytest.raises(ConfigError, match="user data"):
         perform(root, compute(hpcai))
     assert root.exists("/var/lib/hpcai/instance.json")
     assert not root.exists(ENV_FILE)
 
 
-def test_the_playbooks_settings_win_and_its_slurmd_env_is_left_alone(root: Running) -> None:
+def test_files_of_the_playbook_win_over_user_data(root: Running) -> None:
     write(root, "/etc/hpcai/cluster.json", {**HPCAI, "cluster": "by-playbook"})
-    write(root, ENV_FILE, SITES)
+    write(root, ENV_FILE, SITE_ENV)
     outcome = perform(root, compute({"schema": 9}))
     assert (outcome.verdict, outcome.changes) == (PASS, ())
     assert "in cluster by-playbook by cluster.json" in outcome.summary
-    assert root.text(ENV_FILE) == SITES.strip()
+    assert root.text(ENV_FILE) == SITE_ENV.strip()
 
 
 def test_a_machine_that_runs_no_jobs_gets_no_slurmd_env(root: Running) -> None:
@@ -171,37 +171,37 @@ def test_a_machine_that_runs_no_jobs_gets_no_slurmd_env(root: Running) -> None:
     assert not root.exists(ENV_FILE)
 
 
-def test_an_unknown_size_of_a_compute_node_cannot_be_told_about(root: Running) -> None:
+def test_an_unknown_size_of_a_compute_node_is_unknown(root: Running) -> None:
     outcome = perform(root, compute(HPCAI, vmSize="Standard_ND96asr_v9"))
     assert outcome.verdict == UNKNOWN
     assert "nearest known sizes are Standard_ND96asr_v4" in outcome.summary
     assert "hpcai_vm_sizes" in outcome.summary + outcome.action
 
 
-def test_a_size_described_by_hand_is_known(root: Running) -> None:
+def test_a_size_described_in_the_settings_is_known(root: Running) -> None:
     write(root, "/etc/hpcai/node.json", {"schema": 1, "vm_sizes": {"Standard_ND96asr_v9": {"vcpus": 96}}})
     assert perform(root, compute(HPCAI, vmSize="Standard_ND96asr_v9")).verdict == PASS
 
 
-def test_a_size_that_the_playbook_knew_otherwise_is_told(root: Running) -> None:
+def test_warns_if_node_json_names_another_size(root: Running) -> None:
     write(root, "/etc/hpcai/node.json", {"schema": 1, "vm_size": "Standard_ND40rs_v2"})
     outcome = perform(root, compute(HPCAI))
     assert outcome.verdict == WARN
     assert "node.json says Standard_ND40rs_v2, the metadata service says Standard_ND96asr_v4" in outcome.summary
 
 
-def test_without_the_metadata_service_a_node_goes_by_what_it_remembers(root: Running) -> None:
+def test_without_the_metadata_service_recorded_values_are_used(root: Running) -> None:
     perform(root, compute(HPCAI))
     Path(root.at(ENV_FILE)).unlink()
     outcome = perform(root, None)
     assert outcome.verdict == WARN
-    # Not for long: a boot before this one has written all of it down.
+    # The wait is short, because an earlier boot recorded all values.
     assert "gave no answer in 20 s: timed out; using the recorded values" in outcome.summary
     assert "in cluster training by user data" in outcome.summary
-    assert OURS in (root.text(ENV_FILE) or "")
+    assert EXPECTED_OPTIONS in (root.text(ENV_FILE) or "")
 
 
-def test_without_the_metadata_service_a_fresh_node_is_told_apart_from_one_that_belongs_nowhere(root: Running) -> None:
+def test_without_the_metadata_service_a_new_node_fails(root: Running) -> None:
     with pytest.raises(StepFailed, match=r"timed out, and nothing else identifies this machine\. Wait"):
         perform(root, None)
 
@@ -211,9 +211,9 @@ def test_without_the_metadata_service_the_playbooks_files_are_enough(root: Runni
     write(root, "/etc/hpcai/node.json", {"schema": 1, "vm_size": "Standard_ND96asr_v4"})
     with pytest.raises(StepFailed, match="did not provide this node's name"):
         perform(root, None)
-    write(root, ENV_FILE, SITES)
+    write(root, ENV_FILE, SITE_ENV)
     outcome = perform(root, None)
-    # Nobody waits for long where nothing hangs on the answer.
+    # The wait is short, because nothing depends on the answer.
     assert (outcome.verdict, "no answer in 20 s" in outcome.summary) == (WARN, True)
 
 
@@ -224,33 +224,33 @@ def test_without_the_metadata_service_a_controller_needs_no_slurmd_env(root: Run
     assert (outcome.verdict, "no answer in 20 s" in outcome.summary) == (WARN, True)
 
 
-def test_without_the_metadata_service_a_compute_node_of_no_known_size_fails(root: Running) -> None:
+def test_without_the_metadata_service_an_unknown_size_fails(root: Running) -> None:
     write(root, "/etc/hpcai/cluster.json", HPCAI)
-    write(root, ENV_FILE, SITES)
+    write(root, ENV_FILE, SITE_ENV)
     outcome = perform(root, None)
     assert (outcome.verdict, "VM size of this machine is not known" in outcome.summary) == (FAIL, True)
 
 
-def test_a_captured_disk_does_not_pass_for_its_first_machine(root: Running) -> None:
+def test_records_of_another_machine_do_not_identify_this_one(root: Running) -> None:
     write(root, "/etc/hpcai/cluster.json", HPCAI)
-    write(root, ENV_FILE, SITES)
+    write(root, ENV_FILE, SITE_ENV)
     perform(root, compute())
     write(root, "/sys/class/dmi/id/product_uuid", "BBBB")
     with pytest.raises(StepFailed, match="the records on this disk belong to another machine"):
         perform(root, None)
 
 
-def test_a_captured_disk_of_no_cluster_does_not_start_its_first_machines_slurmd(root: Running) -> None:
-    write(root, ENV_FILE, SITES)
+def test_a_captured_disk_without_cluster_loses_its_slurmd_env(root: Running) -> None:
+    write(root, ENV_FILE, SITE_ENV)
     perform(root, compute())
     assert root.exists(ENV_FILE)
     perform(root, compute(vmId="4-5-6"))
     assert not root.exists(ENV_FILE)
 
 
-def test_a_captured_disk_gets_its_new_machines_name(root: Running) -> None:
+def test_a_captured_disk_gets_the_new_machines_name(root: Running) -> None:
     write(root, "/etc/hpcai/cluster.json", HPCAI)
-    write(root, ENV_FILE, SITES)
+    write(root, ENV_FILE, SITE_ENV)
     perform(root, compute())
     outcome = perform(root, compute(name="gpu_18", vmId="4-5-6"))
     assert (outcome.verdict, "this disk belonged to another machine" in outcome.summary) == (WARN, True)
@@ -258,7 +258,7 @@ def test_a_captured_disk_gets_its_new_machines_name(root: Running) -> None:
     assert perform(root, compute(name="gpu_18", vmId="4-5-6")).verdict == PASS
 
 
-def test_a_captured_disk_gets_its_new_machines_cluster(root: Running) -> None:
+def test_a_captured_disk_gets_the_new_machines_cluster(root: Running) -> None:
     write(root, "/etc/hpcai/cluster.json", {**HPCAI, "cluster": "old"})
     perform(root, compute())
     new = compute({**HPCAI, "cluster": "new"}, name="gpu_18", vmId="4-5-6")
@@ -273,7 +273,7 @@ def test_a_captured_disk_gets_its_new_machines_cluster(root: Running) -> None:
     assert root.exists(instance.SET_ASIDE)
 
 
-def test_the_same_machine_after_a_redeploy_is_no_other(root: Running) -> None:
+def test_the_case_of_the_vm_id_does_not_matter(root: Running) -> None:
     perform(root, compute(HPCAI, vmId="aaaa-BBBB"))
     assert perform(root, compute(HPCAI, vmId="AAAA-bbbb")).verdict == PASS
 
@@ -284,7 +284,7 @@ def test_a_broken_settings_file_is_named(root: Running) -> None:
         perform(root, compute(HPCAI))
 
 
-def test_a_disk_that_is_full_leaves_the_old_file(root: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_old_file(root: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     perform(root, compute(HPCAI))
     before = root.text(ENV_FILE)
 
@@ -297,6 +297,6 @@ def test_a_disk_that_is_full_leaves_the_old_file(root: Running, monkeypatch: pyt
     assert root.text(ENV_FILE) == before
 
 
-def test_its_time_is_longer_than_the_metadata_service_may_be_away() -> None:
+def test_the_time_limit_covers_an_outage_of_the_metadata_service() -> None:
     assert instance.STEP.limit_s - instance.MARGIN_S > 70
     assert (instance.STEP.name, instance.STEP.blocking) == ("instance", True)

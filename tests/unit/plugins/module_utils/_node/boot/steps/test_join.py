@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Step join: what a node tells slurmctld of itself, and what it leaves alone."""
+"""Step join: what a node updates at slurmctld, and what it does not change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DRAINED = "State=DOWN+DRAIN Reason=hpcai: boot: gpu: 7 of 8 GPUs [root@2026-11-2
 
 
 class Node:
-    """A machine, and a slurmctld that has its node as ``shown``."""
+    """A machine, and a slurmctld that shows the machine's node as ``shown``."""
 
     def __init__(self, path: Path, shown: str | None) -> None:
         self.root = Root(str(path))
@@ -38,7 +38,7 @@ class Node:
         self.write(ENV_FILE, slurmd_env("compute-17", ["10.0.0.4"]))
 
     def write(self, path: str, text: str) -> None:
-        """A file of the machine."""
+        """Write a file of the machine."""
         file = Path(self.root.at(path))
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
@@ -70,9 +70,7 @@ def test_spare_node_gets_its_address_and_host_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("shown", "address"), [(JOINED, "10.0.0.9"), (STATIC, "10.0.1.1")])
-def test_node_that_is_known_as_it_is_or_by_the_inventory_is_only_looked_at(
-    tmp_path: Path, shown: str, address: str
-) -> None:
+def test_node_that_is_up_to_date_or_static_is_not_updated(tmp_path: Path, shown: str, address: str) -> None:
     node = Node(tmp_path, shown)
     done = node.join()
     assert (done.verdict, done.changes, node.updates) == (PASS, (), [])
@@ -80,19 +78,19 @@ def test_node_that_is_known_as_it_is_or_by_the_inventory_is_only_looked_at(
 
 
 @pytest.mark.parametrize("old", [("10.0.0.9", "10.0.0.8"), ("compute00000H", "other")])
-def test_machine_that_moved_is_told_anew(tmp_path: Path, old: tuple[str, str]) -> None:
+def test_changed_address_or_host_name_is_updated(tmp_path: Path, old: tuple[str, str]) -> None:
     node = Node(tmp_path, JOINED.replace(*old))
     assert node.join().verdict == PASS
     assert node.updates == ["update NodeName=compute-17 NodeAddr=10.0.0.9 NodeHostName=compute00000H"]
 
 
-def test_spare_node_that_slurmctld_hides_is_told_unseen(tmp_path: Path) -> None:
+def test_spare_node_that_slurmctld_hides_is_updated(tmp_path: Path) -> None:
     node = Node(tmp_path, None)
     assert node.join().verdict == PASS
     assert len(node.updates) == 1
 
 
-def test_node_that_slurmctld_does_not_know_must_not_start(tmp_path: Path) -> None:
+def test_node_that_slurmctld_does_not_know_fails(tmp_path: Path) -> None:
     node = Node(tmp_path, None)
     node.known = False
     done = node.join()
@@ -104,7 +102,7 @@ def test_node_that_slurmctld_does_not_know_must_not_start(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "shown", [f"{STATIC.rpartition('State')[0]}{DRAINED}", JOINED.replace("State=IDLE+CLOUD", DRAINED)]
 )
-def test_reason_of_an_earlier_boot_is_taken_back(tmp_path: Path, shown: str) -> None:
+def test_drain_by_an_earlier_boot_is_undone(tmp_path: Path, shown: str) -> None:
     node = Node(tmp_path, shown)
     done = node.join()
     assert done.verdict == PASS
@@ -116,13 +114,13 @@ def test_reason_of_an_earlier_boot_is_taken_back(tmp_path: Path, shown: str) -> 
     "reason",
     ["bad fan, ticket 4711", "hpcai: site: could not be configured", "hpcai: health: boot: slow", "hpcai: boots"],
 )
-def test_any_other_reason_stays(tmp_path: Path, reason: str) -> None:
+def test_any_other_drain_reason_stays(tmp_path: Path, reason: str) -> None:
     node = Node(tmp_path, f"NodeAddr=10.0.1.1 NodeHostName=a State=IDLE+DRAIN Reason={reason} [op@2026-11-21T18:16:10]")
     assert node.join().verdict == PASS
     assert node.updates == []
 
 
-def test_check_changes_nothing_and_says_the_same(tmp_path: Path) -> None:
+def test_check_mode_reports_the_same_and_changes_nothing(tmp_path: Path) -> None:
     shown = SPARE.replace("DOWN+CLOUD", "DOWN+CLOUD+DRAIN").replace("no such instance", "boot: gpu: none")
     checked, done = Node(tmp_path, shown), Node(tmp_path, shown)
     assert checked.join(check=True) == done.join()
@@ -130,7 +128,7 @@ def test_check_changes_nothing_and_says_the_same(tmp_path: Path) -> None:
     assert len(done.updates) == 2
 
 
-def test_away_controller_fails_at_once(tmp_path: Path) -> None:
+def test_unreachable_controller_fails_at_once(tmp_path: Path) -> None:
     node = Node(tmp_path, SPARE)
 
     def refuse(controllers: Sequence[str]) -> str:
@@ -143,13 +141,13 @@ def test_away_controller_fails_at_once(tmp_path: Path) -> None:
     assert node.updates == []
 
 
-def test_machine_without_slurmd_has_nothing_to_join(tmp_path: Path) -> None:
+def test_machine_without_slurmd_env_is_skipped(tmp_path: Path) -> None:
     node = Node(tmp_path, SPARE)
     Path(node.root.at(ENV_FILE)).unlink()
     assert node.join().verdict == SKIP
 
 
-def test_settings_of_slurmd_that_lack_something_are_an_error(tmp_path: Path) -> None:
+def test_incomplete_slurmd_env_is_an_error(tmp_path: Path) -> None:
     node = Node(tmp_path, SPARE)
     node.write(ENV_FILE, "SLURMD_OPTIONS=\n")
     with pytest.raises(ConfigError, match="no SLURMD_OPTIONS"):
@@ -163,7 +161,7 @@ def test_machine_without_a_host_name_is_an_error(tmp_path: Path) -> None:
         node.join()
 
 
-def test_slurmctld_that_refuses_is_an_error_in_its_words(tmp_path: Path) -> None:
+def test_error_of_slurmctld_is_passed_on(tmp_path: Path) -> None:
     node = Node(tmp_path, SPARE)
 
     def run(command: Sequence[str]) -> Result:

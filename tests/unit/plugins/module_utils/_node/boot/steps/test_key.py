@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Step key: the munge key comes, stays where it cannot come, and shows up nowhere."""
+"""Step key: fetches the munge key, keeps the old key after an error, and never leaks it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TOKEN = "eyJ0.token-of-the-machine"
 
 
 class Node:
-    """A machine whose vault is played, and whose commands are recorded."""
+    """A machine with a stand-in for the vault, which records its commands."""
 
     def __init__(self, path: Path) -> None:
         self.root = Root(str(path))
@@ -46,13 +46,13 @@ class Node:
         self.settings()
 
     def write(self, path: str, text: str) -> None:
-        """A file of the machine."""
+        """Write a file of the machine."""
         file = Path(self.root.at(path))
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
 
     def settings(self, source: str = "key_vault") -> None:
-        """The cluster's settings."""
+        """Write the cluster's settings."""
         stated = {
             "schema": 1,
             "cluster": "training",
@@ -68,7 +68,7 @@ class Node:
         return Result(tuple(command), 0, "", "")
 
     def perform(self, answer: bytes | Exception = KEY, check: bool = False) -> Outcome:
-        """Do the step with what the vault answers."""
+        """Do the step with this answer of the vault."""
 
         def fetch(source: KeySource, limit_s: float) -> bytes:
             assert source == KeySource("key_vault", VAULT, "munge-key", None)
@@ -89,7 +89,7 @@ def node(tmp_path: Path) -> Node:
 GONE = key._NoKey("key vault hpcai-sim gave no answer in 27 s: timed out", "look at the route")
 
 
-def test_without_a_cluster_there_is_nothing_to_bring(node: Node) -> None:
+def test_is_skipped_without_a_cluster(node: Node) -> None:
     Path(node.root.at("/etc/hpcai/cluster.json")).unlink()
     assert node.perform().verdict == SKIP
 
@@ -110,7 +110,7 @@ def test_a_second_run_changes_nothing(node: Node) -> None:
     assert node.file.stat().st_mtime_ns == before
 
 
-def test_a_changed_secret_is_taken(node: Node) -> None:
+def test_a_changed_secret_replaces_the_key(node: Node) -> None:
     node.perform(OTHER)
     node.commands = []
     assert node.perform().changes
@@ -118,13 +118,13 @@ def test_a_changed_secret_is_taken(node: Node) -> None:
 
 
 @pytest.mark.parametrize("broken", [b"", b"short", b"x" * 1025])
-def test_a_file_that_munge_would_not_take_is_replaced(node: Node, broken: bytes) -> None:
+def test_a_key_file_that_munge_would_reject_is_replaced(node: Node, broken: bytes) -> None:
     node.file.write_bytes(broken)
     assert node.perform().changes
     assert node.file.read_bytes() == KEY
 
 
-def test_a_key_that_others_may_read_is_closed_again(node: Node) -> None:
+def test_the_mode_of_a_readable_key_file_is_corrected(node: Node) -> None:
     node.perform()
     node.file.chmod(0o644)
     assert node.perform().changes == (f"set owner munge and mode 0400 on {key.KEY_FILE}",)
@@ -138,7 +138,7 @@ def test_the_key_belongs_to_munge(node: Node) -> None:
     assert (node.file.stat().st_uid, node.file.stat().st_gid) == (4711, 4712)
 
 
-def test_check_mode_asks_and_says_but_writes_nothing(node: Node) -> None:
+def test_check_mode_asks_the_vault_but_writes_nothing(node: Node) -> None:
     outcome = node.perform(check=True)
     assert (outcome.verdict, len(outcome.changes)) == (PASS, 1)
     assert (node.file.exists(), node.commands) == (False, [])
@@ -151,7 +151,7 @@ def test_without_the_vault_a_node_without_a_key_fails(node: Node) -> None:
     assert outcome.action == "look at the route"
 
 
-def test_without_the_vault_the_key_of_before_is_kept(node: Node) -> None:
+def test_without_the_vault_the_previous_key_is_kept(node: Node) -> None:
     node.perform()
     outcome = node.perform(GONE)
     assert (outcome.verdict, outcome.action) == (WARN, "look at the route")
@@ -160,7 +160,7 @@ def test_without_the_vault_the_key_of_before_is_kept(node: Node) -> None:
 
 
 @pytest.mark.parametrize("secret", [b"", b"x" * 31, b"x" * 1025])
-def test_a_secret_that_is_no_key_is_not_written(node: Node, secret: bytes) -> None:
+def test_a_secret_of_invalid_length_is_not_written(node: Node, secret: bytes) -> None:
     assert (node.perform(secret).verdict, node.file.exists()) == (FAIL, False)
     node.perform()
     outcome = node.perform(secret)
@@ -169,11 +169,11 @@ def test_a_secret_that_is_no_key_is_not_written(node: Node, secret: bytes) -> No
 
 
 @pytest.mark.parametrize("length", [32, 1024])
-def test_keys_of_all_lengths_that_munge_takes_are_taken(node: Node, length: int) -> None:
+def test_the_shortest_and_longest_valid_keys_are_accepted(node: Node, length: int) -> None:
     assert node.perform(b"x" * length).verdict == PASS
 
 
-def test_a_pushed_key_is_waited_for(node: Node) -> None:
+def test_with_source_push_the_step_fails_until_a_key_exists(node: Node) -> None:
     node.settings("push")
     outcome = node.perform()
     assert (outcome.verdict, "waits for site.yml" in outcome.summary) == (FAIL, True)
@@ -185,13 +185,13 @@ def test_a_pushed_key_is_waited_for(node: Node) -> None:
     assert (node.file.read_bytes(), node.commands) == (OTHER, [])
 
 
-def test_a_machine_without_munge_says_so(node: Node) -> None:
+def test_a_machine_without_the_user_munge_is_an_error(node: Node) -> None:
     node.write("/etc/passwd", "root:x:0:0::/root:/bin/sh\nmunger:x:7:7::/:\nmunge:x:x:y\n")
     with pytest.raises(StepFailed, match="there is no user munge on this machine: install munge"):
         node.perform()
 
 
-def test_on_the_running_machine_munge_may_come_from_a_directory_service(
+def test_the_user_munge_may_come_from_a_directory_service(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     known = pwd.struct_passwd(("munge", "x", 4711, 4712, "", "/", "/sbin/nologin"))
@@ -218,13 +218,13 @@ def test_a_full_disk_leaves_the_old_key(node: Node, monkeypatch: pytest.MonkeyPa
     assert [entry.name for entry in node.file.parent.iterdir()] == ["munge.key"]
 
 
-def test_no_copy_of_the_key_is_left_by_a_start_that_was_interrupted(node: Node) -> None:
+def test_a_temporary_file_of_an_interrupted_run_is_removed(node: Node) -> None:
     (node.file.parent / ".munge.key.ab12").write_bytes(KEY)
     node.perform()
     assert [entry.name for entry in node.file.parent.iterdir()] == ["munge.key"]
 
 
-def test_the_vault_is_asked_with_a_token_for_its_cloud(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_is_for_the_vaults_cloud(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Any, ...]] = []
 
     def token(*arguments: Any) -> str:
@@ -252,7 +252,7 @@ def test_the_vault_is_asked_with_a_token_for_its_cloud(monkeypatch: pytest.Monke
         (VaultError("has no secret munge-key", "az keyvault secret set"), "has no secret", "az keyvault secret set"),
     ],
 )
-def test_what_the_sources_say_ends_up_in_the_verdict(
+def test_errors_of_token_and_vault_are_in_the_verdict(
     node: Node, monkeypatch: pytest.MonkeyPatch, error: Exception, summary: str, action: str
 ) -> None:
     def fails(*_arguments: Any) -> None:
@@ -269,7 +269,7 @@ ENDINGS: list[bytes | Exception] = [KEY, KEY[:20], KEY * 40, GONE, OSError(28, "
 
 
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: type(ending).__name__)
-def test_nothing_of_the_key_shows_up_anywhere(
+def test_neither_key_nor_token_is_leaked(
     node: Node,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],

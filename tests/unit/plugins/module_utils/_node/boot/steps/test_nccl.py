@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The step nccl of the boot on a machine's tree."""
+"""Step nccl on a machine tree."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import Unkno
 CONF, TOPOLOGY, PROFILE = "etc/nccl.conf", "var/lib/hpcai/nccl-topo.xml", "etc/profile.d/hpcai-nccl.sh"
 SIZE = "Standard_ND96asr_v4"
 
-# What the HPC images' service does to the file at each boot, by a script of our own.
+# Overwrites nccl.conf as the service of the HPC images does at each boot.
 SERVICE = """\
 #!/bin/sh
 : > "$1"
@@ -35,7 +35,7 @@ printf 'NCCL_IB_PCI_RELAXED_ORDERING=1\\nNCCL_TOPO_FILE=/opt/microsoft/ndv4/topo
 
 
 class Node:
-    """A machine's tree, and the step on it."""
+    """A machine tree, and the step that runs on it."""
 
     def __init__(self, path: Path, size: str) -> None:
         self.tree = SizedMachine.of_size(path, size)
@@ -43,7 +43,7 @@ class Node:
         self.settings("node", {"vm_size": size})
 
     def settings(self, name: str, values: dict[str, Any]) -> None:
-        """A settings file of ours."""
+        """Write a settings file."""
         self.tree.write(f"etc/hpcai/{name}.json", json.dumps({"schema": 1, **values}))
 
     def boot(self, check: bool = False) -> Outcome:
@@ -51,17 +51,17 @@ class Node:
         return STEP.perform(Context(Root(str(self.path)), self._run, check))
 
     def text(self, path: str) -> str | None:
-        """What a file holds; None where there is none."""
+        """Return a file's text; None if there is no file."""
         file = self.path / path
         return file.read_text() if file.exists() else None
 
     def files(self) -> dict[str, bytes]:
-        """All files outside /sys, with their contents."""
+        """Return all files outside /sys, with their contents."""
         found = {str(file.relative_to(self.path)): file for file in self.path.rglob("*") if file.is_file()}
         return {name: file.read_bytes() for name, file in found.items() if not name.startswith("sys/")}
 
     def service(self) -> None:
-        """The images' service runs."""
+        """Run the images' service."""
         subprocess.run(["sh", "-c", SERVICE, "service", str(self.path / CONF)], check=True, timeout=20)
 
     @staticmethod
@@ -71,15 +71,15 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
-    """An ND A100 v4 fresh from an image without settings of NCCL."""
+    """A new ND A100 v4, from an image without settings for NCCL."""
     return Node(tmp_path, SIZE)
 
 
-def test_warns_only() -> None:
+def test_the_step_is_not_blocking() -> None:
     assert (STEP.name, STEP.blocking) == ("nccl", False)
 
 
-def test_a_fresh_instance_without_settings_gets_what_its_size_needs(node: Node) -> None:
+def test_a_new_instance_gets_the_files_of_its_size(node: Node) -> None:
     before = node.files()
     outcome = node.boot()
     assert (outcome.verdict, outcome.action) == ("pass", "")
@@ -87,7 +87,7 @@ def test_a_fresh_instance_without_settings_gets_what_its_size_needs(node: Node) 
     assert f"NCCL_TOPO_FILE={node.path}/{TOPOLOGY}" in (node.text(CONF) or "")
     assert "<system" in (node.text(TOPOLOGY) or "")
     assert "coll_hcoll_enable='0'" in (node.text(PROFILE) or "")
-    # What the machine is to do at the next boot is not decided here.
+    # The step writes no settings for the next boot.
     assert set(node.files()) - set(before) == {
         CONF,
         TOPOLOGY,
@@ -105,14 +105,14 @@ def test_a_second_boot_changes_nothing(node: Node) -> None:
     assert node.files() == before
 
 
-def test_check_mode_changes_nothing_and_says_the_same(node: Node) -> None:
+def test_check_mode_reports_the_same_and_changes_nothing(node: Node) -> None:
     before = node.files()
     foretold = node.boot(check=True)
     assert node.files() == before
     assert node.boot() == foretold
 
 
-def test_does_what_the_modules_were_told(node: Node) -> None:
+def test_applies_the_settings_of_the_modules(node: Node) -> None:
     node.settings("nccl", {"settings": {"NCCL_DEBUG": "WARN", "NCCL_IGNORE_CPU_AFFINITY": None}, "enroot_dir": None})
     node.settings("nccl_environment", {"settings": {"UCX_LOG_LEVEL": "error", "CUDA_DEVICE_ORDER": None}})
     before = node.files()
@@ -125,7 +125,7 @@ def test_does_what_the_modules_were_told(node: Node) -> None:
     assert all(node.files()[name] == text for name, text in before.items())
 
 
-def test_puts_the_block_back_after_the_images_service(node: Node) -> None:
+def test_restores_our_block_after_the_images_service_ran(node: Node) -> None:
     node.boot()
     ours = node.text(CONF) or ""
     for again in range(2):
@@ -134,14 +134,14 @@ def test_puts_the_block_back_after_the_images_service(node: Node) -> None:
         outcome = node.boot()
         assert (outcome.verdict, outcome.changes) == ("pass", (str(node.path / CONF),))
         text = node.text(CONF) or ""
-        # Ours first: of several lines for one variable NCCL takes the first.
+        # Our block must be first: NCCL uses the first line for a variable.
         assert text.startswith(ours)
         assert text.endswith("NCCL_TOPO_FILE=/opt/microsoft/ndv4/topo.xml\n")
     assert node.boot().changes == ()
 
 
 @pytest.mark.parametrize("verify", [None, "strict", "omit"])
-def test_a_topology_that_is_not_true_is_not_left_with_nccl(node: Node, verify: str | None) -> None:
+def test_a_wrong_topology_file_is_removed(node: Node, verify: str | None) -> None:
     if verify:
         node.settings("nccl", {"verify": verify})
     node.boot()
@@ -155,13 +155,13 @@ def test_a_topology_that_is_not_true_is_not_left_with_nccl(node: Node, verify: s
     assert node.text(TOPOLOGY) is None
     assert node.text("etc/enroot/environ.d/60-hpcai-nccl.env") is None
     lines = (node.text(CONF) or "").splitlines()
-    # The first counts, and it takes away the one that the images' service names, which is as untrue.
+    # NCCL uses the first line, which overrides the images' topology file: that is wrong, too.
     assert next(line for line in lines if line.startswith("NCCL_TOPO_FILE")) == "NCCL_TOPO_FILE="
     assert "NCCL_SOCKET_IFNAME=eth0" in lines
     assert node.boot().changes == ()
 
 
-def test_a_machine_that_is_right_again_gets_its_topology_back(node: Node) -> None:
+def test_a_repaired_machine_gets_its_topology_file_again(node: Node) -> None:
     node.tree.on_numa_node("0001:00:00.0", 0)
     assert node.boot().verdict == "warn"
     node.tree.on_numa_node("0001:00:00.0", 1)
@@ -169,7 +169,7 @@ def test_a_machine_that_is_right_again_gets_its_topology_back(node: Node) -> Non
     assert "<system" in (node.text(TOPOLOGY) or "")
 
 
-def test_who_insists_gets_the_file_and_a_warning(node: Node) -> None:
+def test_verify_warn_writes_the_wrong_file_with_a_warning(node: Node) -> None:
     node.settings("nccl", {"verify": "warn"})
     node.tree.on_numa_node("0001:00:00.0", 0)
     outcome = node.boot()
@@ -178,7 +178,7 @@ def test_who_insists_gets_the_file_and_a_warning(node: Node) -> None:
     assert "<system" in (node.text(TOPOLOGY) or "")
 
 
-def test_warns_of_an_old_nccl_whatever_the_module_was_told(node: Node) -> None:
+def test_warns_of_an_old_nccl_even_with_when_old_fail(node: Node) -> None:
     node.settings("nccl_environment", {"when_old": "fail"})
     node.tree.write("usr/lib/x86_64-linux-gnu/libnccl.so.2.8.4", "")
     outcome = node.boot()
@@ -187,7 +187,7 @@ def test_warns_of_an_old_nccl_whatever_the_module_was_told(node: Node) -> None:
     assert node.text(PROFILE)
 
 
-def test_a_node_whose_nccl_is_in_containers_only_is_fine_and_says_it_does_not_know(node: Node) -> None:
+def test_without_nccl_on_the_host_its_version_is_unknown(node: Node) -> None:
     outcome = node.boot()
     assert (outcome.verdict, outcome.details["nccl"]["verdict"]) == ("pass", "unknown")
 
@@ -210,7 +210,7 @@ def test_a_size_without_a_topology_file_gets_its_variables(tmp_path: Path) -> No
         ("mine", {"mine": {"vcpus": 2, "memory_mib": 1024, "gpu_count": 0}}),
     ],
 )
-def test_without_gpus_there_is_nothing_to_do(node: Node, size: str, described: dict[str, Any]) -> None:
+def test_is_skipped_without_gpus(node: Node, size: str, described: dict[str, Any]) -> None:
     node.tree.without_devices()
     node.settings("node", {"vm_size": size, "vm_sizes": described})
     before = node.files()
@@ -218,7 +218,7 @@ def test_without_gpus_there_is_nothing_to_do(node: Node, size: str, described: d
     assert node.files() == before
 
 
-def test_what_is_not_wanted_is_not_written(node: Node) -> None:
+def test_state_absent_writes_no_file(node: Node) -> None:
     node.settings("nccl", {"state": "absent"})
     before = node.files()
     outcome = node.boot()
@@ -231,20 +231,20 @@ def test_what_is_not_wanted_is_not_written(node: Node) -> None:
     assert node.files() == before
 
 
-def test_an_unknown_size_with_gpus_is_not_guessed_at(node: Node) -> None:
+def test_an_unknown_size_with_gpus_is_an_error(node: Node) -> None:
     node.settings("node", {"vm_size": "Standard_D4s_v5"})
     with pytest.raises(UnknownVmSize, match="D4s"):
         node.boot()
 
 
 @pytest.mark.parametrize("name", ["nccl", "nccl_environment"])
-def test_broken_settings_are_not_guessed_at(node: Node, name: str) -> None:
+def test_a_broken_settings_file_is_named(node: Node, name: str) -> None:
     node.tree.write(f"etc/hpcai/{name}.json", "{")
     with pytest.raises(ConfigError, match=f"{name}.json"):
         node.boot()
 
 
-def test_a_file_of_somebody_else_does_not_keep_the_rest_from_being_done(node: Node) -> None:
+def test_a_foreign_topology_file_fails_but_the_rest_is_done(node: Node) -> None:
     node.tree.write(TOPOLOGY, "<system version='1'><mine/></system>")
     node.settings("nccl_environment", {"settings": {"UCX_TLS": "a\nb"}})
     outcome = node.boot()

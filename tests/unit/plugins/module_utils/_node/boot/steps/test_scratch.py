@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Step scratch: the node builds its disks by itself, and says what is wrong with them."""
+"""Step scratch: builds the scratch from the local disks, and reports what is wrong with them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NONE = "Standard_None"
 
 @pytest.fixture
 def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    """A node of a size with eight disks, all blank, that has only the settings of an image."""
+    """A node of a size with eight blank disks, which has only the settings of its image."""
     played = Node(tmp_path)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "chown", lambda *_arguments: None)
@@ -47,7 +47,7 @@ def settings(node: Node, name: str = "scratch", **options: Any) -> None:
 
 
 def size(node: Node, name: str) -> None:
-    """Say which VM size it is, as the metadata service would."""
+    """Set the VM size of the node."""
     sizes = {NONE: {"vcpus": 4, "memory_mib": 16384, "nvme_count": 0}}
     settings(node, "node", vm_size=name, vm_sizes=sizes)
 
@@ -57,7 +57,7 @@ def boot(node: Node, check: bool = False, seconds: float = 0.003) -> Outcome:
     return STEP.perform(Context(node.root, node.run, check, seconds))
 
 
-def test_blank_disks_become_a_scratch_with_the_sizes_number_of_disks(node: Node) -> None:
+def test_blank_disks_become_the_scratch(node: Node) -> None:
     foreseen = boot(node, check=True)
     assert node.commands == []
     done = boot(node)
@@ -70,7 +70,7 @@ def test_blank_disks_become_a_scratch_with_the_sizes_number_of_disks(node: Node)
     json.dumps(done.details)
 
 
-def test_after_a_redeploy_with_blank_disks_it_is_built_anew(node: Node) -> None:
+def test_after_a_redeploy_blank_disks_become_a_new_scratch(node: Node) -> None:
     boot(node)
     node.arrays.clear()
     node.mounts.pop()
@@ -83,15 +83,15 @@ def test_after_a_redeploy_with_blank_disks_it_is_built_anew(node: Node) -> None:
     assert done.changes[0].startswith("create a RAID 0 of ")
 
 
-def test_it_comes_back_after_a_reboot(node: Node) -> None:
+def test_after_a_reboot_the_scratch_is_assembled_and_mounted(node: Node) -> None:
     node.ours(device="", mounted=False)
     done = boot(node)
     assert (done.verdict, [change.split()[0] for change in done.changes]) == (PASS, ["assemble", "mount", "make"])
 
 
-def test_without_settings_the_defaults_hold(node: Node) -> None:
+def test_without_settings_the_defaults_apply(node: Node) -> None:
     (node.folder / "etc/hpcai/scratch.json").unlink()
-    # The default owner is root, whom not everybody who runs this test is.
+    # In check mode only: the default owner is root, and this test may run as another user.
     assert boot(node, check=True).changes[-1] == "make /scratch root:root 1777"
 
 
@@ -109,7 +109,7 @@ def test_fewer_disks_than_expected_are_named_by_serial_number(node: Node) -> Non
     assert done.action
 
 
-def test_no_disk_at_all_is_said_with_the_number(node: Node) -> None:
+def test_without_any_disk_the_expected_number_is_reported(node: Node) -> None:
     node.disks = {name: disk for name, disk in node.disks.items() if name == "sda"}
     node.write()
     done = boot(node)
@@ -117,7 +117,7 @@ def test_no_disk_at_all_is_said_with_the_number(node: Node) -> None:
     assert "8 local NVMe disks are expected, and no disk has one of the models" in done.summary
 
 
-def test_disks_that_come_late_are_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waits_for_disks_that_appear_late(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     late = node.disks.pop("nvme7n1")
     node.write()
 
@@ -130,7 +130,7 @@ def test_disks_that_come_late_are_waited_for(node: Node, monkeypatch: pytest.Mon
     assert node.looked[0].startswith("udevadm settle")
 
 
-def test_foreign_data_is_refused_in_the_words_of_the_module(node: Node) -> None:
+def test_a_disk_with_foreign_data_is_refused_and_named(node: Node) -> None:
     node.disks["nvme2n1"].signatures = [{"type": "ext4", "label": "precious"}]
     node.write()
     done = boot(node)
@@ -146,7 +146,7 @@ def test_a_command_that_fails_fails_the_step(node: Node) -> None:
     assert "removed again" in done.summary
 
 
-def test_a_smaller_scratch_is_warned_of_where_the_settings_allow_it(node: Node) -> None:
+def test_warns_of_a_smaller_scratch_if_the_settings_allow_it(node: Node) -> None:
     settings(node, on_count_mismatch="warn")
     del node.disks["nvme3n1"]
     node.write()
@@ -155,7 +155,7 @@ def test_a_smaller_scratch_is_warned_of_where_the_settings_allow_it(node: Node) 
     assert "there are 7 local NVMe disks where 8 are expected" in done.summary
 
 
-def test_a_size_without_disks_is_skipped_and_disks_that_are_there_are_left_alone(node: Node) -> None:
+def test_on_a_size_without_disks_existing_disks_are_not_used(node: Node) -> None:
     size(node, NONE)
     done = boot(node)
     assert (done.verdict, node.commands) == (SKIP, [])
@@ -165,23 +165,23 @@ def test_a_size_without_disks_is_skipped_and_disks_that_are_there_are_left_alone
 
 
 @pytest.mark.parametrize("options", [{"expected_count": 8}, {"devices": ["/dev/nvme0n1", "/dev/nvme1n1"]}])
-def test_settings_that_say_how_many_need_no_size(node: Node, options: dict[str, Any]) -> None:
+def test_settings_with_the_number_of_disks_need_no_size(node: Node, options: dict[str, Any]) -> None:
     size(node, "Standard_Q1")
     settings(node, **options)
     assert boot(node).verdict == PASS
 
 
-def test_an_unknown_size_is_unknown_and_never_passes(node: Node) -> None:
+def test_an_unknown_size_is_an_error_on_compute_nodes_only(node: Node) -> None:
     size(node, "Standard_Q1")
     with pytest.raises(UnknownVmSize, match="Standard_Q1"):
         boot(node)
     assert node.commands == []
-    # No compute node needs disks that nobody expects.
+    # Other nodes are expected to have no disks.
     settings(node, "cluster", functions=["controller"], cluster="c", controllers=[], key={"source": "push"})
     assert boot(node).verdict == SKIP
 
 
-def test_a_size_described_without_its_disks_is_expected_to_have_those_that_are_there(node: Node) -> None:
+def test_a_described_size_without_nvme_count_uses_the_disks_found(node: Node) -> None:
     settings(node, "node", vm_size="Mine", vm_sizes={"Mine": {"vcpus": 4, "memory_mib": 16384}})
     assert boot(node).details["expected"] == 8
     node.disks = {name: disk for name, disk in node.disks.items() if name == "sda"}
@@ -194,14 +194,14 @@ def test_a_size_described_without_its_disks_is_expected_to_have_those_that_are_t
 
 
 @pytest.mark.parametrize("text", ["{", '{"schema": 9}', '{"schema": 1, "chunk": "5M"}', '{"schema": 1, "devices": 7}'])
-def test_broken_settings_are_named(node: Node, text: str) -> None:
+def test_a_broken_settings_file_is_named(node: Node, text: str) -> None:
     (node.folder / "etc/hpcai/scratch.json").write_text(text)
     with pytest.raises(ConfigError, match=r"etc/hpcai/scratch\.json"):
         boot(node)
     assert node.commands == []
 
 
-def test_empty_directories_of_the_machine_an_image_was_made_on_are_no_hindrance(node: Node) -> None:
+def test_empty_directories_from_the_image_are_removed(node: Node) -> None:
     settings(node, "directories", folders={"site": [{"path": "data/a"}, {"path": "jobs"}]})
     for path in ("data/a", "jobs"):
         (node.folder / "scratch" / path).mkdir(parents=True)
@@ -224,6 +224,6 @@ def test_directories_on_a_mounted_scratch_stay(node: Node) -> None:
     assert (node.folder / "scratch/jobs").is_dir()
 
 
-def test_it_blocks() -> None:
+def test_the_step_is_blocking() -> None:
     assert STEP.blocking
     assert STEP.limit_s >= 120

@@ -26,7 +26,7 @@ from ..playing import ND_A100, context
 
 
 def machine(path: Path, online: str, present: str = "0-95") -> MachineTree:
-    """A machine with so many CPUs, half of them in each of two sockets."""
+    """Return a machine with these CPUs, 48 in each socket."""
     tree = MachineTree(path).cpus(online, {cpu: str(cpu) for cpu in range(96)})
     tree.write("/sys/devices/system/cpu/present", f"{present}\n")
     for cpu in range(128):
@@ -35,7 +35,7 @@ def machine(path: Path, online: str, present: str = "0-95") -> MachineTree:
 
 
 def measure_cpu(tree: MachineTree) -> Answer:
-    """Look at the CPUs."""
+    """Check the CPUs."""
     return CPU.measure(context(root=tree))
 
 
@@ -55,7 +55,7 @@ def test_cpu_fails_with_cpus_offline(tmp_path: Path) -> None:
     assert found.summary == "95 of 96 CPUs are online: 93 are offline"
 
 
-def test_cpu_cpus_offline_beyond_those_expected_are_worth_a_warning(tmp_path: Path) -> None:
+def test_cpu_warns_of_offline_cpus_beyond_those_expected(tmp_path: Path) -> None:
     (found,) = measure_cpu(machine(tmp_path, "0-95", "0-96")).findings
     assert (found.verdict, found.summary) == ("warn", "96 of 96 CPUs are online: 96 are offline")
 
@@ -66,7 +66,7 @@ def test_cpu_fails_with_fewer_cpus(tmp_path: Path) -> None:
     assert found.summary == "95 CPUs exist, but Standard_ND96asr_v4 is expected to have 96"
 
 
-def test_cpu_more_cpus_and_other_cores_are_worth_a_warning(tmp_path: Path) -> None:
+def test_cpu_warns_of_more_cpus_threads_or_sockets(tmp_path: Path) -> None:
     (found,) = measure_cpu(machine(tmp_path / "more", "0-96", "0-96")).findings[:1]
     assert (found.verdict, found.summary) == (
         "warn",
@@ -81,7 +81,7 @@ def test_cpu_more_cpus_and_other_cores_are_worth_a_warning(tmp_path: Path) -> No
     assert [found.summary for found in measure_cpu(tree).findings] == ["the CPUs have 3 sockets instead of 2"]
 
 
-def test_cpu_what_the_kernel_does_not_tell_is_not_judged(tmp_path: Path) -> None:
+def test_cpu_ignores_what_the_kernel_does_not_report(tmp_path: Path) -> None:
     tree = MachineTree(tmp_path).cpus("0-95")
     answer = measure_cpu(tree)
     assert (answer.findings, [one.name for one in answer.readings]) == ((), ["cpus_online"])
@@ -98,7 +98,7 @@ LEAST, MOST = EXPECTED_MIB * 0.97, EXPECTED_MIB * 1.03
 
 
 def measure_memory(root: Path, mib: float, size: str | VmSize = ND_A100, **settings: Any) -> Answer:
-    """A machine with so much memory."""
+    """Check a machine with this much memory."""
     (root / "proc").mkdir()
     (root / "proc/meminfo").write_text(f"MemTotal:       {int(mib * 1024)} kB\nMemFree: 1 kB\n", encoding="ascii")
     return MEMORY.measure(context(root=root, size=size, **settings))
@@ -117,22 +117,22 @@ def test_memory_fails_with_less(tmp_path: Path) -> None:
     assert found.summary == f"there are {int(LEAST)} MiB of memory, but {ND_A100} has {EXPECTED_MIB} MiB"
 
 
-def test_memory_more_is_worth_a_warning(tmp_path: Path) -> None:
+def test_memory_warns_of_more(tmp_path: Path) -> None:
     assert [found.verdict for found in measure_memory(tmp_path, int(MOST) + 1).findings] == ["warn"]
 
 
-def test_memory_the_sites_own_limit_goes_first(tmp_path: Path) -> None:
+def test_memory_a_limit_of_the_site_wins(tmp_path: Path) -> None:
     assert measure_memory(tmp_path, EXPECTED_MIB * 0.91, limits={"memory_deviation": 10}).findings == ()
 
 
 @pytest.mark.parametrize(("mib", "verdicts"), [(899, ["fail"]), (900, []), (1100, []), (1101, ["warn"])])
-def test_memory_the_limits_themselves_are_good(tmp_path: Path, mib: int, verdicts: list[str]) -> None:
+def test_memory_at_the_limits_is_good(tmp_path: Path, mib: int, verdicts: list[str]) -> None:
     described = VmSize("Standard_Mine", memory_mib=1000)
     found = measure_memory(tmp_path, mib, described, limits={"memory_deviation": 10}).findings
     assert [one.verdict for one in found] == verdicts
 
 
-def test_memory_is_skipped_where_nobody_says_how_far(tmp_path: Path) -> None:
+def test_memory_is_skipped_without_an_allowed_deviation(tmp_path: Path) -> None:
     described = VmSize("Standard_Mine", memory_mib=1024)
     assert "memory_deviation" in measure_memory(tmp_path, 1, described).skipped
 
@@ -142,7 +142,7 @@ def test_memory_cannot_measure_without_proc(tmp_path: Path) -> None:
 
 
 def measure_swap(root: Path, mib: int, **options: object) -> Answer:
-    """A machine with so much swap, of which one MiB is taken."""
+    """Check a machine with this much swap, of which 1 MiB is used."""
     (root / "proc").mkdir(exist_ok=True)
     text = f"SwapTotal:      {mib * 1024} kB\nSwapFree:       {max(mib - 1, 0) * 1024} kB\n"
     (root / "proc/meminfo").write_text(text, encoding="ascii")
@@ -154,7 +154,7 @@ def test_swap_passes_without_any(tmp_path: Path) -> None:
     assert (answer.findings, answer.good) == ((), "no swap")
 
 
-def test_swap_fails_to_be_good_with_some_unless_the_site_wants_it(tmp_path: Path) -> None:
+def test_swap_fails_to_pass_above_the_allowed_size(tmp_path: Path) -> None:
     (found,) = measure_swap(tmp_path, 1).findings
     assert (found.verdict, found.summary) == ("warn", "there are 1 MiB of swap, but at most 0 MiB are allowed")
     answer = measure_swap(tmp_path, 4096, most_mib=4096)
@@ -162,7 +162,7 @@ def test_swap_fails_to_be_good_with_some_unless_the_site_wants_it(tmp_path: Path
     assert [found.verdict for found in measure_swap(tmp_path, 4097, most_mib=4096).findings] == ["warn"]
 
 
-def test_swap_cannot_measure_without_proc_or_with_an_option_that_is_none(tmp_path: Path) -> None:
+def test_swap_cannot_measure_without_proc_or_with_an_invalid_option(tmp_path: Path) -> None:
     assert [found.verdict for found in SWAP.measure(context(root=tmp_path)).findings] == ["unknown"]
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/meminfo").write_text("SwapTotal:      0 kB\n", encoding="ascii")
@@ -178,7 +178,7 @@ def measure_load(
     free_mib: int = 5120,
     **options: object,
 ) -> Answer:
-    """A machine of 96 CPUs."""
+    """Check the load of a machine with 96 CPUs."""
     tree = MachineTree(path).cpus("0-95")
     tree.write("/proc/loadavg", f"{load}\n")
     tree.write("/proc/meminfo", f"MemAvailable:   {free_mib * 1024} kB\n")
@@ -199,17 +199,17 @@ def test_load_passes_up_to_twice_the_cpus(tmp_path: Path) -> None:
     ]
 
 
-def test_load_passes_where_nothing_runs(tmp_path: Path) -> None:
+def test_load_passes_if_nothing_runs(tmp_path: Path) -> None:
     assert measure_load(tmp_path, "0.00 0.00 0.00 1/90 4711").findings == ()
 
 
-def test_load_fails_to_be_good_above_it(tmp_path: Path) -> None:
+def test_load_fails_to_pass_above_twice_the_cpus(tmp_path: Path) -> None:
     (found,) = measure_load(tmp_path, "1 192.01 1 3/900 4711").findings
     assert (found.verdict, found.cause) == ("warn", "user")
     assert found.summary == "the 5-minute load is 192.01 on 96 CPUs, and 1 processes wait for a device"
 
 
-def test_load_the_sites_own_limits_go_first(tmp_path: Path) -> None:
+def test_load_limits_of_the_site_win(tmp_path: Path) -> None:
     assert measure_load(tmp_path / "a", "1 200 1 3/900 4711", of_cpus=2.5).findings == ()
     options = {"zombies": 1}
     tree = MachineTree(tmp_path / "b").cpus("0-95")
@@ -222,19 +222,19 @@ def test_load_the_sites_own_limits_go_first(tmp_path: Path) -> None:
     assert (found.verdict, found.summary) == ("warn", "there are 2 zombie processes")
 
 
-def test_load_fails_to_be_good_with_little_memory_left(tmp_path: Path) -> None:
+def test_load_fails_to_pass_with_little_free_memory(tmp_path: Path) -> None:
     (found,) = measure_load(tmp_path / "a", free_mib=5119).findings
     assert (found.verdict, found.cause) == ("warn", "user")
     assert found.summary == "only 5119 MiB of memory are available"
     assert measure_load(tmp_path / "b", free_mib=100, least_free_mib=100).findings == ()
 
 
-def test_load_cannot_measure_without_the_memorys_figures(tmp_path: Path) -> None:
+def test_load_cannot_measure_without_meminfo(tmp_path: Path) -> None:
     tree = MachineTree(tmp_path).cpus("0-95")
     tree.write("/proc/loadavg", "1 1 1 1/1 1\n")
     assert [found.verdict for found in LOAD.measure(context(root=tree)).findings] == ["unknown"]
 
 
 @pytest.mark.parametrize("load", ["", "1.0", "much more here"])
-def test_load_cannot_measure_what_is_not_there(tmp_path: Path, load: str) -> None:
+def test_load_cannot_measure_with_a_broken_loadavg(tmp_path: Path, load: str) -> None:
     assert [found.verdict for found in measure_load(tmp_path, load).findings] == ["unknown"]

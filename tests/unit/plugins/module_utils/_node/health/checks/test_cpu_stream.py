@@ -25,26 +25,26 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.cp
 from ..deep_playing import Tool, recorded
 from ..playing import context
 
-WELL = (pathlib.Path(__file__).parents[1] / "recorded_tools/stream.txt").read_text(encoding="ascii")
+GOOD_OUTPUT = (pathlib.Path(__file__).parents[1] / "recorded_tools/stream.txt").read_text(encoding="ascii")
 
 
 def host(path: pathlib.Path, nodes: int = 4) -> MachineTree:
-    """A machine without GPUs."""
+    """Return a machine without GPUs."""
     tree = MachineTree(path).cpus(f"0-{4 * nodes - 1}")
     for number in range(nodes):
         tree.node(number, f"{4 * number}-{4 * number + 3}")
     return tree.node(nodes, "")
 
 
-def copying(monkeypatch: pytest.MonkeyPatch, *rates: float) -> None:
-    """Let the NUMA nodes copy at these rates."""
+def set_copy_rates(monkeypatch: pytest.MonkeyPatch, *rates: float) -> None:
+    """Set the rates at which the NUMA nodes copy."""
     monkeypatch.setattr(cpu_stream, "copy_bandwidth", lambda cpus: {"gbps": rates[min(cpus) // 4]})
 
 
 def test_passes_by_stream(tmp_path: pathlib.Path) -> None:
     tree = host(tmp_path)
     tree.write("/opt/stream/stream", "")
-    answer = CPU_STREAM.measure(context(tree, Tool(WELL), size=None))
+    answer = CPU_STREAM.measure(context(tree, Tool(GOOD_OUTPUT), size=None))
     assert answer.findings == ()
     assert [(one.name, one.value, one.unit) for one in answer.readings] == [("stream_triad", 328.4, "GB/s")]
     assert answer.good == "328.4 GB/s by STREAM's triad"
@@ -53,13 +53,13 @@ def test_passes_by_stream(tmp_path: pathlib.Path) -> None:
 def test_fails_below_the_limit_of_the_site_and_with_wrong_results(tmp_path: pathlib.Path) -> None:
     tree = host(tmp_path)
     tree.write("/opt/stream/stream", "")
-    given = context(tree, Tool(WELL), size=None, limits={"cpu_stream": 330})
+    given = context(tree, Tool(GOOD_OUTPUT), size=None, limits={"cpu_stream": 330})
     assert [one.verdict for one in CPU_STREAM.measure(given).findings] == [FAIL]
-    wrong = WELL.replace("Solution Validates", "Failed Validation on array a[]")
+    wrong = GOOD_OUTPUT.replace("Solution Validates", "Failed Validation on array a[]")
     assert [one.verdict for one in CPU_STREAM.measure(context(tree, Tool(wrong), size=None)).findings] == [FAIL]
 
 
-@pytest.mark.parametrize("stdout", ["", WELL.replace("328441.7", "    nan"), WELL.split("Triad")[0]])
+@pytest.mark.parametrize("stdout", ["", GOOD_OUTPUT.replace("328441.7", "    nan"), GOOD_OUTPUT.split("Triad")[0]])
 def test_cannot_measure_without_a_triad(tmp_path: pathlib.Path, stdout: str) -> None:
     tree = host(tmp_path)
     tree.write("/opt/stream/stream", "")
@@ -69,7 +69,7 @@ def test_cannot_measure_without_a_triad(tmp_path: pathlib.Path, stdout: str) -> 
 
 
 def test_passes_by_copies_on_each_numa_node_with_cpus(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copying(monkeypatch, 80, 81, 79, 80)
+    set_copy_rates(monkeypatch, 80, 81, 79, 80)
     answer = CPU_STREAM.measure(context(host(tmp_path), size=None))
     assert answer.findings == ()
     assert [(one.device, one.value) for one in answer.readings] == [
@@ -84,7 +84,7 @@ def test_passes_by_copies_on_each_numa_node_with_cpus(tmp_path: pathlib.Path, mo
 def test_warns_of_a_numa_node_far_behind_and_fails_below_the_limit(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copying(monkeypatch, 80, 40, 79, 80)
+    set_copy_rates(monkeypatch, 80, 40, 79, 80)
     tree = host(tmp_path)
     found = CPU_STREAM.measure(context(tree, size=None)).findings
     assert [(one.verdict, one.device) for one in found] == [(WARN, "NUMA node 1")]
@@ -92,7 +92,7 @@ def test_warns_of_a_numa_node_far_behind_and_fails_below_the_limit(
     assert [(one.verdict, one.device) for one in found] == [(FAIL, "NUMA node 1")]
 
 
-def test_cannot_measure_on_cpus_that_are_not_given(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cannot_measure_on_cpus_that_are_not_available(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = cpu_stream.copy_bandwidth
 
     def elsewhere(_cpus: Collection[int]) -> object:
@@ -104,7 +104,7 @@ def test_cannot_measure_on_cpus_that_are_not_given(tmp_path: pathlib.Path, monke
     assert "CPU 100000" in found[0].summary
 
 
-def test_copies_that_hang_are_unknown_and_a_failure_the_second_time(
+def test_copies_that_hang_are_unknown_and_fail_the_second_time(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cpu_stream, "_COPIES_S", 0.3)
@@ -125,15 +125,15 @@ def test_real_copies_have_a_rate() -> None:
     assert answer["gbps"] > 0.01
 
 
-def test_the_triad_in_gigabytes() -> None:
+def test_the_triad_is_in_gigabytes_per_second() -> None:
     assert triad_gbps(recorded("stream.txt")) == pytest.approx(328.4417)
 
 
 @pytest.mark.parametrize("line", ["", "Triad:  nan", "Triad:  0.0", "Triad:  1e999", "Triad:  1.2.3"])
-def test_no_rate_is_none(line: str) -> None:
+def test_a_triad_without_a_valid_rate_is_none(line: str) -> None:
     assert triad_gbps(f"Function    Best Rate MB/s\n{line}  0.1  0.1\n") is None
 
 
-def test_wrong_results_are_told() -> None:
+def test_wrong_results_are_detected() -> None:
     assert is_wrong("Failed Validation on array a[], AvgRelAbsErr > epsilon")
     assert not is_wrong(recorded("stream.txt"))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""NVIDIA's diagnosis: its failures by GPU, and all the ways in which there is none."""
+"""NVIDIA's diagnosis by DCGM: its failures by GPU, and the cases without a result."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, UNKNOWN, WARN, CannotMeasure
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.dcgm import DCGM, parse
 
-from ..deep_playing import Tool, is_idle, machine, recorded
+from ..deep_playing import Tool, machine, recorded, set_compute_processes
 from ..playing import ND_A100, context
 
 PROGRAM = "usr/bin/dcgmi"
-WELL = recorded("dcgm4.json").replace('"Fail"', '"Pass"')
+GOOD_OUTPUT = recorded("dcgm4.json").replace('"Fail"', '"Pass"')
 
 
 def diagnosis_of(status: str, runtime_error: str = "", **gpu: str) -> str:
-    """A diagnosis with the result of one test."""
+    """Return a diagnosis with the result of one test."""
     tests = [{"name": "memory", "results": [{"status": status, **gpu}]}]
     return json.dumps({"runtime_error": runtime_error, "test_categories": [{"tests": tests}]})
 
 
 @pytest.fixture(autouse=True)
 def _idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    is_idle(monkeypatch)
+    set_compute_processes(monkeypatch)
 
 
-def test_passes_where_all_tests_do(tmp_path: pathlib.Path) -> None:
-    tool = Tool(WELL)
+def test_passes_if_all_tests_pass(tmp_path: pathlib.Path) -> None:
+    tool = Tool(GOOD_OUTPUT)
     answer = DCGM.measure(context(machine(tmp_path, ND_A100, PROGRAM), tool))
     assert answer.findings == ()
     assert [(one.name, one.value) for one in answer.readings] == [("dcgm_tests_passed", 4)]
@@ -53,7 +53,7 @@ def test_passes_where_all_tests_do(tmp_path: pathlib.Path) -> None:
         ),
     ],
 )
-def test_fails_for_the_gpu_whose_test_does_whatever_the_exit_status(
+def test_fails_for_the_gpu_of_a_failed_test_with_any_exit_status(
     tmp_path: pathlib.Path, recording: str, summary: str
 ) -> None:
     tree = machine(tmp_path, ND_A100, PROGRAM)
@@ -70,14 +70,14 @@ def test_fails_for_the_gpu_whose_test_does_whatever_the_exit_status(
         ({}, "", ""),
     ],
 )
-def test_fails_for_a_gpu_that_pci_has_not_and_for_the_whole_machine(
+def test_fails_for_a_gpu_without_an_address_and_for_the_machine(
     tmp_path: pathlib.Path, gpu: dict[str, str], device: str, where: str
 ) -> None:
     (finding,) = DCGM.measure(context(machine(tmp_path, ND_A100, PROGRAM), Tool(diagnosis_of("Fail", **gpu)))).findings
     assert (finding.verdict, finding.device, finding.summary) == (FAIL, device, f"DCGM's test memory{where} failed")
 
 
-def test_what_failed_says_more_than_why_the_rest_was_not_done(tmp_path: pathlib.Path) -> None:
+def test_a_runtime_error_after_a_failed_test_is_not_reported(tmp_path: pathlib.Path) -> None:
     tree = machine(tmp_path, ND_A100, PROGRAM)
     for status, verdicts in (("Fail", [FAIL]), ("Warn", [WARN, UNKNOWN])):
         answer = DCGM.measure(context(tree, Tool(diagnosis_of(status, runtime_error="the rest was not done"))))
@@ -90,8 +90,8 @@ def test_what_failed_says_more_than_why_the_rest_was_not_done(tmp_path: pathlib.
         (0, "", "nothing was printed"),
         (255, "Error: unable to establish a connection to the specified host: localhost\n", "unable to establish"),
         (0, '{"DCGM Diagnostic": {"runtime_error": "another diagnosis runs"}}', "another diagnosis runs"),
-        (0, WELL.replace('"Pass"', '"Skip"'), "skipped all of its tests"),
-        (1, WELL, "exit status 1"),
+        (0, GOOD_OUTPUT.replace('"Pass"', '"Skip"'), "skipped all of its tests"),
+        (1, GOOD_OUTPUT, "exit status 1"),
     ],
 )
 def test_cannot_measure_without_results(tmp_path: pathlib.Path, rc: int, stdout: str, words: str) -> None:
@@ -100,7 +100,7 @@ def test_cannot_measure_without_results(tmp_path: pathlib.Path, rc: int, stdout:
     assert words in answer.findings[0].summary
 
 
-def test_cannot_measure_without_dcgm_or_at_a_level_that_is_none(tmp_path: pathlib.Path) -> None:
+def test_cannot_measure_without_dcgm_or_with_an_invalid_level(tmp_path: pathlib.Path) -> None:
     tree = machine(tmp_path, ND_A100)
     with pytest.raises(CannotMeasure, match="dcgmi"):
         DCGM.measure(context(tree))
@@ -108,20 +108,20 @@ def test_cannot_measure_without_dcgm_or_at_a_level_that_is_none(tmp_path: pathli
     assert finding.summary == "options.dcgm.level is 7, but must be one of 1, 2, 3"
 
 
-def test_the_level_of_the_site_has_its_time(tmp_path: pathlib.Path) -> None:
-    tool = Tool(WELL)
+def test_the_level_of_the_site_has_its_own_timeout(tmp_path: pathlib.Path) -> None:
+    tool = Tool(GOOD_OUTPUT)
     DCGM.measure(context(machine(tmp_path, ND_A100, PROGRAM), tool, options={"dcgm": {"level": 3}}))
     assert tool.commands[0][3] == "3"
     assert tool.limits[0] >= 15 * 60
 
 
-def test_a_diagnosis_that_hangs_is_unknown_and_a_failure_the_second_time(tmp_path: pathlib.Path) -> None:
+def test_a_diagnosis_that_hangs_is_unknown_and_fails_the_second_time(tmp_path: pathlib.Path) -> None:
     given = context(machine(tmp_path, ND_A100, PROGRAM), Tool((124, "", "")))
     assert [one.verdict for one in DCGM.measure(given).findings] == [UNKNOWN]
     assert [one.verdict for one in DCGM.measure(given).findings] == [FAIL]
 
 
-def test_dcgm_3() -> None:
+def test_output_of_dcgm_3() -> None:
     found = parse(recorded("dcgm3.json"))
     assert found.error == ""
     assert [(one.test, one.gpu, one.status) for one in found.results] == [
@@ -134,7 +134,7 @@ def test_dcgm_3() -> None:
     assert found.results[3].warnings == ("GPU 1's PCIe link width x8 is below the minimum of x16.",)
 
 
-def test_dcgm_4() -> None:
+def test_output_of_dcgm_4() -> None:
     found = parse(recorded("dcgm4.json"))
     assert [(one.test, one.gpu, one.status) for one in found.results] == [
         ("software", 0, "pass"),
@@ -145,20 +145,20 @@ def test_dcgm_4() -> None:
     assert found.results[3].warnings == ("Detected 12 volatile double-bit ECC error(s) in GPU 1.",)
 
 
-def test_a_summary_counts_where_a_test_has_no_results_and_several_gpus_can_share_one() -> None:
+def test_a_test_summary_is_a_result_and_gpus_can_share_a_result() -> None:
     text = '{"DCGM Diagnostic": {"test_categories": [{"tests": [{"name": "x", "test_summary": {"status": "FAIL"}}]}]}}'
     assert [(one.gpu, one.status) for one in parse(text).results] == [(None, "fail")]
     text = '{"test_categories": [{"tests": [{"name": "x", "results": [{"gpu_ids": "0,1", "status": "PASS"}]}]}]}'
     assert [(one.gpu, one.status) for one in parse(text).results] == [(0, "pass"), (1, "pass")]
 
 
-def test_what_could_not_be_done_says_why() -> None:
+def test_an_output_without_results_has_an_error() -> None:
     assert parse("").error == parse("Error: Unable to connect").error == parse("[1]").error == "it printed no JSON"
     assert parse('{"DCGM Diagnostic": {"runtime_error": "Host engine\\n died"}}').error == "Host engine died"
     assert parse("{}").error == "it printed no results"
 
 
-def test_an_error_is_words_and_an_empty_one_is_none() -> None:
+def test_errors_that_are_empty_or_no_text_are_ignored() -> None:
     assert parse('{"runtime_error": 5, "Warning": "", "error": "no  GPU"}').error == "no GPU"
     assert parse('{"runtime_error": 5}').error == "it printed no results"
 
@@ -171,6 +171,6 @@ def test_an_error_is_words_and_an_empty_one_is_none() -> None:
         ({"entity_group": "GPU", "entity_id": "all"}, None),
     ],
 )
-def test_only_a_gpus_result_has_its_number(entity: dict[str, object], gpu: int | None) -> None:
+def test_only_the_result_of_a_gpu_has_a_gpu_number(entity: dict[str, object], gpu: int | None) -> None:
     (result,) = parse(json.dumps({"test_categories": [{"tests": [{"name": "a", "results": [entity]}]}]})).results
     assert result.gpu == gpu

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Space in file systems, and shared ones that are mounted and answer."""
+"""Free space in file systems, and shared file systems that are mounted and answer."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config i
 from ..playing import context
 
 GIB = 2**30
-# Space and inodes in all, and left, of each file system: 100 GiB, of which blocks for root are no one's.
+# Free space in percent of 100 GiB (blocks for root not included), inodes, and free inodes.
 PLENTY = (50, 100_000, 50_000)
 
 
 class FreeSpaceNode:
-    """A node with file systems that fill."""
+    """A node with file systems whose free space a test sets."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -62,7 +62,7 @@ class FreeSpaceNode:
         path.write_bytes(content)
 
     def measure(self, options: Mapping[str, object] | None = None) -> Answer:
-        """Look at them."""
+        """Check their free space."""
         lines = [
             f"{n} 1 0:{n} / {path} {self.options.get(path, 'rw,relatime')} - ext4 /dev/sd{n} rw"
             for n, path in enumerate(self.space, 30)
@@ -73,7 +73,7 @@ class FreeSpaceNode:
 
 
 def superblock(reserved: int) -> bytes:
-    """A device with the superblock of an ext4 with blocks of 4 KiB, so many of them reserved for root."""
+    """Return a device with the superblock of an ext4: blocks of 4 KiB, this many of them reserved for root."""
     made = bytearray(2048)
     for kind, offset, value in (
         ("<I", 0x8, reserved & 0xFFFFFFFF),
@@ -88,12 +88,12 @@ def superblock(reserved: int) -> bytes:
 
 @pytest.fixture
 def node_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FreeSpaceNode:
-    """A node with room; /var lies on the root file system, and each place of users on one of its own."""
+    """A node with enough space; /var is on the root file system, each path of users on its own one."""
     return FreeSpaceNode(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("space", [(10, 100_000, 10_000), (10, 10_000, 1_000), (10, 0, 0)])
-def test_free_space_passes_with_room(node_free_space: FreeSpaceNode, space: tuple[float, int, int]) -> None:
+def test_free_space_passes_with_enough_space(node_free_space: FreeSpaceNode, space: tuple[float, int, int]) -> None:
     node_free_space.space["/"] = space
     answer = node_free_space.measure()
     assert (answer.findings, answer.good) == ((), "6 file systems have enough free space and inodes")
@@ -110,7 +110,7 @@ def test_free_space_passes_with_room(node_free_space: FreeSpaceNode, space: tupl
         ((50, 9_000, 999), "fail", "999 inodes in / are free (11.1 %)"),
     ],
 )
-def test_free_space_fails_where_the_machine_has_little_left(
+def test_free_space_fails_if_the_system_has_little_left(
     node_free_space: FreeSpaceNode, space: tuple[float, int, int], verdict: str, words: str
 ) -> None:
     node_free_space.space["/"] = space
@@ -119,7 +119,7 @@ def test_free_space_fails_where_the_machine_has_little_left(
 
 
 @pytest.mark.parametrize("path", ["/tmp", "/var/tmp", "/dev/shm", "/scratch", "/home"])
-def test_free_space_what_users_fill_is_their_business(node_free_space: FreeSpaceNode, path: str) -> None:
+def test_free_space_only_warns_of_what_users_fill(node_free_space: FreeSpaceNode, path: str) -> None:
     node_free_space.space[path] = (0, 100_000, 50_000)
     (found,) = node_free_space.measure().findings
     assert (found.verdict, found.cause, found.device) == ("warn", "user", path)
@@ -139,15 +139,15 @@ def test_free_space_a_system_file_system_that_users_can_fill_only_warns(
 @pytest.mark.parametrize(
     ("reserved", "summary"),
     [
-        # The user has taken all that a user can: root's 5 GiB are free.
+        # Users have filled everything that they can: the 5 GiB for root are free.
         (5 * GIB // 4096, ""),
-        # Of 10 GiB for root half is left, which is enough.
+        # Of 10 GiB for root 5 are free, which is enough.
         (10 * GIB // 4096, ""),
-        # Of 20 GiB for root only 5 are left: that was root.
+        # Of 20 GiB for root only 5 are free: only root can have used the rest.
         (20 * GIB // 4096, "5120 MiB of the 20480 MiB in / that are reserved for root are free"),
     ],
 )
-def test_free_space_what_is_reserved_for_root_is_not_users_to_fill(
+def test_free_space_fails_if_the_space_reserved_for_root_is_used(
     node_free_space: FreeSpaceNode, reserved: int, summary: str
 ) -> None:
     node_free_space.space.pop("/tmp")
@@ -157,7 +157,7 @@ def test_free_space_what_is_reserved_for_root_is_not_users_to_fill(
     assert [(found.summary, found.cause) for found in failed] == ([(summary, "node")] if summary else [])
 
 
-def test_free_space_a_reserve_counts_only_where_users_fill_the_rest(node_free_space: FreeSpaceNode) -> None:
+def test_free_space_a_reserve_counts_only_where_users_can_write(node_free_space: FreeSpaceNode) -> None:
     node_free_space.device("0:30", superblock(20 * GIB // 4096))
     answer = node_free_space.measure()
     assert answer.findings == ()
@@ -165,25 +165,25 @@ def test_free_space_a_reserve_counts_only_where_users_fill_the_rest(node_free_sp
 
 
 @pytest.mark.parametrize("content", [b"", bytes(2048)], ids=["empty", "no ext4"])
-def test_free_space_a_reserve_that_cannot_be_read_is_none(node_free_space: FreeSpaceNode, content: bytes) -> None:
+def test_free_space_a_reserve_that_cannot_be_read_is_ignored(node_free_space: FreeSpaceNode, content: bytes) -> None:
     node_free_space.space.pop("/tmp")
     node_free_space.space["/"] = (0, 100_000, 50_000)
     node_free_space.device("0:30", content)
     assert [found.verdict for found in node_free_space.measure().findings] == ["warn"]
 
 
-def test_free_space_fails_where_it_became_read_only(node_free_space: FreeSpaceNode) -> None:
+def test_free_space_fails_on_a_read_only_file_system(node_free_space: FreeSpaceNode) -> None:
     node_free_space.options["/"] = "ro,relatime"
     (found,) = node_free_space.measure().findings
     assert (found.verdict, found.summary, found.action) == ("fail", "/ is mounted read-only", "reboot")
 
 
-def test_free_space_a_place_of_its_own_is_judged_apart(node_free_space: FreeSpaceNode) -> None:
+def test_free_space_judges_a_separate_file_system_on_its_own(node_free_space: FreeSpaceNode) -> None:
     node_free_space.space["/var"] = (3, 100_000, 50_000)
     assert [(found.verdict, found.device) for found in node_free_space.measure().findings] == [("fail", "/var")]
 
 
-def test_free_space_the_sites_limits_and_places_go_first(node_free_space: FreeSpaceNode) -> None:
+def test_free_space_limits_and_paths_of_the_site_win(node_free_space: FreeSpaceNode) -> None:
     node_free_space.space["/"] = (15, 100_000, 500)
     options = {"fail_percent": 20, "warn_percent": 30.5, "fail_inodes": 400}
     assert [found.verdict for found in node_free_space.measure(options).findings] == ["fail", "warn"]
@@ -192,7 +192,7 @@ def test_free_space_the_sites_limits_and_places_go_first(node_free_space: FreeSp
     assert [(one.verdict, one.device) for one in found] == [("fail", "/scratch")]
 
 
-def test_free_space_cannot_measure_what_does_not_tell(node_free_space: FreeSpaceNode) -> None:
+def test_free_space_cannot_measure_what_cannot_be_read(node_free_space: FreeSpaceNode) -> None:
     node_free_space.space["/scratch"] = errno.EIO
     (found,) = node_free_space.measure().findings
     assert (found.verdict, found.summary) == ("unknown", "cannot read the free space of /scratch: Input/output error")
@@ -201,11 +201,11 @@ def test_free_space_cannot_measure_what_does_not_tell(node_free_space: FreeSpace
 
 
 TIMEOUT_S = 1.0
-"""Seconds. A machine with much to do may stand still for a part of one."""
+"""Long enough for a busy machine, which may pause for a part of a second."""
 
 
 class MountsNode:
-    """A node with file systems of others, and servers that may be away."""
+    """A node with shared file systems, whose servers may not answer."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.history = folder, History()
@@ -232,7 +232,7 @@ class MountsNode:
         return self._statvfs(self.folder)
 
     def measure(self, **options: object) -> Answer:
-        """Look at the mounts; what is kept is there next time."""
+        """Check the mounts; the history is kept for the next run."""
         lines = [f"{n} 1 0:{n} / {path} rw - {line} rw" for n, (path, line) in enumerate(self.lines.items(), 30)]
         self.put("proc/self/mountinfo", "\n".join(lines) + "\n")
         given = {"seconds": TIMEOUT_S, **options}
@@ -241,21 +241,21 @@ class MountsNode:
 
 @pytest.fixture
 def node_mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MountsNode]:
-    """A node with two file systems; at the end whoever waits is let go."""
+    """A node with two file systems; at the end all waiting threads are released."""
     made = MountsNode(tmp_path, monkeypatch)
     yield made
     for event in made.away.values():
         event.set()
 
 
-def test_mounts_passes_where_all_are_mounted_and_answer(node_mounts: MountsNode) -> None:
+def test_mounts_passes_if_all_are_mounted_and_answer(node_mounts: MountsNode) -> None:
     answer = node_mounts.measure()
     assert (answer.findings, answer.good) == ((), "2 shared file systems are mounted and answer")
     assert [one.device for one in answer.readings] == ["/home", "/data"]
 
 
 @pytest.mark.parametrize("line", ["", "autofs systemd-1"])
-def test_mounts_fails_where_one_is_not_mounted(node_mounts: MountsNode, line: str) -> None:
+def test_mounts_fails_if_one_is_not_mounted(node_mounts: MountsNode, line: str) -> None:
     del node_mounts.lines["/home"]
     if line:
         node_mounts.lines["/home"] = line
@@ -263,14 +263,14 @@ def test_mounts_fails_where_one_is_not_mounted(node_mounts: MountsNode, line: st
     assert (found.verdict, found.summary) == ("fail", "/home is not mounted from server:/home")
 
 
-def test_mounts_fails_where_one_is_broken(node_mounts: MountsNode) -> None:
+def test_mounts_fails_if_one_is_broken(node_mounts: MountsNode) -> None:
     node_mounts.broken["/home"] = errno.ESTALE
     (found,) = node_mounts.measure().findings
     assert (found.verdict, found.device) == ("fail", "/home")
     assert found.summary.startswith("/home does not work: Stale file handle")
 
 
-def test_mounts_fails_where_a_server_does_not_answer_twice_running(node_mounts: MountsNode) -> None:
+def test_mounts_fails_if_a_server_does_not_answer_twice_in_a_row(node_mounts: MountsNode) -> None:
     node_mounts.away["/home"] = threading.Event()
     begun = time.monotonic()
     first = node_mounts.measure()
@@ -278,7 +278,7 @@ def test_mounts_fails_where_a_server_does_not_answer_twice_running(node_mounts: 
     assert [(found.verdict, found.summary) for found in first.findings] == [
         ("unknown", "/home (server:/home) does not answer within 1 s")
     ]
-    assert [one.device for one in first.readings] == ["/data"], "the other one is asked all the same"
+    assert [one.device for one in first.readings] == ["/data"], "the other one is still checked"
     (found,) = node_mounts.measure().findings
     assert (found.verdict, found.summary) == (
         "fail",
@@ -286,13 +286,13 @@ def test_mounts_fails_where_a_server_does_not_answer_twice_running(node_mounts: 
     )
 
 
-def test_mounts_passes_where_a_server_takes_its_time(node_mounts: MountsNode) -> None:
+def test_mounts_passes_with_a_slow_server(node_mounts: MountsNode) -> None:
     node_mounts.away["/home"] = threading.Event()
     threading.Timer(0.05, node_mounts.away["/home"].set).start()
     assert node_mounts.measure(seconds=20).findings == ()
 
 
-def test_mounts_a_server_that_came_back_in_between_begins_anew(node_mounts: MountsNode) -> None:
+def test_mounts_an_answer_in_between_resets_the_count(node_mounts: MountsNode) -> None:
     node_mounts.away["/home"] = threading.Event()
     node_mounts.measure()
     node_mounts.away["/home"].set()
@@ -301,23 +301,23 @@ def test_mounts_a_server_that_came_back_in_between_begins_anew(node_mounts: Moun
     assert [found.verdict for found in node_mounts.measure().findings] == ["unknown"]
 
 
-def test_mounts_another_source_is_worth_a_warning(node_mounts: MountsNode) -> None:
+def test_mounts_warns_of_another_source(node_mounts: MountsNode) -> None:
     node_mounts.lines["/home"] = "nfs4 other:/home"
     (found,) = node_mounts.measure().findings
     assert (found.verdict, found.summary) == ("warn", "/home is mounted from other:/home instead of server:/home")
 
 
-def test_mounts_paths_of_the_site_are_looked_at_too(node_mounts: MountsNode) -> None:
+def test_mounts_checks_paths_of_the_site_too(node_mounts: MountsNode) -> None:
     (found,) = node_mounts.measure(paths=["/projects/"]).findings
     assert (found.verdict, found.summary) == ("fail", "/projects is not mounted")
     node_mounts.lines["/projects"] = "nfs server:/p"
     assert node_mounts.measure(paths=["/projects/"]).findings == ()
 
 
-def test_mounts_is_skipped_where_none_are_named(tmp_path: Path) -> None:
+def test_mounts_is_skipped_if_none_are_configured(tmp_path: Path) -> None:
     assert MOUNTS.measure(context(root=tmp_path)).skipped.startswith("no shared file systems are configured")
 
 
-def test_mounts_cannot_measure_with_an_option_that_is_none(node_mounts: MountsNode) -> None:
+def test_mounts_cannot_measure_with_an_invalid_option(node_mounts: MountsNode) -> None:
     with pytest.raises(ConfigError, match=r"options\.mounts\.paths"):
         node_mounts.measure(paths="/home")

@@ -14,7 +14,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gemm import GEMM
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
 
-from ..deep_playing import is_idle, machine
+from ..deep_playing import machine, set_compute_processes
 from ..played_cuda import PlayedCuda
 from ..playing import context
 
@@ -24,11 +24,11 @@ BUSIDS = [gpu.busid for gpu in find_size(H100).gpus or ()]
 
 @pytest.fixture(autouse=True)
 def _idle(monkeypatch: pytest.MonkeyPatch, cuda: PlayedCuda) -> None:
-    is_idle(monkeypatch)
+    set_compute_processes(monkeypatch)
     cuda.gpus(BUSIDS)
 
 
-def test_passes_with_right_results_at_the_rate_of_the_size(tmp_path: pathlib.Path, cuda: PlayedCuda) -> None:
+def test_passes_with_correct_results_at_the_rate_of_the_size(tmp_path: pathlib.Path, cuda: PlayedCuda) -> None:
     cuda.play("tflops=750")
     answer = GEMM.measure(context(machine(tmp_path, H100), size=H100))
     assert answer.findings == ()
@@ -43,9 +43,7 @@ def test_fails_with_one_wrong_element(tmp_path: pathlib.Path, cuda: PlayedCuda) 
     assert finding.summary == "a matrix product on 0003:00:00.0 has 1 wrong elements"
 
 
-def test_fails_below_the_limit_of_the_site_only_warns_below_that_of_the_size(
-    tmp_path: pathlib.Path, cuda: PlayedCuda
-) -> None:
+def test_fails_below_the_sites_limit_and_warns_below_the_sizes(tmp_path: pathlib.Path, cuda: PlayedCuda) -> None:
     cuda.play("tflops=700")
     tree = machine(tmp_path, H100)
     assert {one.verdict for one in GEMM.measure(context(tree, size=H100)).findings} == {WARN}
@@ -53,10 +51,10 @@ def test_fails_below_the_limit_of_the_site_only_warns_below_that_of_the_size(
     assert [one.verdict for one in found] == [FAIL] * 8
 
 
-def test_warns_of_the_one_gpu_that_is_slower_than_its_neighbours(tmp_path: pathlib.Path, cuda: PlayedCuda) -> None:
+def test_warns_of_a_gpu_that_is_slower_than_the_others(tmp_path: pathlib.Path, cuda: PlayedCuda) -> None:
     cuda.play("tflops=780", "0008:00:00.0.tflops=741")
     given = context(machine(tmp_path, H100), size=H100, limits={"gemm": 700})
-    assert GEMM.measure(given).findings == (), "it is 5 percent"
+    assert GEMM.measure(given).findings == (), "5 % slower is allowed"
     cuda.play("0008:00:00.0.tflops=739")
     (finding,) = GEMM.measure(given).findings
     assert (finding.verdict, finding.device) == (WARN, "0008:00:00.0")

@@ -25,12 +25,12 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gp
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
 
-from ..deep_playing import Output, Tool, is_idle, machine, recorded
+from ..deep_playing import Output, Tool, machine, recorded, set_compute_processes
 from ..played_cuda import PlayedCuda
 from ..playing import ND_A100, context
 
 
-def test_two_tests_of_the_host() -> None:
+def test_output_of_two_host_tests() -> None:
     found = matrices_of(recorded("nvbandwidth.txt"))
     assert list(found) == ["host_to_device_memcpy_ce", "device_to_host_memcpy_ce"]
     assert found["host_to_device_memcpy_ce"][0, 7] == 24.59
@@ -41,24 +41,24 @@ def test_two_tests_of_the_host() -> None:
 
 
 def one_matrix(text: str) -> Mapping[tuple[int, int], float]:
-    """The only one in it."""
+    """Return the only matrix of an output."""
     found = list(matrices_of(text).values())
     assert len(found) == 1
     return found[0]
 
 
-def test_pairs_without_a_gpu_with_itself() -> None:
+def test_the_matrix_of_peers_has_no_gpu_with_itself() -> None:
     text = recorded("nvbandwidth_peers.txt")
     matrix = one_matrix(text)
     assert len(matrix) == 56
     assert (matrix[6, 0], matrix[0, 6]) == (274.89, 276.55)
     assert matrices_of(text.replace("N/A", "0.00")) == {"device_to_device_memcpy_read_ce": matrix}, (
-        "as older ones have it"
+        "the format of older releases"
     )
     assert devices_of(text)[4] == "000b:00:00.0"
 
 
-def test_what_is_not_available_or_no_number_is_not_in_it() -> None:
+def test_a_matrix_leaves_out_values_that_are_no_numbers() -> None:
     text = recorded("nvbandwidth_peers.txt").replace("274.89", "   N/A").replace("276.03", "   nan")
     matrix = one_matrix(text)
     assert len(matrix) == 54
@@ -66,7 +66,7 @@ def test_what_is_not_available_or_no_number_is_not_in_it() -> None:
     assert (4, 0) not in matrix
 
 
-def test_no_matrix_is_no_test() -> None:
+def test_a_test_without_a_matrix_is_left_out() -> None:
     assert matrices_of("") == {}
     waived = "Running device_to_device_memcpy_read_ce.\nWaived: \n\n          0         1\n0     24.61     24.60\n"
     head = recorded("nvbandwidth.txt").split("          0  ")[0]
@@ -74,7 +74,7 @@ def test_no_matrix_is_no_test() -> None:
     assert matrices_of(waived.split("\n\n", maxsplit=1)[0]) == {}
 
 
-def test_only_whole_rows_of_the_matrix_count() -> None:
+def test_incomplete_rows_of_a_matrix_are_ignored() -> None:
     text = "Running a.\n           0         1\n 0       N/A    276.07\n 1    275.61\nSUM a 551.68\n"
     assert matrices_of(text) == {"a": {(0, 1): 276.07}}
 
@@ -83,12 +83,12 @@ MATRIX = "Running peers.\nsome words\n           0         1\n 0       N/A    27
 
 
 def measured(output: str | Output, *busids: str) -> tuple[object, list[tuple[str, str]]]:
-    """The pairs of what was measured, and what was found."""
+    """Return the pairs that were measured, and the findings."""
     values, findings = run_nvbandwidth(context(run=Tool(output)), "/nvbandwidth", ("peers",), busids, 60)
     return {test: list(of_test) for test, of_test in values.items()}, [(one.verdict, one.summary) for one in findings]
 
 
-def test_nvbandwidth_devices_have_their_printed_address_else_that_of_their_place() -> None:
+def test_nvbandwidth_devices_get_their_printed_or_expected_address() -> None:
     printed = "Device 0: NVIDIA A100 (00000001:00:00)\n"
     assert measured(MATRIX, "a", "b") == ({"peers": [("a", "b"), ("b", "a")]}, [])
     expected = [("0001:00:00.0", "b"), ("b", "0001:00:00.0")]
@@ -96,24 +96,24 @@ def test_nvbandwidth_devices_have_their_printed_address_else_that_of_their_place
     assert measured(MATRIX, "a") == ({"peers": [("a", "GPU 1"), ("GPU 1", "a")]}, [])
 
 
-def test_nvbandwidth_a_test_without_a_matrix_is_told_and_a_run_that_failed() -> None:
+def test_nvbandwidth_a_missing_matrix_and_a_failed_run_are_reported() -> None:
     words = "nvbandwidth printed no bandwidth for peers: nothing was printed"
     assert measured("") == ({}, [(UNKNOWN, words)])
     assert measured((1, MATRIX, "bad\n")) == ({}, [(FAIL, "nvbandwidth failed (exit status 1): bad")])
 
 
 GPU_HOST_BANDWIDTH_PROGRAM = "opt/nvbandwidth/nvbandwidth"
-GPU_HOST_BANDWIDTH_WELL = recorded("nvbandwidth.txt")
+GPU_HOST_BANDWIDTH_OUTPUT = recorded("nvbandwidth.txt")
 BUSIDS = [gpu.busid for gpu in find_size(ND_A100).gpus or ()]
 
 
 @pytest.fixture(autouse=True)
 def _idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    is_idle(monkeypatch)
+    set_compute_processes(monkeypatch)
 
 
 def test_gpu_host_bandwidth_passes_by_nvbandwidth(tmp_path: pathlib.Path) -> None:
-    tool = Tool(GPU_HOST_BANDWIDTH_WELL)
+    tool = Tool(GPU_HOST_BANDWIDTH_OUTPUT)
     answer = GPU_HOST_BANDWIDTH.measure(context(machine(tmp_path, ND_A100, GPU_HOST_BANDWIDTH_PROGRAM), tool))
     assert answer.findings == ()
     assert len(answer.readings) == 16
@@ -128,11 +128,11 @@ def test_gpu_host_bandwidth_passes_by_nvbandwidth(tmp_path: pathlib.Path) -> Non
     assert tool.environments == [{"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}]
 
 
-def test_gpu_host_bandwidth_fails_for_the_one_gpu_and_the_one_way_that_is_slow_and_warns_near_the_limit(
+def test_gpu_host_bandwidth_fails_for_a_slow_gpu_and_warns_near_the_limit(
     tmp_path: pathlib.Path,
 ) -> None:
     tool = Tool(
-        GPU_HOST_BANDWIDTH_WELL.replace("24.62     24.61     24.60", "12.31     24.61     24.60").replace(
+        GPU_HOST_BANDWIDTH_OUTPUT.replace("24.62     24.61     24.60", "12.31     24.61     24.60").replace(
             "24.09", "22.04"
         )
     )
@@ -143,15 +143,15 @@ def test_gpu_host_bandwidth_fails_for_the_one_gpu_and_the_one_way_that_is_slow_a
     )
 
 
-@pytest.mark.parametrize("output", ["", GPU_HOST_BANDWIDTH_WELL.split("Running")[0], (0, "", "CUDA_ERROR_NO_DEVICE")])
-def test_gpu_host_bandwidth_cannot_measure_without_a_figure(tmp_path: pathlib.Path, output: str) -> None:
+@pytest.mark.parametrize("output", ["", GPU_HOST_BANDWIDTH_OUTPUT.split("Running")[0], (0, "", "CUDA_ERROR_NO_DEVICE")])
+def test_gpu_host_bandwidth_cannot_measure_without_a_value(tmp_path: pathlib.Path, output: str) -> None:
     answer = GPU_HOST_BANDWIDTH.measure(context(machine(tmp_path, ND_A100, GPU_HOST_BANDWIDTH_PROGRAM), Tool(output)))
     assert [one.verdict for one in answer.findings] == [UNKNOWN, UNKNOWN]
     assert answer.readings == ()
 
 
-def test_gpu_host_bandwidth_cannot_measure_a_gpu_that_is_left_out(tmp_path: pathlib.Path) -> None:
-    lines = [line[:-10] if line.startswith(("  ", "0 ")) else line for line in GPU_HOST_BANDWIDTH_WELL.splitlines()]
+def test_gpu_host_bandwidth_cannot_measure_a_gpu_without_values(tmp_path: pathlib.Path) -> None:
+    lines = [line[:-10] if line.startswith(("  ", "0 ")) else line for line in GPU_HOST_BANDWIDTH_OUTPUT.splitlines()]
     answer = GPU_HOST_BANDWIDTH.measure(
         context(machine(tmp_path, ND_A100, GPU_HOST_BANDWIDTH_PROGRAM), Tool("\n".join(lines)))
     )
@@ -159,11 +159,11 @@ def test_gpu_host_bandwidth_cannot_measure_a_gpu_that_is_left_out(tmp_path: path
     assert "was not measured for 000e:00:00.0" in answer.findings[0].summary
 
 
-def test_gpu_host_bandwidth_fails_where_nvbandwidth_crashes(tmp_path: pathlib.Path) -> None:
+def test_gpu_host_bandwidth_fails_if_nvbandwidth_crashes(tmp_path: pathlib.Path) -> None:
     tool = Tool(
         (
             1,
-            GPU_HOST_BANDWIDTH_WELL,
+            GPU_HOST_BANDWIDTH_OUTPUT,
             "[CUDA_ERROR_ECC_UNCORRECTABLE] uncorrectable ECC error encountered in memcpy.cpp\n",
         )
     )
@@ -173,9 +173,7 @@ def test_gpu_host_bandwidth_fails_where_nvbandwidth_crashes(tmp_path: pathlib.Pa
     assert answer.readings == ()
 
 
-def test_gpu_host_bandwidth_passes_by_the_driver_where_there_is_no_nvbandwidth(
-    tmp_path: pathlib.Path, cuda: PlayedCuda
-) -> None:
+def test_gpu_host_bandwidth_passes_by_the_driver_without_nvbandwidth(tmp_path: pathlib.Path, cuda: PlayedCuda) -> None:
     cuda.gpus(BUSIDS)
     cuda.play("to_gpu=24.5", "to_host=24.1")
     answer = GPU_HOST_BANDWIDTH.measure(context(machine(tmp_path, ND_A100)))
@@ -198,9 +196,7 @@ def test_gpu_host_bandwidth_fails_by_the_driver_too(tmp_path: pathlib.Path, cuda
     assert "from GPU to host" in finding.summary
 
 
-def test_gpu_host_bandwidth_fails_with_an_error_of_the_hardware_cannot_measure_with_another(
-    tmp_path: pathlib.Path, cuda: PlayedCuda
-) -> None:
+def test_gpu_host_bandwidth_fails_only_with_errors_of_the_hardware(tmp_path: pathlib.Path, cuda: PlayedCuda) -> None:
     cuda.gpus(BUSIDS[:7])
     cuda.play("to_gpu=24.5", "to_host=24.1")
     given = context(machine(tmp_path, ND_A100))
@@ -212,7 +208,7 @@ def test_gpu_host_bandwidth_fails_with_an_error_of_the_hardware_cannot_measure_w
     assert "CUDA_ERROR_ECC_UNCORRECTABLE" in found[0].summary
 
 
-def test_gpu_host_bandwidth_a_driver_that_hangs_is_unknown_and_a_failure_the_second_time(
+def test_gpu_host_bandwidth_fails_if_the_driver_hangs_twice(
     tmp_path: pathlib.Path, cuda: PlayedCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_bandwidth, "_COPIES_S", 0.5)
@@ -225,7 +221,7 @@ def test_gpu_host_bandwidth_a_driver_that_hangs_is_unknown_and_a_failure_the_sec
     assert [one.verdict for one in GPU_HOST_BANDWIDTH.measure(given).findings] == [FAIL]
 
 
-def test_gpu_host_bandwidth_cannot_measure_without_gpus_or_while_a_job_runs(tmp_path: pathlib.Path) -> None:
+def test_gpu_host_bandwidth_cannot_measure_without_gpus_or_during_a_job(tmp_path: pathlib.Path) -> None:
     with pytest.raises(CannotMeasure, match="no NVIDIA GPU"):
         GPU_HOST_BANDWIDTH.measure(context(tmp_path))
     tree = machine(tmp_path, ND_A100, GPU_HOST_BANDWIDTH_PROGRAM)
@@ -233,18 +229,18 @@ def test_gpu_host_bandwidth_cannot_measure_without_gpus_or_while_a_job_runs(tmp_
     tree.write("proc/77/status", "Uid:\t0\t0\n")
     tree.write("proc/77/cmdline", "slurmstepd: [42.batch]\0")
     with pytest.raises(CannotMeasure, match=r"it would disturb job 42\.batch"):
-        GPU_HOST_BANDWIDTH.measure(context(tree, Tool(GPU_HOST_BANDWIDTH_WELL)))
+        GPU_HOST_BANDWIDTH.measure(context(tree, Tool(GPU_HOST_BANDWIDTH_OUTPUT)))
     tree.write("proc/77/cmdline", "/usr/sbin/slurmstepd\0infinity\0")
-    assert GPU_HOST_BANDWIDTH.measure(context(tree, Tool(GPU_HOST_BANDWIDTH_WELL))).findings == ()
+    assert GPU_HOST_BANDWIDTH.measure(context(tree, Tool(GPU_HOST_BANDWIDTH_OUTPUT))).findings == ()
 
 
 GPU_PEER_BANDWIDTH_PROGRAM = "usr/local/bin/nvbandwidth"
-GPU_PEER_BANDWIDTH_WELL = recorded("nvbandwidth_peers.txt")
+GPU_PEER_BANDWIDTH_OUTPUT = recorded("nvbandwidth_peers.txt")
 
 
-def test_gpu_peer_bandwidth_passes_by_nvbandwidth_with_the_worst_of_each_gpu(tmp_path: pathlib.Path) -> None:
+def test_gpu_peer_bandwidth_passes_with_the_worst_value_of_each_gpu(tmp_path: pathlib.Path) -> None:
     answer = GPU_PEER_BANDWIDTH.measure(
-        context(machine(tmp_path, ND_A100, GPU_PEER_BANDWIDTH_PROGRAM), Tool(GPU_PEER_BANDWIDTH_WELL))
+        context(machine(tmp_path, ND_A100, GPU_PEER_BANDWIDTH_PROGRAM), Tool(GPU_PEER_BANDWIDTH_OUTPUT))
     )
     assert answer.findings == ()
     assert [(one.device, one.limit) for one in answer.readings] == [(busid, 235) for busid in BUSIDS]
@@ -253,11 +249,11 @@ def test_gpu_peer_bandwidth_passes_by_nvbandwidth_with_the_worst_of_each_gpu(tmp
     assert answer.limit.startswith("at least 235 GB/s (")
 
 
-def test_gpu_peer_bandwidth_fails_for_the_pair_that_is_slow(tmp_path: pathlib.Path) -> None:
+def test_gpu_peer_bandwidth_fails_for_a_slow_pair(tmp_path: pathlib.Path) -> None:
     answer = GPU_PEER_BANDWIDTH.measure(
         context(
             machine(tmp_path, ND_A100, GPU_PEER_BANDWIDTH_PROGRAM),
-            Tool(GPU_PEER_BANDWIDTH_WELL.replace("274.89", "134.89")),
+            Tool(GPU_PEER_BANDWIDTH_OUTPUT.replace("274.89", "134.89")),
         )
     )
     assert [(one.verdict, one.summary) for one in answer.findings] == [
@@ -265,25 +261,25 @@ def test_gpu_peer_bandwidth_fails_for_the_pair_that_is_slow(tmp_path: pathlib.Pa
     ]
 
 
-def test_gpu_peer_bandwidth_fails_where_gpus_of_one_nvswitch_have_no_access(tmp_path: pathlib.Path) -> None:
+def test_gpu_peer_bandwidth_fails_if_gpus_on_nvswitches_have_no_access(tmp_path: pathlib.Path) -> None:
     answer = GPU_PEER_BANDWIDTH.measure(
         context(
             machine(tmp_path, ND_A100, GPU_PEER_BANDWIDTH_PROGRAM),
-            Tool(GPU_PEER_BANDWIDTH_WELL.replace("274.89", "   N/A")),
+            Tool(GPU_PEER_BANDWIDTH_OUTPUT.replace("274.89", "   N/A")),
         )
     )
     assert [one.verdict for one in answer.findings] == [FAIL]
     assert answer.findings[0].summary.startswith("1 of 56 pairs")
 
 
-@pytest.mark.parametrize("output", ["", GPU_PEER_BANDWIDTH_WELL.split("Running")[0]])
+@pytest.mark.parametrize("output", ["", GPU_PEER_BANDWIDTH_OUTPUT.split("Running")[0]])
 def test_gpu_peer_bandwidth_cannot_measure_without_a_matrix(tmp_path: pathlib.Path, output: str) -> None:
     answer = GPU_PEER_BANDWIDTH.measure(context(machine(tmp_path, ND_A100, GPU_PEER_BANDWIDTH_PROGRAM), Tool(output)))
     assert [one.verdict for one in answer.findings] == [UNKNOWN]
 
 
 def with_gpus(folder: pathlib.Path, gpus: int) -> SizedMachine:
-    """A machine with nvbandwidth and so many GPUs."""
+    """Return a machine with nvbandwidth and this many GPUs."""
     tree = machine(folder, ND_A100, GPU_PEER_BANDWIDTH_PROGRAM)
     tree.without_devices()
     for busid in BUSIDS[:gpus]:
@@ -300,7 +296,7 @@ def with_gpus(folder: pathlib.Path, gpus: int) -> SizedMachine:
         ("Standard_NC24ads_A100_v4", 2, False),
     ],
 )
-def test_gpu_peer_bandwidth_is_skipped_where_one_gpu_is_all_there_should_be(
+def test_gpu_peer_bandwidth_is_skipped_if_only_one_gpu_is_expected(
     tmp_path: pathlib.Path, size: str | None, gpus: int, skipped: bool
 ) -> None:
     tree = with_gpus(tmp_path, gpus)
@@ -308,7 +304,7 @@ def test_gpu_peer_bandwidth_is_skipped_where_one_gpu_is_all_there_should_be(
     assert (answer.skipped, len(answer.findings)) == (("there is only one GPU", 0) if skipped else ("", 1))
 
 
-def test_gpu_peer_bandwidth_cannot_measure_the_one_gpu_that_is_left(tmp_path: pathlib.Path) -> None:
+def test_gpu_peer_bandwidth_cannot_measure_a_single_remaining_gpu(tmp_path: pathlib.Path) -> None:
     with pytest.raises(CannotMeasure, match=r"only 1 of 8 GPUs is there, .*see check gpu_count"):
         GPU_PEER_BANDWIDTH.measure(context(with_gpus(tmp_path, 1), Tool("")))
 
@@ -324,7 +320,7 @@ def test_gpu_peer_bandwidth_passes_and_fails_by_the_driver(tmp_path: pathlib.Pat
     assert {one.verdict for one in GPU_PEER_BANDWIDTH.measure(given).findings} == {FAIL}
 
 
-def test_gpu_peer_bandwidth_fails_by_the_driver_where_the_fabric_is_not_up(
+def test_gpu_peer_bandwidth_fails_by_the_driver_if_the_fabric_is_not_up(
     tmp_path: pathlib.Path, cuda: PlayedCuda
 ) -> None:
     cuda.gpus(BUSIDS)
@@ -333,9 +329,7 @@ def test_gpu_peer_bandwidth_fails_by_the_driver_where_the_fabric_is_not_up(
     assert (finding.verdict, "CUDA_ERROR_SYSTEM_NOT_READY" in finding.summary) == (FAIL, True)
 
 
-def test_gpu_peer_bandwidth_cannot_measure_where_no_gpu_has_access_and_none_should(
-    tmp_path: pathlib.Path, cuda: PlayedCuda
-) -> None:
+def test_gpu_peer_bandwidth_cannot_measure_without_expected_access(tmp_path: pathlib.Path, cuda: PlayedCuda) -> None:
     size = "Standard_NC96ads_A100_v4"
     tree = machine(tmp_path, size)
     if not find_size(size).gpus:

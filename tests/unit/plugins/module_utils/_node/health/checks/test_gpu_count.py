@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The number of GPUs: all there, one gone from the bus, one lost, a driver that does not answer or is not loaded."""
+"""The number of GPUs: all, one missing on the bus, one lost, a driver that does not answer or is not loaded."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_fails_and_names_the_gpu_that_is_not_on_the_bus() -> None:
     assert result.answer.readings[0].value == 7
 
 
-def test_fails_where_the_driver_does_not_know_a_gpu_on_the_bus() -> None:
+def test_fails_if_the_driver_does_not_know_a_gpu_on_the_bus() -> None:
     result = look(GPU_COUNT, played=PlayedGpus(ALL[:7], on_bus=BUSIDS))
     assert (result.verdict, result.summary) == ("fail", "7 of 8 GPUs: the driver does not know 000e:00:00.0")
     assert result.answer.findings[0].device == "000e:00:00.0"
@@ -62,7 +62,7 @@ def test_fails_where_the_driver_does_not_know_a_gpu_on_the_bus() -> None:
     assert result.answer.findings[0].device == ""
 
 
-def test_fails_where_a_gpu_is_lost() -> None:
+def test_fails_if_a_gpu_is_lost() -> None:
     result = look(GPU_COUNT, *ALL[:3], gpu(3, **LOST), *ALL[4:])
     assert (result.verdict, result.fault) == ("fail", "NHC2009")
     assert result.summary == "7 of 8 GPUs: GPU 3 (0004:00:00.0) fell off the bus: lost"
@@ -76,7 +76,7 @@ def test_fails_where_a_gpu_is_lost() -> None:
         ("unknown", "GPU 3 (0004:00:00.0) cannot be read: out of its mind"),
     ],
 )
-def test_fails_where_a_gpu_cannot_be_read(kind: str, summary: str) -> None:
+def test_fails_if_a_gpu_cannot_be_read(kind: str, summary: str) -> None:
     result = look(GPU_COUNT, *ALL[:3], gpu(3, problem="out of its mind", problem_kind=kind), *ALL[4:])
     assert (result.verdict, result.summary, result.fault) == ("fail", summary, "NHC2015")
 
@@ -90,8 +90,8 @@ def test_fails_where_a_gpu_cannot_be_read(kind: str, summary: str) -> None:
         ("died", "NVIDIA's driver failed: it says so", "NHC2015"),
     ],
 )
-def test_fails_where_the_driver_as_a_whole_does(kind: str, words: str, fault: str) -> None:
-    """What is no fault of the hardware has no code: nobody is told of it."""
+def test_fails_if_the_driver_fails(kind: str, words: str, fault: str) -> None:
+    """A failure that is no hardware fault has no fault code, so that it is not reported."""
     result = look(GPU_COUNT, played=PlayedGpus(GpuError(kind, "it says so"), on_bus=BUSIDS))
     assert (result.verdict, result.summary, result.fault) == ("fail", words, fault)
     assert result.answer.readings == ()
@@ -104,30 +104,30 @@ def test_fails_where_the_driver_as_a_whole_does(kind: str, words: str, fault: st
         ("no_permission", "this user may not use the driver (it says so)"),
     ],
 )
-def test_cannot_measure_without_what_asks_the_driver(kind: str, summary: str) -> None:
+def test_cannot_measure_without_library_or_permission(kind: str, summary: str) -> None:
     result = look(GPU_COUNT, played=PlayedGpus(GpuError(kind, "it says so"), on_bus=BUSIDS))
     assert (result.verdict, result.summary) == ("unknown", summary)
-    # What the bus shows is told all the same.
+    # GPUs that are missing on the bus are still reported.
     result = look(GPU_COUNT, played=PlayedGpus(GpuError(kind, "it says so"), on_bus=BUSIDS[:7]))
     assert (result.verdict, result.summary) == ("fail", "7 of 8 GPUs: 000e:00:00.0 not on the PCI bus")
 
 
-def test_cannot_measure_where_the_size_is_not_known() -> None:
+def test_cannot_measure_on_an_unknown_size() -> None:
     with pytest.raises(CannotMeasure, match="the VM size of this machine is not known"):
         look(GPU_COUNT, *ALL, size=None)
 
 
-def test_other_addresses_than_the_known_ones_are_not_called_missing() -> None:
+def test_with_an_unknown_address_no_gpu_is_named_as_missing() -> None:
     result = look(GPU_COUNT, *ALL[:6], gpu(6, busid="0100:00:00.0"))
     assert result.summary == "7 of 8 GPUs: no more on the PCI bus (Standard_ND96asr_v4)"
 
 
-def test_more_gpus_than_expected_are_a_warning() -> None:
+def test_warns_of_more_gpus_than_expected() -> None:
     result = look(GPU_COUNT, *ALL, gpu(0, busid="000f:00:00.0"))
     assert (result.verdict, result.summary) == ("warn", "9 GPUs, but 8 are expected (Standard_ND96asr_v4)")
 
 
-def test_the_settings_have_the_last_word(tmp_path: Path) -> None:
+def test_the_settings_win_over_the_size(tmp_path: Path) -> None:
     (tmp_path / "etc/hpcai").mkdir(parents=True)
     settings = tmp_path / "etc/hpcai/gpu.json"
     settings.write_text(json.dumps({"schema": 1, "gpu_count": 2}), encoding="ascii")
@@ -139,7 +139,7 @@ def test_the_settings_have_the_last_word(tmp_path: Path) -> None:
 
 
 def judged(root: Path, boot_id: str, history: History, *missing: int, **error: GpuError) -> Result:
-    """A run in a boot of the machine."""
+    """Return the result of a run in this boot of the machine."""
     file = root / "proc/sys/kernel/random/boot_id"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"{boot_id}\n", encoding="ascii")
@@ -149,18 +149,18 @@ def judged(root: Path, boot_id: str, history: History, *missing: int, **error: G
     return judge(GPU_COUNT, GPU_COUNT.measure(given), given.settings)
 
 
-def test_what_a_restart_does_not_mend_takes_another_machine(tmp_path: Path) -> None:
+def test_a_failure_after_a_reboot_needs_another_machine(tmp_path: Path) -> None:
     history = History()
     assert judged(tmp_path, "first", history, 2).action == "reboot"
     assert judged(tmp_path, "first", history, 2).action == "reboot"
     assert history.changed["failed in boot"] == ("first", True)
     assert judged(tmp_path, "second", history, 2).action == "replace"
-    # Once all was well, it begins anew.
+    # A pass resets the history.
     assert judged(tmp_path, "second", history).verdict == "pass"
     assert judged(tmp_path, "third", history, 2).action == "reboot"
 
 
-def test_what_is_no_fault_of_the_hardware_never_takes_another_machine(tmp_path: Path) -> None:
+def test_a_driver_that_is_not_loaded_never_needs_another_machine(tmp_path: Path) -> None:
     history = History()
     for boot_id in ("first", "second"):
         result = judged(tmp_path, boot_id, history, error=GpuError("driver_not_loaded", "no"))
@@ -168,13 +168,13 @@ def test_what_is_no_fault_of_the_hardware_never_takes_another_machine(tmp_path: 
 
 
 def amd(root: Path, driven: int, on_bus: int = 8) -> None:
-    """GPUs of AMD's on the bus, so many of them with their driver."""
+    """Add AMD GPUs to the bus, this many of them with their driver."""
     for index in range(on_bus):
         device = root / f"sys/bus/pci/devices/{index + 1:04x}:00:00.0"
         device.mkdir(parents=True)
         for name, value in (("class", "0x120000"), ("vendor", "0x1002"), ("device", "0x74a1")):
             (device / name).write_text(f"{value}\n", encoding="ascii")
-        # Its bridges are AMD's too, and no GPUs.
+        # A bridge of AMD is no GPU.
         bridge = root / f"sys/bus/pci/devices/{index + 0x100:04x}:00:00.0"
         bridge.mkdir()
         for name, value in (("class", "0x060400"), ("vendor", "0x1002"), ("device", "0x14a5")):
@@ -191,7 +191,7 @@ def amd(root: Path, driven: int, on_bus: int = 8) -> None:
         (7, 7, "fail", "7 of 8 GPUs: no more on the PCI bus (Standard_ND96isr_MI300X_v5)"),
     ],
 )
-def test_counts_gpus_of_amd_by_the_bus(tmp_path: Path, driven: int, on_bus: int, verdict: str, summary: str) -> None:
+def test_counts_amd_gpus_on_the_bus(tmp_path: Path, driven: int, on_bus: int, verdict: str, summary: str) -> None:
     amd(tmp_path, driven, on_bus)
     result = look(GPU_COUNT, root=tmp_path, size="Standard_ND96isr_MI300X_v5")
     assert (result.verdict, result.summary) == (verdict, summary)
@@ -199,7 +199,7 @@ def test_counts_gpus_of_amd_by_the_bus(tmp_path: Path, driven: int, on_bus: int,
     assert devices == ({"0008:00:00.0"} if "0008" in summary else {""} if verdict == "fail" else set())
 
 
-def test_of_a_size_that_is_not_known_the_bus_tells_whose_gpus_are_counted(tmp_path: Path) -> None:
+def test_on_an_unknown_size_the_bus_shows_the_vendor(tmp_path: Path) -> None:
     amd(tmp_path, 7)
     (tmp_path / "etc/hpcai").mkdir(parents=True)
     (tmp_path / "etc/hpcai/gpu.json").write_text('{"schema": 1, "gpu_count": 8}', encoding="ascii")
@@ -207,12 +207,12 @@ def test_of_a_size_that_is_not_known_the_bus_tells_whose_gpus_are_counted(tmp_pa
     assert (result.verdict, result.summary) == ("fail", "7 of 8 GPUs: 0008:00:00.0 without the driver amdgpu")
 
 
-def test_its_failure_blocks_job_and_boot() -> None:
+def test_a_failure_blocks_job_and_boot() -> None:
     assert (GPU_COUNT.blocks_job, GPU_COUNT.blocks_boot) == (True, True)
     assert {PROLOG, BOOT} <= set(GPU_COUNT.tiers)
 
 
-def test_nobody_says_how_many_there_are_where_neither_size_nor_site_does() -> None:
+def test_without_size_and_settings_the_expected_number_is_unknown() -> None:
     size = find_size("Standard_ND96asr_v4")
     assert size is not None
     assert expected_gpus(None, None) is None
@@ -222,7 +222,7 @@ def test_nobody_says_how_many_there_are_where_neither_size_nor_site_does() -> No
     assert stated.count == 3
 
 
-def test_why_no_gpu_is_looked_for_names_who_says_so() -> None:
+def test_the_reason_without_gpus_names_its_source() -> None:
     size = find_size("Standard_ND96asr_v4")
     assert size is not None
     assert reason_without_gpus(None, None) == "it is not known how many GPUs this machine has"
@@ -230,10 +230,10 @@ def test_why_no_gpu_is_looked_for_names_who_says_so() -> None:
     assert reason_without_gpus(expected_gpus(0, size), size) == "no GPU is expected (gpu_count of /etc/hpcai/gpu.json)"
 
 
-def test_whose_gpus_a_size_of_a_known_model_has_is_not_asked_of_the_bus(tmp_path: Path) -> None:
+def test_the_model_of_the_size_wins_over_the_bus(tmp_path: Path) -> None:
     size = find_size("Standard_ND96asr_v4")
     assert size is not None
-    # The bus of this folder shows AMD's.
+    # The bus of this folder shows an AMD GPU.
     device = tmp_path / "sys/bus/pci/devices/0001:00:00.0"
     device.mkdir(parents=True)
     for name, text in (("vendor", "0x1002"), ("device", "0x74b5"), ("class", "0x120000")):

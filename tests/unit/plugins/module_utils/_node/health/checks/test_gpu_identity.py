@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Models, firmware, drivers and InfoROMs: as expected, odd ones, too old ones, corrupted ones, untold ones."""
+"""Models, firmware, drivers and InfoROMs: as expected, different, too old, corrupted, not reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gp
 from ..gpu_playing import PlayedGpus, assert_unread_gpus_are_unknown, gpu, look
 
 
-def test_passes_with_what_is_expected() -> None:
+def test_passes_with_the_expected_model() -> None:
     result = look(GPU_IDENTITY, gpu(0), gpu(1))
     assert (result.verdict, result.summary) == ("pass", "2 GPUs (NVIDIA A100-SXM4-40GB), driver 550.90.12")
     assert result.answer.limit == "A100-SXM4-40GB (Standard_ND96asr_v4)"
@@ -37,7 +37,7 @@ def test_passes_with_what_is_expected() -> None:
         ("Standard_ND128isr_NDR_GB200_v6", ["NVIDIA GB200"]),
     ],
 )
-def test_passes_however_the_driver_spells_the_model(size: str, names: list[str]) -> None:
+def test_passes_with_each_spelling_of_the_model(size: str, names: list[str]) -> None:
     for name in names:
         assert look(GPU_IDENTITY, gpu(0, name=name), size=size).verdict == "pass"
 
@@ -50,7 +50,7 @@ def test_fails_with_another_model_or_other_memory(name: str) -> None:
     assert look(GPU_IDENTITY, gpu(0, name=name), size=None).verdict == "pass"
 
 
-def test_one_gpu_with_other_firmware_is_a_warning() -> None:
+def test_warns_of_a_gpu_with_other_firmware() -> None:
     result = look(GPU_IDENTITY, gpu(0), gpu(1, vbios="92.00.36.00.01"), gpu(2))
     assert (result.verdict, result.summary) == (
         "warn",
@@ -64,12 +64,12 @@ def test_one_gpu_with_other_firmware_is_a_warning() -> None:
         ("92.00.45.00.03", "pass"),
         ("92.00.45.00.04", "fail"),
         ("92.00.45.00.02", "pass"),
-        # As text "100" comes before "92", and "A" after "1F": as numbers it is the other way round.
+        # As texts, "100" would be less than "92", and "5" more than "45".
         ("100.00.00.00.00", "fail"),
         ("92.00.5.00.00", "pass"),
     ],
 )
-def test_fails_with_firmware_older_than_wanted_compared_as_numbers(least: str, verdict: str) -> None:
+def test_fails_with_older_firmware_compared_as_numbers(least: str, verdict: str) -> None:
     assert look(GPU_IDENTITY, gpu(0), options={"gpu_identity": {"min_vbios": least}}).verdict == verdict
 
 
@@ -81,7 +81,7 @@ def test_versions_of_firmware_are_hexadecimal() -> None:
 @pytest.mark.parametrize(
     ("driver", "verdict"), [("550.54.15", "pass"), ("550.54.14", "fail"), ("550.100", "pass"), ("99.1", "fail")]
 )
-def test_fails_with_a_driver_older_than_wanted_compared_as_numbers(tmp_path: Path, driver: str, verdict: str) -> None:
+def test_fails_with_an_older_driver_compared_as_numbers(tmp_path: Path, driver: str, verdict: str) -> None:
     (tmp_path / "etc/hpcai").mkdir(parents=True)
     settings = {"schema": 1, "min_driver": "550.54.15"}
     (tmp_path / "etc/hpcai/gpu.json").write_text(json.dumps(settings), encoding="ascii")
@@ -90,16 +90,16 @@ def test_fails_with_a_driver_older_than_wanted_compared_as_numbers(tmp_path: Pat
 
 
 @pytest.mark.parametrize("tier", [BOOT, DEEP])
-def test_fails_where_an_inforom_is_corrupted(tier: str) -> None:
+def test_fails_if_an_inforom_is_corrupted(tier: str) -> None:
     played = PlayedGpus([gpu(0), gpu(1)], inforoms={0: True, 1: False})
     result = look(GPU_IDENTITY, played=played, tier=tier)
     assert (result.verdict, result.fault, result.action) == ("fail", "NHC2008", "replace")
     assert result.summary == "GPU 1 (0002:00:00.0) has a corrupted InfoROM"
-    # Reading the flash takes its time, and is left to the tiers that have it.
+    # Reading the flash takes long, so the tier periodic does not do it.
     assert look(GPU_IDENTITY, played=played, tier=PERIODIC).verdict == "pass"
 
 
-def test_an_inforom_that_cannot_be_told_is_left_out() -> None:
+def test_an_inforom_in_an_unknown_state_is_left_out() -> None:
     result = look(GPU_IDENTITY, played=PlayedGpus([gpu(0)], inforoms={0: None}), tier=BOOT)
     assert (result.verdict, "gpu_inforom" in {one.name for one in result.answer.readings}) == ("pass", False)
 
@@ -116,7 +116,7 @@ def test_an_inforom_that_cannot_be_told_is_left_out() -> None:
         ),
     ],
 )
-def test_cannot_measure_what_is_not_told(played: PlayedGpus, words: str) -> None:
+def test_cannot_measure_what_is_not_reported(played: PlayedGpus, words: str) -> None:
     result = look(GPU_IDENTITY, played=played, tier=BOOT)
     assert (result.verdict, result.summary) == ("unknown", words)
 

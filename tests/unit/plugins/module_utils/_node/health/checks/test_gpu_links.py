@@ -32,8 +32,8 @@ def test_gpu_pcie_passes_with_the_expected_lanes_and_speed() -> None:
     assert look(GPU_PCIE, gpu(0, pcie=Pcie(16, 5, 16, 5, 5)), size=H100).verdict == "pass"
 
 
-def test_gpu_pcie_fails_where_lanes_are_missing() -> None:
-    """Also where the link, once trained so, calls that its highest."""
+def test_gpu_pcie_fails_if_lanes_are_missing() -> None:
+    """Also if the link reports the lower width as its maximum."""
     for highest in (16, 8):
         result = look(GPU_PCIE, gpu(0), gpu(1, pcie=Pcie(8, 4, highest, 4, 4)))
         assert (result.verdict, result.fault) == ("fail", "NHC2010")
@@ -41,7 +41,7 @@ def test_gpu_pcie_fails_where_lanes_are_missing() -> None:
     assert look(GPU_PCIE, gpu(0, pcie=Pcie(15, 4, 16, 4, 4))).verdict == "fail"
 
 
-def test_gpu_pcie_fails_where_the_slot_does_not_reach_the_expected_speed() -> None:
+def test_gpu_pcie_fails_if_the_slot_does_not_reach_the_expected_speed() -> None:
     result = look(GPU_PCIE, gpu(0, pcie=Pcie(16, 4, 16, 4, 5)), size=H100)
     assert (result.verdict, result.summary) == (
         "fail",
@@ -49,7 +49,7 @@ def test_gpu_pcie_fails_where_the_slot_does_not_reach_the_expected_speed() -> No
     )
 
 
-def test_gpu_pcie_fails_where_the_link_is_slow_under_load_and_passes_while_idle() -> None:
+def test_gpu_pcie_fails_if_the_link_is_slow_under_load_only() -> None:
     slow = Pcie(16, 3, 16, 4, 4)
     result = look(GPU_PCIE, gpu(0, pcie=slow, reasons=BUSY))
     assert (result.verdict, result.summary) == (
@@ -60,8 +60,8 @@ def test_gpu_pcie_fails_where_the_link_is_slow_under_load_and_passes_while_idle(
     assert look(GPU_PCIE, gpu(0, reasons=BUSY)).verdict == "pass"
 
 
-def test_gpu_pcie_a_gpu_that_is_made_for_less_than_the_topology_file_says_is_no_failure() -> None:
-    """The file of ND v2 has 16 GT/s, and a V100 makes 8."""
+def test_gpu_pcie_a_gpu_slower_than_the_topology_file_is_no_failure() -> None:
+    """The topology file of ND v2 has 16 GT/s, and a V100 reaches 8 GT/s."""
     assert look(GPU_PCIE, gpu(0, pcie=Pcie(16, 3, 16, 3, 3)), size=V100).verdict == "pass"
     assert look(GPU_PCIE, gpu(0, pcie=Pcie(16, 2, 16, 2, 3)), size=V100).verdict == "fail"
 
@@ -75,14 +75,14 @@ def test_gpu_pcie_a_gpu_that_is_made_for_less_than_the_topology_file_says_is_no_
         (Pcie(8, 4, 8, 4, None), "pass"),
     ],
 )
-def test_gpu_pcie_a_size_that_states_nothing_is_judged_by_what_the_gpu_is_capable_of(link: Pcie, verdict: str) -> None:
+def test_gpu_pcie_on_sizes_without_values_the_gpus_maximum_counts(link: Pcie, verdict: str) -> None:
     result = look(GPU_PCIE, gpu(0, pcie=link), size=NC)
     assert (result.verdict, result.answer.limit) == (verdict, "the maximum of each GPU")
     assert look(GPU_PCIE, gpu(0, pcie=link), size=None).verdict == verdict
 
 
 @pytest.mark.parametrize("link", [Pcie(None, 4, 16, 4, 4), Pcie(16, None, 16, 4, 4), Pcie(16, 4, 16, None, 4), Pcie()])
-def test_gpu_pcie_cannot_measure_where_a_gpu_does_not_tell(link: Pcie) -> None:
+def test_gpu_pcie_cannot_measure_without_width_or_generation(link: Pcie) -> None:
     result = look(GPU_PCIE, gpu(0, pcie=link))
     assert result.verdict == "unknown"
     assert "does not report the " in result.summary
@@ -97,59 +97,59 @@ CLEAN = {"crc_flit": 0, "crc_data": 0, "replay": 0, "recovery": 0}
 
 
 def links(index: int, up: int, of: int = 12, **errors: int) -> NvLinks:
-    """So many of a GPU's links are up."""
+    """Return the links of a GPU, of which this many are up."""
     return NvLinks(index, tuple(link < up for link in range(of)), {**CLEAN, **errors})
 
 
-def linked(*found: NvLinks, gpus: tuple[GpuHealth, ...] = (), **machine: Any) -> Result:
-    """Look at links, each of a GPU."""
+def check_links(*found: NvLinks, gpus: tuple[GpuHealth, ...] = (), **machine: Any) -> Result:
+    """Check the links of GPUs."""
     return look(GPU_NVLINK, played=PlayedGpus(gpus or [gpu(one.index) for one in found], links=found), **machine)
 
 
 def test_gpu_nvlink_passes_with_all_links_up() -> None:
-    result = linked(links(0, 12), links(1, 12))
+    result = check_links(links(0, 12), links(1, 12))
     assert (result.verdict, result.summary) == ("pass", "the NVLinks of 2 GPUs are up")
     up = [one for one in result.answer.readings if one.name == "gpu_nvlinks_up"]
     assert [(one.value, one.limit) for one in up] == [(12, 12), (12, 12)]
     assert result.answer.limit == "every link of a GPU (azurehpc-health-checks, check_nvlink_status)"
 
 
-def test_gpu_nvlink_fails_where_a_link_is_down() -> None:
-    result = linked(links(0, 12), links(1, 11))
+def test_gpu_nvlink_fails_if_a_link_is_down() -> None:
+    result = check_links(links(0, 12), links(1, 11))
     assert (result.verdict, result.fault, result.action) == ("fail", "NHC2016", "reboot")
     assert result.summary == "11 of 12 NVLinks of GPU 1 (0002:00:00.0) are up; down: 11"
 
 
 @pytest.mark.parametrize(("up", "verdict"), [(12, "pass"), (11, "fail"), (18, "pass")])
-def test_gpu_nvlink_fails_below_what_the_size_is_known_to_have(up: int, verdict: str) -> None:
-    """Of the 18 links of an H100 NVL 12 lead to its peer: demanding all would fail each machine."""
-    result = linked(links(0, up, of=18), size=H100_NVL)
+def test_gpu_nvlink_fails_below_the_number_of_the_size(up: int, verdict: str) -> None:
+    """12 of the 18 links of an H100 NVL lead to its peer: a limit of 18 would fail on each machine."""
+    result = check_links(links(0, up, of=18), size=H100_NVL)
     assert (result.verdict, result.answer.limit) == (verdict, "at least 12 links at each GPU (issue threads)")
 
 
-def test_gpu_nvlink_fails_where_switches_are_and_a_gpu_shows_no_link() -> None:
-    result = linked(links(0, 0, of=0))
+def test_gpu_nvlink_fails_if_a_gpu_on_nvswitches_shows_no_link() -> None:
+    result = check_links(links(0, 0, of=0))
     assert (result.verdict, result.summary) == ("fail", "GPU 0 (0001:00:00.0) shows no NVLinks")
 
 
-def test_gpu_nvlink_gpus_without_any_link_are_skipped_where_no_switches_are() -> None:
-    assert linked(links(0, 0, of=0), size=NC_A100).verdict == "skip"
-    assert linked(links(0, 12), links(1, 0, of=0), size=NC_A100).verdict == "fail"
+def test_gpu_nvlink_is_skipped_without_links_and_nvswitches() -> None:
+    assert check_links(links(0, 0, of=0), size=NC_A100).verdict == "skip"
+    assert check_links(links(0, 12), links(1, 0, of=0), size=NC_A100).verdict == "fail"
 
 
 @pytest.mark.parametrize("kind", sorted(CLEAN))
-def test_gpu_nvlink_errors_since_the_last_run_are_a_warning(kind: str) -> None:
+def test_gpu_nvlink_warns_of_errors_since_the_last_run(kind: str) -> None:
     history = History()
-    # What was there before the first look is nobody's news.
-    assert linked(links(0, 12, **{kind: 5}), history=history).verdict == "pass"
-    assert linked(links(0, 12, **{kind: 5}), history=history).verdict == "pass"
-    result = linked(links(0, 12, **{kind: 6}), history=history)
+    # Errors from before the first run are not new.
+    assert check_links(links(0, 12, **{kind: 5}), history=history).verdict == "pass"
+    assert check_links(links(0, 12, **{kind: 5}), history=history).verdict == "pass"
+    result = check_links(links(0, 12, **{kind: 6}), history=history)
     assert result.verdict == "warn"
     assert result.summary.startswith("NVLinks of GPU 0 (0001:00:00.0) had errors since the last run: 1 ")
-    assert linked(links(0, 12, **{kind: 6}), history=history).verdict == "pass"
-    # The driver was loaded anew, and counts from nothing.
-    assert linked(links(0, 12, **{kind: 0}), history=history).verdict == "pass"
-    assert linked(links(0, 12, **{kind: 1}), history=history).verdict == "warn"
+    assert check_links(links(0, 12, **{kind: 6}), history=history).verdict == "pass"
+    # The driver was loaded again, which resets its counters.
+    assert check_links(links(0, 12, **{kind: 0}), history=history).verdict == "pass"
+    assert check_links(links(0, 12, **{kind: 1}), history=history).verdict == "warn"
 
 
 @pytest.mark.parametrize(
@@ -162,13 +162,13 @@ def test_gpu_nvlink_errors_since_the_last_run_are_a_warning(kind: str) -> None:
         ((), "GPU 0 (0001:00:00.0) does not report the state of its NVLinks"),
     ],
 )
-def test_gpu_nvlink_cannot_measure_where_a_gpu_does_not_tell(found: tuple[NvLinks, ...], words: str) -> None:
-    result = linked(*found, gpus=(gpu(0),))
+def test_gpu_nvlink_cannot_measure_without_the_state_of_the_links(found: tuple[NvLinks, ...], words: str) -> None:
+    result = check_links(*found, gpus=(gpu(0),))
     assert (result.verdict, result.summary) == ("unknown", words)
 
 
-def test_gpu_nvlink_cannot_measure_a_gpu_that_is_lost_or_a_driver_that_is_not_there() -> None:
-    result = linked(links(0, 12), gpus=(gpu(0), gpu(1, **LOST)))
+def test_gpu_nvlink_cannot_measure_a_lost_gpu_or_without_a_driver() -> None:
+    result = check_links(links(0, 12), gpus=(gpu(0), gpu(1, **LOST)))
     assert (result.verdict, result.summary) == ("unknown", "GPU 1 (0002:00:00.0) could not be read: GPU is lost")
     with pytest.raises(CannotMeasure, match="the GPUs' driver cannot be queried: not loaded"):
         look(GPU_NVLINK, played=PlayedGpus(GpuError("driver_not_loaded", "not loaded")))
@@ -177,5 +177,5 @@ def test_gpu_nvlink_cannot_measure_a_gpu_that_is_lost_or_a_driver_that_is_not_th
 @pytest.mark.parametrize(
     ("size", "applies"), [("Standard_ND96asr_v4", True), (H100_NVL, True), ("Standard_NC24ads_A100_v4", False)]
 )
-def test_gpu_nvlink_applies_where_a_gpu_has_a_peer(size: str, applies: bool) -> None:
+def test_gpu_nvlink_applies_if_a_gpu_has_a_peer(size: str, applies: bool) -> None:
     assert (GPU_NVLINK.applies(context(size=size).size) == "") is applies

@@ -35,11 +35,11 @@ LOADED = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Re
 
 
 def summaries(answer: Answer) -> list[tuple[str, str, str]]:
-    """Verdict, device and summary of what was found."""
+    """Return verdict, device and summary of each finding."""
     return [(found.verdict, found.device, found.summary) for found in answer.findings]
 
 
-def test_gpu_xid_fails_for_an_error_and_keeps_it(log: PlayedLog) -> None:
+def test_gpu_xid_fails_for_an_error_and_latches_it(log: PlayedLog) -> None:
     log.write(OFF_THE_BUS)
     answer = log.look(GPU_XID)
     (found,) = answer.findings
@@ -59,7 +59,7 @@ def test_gpu_xid_fails_for_an_error_and_keeps_it(log: PlayedLog) -> None:
         "NVRM: Xid (PCI:0002:00:00 GPU-I:05 GPU-CI:00): 48, pid=7194, name=python, Ch 00000008",
     ],
 )
-def test_gpu_xid_fails_however_the_driver_spells_it(log: PlayedLog, line: str) -> None:
+def test_gpu_xid_fails_for_each_format_of_the_line(log: PlayedLog, line: str) -> None:
     log.write(line)
     (found,) = log.look(GPU_XID).findings
     assert (found.verdict, found.device, found.fault, found.action) == ("fail", "0002:00:00.0", "NHC2014", "reset_gpu")
@@ -75,7 +75,7 @@ def test_gpu_xid_fails_for_each_gpu_and_number_once(log: PlayedLog) -> None:
 
 
 def test_gpu_xid_fails_again_in_later_runs(node: Node) -> None:
-    """Others call an XID that they have reported before a pass, though the GPU is as broken as it was."""
+    """Other health checks pass after they have reported an XID, although the GPU is still broken."""
     log = PlayedLog(node.folder)
     log.write(OFF_THE_BUS)
     assert [node.one(GPU_XID).verdict, node.one(GPU_XID).verdict, node.one(GPU_XID).verdict] == ["fail"] * 3
@@ -87,14 +87,14 @@ def test_gpu_xid_fails_again_in_later_runs(node: Node) -> None:
     assert node.one(GPU_XID).verdict == "pass"
 
 
-def test_gpu_xid_passes_where_nothing_was_logged(log: PlayedLog) -> None:
+def test_gpu_xid_passes_if_nothing_was_logged(log: PlayedLog) -> None:
     log.write("NVRM: GPU at PCI:0001:00:00: GPU-6a7e", "python3[12]: said NVRM: Xid (PCI:0001:00:00): 79, for fun")
     answer = log.look(GPU_XID)
     assert (answer.findings, answer.good) == ((), "no XID since the last run")
     assert [(one.name, one.value) for one in answer.readings] == [("gpu_xids", 0)]
 
 
-def test_gpu_xid_passes_what_was_read_before(log: PlayedLog) -> None:
+def test_gpu_xid_passes_lines_of_earlier_runs(log: PlayedLog) -> None:
     log.write(GSP)
     assert log.look(GPU_XID).findings
     log.write("something else")
@@ -108,53 +108,53 @@ def test_gpu_xid_cannot_measure_without_the_log(log: PlayedLog) -> None:
     assert not answer.readings
 
 
-def test_gpu_xid_cannot_measure_what_has_fallen_out_of_the_log_but_finds_the_rest(log: PlayedLog) -> None:
+def test_gpu_xid_cannot_measure_lost_lines_but_finds_the_others(log: PlayedLog) -> None:
     log.write("one", GSP)
     log.forget(2)
     answer = log.look(GPU_XID, run={})
     assert [found.verdict for found in answer.findings] == ["fail", "unknown"]
 
 
-def test_gpu_xid_a_prolog_starts_no_process_and_leaves_the_rest_to_the_next_run(log: PlayedLog) -> None:
+def test_gpu_xid_a_prolog_leaves_lost_lines_to_the_next_run(log: PlayedLog) -> None:
     log.write(GSP, OFF_THE_BUS)
     log.forget(2)
     assert [found.verdict for found in log.look(GPU_XID, tier=PROLOG).findings] == ["fail", "unknown"]
     assert [found.device for found in log.look(GPU_XID).findings] == ["0002:00:00.0", "0001:00:00.0"]
 
 
-def test_gpu_xid_a_prolog_reads_each_line_once_where_none_is_lost(log: PlayedLog) -> None:
+def test_gpu_xid_a_prolog_reads_each_line_once(log: PlayedLog) -> None:
     log.write(GSP)
     assert [found.verdict for found in log.look(GPU_XID, tier=PROLOG).findings] == ["fail"]
     assert log.look(GPU_XID, tier=PROLOG).findings == ()
 
 
-def test_gpu_xid_a_users_error_warns_once_and_is_not_kept(log: PlayedLog) -> None:
+def test_gpu_xid_a_users_error_warns_once_and_is_not_latched(log: PlayedLog) -> None:
     log.write(PAGE_FAULT)
     (found,) = log.look(GPU_XID).findings
     assert (found.verdict, found.cause, found.latch, found.fault) == ("warn", "user", False, "")
     assert "job's owner" in found.hint
 
 
-def test_gpu_xid_a_number_that_nobody_knows_warns(log: PlayedLog) -> None:
+def test_gpu_xid_an_unknown_number_warns(log: PlayedLog) -> None:
     log.write("NVRM: Xid (PCI:0001:00:00): 999, pid=1, name=x")
     (found,) = log.look(GPU_XID).findings
     assert (found.verdict, found.cause, found.latch) == ("warn", "node", True)
     assert found.summary == "GPU 0001:00:00.0: XID 999: its meaning is not known"
 
 
-def test_gpu_xid_a_warning_of_the_machine_is_kept(log: PlayedLog) -> None:
+def test_gpu_xid_a_warning_about_the_machine_is_latched(log: PlayedLog) -> None:
     log.write(REMAPPED)
     (found,) = log.look(GPU_XID).findings
     assert (found.verdict, found.action, found.latch, found.fault) == ("warn", "reset_gpu", True, "NHC2001")
 
 
 @pytest.mark.parametrize(("word", "verdict"), [("Fatal   ", "fail"), ("Nonfatal", "warn"), ("Non-fatal", "warn")])
-def test_gpu_xid_an_nvlink_error_says_itself_whether_it_is_fatal(log: PlayedLog, word: str, verdict: str) -> None:
+def test_gpu_xid_the_line_of_an_nvlink_error_has_its_severity(log: PlayedLog, word: str, verdict: str) -> None:
     log.write(f"NVRM: Xid (PCI:0009:01:00): 149, NETIR_LINK_EVT  {word} XC0 i0 Link 01 (0x021425c6 0x00000000)")
     assert [found.verdict for found in log.look(GPU_XID).findings] == [verdict]
 
 
-def test_gpu_xid_a_fatal_error_counts_whether_it_comes_first_or_last(log: PlayedLog) -> None:
+def test_gpu_xid_a_fatal_error_counts_in_any_order(log: PlayedLog) -> None:
     line = "NVRM: Xid (PCI:0009:01:00): 149, NETIR_LINK_EVT  {} XC0 i0 Link 01 (0x021425c6 0x00000000)"
     log.write(line.format("Fatal"), line.format("Nonfatal"))
     assert [found.verdict for found in log.look(GPU_XID).findings] == ["fail"]
@@ -162,17 +162,17 @@ def test_gpu_xid_a_fatal_error_counts_whether_it_comes_first_or_last(log: Played
     assert [found.verdict for found in log.look(GPU_XID).findings] == ["fail"]
 
 
-def test_gpu_xid_the_name_of_a_process_neither_hides_a_fatal_error_nor_mends_one(log: PlayedLog) -> None:
-    """The name stands before what the driver says, and is the user's choice."""
+def test_gpu_xid_the_name_of_a_process_cannot_hide_or_clear_errors(log: PlayedLog) -> None:
+    """The name comes before the driver's text, and the user chooses it."""
     log.write("NVRM: Xid (PCI:0009:01:00): 149, pid=7, name=Nonfatal XC1, NETIR_LINK_EVT  Fatal XC0 i0 Link 01")
     assert [found.verdict for found in log.look(GPU_XID).findings] == ["fail"]
     log.write("NVRM: Xid (PCI:0009:01:00): 154, pid=7, name=to 0x0 (None)")
     assert log.look(GPU_XID).released == ()
 
 
-@pytest.mark.parametrize("mended", [RECOVERED, LOADED, LOADED_OF_NVIDIA])
-def test_gpu_xid_a_reset_mends_what_it_can(log: PlayedLog, mended: str) -> None:
-    log.write(GSP, OFF_THE_BUS, mended)
+@pytest.mark.parametrize("reset_line", [RECOVERED, LOADED, LOADED_OF_NVIDIA])
+def test_gpu_xid_a_reset_clears_errors_that_need_a_reset(log: PlayedLog, reset_line: str) -> None:
+    log.write(GSP, OFF_THE_BUS, reset_line)
     answer = log.look(GPU_XID)
     assert [found.device for found in answer.findings] == ["0001:00:00.0"]
     assert "0002:00:00.0" in answer.released
@@ -180,23 +180,23 @@ def test_gpu_xid_a_reset_mends_what_it_can(log: PlayedLog, mended: str) -> None:
     assert [found.device for found in log.look(GPU_XID).findings] == ["0002:00:00.0"]
 
 
-@pytest.mark.parametrize("mended", [RECOVERED, LOADED, LOADED_OF_NVIDIA])
-def test_gpu_xid_a_reset_releases_what_an_earlier_run_found(log: PlayedLog, mended: str) -> None:
+@pytest.mark.parametrize("reset_line", [RECOVERED, LOADED, LOADED_OF_NVIDIA])
+def test_gpu_xid_a_reset_releases_what_an_earlier_run_found(log: PlayedLog, reset_line: str) -> None:
     log.write(GSP)
     assert log.look(GPU_XID).released == ()
-    log.write(mended)
+    log.write(reset_line)
     answer = log.look(GPU_XID)
     assert (answer.findings, answer.released) == ((), ("0002:00:00.0",))
 
 
-def test_gpu_xid_a_reset_that_is_still_wanted_mends_nothing(log: PlayedLog) -> None:
+def test_gpu_xid_a_reset_that_is_still_required_clears_nothing(log: PlayedLog) -> None:
     log.write(GSP, RECOVERED.replace("from 0x1 (GPU Reset Required) to 0x0 (None)", "to 0x1 (GPU Reset Required)"))
     answer = log.look(GPU_XID)
     assert [found.verdict for found in answer.findings] == ["fail", "warn"]
     assert answer.released == ()
 
 
-def test_gpu_xid_what_the_engine_keeps_ends_with_the_reset(node: Node) -> None:
+def test_gpu_xid_a_latched_error_ends_with_the_reset(node: Node) -> None:
     log = PlayedLog(node.folder)
     log.write(GSP)
     assert node.one(GPU_XID).verdict == "fail"
@@ -206,7 +206,7 @@ def test_gpu_xid_what_the_engine_keeps_ends_with_the_reset(node: Node) -> None:
     assert node.one(GPU_XID).verdict == "pass"
 
 
-def test_gpu_xid_sizes_without_gpus_of_nvidia_are_left_out() -> None:
+def test_gpu_xid_applies_to_sizes_with_nvidia_gpus() -> None:
     assert GPU_XID.applies(find_size("Standard_ND96isr_MI300X_v5")) == "Standard_ND96isr_MI300X_v5 has AMD GPUs"
     assert GPU_XID.applies(find_size("Standard_ND96asr_v4")) == ""
     assert GPU_XID.applies(None) == ""
@@ -229,7 +229,7 @@ def test_gpu_sxid_fails_for_a_fatal_one(log: PlayedLog) -> None:
     assert {one.name: one.value for one in answer.readings}["nvswitch_fatal_sxids"] == 2
 
 
-def test_gpu_sxid_another_one_warns(log: PlayedLog) -> None:
+def test_gpu_sxid_warns_of_a_nonfatal_one(log: PlayedLog) -> None:
     log.write(OTHER)
     answer = log.look(GPU_SXID)
     (found,) = answer.findings
@@ -246,8 +246,8 @@ def test_gpu_sxid_passes_what_the_switch_has_corrected(log: PlayedLog) -> None:
     assert [one.value for one in answer.readings] == [0, 0, 1]
 
 
-def manager_wrote(log: PlayedLog, *lines: tuple[float, str]) -> None:
-    """Let the fabric manager have written lines at times, in local time as it does."""
+def write_manager_log(log: PlayedLog, *lines: tuple[float, str]) -> None:
+    """Add lines to the fabric manager's log, with these times, which it writes in local time."""
     file = Path(log.root.at("/var/log/fabricmanager.log"))
     file.parent.mkdir(parents=True, exist_ok=True)
     with open(file, "a", encoding="ascii") as opened:
@@ -258,37 +258,37 @@ def manager_wrote(log: PlayedLog, *lines: tuple[float, str]) -> None:
 BY_MANAGER = "detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:A9:00.0 physical id 3 port"
 
 
-def test_gpu_sxid_fails_for_what_the_fabric_manager_wrote_in_this_boot(log: PlayedLog) -> None:
-    manager_wrote(log, (BOOTED - 60, BY_MANAGER.replace("20034", "20009")), (NOW - 600, BY_MANAGER))
+def test_gpu_sxid_fails_for_lines_of_the_fabric_manager_in_this_boot(log: PlayedLog) -> None:
+    write_manager_log(log, (BOOTED - 60, BY_MANAGER.replace("20034", "20009")), (NOW - 600, BY_MANAGER))
     assert [found.summary for found in log.look(GPU_SXID).findings] == ["NVSwitch 0000:a9:00.0: fatal SXid 20034"]
     assert not log.look(GPU_SXID).findings
-    manager_wrote(log, (NOW - 60, BY_MANAGER.replace("fatal", "non-fatal").replace("20034", "12028")))
+    write_manager_log(log, (NOW - 60, BY_MANAGER.replace("fatal", "non-fatal").replace("20034", "12028")))
     assert [found.verdict for found in log.look(GPU_SXID).findings] == ["warn"]
 
 
-def test_gpu_sxid_fails_once_for_what_both_logs_have_however_they_spell_the_address(log: PlayedLog) -> None:
+def test_gpu_sxid_fails_once_for_an_error_in_both_logs(log: PlayedLog) -> None:
     log.write(FATAL.replace("0000:a9", "00000000:A9"))
-    manager_wrote(log, (NOW - 600, BY_MANAGER))
+    write_manager_log(log, (NOW - 600, BY_MANAGER))
     answer = log.look(GPU_SXID)
     assert (len(answer.findings), answer.readings[0].value) == (1, 1)
 
 
-def test_gpu_sxid_cannot_measure_without_the_kernels_log_though_the_manager_has_one(log: PlayedLog) -> None:
+def test_gpu_sxid_cannot_measure_with_the_managers_log_only(log: PlayedLog) -> None:
     log.remove()
-    manager_wrote(log, (NOW - 600, BY_MANAGER), (NOW - 300, "[unfinished"))
+    write_manager_log(log, (NOW - 600, BY_MANAGER), (NOW - 300, "[unfinished"))
     answer = log.look(GPU_SXID)
     assert [found.verdict for found in answer.findings] == ["fail", "unknown"]
     assert not answer.readings
 
 
-def test_gpu_sxid_sizes_without_nvswitch_are_left_out() -> None:
+def test_gpu_sxid_applies_to_sizes_with_nvswitches() -> None:
     assert GPU_SXID.applies(find_size("Standard_ND96asr_v4")) == ""
     assert GPU_SXID.applies(find_size("Standard_NC24ads_A100_v4")) == "Standard_NC24ads_A100_v4 has no NVSwitch"
     assert GPU_SXID.applies(find_size("Standard_ND96isr_MI300X_v5")) == "Standard_ND96isr_MI300X_v5 has AMD GPUs"
 
 
-def test_gpu_sxid_cannot_measure_without_the_log_or_what_it_has_lost(log: PlayedLog) -> None:
-    assert log.look_in_vain(GPU_SXID) == ["unknown", "unknown"]
+def test_gpu_sxid_cannot_measure_without_the_log_or_with_lost_lines(log: PlayedLog) -> None:
+    assert log.look_without_log(GPU_SXID) == ["unknown", "unknown"]
 
 
 SINCE_OFF = "NVRM: GPU 0001:00:00.0: GPU has fallen off the bus."
@@ -335,7 +335,7 @@ AT_LOAD = (
         ),
     ],
 )
-def test_gpu_driver_log_fails_for_what_the_driver_cannot_mend(
+def test_gpu_driver_log_fails_for_errors_of_the_driver(
     log: PlayedLog, line: str, summary: str, action: str, fault: str
 ) -> None:
     log.write(line)
@@ -359,11 +359,11 @@ def test_gpu_driver_log_a_library_of_another_version_warns(log: PlayedLog) -> No
     assert [found.verdict for found in log.look(GPU_DRIVER_LOG).findings] == ["warn"]
 
 
-def test_gpu_driver_log_passes_where_the_driver_has_only_been_loaded(log: PlayedLog) -> None:
+def test_gpu_driver_log_passes_if_the_driver_was_only_loaded(log: PlayedLog) -> None:
     log.write("NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.86.15", f"python[3]: {SINCE_OFF}")
     answer = log.look(GPU_DRIVER_LOG)
     assert (answer.findings, [one.value for one in answer.readings]) == ((), [0])
 
 
-def test_gpu_driver_log_cannot_measure_without_the_log_or_what_it_has_lost(log: PlayedLog) -> None:
-    assert log.look_in_vain(GPU_DRIVER_LOG) == ["unknown", "unknown"]
+def test_gpu_driver_log_cannot_measure_without_the_log_or_with_lost_lines(log: PlayedLog) -> None:
+    assert log.look_without_log(GPU_DRIVER_LOG) == ["unknown", "unknown"]

@@ -25,8 +25,8 @@ from ..playing import context
 DRAM, SRAM = 20_000_000, 10_000
 
 
-def counted(counter: str, count: int) -> Ecc:
-    """One counter that is not 0."""
+def counters_with(counter: str, count: int) -> Ecc:
+    """Return counters, of which only this one is not 0."""
     changed: dict[str, Any] = {counter: count}
     return replace(CLEAN, **changed)
 
@@ -51,8 +51,8 @@ def test_gpu_ecc_passes_without_errors() -> None:
     ],
 )
 def test_gpu_ecc_fails_above_the_limit_and_not_at_it(counter: str, most: int) -> None:
-    assert look(GPU_ECC, gpu(0), gpu(1, ecc=counted(counter, most))).verdict == "pass"
-    result = look(GPU_ECC, gpu(0), gpu(1, ecc=counted(counter, most + 1)))
+    assert look(GPU_ECC, gpu(0), gpu(1, ecc=counters_with(counter, most))).verdict == "pass"
+    result = look(GPU_ECC, gpu(0), gpu(1, ecc=counters_with(counter, most + 1)))
     assert (result.verdict, result.fault, result.action) == ("fail", "NHC2019", "replace")
     (finding,) = result.answer.findings
     assert finding.device == "0002:00:00.0"
@@ -62,19 +62,19 @@ def test_gpu_ecc_fails_above_the_limit_and_not_at_it(counter: str, most: int) ->
     assert (reading.value, reading.limit, reading.at_most) == (most + 1, most, True)
 
 
-def test_gpu_ecc_uncorrected_errors_in_dram_since_the_driver_was_loaded_are_a_warning_up_to_the_limit() -> None:
+def test_gpu_ecc_warns_of_recent_uncorrected_dram_errors_up_to_the_limit() -> None:
     result = look(GPU_ECC, gpu(0, ecc=replace(CLEAN, dram_uncorrected_volatile=1)))
     assert (result.verdict, result.action) == ("warn", "reset_gpu")
     assert look(GPU_ECC, gpu(0, ecc=replace(CLEAN, dram_uncorrected_volatile=DRAM))).verdict == "warn"
     assert look(GPU_ECC, gpu(0, ecc=replace(CLEAN, dram_uncorrected_volatile=DRAM + 1))).verdict == "fail"
 
 
-def test_gpu_ecc_fails_where_the_gpu_itself_says_that_its_sram_is_worn() -> None:
+def test_gpu_ecc_fails_if_the_gpu_reports_too_many_sram_errors() -> None:
     result = look(GPU_ECC, gpu(0, ecc=replace(CLEAN, sram_threshold=True)))
     assert (result.verdict, result.action) == ("fail", "replace")
 
 
-def test_gpu_ecc_warns_where_ecc_is_off() -> None:
+def test_gpu_ecc_warns_if_ecc_is_off() -> None:
     assert look(GPU_ECC, gpu(0, ecc=Ecc(enabled=False))).verdict == "warn"
 
 
@@ -86,13 +86,13 @@ def test_gpu_ecc_warns_where_ecc_is_off() -> None:
         for kind in ("volatile", "aggregate")
     ],
 )
-def test_gpu_ecc_cannot_measure_a_counter_that_does_not_answer(counter: str) -> None:
+def test_gpu_ecc_cannot_measure_without_one_of_the_counters(counter: str) -> None:
     result = look(GPU_ECC, gpu(0, ecc=replace(CLEAN, **{counter: None})))
     assert result.verdict == "unknown"
     assert result.summary.startswith("GPU 0 (0001:00:00.0) does not report the ")
 
 
-def test_gpu_ecc_cannot_measure_without_any_answer() -> None:
+def test_gpu_ecc_cannot_measure_without_any_counter() -> None:
     result = look(GPU_ECC, gpu(0, ecc=Ecc(), errors={"ecc": "Unknown Error"}))
     assert result.verdict == "unknown"
     assert result.summary == "GPU 0 (0001:00:00.0) does not report the number of its memory errors: Unknown Error"
@@ -102,13 +102,13 @@ def test_gpu_ecc_cannot_measure_gpus_that_cannot_be_read() -> None:
     assert_unread_gpus_are_unknown(GPU_ECC)
 
 
-def test_gpu_ecc_a_size_without_limits_is_judged_by_what_needs_none() -> None:
+def test_gpu_ecc_without_limits_only_uncorrected_sram_errors_fail() -> None:
     size = "Standard_ND128isr_NDR_GB200_v6"
     assert look(GPU_ECC, gpu(0, ecc=replace(CLEAN, dram_corrected_aggregate=DRAM + 1)), size=size).verdict == "pass"
     assert look(GPU_ECC, gpu(0, ecc=replace(CLEAN, sram_uncorrected_volatile=1)), size=size).verdict == "fail"
 
 
-def test_gpu_ecc_the_site_may_set_other_limits() -> None:
+def test_gpu_ecc_the_site_can_set_other_limits() -> None:
     ecc = replace(CLEAN, sram_corrected_volatile=6)
     assert look(GPU_ECC, gpu(0, ecc=ecc), limits={"ecc_sram_errors": 5}).verdict == "fail"
     assert look(GPU_ECC, gpu(0, ecc=ecc), limits={"ecc_sram_errors": 6}).verdict == "pass"
@@ -139,24 +139,24 @@ def test_gpu_row_remap_passes_without_remapped_rows_and_up_to_the_limit() -> Non
 
 
 def test_gpu_row_remap_fails_above_the_limit_of_uncorrected_rows() -> None:
-    """A health check that reads the fourth of three columns never sees this one."""
+    """A health check that reads a fourth column, where there are three, never finds this."""
     result = look(GPU_ROW_REMAP, gpu(0), gpu(1, rows=Rows(0, MOST + 1, False, False)))
     assert (result.verdict, result.fault, result.action) == ("fail", "NHC2007", "replace")
     assert result.summary == ("GPU 1 (0002:00:00.0) has remapped 513 rows for uncorrected errors, more than 512")
 
 
-def test_gpu_row_remap_fails_where_a_row_waits_for_a_reset() -> None:
+def test_gpu_row_remap_fails_if_a_row_waits_for_a_reset() -> None:
     result = look(GPU_ROW_REMAP, gpu(0, rows=Rows(0, 1, True, False)))
     assert (result.verdict, result.fault, result.action) == ("fail", "NHC2007", "reset_gpu")
 
 
-def test_gpu_row_remap_fails_where_a_row_could_not_be_remapped_and_that_outweighs_a_reset() -> None:
+def test_gpu_row_remap_a_failed_remap_wins_over_a_pending_reset() -> None:
     result = look(GPU_ROW_REMAP, gpu(0, rows=Rows(0, 1, True, True)))
     assert (result.verdict, result.fault, result.action) == ("fail", "NHC2007", "replace")
     assert result.summary == "GPU 0 (0001:00:00.0) could not remap a row of its memory (and 1 more)"
 
 
-def test_gpu_row_remap_cannot_measure_where_a_gpu_does_not_tell() -> None:
+def test_gpu_row_remap_cannot_measure_without_the_number_of_rows() -> None:
     result = look(GPU_ROW_REMAP, gpu(0), gpu(1, rows=None))
     assert (result.verdict, result.summary) == ("unknown", "GPU 1 (0002:00:00.0) does not report its remapped rows")
 
@@ -166,7 +166,7 @@ def test_gpu_row_remap_cannot_measure_gpus_that_cannot_be_read() -> None:
 
 
 @pytest.mark.parametrize(("size", "applies"), [("Standard_ND96isr_H100_v5", True), ("Standard_ND40rs_v2", False)])
-def test_gpu_row_remap_applies_where_gpus_remap_rows(size: str, applies: bool) -> None:
+def test_gpu_row_remap_applies_if_gpus_remap_rows(size: str, applies: bool) -> None:
     assert (GPU_ROW_REMAP.applies(context(size=size).size) == "") is applies
 
 
@@ -174,7 +174,7 @@ V100 = "Standard_ND40rs_v2"
 
 
 def retired(single: int, double: int, pending: bool = False) -> Pages:
-    """Pages by kind."""
+    """Return retired pages by kind."""
     return Pages(single, double, pending)
 
 
@@ -191,12 +191,12 @@ def test_gpu_retired_pages_fails_above_the_limit_of_both_kinds_together(pages: P
     assert result.summary == "GPU 0 (0001:00:00.0) has retired 62 pages of its memory, more than 61"
 
 
-def test_gpu_retired_pages_fails_where_a_page_waits_for_a_reset() -> None:
+def test_gpu_retired_pages_fails_if_a_page_waits_for_a_reset() -> None:
     result = look(GPU_RETIRED_PAGES, gpu(0, pages=retired(1, 0, pending=True)), size=V100)
     assert (result.verdict, result.action) == ("fail", "reset_gpu")
 
 
-def test_gpu_retired_pages_cannot_measure_where_a_gpu_does_not_tell() -> None:
+def test_gpu_retired_pages_cannot_measure_without_the_number_of_pages() -> None:
     result = look(GPU_RETIRED_PAGES, gpu(0, pages=None), size=V100)
     assert (result.verdict, result.summary) == ("unknown", "GPU 0 (0001:00:00.0) does not report its retired pages")
 
@@ -211,5 +211,5 @@ def test_gpu_retired_pages_cannot_measure_gpus_that_cannot_be_read() -> None:
 
 
 @pytest.mark.parametrize(("size", "applies"), [("Standard_ND96isr_H100_v5", False), (V100, True)])
-def test_gpu_retired_pages_applies_where_gpus_retire_pages(size: str, applies: bool) -> None:
+def test_gpu_retired_pages_applies_if_gpus_retire_pages(size: str, applies: bool) -> None:
     assert (GPU_RETIRED_PAGES.applies(context(size=size).size) == "") is applies

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Processes on GPUs: none, a job's, one without a job, one of a job that has ended, a daemon's; memory left behind."""
+"""Processes on GPUs: of a job, of no job, of a finished job, of a daemon, none; memory that is still in use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..gpu_playing import assert_unread_gpus_are_unknown, gpu, look
 
 OF_JOB = "0::/system.slice/slurmstepd.scope/job_17/step_0/user/task_0"
 OF_SESSION = "0::/user.slice/user-1007.slice/session-3.scope"
-NOBODYS = 4_000_000_017
+FREE_UID = 4_000_000_017
 """A user id that no test machine has."""
 
 
@@ -29,13 +29,13 @@ def tree(tmp_path: Path) -> MachineTree:
     return MachineTree(tmp_path)
 
 
-def process(tree: MachineTree, pid: int, uid: int = NOBODYS, **facts: Any) -> None:
-    """A process of a user's."""
+def process(tree: MachineTree, pid: int, uid: int = FREE_UID, **facts: Any) -> None:
+    """Add a process of a user."""
     tree.process(pid, "0", uid=uid, **{"name": "train", **facts})
 
 
 @pytest.mark.parametrize("tier", [PROLOG, EPILOG])
-def test_passes_where_nobody_is_left(tree: MachineTree, tier: str) -> None:
+def test_passes_without_processes(tree: MachineTree, tier: str) -> None:
     result = look(GPU_PROCESSES, gpu(0), gpu(1), root=tree, tier=tier, job="17")
     assert (result.verdict, result.summary) == ("pass", "no process is left on the GPUs")
     assert [(one.name, one.value) for one in result.answer.readings][:2] == [
@@ -51,14 +51,14 @@ def test_passes_with_processes_of_jobs_that_run(tree: MachineTree, tier: str, jo
     assert (result.verdict, result.answer.readings[0].value) == ("pass", 1)
 
 
-def test_passes_with_a_process_that_came_from_a_step_where_slurm_has_no_control_groups(tree: MachineTree) -> None:
+def test_passes_with_a_process_of_a_step_without_control_groups(tree: MachineTree) -> None:
     tree.process(90, "0", name="slurmstepd", parent=1)
     tree.process(95, "0", name="bash", parent=90)
     process(tree, 100, cgroup=OF_SESSION, parent=95)
     assert look(GPU_PROCESSES, gpu(0, processes=(100,)), root=tree, tier=PROLOG).verdict == "pass"
 
 
-def test_fails_with_a_process_below_one_that_a_user_named_slurmstepd(tree: MachineTree) -> None:
+def test_fails_with_a_child_of_a_users_process_named_slurmstepd(tree: MachineTree) -> None:
     tree.process(90, "0", name="slurmstepd", parent=1, uid=1001)
     process(tree, 100, cgroup=OF_SESSION, parent=90)
     assert look(GPU_PROCESSES, gpu(0, processes=(100,)), root=tree, tier=PROLOG).verdict == "fail"
@@ -69,7 +69,7 @@ def test_fails_with_a_process_that_belongs_to_no_job(tree: MachineTree, tier: st
     process(tree, 100, cgroup=OF_SESSION)
     result = look(GPU_PROCESSES, gpu(0), gpu(1, processes=(100,)), root=tree, tier=tier, job="17")
     assert (result.verdict, result.cause, result.action, result.fault) == ("fail", "user", "nothing", "")
-    assert result.summary == (f"process 100 (train) of user {NOBODYS} uses GPU 1 (0002:00:00.0), but belongs to no job")
+    assert result.summary == f"process 100 (train) of user {FREE_UID} uses GPU 1 (0002:00:00.0), but belongs to no job"
 
 
 def test_fails_with_a_process_of_the_job_that_has_ended(tree: MachineTree) -> None:
@@ -82,33 +82,33 @@ def test_fails_with_a_process_of_the_job_that_has_ended(tree: MachineTree) -> No
 @pytest.mark.parametrize(
     ("uid", "verdict", "cause"), [(0, "warn", "node"), (999, "warn", "node"), (1000, "fail", "user")]
 )
-def test_a_process_of_the_systems_own_is_a_warning(tree: MachineTree, uid: int, verdict: str, cause: str) -> None:
+def test_warns_of_a_process_of_a_system_user(tree: MachineTree, uid: int, verdict: str, cause: str) -> None:
     process(tree, 100, uid=uid, cgroup="0::/system.slice/mps.service")
     result = look(GPU_PROCESSES, gpu(0, processes=(100,)), root=tree, tier=PROLOG)
     assert (result.verdict, result.cause) == (verdict, cause)
 
 
-def test_a_process_that_has_ended_meanwhile_is_none(tree: MachineTree) -> None:
+def test_a_process_that_has_ended_meanwhile_is_ignored(tree: MachineTree) -> None:
     assert look(GPU_PROCESSES, gpu(0, processes=(100,)), root=tree, tier=PROLOG).verdict == "pass"
 
 
 @pytest.mark.parametrize(("mib", "verdict"), [(1024.0, "pass"), (1025.0, "warn")])
-def test_memory_that_nobody_holds_is_a_warning_above_the_limit(tree: MachineTree, mib: float, verdict: str) -> None:
+def test_warns_of_used_memory_without_a_process_above_the_limit(tree: MachineTree, mib: float, verdict: str) -> None:
     assert look(GPU_PROCESSES, gpu(0, memory_used=mib), root=tree, tier=PROLOG).verdict == verdict
 
 
-def test_the_site_may_set_another_limit(tree: MachineTree) -> None:
+def test_the_site_can_set_another_limit(tree: MachineTree) -> None:
     option = {"gpu_processes": {"idle_memory_mib": 100}}
     assert look(GPU_PROCESSES, gpu(0, memory_used=100.0), root=tree, options=option).verdict == "pass"
     assert look(GPU_PROCESSES, gpu(0, memory_used=101.0), root=tree, options=option).verdict == "warn"
 
 
 @pytest.mark.parametrize(
-    ("untold", "words"),
+    ("missing", "words"),
     [("processes", "its processes"), ("memory_used", "its used memory")],
 )
-def test_cannot_measure_where_a_gpu_does_not_tell(untold: str, words: str) -> None:
-    result = look(GPU_PROCESSES, gpu(0, **{untold: None}))
+def test_cannot_measure_without_processes_or_used_memory(missing: str, words: str) -> None:
+    result = look(GPU_PROCESSES, gpu(0, **{missing: None}))
     assert (result.verdict, result.summary) == ("unknown", f"GPU 0 (0001:00:00.0) does not report {words}")
 
 

@@ -29,7 +29,7 @@ from ..playing import ND_A100, NOW, context
 
 
 class IbErrorsNode:
-    """A machine whose counters count."""
+    """A machine whose error counters a test sets."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.history = path, History()
@@ -45,13 +45,13 @@ class IbErrorsNode:
         file.write_text(f"{value}\n", encoding="ascii")
 
     def measure(self) -> Answer:
-        """Look at the counters; what is kept is there next time."""
+        """Check the counters; the history is kept for the next run."""
         return IB_ERRORS.measure(context(root=self.path, history=self.history))
 
 
 @pytest.fixture
 def node_ib_errors(tmp_path: Path) -> IbErrorsNode:
-    """A machine that was looked at once."""
+    """A machine that was checked once."""
     made = IbErrorsNode(tmp_path)
     assert made.measure().skipped.startswith("the first run in this boot")
     return made
@@ -66,7 +66,7 @@ def test_ib_errors_passes_up_to_the_limit(node_ib_errors: IbErrorsNode, name: st
 
 
 @pytest.mark.parametrize("name", LIMITS)
-def test_ib_errors_fails_where_too_many_come_twice_running(node_ib_errors: IbErrorsNode, name: str) -> None:
+def test_ib_errors_fails_if_too_many_come_twice_in_a_row(node_ib_errors: IbErrorsNode, name: str) -> None:
     node_ib_errors.count("mlx5_ib5", name, 3 + LIMITS[name] + 1)
     (first,) = node_ib_errors.measure().findings
     assert (first.verdict, first.device) == ("warn", "mlx5_ib5")
@@ -79,13 +79,13 @@ def test_ib_errors_fails_where_too_many_come_twice_running(node_ib_errors: IbErr
     )
 
 
-def test_ib_errors_errors_that_stop_in_between_do_not_fail(node_ib_errors: IbErrorsNode) -> None:
+def test_ib_errors_that_stop_in_between_do_not_fail(node_ib_errors: IbErrorsNode) -> None:
     for value, verdicts in ((50, ["warn"]), (50, []), (90, ["warn"])):
         node_ib_errors.count("mlx5_ib5", "symbol_error", value)
         assert [found.verdict for found in node_ib_errors.measure().findings] == verdicts
 
 
-def test_ib_errors_a_counter_that_was_reset_begins_anew(node_ib_errors: IbErrorsNode) -> None:
+def test_ib_errors_a_counter_that_was_reset_starts_again(node_ib_errors: IbErrorsNode) -> None:
     node_ib_errors.count("mlx5_ib5", "symbol_error", 1000)
     node_ib_errors.measure()
     node_ib_errors.count("mlx5_ib5", "symbol_error", 10)
@@ -94,7 +94,7 @@ def test_ib_errors_a_counter_that_was_reset_begins_anew(node_ib_errors: IbErrors
     assert node_ib_errors.measure().findings == ()
 
 
-def test_ib_errors_a_port_that_is_new_is_compared_next_time(node_ib_errors: IbErrorsNode) -> None:
+def test_ib_errors_a_new_counter_is_compared_in_the_next_run(node_ib_errors: IbErrorsNode) -> None:
     node_ib_errors.count("mlx5_ib5", "symbol_error", 20)
     (node_ib_errors.path / "sys/class/infiniband/mlx5_ib5/ports/1/counters/symbol_error").unlink()
     assert node_ib_errors.measure().findings == ()
@@ -119,7 +119,7 @@ LINK_DOWNED, CARRIER = "link_downed", "carrier_down_count"
 
 
 class IbFlapsNode:
-    """A machine with eight ports, their IPoIB interfaces, and what networkd logged of them."""
+    """A machine with eight ports, their IPoIB interfaces, and what networkd logged about them."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.history, self.now = path, History(), NOW
@@ -132,25 +132,25 @@ class IbFlapsNode:
         self.log: dict[str, str | tuple[int, str]] = {}
 
     def count(self, number: int, value: int, *names: str) -> None:
-        """Set counters of a port, both where none is named."""
+        """Set counters of a port, by default both."""
         port, net = self._files(number)
         port.parent.mkdir(exist_ok=True)
         for name in names or (LINK_DOWNED, CARRIER):
             (port if name == LINK_DOWNED else net).write_text(f"{value}\n", encoding="ascii")
 
     def without_counters(self, number: int) -> None:
-        """Take both away."""
+        """Remove both counters of a port."""
         for file in self._files(number):
             file.unlink()
 
     def logged(self, *lines: tuple[float, str]) -> None:
-        """Let networkd have logged lines so many seconds ago."""
+        """Set the lines that networkd logged, each this many seconds ago."""
         entries = [{"__REALTIME_TIMESTAMP": str(int((self.now - ago) * 1e6)), "MESSAGE": text} for ago, text in lines]
         text = "\n".join(json.dumps(entry) for entry in entries)
         self.log = {"journalctl --boot --unit=systemd-networkd": text}
 
     def look(self, later_s: float = 300, **also: Any) -> Answer:
-        """Look at the links some time later."""
+        """Check the links some time later."""
         self.now += later_s
         return IB_FLAPS.measure(context(root=self.path, run=self.log, history=self.history, now=self.now, **also))
 
@@ -161,14 +161,14 @@ class IbFlapsNode:
 
 @pytest.fixture
 def node_ib_flaps(tmp_path: Path) -> IbFlapsNode:
-    """A machine that was looked at once."""
+    """A machine that was checked once."""
     made = IbFlapsNode(tmp_path)
     assert made.look().skipped.startswith("the first run in this boot")
     return made
 
 
 @pytest.mark.parametrize("names", [(), (LINK_DOWNED,), (CARRIER,)])
-def test_ib_flaps_fails_where_a_link_was_lost_too_often(node_ib_flaps: IbFlapsNode, names: tuple[str, ...]) -> None:
+def test_ib_flaps_fails_if_a_link_was_lost_too_often(node_ib_flaps: IbFlapsNode, names: tuple[str, ...]) -> None:
     node_ib_flaps.count(3, 1 + BEARABLE, *names)
     assert not node_ib_flaps.look().findings
     node_ib_flaps.count(3, 2 + BEARABLE, *names)
@@ -185,25 +185,25 @@ def test_ib_flaps_fails_for_a_day_and_no_longer(node_ib_flaps: IbFlapsNode) -> N
     assert not node_ib_flaps.look(later_s=300).findings
 
 
-def test_ib_flaps_fails_by_what_was_logged_before_the_first_look(tmp_path: Path) -> None:
+def test_ib_flaps_fails_for_losses_logged_before_the_first_run(tmp_path: Path) -> None:
     node_ib_flaps = IbFlapsNode(tmp_path)
     lost = [(3600.0 * number, "ib2: Lost carrier") for number in range(5)]
     node_ib_flaps.logged(*lost, (10, "ib4: Lost carrier"), (20, "ib2: Gained carrier"), (30, "eth0: Lost carrier"))
     answer = node_ib_flaps.look(later_s=0)
     assert [found.summary for found in answer.findings] == ["mlx5_ib2 lost its link 5 times within 24 hours"]
-    # What the log told stays, and the counters go on from there.
+    # Losses from the log are kept, and the counters add to them.
     node_ib_flaps.log = {}
     node_ib_flaps.count(4, 5)
     assert [found.device for found in node_ib_flaps.look().findings] == ["mlx5_ib2", "mlx5_ib4"]
 
 
-def test_ib_flaps_passes_where_links_are_steady(node_ib_flaps: IbFlapsNode) -> None:
+def test_ib_flaps_passes_with_stable_links(node_ib_flaps: IbFlapsNode) -> None:
     answer = node_ib_flaps.look()
     assert (answer.findings, answer.good) == ((), "8 InfiniBand links are stable")
     assert [(one.name, one.value, one.limit) for one in answer.readings] == [("ib_flaps", 0, BEARABLE)] * 8
 
 
-def test_ib_flaps_passes_what_the_log_tells_of_the_day_before(tmp_path: Path) -> None:
+def test_ib_flaps_passes_losses_logged_more_than_a_day_ago(tmp_path: Path) -> None:
     node_ib_flaps = IbFlapsNode(tmp_path)
     node_ib_flaps.logged(*[(WINDOW_S + 60.0, "ib2: Lost carrier")] * 9, (5, "ib2: Gained carrier"))
     answer = node_ib_flaps.look(later_s=0)
@@ -220,7 +220,7 @@ def test_ib_flaps_passes_a_counter_that_was_reset(node_ib_flaps: IbFlapsNode) ->
     assert [one.value for one in answer.readings if one.device == "mlx5_ib3"] == [2]
 
 
-def test_ib_flaps_the_site_may_bear_more(node_ib_flaps: IbFlapsNode) -> None:
+def test_ib_flaps_the_site_can_allow_more(node_ib_flaps: IbFlapsNode) -> None:
     node_ib_flaps.count(3, 8)
     answer = node_ib_flaps.look(limits={"ib_flaps": 7})
     assert not answer.findings
@@ -228,7 +228,7 @@ def test_ib_flaps_the_site_may_bear_more(node_ib_flaps: IbFlapsNode) -> None:
     assert [found.verdict for found in node_ib_flaps.look(limits={"ib_flaps": 6}).findings] == ["fail"]
 
 
-def test_ib_flaps_after_the_first_look_no_process_is_started(node_ib_flaps: IbFlapsNode) -> None:
+def test_ib_flaps_after_the_first_run_no_process_is_started(node_ib_flaps: IbFlapsNode) -> None:
     node_ib_flaps.log = {}
     assert IB_FLAPS.measure(
         context(
@@ -247,13 +247,13 @@ def test_ib_flaps_cannot_measure_without_counters_and_log(node_ib_flaps: IbFlaps
     assert len(answer.readings) == 7
 
 
-def test_ib_flaps_a_log_that_holds_nothing_of_the_network_does_not_tell_that_nothing_was_lost(tmp_path: Path) -> None:
+def test_ib_flaps_an_empty_log_is_no_proof_of_stable_links(tmp_path: Path) -> None:
     node_ib_flaps = IbFlapsNode(tmp_path)
     node_ib_flaps.logged()
     assert node_ib_flaps.look().skipped.startswith("the first run in this boot")
 
 
-def test_ib_flaps_without_counters_the_log_tells(node_ib_flaps: IbFlapsNode) -> None:
+def test_ib_flaps_without_counters_the_log_counts(node_ib_flaps: IbFlapsNode) -> None:
     node_ib_flaps.without_counters(5)
     node_ib_flaps.logged(*[(60.0, "ib5: Lost carrier")] * 5)
     assert [(found.verdict, found.device) for found in node_ib_flaps.look(0).findings] == [("fail", "mlx5_ib5")]
@@ -279,13 +279,13 @@ def test_ib_driver_log_fails_for_firmware_that_stopped(log: PlayedLog, line: str
     assert found.latch
 
 
-def test_ib_driver_log_a_complaint_about_a_cable_warns(log: PlayedLog) -> None:
+def test_ib_driver_log_warns_of_a_cable_error(log: PlayedLog) -> None:
     cable = "mlx5_port_module_event:1131:(pid 0): Port module event[error]: module 0, Cable error, High Temperature"
     log.write(f"mlx5_core 0104:00:00.0: {cable}")
     assert [found.verdict for found in log.look(IB_DRIVER_LOG).findings] == ["warn"]
 
 
-def test_ib_driver_log_passes_what_adapters_say_when_they_start(log: PlayedLog) -> None:
+def test_ib_driver_log_passes_messages_of_a_normal_start(log: PlayedLog) -> None:
     log.write(
         "mlx5_core 0104:00:00.0: firmware version: 20.31.1014",
         "mlx5_core 0104:00:00.0: Port module event: module 0, Cable plugged",
@@ -295,10 +295,10 @@ def test_ib_driver_log_passes_what_adapters_say_when_they_start(log: PlayedLog) 
     assert (answer.findings, [one.value for one in answer.readings]) == ((), [0])
 
 
-def test_ib_driver_log_sizes_without_infiniband_are_left_out() -> None:
+def test_ib_driver_log_applies_to_sizes_with_infiniband() -> None:
     assert IB_DRIVER_LOG.applies(find_size("Standard_ND96asr_v4")) == ""
     assert "InfiniBand" in IB_DRIVER_LOG.applies(find_size("Standard_NC24ads_A100_v4"))
 
 
-def test_ib_driver_log_cannot_measure_without_the_log_or_what_it_has_lost(log: PlayedLog) -> None:
-    assert log.look_in_vain(IB_DRIVER_LOG) == ["unknown", "unknown"]
+def test_ib_driver_log_cannot_measure_without_the_log_or_with_lost_lines(log: PlayedLog) -> None:
+    assert log.look_without_log(IB_DRIVER_LOG) == ["unknown", "unknown"]

@@ -38,7 +38,7 @@ def node_ib_ports(tmp_path: Path) -> Path:
 
 
 def measure(node_ib_ports: Path) -> Answer:
-    """Look at the ports."""
+    """Check the ports."""
     return IB_PORTS.measure(context(root=node_ib_ports))
 
 
@@ -58,7 +58,7 @@ def test_ib_ports_passes_with_all_ports_and_counts_no_ethernet(node_ib_ports: Pa
         ("ACTIVE", "2: Polling", None),
     ],
 )
-def test_ib_ports_fails_where_a_port_carries_no_data(
+def test_ib_ports_fails_if_a_port_carries_no_data(
     node_ib_ports: Path, state: str, physical: str, action: str | None
 ) -> None:
     put_port(node_ib_ports, "mlx5_ib3", state=state, physical=physical)
@@ -67,7 +67,7 @@ def test_ib_ports_fails_where_a_port_carries_no_data(
     assert found.summary == f"InfiniBand port mlx5_ib3 (0104:00:00.0) is {state} ({physical[3:]})"
 
 
-def test_ib_ports_fails_by_address_where_an_adapter_is_gone(node_ib_ports: Path) -> None:
+def test_ib_ports_fails_and_names_the_address_of_a_missing_adapter(node_ib_ports: Path) -> None:
     shutil.rmtree(node_ib_ports / "sys/class/infiniband/mlx5_ib4")
     shutil.rmtree(node_ib_ports / "sys/bus/pci/devices/0105:00:00.0")
     (found,) = measure(node_ib_ports).findings
@@ -75,14 +75,14 @@ def test_ib_ports_fails_by_address_where_an_adapter_is_gone(node_ib_ports: Path)
     assert (IB_PORTS.action, IB_PORTS.fault) == ("replace", "NHC2004")
 
 
-def test_ib_ports_fails_where_an_adapter_has_no_driver(node_ib_ports: Path) -> None:
+def test_ib_ports_fails_if_an_adapter_has_no_driver(node_ib_ports: Path) -> None:
     shutil.rmtree(node_ib_ports / "sys/class/infiniband/mlx5_ib4")
     (found,) = measure(node_ib_ports).findings
     assert (found.summary, found.action) == ("InfiniBand adapter 0105:00:00.0 has no RDMA device", "reboot")
 
 
-def test_ib_ports_fails_where_no_address_is_known(tmp_path: Path) -> None:
-    """Of an MI300X nobody says where its adapters are."""
+def test_ib_ports_fails_with_missing_ports_of_unknown_address(tmp_path: Path) -> None:
+    """The addresses of an MI300X's adapters are not known."""
     SizedMachine.of_size(tmp_path, ND_A100).without_devices()
     for number in range(7):
         put_port(tmp_path, f"mlx5_ib{number}", gbps=400)
@@ -90,7 +90,7 @@ def test_ib_ports_fails_where_no_address_is_known(tmp_path: Path) -> None:
     assert found.summary == "7 of 8 InfiniBand ports are active, and there are no others"
 
 
-def test_ib_ports_fails_where_a_port_speaks_ethernet(node_ib_ports: Path) -> None:
+def test_ib_ports_fails_if_a_port_uses_ethernet(node_ib_ports: Path) -> None:
     put_port(node_ib_ports, "mlx5_ib7", link_layer="Ethernet")
     assert [found.verdict for found in measure(node_ib_ports).findings] == ["fail"]
 
@@ -102,13 +102,13 @@ def test_ib_ports_cannot_measure_without_sysfs_or_size(tmp_path: Path) -> None:
         IB_PORTS.measure(context(root=tmp_path, size=None))
 
 
-def test_ib_ports_applies_where_infiniband_is_expected() -> None:
+def test_ib_ports_applies_if_infiniband_is_expected() -> None:
     assert IB_PORTS.applies(find_size(ND_A100)) == ""
     assert IB_PORTS.applies(None) == ""
     assert IB_PORTS.applies(find_size("Standard_NC96ads_A100_v4")) == "Standard_NC96ads_A100_v4 has no InfiniBand"
 
 
-def test_ib_ports_a_fabric_that_is_down_keeps_jobs_away() -> None:
+def test_ib_ports_a_failure_blocks_job_and_boot() -> None:
     assert (IB_PORTS.blocks_job, IB_PORTS.blocks_boot) == (True, True)
 
 
@@ -136,14 +136,14 @@ def test_ib_rate_fails_below_the_expected_rate_and_blocks_no_job(node_ib_rate: P
     assert not IB_RATE.blocks_boot
 
 
-def test_ib_rate_cannot_measure_a_port_that_does_not_tell(node_ib_rate: Path) -> None:
+def test_ib_rate_cannot_measure_a_port_without_a_rate(node_ib_rate: Path) -> None:
     (node_ib_rate / "sys/class/infiniband/mlx5_ib2/ports/1/rate").write_text("", encoding="ascii")
     answer = IB_RATE.measure(context(root=node_ib_rate))
     assert [found.verdict for found in answer.findings] == ["unknown"]
     assert len(answer.readings) == 7
 
 
-def test_ib_rate_cannot_measure_where_no_port_is_active(tmp_path: Path) -> None:
+def test_ib_rate_cannot_measure_if_no_port_is_active(tmp_path: Path) -> None:
     put_port(tmp_path, "mlx5_ib0", state="DOWN")
     assert [found.verdict for found in IB_RATE.measure(context(root=tmp_path)).findings] == ["unknown"]
 
@@ -151,7 +151,7 @@ def test_ib_rate_cannot_measure_where_no_port_is_active(tmp_path: Path) -> None:
 PREFIX = "fe80:0000:0000:0000"
 
 
-def test_ib_rate_judges_only_ports_that_work_and_sizes_that_have_a_rate() -> None:
+def test_ib_rate_judges_only_active_ports_and_sizes_with_a_rate() -> None:
     size = find_size("Standard_ND96asr_v4")
     assert size is not None
     slow = Port("mlx5_ib0", 1, "InfiniBand", "ACTIVE", "LinkUp", 100.0, "0101:00:00.0")
@@ -177,7 +177,7 @@ def node_ib_addresses(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_ib_addresses_passes_with_addresses_of_their_own(node_ib_addresses: Path) -> None:
+def test_ib_addresses_passes_with_different_addresses(node_ib_addresses: Path) -> None:
     answer = IB_ADDRESSES.measure(context(root=node_ib_addresses))
     assert (answer.findings, len(answer.readings)) == ((), 8)
 
@@ -190,7 +190,7 @@ def test_ib_addresses_passes_with_addresses_of_their_own(node_ib_addresses: Path
         (None, f"{PREFIX}:0015:5dff:fe33:ff01", "mlx5_ib4 has the same GID as mlx5_ib1: "),
     ],
 )
-def test_ib_addresses_fails_without_an_address_of_its_own(
+def test_ib_addresses_fails_with_a_missing_or_duplicate_address(
     node_ib_addresses: Path, lid: str | None, gid: str | None, words: str
 ) -> None:
     put_address(node_ib_addresses, 4, lid, gid)
@@ -199,19 +199,19 @@ def test_ib_addresses_fails_without_an_address_of_its_own(
     assert found.summary.startswith(words)
 
 
-def test_ib_addresses_cannot_measure_where_a_port_does_not_tell(node_ib_addresses: Path) -> None:
+def test_ib_addresses_cannot_measure_a_port_without_an_lid_file(node_ib_addresses: Path) -> None:
     (node_ib_addresses / "sys/class/infiniband/mlx5_ib4/ports/1/lid").unlink()
     (found,) = IB_ADDRESSES.measure(context(root=node_ib_addresses)).findings
     assert (found.verdict, found.device) == ("unknown", "mlx5_ib4")
 
 
-def test_ib_addresses_cannot_measure_where_no_port_is_active(tmp_path: Path) -> None:
+def test_ib_addresses_cannot_measure_if_no_port_is_active(tmp_path: Path) -> None:
     put_port(tmp_path, "mlx5_ib0", state="INIT")
     assert [found.verdict for found in IB_ADDRESSES.measure(context(root=tmp_path)).findings] == ["unknown"]
 
 
 def put_keys(root: Path, device: str, *keys: str) -> None:
-    """The table of a port: these keys, then empty places."""
+    """Write the key table of a port: these keys, then empty entries."""
     folder = root / f"sys/class/infiniband/{device}/ports/1/pkeys"
     folder.mkdir(exist_ok=True)
     for index, key in enumerate([*keys, "0x0000", "0x8000"]):
@@ -220,7 +220,7 @@ def put_keys(root: Path, device: str, *keys: str) -> None:
 
 @pytest.fixture
 def node_ib_pkeys(tmp_path: Path) -> Path:
-    """A machine whose ports are in a partition as Azure has it."""
+    """A machine whose ports are in one partition, as in Azure."""
     put_ports_of(tmp_path, ND_A100)
     for number in range(8):
         put_keys(tmp_path, f"mlx5_ib{number}", "0x800b", "0x7fff")
@@ -228,7 +228,7 @@ def node_ib_pkeys(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("keys", [("0x800b", "0x7fff"), ("0xffff", "0x800b"), ("0x800b",)])
-def test_ib_pkeys_passes_with_one_key_of_the_set(node_ib_pkeys: Path, keys: tuple[str, ...]) -> None:
+def test_ib_pkeys_passes_with_one_partition_key(node_ib_pkeys: Path, keys: tuple[str, ...]) -> None:
     put_keys(node_ib_pkeys, "mlx5_ib1", *keys)
     answer = IB_PKEYS.measure(context(root=node_ib_pkeys))
     assert (answer.findings, answer.good) == ((), "8 InfiniBand ports are in partition 0x800b")
@@ -268,7 +268,7 @@ OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.90.07  Rele
 
 
 def put(root: Path, driver: str = "", **modules: str) -> Path:
-    """A machine with a driver and modules in a state."""
+    """Return a machine with this driver, and with modules in these states."""
     if driver:
         (root / "proc/driver/nvidia").mkdir(parents=True)
         (root / "proc/driver/nvidia/version").write_text(driver, encoding="ascii")
@@ -290,7 +290,7 @@ def test_peer_memory_passes_with_the_open_driver(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("modules", [{}, {"nvidia_peermem": "coming", "ib_uverbs": "live"}])
-def test_peer_memory_fails_to_be_good_without_either(tmp_path: Path, modules: dict[str, str]) -> None:
+def test_peer_memory_fails_to_pass_without_module_and_open_driver(tmp_path: Path, modules: dict[str, str]) -> None:
     (found,) = PEER_MEMORY.measure(context(root=put(tmp_path, CLOSED, **modules))).findings
     assert found.verdict == "warn"
     assert found.summary.startswith("nvidia_peermem is not loaded")
@@ -300,7 +300,7 @@ def test_peer_memory_cannot_measure_without_a_driver(tmp_path: Path) -> None:
     assert [found.verdict for found in PEER_MEMORY.measure(context(root=tmp_path)).findings] == ["unknown"]
 
 
-def test_peer_memory_applies_where_nvidia_and_infiniband_meet() -> None:
+def test_peer_memory_applies_to_nvidia_gpus_with_infiniband() -> None:
     assert PEER_MEMORY.applies(find_size("Standard_ND96asr_v4")) == ""
     assert PEER_MEMORY.applies(None) == ""
     for size in ("Standard_NC96ads_A100_v4", "Standard_ND96isr_MI300X_v5", "Standard_ND96is_H100_v5"):

@@ -50,21 +50,21 @@ def test_kernel_trouble_fails_for_a_crash_within_the_kernel(log: PlayedLog, line
         "INFO: task kworker/u193:1:1177 blocked for more than 120 seconds.",
     ],
 )
-def test_kernel_trouble_what_also_comes_of_a_pause_or_a_file_server_warns(log: PlayedLog, line: str) -> None:
+def test_kernel_trouble_warns_of_hangs_that_can_have_other_causes(log: PlayedLog, line: str) -> None:
     log.write(line)
     (found,) = log.look(KERNEL_TROUBLE).findings
     assert (found.verdict, found.cause, found.latch, found.action) == ("warn", "node", True, "observe")
 
 
 @pytest.mark.parametrize("line", [OOM_OF_JOB, "Out of memory: Killed process 22222 (python3) total-vm:1460016kB"])
-def test_kernel_trouble_memory_that_a_job_used_up_is_the_users(log: PlayedLog, line: str) -> None:
+def test_kernel_trouble_warns_of_memory_that_a_user_used_up(log: PlayedLog, line: str) -> None:
     log.write(line)
     (found,) = log.look(KERNEL_TROUBLE).findings
     assert (found.verdict, found.cause, found.latch, found.fault) == ("warn", "user", False, "")
     assert not log.look(KERNEL_TROUBLE).findings
 
 
-def test_kernel_trouble_passes_where_nothing_of_this_was_logged(log: PlayedLog) -> None:
+def test_kernel_trouble_passes_with_harmless_lines(log: PlayedLog) -> None:
     log.write(
         "python3[123]: segfault at 0 ip 00007f error 4 in libc.so.6",
         "traps: kernel BUG at[9] general protection fault ip:7f sp:7f error:0 in libc.so.6",
@@ -74,8 +74,8 @@ def test_kernel_trouble_passes_where_nothing_of_this_was_logged(log: PlayedLog) 
     assert (answer.findings, [one.value for one in answer.readings]) == ((), [0])
 
 
-def test_kernel_trouble_cannot_measure_without_the_log_or_what_it_has_lost(log: PlayedLog) -> None:
-    assert log.look_in_vain(KERNEL_TROUBLE) == ["unknown", "unknown"]
+def test_kernel_trouble_cannot_measure_without_the_log_or_with_lost_lines(log: PlayedLog) -> None:
+    assert log.look_without_log(KERNEL_TROUBLE) == ["unknown", "unknown"]
 
 
 @pytest.mark.parametrize(
@@ -122,13 +122,13 @@ def test_disk_errors_fails_for_an_error(log: PlayedLog, line: str, device: str, 
         "nvme nvme1: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0x10",
     ],
 )
-def test_disk_errors_a_disk_that_was_late_warns(log: PlayedLog, line: str) -> None:
+def test_disk_errors_warns_of_a_disk_with_timeouts(log: PlayedLog, line: str) -> None:
     log.write(line)
     (found,) = log.look(DISK_ERRORS).findings
     assert (found.verdict, found.device, found.action) == ("warn", "nvme1", "observe")
 
 
-def test_disk_errors_fails_by_disk_and_counts_each_line(log: PlayedLog) -> None:
+def test_disk_errors_fails_for_each_disk_and_counts_each_line(log: PlayedLog) -> None:
     lines = [f"I/O error, dev nvme{number}n1, sector {sector}" for number in (4, 1) for sector in range(3)]
     log.write(*lines)
     answer = log.look(DISK_ERRORS)
@@ -136,7 +136,7 @@ def test_disk_errors_fails_by_disk_and_counts_each_line(log: PlayedLog) -> None:
     assert [one.value for one in answer.readings] == [6]
 
 
-def test_disk_errors_passes_what_optical_drives_and_images_say(log: PlayedLog) -> None:
+def test_disk_errors_passes_errors_of_optical_drives_and_images(log: PlayedLog) -> None:
     log.write(
         "blk_update_request: I/O error, dev sr0, sector 0 op 0x0:(READ)",
         "I/O error, dev fd0, sector 0 op 0x0:(READ)",
@@ -149,5 +149,5 @@ def test_disk_errors_passes_what_optical_drives_and_images_say(log: PlayedLog) -
     assert (answer.findings, [one.value for one in answer.readings]) == ((), [0])
 
 
-def test_disk_errors_cannot_measure_without_the_log_or_what_it_has_lost(log: PlayedLog) -> None:
-    assert log.look_in_vain(DISK_ERRORS) == ["unknown", "unknown"]
+def test_disk_errors_cannot_measure_without_the_log_or_with_lost_lines(log: PlayedLog) -> None:
+    assert log.look_without_log(DISK_ERRORS) == ["unknown", "unknown"]

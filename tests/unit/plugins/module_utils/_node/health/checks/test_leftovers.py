@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Leftovers: none, processes of users without a job, what Slurm could not end, files, memory, containers."""
+"""Leftovers: none, processes of users without a job, or that Slurm could not kill, files, memory, containers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OTHERS_FILE = 1 << 20
 
 
 class Node:
-    """A node on which job 17 of Anna's runs, under a slurmd."""
+    """A node with a slurmd, on which Anna's job 17 runs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.history = folder, History()
@@ -40,16 +40,16 @@ class Node:
     def process(
         self, pid: int, uid: int, name: str, parent: int, cgroup: str, state: str = "S", flags: int = 0x400000
     ) -> None:
-        """A process."""
+        """Add a process."""
         self.tree.process(pid, "0-95", name, parent, uid=uid, cgroup=cgroup, state=state, flags=flags)
 
     def step(self, pid: int, job: int, step: str = "0") -> None:
-        """The slurmstepd of a step."""
+        """Add the slurmstepd of a step."""
         title = f"slurmstepd: [{job}.{step}]"
         self.tree.process(pid, "0-95", "slurmstepd", 1, command=title, cgroup=f"{SCOPE}/job_{job}/step_{step}/slurm")
 
     def started(self, pid: int, ticks: int) -> None:
-        """Another process has the number: it started at another time."""
+        """Set the start time of a process, as if another process had its ID now."""
         file = self.folder / f"proc/{pid}/stat"
         before, closing, after = file.read_text(encoding="ascii").rpartition(")")
         fields = after.split()
@@ -57,24 +57,24 @@ class Node:
         file.write_text(f"{before}{closing} {' '.join(fields)}\n", encoding="ascii")
 
     def measure(self, **options: object) -> Answer:
-        """Look for leftovers; what is kept is there next time."""
+        """Look for leftovers; the history is kept for the next run."""
         given = {"leftovers": {"folders": [], **options}}
         return LEFTOVERS.measure(context(root=self.tree, tier="epilog", history=self.history, options=given))
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
-    """A node on which all is in order."""
+    """A node without leftovers."""
     return Node(tmp_path)
 
 
 def findings_of(answer: Answer) -> list[tuple[str, str, str]]:
-    """Verdict, cause and words of each finding."""
+    """Return verdict, cause and summary of each finding."""
     return [(found.verdict, found.cause, found.summary) for found in answer.findings]
 
 
-def test_passes_where_only_jobs_and_services_run(node: Node) -> None:
-    # Of Anna's, who has a job; of a service that runs as an ordinary user; of somebody who is logged in.
+def test_passes_if_only_jobs_and_services_run(node: Node) -> None:
+    # Processes of Anna, who has a job, of services that run as users, and of users who are logged in.
     node.process(110, ANNA, "tmux", 1, "0::/user.slice/user-1001.slice/session-4.scope")
     node.process(111, BERT, "exporter", 1, "0::/system.slice/node_exporter.service")
     node.process(112, CARA, "sshd", 1, "0::/user.slice/user-1003.slice/session-5.scope")
@@ -87,7 +87,7 @@ def test_passes_where_only_jobs_and_services_run(node: Node) -> None:
     assert answer.readings[0].value == 0
 
 
-def test_processes_of_a_user_without_a_job_are_that_users_business(node: Node) -> None:
+def test_warns_of_processes_of_a_user_without_a_job(node: Node) -> None:
     node.process(120, BERT, "python3", 1, "0::/system.slice/slurmd.service")
     node.process(121, BERT, "python3", 120, "0::/user.slice/user-1002.slice/session-9.scope")
     assert findings_of(node.measure()) == [
@@ -99,14 +99,14 @@ def test_processes_of_a_user_without_a_job_are_that_users_business(node: Node) -
 
 
 @pytest.mark.parametrize(("count", "end"), [(5, "p (204)"), (6, "p (204) and 1 more")])
-def test_of_many_only_some_are_named(node: Node, count: int, end: str) -> None:
+def test_at_most_five_processes_are_named(node: Node, count: int, end: str) -> None:
     for pid in range(200, 200 + count):
         node.process(pid, BERT, "p", 1, "0::/x")
     (found,) = node.measure().findings
     assert found.summary.endswith(end)
 
 
-def test_fails_where_slurm_could_not_end_a_process_of_a_job(node: Node) -> None:
+def test_fails_if_slurm_could_not_kill_a_process_of_a_job(node: Node) -> None:
     node.process(140, BERT, "python3", 1, f"{SCOPE}/job_16/step_0/user/task_0", state="D")
     (first,) = findings_of(node.measure())
     assert first == ("warn", "user", "process 140 (python3, state D) of job 16 still exists, but the job has finished")
@@ -115,7 +115,7 @@ def test_fails_where_slurm_could_not_end_a_process_of_a_job(node: Node) -> None:
     assert found.summary == "process 140 (python3, state D) of job 16 still exists: Slurm could not kill it"
 
 
-def test_a_later_process_of_the_same_number_is_another_one(node: Node) -> None:
+def test_a_later_process_with_the_same_id_is_another_one(node: Node) -> None:
     node.process(140, BERT, "python3", 1, f"{SCOPE}/job_16/step_0/user/task_0")
     node.measure()
     node.started(140, 4711)
@@ -145,18 +145,18 @@ def test_files_of_users_without_a_job_are_counted(node: Node, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("uid", [1000, 60000])
-def test_the_first_and_the_last_number_of_people_are_theirs(node: Node, uid: int) -> None:
+def test_the_first_and_the_last_uid_of_users_count_as_users(node: Node, uid: int) -> None:
     node.process(150, uid, "old", 1, "0::/x")
     assert len(node.measure().findings) == 1
 
 
-def test_the_site_says_whose_number_is_the_first(node: Node) -> None:
+def test_the_site_can_set_the_first_uid_of_users(node: Node) -> None:
     node.process(150, 500, "old", 1, "0::/x")
     assert node.measure().findings == ()
     assert len(node.measure(first_uid=500).findings) == 1
 
 
-def test_shared_memory_that_nobody_has_attached_is_told_of(node: Node) -> None:
+def test_warns_of_shared_memory_that_no_process_uses(node: Node) -> None:
     names = "key shmid perms size cpid lpid nattch uid gid cuid cgid atime dtime ctime rss swap"
     rows = [
         "0 3 600 524288 9 9 0 1002 100 1002 100 0 0 0 4096 0",
@@ -169,7 +169,7 @@ def test_shared_memory_that_nobody_has_attached_is_told_of(node: Node) -> None:
     ]
 
 
-def test_huge_pages_are_told_of_where_no_job_runs(node: Node) -> None:
+def test_warns_of_huge_pages_if_no_job_runs(node: Node) -> None:
     node.tree.write(
         "/proc/meminfo", "HugePages_Total:      16\nHugePages_Free:       12\nHugepagesize:       2048 kB\n"
     )
@@ -180,7 +180,7 @@ def test_huge_pages_are_told_of_where_no_job_runs(node: Node) -> None:
     assert ("warn", "user", "8 MiB of huge pages are in use, but no job runs") in findings_of(node.measure())
 
 
-def test_containers_of_jobs_that_are_over_are_told_of(node: Node) -> None:
+def test_warns_of_containers_of_finished_jobs(node: Node) -> None:
     me = os.getuid()
     data = node.folder / f"scratch/enroot/data/user-{me}"
     for job in (16, 17):
@@ -193,8 +193,8 @@ def test_containers_of_jobs_that_are_over_are_told_of(node: Node) -> None:
     assert found.summary.endswith("pyxis_16_mine")
 
 
-def test_a_file_system_of_a_dead_job_that_cannot_be_taken_down_fails(node: Node) -> None:
-    """What stays keeps the next job that asks from starting here."""
+def test_fails_if_the_beegfs_of_a_finished_job_is_still_mounted(node: Node) -> None:
+    """It prevents the next job that needs one from starting on this node."""
     leftover = node.folder / layout.LEFTOVERS.lstrip("/")
     leftover.parent.mkdir(parents=True)
     assert not [finding for finding in node.measure().findings if "BeeGFS" in finding.summary]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The metadata service is root's: rules loaded, gone, changed, switched off, not to be seen, and Azure's own agent."""
+"""Only root can use the metadata service: rules loaded, missing, changed, turned off, unreadable; Azure's agent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEXT = rules((0,), has_agent=False)
 
 
 def measure(folder: Path, rules: str | tuple[int, str] | None, guard: str = "true", text: str | None = TEXT) -> Answer:
-    """Look at a machine with these files."""
+    """Check a machine with these rules and settings."""
     (folder / "etc/hpcai").mkdir(parents=True, exist_ok=True)
     (folder / "etc/hpcai/metadata.json").write_text(f'{{"schema": 1, "guard": {guard}, "users": []}}')
     if text is not None:
@@ -34,7 +34,7 @@ def measure(folder: Path, rules: str | tuple[int, str] | None, guard: str = "tru
 
 
 def agent(folder: Path, state: str) -> None:
-    """Have Azure's agent, with this state."""
+    """Add Azure's agent in this state."""
     (folder / "etc/azure").mkdir(parents=True)
     (folder / "etc/azure/proxy-agent.json").write_text('{"logFolder": "/var/log/azure-proxy-agent"}')
     (folder / "var/log/azure-proxy-agent").mkdir(parents=True)
@@ -42,7 +42,7 @@ def agent(folder: Path, state: str) -> None:
     (folder / "var/log/azure-proxy-agent/status.json").write_text(status)
 
 
-def test_passes_where_the_rules_are_loaded(tmp_path: Path) -> None:
+def test_passes_if_the_rules_are_loaded(tmp_path: Path) -> None:
     answer = measure(tmp_path, listing(TEXT))
     assert answer.findings == ()
     assert answer.good == "only root and listed users reach the metadata service"
@@ -50,7 +50,7 @@ def test_passes_where_the_rules_are_loaded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rules", [(1, NO_TABLE), listing(TEXT.replace("no user", "x"))])
-def test_fails_where_the_kernel_has_others_or_none(tmp_path: Path, rules: str | tuple[int, str]) -> None:
+def test_fails_if_the_kernel_has_other_rules_or_none(tmp_path: Path, rules: str | tuple[int, str]) -> None:
     (found,) = measure(tmp_path, rules).findings
     assert found.verdict == "fail"
     assert found.summary.endswith(
@@ -59,17 +59,17 @@ def test_fails_where_the_kernel_has_others_or_none(tmp_path: Path, rules: str | 
     assert found.hint == "Run 'systemctl reload hpcai-metadata.service'"
 
 
-def test_fails_where_the_file_is_gone(tmp_path: Path) -> None:
+def test_fails_if_the_file_of_rules_is_missing(tmp_path: Path) -> None:
     (found,) = measure(tmp_path, listing(TEXT), text=None).findings
     assert (found.verdict, "metadata.nft is missing" in found.summary) == ("fail", True)
 
 
 @pytest.mark.parametrize("rules", [None, (1, "Operation not permitted"), "", (124, "no answer within 2 s")])
-def test_cannot_measure_what_nft_does_not_show(tmp_path: Path, rules: str | tuple[int, str] | None) -> None:
+def test_cannot_measure_if_nft_does_not_list_the_rules(tmp_path: Path, rules: str | tuple[int, str] | None) -> None:
     assert [found.verdict for found in measure(tmp_path, rules).findings] == ["unknown"]
 
 
-def test_switched_off_is_skipped_and_never_passes(tmp_path: Path) -> None:
+def test_is_skipped_if_turned_off_and_never_passes(tmp_path: Path) -> None:
     answer = measure(tmp_path, None, guard="false")
     assert (answer.good, answer.findings) == ("", ())
     assert answer.skipped.startswith("turned off by /etc/hpcai/metadata.json, so every user")
@@ -80,7 +80,7 @@ def test_switched_off_is_skipped_and_never_passes(tmp_path: Path) -> None:
     assert METADATA_SERVICE.measure(context(root=tmp_path)).skipped.startswith("no /etc/hpcai/metadata.json")
 
 
-def test_an_agent_that_the_rules_do_not_know_is_worth_a_warning(tmp_path: Path) -> None:
+def test_warns_of_an_agent_that_the_rules_do_not_include(tmp_path: Path) -> None:
     agent(tmp_path, "Wireserver Audit - IMDS Audit")
     (found,) = measure(tmp_path, listing(TEXT)).findings
     assert (found.verdict, "forwards requests of all users" in found.summary) == ("warn", True)
@@ -91,7 +91,7 @@ def test_an_agent_that_the_rules_do_not_know_is_worth_a_warning(tmp_path: Path) 
     assert answer.readings[1].value == "Wireserver Audit - IMDS Audit"
 
 
-def test_a_filter_that_the_kernel_lacks_is_worth_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warns_of_a_filter_that_the_kernel_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Kernel(monkeypatch)
     (found,) = measure(tmp_path, listing(TEXT)).findings
     assert (found.verdict, found.hint) == ("warn", "Run '/usr/bin/hpcnode metadata attach' as root, or site.yml")

@@ -23,7 +23,7 @@ SUBNET = "eth0\t0000000A\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0\n"
 
 
 def route(interface: str, metric: int = 100, flags: str = "0003") -> str:
-    """A line of a default route."""
+    """Return the line of a default route."""
     return f"{interface}\t00000000\t0100000A\t{flags}\t0\t0\t{metric}\t00000000\t0\t0\t0\n"
 
 
@@ -41,17 +41,17 @@ def tree(tmp_path: Path) -> MachineTree:
 
 
 def measure(tree: MachineTree) -> Answer:
-    """Look at the interfaces."""
+    """Check the interfaces."""
     return NETWORK.measure(context(root=tree))
 
 
-def test_network_passes_where_all_are_up(tree: MachineTree) -> None:
+def test_network_passes_if_all_interfaces_are_up(tree: MachineTree) -> None:
     answer = measure(tree)
     assert (answer.findings, answer.good) == ((), "eth0 is up, there are 2 interfaces")
     assert [(one.device, one.value) for one in answer.readings] == [("eth0", "up"), ("lo", "unknown")]
 
 
-def test_network_an_interface_that_does_not_tell_is_up_with_a_carrier(tree: MachineTree) -> None:
+def test_network_an_unknown_state_with_a_carrier_is_up(tree: MachineTree) -> None:
     tree.write("/sys/class/net/eth0/operstate", "unknown\n")
     assert [found.verdict for found in measure(tree).findings] == ["fail"]
     tree.write("/sys/class/net/eth0/carrier", "1\n")
@@ -66,7 +66,7 @@ def test_network_the_route_with_the_smallest_metric_counts(tree: MachineTree) ->
     assert found.summary == "network interface eth1 of the default route is missing"
 
 
-def test_network_fails_where_the_interface_is_down(tree: MachineTree) -> None:
+def test_network_fails_if_the_interface_is_down(tree: MachineTree) -> None:
     tree.write("/sys/class/net/eth0/operstate", "lowerlayerdown\n")
     (found,) = measure(tree).findings
     assert (found.verdict, found.device) == ("fail", "eth0")
@@ -81,7 +81,7 @@ def test_network_fails_without_a_default_route(tree: MachineTree, text: str) -> 
     assert found.summary.startswith("there is no default route")
 
 
-def test_network_an_adapter_without_an_interface_is_worth_a_warning(tree: MachineTree) -> None:
+def test_network_warns_of_an_adapter_without_an_interface(tree: MachineTree) -> None:
     put_port(tree.path, "mlx5_ib9", "0199:00:00.0")
     put_port(tree.path, "mlx5_ib10", "0198:00:00.0", state="DOWN")
     (found,) = measure(tree).findings
@@ -108,7 +108,7 @@ def test_accelerated_nic_passes_at_its_rate(node: Path) -> None:
     assert [(one.device, one.value, one.limit) for one in answer.readings] == [("mlx5_an0", 100, 100)]
 
 
-def test_accelerated_nic_fails_to_be_good_where_it_is_slow_down_or_gone(node: Path) -> None:
+def test_accelerated_nic_fails_to_pass_if_it_is_slow_down_or_missing(node: Path) -> None:
     rate = node / "sys/class/infiniband/mlx5_an0/ports/1/rate"
     rate.write_text("40 Gb/sec (4X QDR)\n", encoding="ascii")
     (found,) = ACCELERATED_NIC.measure(context(root=node, size=H200)).findings

@@ -30,12 +30,12 @@ def node(tmp_path: Path) -> Node:
 
 
 def measure(node: Node, history: History | None = None, size: str | VmSize | None = ND_A100) -> Answer:
-    """Count."""
+    """Check the number of disks."""
     return NVME_COUNT.measure(context(root=node.root, history=history, size=size))
 
 
 def put_controller(node: Node, number: int, state: str) -> None:
-    """A controller in a state."""
+    """Add a controller in this state."""
     folder = node.folder / f"sys/class/nvme/nvme{number}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "state").write_text(f"{state}\n", encoding="ascii")
@@ -52,7 +52,7 @@ def test_nvme_count_passes_with_all_disks(node: Node) -> None:
     assert answer.limit == "8 (Standard_ND96asr_v4)"
 
 
-def test_nvme_count_fails_with_one_less_and_names_it_where_it_was_seen(node: Node) -> None:
+def test_nvme_count_fails_with_a_missing_disk_and_names_it_if_known(node: Node) -> None:
     history = History()
     measure(node, history)
     del node.disks["nvme5n1"]
@@ -66,7 +66,7 @@ def test_nvme_count_fails_with_one_less_and_names_it_where_it_was_seen(node: Nod
     assert found.summary == "there are 7 of 8 local NVMe disks; present: SN0, SN1, SN2, SN3, SN4, SN6, SN7"
 
 
-def test_nvme_count_fails_where_a_controller_is_dead_or_stays_away(node: Node) -> None:
+def test_nvme_count_fails_if_a_controller_is_dead_or_does_not_recover(node: Node) -> None:
     history = History()
     put_controller(node, 3, "dead")
     put_controller(node, 4, "resetting")
@@ -80,7 +80,7 @@ def test_nvme_count_fails_where_a_controller_is_dead_or_stays_away(node: Node) -
     assert measure(node, history).findings == ()
 
 
-def test_nvme_count_fails_where_no_driver_has_a_controller(node: Node) -> None:
+def test_nvme_count_fails_if_a_controller_has_no_driver(node: Node) -> None:
     tree = MachineTree(node.folder)
     tree.device("c05b:00:00.0", 0x0108, 0x1414, 0)
     (found,) = measure(node).findings
@@ -90,7 +90,7 @@ def test_nvme_count_fails_where_no_driver_has_a_controller(node: Node) -> None:
     assert measure(node).findings == ()
 
 
-def test_nvme_count_more_than_expected_is_worth_a_warning(node: Node) -> None:
+def test_nvme_count_warns_of_more_than_expected(node: Node) -> None:
     node.disks["nvme8n1"] = Disk(serial="SN8")
     node.write()
     (found,) = measure(node).findings
@@ -100,7 +100,7 @@ def test_nvme_count_more_than_expected_is_worth_a_warning(node: Node) -> None:
     )
 
 
-def test_nvme_count_the_settings_go_before_the_size(node: Node) -> None:
+def test_nvme_count_the_settings_win_over_the_size(node: Node) -> None:
     file = node.folder / "etc/hpcai/scratch.json"
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps({"schema": 1, "devices": ["/dev/nvme1n1", "/dev/nvme9n1"]}), encoding="ascii")
@@ -108,7 +108,7 @@ def test_nvme_count_the_settings_go_before_the_size(node: Node) -> None:
     assert found.summary.startswith("there are 1 of 2 local NVMe disks")
 
 
-def test_nvme_count_is_skipped_where_none_are_expected(node: Node) -> None:
+def test_nvme_count_is_skipped_if_none_are_expected(node: Node) -> None:
     assert measure(node, size=None).skipped == "the expected number of disks is not known"
     assert measure(node, size="Standard_ND40rs_v2").skipped == "no local NVMe disks are expected"
 
@@ -118,15 +118,15 @@ def test_nvme_count_cannot_measure_without_sysfs(tmp_path: Path) -> None:
     assert (found.verdict, found.summary) == ("unknown", "sysfs shows no block device")
 
 
-WELL = {"critical_warning": 0, "temperature": 310, "avail_spare": 100, "spare_thresh": 10, "percent_used": 1}
+GOOD_LOG = {"critical_warning": 0, "temperature": 310, "avail_spare": 100, "spare_thresh": 10, "percent_used": 1}
 
 
 class Disks:
-    """A node whose disks are asked."""
+    """A node whose disks answer with health logs."""
 
     def __init__(self, folder: Path) -> None:
         self.node, self.history = Node(folder), History()
-        self.logs: dict[str, Any] = {f"/dev/nvme{n}n1": {**WELL, "media_errors": 0} for n in range(8)}
+        self.logs: dict[str, Any] = {f"/dev/nvme{n}n1": {**GOOD_LOG, "media_errors": 0} for n in range(8)}
         self.asked: list[str] = []
 
     def run(self, command: Sequence[str]) -> Result:
@@ -139,17 +139,17 @@ class Disks:
         return Result(tuple(command), 0, log if isinstance(log, str) else json.dumps(log), "")
 
     def measure(self) -> Answer:
-        """Look at all of them."""
+        """Check the health of all disks."""
         return NVME_SMART.measure(context(root=self.node.root, run=self.run, history=self.history))
 
 
 @pytest.fixture
 def disks(tmp_path: Path) -> Disks:
-    """Eight disks that are well."""
+    """Eight healthy disks."""
     return Disks(tmp_path)
 
 
-def test_nvme_smart_passes_where_all_are_well(disks: Disks) -> None:
+def test_nvme_smart_passes_with_healthy_disks(disks: Disks) -> None:
     disks.logs["/dev/nvme2n1"]["percent_used"] = 99
     answer = disks.measure()
     assert (answer.findings, answer.good) == ((), "8 NVMe disks report no problem")
@@ -173,14 +173,14 @@ def test_nvme_smart_fails_with_a_critical_warning(disks: Disks, warning: object,
     assert (found.verdict, found.summary) == ("fail", f"NVMe disk nvme2n1 (SN2) warns: {words}")
 
 
-def test_nvme_smart_a_worn_disk_is_worth_a_warning(disks: Disks) -> None:
+def test_nvme_smart_warns_of_a_worn_disk(disks: Disks) -> None:
     disks.logs["/dev/nvme2n1"]["percent_used"] = 100
     (found,) = disks.measure().findings
     assert (found.verdict, found.device) == ("warn", "nvme2n1")
     assert "100 %" in found.summary
 
 
-def test_nvme_smart_media_errors_count_where_they_grow(disks: Disks) -> None:
+def test_nvme_smart_warns_of_new_media_errors(disks: Disks) -> None:
     disks.logs["/dev/nvme2n1"]["media_errors"] = "7"
     assert disks.measure().findings == ()
     disks.logs["/dev/nvme2n1"]["media_errors"] = 9
@@ -201,14 +201,14 @@ def test_nvme_smart_cannot_measure_a_disk_that_gives_no_log(disks: Disks, log: A
     assert (found.verdict, found.device) == ("unknown", "nvme2n1")
 
 
-def test_nvme_smart_disks_that_keep_no_log_are_left_out(disks: Disks, tmp_path: Path) -> None:
+def test_nvme_smart_disks_without_a_health_log_are_left_out(disks: Disks, tmp_path: Path) -> None:
     disks.logs["/dev/nvme2n1"] = (1, "NVMe status: Invalid Command Opcode: not supported(0x2001)")
     assert disks.measure().good == "7 NVMe disks report no problem"
     disks.logs = dict.fromkeys(disks.logs, (1, "NVMe status: INVALID_OPCODE(2001)"))
     assert disks.measure().skipped == "these disks have no health log"
 
 
-def test_nvme_smart_disks_of_another_kind_are_not_asked(disks: Disks) -> None:
+def test_nvme_smart_only_nvme_disks_are_asked(disks: Disks) -> None:
     settings = Path(disks.node.root.at("/etc/hpcai/scratch.json"))
     settings.parent.mkdir(parents=True, exist_ok=True)
     settings.write_text(json.dumps({"schema": 1, "devices": ["/dev/sda", "/dev/nvme2n1"]}), encoding="ascii")
@@ -216,7 +216,7 @@ def test_nvme_smart_disks_of_another_kind_are_not_asked(disks: Disks) -> None:
     assert disks.asked == ["/dev/nvme2n1"]
 
 
-def test_nvme_smart_is_skipped_where_there_are_no_such_disks(tmp_path: Path) -> None:
+def test_nvme_smart_is_skipped_if_there_are_no_such_disks(tmp_path: Path) -> None:
     assert NVME_SMART.measure(context(root=Node(tmp_path, disks=0).root)).skipped.startswith(
         "there is no local NVMe disk"
     )

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The scratch: whole, not mounted, another one, read-only, with a lost disk, not to be written."""
+"""The scratch: complete, not mounted, another file system, read-only, with a missing disk, not writable."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BOOT_ID = "0f1e2d3c"
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
-    """A node with its array mounted, and the record of who mounted it."""
+    """A node with its array mounted, and with the record of the mount."""
     made = Node(tmp_path)
     made.ours()
     put(made, "run/hpcai/scratch.json", {"number": made.number("md127"), "mount_options": [], "adopted": None})
@@ -35,14 +35,14 @@ def node(tmp_path: Path) -> Node:
 
 
 def put(node: Node, path: str, content: Any) -> None:
-    """Write a JSON file; the tree's own parts are left as they are."""
+    """Write a JSON file."""
     file = node.folder / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(content), encoding="ascii")
 
 
 def record_of_boot(node: Node, **details: Any) -> None:
-    """What step directories found in this boot."""
+    """Write the record of the step directories in this boot."""
     file = node.folder / "proc/sys/kernel/random/boot_id"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"{BOOT_ID}\n", encoding="ascii")
@@ -50,12 +50,12 @@ def record_of_boot(node: Node, **details: Any) -> None:
 
 
 def measure(node: Node, size: str | None = "Standard_ND96asr_v4") -> Answer:
-    """Look at the scratch."""
+    """Check the scratch."""
     return SCRATCH.measure(context(root=node.root, size=size))
 
 
 @pytest.mark.parametrize("state", ["clean", "active", "active-idle", "write-pending", "read-auto"])
-def test_passes_whole_and_leaves_nothing_behind(node: Node, state: str) -> None:
+def test_passes_with_a_complete_array_and_leaves_no_file(node: Node, state: str) -> None:
     node.arrays["md127"].state = state
     node.write()
     answer = measure(node)
@@ -68,7 +68,7 @@ def test_passes_whole_and_leaves_nothing_behind(node: Node, state: str) -> None:
     assert os.listdir(node.folder / "scratch") == []
 
 
-def test_fails_where_it_is_not_mounted_and_keeps_jobs_away(node: Node) -> None:
+def test_fails_and_blocks_jobs_if_it_is_not_mounted(node: Node) -> None:
     node.mounts.pop()
     node.write()
     (found,) = measure(node).findings
@@ -76,7 +76,7 @@ def test_fails_where_it_is_not_mounted_and_keeps_jobs_away(node: Node) -> None:
     assert (SCRATCH.blocks_job, SCRATCH.blocks_boot, SCRATCH.fault) == (True, True, "NHC2023")
 
 
-def test_fails_where_another_file_system_lies_there(node: Node) -> None:
+def test_fails_if_another_file_system_is_mounted(node: Node) -> None:
     node.mounts.append(["sda1", "/scratch", "ext4", "rw"])
     node.write()
     (found,) = measure(node).findings
@@ -84,7 +84,7 @@ def test_fails_where_another_file_system_lies_there(node: Node) -> None:
     assert found.summary == "a wrong file system is mounted at /scratch: /dev/sda1 (ext4)"
 
 
-def test_fails_read_only(node: Node) -> None:
+def test_fails_if_it_is_read_only(node: Node) -> None:
     node.mounts[-1][3] = "ro,noatime"
     node.write()
     assert [found.summary for found in measure(node).findings] == ["the scratch /scratch is mounted read-only"]
@@ -98,7 +98,7 @@ def test_fails_with_an_array_in_a_bad_state(node: Node, state: str) -> None:
     assert (found.verdict, found.summary, found.device) == ("fail", f"the scratch's array md127 is {state}", "md127")
 
 
-def test_fails_with_a_member_less(node: Node) -> None:
+def test_fails_with_a_missing_member(node: Node) -> None:
     node.arrays["md127"].members.remove("nvme5n1")
     node.write()
     (found,) = measure(node).findings
@@ -116,12 +116,12 @@ def test_fails_degraded_and_with_a_faulty_member(node: Node) -> None:
 
 
 @pytest.mark.parametrize("state", ["in_sync", "in_sync,write_mostly", "spare"])
-def test_a_member_in_a_good_state_is_none_that_failed(node: Node, state: str) -> None:
+def test_a_member_in_a_good_state_does_not_fail(node: Node, state: str) -> None:
     (node.folder / "sys/block/md127/md/dev-nvme5n1/state").write_text(f"{state}\n", encoding="ascii")
     assert measure(node).findings == ()
 
 
-def test_fails_where_it_cannot_be_written(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fails_if_it_cannot_be_written(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = iter((errno.EIO, errno.ENOSPC, errno.EDQUOT))
 
     def refuse(**_options: object) -> None:
@@ -132,12 +132,12 @@ def test_fails_where_it_cannot_be_written(node: Node, monkeypatch: pytest.Monkey
     (found,) = measure(node).findings
     assert (found.verdict, found.action) == ("fail", "reboot")
     assert found.summary == "the scratch /scratch cannot be written: Input/output error"
-    # A full one is its users' business.
+    # A full scratch is no fault of the node.
     assert measure(node).findings == ()
     assert measure(node).findings == ()
 
 
-def test_a_temporary_disk_in_its_place_must_be_mounted_too(tmp_path: Path) -> None:
+def test_a_temporary_disk_as_scratch_must_be_mounted_too(tmp_path: Path) -> None:
     node = Node(tmp_path, disks=0)
     node.mounts.append(["sda1", "/work", "ext4", "rw"])
     node.write()
@@ -150,13 +150,13 @@ def test_a_temporary_disk_in_its_place_must_be_mounted_too(tmp_path: Path) -> No
     assert found.summary == "the scratch /work is not mounted"
 
 
-def test_is_skipped_where_none_is_expected(tmp_path: Path) -> None:
+def test_is_skipped_if_none_is_expected(tmp_path: Path) -> None:
     node = Node(tmp_path, disks=0)
     assert measure(node, "Standard_ND40rs_v2").skipped == "no scratch is expected on this node"
 
 
-def test_a_plain_directory_must_be_there_and_take_a_file(tmp_path: Path) -> None:
-    """The prolog 10-scratch leaves it to this check."""
+def test_a_plain_directory_must_exist_and_be_writable(tmp_path: Path) -> None:
+    """The prolog 10-scratch relies on this check."""
     node = Node(tmp_path, disks=0)
     record_of_boot(node, kind="directory", mountpoint="/work")
     (tmp_path / "work").mkdir()
@@ -168,26 +168,26 @@ def test_a_plain_directory_must_be_there_and_take_a_file(tmp_path: Path) -> None
     assert (found.verdict, found.summary) == ("fail", "the scratch /work cannot be written: No such file or directory")
 
 
-def test_the_settings_go_before_the_size(node: Node) -> None:
+def test_the_settings_win_over_the_size(node: Node) -> None:
     put(node, "etc/hpcai/scratch.json", {"schema": 1, "expected_count": 8, "mountpoint": "/fast"})
     (found,) = measure(node, "Standard_ND40rs_v2").findings
     assert found.summary == "the scratch /fast is not mounted"
 
 
-def test_cannot_measure_with_settings_that_cannot_be_used(node: Node) -> None:
-    """What a check raises is unknown."""
+def test_cannot_measure_with_invalid_settings(node: Node) -> None:
+    """A check that raises an exception is unknown."""
     put(node, "etc/hpcai/scratch.json", {"schema": 1, "chunk": "many"})
     with pytest.raises(ValueError, match="chunk"):
         measure(node)
 
 
-# What the prolog of a node without health checks looks at: the scratch is as the boot left it.
+# The prolog of a node without health checks only checks that the scratch is as after the boot.
 
 MOUNT = "36 35 9:127 / /scratch rw,noatime - xfs /dev/md127 rw\n"
 
 
 class BootedMachine:
-    """A machine that was booted."""
+    """A booted machine."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -202,11 +202,11 @@ class BootedMachine:
         (self.folder / path).write_text(text, encoding="utf-8")
 
     def mounts(self, text: str) -> None:
-        """What is mounted."""
+        """Set what is mounted."""
         self.write("proc/self/mountinfo", text)
 
     def record_boot(self, kind: str = "mount", boot_id: str = "one") -> None:
-        """What step directories has left."""
+        """Write the record of the step directories."""
         details = {"kind": kind, "mountpoint": "/scratch"}
         self.write("run/hpcai/boot/directories.json", json.dumps({"boot_id": boot_id, "details": details}))
 
@@ -225,13 +225,13 @@ def test_a_mounted_scratch_that_can_be_written_is_good_and_stays_empty(machine: 
 
 
 @pytest.mark.parametrize("kind", ["mount", "temporary_disk"])
-def test_a_mount_that_is_gone_is_named(machine: BootedMachine, kind: str) -> None:
+def test_a_missing_mount_is_reported(machine: BootedMachine, kind: str) -> None:
     machine.record_boot(kind)
     machine.mounts("")
     assert problem_of(machine.root) == "the scratch /scratch is not mounted"
 
 
-def test_a_plain_folder_need_not_be_mounted(machine: BootedMachine) -> None:
+def test_a_plain_directory_need_not_be_mounted(machine: BootedMachine) -> None:
     machine.record_boot("directory")
     machine.mounts("")
     assert problem_of(machine.root) == ""
@@ -248,7 +248,7 @@ def test_a_plain_folder_need_not_be_mounted(machine: BootedMachine) -> None:
         (errno.EROFS, "the scratch /scratch cannot be written: Read-only file system"),
     ],
 )
-def test_a_scratch_that_users_filled_fails_no_prolog(
+def test_a_full_scratch_fails_no_prolog(
     machine: BootedMachine, monkeypatch: pytest.MonkeyPatch, number: int, problem: str
 ) -> None:
     def write(*_given: object) -> int:
@@ -266,7 +266,7 @@ def test_a_node_that_expects_no_scratch_is_good(machine: BootedMachine, text: st
     assert problem_of(machine.root) == ""
 
 
-def test_a_record_of_an_earlier_boot_says_nothing(machine: BootedMachine) -> None:
+def test_a_record_of_an_earlier_boot_is_ignored(machine: BootedMachine) -> None:
     machine.record_boot(boot_id="two")
     machine.mounts("")
     assert problem_of(machine.root) == ""

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The clock: synchronised, off, not synchronised, by systemd, in a container, not to be told."""
+"""The clock: synchronised, off, not synchronised, by systemd, in a container, unknown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHRONY, SYSTEMD = "chronyc -c tracking", "timedatectl show --property=NTPSynchro
 
 
 def tracking(offset: str = "0.000000412", leap: str = "Normal") -> str:
-    """What chronyc says of a clock that follows the host's."""
+    """Return what chronyc prints about a clock that follows the host's."""
     return (
         f"50484330,PHC0,3,1795365590.123456789,{offset},-0.000000110,0.000000734,"
         f"-12.345,0.001,0.021,0.000000001,0.000012345,8.0,{leap}\n"
@@ -27,12 +27,12 @@ def tracking(offset: str = "0.000000412", leap: str = "Normal") -> str:
 
 
 def measure(answers: dict[str, str | tuple[int, str]], root: Path | None = None, **options: object) -> Answer:
-    """Look at the clock."""
+    """Check the clock."""
     return TIME_SYNC.measure(context(root=root, run=answers, options={"time_sync": options}))
 
 
 @pytest.mark.parametrize("offset", ["0.000000412", "-0.000000412", "1.000000000", "-1.0"])
-def test_passes_where_it_is_synchronised_and_near(offset: str) -> None:
+def test_passes_with_a_synchronised_clock_and_a_small_offset(offset: str) -> None:
     answer = measure({CHRONY: tracking(offset)})
     assert answer.findings == ()
     assert answer.good.startswith("the clock follows PHC0, ")
@@ -40,18 +40,18 @@ def test_passes_where_it_is_synchronised_and_near(offset: str) -> None:
 
 
 @pytest.mark.parametrize("offset", ["1.001", "-1.001", "-3600.5"])
-def test_fails_where_it_is_off(offset: str) -> None:
+def test_fails_with_a_large_offset(offset: str) -> None:
     (found,) = measure({CHRONY: tracking(offset)}).findings
     assert found.verdict == "fail"
     assert found.summary == f"the clock differs from PHC0 by {abs(float(offset)):.3f} s"
 
 
-def test_the_sites_own_limit_goes_first() -> None:
+def test_a_limit_of_the_site_wins() -> None:
     assert measure({CHRONY: tracking("1.5")}, offset_s=2).findings == ()
     assert [found.verdict for found in measure({CHRONY: tracking("0.1")}, offset_s=0.01).findings] == ["fail"]
 
 
-def test_a_clock_that_follows_nothing_is_worth_a_warning(tmp_path: Path) -> None:
+def test_warns_of_a_clock_that_is_not_synchronised(tmp_path: Path) -> None:
     (found,) = measure({CHRONY: tracking(leap="Not synchronised")}, tmp_path).findings
     assert (found.verdict, found.summary) == ("warn", "the clock is not synchronised")
     assert found.hint == "'chronyc sources' shows its sources"
@@ -61,12 +61,12 @@ def test_a_clock_that_follows_nothing_is_worth_a_warning(tmp_path: Path) -> None
     assert found.hint.startswith("'chronyc sources' should list /dev/ptp_hyperv")
 
 
-def test_systemd_tells_where_there_is_no_chrony() -> None:
+def test_without_chrony_systemd_is_asked() -> None:
     assert measure({SYSTEMD: "yes\n"}).findings == ()
     assert [found.verdict for found in measure({SYSTEMD: "no\n"}).findings] == ["warn"]
 
 
-def test_a_container_has_the_clock_of_its_host(tmp_path: Path) -> None:
+def test_is_skipped_in_a_container(tmp_path: Path) -> None:
     (tmp_path / "run/systemd").mkdir(parents=True)
     (tmp_path / "run/systemd/container").write_text("podman\n", encoding="ascii")
     assert measure({CHRONY: tracking("99")}, tmp_path).skipped == "this is a container, which uses its host's clock"
@@ -85,5 +85,5 @@ def test_a_container_has_the_clock_of_its_host(tmp_path: Path) -> None:
         {},
     ],
 )
-def test_cannot_measure_where_nobody_tells(answers: dict[str, str | tuple[int, str]]) -> None:
+def test_cannot_measure_without_a_valid_answer(answers: dict[str, str | tuple[int, str]]) -> None:
     assert [found.verdict for found in measure(answers).findings] == ["unknown"]

@@ -29,7 +29,7 @@ def tree(tmp_path: Path) -> MachineTree:
 
 
 def measure_numa(tree: MachineTree) -> Answer:
-    """Look at the nodes."""
+    """Check the NUMA nodes."""
     return NUMA.measure(context(root=tree))
 
 
@@ -40,7 +40,7 @@ def test_numa_passes_with_the_nodes_of_the_size(tree: MachineTree) -> None:
     assert answer.readings[0].limit == 4
 
 
-def test_numa_a_node_of_memory_alone_does_not_count(tree: MachineTree) -> None:
+def test_numa_a_node_with_memory_only_does_not_count(tree: MachineTree) -> None:
     tree.node(4, "", 81920)
     assert measure_numa(tree).findings == ()
 
@@ -52,7 +52,7 @@ def test_numa_fails_with_other_cpus(tree: MachineTree) -> None:
     assert findings[0].summary == "NUMA node 1 has CPUs 24-46 instead of 24-47"
 
 
-def test_numa_fails_with_a_node_less_or_more(tmp_path: Path) -> None:
+def test_numa_fails_with_missing_or_additional_nodes(tmp_path: Path) -> None:
     two = MachineTree(tmp_path).cpus("0-95").node(0, "0-47").node(5, "48-95")
     assert {found.verdict for found in measure_numa(two).findings} == {"fail"}
     assert [found.summary for found in measure_numa(two).findings] == [
@@ -64,13 +64,13 @@ def test_numa_fails_with_a_node_less_or_more(tmp_path: Path) -> None:
     ]
 
 
-def test_numa_cpus_that_are_offline_are_no_matter_of_this_check(tree: MachineTree) -> None:
+def test_numa_offline_cpus_are_left_to_another_check(tree: MachineTree) -> None:
     tree.cpus("0-71").node(3, "")
     tree.write("/sys/devices/system/cpu/present", "0-95\n")
     assert measure_numa(tree).findings == ()
 
 
-def test_numa_a_node_without_memory_is_worth_a_warning(tree: MachineTree) -> None:
+def test_numa_warns_of_a_node_without_memory(tree: MachineTree) -> None:
     tree.node(2, "48-71", 0)
     assert [(found.verdict, found.summary) for found in measure_numa(tree).findings] == [
         ("warn", "NUMA node 2 has CPUs but no memory")
@@ -88,11 +88,11 @@ def machine(tmp_path: Path) -> SizedMachine:
 
 
 def measure_pci_topology(machine: SizedMachine) -> Answer:
-    """Look at the devices."""
+    """Check the devices."""
     return PCI_TOPOLOGY.measure(context(root=machine))
 
 
-def test_pci_topology_passes_where_all_are_on_their_nodes(machine: SizedMachine) -> None:
+def test_pci_topology_passes_if_all_are_on_their_nodes(machine: SizedMachine) -> None:
     answer = measure_pci_topology(machine)
     assert (answer.findings, len(answer.readings)) == ((), 16)
     assert (answer.readings[0].device, answer.readings[0].value) == ("0001:00:00.0", "node1")
@@ -102,26 +102,26 @@ def test_pci_topology_passes_where_all_are_on_their_nodes(machine: SizedMachine)
     ("busid", "words"),
     [("000b:00:00.0", "GPU 000b:00:00.0"), ("0105:00:00.0", "InfiniBand adapter 0105:00:00.0")],
 )
-def test_pci_topology_fails_where_one_is_on_another_node(machine: SizedMachine, busid: str, words: str) -> None:
+def test_pci_topology_fails_if_a_device_is_on_another_node(machine: SizedMachine, busid: str, words: str) -> None:
     machine.on_numa_node(busid, 2)
     (found,) = measure_pci_topology(machine).findings
     assert (found.verdict, found.device, PCI_TOPOLOGY.fault) == ("fail", busid, "NHC2010")
     assert found.summary == f"{words} is on NUMA node 2 instead of 3"
 
 
-def test_pci_topology_one_that_is_gone_is_told_of_by_others(machine: SizedMachine) -> None:
+def test_pci_topology_missing_devices_are_left_to_other_checks(machine: SizedMachine) -> None:
     machine.without("000b:00:00.0")
     answer = measure_pci_topology(machine)
     assert (answer.findings, len(answer.readings)) == ((), 15)
 
 
-def test_pci_topology_one_at_another_address_is_worth_a_warning(machine: SizedMachine) -> None:
+def test_pci_topology_warns_of_a_device_at_another_address(machine: SizedMachine) -> None:
     machine.device("0009:00:00.0", GPU_CLASS, NVIDIA, 0)
     (found,) = measure_pci_topology(machine).findings
     assert (found.verdict, found.device) == ("warn", "0009:00:00.0")
 
 
-def test_pci_topology_where_only_gpus_are_known_nobody_says_that_an_adapter_is_wrong(tmp_path: Path) -> None:
+def test_pci_topology_if_only_gpus_are_known_adapters_are_not_judged(tmp_path: Path) -> None:
     size = "Standard_ND96is_H100_v5"
     machine = SizedMachine.of_size(tmp_path, size)
     machine.device("0101:00:00.0", 0x020700, 0x15B3, 0)
@@ -134,7 +134,7 @@ def test_pci_topology_where_only_gpus_are_known_nobody_says_that_an_adapter_is_w
     ]
 
 
-def test_pci_topology_the_topology_file_is_read_where_it_is_asked_for(machine: SizedMachine) -> None:
+def test_pci_topology_checks_the_topology_file_if_it_is_configured(machine: SizedMachine) -> None:
     topology = topology_of(find_size(ND_A100))
     assert isinstance(topology, Topology)
     machine.write("etc/hpcai/nccl.json", json.dumps({"schema": 1, "topology_path": "/var/lib/hpcai/nccl-topo.xml"}))
@@ -164,7 +164,7 @@ def test_pci_topology_cannot_measure_without_devices_or_their_nodes(machine: Siz
     assert found.summary == "none of the 16 GPUs and adapters of Standard_ND96asr_v4 is on the PCI bus"
 
 
-def test_pci_topology_applies_where_somebody_says_where_they_are() -> None:
+def test_pci_topology_applies_to_sizes_with_known_addresses() -> None:
     assert PCI_TOPOLOGY.applies(find_size(ND_A100)) == ""
-    assert PCI_TOPOLOGY.applies(find_size("Standard_ND96is_H100_v5")) == "", "of one kind is enough"
+    assert PCI_TOPOLOGY.applies(find_size("Standard_ND96is_H100_v5")) == "", "known addresses of one kind are enough"
     assert PCI_TOPOLOGY.applies(find_size("Standard_ND96isr_MI300X_v5")) != ""

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A size that nobody knows is unknown, and never passes."""
+"""A VM size that is not known has the verdict unknown, and never passes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def write(folder: pathlib.Path, text: str) -> None:
     file.write_text(text, encoding="utf-8")
 
 
-def test_passes_where_the_size_is_known() -> None:
+def test_passes_if_the_size_is_known() -> None:
     answer = VM_SIZE.measure(context())
     assert answer.findings == ()
     assert [reading.value for reading in answer.readings] == ["Standard_ND96asr_v4"]
@@ -37,7 +37,7 @@ def test_passes_where_the_size_is_known() -> None:
         ('{"schema": 1, "vm_size": "Standard_ND96asr_v4"}', "run this again"),
     ],
 )
-def test_fails_to_go_by_a_size_that_is_not_known(tmp_path: pathlib.Path, text: str, words: str) -> None:
+def test_fails_to_pass_with_a_size_that_is_not_known(tmp_path: pathlib.Path, text: str, words: str) -> None:
     write(tmp_path, text)
     (finding,) = VM_SIZE.measure(context(tmp_path, size=None)).findings
     assert finding.verdict == UNKNOWN
@@ -45,7 +45,7 @@ def test_fails_to_go_by_a_size_that_is_not_known(tmp_path: pathlib.Path, text: s
     assert "hpcai_vm_sizes" in finding.hint
 
 
-def test_cannot_measure_where_nobody_says_the_size(tmp_path: pathlib.Path) -> None:
+def test_cannot_measure_without_a_size(tmp_path: pathlib.Path) -> None:
     (finding,) = VM_SIZE.measure(context(tmp_path, size=None)).findings
     assert finding.verdict == UNKNOWN
     assert "The VM size of this machine is not known" in finding.summary

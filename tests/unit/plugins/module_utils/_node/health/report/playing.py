@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A node that tells: records of its tiers, its name, and a slurmctld with its record."""
+"""A node that reports: records of its tiers, its name, and a slurmctld that has a record of it."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ BOOT = "b007b007-0000-4000-8000-000000000000"
 
 
 def check(name: str, verdict: str = "pass", **more: Any) -> dict[str, Any]:
-    """A check's result as a record has it."""
+    """Return a check's result in the form of a record."""
     return {"name": name, "verdict": verdict, "summary": f"{name} is so", "action": "replace", "cause": "node", **more}
 
 
 def document(tier: str, *checks: dict[str, Any], age: float = 0.0) -> dict[str, Any]:
-    """A tier's record."""
+    """Return a tier's record."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOW - age))
     node = {"name": "compute-0", "vm_id": "vm-0", "host": "host-a", "boot_id": BOOT}
     return {"schema": 1, "command": "health", "tier": tier, "time": stamp, "node": node, "checks": list(checks)}
 
 
 class Node:
-    """It has a name, and time passes only when somebody waits."""
+    """A node with a name in Slurm, and a clock that only ``pause`` advances."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
@@ -52,25 +52,25 @@ class Node:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
 
-    def ran(self, tier: str, *checks: dict[str, Any], age: float = 0.0) -> None:
-        """A tier has run."""
+    def record_run(self, tier: str, *checks: dict[str, Any], age: float = 0.0) -> None:
+        """Write the record of a tier that has run."""
         self.write(f"/run/hpcai/health/{tier}.json", json.dumps(document(tier, *checks, age=age - (self.now - NOW))))
 
     def find_address(self, controllers: Sequence[str]) -> str:
-        """The controller is there."""
+        """Return the node's address, as if a controller answered."""
         assert list(controllers) == ["10.0.0.4"]
         return "10.0.0.9"
 
     def clock(self) -> float:
-        """What time it is."""
+        """Return the time."""
         return self.now
 
     def pause(self, seconds: float) -> None:
-        """Wait."""
+        """Advance the clock."""
         self.now += seconds
 
     def run(self, command: Sequence[str]) -> Result:
-        """Be slurmctld."""
+        """Answer as slurmctld does."""
         words = list(command)[list(command).index("scontrol") + 1 :]
         self.commands.append(" ".join(words))
         if self.answer_rc:

@@ -22,14 +22,14 @@ PROBLEM = "gpu_count: gpu_count is so"
 
 @pytest.fixture
 def node(tmp_path: pathlib.Path) -> Node:
-    """A node without its GPUs."""
+    """A node whose prolog found missing GPUs."""
     made = Node(tmp_path)
-    made.ran("prolog", check("gpu_count", "fail"))
+    made.record_run("prolog", check("gpu_count", "fail"))
     return made
 
 
-def asked(node: Node, seconds: float = 50, answer: ArbiterAnswer | None = None, after: float = 3) -> Permission:
-    """Ask; somebody answers after so many seconds."""
+def ask_arbiter(node: Node, seconds: float = 50, answer: ArbiterAnswer | None = None, after: float = 3) -> Permission:
+    """Ask for permission to refuse a job; the answer comes after this many seconds."""
     began = node.now
 
     def pause(length: float) -> None:
@@ -40,53 +40,53 @@ def asked(node: Node, seconds: float = 50, answer: ArbiterAnswer | None = None, 
     return ask(node.root, "7", seconds, node.clock, pause)
 
 
-def test_it_refuses_once_the_arbiter_has_drained_the_node(node: Node) -> None:
-    given = asked(node, answer=ArbiterAnswer("", True, "hpcai: health: gpu_count: x"))
+def test_refuses_the_job_once_the_arbiter_has_drained_the_node(node: Node) -> None:
+    given = ask_arbiter(node, answer=ArbiterAnswer("", True, "hpcai: health: gpu_count: x"))
     assert given == Permission(True, PROBLEM, "hpcai: health: gpu_count: x")
 
 
-def test_it_lets_the_job_start_where_the_arbiter_has_not(node: Node) -> None:
-    given = asked(node, answer=ArbiterAnswer("", False, "the limit is reached"))
+def test_the_job_starts_if_the_arbiter_does_not_drain_the_node(node: Node) -> None:
+    given = ask_arbiter(node, answer=ArbiterAnswer("", False, "the limit is reached"))
     assert given == Permission(False, PROBLEM, "the limit is reached")
 
 
-def test_it_lets_the_job_start_where_nobody_answers_in_time(node: Node) -> None:
+def test_the_job_starts_without_an_answer_in_time(node: Node) -> None:
     began = node.now
-    given = asked(node, seconds=5)
+    given = ask_arbiter(node, seconds=5)
     assert (given.refuse, given.problem) == (False, PROBLEM)
     assert 5 <= node.now - began < 6
     assert files.pending_question(node.root) == ""
 
 
-def test_a_late_answer_to_another_question_is_none(node: Node) -> None:
+def test_an_answer_to_another_question_is_ignored(node: Node) -> None:
     files.write_answer(node.root, ArbiterAnswer("6.1", True, "hpcai: health: gpu_count: x"))
-    assert not asked(node, seconds=5).refuse
+    assert not ask_arbiter(node, seconds=5).refuse
 
 
-def test_two_prologs_at_a_time_share_one_answer(node: Node) -> None:
+def test_two_prologs_at_the_same_time_share_one_answer(node: Node) -> None:
     files.write_question(node.root, "6.1")
-    given = asked(node, answer=ArbiterAnswer("", True, "drained"))
+    given = ask_arbiter(node, answer=ArbiterAnswer("", True, "drained"))
     assert given.refuse
     assert files.read_answer(node.root, "6.1") == ArbiterAnswer("6.1", True, "drained")
 
 
 @pytest.mark.parametrize("name", ["free_space", "gpu_clocks"])
-def test_nothing_else_refuses_a_job(node: Node, name: str) -> None:
-    node.ran("prolog", check(name, "fail"))
-    assert asked(node, answer=ArbiterAnswer("", True, "drained")) == Permission(
+def test_a_failed_check_that_blocks_no_job_refuses_none(node: Node, name: str) -> None:
+    node.record_run("prolog", check(name, "fail"))
+    assert ask_arbiter(node, answer=ArbiterAnswer("", True, "drained")) == Permission(
         False, "", "everything that every job needs is good"
     )
 
 
-def test_a_site_may_forbid_it(node: Node) -> None:
+def test_with_refuse_jobs_false_no_job_is_refused(node: Node) -> None:
     node.write("/etc/hpcai/health_report.json", json.dumps({"schema": 1, "refuse_jobs": False}))
-    given = asked(node, answer=ArbiterAnswer("", True, "drained"))
+    given = ask_arbiter(node, answer=ArbiterAnswer("", True, "drained"))
     assert (given.refuse, given.problem) == (False, PROBLEM)
     assert node.now == Node(node.folder).now
 
 
-def test_a_script_asks_beside_a_prolog_that_waits_already(node: Node) -> None:
-    """One answer does for both, and the arbiter hears of the script."""
+def test_a_failed_script_shares_the_question_of_a_waiting_prolog(node: Node) -> None:
+    """One answer serves both, and the arbiter learns of the script."""
     files.write_question(node.root, "6.1")
     fault, heard = ScriptFault("prolog", "50-mine: no licence (job 7)", 1), []
 
@@ -100,7 +100,7 @@ def test_a_script_asks_beside_a_prolog_that_waits_already(node: Node) -> None:
     assert heard == [("6.1", fault)]
 
 
-def test_a_site_that_lets_no_check_refuse_a_job_has_scripts_that_fail_all_the_same(node: Node) -> None:
+def test_with_refuse_jobs_false_a_failed_script_still_refuses(node: Node) -> None:
     node.write("/etc/hpcai/health_report.json", json.dumps({"schema": 1, "refuse_jobs": False}))
 
     def pause(seconds: float) -> None:

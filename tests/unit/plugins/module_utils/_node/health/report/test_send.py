@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Telling slurmctld how the node is: when, in which field, and whose text is left alone."""
+"""Sending the report to slurmctld: when, in which field, and which texts are not overwritten."""
 
 from __future__ import annotations
 
@@ -25,60 +25,60 @@ from .playing import Node, check
 def node(tmp_path: pathlib.Path) -> Node:
     """A node that has run its periodic checks."""
     made = Node(tmp_path)
-    made.ran("periodic", check("gpu_count"))
+    made.record_run("periodic", check("gpu_count"))
     return made
 
 
 def send_report(node: Node) -> Sent:
-    """Tell."""
+    """Send the report."""
     return send.send(node.root, node.run, node.find_address, node.clock, node.pause)
 
 
 def updates(node: Node) -> list[str]:
-    """The changes it asked for, and forget them."""
+    """Return the updates since the last call."""
     found = [command for command in node.commands if command.startswith("update")]
     node.commands.clear()
     return found
 
 
-def test_news_are_told_at_once_and_the_same_only_after_a_while(node: Node) -> None:
+def test_a_new_report_is_sent_at_once_and_the_same_one_is_not(node: Node) -> None:
     assert send_report(node).known
     assert len(updates(node)) == 1
     node.now += 300
-    node.ran("periodic", check("gpu_count"))
+    node.record_run("periodic", check("gpu_count"))
     assert send_report(node) == Sent(True, "slurmctld already has the report")
     assert node.commands == []
-    node.ran("periodic", check("gpu_count", "fail"))
+    node.record_run("periodic", check("gpu_count", "fail"))
     send_report(node)
     assert len(updates(node)) == 1
     assert decode(node.extra).faults[0].check == "gpu_count"
 
 
-def test_what_is_not_new_is_told_again_when_it_is_old(node: Node) -> None:
+def test_an_unchanged_report_is_renewed_when_it_is_old(node: Node) -> None:
     send_report(node)
     began = node.now
     for seconds, sent in ((0.7 * send.RENEW_S, 1), (1.01 * send.RENEW_S, 2)):
         node.now = began + seconds
-        node.ran("periodic", check("gpu_count"))
+        node.record_run("periodic", check("gpu_count"))
         send_report(node)
         assert len([command for command in node.commands if command.startswith("update")]) == sent
     assert decode(node.extra).time == int(node.now)
 
 
-def test_a_report_that_does_not_fit_is_not_new_each_time(node: Node) -> None:
+def test_a_report_that_was_cut_is_not_sent_each_time(node: Node) -> None:
     many = [check(f"check_{n}", "fail", summary="x" * 400) for n in range(30)]
-    node.ran("periodic", *many)
+    node.record_run("periodic", *many)
     for _turn in range(6):
         send_report(node)
         node.now += 10
-        node.ran("periodic", *many)
+        node.record_run("periodic", *many)
     updates(node)
     send_report(node)
     assert updates(node) == []
 
 
 @pytest.mark.parametrize("theirs", ["rack", '{"rack":4}', "hpcai-healthy"])
-def test_a_text_of_somebody_elses_stays(node: Node, theirs: str) -> None:
+def test_a_foreign_text_is_not_overwritten(node: Node, theirs: str) -> None:
     node.extra = theirs
     sent = send_report(node)
     assert not sent.known
@@ -87,7 +87,7 @@ def test_a_text_of_somebody_elses_stays(node: Node, theirs: str) -> None:
     assert (node.extra, updates(node)) == (theirs, [])
 
 
-def test_the_site_may_take_the_other_field(node: Node) -> None:
+def test_the_site_can_choose_the_other_field(node: Node) -> None:
     node.extra = "rack"
     node.write("/etc/hpcai/health_report.json", json.dumps({"schema": 1, "field": "Comment"}))
     assert send_report(node).known
@@ -95,7 +95,7 @@ def test_the_site_may_take_the_other_field(node: Node) -> None:
     assert decode(node.comment).vm_id == "vm-0"
 
 
-def test_what_slurmctld_did_not_take_is_told_the_next_time(node: Node) -> None:
+def test_a_report_that_slurmctld_rejected_is_sent_again(node: Node) -> None:
     node.answer_rc = 1
     assert not send_report(node).known
     node.answer_rc = 0
@@ -103,7 +103,7 @@ def test_what_slurmctld_did_not_take_is_told_the_next_time(node: Node) -> None:
     assert decode(node.extra)
 
 
-def test_where_no_controller_listens_it_says_so(node: Node) -> None:
+def test_without_a_controller_nothing_is_sent(node: Node) -> None:
     def nobody(_controllers: object) -> str:
         raise NoController("10.0.0.4:6817: Connection refused")
 
@@ -112,14 +112,14 @@ def test_where_no_controller_listens_it_says_so(node: Node) -> None:
     assert node.commands == []
 
 
-def test_settings_that_make_no_sense_are_named(node: Node) -> None:
+def test_an_invalid_field_is_reported(node: Node) -> None:
     node.write("/etc/hpcai/health_report.json", json.dumps({"schema": 1, "field": "Reason"}))
     sent = send_report(node)
     assert not sent.known
     assert "field must be Extra or Comment, not 'Reason'" in sent.words
 
 
-def test_a_machine_without_a_name_in_slurm_has_nobody_to_tell(node: Node, tmp_path: pathlib.Path) -> None:
+def test_a_machine_without_slurmd_env_sends_nothing(node: Node, tmp_path: pathlib.Path) -> None:
     (tmp_path / "etc/hpcai/slurmd.env").unlink()
     assert send_report(node).known
     assert node.commands == []
@@ -130,9 +130,9 @@ def test_nodes_renew_at_different_times() -> None:
     assert all(0 <= send._share(f"compute-{n}") < 1 for n in range(100))
 
 
-def test_a_prolog_that_waits_is_answered_when_the_arbiter_has_drained(node: Node) -> None:
+def test_a_waiting_prolog_is_answered_once_the_node_is_drained(node: Node) -> None:
     files.write_question(node.root, "7.1")
-    node.ran("prolog", check("gpu_count", "fail"))
+    node.record_run("prolog", check("gpu_count", "fail"))
 
     def pause(seconds: float) -> None:
         node.now += seconds
@@ -149,9 +149,9 @@ def test_a_prolog_that_waits_is_answered_when_the_arbiter_has_drained(node: Node
     assert node.now - node_began < 16
 
 
-def test_what_is_found_while_a_prolog_waits_is_told_at_once(node: Node) -> None:
-    """Otherwise the arbiter would drain a node for what has been mended since."""
-    node.ran("prolog", check("ib_ports", "fail"))
+def test_a_new_result_is_sent_at_once_while_a_prolog_waits(node: Node) -> None:
+    """Otherwise the arbiter would drain the node for a fault that has been repaired."""
+    node.record_run("prolog", check("ib_ports", "fail"))
     files.write_question(node.root, "7.1")
     mended, delays = node.now + 10, []
 
@@ -160,7 +160,7 @@ def test_what_is_found_while_a_prolog_waits_is_told_at_once(node: Node) -> None:
             delays.append(node.now - mended)
         if node.now < mended <= node.now + seconds:
             node.now = mended
-            node.ran("periodic", check("ib_ports"))
+            node.record_run("periodic", check("ib_ports"))
         node.now += seconds
 
     send.send(node.root, node.run, node.find_address, node.clock, pause)
@@ -169,8 +169,8 @@ def test_what_is_found_while_a_prolog_waits_is_told_at_once(node: Node) -> None:
     assert delays[0] < 10
 
 
-def test_a_script_that_failed_stands_first_in_the_report_until_it_is_answered(node: Node) -> None:
-    node.ran("periodic", check("gpu_count", "fail"), age=200)
+def test_a_failed_script_is_the_first_fault_until_it_is_answered(node: Node) -> None:
+    node.record_run("periodic", check("gpu_count", "fail"), age=200)
     files.write_question(node.root, "7.1", ScriptFault("prolog", "50-mine: no licence (job 7)", int(node.now)))
     reports: list[Report] = []
 
@@ -182,12 +182,12 @@ def test_a_script_that_failed_stands_first_in_the_report_until_it_is_answered(no
     send.send(node.root, node.run, node.find_address, node.clock, pause)
     first = reports[0].faults[0]
     assert (first.check, first.summary, first.blocks) == ("prolog", "50-mine: no licence (job 7)", True)
-    # Newer than the last check: what an operator resumed since then is drained for it all the same.
+    # The report is newer than the last check, so that a node that was resumed since is drained, too.
     assert reports[0].time == int(NOW)
     assert [fault.check for fault in decode(node.extra).faults] == ["gpu_count"]
 
 
-def test_a_prolog_that_waits_may_not_refuse_where_the_arbiter_does_nothing(node: Node) -> None:
+def test_a_waiting_prolog_may_not_refuse_if_the_node_is_not_drained(node: Node) -> None:
     files.write_question(node.root, "7.1")
     began = node.now
     send_report(node)
@@ -195,11 +195,11 @@ def test_a_prolog_that_waits_may_not_refuse_where_the_arbiter_does_nothing(node:
     assert given
     assert (given.refuse, given.words) == (False, "the arbiter has not drained this node within 40 s: see its journal")
     assert 20 < node.now - began <= send.ANSWER_S
-    # Not a question every second from each node of a large job.
+    # The nodes of a large job must not each ask slurmctld every second.
     assert len([command for command in node.commands if "show" in command]) < 15
 
 
-def test_a_prolog_is_answered_also_where_slurmctld_is_silent(node: Node) -> None:
+def test_a_waiting_prolog_is_answered_if_slurmctld_does_not_answer(node: Node) -> None:
     files.write_question(node.root, "7.1")
     node.answer_rc = 124
     send_report(node)
