@@ -303,7 +303,7 @@ def test_a_users_entry_in_the_folders_place_is_replaced_with_a_warning(node: Nod
             # Opening it for reading would wait for a writer.
             os.mkfifo(path / "17/.hpcai-beeond")
     if os.geteuid() != 0 and path.is_dir() and not path.is_symlink():
-        pytest.skip("the folder is this user's own, as root's is root's")
+        pytest.skip("the user who runs the test owns the folder, as root would")
     os.chown(path, 4001, 4001, follow_symlinks=False)
     done = node.start()
     assert (done.good, done.started) == (True, True)

@@ -97,13 +97,13 @@ class Turns:
     def wait(self, who: int) -> None:
         """Wait for this process's turn."""
         with self.condition:
-            assert self.condition.wait_for(lambda: self._next() == who, TURN_S), "no turn came"
+            assert self.condition.wait_for(lambda: self._next() == who, TURN_S), "the turn never came"
             if self.at < len(self.order):
                 self.at += 1
             self.condition.notify_all()
 
     def end(self, who: int) -> None:
-        """This process has ended."""
+        """Record that this process has ended."""
         with self.condition:
             self.ended.add(who)
             self.condition.notify_all()

@@ -191,7 +191,7 @@ def test_a_step_that_is_saved_again_needs_another_save_name(scene: Scene) -> Non
     assert [id_.save for id_ in completed(scene.store())] == ["", "restart1"]
 
 
-def test_other_nodes_are_not_kept_waiting_by_newer_steps(scene: Scene) -> None:
+def test_newer_steps_do_not_delay_other_nodes(scene: Scene) -> None:
     """Node 1 has published step 100: node 0 uploads its part before its newest step."""
     other = scene.directory / "other"
     (other / "step100").mkdir(parents=True)
@@ -259,7 +259,7 @@ def is_newest(scene: Scene, watcher: Watcher, step: int) -> bool:
     return scene.complete_steps()[-1:] == [step] and watcher.idle
 
 
-def test_node_0_prunes(scene: Scene) -> None:
+def test_node_0_prunes_old_checkpoints(scene: Scene) -> None:
     watcher = scene.watcher(keep=Retention(last=1))
     for step in (100, 200, 300):
         scene.save(step)

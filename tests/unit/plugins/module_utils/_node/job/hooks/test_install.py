@@ -103,7 +103,7 @@ def test_two_sets_cannot_use_the_same_name(node: Node) -> None:
     install(node, epilog={"50-gpu": GPU})
 
 
-def test_limits_stay_until_others_are_given(node: Node) -> None:
+def test_limits_are_kept_until_others_are_given(node: Node) -> None:
     install(node, limits={"prolog": {"total": 300}})
     install(node, "beeond", prolog={"30-mount": NOTE})
     assert read_settings(node.root).limits["prolog"].total == 300
