@@ -46,7 +46,7 @@ def test_several_answers_arrive_in_order() -> None:
     with child.Child(answers({"n": 1}, {"n": 2}, {"text": "x\n" * 100_000})) as working:
         assert [working.answer(10), working.answer(10)] == [{"n": 1}, {"n": 2}]
         assert working.answer(10) == {"text": "x\n" * 100_000}
-    assert is_gone(working.pid), "it was waited for"
+    assert is_gone(working.pid), "the child was not reaped"
 
 
 def test_an_answer_arrives_although_the_next_one_times_out() -> None:

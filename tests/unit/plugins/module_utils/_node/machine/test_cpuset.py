@@ -27,7 +27,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.cpuset i
         ("8191", [8191]),
     ],
 )
-def test_reads_lists(text: str, cpus: list[int]) -> None:
+def test_lists_are_parsed(text: str, cpus: list[int]) -> None:
     assert sorted(CpuSet.parse_list(text)) == cpus
 
 
@@ -50,7 +50,7 @@ def test_an_invalid_list_is_refused_and_quoted(text: str) -> None:
         ("1,00000000", "32"),
     ],
 )
-def test_reads_masks_as_one_number_and_as_the_kernels_words(text: str, cpus: str) -> None:
+def test_masks_are_parsed_as_one_number_and_as_the_kernels_words(text: str, cpus: str) -> None:
     assert CpuSet.parse_mask(text).as_list() == cpus
 
 

@@ -118,7 +118,7 @@ def test_a_user_who_swaps_folder_and_link_gains_nothing_in_1000_tries(scratch: p
             os.rmdir(scratch / "beeond")
             assert list(precious.iterdir()) == [], number
     assert (precious.stat().st_uid, precious.stat().st_mode & 0o7777) == (0, 0o700)
-    assert warnings, "the user never came first: nothing was tried"
+    assert warnings, "the user never created the entry first, so nothing was tested"
 
 
 @needs_root

@@ -77,7 +77,7 @@ def test_the_nodes_settings_come_before_the_metadata_service(running: Running) -
     assert (found.name, found.origin) == ("Standard_NC96ads_A100_v4", "node.json")
 
 
-def test_the_metadata_service_comes_before_memory(running: Running) -> None:
+def test_the_metadata_service_comes_before_the_remembered_size(running: Running) -> None:
     write(running, vm_size.INSTANCE_FILE, {"schema": 1, "vm_size": "Standard_ND40rs_v2"})
     found = vm_size_of(running, None, answers)
     assert (found.name, found.origin, found.compute) == ("Standard_ND96asr_v4", "imds", COMPUTE)
