@@ -280,7 +280,7 @@ def test_for_an_image_at_rest_no_service_is_touched(tree: pathlib.Path) -> None:
 
 def test_the_owner_of_the_password_file_is_kept(tree: pathlib.Path) -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root gives files away")
+        pytest.skip("only root can change the owner of a file")
     os.chown(tree / "etc/shadow", 0, 42)
     clean(tree)
     assert (tree / "etc/shadow").stat().st_gid == 42

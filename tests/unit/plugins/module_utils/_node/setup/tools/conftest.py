@@ -60,7 +60,7 @@ class Machine:
         """Return where a path of the machine is below the root."""
         return self.folder / path.lstrip("/")
 
-    def says(self) -> str:
+    def tool_output(self) -> str:
         """What the installed tool prints; it must succeed."""
         command = [str(self.path("/usr/bin/hpcnode"))]
         return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout

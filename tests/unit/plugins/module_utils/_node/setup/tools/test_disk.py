@@ -24,7 +24,7 @@ UNITS = "/usr/lib/systemd/system"
 
 def test_the_installed_tool_runs(machine: Any) -> None:
     made = machine.install("1.0")
-    assert machine.says() == "1.0 1.0"
+    assert machine.tool_output() == "1.0 1.0"
     assert made.changed
     assert made.restored == ()
     assert machine.path("/etc/hpcai").is_dir()
@@ -40,7 +40,7 @@ def test_a_second_run_does_nothing(machine: Any) -> None:
 def test_any_version_replaces_any_other(machine: Any, before: str, after: str) -> None:
     machine.install(before)
     made = machine.install(after)
-    assert machine.says() == f"{after} {after}"
+    assert machine.tool_output() == f"{after} {after}"
     assert made.restored == ()
     assert len(os.listdir(machine.path(layout.TREES))) == 1
     assert not machine.path(f"{LIB}/only_{before[0]}.py").exists()
@@ -55,7 +55,7 @@ def test_the_same_version_with_other_sources_is_installed_again(machine: Any, mo
     )
     made = machine.install("1.0")
     assert (made.build, made.restored) != ((), ())
-    assert machine.says() == "x"
+    assert machine.tool_output() == "x"
 
 
 @pytest.mark.parametrize("path", [f"{LIB}/about.py", "/usr/bin/hpcnode", f"{UNITS}/hpcai-scratch.service"])
@@ -74,7 +74,7 @@ def test_manual_changes_are_reverted_and_reported(machine: Any, path: str, harm:
     assert (made.build, len(made.write)) == ((), 1)
     assert machine.files() == before
     assert file.stat().st_mode & 0o7777 == (0o755 if path.startswith("/usr/bin") else 0o644)
-    assert machine.says() == "1.0 1.0"
+    assert machine.tool_output() == "1.0 1.0"
 
 
 def test_an_edited_file_is_not_hidden_by_bytecode(machine: Any) -> None:
@@ -84,9 +84,9 @@ def test_an_edited_file_is_not_hidden_by_bytecode(machine: Any) -> None:
     old = file.stat()
     file.write_text(file.read_text(encoding="utf-8").replace("1.0", "9.9"), encoding="utf-8")
     os.utime(file, (old.st_atime, old.st_mtime))
-    assert machine.says() == "9.9 1.0"
+    assert machine.tool_output() == "9.9 1.0"
     machine.install("1.0")
-    assert machine.says() == "1.0 1.0"
+    assert machine.tool_output() == "1.0 1.0"
 
 
 def test_foreign_files_among_ours_are_removed_and_reported(machine: Any) -> None:
@@ -104,7 +104,7 @@ def test_a_folder_in_the_place_of_a_file_is_replaced(machine: Any) -> None:
     machine.path(f"{LIB}/about.py").unlink()
     machine.path(f"{LIB}/about.py/inner").mkdir(parents=True)
     machine.install("1.0")
-    assert machine.says() == "1.0 1.0"
+    assert machine.tool_output() == "1.0 1.0"
     assert not machine.plan("1.0").changed
 
 
@@ -115,7 +115,7 @@ def test_there_is_bytecode_for_each_source_and_for_nothing_else(machine: Any) ->
     assert len(before) == len(list(machine.folder.rglob("*.py")))
     for file in before:
         file.unlink()
-    machine.says()
+    machine.tool_output()
     assert not list(machine.folder.rglob("*.pyc"))
     machine.install("1.0")
     assert sorted(machine.folder.rglob("*.pyc")) == before
@@ -156,7 +156,7 @@ def test_a_file_in_the_place_of_a_folder_is_refused(machine: Any) -> None:
         machine.install("1.0")
 
 
-def test_absent_removes_all_of_ours_and_nothing_else(machine: Any) -> None:
+def test_absent_removes_all_our_files_and_nothing_else(machine: Any) -> None:
     machine.install("1.0")
     machine.unpack_wheel()
     theirs = ["/etc/hpcai/node.json", "/var/lib/hpcai/clocks", f"{UNITS}/hpcai-site.service", "/usr/lib/hpcai/own"]
@@ -181,7 +181,7 @@ def test_the_wheel_of_an_older_version_is_removed_by_an_upgrade(machine: Any, ve
     assert made.restored == ()
     assert sorted(os.listdir(machine.path(layout.HOME))) == ["lib", "trees"]
     assert os.listdir(machine.path(layout.TREES)) == [machine.path(layout.TOOL).resolve().name]
-    assert machine.says() == f"{version} {version}"
+    assert machine.tool_output() == f"{version} {version}"
     assert not machine.plan(version).changed
 
 
@@ -235,7 +235,7 @@ def test_a_power_cut_at_any_moment_leaves_a_complete_tool(
         launcher = machine.path("/usr/bin/hpcnode")
         state = (launcher.exists(), tuple(machine.files(machine.path(layout.TOOL).resolve()).items()))
         if state not in outcomes:
-            outcomes[state] = machine.says() if launcher.exists() else "none"
+            outcomes[state] = machine.tool_output() if launcher.exists() else "none"
         machine.install("2.0")
         assert not machine.plan("2.0").changed
         assert len(os.listdir(machine.path(layout.TREES))) == 1

@@ -102,7 +102,7 @@ def test_a_version_that_no_longer_runs_is_removed_by_the_next_run(machine: Any, 
 
 
 def test_a_running_tool_keeps_its_wheel(machine: Any, running: subprocess.Popen[str]) -> None:
-    """Version 0.1.0 imports it when it asks GPUs for the first time."""
+    """Version 0.1.0 imports it when it first queries the GPUs."""
     tree = machine.unpack_wheel()
     machine.install("2.0")
     assert (machine.path(layout.SITE) / "pynvml.py").exists()
@@ -190,5 +190,5 @@ def test_two_concurrent_runs_both_succeed(machine: Any) -> None:
     command = [sys.executable, "-c", script, str(here), *[path for path in sys.path if path]]
     runs = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _run in range(2)]
     assert [(run.communicate(timeout=60)[1], run.returncode) for run in runs] == [("", 0)] * 2
-    assert machine.says() == "2.0 2.0"
+    assert machine.tool_output() == "2.0 2.0"
     assert not machine.plan("2.0").changed
