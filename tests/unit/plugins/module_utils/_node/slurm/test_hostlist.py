@@ -51,24 +51,24 @@ PIECES = [
 
 
 @pytest.mark.parametrize(("names", "hostlist"), FOLDED_BY_SLURM)
-def test_folds_as_slurm_does(names: list[str], hostlist: str) -> None:
+def test_names_are_folded_as_slurm_folds_them(names: list[str], hostlist: str) -> None:
     assert compress(names) == hostlist
 
 
 @pytest.mark.parametrize(("hostlist", "names"), UNFOLDED_BY_SLURM)
-def test_unfolds_as_slurm_does(hostlist: str, names: list[str]) -> None:
+def test_host_lists_are_unfolded_as_slurm_unfolds_them(hostlist: str, names: list[str]) -> None:
     assert expand(hostlist) == names
 
 
 @pytest.mark.parametrize("hostlist", ["a[3-1]", "a[]", "a[1,]", "a[0A-0C]", "a[-1]", "a[1-2-3]"])
-def test_refuses_the_ranges_that_slurm_refuses(hostlist: str) -> None:
+def test_ranges_that_slurm_refuses_are_refused(hostlist: str) -> None:
     with pytest.raises(HostlistError, match=r"malformed|only one bracket") as caught:
         expand(hostlist)
     assert repr(hostlist) in str(caught.value)
 
 
 @pytest.mark.parametrize("hostlist", ["a[", "a[1", "a]", "a,,b", "a[1-2]b[1-2]", "a[1,[2]]"])
-def test_refuses_what_is_ambiguous_or_cut_off(hostlist: str) -> None:
+def test_ambiguous_or_incomplete_lists_are_refused(hostlist: str) -> None:
     with pytest.raises(HostlistError):
         expand(hostlist)
 

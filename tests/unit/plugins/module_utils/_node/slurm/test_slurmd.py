@@ -47,7 +47,7 @@ class Cluster:
         return slurmctld.for_slurmd(facts, conf_changes.file_digests(self.controller.root, slurmctld.FOLDER))
 
     def converge(self, controller: dict[str, Any] | None = None) -> tuple[slurmd.Plan, dict[str, Any]]:
-        """One run of the module, later."""
+        """One run of the module, some time later."""
         node = self.node
         node.now += 1000
         del node.done[:]
