@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.releases import UnknownRelease, upgrade_problem
 
 
