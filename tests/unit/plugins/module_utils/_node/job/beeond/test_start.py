@@ -58,7 +58,7 @@ def test_a_one_node_job_gets_a_bind_mount_from_the_scratch(node: Node) -> None:
     assert node.leftovers() == []
 
 
-def test_a_missing_peer_requeues_the_job_after_this_nodes_clean_up(node: Node) -> None:
+def test_after_a_missing_peer_the_node_cleans_up_then_requeues(node: Node) -> None:
     node.online.remove("gpu-3")
     done = node.start()
     assert (done.good, done.started) == (True, False)
