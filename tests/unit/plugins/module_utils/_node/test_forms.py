@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Checked input: what each form takes, and what its message says."""
+"""Validation forms: the values that each form accepts, and its error messages."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import (
 
 
 @pytest.mark.parametrize("value", [0.1, 30, 86400])
-def test_takes_numbers_of_seconds(value: float) -> None:
+def test_check_seconds_accepts_valid_durations(value: float) -> None:
     assert check_seconds("timeout", value) == value
 
 
-def test_zero_only_where_not_to_wait_is_meant() -> None:
+def test_check_seconds_accepts_zero_only_if_allowed() -> None:
     assert check_seconds("wait", 0, zero=True) == 0
     with pytest.raises(ValueError, match="timeout must be seconds above 0, at most 86400, not 0"):
         check_seconds("timeout", 0)
 
 
 @pytest.mark.parametrize("value", [-1, math.nan, math.inf, -math.inf, 86401, 1e300, "30", True, None])
-def test_refuses_what_cannot_be_waited_for(value: object) -> None:
+def test_check_seconds_refuses_invalid_durations(value: object) -> None:
     with pytest.raises(ValueError, match=r"wait must be seconds from 0, at most 86400, not"):
         check_seconds("wait", value, zero=True)
 
 
-def test_forms_are_made_of_forms_and_name_the_place() -> None:
+def test_errors_in_nested_forms_name_the_path() -> None:
     form = record({"ports": list_of(integer(1, 65535)), "name": text}, required=("ports",))
     assert form("x", {"ports": ["80", 443], "name": " web "}) == {"ports": (80, 443), "name": "web"}
     for value, words in (
@@ -77,7 +77,7 @@ def test_forms_are_made_of_forms_and_name_the_place() -> None:
 
 @dataclass(frozen=True)
 class Door:
-    """Something with settings."""
+    """An example of a dataclass that a form creates."""
 
     width: int
     colour: str = "red"
@@ -91,7 +91,7 @@ DOOR = instance_of(
 )
 
 
-def test_a_dataclass_takes_its_defaults_and_lacks_what_has_none() -> None:
+def test_a_dataclass_form_uses_defaults_and_requires_the_other_fields() -> None:
     assert DOOR("", {"width": 2, "colour": None}) == Door(2)
     assert DOOR("", {"width": 2, "keys": ["a"]}) == Door(2, keys=("a",))
     for value, words in (
@@ -110,7 +110,7 @@ def test_a_dataclass_takes_its_defaults_and_lacks_what_has_none() -> None:
         assert str(refused.value) == f"door.json: {words}"
 
 
-def test_defaults_are_given_as_a_user_would_give_them() -> None:
+def test_record_defaults_are_converted_like_user_input() -> None:
     form = record({"ports": list_of(integer()), "name": text}, null_is_absent=True, defaults={"ports": ["80"]})
     assert form("", {"ports": None}) == {"ports": (80,)}
     assert form("", {"ports": [1], "name": "a"}) == {"ports": (1,), "name": "a"}
@@ -130,19 +130,21 @@ def test_defaults_are_given_as_a_user_would_give_them() -> None:
         (mapping_of(string, boolean), [{"a": True}], [{1: True}, {"a": 1}, []], "must be"),
     ],
 )
-def test_what_each_form_takes(form: Form[Any], good: list[Any], bad: list[Any], words: str) -> None:
+def test_each_form_accepts_valid_and_refuses_invalid_values(
+    form: Form[Any], good: list[Any], bad: list[Any], words: str
+) -> None:
     assert [form("x", value) for value in good] == good
     for value in bad:
         with pytest.raises(Malformed, match=words):
             form("x", value)
 
 
-def test_null_may_stand_for_something_else() -> None:
+def test_optional_returns_the_given_value_for_null() -> None:
     assert optional(boolean, "none")("x", None) == "none"
 
 
 @dataclass(frozen=True)
-class Asked:
+class ModuleOptions:
     """Options of a module."""
 
     path: str
@@ -152,7 +154,7 @@ class Asked:
     mode: str | None = None
 
 
-def test_forms_are_a_modules_arguments() -> None:
+def test_forms_give_a_modules_argument_spec() -> None:
     forms: dict[str, Form[Any]] = {
         "path": unquoted_path,
         "size": optional(number(integral=True)),
@@ -160,7 +162,7 @@ def test_forms_are_a_modules_arguments() -> None:
         "limits": mapping_of(string, number()),
         "mode": as_argument(text, type="raw"),
     }
-    assert arguments_of(forms, defaults_of(Asked), required=("path",)) == {
+    assert arguments_of(forms, defaults_of(ModuleOptions), required=("path",)) == {
         "path": {"type": "path", "required": True},
         "size": {"type": "int", "default": 3},
         "words": {"type": "list", "elements": "str", "choices": ["a", "b"], "default": ["a"]},

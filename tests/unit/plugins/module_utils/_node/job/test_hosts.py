@@ -21,7 +21,7 @@ CONF = "NodeName=gpu-[0-1] NodeAddr=10.0.0.[5-6]\nNodeName=odd NodeAddr=odd.inte
 
 
 class Node:
-    """A node whose slurmctld is played."""
+    """A node with a fake slurmctld."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder, self.root = folder, Root(str(folder))
@@ -39,7 +39,7 @@ class Node:
         target.write_text(text, encoding="utf-8")
 
     def run(self, words: Sequence[str]) -> Result:
-        """Answer as slurmctld does; without an answer, not in time."""
+        """Answer as slurmctld does; without an answer, time out."""
         self.asked += 1
         return Result(tuple(words), 0 if self.answers else 124, self.answers, "")
 
@@ -49,7 +49,7 @@ class Node:
 
     @property
     def hosts(self) -> str:
-        """The file."""
+        """The content of /etc/hosts."""
         return (self.folder / "etc/hosts").read_text(encoding="utf-8")
 
 
@@ -60,11 +60,11 @@ def node(tmp_path: pathlib.Path) -> Node:
 
 
 def block(*lines: str) -> str:
-    """The file with these lines."""
+    """Return /etc/hosts with these lines in our block."""
     return "".join(f"{line}\n" for line in (f"# BEGIN {BLOCK}", *lines, f"# END {BLOCK}")) + SYSTEMS
 
 
-def test_all_nodes_of_slurm_conf_are_written_and_nobody_is_asked(node: Node) -> None:
+def test_nodes_in_slurm_conf_are_written_without_asking_slurmctld(node: Node) -> None:
     assert node.prolog("gpu-[0-1]") == ""
     assert node.hosts == block("10.0.0.5 gpu-0", "10.0.0.6 gpu-1")
     assert node.asked == 0
@@ -77,7 +77,7 @@ def test_a_second_job_changes_nothing(node: Node) -> None:
     assert (node.folder / "etc/hosts").stat().st_ino == before
 
 
-def test_a_node_that_joined_is_asked_for_and_stays_for_the_other_job(node: Node) -> None:
+def test_the_address_of_a_joined_node_is_asked_for_once_and_kept(node: Node) -> None:
     assert node.prolog("gpu-[0,7]") == ""
     assert "10.0.0.77 gpu-7\n" in node.hosts
     assert node.prolog("gpu-0") == ""
@@ -92,13 +92,13 @@ def test_a_new_address_replaces_the_old_one(node: Node) -> None:
     assert node.hosts == block("10.0.0.5 gpu-0", "10.0.0.6 gpu-1", "10.0.0.78 gpu-7")
 
 
-def test_a_name_that_nobody_knows_is_told_and_the_others_are_written(node: Node) -> None:
+def test_unknown_names_are_reported_and_the_others_are_written(node: Node) -> None:
     node.answers = ""
     message = node.prolog("gpu-[0,7-8]")
     assert message.startswith("no address is known for gpu-7, gpu-8 (slurmctld at 10.0.0.4 gave no answer")
     assert node.hosts == block("10.0.0.5 gpu-0", "10.0.0.6 gpu-1")
 
 
-def test_an_address_that_is_a_name_is_not_written(node: Node) -> None:
+def test_an_address_that_is_a_host_name_is_not_written(node: Node) -> None:
     assert "odd" in node.prolog("odd")
     assert "odd" not in node.hosts

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Users' processes that were killed and do not end are freed; nobody else's connections and processes are touched."""
+"""Freeing users' killed processes that do not end, without touching other users' connections and processes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
 
 KILLED, NOT_KILLED = "0000000000000100", "0000000000000000"
-# As the user namespace of the mount has it, where the user is root.
+# As shown in the mount's user namespace, where the user is root.
 MINE = "57 30 0:77 / /tmp/x rw - fuse mine rw,user_id=0,group_id=0\n"
 ROOTS = "58 30 0:78 / /blob rw - fuse blobfuse2 rw,user_id=0,group_id=0,allow_other\n"
 OTHERS = "59 30 0:79 / /tmp/y rw - fuse.sshfs bob rw,user_id=4002,group_id=4002\n"
-SHOWN = f"61 30 0:50 / {CONTROL} rw - fusectl fusectl rw\n"
+FUSECTL = f"61 30 0:50 / {CONTROL} rw - fusectl fusectl rw\n"
 DISK = "60 30 8:1 / / rw - ext4 /dev/sda1 rw\n"
 
 
 class Node:
-    """A node with connections 77, 78 and 79."""
+    """A node with the FUSE connections 77, 78 and 79."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder, self.root = folder, Root(str(folder))
@@ -46,7 +46,7 @@ class Node:
     def thread(
         self, pid: int, state: str, *, pending: str = KILLED, uid: int = 4001, tracer: int = 0, mounts: str = MINE
     ) -> None:
-        """Let a process have a thread."""
+        """Create a process with one thread."""
         status = f"Name:\tx\nState:\t{state} (x)\nTracerPid:\t{tracer}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n"
         status += f"SigPnd:\t{pending}\nShdPnd:\t{NOT_KILLED}\n"
         self.write(f"/proc/{pid}/status", status)
@@ -54,22 +54,22 @@ class Node:
         self.write(f"/proc/{pid}/task/{pid}/mountinfo", DISK + mounts)
 
     def pause(self, seconds: float) -> None:
-        """Some end in the meantime."""
+        """Wait; the processes in ``ends`` end meanwhile."""
         for pid in self.ends:
             self.thread(pid, "X", pending=NOT_KILLED)
 
     def run(self, words: Sequence[str]) -> Result:
-        """Mount."""
+        """Record a mount command, and show its mount."""
         self.asked.append(tuple(words))
-        self.write("/proc/self/mountinfo", DISK + SHOWN)
+        self.write("/proc/self/mountinfo", DISK + FUSECTL)
         return Result(tuple(words), 0, "", "")
 
     def free(self) -> list[str]:
-        """Free what is stuck."""
+        """Free the stuck processes."""
         return free(self.root, self.run, lambda pid, number: self.killed.append((pid, number)), self.pause, self.owner)
 
     def owner(self, path: str) -> int:
-        """Whose a connection is."""
+        """Return the uid of a connection's owner."""
         if not pathlib.Path(path).exists():
             raise FileNotFoundError(path)
         return {"77": 4001, "78": 0, "79": 4002}[pathlib.Path(path).parent.name]
@@ -81,18 +81,18 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: pathlib.Path) -> Node:
-    """A node where nothing is stuck."""
+    """A node without stuck processes."""
     return Node(tmp_path)
 
 
-def test_nothing_is_done_where_nothing_is_stuck(node: Node) -> None:
+def test_nothing_is_done_without_stuck_processes(node: Node) -> None:
     node.thread(100, "S", pending=NOT_KILLED)
     node.thread(101, "D", pending=NOT_KILLED)
     node.thread(102, "R")
     assert (node.free(), node.aborted(), node.killed, node.asked) == ([], [], [], [])
 
 
-def test_the_connection_of_a_killed_process_is_aborted_and_no_others(node: Node) -> None:
+def test_only_the_killed_users_own_connection_is_aborted(node: Node) -> None:
     node.thread(100, "D", mounts=MINE + ROOTS + OTHERS)
     (done,) = node.free()
     assert done == "aborted FUSE connection 77 of user 4001: the killed process 100 waited for it"
@@ -100,14 +100,14 @@ def test_the_connection_of_a_killed_process_is_aborted_and_no_others(node: Node)
     assert node.asked == [("mount", "-t", "fusectl", "fusectl", CONTROL)]
 
 
-def test_connections_that_are_shown_are_not_mounted_again(node: Node) -> None:
-    node.write("/proc/self/mountinfo", DISK + SHOWN)
+def test_fusectl_is_not_mounted_twice(node: Node) -> None:
+    node.write("/proc/self/mountinfo", DISK + FUSECTL)
     node.thread(100, "D")
     node.free()
     assert (node.asked, node.aborted()) == ([], [77])
 
 
-def test_a_process_that_only_took_a_moment_to_end_is_left_alone(node: Node) -> None:
+def test_a_process_that_ends_during_the_wait_is_left_alone(node: Node) -> None:
     node.thread(100, "D")
     node.ends = {100}
     assert (node.free(), node.aborted()) == ([], [])
@@ -118,7 +118,7 @@ def test_a_process_of_root_is_left_alone(node: Node) -> None:
     assert (node.free(), node.aborted()) == ([], [])
 
 
-def test_a_connection_that_is_gone_is_no_error(node: Node) -> None:
+def test_a_missing_connection_is_ignored(node: Node) -> None:
     (node.folder / f"{CONTROL}/77/abort".lstrip("/")).unlink()
     node.thread(100, "D")
     assert node.free() == []
@@ -139,13 +139,13 @@ def test_a_tracer_of_another_user_is_left_alone(node: Node, uid: int) -> None:
     assert (node.free(), node.killed) == ([], [])
 
 
-def test_a_process_that_is_debugged_is_left_alone(node: Node) -> None:
+def test_a_traced_process_that_was_not_killed_is_left_alone(node: Node) -> None:
     node.thread(200, "S", pending=NOT_KILLED)
     node.thread(100, "t", pending=NOT_KILLED, tracer=200)
     assert (node.free(), node.killed) == ([], [])
 
 
-def test_connections_that_cannot_be_shown_are_named(node: Node) -> None:
+def test_a_failed_mount_of_fusectl_is_an_error(node: Node) -> None:
     node.thread(100, "D")
     with pytest.raises(CommandFailed, match="not permitted"):
         free(node.root, lambda words: Result(tuple(words), 32, "", "not permitted"), lambda *_: None, lambda _: None)

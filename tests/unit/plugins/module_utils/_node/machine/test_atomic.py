@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Replacing files in one step."""
+"""Replacing files atomically, and folders that only operators can read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tight_umask() -> object:
 
 
 @pytest.mark.usefixtures("tight_umask")
-def test_makes_file_and_folders_readable_whatever_the_umask(tmp_path: pathlib.Path) -> None:
+def test_file_and_folders_are_readable_whatever_the_umask(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "a" / "b" / "file"
     write_file(str(path), "text\n")
     assert path.read_text() == "text\n"
@@ -37,7 +37,7 @@ def test_makes_file_and_folders_readable_whatever_the_umask(tmp_path: pathlib.Pa
     assert [folder.stat().st_mode & 0o7777 for folder in (path.parent, path.parent.parent)] == [0o755, 0o755]
 
 
-def test_a_reader_keeps_the_old_file_and_the_next_sees_the_new(tmp_path: pathlib.Path) -> None:
+def test_an_open_reader_keeps_the_old_file_and_the_next_reads_the_new(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "file"
     path.write_text("old")
     with path.open() as reader:
@@ -47,7 +47,7 @@ def test_a_reader_keeps_the_old_file_and_the_next_sees_the_new(tmp_path: pathlib
     assert path.stat().st_mode & 0o7777 == 0o600
 
 
-def test_a_failure_leaves_the_old_file_and_nothing_beside_it(
+def test_a_failure_leaves_the_old_file_and_no_temporary_file(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "file"
@@ -62,9 +62,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_beside_it(
     assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("file", "old")]
 
 
-def test_what_is_half_written_matches_no_pattern_of_a_folder(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_temporary_files_match_no_pattern_of_a_folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     temporary_names: list[str] = []
     monkeypatch.setattr(atomic.os, "replace", lambda source, _target: temporary_names.append(os.path.basename(source)))
     write_file(str(tmp_path / "60-x.env"), "new")
@@ -72,7 +70,7 @@ def test_what_is_half_written_matches_no_pattern_of_a_folder(
     assert not temporary_names[0].endswith(".env")
 
 
-def test_a_link_stays_one(tmp_path: pathlib.Path) -> None:
+def test_writing_follows_a_link_and_removing_removes_only_the_link(tmp_path: pathlib.Path) -> None:
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_text("old")
     link.symlink_to(target)
@@ -84,14 +82,12 @@ def test_a_link_stays_one(tmp_path: pathlib.Path) -> None:
     assert not link.is_symlink()
 
 
-def test_what_is_not_there_need_not_be_removed(tmp_path: pathlib.Path) -> None:
+def test_removing_a_missing_file_is_no_error(tmp_path: pathlib.Path) -> None:
     remove_file(str(tmp_path / "nothing"))
 
 
-def test_a_full_disk_is_told_with_the_file_that_did_not_fit(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The kernel's own error of a write names no file."""
+def test_the_error_of_a_full_disk_names_the_file(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's error of a write contains no file name."""
 
     def fail(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
@@ -105,7 +101,7 @@ FOLDER = "/run/hpcai/health"
 
 
 @pytest.mark.parametrize("before", [None, 0o755, 0o777])
-def test_only_root_and_the_group_may_look_into_it(tmp_path: Path, before: int | None) -> None:
+def test_only_root_and_the_group_can_read_the_operators_folder(tmp_path: Path, before: int | None) -> None:
     folder = tmp_path / FOLDER[1:]
     if before is not None:
         folder.mkdir(parents=True)
@@ -117,13 +113,15 @@ def test_only_root_and_the_group_may_look_into_it(tmp_path: Path, before: int | 
         assert found.st_gid == grp.getgrnam(atomic.OPERATORS).gr_gid
 
 
-def test_a_machine_without_the_group_keeps_it_for_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_group_only_root_can_read_the_operators_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(atomic, "OPERATORS", "no-such-group")
     atomic.make_operators_folder(Root(str(tmp_path)), FOLDER)
     assert (tmp_path / FOLDER[1:]).stat().st_gid == os.getegid()
 
 
-def test_who_may_not_look_is_told_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_read_access_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = Root(str(tmp_path))
     atomic.require_readable(root, FOLDER)
     atomic.make_operators_folder(root, FOLDER)

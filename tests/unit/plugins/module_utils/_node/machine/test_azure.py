@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""User-delegation keys and the SAS that are signed with them."""
+"""User-delegation keys, and SAS that are signed with them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Serve = Callable[..., tuple[Service, Account]]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Start an account that gives these answers."""
+    """A function that starts an account with these answers."""
     started: list[Service] = []
 
     def start(*answers: Answer) -> tuple[Service, Account]:
@@ -83,7 +83,7 @@ def test_a_sas_is_signed_as_the_sdk_signs_it(permissions: str, signature: str) -
     }
 
 
-def test_a_key_does_not_show_its_secret() -> None:
+def test_a_key_does_not_display_its_secret() -> None:
     assert VALUE not in repr(KEY)
     assert KEY.ends == NOON + 3600
 
@@ -97,7 +97,7 @@ def test_a_key_does_not_show_its_secret() -> None:
         ("https://127.0.0.1:10000/devstoreaccount1", "devstoreaccount1", "https://127.0.0.1:10000/devstoreaccount1"),
     ],
 )
-def test_an_account_is_known_by_its_url(url: str, name: str, base: str) -> None:
+def test_an_account_is_read_from_its_url(url: str, name: str, base: str) -> None:
     assert account_of(url) == Account(name, base)
 
 
@@ -115,7 +115,7 @@ def test_an_account_is_known_by_its_url(url: str, name: str, base: str) -> None:
         "",
     ],
 )
-def test_the_nodes_token_goes_to_storage_accounts_only(url: str) -> None:
+def test_urls_that_are_not_storage_accounts_are_refused(url: str) -> None:
     with pytest.raises(ValueError, match="is not the URL of a storage account"):
         account_of(url)
 
@@ -140,7 +140,7 @@ def test_the_key_is_requested_with_the_nodes_token(serve: Serve) -> None:
         ((200, {}, b"\xff" * 100), "is not a storage account"),
     ],
 )
-def test_a_refusal_says_why_and_shows_no_secret(serve: Serve, answer: Answer, message: str) -> None:
+def test_an_error_states_the_cause_and_no_secret(serve: Serve, answer: Answer, message: str) -> None:
     _service, account = serve(answer)
     with pytest.raises(StorageError) as caught:
         delegation_key(account, TOKEN, NOON, NOON + 7200, 5, sleep=lambda _seconds: None)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is asked of bpf(2), with a played kernel; tests/hardware asks a real one."""
+"""Requests to bpf(2), with a fake kernel; tests/hardware uses a real one."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ LOAD, ATTACH, DETACH, FD_BY_ID, INFO, QUERY = 5, 8, 9, 13, 15, 16
 
 
 class Kernel:
-    """Programs 7 and 9 are attached, as ``hpcai_1`` and ``agent``; what is asked is kept."""
+    """A fake kernel with programs 7 (``hpcai_1``) and 9 (``agent``) attached; it records the requests."""
 
     def __init__(self) -> None:
-        """Nothing was asked yet."""
+        """Start without requests."""
         self.asked: list[tuple[int, bytes]] = []
 
     def bpf(self, command: int, asked: bytes) -> tuple[int, bytes]:
-        """Answer."""
+        """Answer a request."""
         self.asked.append((command, asked))
         if command == QUERY:
             address, room = struct.unpack_from("=QI", asked, 16)
@@ -56,13 +56,13 @@ def root(tmp_path: pathlib.Path) -> Root:
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
-    """The kernel."""
-    played = Kernel()
-    monkeypatch.setattr(bpf, "_bpf", played.bpf)
-    return played
+    """A kernel with two programs."""
+    fake = Kernel()
+    monkeypatch.setattr(bpf, "_bpf", fake.bpf)
+    return fake
 
 
-def test_names_of_what_is_attached(root: Root, kernel: Kernel) -> None:
+def test_attached_programs_are_listed_with_their_names(root: Root, kernel: Kernel) -> None:
     before = len(os.listdir("/proc/self/fd"))
     assert bpf.attached(root, bpf.CONNECT_4) == {7: "hpcai_1", 9: "agent"}
     assert len(os.listdir("/proc/self/fd")) == before
@@ -75,7 +75,7 @@ def test_a_program_is_loaded_for_its_kind_and_attached_beside_others(root: Root,
     assert (load, attach) == (LOAD, ATTACH)
     assert struct.unpack_from("=II", asked) == (18, 3)
     assert asked[48:64].rstrip(b"\0") == b"hpcai_x"
-    # expected_attach_type is the last field of linux/bpf.h that is given.
+    # expected_attach_type is the last field of linux/bpf.h that is passed.
     assert (len(asked), struct.unpack_from("=I", asked, 68)) == (72, (bpf.CONNECT_6,))
     assert struct.unpack_from("=II", where, 8) == (bpf.CONNECT_6, 2)
     assert len(os.listdir("/proc/self/fd")) == before
@@ -87,7 +87,7 @@ def test_a_program_is_detached_by_its_number(root: Root, kernel: Kernel) -> None
     assert kernel.asked[0][1][:4] == struct.pack("=I", 7)
 
 
-def test_without_cgroup_2_it_cannot_be(tmp_path: pathlib.Path, kernel: Kernel) -> None:
+def test_without_cgroup_version_2_it_is_an_error(tmp_path: pathlib.Path, kernel: Kernel) -> None:
     with pytest.raises(bpf.BpfError, match="no cgroup2 file system is mounted"):
         bpf.attached(Root(str(tmp_path)), bpf.CONNECT_4)
     assert kernel.asked == []
@@ -102,12 +102,12 @@ def test_in_a_container_the_cgroups_of_its_host_are_left_alone(root: Root, kerne
 
 
 def test_a_refusal_names_the_system_call(root: Root) -> None:
-    """A folder that is no cgroup: refused by any kernel, for root and for others."""
+    """A folder that is not a cgroup is refused by any kernel, also for root."""
     with pytest.raises(bpf.BpfError, match=r"^bpf\(2\), command 16: "):
         bpf.attached(root, bpf.CONNECT_4)
 
 
-def test_on_an_unknown_processor_it_is_not_called(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_an_unknown_processor_bpf_is_not_called(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bpf.platform, "machine", lambda: "riscv64")
     with pytest.raises(bpf.BpfError, match="on riscv64 is unknown"):
         bpf.attached(root, bpf.CONNECT_4)

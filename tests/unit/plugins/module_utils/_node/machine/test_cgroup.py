@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Control groups of both versions, as Slurm and systemd lay them out."""
+"""Control groups of both versions, as Slurm and systemd create them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ V2_JOB = "system.slice/slurmstepd.scope/job_7"
 
 @pytest.fixture
 def version_1(tmp_path: Path) -> MachineTree:
-    """Version 1 with job 7 of two steps."""
+    """Version 1 with job 7, which has two steps."""
     tree = MachineTree(tmp_path)
     for controller in ("cpuset", "freezer"):
         tree.cgroup(controller, [1]).cgroup(f"{controller}/{V1_JOB}")
@@ -34,7 +34,7 @@ def version_1(tmp_path: Path) -> MachineTree:
 
 @pytest.fixture
 def version_2(tmp_path: Path) -> MachineTree:
-    """Version 2 with job 7 as Slurm 23.11 makes it, and another."""
+    """Version 2 with job 7 as Slurm 23.11 creates it, and another job."""
     tree = MachineTree(tmp_path).cgroup("", cpuset__cpus__effective="0-7", cgroup__controllers="cpuset cpu")
     tree.cgroup(V2_JOB, cpuset__cpus__effective="4-7", cpuset__cpus="4-7")
     tree.cgroup(f"{V2_JOB}/step_0/user/task_0", [71]).cgroup(f"{V2_JOB}/step_0/user/task_1", [72])
@@ -72,7 +72,7 @@ def test_finds_jobs_of_several_slurmd(tmp_path: Path) -> None:
     assert cgroup.read_pids(root_of(tree), folder, cgroup.SLURM_INTERNAL_GROUPS) == {5}
 
 
-def test_a_group_without_cpuset_has_what_the_one_above_has(version_2: MachineTree) -> None:
+def test_a_group_without_cpuset_has_the_cpus_of_its_parent(version_2: MachineTree) -> None:
     root = root_of(version_2)
     assert cgroup.read_cpus_allowed(root, f"/sys/fs/cgroup/{V2_JOB}/step_0/user/task_0") == CpuSet({4, 5, 6, 7})
     assert cgroup.read_cpus_allowed(root, "/sys/fs/cgroup/user.slice/gone") == CpuSet(range(8))
@@ -80,7 +80,7 @@ def test_a_group_without_cpuset_has_what_the_one_above_has(version_2: MachineTre
 
 
 @pytest.mark.parametrize("path", [V2_JOB, f"/{V2_JOB}/", f"/sys/fs/cgroup/{V2_JOB}"])
-def test_a_group_may_be_named_with_and_without_the_mount(version_2: MachineTree, path: str) -> None:
+def test_a_group_is_found_with_and_without_its_mount_point(version_2: MachineTree, path: str) -> None:
     assert cgroup.find_cgroups(root_of(version_2), path) == (f"/sys/fs/cgroup/{V2_JOB}",)
 
 
@@ -91,7 +91,7 @@ def test_a_group_of_version_1_is_found_with_and_without_its_controller(version_1
 
 
 @pytest.mark.parametrize("path", ["nothing", "../../etc", "system.slice/../../../etc"])
-def test_what_is_no_group_is_not_found(version_2: MachineTree, path: str) -> None:
+def test_paths_that_are_no_group_are_not_found(version_2: MachineTree, path: str) -> None:
     version_2.write("/etc/cgroup.procs", "1\n")
     assert cgroup.find_cgroups(root_of(version_2), path) == ()
 
@@ -107,6 +107,6 @@ def test_what_is_no_group_is_not_found(version_2: MachineTree, path: str) -> Non
         ("", None),
     ],
 )
-def test_knows_the_group_that_decides_on_a_processes_cpus(tmp_path: Path, text: str, folder: str | None) -> None:
+def test_finds_the_group_that_limits_a_processes_cpus(tmp_path: Path, text: str, folder: str | None) -> None:
     tree = MachineTree(tmp_path).process(5, "0", cgroup=text)
     assert cgroup.read_cgroup_of(root_of(tree), 5) == folder

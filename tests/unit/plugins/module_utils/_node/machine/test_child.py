@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A child process answers, or is ended. What hangs, dies or is left behind: boot/test_engine.py tries it through it."""
+"""A child process answers, or is killed. boot/test_engine.py tests children that hang, die or leave processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def answers(*given: dict[str, Any], then: float = 0.0) -> Any:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether there is no such process."""
+    """Whether the process no longer exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -36,20 +36,20 @@ def is_gone(pid: int) -> bool:
     return False
 
 
-def test_a_function_answers_out_of_another_process() -> None:
+def test_a_function_runs_in_a_child_with_its_own_session() -> None:
     answer = child.within(10, lambda: {"pid": os.getpid(), "session": os.getsid(0)})
     assert answer["pid"] != os.getpid()
     assert answer["session"] == answer["pid"]
 
 
-def test_one_answer_comes_after_the_other() -> None:
+def test_several_answers_arrive_in_order() -> None:
     with child.Child(answers({"n": 1}, {"n": 2}, {"text": "x\n" * 100_000})) as working:
         assert [working.answer(10), working.answer(10)] == [{"n": 1}, {"n": 2}]
         assert working.answer(10) == {"text": "x\n" * 100_000}
-    assert is_gone(working.pid), "it was waited for"
+    assert is_gone(working.pid), "the child was not reaped"
 
 
-def test_an_answer_may_come_before_the_next_one_hangs() -> None:
+def test_an_answer_arrives_although_the_next_one_times_out() -> None:
     with child.Child(answers({"n": 1}, then=60)) as working:
         assert working.answer(10) == {"n": 1}
         with pytest.raises(child.Overdue) as caught:
@@ -58,7 +58,7 @@ def test_an_answer_may_come_before_the_next_one_hangs() -> None:
     assert is_gone(working.pid)
 
 
-def test_who_is_not_asked_any_more_is_ended() -> None:
+def test_a_child_is_killed_when_no_more_answers_are_needed() -> None:
     start = time.monotonic()
     with child.Child(answers({"n": 1}, then=60)) as working:
         working.answer(10)
@@ -66,13 +66,13 @@ def test_who_is_not_asked_any_more_is_ended() -> None:
     assert is_gone(working.pid)
 
 
-def test_an_error_of_the_caller_ends_it() -> None:
+def test_an_error_of_the_caller_kills_the_child() -> None:
     with pytest.raises(KeyError), child.Child(answers(then=60)) as working:
         raise KeyError("x")
     assert is_gone(working.pid)
 
 
-def test_an_answer_too_many_is_not_waited_for() -> None:
+def test_an_answer_that_never_comes_fails_when_the_child_ends() -> None:
     with child.Child(answers({"n": 1})) as working:
         working.answer(10)
         start = time.monotonic()
@@ -81,7 +81,7 @@ def test_an_answer_too_many_is_not_waited_for() -> None:
     assert time.monotonic() - start < 5
 
 
-def test_what_cannot_be_killed_is_called_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_cannot_be_killed_is_reported_as_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     killed: list[int] = []
     with monkeypatch.context() as patched:
         patched.setattr(child, "_BURIAL_S", 0.2)
@@ -94,8 +94,8 @@ def test_what_cannot_be_killed_is_called_stuck(monkeypatch: pytest.MonkeyPatch) 
     assert killed[:2] == [signal.SIGTERM, signal.SIGKILL]
 
 
-def test_a_child_of_its_own_that_runs_no_command_is_not_named() -> None:
-    """Its name is ours, and says nothing of what is waited for."""
+def test_a_grandchild_that_runs_no_command_is_not_named() -> None:
+    """Its name is our own, and does not show what it waits for."""
 
     def produce() -> Iterator[dict[str, Any]]:
         if os.fork() == 0:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which cluster a machine belongs to: which settings are good, which win, and what is remembered."""
+"""Which cluster a machine belongs to: which settings are valid, which take precedence, and what is remembered."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def root(tmp_path: Path) -> Root:
 
 
 def write(root: Root, path: str, document: Any) -> None:
-    """A file of the machine."""
+    """Write a file of the machine."""
     file = Path(root.at(path))
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
@@ -67,22 +67,22 @@ def test_the_playbooks_settings_are_read(root: Root) -> None:
     )
 
 
-def test_settings_survive_being_written_and_read() -> None:
+def test_written_settings_are_read_back_unchanged() -> None:
     assert JOINING.settings is not None
     assert settings_from(as_stated(JOINING.settings), FROM_USER_DATA, "there") == JOINING.settings
 
 
-def test_the_key_is_pushed_unless_something_else_is_said() -> None:
+def test_the_key_is_pushed_by_default() -> None:
     settings = settings_from({**STATED, "key": None}, FROM_FILE, "here")
     assert settings.key == KeySource("push", None, "munge-key", None)
 
 
-def test_a_vault_that_stands_there_for_later_is_not_looked_at() -> None:
+def test_the_vault_is_ignored_if_the_key_is_pushed() -> None:
     settings = settings_from({**STATED, "key": {"source": "push", "vault": ""}}, FROM_FILE, "here")
     assert settings.key.source == "push"
 
 
-def test_the_playbooks_settings_win_over_the_user_datas(root: Root) -> None:
+def test_the_playbooks_settings_override_the_user_data(root: Root) -> None:
     remember_joining(root, "1-2-3", JOINING)
     write(root, "/etc/hpcai/cluster.json", {"schema": 1, **STATED, "cluster": "other"})
     cluster = cluster_of(root)
@@ -90,14 +90,14 @@ def test_the_playbooks_settings_win_over_the_user_datas(root: Root) -> None:
     assert (cluster.name, cluster.origin) == ("other", FROM_FILE)
 
 
-def test_what_was_found_in_the_user_data_is_remembered(root: Root) -> None:
+def test_settings_from_the_user_data_are_remembered(root: Root) -> None:
     remember_joining(root, "1-2-3", JOINING)
     assert remembered(root) == JOINING
     assert cluster_of(root) == JOINING.settings
     assert Path(root.at(MEMORY_FILE)).stat().st_mode & 0o777 == 0o644
 
 
-def test_what_another_machine_found_does_not_count(root: Root) -> None:
+def test_remembered_settings_of_another_machine_are_ignored(root: Root) -> None:
     write(root, "/sys/class/dmi/id/product_uuid", "AAAA")
     remember_joining(root, "1-2-3", JOINING)
     write(root, "/sys/class/dmi/id/product_uuid", "aaaa")
@@ -107,7 +107,7 @@ def test_what_another_machine_found_does_not_count(root: Root) -> None:
     assert cluster_of(root) is None
 
 
-def test_without_a_firmware_id_the_machine_id_tells_machines_apart(root: Root) -> None:
+def test_without_a_firmware_id_the_machine_id_identifies_the_machine(root: Root) -> None:
     write(root, "/etc/machine-id", "a" * 32)
     remember_joining(root, "1-2-3", JOINING)
     assert remembered(root) == JOINING
@@ -116,7 +116,7 @@ def test_without_a_firmware_id_the_machine_id_tells_machines_apart(root: Root) -
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"node_name": 4}', "[" * 100000])
-def test_a_memory_that_cannot_be_read_is_none(root: Root, text: str) -> None:
+def test_remembered_settings_that_cannot_be_read_are_ignored(root: Root, text: str) -> None:
     write(root, MEMORY_FILE, text)
     assert remembered(root) is None
 
@@ -138,7 +138,7 @@ def test_a_file_of_a_newer_schema_is_an_error(root: Root) -> None:
         ({"functions": ["gpu"]}, r"functions\[0\] must be controller, login or compute, not 'gpu'"),
         ({"controllers": []}, "here: controllers is empty"),
         ({"controllers": None}, "controllers must be a list"),
-        # It ends up in a file that systemd reads, and on slurmd's command line.
+        # It is written to a file that systemd reads, and to slurmd's command line.
         ({"controllers": ['10.0.0.4" --evil']}, r"controllers\[0\] must be an address or a name"),
         ({"controllers": ["-N evil"]}, r"controllers\[0\] must be an address or a name"),
         ({"controllers": ["10.0.0.4\nLD_PRELOAD=/tmp/x"]}, r"controllers\[0\] must be an address or a name"),
@@ -157,7 +157,7 @@ def test_a_file_of_a_newer_schema_is_an_error(root: Root) -> None:
         ({"key": {"source": "push", "key": "abc"}}, "key has unknown keys key;"),
     ],
 )
-def test_settings_of_a_wrong_form_are_one_error_that_names_the_place(changed: dict[str, Any], why: str) -> None:
+def test_invalid_settings_are_one_error_that_names_the_key(changed: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why) as caught:
         settings_from({**STATED, **changed}, FROM_FILE, "here")
     assert "\n" not in str(caught.value)
@@ -173,7 +173,7 @@ def test_settings_of_a_wrong_form_are_one_error_that_names_the_place(changed: di
         ("https://abc.vault.usgovcloudapi.net", "abc", "https://vault.usgovcloudapi.net"),
     ],
 )
-def test_a_vaults_url_tells_its_name_and_what_a_token_is_for(url: str, name: str, resource: str) -> None:
+def test_a_vaults_url_gives_its_name_and_the_resource_for_a_token(url: str, name: str, resource: str) -> None:
     vault = vault_of(url)
     assert (vault.name, vault.resource) == (name, resource)
     assert not vault.url.endswith("/")
@@ -197,6 +197,6 @@ def test_a_vaults_url_tells_its_name_and_what_a_token_is_for(url: str, name: str
         "https://-sim.vault.azure.net",
     ],
 )
-def test_no_token_goes_to_what_is_no_vault(url: str) -> None:
+def test_urls_that_are_not_key_vaults_are_refused(url: str) -> None:
     with pytest.raises(ValueError, match="is not the URL of a key vault"):
         vault_of(url)

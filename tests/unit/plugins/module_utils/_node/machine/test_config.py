@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Settings that Ansible left on the node: read if they can be understood, else refused by name."""
+"""Settings that Ansible wrote on the node: used if they are valid, else refused with the file's name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write(root: pathlib.Path, text: str) -> pathlib.Path:
     return file
 
 
-def test_what_was_written_is_read(tmp_path: pathlib.Path) -> None:
+def test_written_settings_are_read_back_unchanged(tmp_path: pathlib.Path) -> None:
     settings = {"mountpoint": "/scratch", "devices": ["/dev/nvme0n1"], "chunk": None}
     write(tmp_path, as_config(settings))
     assert read_config(Root(str(tmp_path)), "scratch") == settings
@@ -53,7 +53,7 @@ def test_a_missing_file_is_no_error(tmp_path: pathlib.Path) -> None:
         (json.dumps({"schema": SCHEMA + 1}), f"has schema {SCHEMA + 1}, but this hpcnode supports at most {SCHEMA}"),
     ],
 )
-def test_what_cannot_be_understood_is_refused_by_name(tmp_path: pathlib.Path, text: str, words: str) -> None:
+def test_an_invalid_file_is_refused_and_named(tmp_path: pathlib.Path, text: str, words: str) -> None:
     file = write(tmp_path, text)
     with pytest.raises(ConfigError) as caught:
         read_config(Root(str(tmp_path)), "scratch")
@@ -62,18 +62,18 @@ def test_what_cannot_be_understood_is_refused_by_name(tmp_path: pathlib.Path, te
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_cannot_be_read_is_an_error_and_not_missing(tmp_path: pathlib.Path) -> None:
+def test_an_unreadable_file_is_an_error_and_not_a_missing_one(tmp_path: pathlib.Path) -> None:
     (tmp_path / "etc/hpcai/scratch.json").mkdir(parents=True)
     with pytest.raises(ConfigError, match="cannot be read"):
         read_config(Root(str(tmp_path)), "scratch")
 
 
-def test_text_of_a_settings_file_does_not_depend_on_order() -> None:
+def test_the_text_of_a_settings_file_does_not_depend_on_the_order() -> None:
     assert as_config({"b": 1, "a": 2}) == as_config({"a": 2, "b": 1})
     assert as_config({"a": 2}).endswith("}\n")
 
 
-def test_settings_of_another_form_are_refused_with_the_file_and_what_to_do(tmp_path: pathlib.Path) -> None:
+def test_invalid_settings_are_refused_with_the_file_and_what_to_do(tmp_path: pathlib.Path) -> None:
     root, form = Root(str(tmp_path)), record({"mountpoint": string})
     assert read_checked(root, "scratch", form) is None
     file = write(tmp_path, as_config({"mountpoint": "/fast"}))

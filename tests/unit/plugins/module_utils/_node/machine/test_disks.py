@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Block devices and arrays out of a captured sysfs."""
+"""Block devices and arrays, read from a captured sysfs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ FILES = {
 
 @pytest.fixture
 def root(tmp_path: pathlib.Path) -> Root:
-    """The tree."""
+    """A captured tree with these devices."""
     for path, text in FILES.items():
         file = tmp_path / "sys/block" / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def root(tmp_path: pathlib.Path) -> Root:
     return Root(str(tmp_path))
 
 
-def test_devices_that_have_a_size_in_the_order_of_their_numbers(root: Root) -> None:
+def test_devices_with_a_size_are_listed_in_numeric_order(root: Root) -> None:
     devices = read_block_devices(root)
     assert list(devices) == ["dm-0", "loop6", "md126", "md127", "nvme0n1", "nvme9n1", "nvme10n1", "sda"]
     assert [name for name, device in devices.items() if device.is_disk] == [
@@ -95,7 +95,7 @@ def test_devices_that_have_a_size_in_the_order_of_their_numbers(root: Root) -> N
     ]
 
 
-def test_a_disk(root: Root) -> None:
+def test_a_disk_has_its_size_model_and_serial(root: Root) -> None:
     disk = read_block_devices(root)["nvme0n1"]
     assert (disk.path, disk.number, disk.size_bytes) == ("/dev/nvme0n1", "259:0", 1875385008 * 512)
     assert (disk.model, disk.serial) == ("Microsoft NVMe Direct Disk", "68e8d42a7ed4e5f90002")
@@ -103,27 +103,27 @@ def test_a_disk(root: Root) -> None:
 
 
 @pytest.mark.parametrize(("name", "node"), [("nvme0n1", 3), ("nvme10n1", 1), ("nvme9n1", None), ("sda", None)])
-def test_the_numa_node_of_its_controller(root: Root, name: str, node: int | None) -> None:
+def test_a_disk_has_the_numa_node_of_its_controller(root: Root, name: str, node: int | None) -> None:
     assert read_block_devices(root)[name].numa_node == node
 
 
-def test_partitions_and_what_is_stacked_on_them(root: Root) -> None:
+def test_partitions_are_listed_with_the_devices_on_them(root: Root) -> None:
     disk = read_block_devices(root)["sda"]
     assert disk.partitions == (Partition("sda1", "8:1", ("dm-0",)), Partition("sda2", ""), Partition("sda10", ""))
 
 
-def test_arrays(root: Root) -> None:
+def test_arrays_are_read_with_their_state_and_members(root: Root) -> None:
     devices = read_block_devices(root)
     assert devices["md127"].array == Array("raid0", 2, 524288, "clean", ("nvme9n1", "nvme10n1"))
     assert devices["md126"].array == Array("", 0, 0, "inactive", ("sdc",))
     assert devices["nvme9n1"].holders == ("md127",)
 
 
-def test_a_loop_device_tells_what_it_shows(root: Root) -> None:
+def test_a_loop_device_has_its_backing_file(root: Root) -> None:
     assert read_block_devices(root)["loop6"].backing_file == "/dev/nvme0n1"
 
 
-def test_the_disks_below_what_is_stacked(root: Root) -> None:
+def test_the_disks_below_stacked_devices_are_found(root: Root) -> None:
     devices = read_block_devices(root)
     assert disks_below(devices, "dm-0") == {"sda"}
     assert disks_below(devices, "sda1") == {"sda"}
@@ -141,7 +141,7 @@ def test_names_sort_by_their_numbers() -> None:
     ]
 
 
-def test_links_below_dev_are_followed_and_stay_below_it(root: Root, tmp_path: pathlib.Path) -> None:
+def test_links_are_followed_within_dev_only(root: Root, tmp_path: pathlib.Path) -> None:
     (tmp_path / "dev/disk/by-id").mkdir(parents=True)
     (tmp_path / "dev/nvme0n1").touch()
     (tmp_path / "elsewhere").touch()
@@ -168,7 +168,7 @@ def signatures_root(tmp_path: pathlib.Path) -> Root:
     return Root(str(tmp_path))
 
 
-def test_signatures_of_all_disks_by_one_command(signatures_root: Root) -> None:
+def test_signatures_of_all_disks_are_read_by_one_command(signatures_root: Root) -> None:
     commands = []
 
     def run(command: Sequence[str]) -> Result:
@@ -183,7 +183,7 @@ def test_signatures_of_all_disks_by_one_command(signatures_root: Root) -> None:
     assert found["nvme4n1"] == ()
 
 
-def test_a_disk_that_cannot_be_read_is_not_a_blank_one(signatures_root: Root) -> None:
+def test_an_unreadable_disk_does_not_count_as_blank(signatures_root: Root) -> None:
     def run(command: Sequence[str]) -> Result:
         broken = signatures_root.at("/dev/nvme1n1") in command
         stderr = "wipefs: error: /dev/nvme1n1: probing initialization failed: Permission denied"
@@ -193,7 +193,7 @@ def test_a_disk_that_cannot_be_read_is_not_a_blank_one(signatures_root: Root) ->
     assert found == {**dict.fromkeys(NAMES, ()), "nvme1n1": None}
 
 
-def test_a_disk_whose_content_was_not_captured_is_unknown_without_asking(signatures_root: Root) -> None:
+def test_a_disk_that_was_not_captured_is_unknown_without_a_command(signatures_root: Root) -> None:
     def run(_command: Sequence[str]) -> Result:
         raise AssertionError
 
@@ -201,12 +201,12 @@ def test_a_disk_whose_content_was_not_captured_is_unknown_without_asking(signatu
 
 
 @pytest.mark.parametrize("stdout", ["", '{\n   "signatures": [\n\n   ]\n}\n'])
-def test_blank_disks_are_blank(signatures_root: Root, stdout: str) -> None:
+def test_disks_without_signatures_are_blank(signatures_root: Root, stdout: str) -> None:
     answer = read_signatures(signatures_root, NAMES[:2], lambda command: Result(tuple(command), 0, stdout, ""))
     assert answer == {"nvme0n1": (), "nvme1n1": ()}
 
 
-def test_superblocks_of_members() -> None:
+def test_superblocks_of_members_are_read() -> None:
     answer = read_superblocks(Root("/"), NAMES, lambda command: Result(tuple(command), 1, EXAMINE, ""))
     assert answer == {
         "nvme0n1": Superblock(UUID, "raid0", 2, 524288, 0),
@@ -214,7 +214,7 @@ def test_superblocks_of_members() -> None:
     }
 
 
-def test_no_superblock_is_asked_for_where_there_is_no_member() -> None:
+def test_without_members_no_superblock_is_read() -> None:
     def run(_command: Sequence[str]) -> Result:
         raise AssertionError
 
@@ -227,12 +227,12 @@ def test_a_spare_has_no_role() -> None:
     assert answer["nvme1n1"].role is None
 
 
-def test_uuids_of_mdadm_and_of_the_rest_are_the_same() -> None:
+def test_uuids_of_mdadm_are_converted_to_the_common_format() -> None:
     assert with_dashes("68706361:00004000:80000000:0000ABCD") == UUID
     assert with_dashes(UUID) == UUID
 
 
-def test_sizes() -> None:
+def test_sizes_are_parsed_and_invalid_ones_refused() -> None:
     assert [parse_size(text) for text in ("512K", "64 M", "4096", "1GiB")] == [524288, 67108864, 4096, 1073741824]
     for text in ("", "K", "512X", "-4K", "1.5K"):
         with pytest.raises(ValueError, match="not a size"):

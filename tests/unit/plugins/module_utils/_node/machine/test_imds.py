@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The metadata service over real HTTP: what it may answer, and what must not happen on the way."""
+"""The metadata service over real HTTP: which answers are accepted, and what must not happen meanwhile."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GOOD: Answer = (200, {}, json.dumps(COMPUTE).encode())
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Service]]:
-    """Start services; they end with the test."""
+    """A function that starts services; they stop with the test."""
     started: list[Service] = []
 
     def start(*answers: Answer, **named: Any) -> Service:
@@ -51,7 +51,7 @@ def serve() -> Iterator[Callable[..., Service]]:
 Serve = Callable[..., Service]
 
 
-def test_returns_the_compute_document_and_asks_as_azure_wants(serve: Serve) -> None:
+def test_the_compute_document_is_requested_as_azure_requires(serve: Serve) -> None:
     service = serve(GOOD)
     assert read_compute(endpoint=service.endpoint) == COMPUTE
     path, headers = service.requests[0]
@@ -60,7 +60,7 @@ def test_returns_the_compute_document_and_asks_as_azure_wants(serve: Serve) -> N
     assert "x-forwarded-for" not in headers
 
 
-def test_no_proxy_of_the_environment_is_asked(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxies_of_the_environment_are_ignored(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     proxy, service = serve((200, {}, json.dumps({"vmSize": "the proxy's own"}).encode())), serve(GOOD)
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, proxy.endpoint)
@@ -71,35 +71,35 @@ def test_no_proxy_of_the_environment_is_asked(serve: Serve, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("status", [404, 410, 429, 500, 503])
-def test_asks_again_after_what_may_pass(serve: Serve, status: int) -> None:
+def test_temporary_errors_are_retried(serve: Serve, status: int) -> None:
     service = serve((status, {}, b""), (status, {}, b""), GOOD)
     slept: list[float] = []
     assert read_compute(endpoint=service.endpoint, sleep=slept.append) == COMPUTE
     assert slept == [0.2, 0.5]
 
 
-def test_waits_as_long_as_the_service_asks(serve: Serve) -> None:
+def test_the_wait_is_as_long_as_the_service_requests(serve: Serve) -> None:
     service = serve((429, {"Retry-After": "1.5"}, b""), GOOD)
     slept: list[float] = []
     read_compute(endpoint=service.endpoint, sleep=slept.append)
     assert slept == [1.5]
 
 
-def test_does_not_wait_longer_than_its_limit(serve: Serve) -> None:
+def test_it_does_not_wait_longer_than_its_limit(serve: Serve) -> None:
     service = serve((429, {"Retry-After": "60"}, b""))
     with pytest.raises(ImdsError, match=r"no answer in 2 s: HTTP status 429"):
         read_compute(endpoint=service.endpoint, sleep=lambda _seconds: pytest.fail("it slept"))
 
 
 @pytest.mark.parametrize("status", [400, 401, 403])
-def test_gives_up_at_once_after_what_will_not_pass(serve: Serve, status: int) -> None:
+def test_permanent_errors_are_not_retried(serve: Serve, status: int) -> None:
     service = serve((status, {}, b""), GOOD)
     with pytest.raises(ImdsError, match=f"HTTP status {status}"):
         read_compute(endpoint=service.endpoint)
     assert len(service.requests) == 1
 
 
-def test_follows_no_redirect(serve: Serve) -> None:
+def test_redirects_are_not_followed(serve: Serve) -> None:
     elsewhere = serve(GOOD)
     service = serve((302, {"Location": f"{elsewhere.endpoint}/"}, b""))
     with pytest.raises(ImdsError, match="HTTP status 302"):
@@ -108,12 +108,12 @@ def test_follows_no_redirect(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"vmSize": ""}', b'{"vmSize": 4}', b"\xff\xfe"])
-def test_what_is_no_document_of_azure_is_an_error(serve: Serve, body: bytes) -> None:
+def test_a_document_that_is_not_azures_is_an_error(serve: Serve, body: bytes) -> None:
     with pytest.raises(ImdsError, match="is not Azure's metadata service"):
         read_compute(endpoint=serve((200, {}, body)).endpoint)
 
 
-def test_a_silent_service_costs_no_more_than_the_limit(serve: Serve) -> None:
+def test_a_silent_service_takes_no_longer_than_the_limit(serve: Serve) -> None:
     service = serve(GOOD, before=lambda _request: time.sleep(1.5))
     begun = time.monotonic()
     with pytest.raises(ImdsError, match=r"no answer in 0\.3 s"):
@@ -121,7 +121,7 @@ def test_a_silent_service_costs_no_more_than_the_limit(serve: Serve) -> None:
     assert time.monotonic() - begun < 1
 
 
-def test_an_answer_that_drips_costs_no_more_than_the_limit(serve: Serve) -> None:
+def test_a_slow_answer_takes_no_longer_than_the_limit(serve: Serve) -> None:
     def drip(request: BaseHTTPRequestHandler) -> None:
         request.send_response(200)
         request.end_headers()
@@ -137,7 +137,7 @@ def test_an_answer_that_drips_costs_no_more_than_the_limit(serve: Serve) -> None
     assert time.monotonic() - begun < 1
 
 
-def test_an_answer_that_was_lost_does_not_cost_all_the_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_answer_does_not_use_up_the_whole_limit(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     lost = [1.5]
     service = serve(GOOD, before=lambda _request: time.sleep(lost.pop() if lost else 0))
     monkeypatch.setattr(http_get, "_FIRST_TIMEOUT_S", 0.2)
@@ -146,14 +146,14 @@ def test_an_answer_that_was_lost_does_not_cost_all_the_time(serve: Serve, monkey
     assert time.monotonic() - begun < 1.4
 
 
-def test_a_service_that_is_always_slow_is_waited_for_in_the_end(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_that_is_always_slow_gets_longer_timeouts(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     service = serve(GOOD, before=lambda _request: time.sleep(0.3))
     monkeypatch.setattr(http_get, "_FIRST_TIMEOUT_S", 0.1)
     assert read_compute(10, endpoint=service.endpoint) == COMPUTE
     assert len(service.requests) > 1
 
 
-def test_a_closed_port_is_asked_until_the_limit(serve: Serve) -> None:
+def test_a_closed_port_is_retried_until_the_limit(serve: Serve) -> None:
     service = serve(GOOD)
     service.stop()
     slept: list[float] = []
@@ -167,11 +167,11 @@ def test_a_closed_port_is_asked_until_the_limit(serve: Serve) -> None:
     assert slept == [0.2, 0.5]
 
 
-def test_the_address_is_azures() -> None:
+def test_the_default_address_is_azures() -> None:
     assert imds.ENDPOINT == "http://169.254.169.254"
 
 
-def test_headers_that_drip_cost_no_more_than_the_limit(serve: Serve) -> None:
+def test_slow_headers_take_no_longer_than_the_limit(serve: Serve) -> None:
     def drip(request: BaseHTTPRequestHandler) -> None:
         for drop in b"HTTP/1.0 200 OK\r\nX-Slow: " + b"x" * 40:
             request.wfile.write(bytes((drop,)))
@@ -185,7 +185,7 @@ def test_headers_that_drip_cost_no_more_than_the_limit(serve: Serve) -> None:
     assert time.monotonic() - begun < 1
 
 
-def test_an_answer_without_end_is_not_taken(serve: Serve) -> None:
+def test_a_very_long_answer_is_refused(serve: Serve) -> None:
     service = serve((200, {}, b"x" * (3 << 20)))
     with pytest.raises(ImdsError, match="longer than 1 MiB"):
         read_compute(0.5, endpoint=service.endpoint)
@@ -195,7 +195,7 @@ TOKEN: Answer = (200, {}, b'{"access_token": "eyJ0.abc-_.sig", "expires_in": "86
 VAULT = "https://vault.azure.net"
 
 
-def test_a_token_is_asked_for_one_resource_and_one_identity(serve: Serve) -> None:
+def test_a_token_is_requested_for_one_resource_and_one_identity(serve: Serve) -> None:
     service = serve(TOKEN)
     assert read_token(VAULT, endpoint=service.endpoint) == "eyJ0.abc-_.sig"
     read_token(VAULT, "aaaa-bbbb", endpoint=service.endpoint)
@@ -205,12 +205,12 @@ def test_a_token_is_asked_for_one_resource_and_one_identity(serve: Serve) -> Non
 
 
 @pytest.mark.parametrize("status", [404, 410, 429, 500])
-def test_a_token_is_asked_for_again_after_what_may_pass(serve: Serve, status: int) -> None:
+def test_a_token_is_requested_again_after_temporary_errors(serve: Serve, status: int) -> None:
     service = serve((status, {}, b""), TOKEN)
     assert read_token(VAULT, endpoint=service.endpoint, sleep=lambda _seconds: None) == "eyJ0.abc-_.sig"
 
 
-def test_a_machine_without_an_identity_says_so_at_once(serve: Serve) -> None:
+def test_a_machine_without_an_identity_is_an_error_at_once(serve: Serve) -> None:
     refusal = {"error": "invalid_request", "error_description": "Identity not\n found"}
     service = serve((400, {}, json.dumps(refusal).encode()), TOKEN)
     with pytest.raises(TokenRefused, match=r"an identity token: HTTP status 400 \(Identity not found\)\.$"):
@@ -219,7 +219,7 @@ def test_a_machine_without_an_identity_says_so_at_once(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "two words", "line\r\nX-Evil: 1", 7, "ü"])
-def test_what_is_no_token_is_not_sent_anywhere(serve: Serve, token: Any) -> None:
+def test_an_invalid_token_is_refused(serve: Serve, token: Any) -> None:
     service = serve((200, {}, json.dumps({"access_token": token}).encode()))
     with pytest.raises(ImdsError, match=r"no access_token in its answer\.$") as caught:
         read_token(VAULT, endpoint=service.endpoint)
@@ -255,21 +255,21 @@ def service() -> Iterator[Service]:
     made.stop()
 
 
-def test_asks_as_azure_wants(service: Service) -> None:
+def test_scheduled_events_are_requested_as_azure_requires(service: Service) -> None:
     assert read_events(endpoint=service.endpoint) == DOCUMENT
     path, headers = service.requests[0]
     assert path == "/metadata/scheduledevents?api-version=2020-07-01"
     assert headers["metadata"] == "true"
 
 
-def test_what_answers_without_events_is_not_the_service() -> None:
+def test_an_answer_without_events_is_an_error() -> None:
     service = Service((200, {}, b'{"vmSize": "x"}'))
     with pytest.raises(ImdsError, match="no Events"):
         read_events(endpoint=service.endpoint)
     service.stop()
 
 
-def test_events_of_others_are_left_out() -> None:
+def test_events_of_other_machines_are_left_out() -> None:
     found = events_of(DOCUMENT, "set_4")
     assert [event.id for event in found] == ["B", "D", "A"]
     assert [event.is_ending for event in found] == [True, False, True]
@@ -279,18 +279,18 @@ def test_events_of_others_are_left_out() -> None:
     assert events_of(DOCUMENT, "set") == []
 
 
-def test_what_makes_no_sense_is_no_event_of_ours() -> None:
+def test_malformed_events_are_ignored() -> None:
     odd = {"Events": [None, {"EventId": 3, "Resources": "set_4"}, {"Resources": ["set_4"], "NotBefore": "soon"}]}
     assert [event.not_before for event in events_of(odd, "set_4")] == [None]
 
 
-def test_posts_the_start_of_one_event(service: Service) -> None:
+def test_the_start_of_one_event_is_posted(service: Service) -> None:
     start_event("B", endpoint=service.endpoint)
     assert json.loads(service.posted[0]) == {"StartRequests": [{"EventId": "B"}]}
     assert service.requests[0][1]["metadata"] == "true"
 
 
-def test_a_start_that_is_refused_is_told() -> None:
+def test_a_refused_start_is_an_error() -> None:
     service = Service((400, {}, b""))
     with pytest.raises(ImdsError, match="HTTP status 400"):
         start_event("B", endpoint=service.endpoint)
@@ -303,7 +303,7 @@ GOOD_USER_DATA = json.dumps({"hpcai": SETTINGS})
 
 
 def encoded(text: str | bytes) -> str:
-    """As the metadata service has it."""
+    """Encode user data as the metadata service does."""
     return base64.b64encode(text.encode() if isinstance(text, str) else text).decode()
 
 
@@ -318,11 +318,11 @@ def encoded(text: str | bytes) -> str:
         GOOD_USER_DATA.replace(", ", ",\r\n"),
     ],
 )
-def test_settings_are_found_in_json(text: str) -> None:
+def test_settings_are_found_in_user_data_with_json(text: str) -> None:
     assert settings_in(encoded(text)) == (STATED, "")
 
 
-def test_base64_may_be_broken_into_lines() -> None:
+def test_base64_may_contain_line_breaks() -> None:
     text = encoded(GOOD_USER_DATA)
     assert settings_in(f"{text[:40]}\n{text[40:]}\n")[0] == STATED
 
@@ -348,7 +348,7 @@ def test_base64_may_be_broken_into_lines() -> None:
         (encoded(" " * 70000 + GOOD_USER_DATA), "longer than 64 KiB"),
     ],
 )
-def test_anything_else_is_no_error_but_said(user_data: str, why: str) -> None:
+def test_other_user_data_is_no_error_but_reported(user_data: str, why: str) -> None:
     stated, problem = settings_in(user_data)
     assert stated is None
     assert why in problem
@@ -367,13 +367,13 @@ def test_anything_else_is_no_error_but_said(user_data: str, why: str) -> None:
         ({"schema": 2}, "has schema 2, but this hpcnode supports at most 1"),
     ],
 )
-def test_settings_that_cannot_be_read_are_one_error(hpcai: object, why: str) -> None:
+def test_invalid_settings_are_one_error_of_one_line(hpcai: object, why: str) -> None:
     with pytest.raises(ConfigError, match=why) as caught:
         settings_in(encoded(json.dumps({"hpcai": hpcai})))
     assert "\n" not in str(caught.value)
 
 
-def test_a_slip_in_json_that_means_us_is_an_error_without_the_text() -> None:
+def test_broken_json_that_names_hpcai_is_an_error_without_its_text() -> None:
     with pytest.raises(ConfigError, match=r"is not valid JSON \(line 2 of the JSON\)") as caught:
         settings_in(encoded('#cloud-config\n{"password": "hush",\n "hpcai": {,}}'))
     assert "hush" not in str(caught.value)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Kernel modules: loaded or not, and why not. The sentences are kmod's (Debian 12) and busybox's."""
+"""Kernel modules: loaded or not, and why not. The messages are from kmod (Debian 12) and busybox."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run impo
 
 
 @pytest.mark.parametrize(("state", "loaded"), [("live", True), ("coming", False), ("going", False), (None, True)])
-def test_a_module_that_is_just_coming_is_not_loaded_yet(tmp_path: Path, state: str | None, loaded: bool) -> None:
+def test_a_module_is_loaded_only_when_it_is_live(tmp_path: Path, state: str | None, loaded: bool) -> None:
     folder = tmp_path / "sys/module/nvidia"
     assert is_loaded(Root(str(tmp_path)), "nvidia") is False
     folder.mkdir(parents=True)
@@ -46,7 +46,7 @@ def test_a_module_that_is_just_coming_is_not_loaded_yet(tmp_path: Path, state: s
         (1, "", REFUSED),
     ],
 )
-def test_a_module_that_the_kernel_has_not_is_told_from_one_that_it_refuses(rc: int, message: str, state: str) -> None:
+def test_a_missing_module_is_distinguished_from_a_refused_one(rc: int, message: str, state: str) -> None:
     asked = []
 
     def answer(command: list[str] | tuple[str, ...]) -> Result:
@@ -66,7 +66,7 @@ Hugepagesize:       2048 kB
 """
 
 
-def test_amounts_and_counts_are_read_by_name(tmp_path: Path) -> None:
+def test_meminfo_is_read_by_name(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/meminfo").write_text(TEXT, encoding="ascii")
     assert read_meminfo(Root(str(tmp_path))) == {
@@ -78,5 +78,5 @@ def test_amounts_and_counts_are_read_by_name(tmp_path: Path) -> None:
     }
 
 
-def test_nothing_is_read_where_there_is_nothing(tmp_path: Path) -> None:
+def test_a_missing_meminfo_is_empty(tmp_path: Path) -> None:
     assert read_meminfo(Root(str(tmp_path))) == {}

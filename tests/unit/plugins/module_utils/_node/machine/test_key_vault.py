@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The key vault over real TLS: what it may answer, and what must not happen on the way."""
+"""The key vault over real TLS: which answers are accepted, and what must not happen meanwhile."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ Serve = Callable[..., tuple[Service, Vault]]
 
 @pytest.fixture(scope="module")
 def authority() -> Authority:
-    """Who vouches for the vault."""
+    """The certificate authority of the vault."""
     return Authority.fresh()
 
 
 @pytest.fixture
 def serve(authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
-    """Start vaults at a vault's name, which this process trusts as a node trusts Azure's."""
+    """A function that starts vaults at a vault's name, which this process trusts as a node trusts Azure's."""
     bundle = tmp_path / "ca.crt"
     bundle.write_bytes(authority.certificate)
     monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
@@ -60,7 +60,7 @@ def serve(authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def refusal(status: int, code: str, inner: str = "") -> Answer:
-    """An error as Key Vault words it, with the caller's details, which are nobody's business."""
+    """An error as Key Vault returns it, with details of the caller that must not be displayed."""
     error: dict[str, Any] = {"code": code, "message": "Caller is not authorized.\r\nCaller: appid=1;oid=2"}
     if inner:
         error["innererror"] = {"code": inner}
@@ -68,7 +68,7 @@ def refusal(status: int, code: str, inner: str = "") -> Answer:
 
 
 def failure(vault: Vault, limit_s: float = 2.0) -> VaultError:
-    """What reading from this vault ends with."""
+    """Read from this vault; return the error."""
     with pytest.raises(VaultError) as caught:
         read_secret(vault, "munge-key", TOKEN, limit_s, sleep=lambda _seconds: None)
     text = f"{caught.value} {caught.value.action}"
@@ -78,7 +78,7 @@ def failure(vault: Vault, limit_s: float = 2.0) -> VaultError:
     return caught.value
 
 
-def test_returns_the_bytes_of_the_newest_version_as_the_bearer_of_a_token(serve: Serve) -> None:
+def test_the_newest_version_is_read_with_a_bearer_token(serve: Serve) -> None:
     service, vault = serve(GOOD)
     assert read_secret(vault, "munge-key", TOKEN, 5) == KEY.encode()
     path, headers = service.requests[0]
@@ -86,20 +86,20 @@ def test_returns_the_bytes_of_the_newest_version_as_the_bearer_of_a_token(serve:
     assert headers["authorization"] == f"Bearer {TOKEN}"
 
 
-def test_a_key_of_any_bytes_is_stored_in_base64(serve: Serve) -> None:
+def test_a_secret_that_is_tagged_as_base64_is_decoded(serve: Serve) -> None:
     stored = {"value": "AP/+\n/w==", "tags": {"file-encoding": "base64"}}
     _service, vault = serve((200, {}, json.dumps(stored).encode()))
     assert read_secret(vault, "munge-key", TOKEN, 5) == b"\x00\xff\xfe\xff"
 
 
 @pytest.mark.parametrize("tags", [None, {}, {"file-encoding": "utf-8"}, {"owner": "x"}])
-def test_any_other_secret_is_taken_as_it_stands(serve: Serve, tags: Any) -> None:
+def test_any_other_secret_is_used_unchanged(serve: Serve, tags: Any) -> None:
     _service, vault = serve((200, {}, json.dumps({"value": "Grüße==\n", "tags": tags}).encode()))
     assert read_secret(vault, "munge-key", TOKEN, 5) == "Grüße==\n".encode()
 
 
 @pytest.mark.parametrize(("encoding", "value"), [("base64", "#not base64#"), ("base64", "ü"), ("utf-16le", KEY)])
-def test_what_cannot_be_decoded_is_told_without_the_value(serve: Serve, encoding: str, value: str) -> None:
+def test_the_error_of_an_invalid_encoding_does_not_contain_the_secret(serve: Serve, encoding: str, value: str) -> None:
     _service, vault = serve((200, {}, json.dumps({"value": value, "tags": {"file-encoding": encoding}}).encode()))
     error = failure(vault)
     assert f"file-encoding={encoding}" in str(error)
@@ -107,7 +107,7 @@ def test_what_cannot_be_decoded_is_told_without_the_value(serve: Serve, encoding
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503])
-def test_asks_again_after_what_may_pass(serve: Serve, status: int) -> None:
+def test_temporary_errors_are_retried(serve: Serve, status: int) -> None:
     service, vault = serve((status, {}, b""), (status, {}, b""), GOOD)
     slept: list[float] = []
     assert read_secret(vault, "munge-key", TOKEN, 5, sleep=slept.append) == KEY.encode()
@@ -142,7 +142,7 @@ def test_asks_again_after_what_may_pass(serve: Serve, status: int) -> None:
         (refusal(400, "no\r\ncode"), "answered with HTTP status 400", "correct"),
     ],
 )
-def test_a_refusal_says_what_is_missing_and_the_command_that_cures_it(
+def test_a_refusal_names_what_is_missing_and_the_command_that_helps(
     serve: Serve, answer: Answer, message: str, action: str
 ) -> None:
     service, vault = serve(answer, GOOD)
@@ -152,14 +152,14 @@ def test_a_refusal_says_what_is_missing_and_the_command_that_cures_it(
     assert len(service.requests) == 1
 
 
-def test_follows_no_redirect_with_the_token(serve: Serve) -> None:
+def test_redirects_are_not_followed(serve: Serve) -> None:
     elsewhere, _vault = serve(GOOD)
     _service, vault = serve((302, {"Location": f"https://{HOST}:{elsewhere.port}/secrets/munge-key"}, b""))
     assert "HTTP status 302" in str(failure(vault))
     assert elsewhere.requests == []
 
 
-def test_no_proxy_of_the_environment_gets_the_token(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxies_of_the_environment_are_ignored(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     _service, vault = serve(GOOD)
     for name in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
@@ -169,18 +169,18 @@ def test_no_proxy_of_the_environment_gets_the_token(serve: Serve, monkeypatch: p
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"value": 4}', b"\xff\xfe", b"[" * 100000])
-def test_what_is_no_secret_is_an_error(serve: Serve, body: bytes) -> None:
+def test_an_answer_without_a_secret_is_an_error(serve: Serve, body: bytes) -> None:
     _service, vault = serve((200, {}, body))
     assert "is not a key vault" in str(failure(vault))
 
 
-def test_a_server_that_cannot_prove_its_name_gets_no_token(serve: Serve) -> None:
+def test_a_server_with_another_name_gets_no_token(serve: Serve) -> None:
     service, vault = serve(GOOD, name="other.vault.azure.net")
     assert "certificate" in str(failure(vault, 0.3)).lower()
     assert service.requests == []
 
 
-def test_a_server_that_an_unknown_authority_vouches_for_gets_no_token(
+def test_a_server_of_an_unknown_authority_gets_no_token(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, vault = serve(GOOD)
@@ -190,14 +190,14 @@ def test_a_server_that_an_unknown_authority_vouches_for_gets_no_token(
     assert service.requests == []
 
 
-def test_a_silent_vault_costs_no_more_than_the_limit(serve: Serve) -> None:
+def test_a_silent_vault_takes_no_longer_than_the_limit(serve: Serve) -> None:
     _service, vault = serve(GOOD, before=lambda _request: time.sleep(1.5))
     begun = time.monotonic()
     assert "gave no answer in 0.3 s" in str(failure(vault, 0.3))
     assert time.monotonic() - begun < 1
 
 
-def test_an_answer_that_drips_costs_no_more_than_the_limit(serve: Serve) -> None:
+def test_a_slow_answer_takes_no_longer_than_the_limit(serve: Serve) -> None:
     def drip(request: BaseHTTPRequestHandler) -> None:
         for drop in b"HTTP/1.0 200 OK\r\nX-Slow: " + b"x" * 40:
             request.wfile.write(bytes((drop,)))
@@ -210,7 +210,7 @@ def test_an_answer_that_drips_costs_no_more_than_the_limit(serve: Serve) -> None
     assert time.monotonic() - begun < 1
 
 
-def test_a_name_that_takes_long_to_look_up_costs_no_more_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_name_lookup_takes_no_longer_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     def forever(*_arguments: Any, **_named: Any) -> Any:
         time.sleep(1.5)
         raise OSError("nobody knows")

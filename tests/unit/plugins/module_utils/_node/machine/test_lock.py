@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Only one at a time."""
+"""A lock that one process at a time can hold."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.lock import Locked, only_one
 
 
-def test_the_second_is_told_who_is_at_work(tmp_path: pathlib.Path) -> None:
+def test_the_error_of_a_second_holder_names_the_first(tmp_path: pathlib.Path) -> None:
     path = str(tmp_path / "lock/ours")
     with (
         only_one(path, 0),
@@ -28,7 +28,7 @@ def test_the_second_is_told_who_is_at_work(tmp_path: pathlib.Path) -> None:
         pass
 
 
-def test_the_second_waits_until_the_first_is_done(tmp_path: pathlib.Path) -> None:
+def test_the_second_holder_waits_for_the_first(tmp_path: pathlib.Path) -> None:
     path = str(tmp_path / "ours")
     order = []
 
@@ -45,7 +45,7 @@ def test_the_second_waits_until_the_first_is_done(tmp_path: pathlib.Path) -> Non
     assert order == ["first", "second"]
 
 
-def test_an_error_gives_it_back(tmp_path: pathlib.Path) -> None:
+def test_an_error_releases_the_lock(tmp_path: pathlib.Path) -> None:
     path = str(tmp_path / "ours")
     with pytest.raises(ZeroDivisionError), only_one(path, 0):
         raise ZeroDivisionError
@@ -53,12 +53,12 @@ def test_an_error_gives_it_back(tmp_path: pathlib.Path) -> None:
         pass
 
 
-def test_a_program_that_was_started_meanwhile_does_not_keep_it(tmp_path: pathlib.Path) -> None:
+def test_a_program_that_was_started_meanwhile_does_not_hold_the_lock(tmp_path: pathlib.Path) -> None:
     path = str(tmp_path / "ours")
     with only_one(path, 0):
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], close_fds=False)
     try:
-        # The kernel lets the parent go on a moment before the child has closed its files.
+        # The kernel lets the parent continue shortly before the child has closed its files.
         with only_one(path, 10):
             pass
     finally:
@@ -66,7 +66,7 @@ def test_a_program_that_was_started_meanwhile_does_not_keep_it(tmp_path: pathlib
         child.wait()
 
 
-def test_does_not_follow_a_link(tmp_path: pathlib.Path) -> None:
+def test_a_link_is_not_followed(tmp_path: pathlib.Path) -> None:
     (tmp_path / "ours").symlink_to(tmp_path / "precious")
     with pytest.raises(OSError, match="symbolic links"), only_one(str(tmp_path / "ours"), 0):
         pass

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Mounts, swap, and who uses a mount."""
+"""Mounts, swap, and the processes that use a mount."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DEVICES = {
 
 
 def tree(folder: pathlib.Path, **files: str) -> Root:
-    """Files below proc, by name with two underscores for a slash."""
+    """Create files below /proc; two underscores in a name mean a slash."""
     for name, text in files.items():
         file = folder / "proc" / name.replace("__", "/")
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def tree(folder: pathlib.Path, **files: str) -> Root:
     return Root(str(folder))
 
 
-def test_mounts_with_their_options_and_odd_names(tmp_path: pathlib.Path) -> None:
+def test_mounts_are_read_with_options_and_escaped_names(tmp_path: pathlib.Path) -> None:
     mounts = read_mounts(tree(tmp_path, self__mountinfo=MOUNTINFO))
     assert [mount.mountpoint for mount in mounts] == [
         "/",
@@ -64,31 +64,31 @@ def test_mounts_with_their_options_and_odd_names(tmp_path: pathlib.Path) -> None
     assert mounts[5].root == "/enroot"
 
 
-def test_a_folder_that_was_removed_while_mounted_has_its_path(tmp_path: pathlib.Path) -> None:
-    """As Linux 6.1 writes it; such a bind mount of a job was not known as one, and stayed."""
+def test_a_bind_mount_of_a_removed_folder_has_its_path(tmp_path: pathlib.Path) -> None:
+    """As Linux 6.1 writes it. Regression: such a bind mount of a job was not recognised, and stayed."""
     line = "82 230 9:127 /beeond/17/files//deleted /beeond rw,nosuid,nodev - xfs /dev/md127 rw\n"
     (mount,) = read_mounts(tree(tmp_path, self__mountinfo=line))
     assert (mount.root, mount.mountpoint) == ("/beeond/17/files", "/beeond")
 
 
-def test_the_device_of_a_mount_by_number_and_else_by_name(tmp_path: pathlib.Path) -> None:
+def test_the_device_of_a_mount_is_found_by_number_or_name(tmp_path: pathlib.Path) -> None:
     mounts = read_mounts(tree(tmp_path, self__mountinfo=MOUNTINFO))
-    # The root's source says nothing (/dev/root), the number of btrfs is its own.
+    # The source of / does not name the device (/dev/root), and the number of btrfs is its own.
     assert [device_of(mount, DEVICES) for mount in mounts] == ["sda1", "nvme1n1", "md127", "dm-0", None, "md127"]
 
 
-def test_a_mapped_device_by_its_name_too(tmp_path: pathlib.Path) -> None:
+def test_a_mapped_device_is_found_by_its_name(tmp_path: pathlib.Path) -> None:
     root = tree(tmp_path, self__mountinfo="32 22 0:50 / /b rw - btrfs /dev/mapper/vg-data rw\n")
     assert device_of(read_mounts(root)[0], DEVICES) == "dm-0"
 
 
-def test_swap(tmp_path: pathlib.Path) -> None:
+def test_swap_devices_are_found(tmp_path: pathlib.Path) -> None:
     lines = "Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n/swap\\040file file 1 0 -3\n"
     assert read_swaps(tree(tmp_path, swaps=lines), DEVICES) == {"sda2"}
     assert read_swaps(Root(str(tmp_path / "nowhere")), DEVICES) == set()
 
 
-def test_processes_that_stand_or_have_files_below_a_mount(tmp_path: pathlib.Path) -> None:
+def test_processes_with_a_folder_or_file_below_a_mount_are_found(tmp_path: pathlib.Path) -> None:
     root = tree(tmp_path, **{f"{pid}__comm": f"name{pid}\n" for pid in range(1, 9)})
     for pid in range(1, 9):
         (tmp_path / f"proc/{pid}/fd").mkdir()
@@ -101,10 +101,10 @@ def test_processes_that_stand_or_have_files_below_a_mount(tmp_path: pathlib.Path
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may mount")
-def test_returns_the_error_of_the_kernel(tmp_path: pathlib.Path) -> None:
+def test_a_mount_returns_the_kernels_error(tmp_path: pathlib.Path) -> None:
     assert mount_error("tmpfs", "none", str(tmp_path)) == errno.EPERM
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gets as far as the file system")
-def test_returns_the_error_of_the_kernel_to_root(tmp_path: pathlib.Path) -> None:
+def test_a_mount_as_root_returns_the_kernels_error(tmp_path: pathlib.Path) -> None:
     assert mount_error("no-such-type", "none", str(tmp_path / "missing")) in (errno.ENOENT, errno.EPERM)

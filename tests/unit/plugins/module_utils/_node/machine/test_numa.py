@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""CPUs and NUMA nodes out of sysfs trees as machines of many kinds have them."""
+"""CPUs and NUMA nodes, read from the sysfs of many kinds of machines."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_offline_cpus_belong_to_no_node_and_no_core(tmp_path: Path) -> None:
     assert facts.cores[6] == CpuSet({2, 6})
 
 
-def test_nodes_of_memory_only_and_gaps_in_the_numbers(tmp_path: Path) -> None:
+def test_nodes_without_cpus_and_gaps_in_their_numbers_are_read(tmp_path: Path) -> None:
     tree = MachineTree(tmp_path).cpus("0-3")
     tree.node(0, "0-3", 4096, [10, 80, 80]).node(2, "", 98304, [80, 10, 80]).node(10, "", 98304, [80, 80, 10])
     facts = read_cpus(Root(str(tmp_path)))
@@ -53,7 +53,7 @@ def test_a_kernel_without_numa_has_one_node_of_all_cpus(tmp_path: Path) -> None:
     assert [(node.id, node.cpus.as_list(), node.memory_mib) for node in facts.nodes] == [(0, "0-3", None)]
 
 
-def test_cpus_are_counted_where_no_list_says_which_are_online(tmp_path: Path) -> None:
+def test_cpus_are_counted_if_no_list_of_online_cpus_exists(tmp_path: Path) -> None:
     tree = MachineTree(tmp_path)
     for cpu in range(3):
         tree.write(f"/sys/devices/system/cpu/cpu{cpu}/uevent", "")
@@ -61,14 +61,14 @@ def test_cpus_are_counted_where_no_list_says_which_are_online(tmp_path: Path) ->
     assert read_cpus(Root(str(tmp_path))).online.as_list() == "0-2"
 
 
-def test_old_kernels_call_siblings_otherwise(tmp_path: Path) -> None:
+def test_the_siblings_file_of_old_kernels_is_read(tmp_path: Path) -> None:
     tree = MachineTree(tmp_path).cpus("0-1").node(0, "0-1")
     for cpu in range(2):
         tree.write(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list", "0-1\n")
     assert read_cpus(Root(str(tmp_path))).cores[1] == CpuSet({0, 1})
 
 
-def test_a_machine_of_2048_cpus(tmp_path: Path) -> None:
+def test_a_machine_with_2048_cpus_is_read(tmp_path: Path) -> None:
     tree = MachineTree(tmp_path).cpus("0-2047", smt_siblings(1024))
     for node in range(32):
         tree.node(node, f"{node * 32}-{node * 32 + 31},{1024 + node * 32}-{1024 + node * 32 + 31}")
@@ -78,14 +78,14 @@ def test_a_machine_of_2048_cpus(tmp_path: Path) -> None:
     assert facts.cores[1023] == CpuSet({1023, 2047})
 
 
-def test_distances_that_do_not_match_the_nodes_are_not_believed(tmp_path: Path) -> None:
+def test_distances_that_do_not_match_the_nodes_are_ignored(tmp_path: Path) -> None:
     MachineTree(tmp_path).cpus("0-3").node(0, "0-1", distances=[10]).node(1, "2-3", distances=[21, 10])
     facts = read_cpus(Root(str(tmp_path)))
     assert facts.nodes[0].distances == {}
     assert facts.nodes[1].distances == {0: 21, 1: 10}
 
 
-def test_a_list_that_is_none_is_an_error(tmp_path: Path) -> None:
+def test_an_invalid_list_of_cpus_is_an_error(tmp_path: Path) -> None:
     MachineTree(tmp_path).cpus("zero")
     with pytest.raises(ValueError, match="zero"):
         read_cpus(Root(str(tmp_path)))
@@ -104,7 +104,7 @@ def test_lists_that_end_in_a_nul_are_read(tmp_path: Path) -> None:
     assert [node.cpus.as_list() for node in facts.nodes] == ["0-1", "2-3"]
 
 
-def test_a_mask_says_what_a_missing_list_does_not(tmp_path: Path) -> None:
+def test_a_mask_replaces_a_missing_list(tmp_path: Path) -> None:
     tree = MachineTree(tmp_path).cpus("0-35").node(0, "0-3").node(1, "4-35")
     for node, mask in ((0, "0,0000000f"), (1, "f,fffffff0\0")):
         (tmp_path / f"sys/devices/system/node/node{node}/cpulist").unlink()
@@ -112,7 +112,7 @@ def test_a_mask_says_what_a_missing_list_does_not(tmp_path: Path) -> None:
     assert [node.cpus.as_list() for node in read_cpus(Root(str(tmp_path))).nodes] == ["0-3", "4-35"]
 
 
-def test_a_node_that_lists_no_cpus_at_all_is_named(tmp_path: Path) -> None:
+def test_a_node_without_list_and_mask_is_an_error_and_named(tmp_path: Path) -> None:
     MachineTree(tmp_path).cpus("0-3").node(0, "0-3")
     (tmp_path / "sys/devices/system/node/node0/cpulist").unlink()
     with pytest.raises(ValueError, match="node/node0 has neither cpulist nor cpumap"):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whose processes and files are, and which belong to jobs."""
+"""Who owns processes and files, and which belong to jobs."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def test_jobs_are_live_while_they_have_a_step(tree: MachineTree) -> None:
 
 
 @pytest.mark.parametrize(("uid", "program"), [(1001, "slurmstepd"), (1001, None), (0, "sudo")])
-def test_a_process_that_a_user_named_slurmstepd_is_none(tree: MachineTree, uid: int, program: str | None) -> None:
-    """sudo runs as root, and under the name of the link by which a user called it."""
+def test_a_users_process_named_slurmstepd_does_not_count(tree: MachineTree, uid: int, program: str | None) -> None:
+    """sudo runs as root, with the name of the link that a user called it by."""
     tree.process(50, "0", "slurmstepd", command="slurmstepd: [99.0]", uid=uid)
     if program:
         (tree.path / "proc/50/exe").symlink_to(f"/usr/bin/{program}")
@@ -70,26 +70,26 @@ def test_a_process_that_a_user_named_slurmstepd_is_none(tree: MachineTree, uid: 
 
 
 @pytest.mark.parametrize("program", ["/usr/sbin/slurmstepd", "/usr/sbin/slurmstepd (deleted)", "/x/slurmstepd-wlm"])
-def test_slurms_own_is_one_by_each_of_its_names(tree: MachineTree, program: str) -> None:
+def test_slurms_own_slurmstepd_is_recognised_by_each_of_its_paths(tree: MachineTree, program: str) -> None:
     (tree.path / "proc/10/exe").symlink_to(program)
     (tree.path / "proc/11/exe").symlink_to(program)
     assert live_jobs(read_owned(Root(str(tree.path)))) == {17}
 
 
-def test_the_kernels_own_and_those_that_ended_are_left_out(tree: MachineTree) -> None:
+def test_kernel_threads_and_ended_processes_are_left_out(tree: MachineTree) -> None:
     tree.process(30, "0", "kworker", flags=0x200000)
     tree.process(31, "0", "gone", state="Z")
     (tree.path / "proc/32").mkdir()
     assert set(read_owned(Root(str(tree.path)))) == {1, 10, 11}
 
 
-def test_processes_that_are_each_others_parents_come_to_an_end(tree: MachineTree) -> None:
+def test_a_cycle_of_parents_does_not_loop_forever(tree: MachineTree) -> None:
     tree.process(40, "0", parent=41)
     tree.process(41, "0", parent=40)
     assert 40 not in of_live_jobs(read_owned(Root(str(tree.path))))
 
 
-def test_files_have_their_blocks_for_a_size(tmp_path: Path) -> None:
+def test_the_size_of_a_file_is_that_of_its_blocks(tmp_path: Path) -> None:
     (tmp_path / "tmp/folder").mkdir(parents=True)
     (tmp_path / "tmp/folder/inside").write_bytes(b"x" * 100_000)
     with (tmp_path / "tmp/holes").open("wb") as file:

@@ -38,11 +38,11 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root imp
         ("", None),
     ],
 )
-def test_one_spelling_for_each_address(text: str, busid: str | None) -> None:
+def test_each_address_has_one_canonical_form(text: str, busid: str | None) -> None:
     assert canonical_busid(text) == busid
 
 
-def test_tells_gpus_and_adapters_from_all_else(tmp_path: pathlib.Path) -> None:
+def test_gpus_and_adapters_are_distinguished_from_other_devices(tmp_path: pathlib.Path) -> None:
     tree = SizedMachine(tmp_path)
     tree.device("0002:00:00.0", GPU_CLASS, NVIDIA, 1)
     tree.device("0003:00:00.0", 0x120000, 0x1002, 0)
@@ -62,7 +62,7 @@ def test_tells_gpus_and_adapters_from_all_else(tmp_path: pathlib.Path) -> None:
     assert devices["0002:00:00.0"].numa_node == 1
 
 
-def test_no_numa_node_is_none_and_not_a_number(tmp_path: pathlib.Path) -> None:
+def test_a_missing_numa_node_is_none_and_not_a_number(tmp_path: pathlib.Path) -> None:
     tree = SizedMachine(tmp_path)
     tree.device("0001:00:00.0", GPU_CLASS, NVIDIA, -1)
     tree.device("0002:00:00.0", GPU_CLASS, NVIDIA, 0)
@@ -70,7 +70,7 @@ def test_no_numa_node_is_none_and_not_a_number(tmp_path: pathlib.Path) -> None:
     assert [device.numa_node for device in read_pci(Root(str(tmp_path)))] == [None, 0, None]
 
 
-def test_addresses_are_in_the_order_of_their_numbers(tmp_path: pathlib.Path) -> None:
+def test_devices_are_sorted_by_their_addresses(tmp_path: pathlib.Path) -> None:
     tree = SizedMachine(tmp_path)
     for busid in ("10000:e1:00.0", "000b:00:00.0", "0002:00:00.0"):
         tree.device(busid, GPU_CLASS, NVIDIA, 0)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Processes and threads: of trees that hold the odd cases, and of real ones."""
+"""Processes and threads: unusual ones from files, and real ones."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def test_names_with_spaces_and_parentheses_do_not_shift_the_fields() -> None:
     assert proc.parse_stat(RECORDED_STAT) == proc.TaskStat("a) b (c", "S", 4200, False, 17)
 
 
-def test_knows_the_kernels_own_threads() -> None:
+def test_kernel_threads_are_recognised() -> None:
     assert proc.parse_stat(stat(7, "kworker/0:1", "I", 2, 0x04208060, 0).encode()).is_kernel_thread
 
 
 @pytest.mark.parametrize("raw", [b"", b"1 (x", b"1 x) S 0", b"1 (x) S 1 2 3"])
-def test_half_a_stat_is_refused(raw: bytes) -> None:
+def test_an_incomplete_stat_is_refused(raw: bytes) -> None:
     with pytest.raises(ValueError, match="stat"):
         proc.parse_stat(raw)
 
@@ -72,7 +72,7 @@ def test_finds_processes_without_kernel_threads_and_dead_ones(tree: MachineTree)
     assert [process.pid for process in proc.read_processes(root_of(tree), {11, 99})] == [11]
 
 
-def test_reads_each_thread_the_main_one_first(tree: MachineTree) -> None:
+def test_threads_are_listed_with_the_main_thread_first(tree: MachineTree) -> None:
     threads = [(99, "3", 3, "R"), (100, "0-3", 1, "S"), (101, "0-3", 2, "S"), (102, "2", 2, "Z")]
     tree.process(100, "0-3", threads=threads)
     found = proc.read_threads(root_of(tree), 100)
@@ -98,18 +98,18 @@ def test_threads_and_processes_that_vanish_are_left_out(tree: MachineTree) -> No
     assert proc.read_memory_nodes(root, 100) is None
 
 
-def test_reads_the_variables_asked_for_and_no_others(tree: MachineTree) -> None:
+def test_only_the_requested_variables_are_read(tree: MachineTree) -> None:
     tree.process(100, "0", environment={"LOCAL_RANK": "3", "TOKEN": "secret", "A": "x=y"})
     assert proc.read_environment(root_of(tree), 100, ("LOCAL_RANK", "A", "B")) == {"LOCAL_RANK": "3", "A": "x=y"}
 
 
-def test_reads_the_devices_that_are_open(tree: MachineTree) -> None:
+def test_open_devices_are_listed(tree: MachineTree) -> None:
     files = ["/dev/infiniband/uverbs1", "/dev/infiniband/uverbs0", "/dev/infiniband/uverbs1", "/dev/null", "socket:[1]"]
     tree.process(100, "0", files=files)
     assert proc.read_open_files(root_of(tree), 100, "/dev/infiniband") == ("uverbs0", "uverbs1")
 
 
-def test_sums_up_a_processes_own_memory_and_huge_pages_by_node(tree: MachineTree) -> None:
+def test_memory_and_huge_pages_are_summed_up_by_node(tree: MachineTree) -> None:
     tree.process(100, "0", numa_maps=NUMA_MAPS)
     memory = proc.read_memory(root_of(tree), 100)
     assert memory is not None
@@ -118,7 +118,7 @@ def test_sums_up_a_processes_own_memory_and_huge_pages_by_node(tree: MachineTree
     assert memory.policies == ("default", "interleave:0-1")
 
 
-def test_reads_the_nodes_memory_may_come_from(tree: MachineTree) -> None:
+def test_the_nodes_that_memory_may_come_from_are_read(tree: MachineTree) -> None:
     tree.process(100, "0", mems="0,2")
     assert proc.read_memory_nodes(root_of(tree), 100) == CpuSet({0, 2})
 
@@ -147,7 +147,7 @@ time.sleep(60)
         process.kill()
 
 
-def test_sees_a_real_process_as_the_kernel_has_it(sleeper: subprocess.Popen[str]) -> None:
+def test_a_real_process_is_read_as_the_kernel_reports_it(sleeper: subprocess.Popen[str]) -> None:
     os.sched_setaffinity(sleeper.pid, {1} if 1 in os.sched_getaffinity(0) else {0})
     root = Root()
     threads = proc.read_threads(root, sleeper.pid)
@@ -161,7 +161,7 @@ def test_sees_a_real_process_as_the_kernel_has_it(sleeper: subprocess.Popen[str]
     assert os.getpid() in proc.ancestors(root, sleeper.pid)
 
 
-def test_real_memory_lies_where_the_kernel_says(sleeper: subprocess.Popen[str]) -> None:
+def test_the_memory_of_a_real_process_is_read(sleeper: subprocess.Popen[str]) -> None:
     if not os.path.exists(f"/proc/{sleeper.pid}/numa_maps"):
         pytest.skip("this kernel has no NUMA")
     memory = proc.read_memory(Root(), sleeper.pid)

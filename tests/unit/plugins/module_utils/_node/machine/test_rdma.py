@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ports of RDMA devices out of sysfs."""
+"""Ports of RDMA devices, read from sysfs."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ def test_the_tenth_device_comes_after_the_ninth(tmp_path: Path) -> None:
     ]
 
 
-def test_what_cannot_be_read_is_no_port_that_works(tmp_path: Path) -> None:
+def test_a_port_that_cannot_be_read_has_an_unknown_state(tmp_path: Path) -> None:
     (tmp_path / "sys/class/infiniband/rxe0/ports/1").mkdir(parents=True)
     (port,) = read_ports(Root(str(tmp_path)))
     assert port == Port("rxe0", 1, "", "", "", None, None)
     assert port.condition == "unknown state"
 
 
-def test_people_are_told_of_the_state_and_of_the_cables_end(tmp_path: Path) -> None:
+def test_the_condition_contains_the_physical_state(tmp_path: Path) -> None:
     put_port(tmp_path, "mlx5_ib0", state="DOWN", physical="2: Polling")
     put_port(tmp_path, "mlx5_ib1", state="DOWN", physical="")
     assert [port.condition for port in read_ports(Root(str(tmp_path)))] == ["DOWN (Polling)", "DOWN"]
 
 
-def test_without_a_driver_there_are_none(tmp_path: Path) -> None:
+def test_without_a_driver_there_are_no_ports(tmp_path: Path) -> None:
     assert read_ports(Root(str(tmp_path))) == ()

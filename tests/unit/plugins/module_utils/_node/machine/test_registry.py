@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A container registry over real TLS: its password for the machine's token, and what must not be told."""
+"""A container registry over real TLS: its password for the machine's token, and what is never displayed."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ Serve = Callable[..., tuple[Service, str]]
 
 @pytest.fixture
 def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
-    """Start a registry at a registry's name."""
-    # The simulator's may vouch for key vaults only.
+    """A function that starts a registry at a registry's name."""
+    # The simulator's authority certifies key vaults only.
     monkeypatch.setattr(simulated, "DOMAIN", "azurecr.io")
     authority = simulated.Authority.fresh()
     bundle = tmp_path / "ca.crt"
@@ -57,7 +57,7 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
 
 
 def failure(name: str) -> str:
-    """What asking this registry ends with."""
+    """Request the password from this registry; return the error."""
     with pytest.raises(RegistryError) as caught:
         exchange(name, TOKEN, 2, sleep=lambda _seconds: None)
     assert TOKEN not in str(caught.value)
@@ -66,7 +66,7 @@ def failure(name: str) -> str:
     return str(caught.value)
 
 
-def test_the_machines_token_is_posted_and_the_registrys_comes_back(serve: Serve) -> None:
+def test_the_machines_token_is_exchanged_for_the_registrys_token(serve: Serve) -> None:
     service, name = serve(GOOD)
     assert exchange(name, TOKEN, 5) == PASSWORD
     assert service.requests[0][0] == "/oauth2/exchange"
@@ -78,20 +78,20 @@ def test_the_machines_token_is_posted_and_the_registrys_comes_back(serve: Serve)
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_asks_again_after_what_may_pass(serve: Serve, status: int) -> None:
+def test_temporary_errors_are_retried(serve: Serve, status: int) -> None:
     service, name = serve((status, {}, b""), GOOD)
     assert exchange(name, TOKEN, 5, sleep=lambda _seconds: None) == PASSWORD
     assert len(service.posted) == 2
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_an_identity_without_the_role_is_told_which_one_it_needs(serve: Serve, status: int) -> None:
+def test_the_error_of_an_identity_without_the_role_names_the_role(serve: Serve, status: int) -> None:
     _service, name = serve((status, {}, b"{}"))
     assert 'az role assignment create --role "AcrPull"' in failure(name)
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"refresh_token": "two words"}', b'{"refresh_token": 1}'])
-def test_what_is_no_registry_is_told(serve: Serve, body: bytes) -> None:
+def test_an_answer_that_is_not_a_registrys_is_an_error(serve: Serve, body: bytes) -> None:
     _service, name = serve((200, {}, body))
     assert "is not a container registry" in failure(name)
 
@@ -99,7 +99,7 @@ def test_what_is_no_registry_is_told(serve: Serve, body: bytes) -> None:
 @pytest.mark.parametrize(
     "name", ["example.com", "training.azurecr.io.example.com", "a b.azurecr.io", "x@evil.azurecr.io"]
 )
-def test_a_token_goes_to_registries_of_azure_only(name: str) -> None:
+def test_names_that_are_not_azure_registries_are_refused(name: str) -> None:
     assert "is not an Azure container registry" in failure(name)
 
 

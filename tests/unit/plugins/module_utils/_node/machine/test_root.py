@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading a machine's files below a root: what is not there is None, and nothing outside of the root is read."""
+"""Reading a machine's files below a root: missing files are None, and nothing outside the root is read."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def root(tmp_path: pathlib.Path) -> Root:
     return Root(str(tmp_path))
 
 
-def test_paths_of_the_machine_lie_below_the_root(root: Root, tmp_path: pathlib.Path) -> None:
+def test_paths_of_the_machine_are_below_the_root(root: Root, tmp_path: pathlib.Path) -> None:
     assert root.at("/sys/text") == str(tmp_path / "sys/text")
     assert not root.is_this_machine
     assert (Root().at("/sys/text"), Root().is_this_machine) == ("/sys/text", True)
     assert Root("/tmp/..").is_this_machine
 
 
-def test_text_has_no_white_space_around_it_and_any_bytes(root: Root) -> None:
+def test_text_is_stripped_and_can_contain_any_bytes(root: Root) -> None:
     assert root.text("/sys/text") == "two words \ufffd"
 
 
-def test_what_is_not_there_is_none(root: Root) -> None:
+def test_missing_files_are_none(root: Root) -> None:
     assert root.text("/sys/none") is None
     assert root.text("/sys/node") is None
     assert root.number("/sys/none") is None
@@ -54,7 +54,7 @@ def test_numbers_are_decimal_or_hexadecimal(root: Root, tmp_path: pathlib.Path, 
     assert root.number("/value") == number
 
 
-def test_numbered_entries_come_in_the_order_of_their_numbers(root: Root) -> None:
+def test_numbered_entries_are_sorted_by_number(root: Root) -> None:
     assert list(root.numbered("/sys/node/", "node")) == [(2, "/sys/node/node2"), (10, "/sys/node/node10")]
 
 
@@ -63,7 +63,7 @@ def test_a_dangling_link_exists_and_has_a_name(root: Root) -> None:
     assert root.link_name("/sys/link") == "nvme0"
 
 
-def test_a_root_that_an_option_names_must_be_a_folder(tmp_path: pathlib.Path) -> None:
+def test_a_root_in_an_option_must_be_a_folder(tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").touch()
     assert existing_root(str(tmp_path)).path == str(tmp_path)
     for missing in ("none", "file"):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The runner: what a command gets, and what comes back of it."""
+"""The command runner: what a command gets, and what is returned."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import r
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result, must, run
 
 
-def test_returns_what_the_command_answered() -> None:
+def test_exit_status_and_output_are_returned() -> None:
     code = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"
     command = (sys.executable, "-c", code)
     assert run(command) == Result(command, 3, "out\n", "err\n")
 
 
-def test_no_shell_looks_at_the_arguments(tmp_path: pathlib.Path) -> None:
+def test_arguments_are_not_interpreted_by_a_shell(tmp_path: pathlib.Path) -> None:
     hostile = f"$(touch {tmp_path}/made); `touch {tmp_path}/made` | * {{{{ 7*6 }}}}"
     assert run(["printf", "%s", hostile]).stdout == hostile
     assert list(tmp_path.iterdir()) == []
 
 
-def test_commands_speak_english_and_utc_whatever_the_user_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_run_in_english_and_utc_whatever_the_users_locale(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8", "TZ": "Asia/Tokyo", "SLURM_CONF": "/x"}.items():
         monkeypatch.setenv(name, value)
     shown = dict(line.split("=", 1) for line in run(["env"]).stdout.splitlines() if "=" in line)
@@ -41,19 +41,19 @@ def test_commands_speak_english_and_utc_whatever_the_user_has(monkeypatch: pytes
     assert os.environ["TZ"] == "Asia/Tokyo"
 
 
-def test_a_missing_command_is_127() -> None:
+def test_a_missing_command_has_status_127() -> None:
     result = run(["nosuchcommand", "--help"])
     assert (result.rc, result.stderr) == (127, "nosuchcommand: command not found")
 
 
-def test_a_file_that_cannot_be_executed_is_126(tmp_path: pathlib.Path) -> None:
+def test_a_file_that_cannot_be_executed_has_status_126(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "plain"
     path.touch(mode=0o600)
     result = run([str(path)])
     assert (result.rc, result.stderr) == (126, f"{path}: Permission denied")
 
 
-def test_a_command_that_outlasts_its_time_is_ended_and_124() -> None:
+def test_a_command_that_times_out_is_killed_and_has_status_124() -> None:
     start = time.monotonic()
     result = run(["sleep", "20"], timeout_s=0.1)
     assert (result.rc, result.stderr) == (124, "no answer within 0.1 s")
@@ -64,7 +64,7 @@ def test_a_command_that_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.M
     started: list[subprocess.Popen[str]] = []
 
     def survive(process: subprocess.Popen[str]) -> None:
-        """A process that sits in a driver does not die of SIGKILL."""
+        """A process that hangs in a driver does not end on SIGKILL."""
         started.append(process)
 
     monkeypatch.setattr(subprocess.Popen, "kill", survive)
@@ -76,7 +76,7 @@ def test_a_command_that_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.M
     started[0].wait()
 
 
-def test_a_command_that_asks_gets_no_answer() -> None:
+def test_a_command_that_reads_input_gets_none() -> None:
     reader, writer = os.pipe()
     kept = os.dup(0)
     try:
@@ -89,14 +89,14 @@ def test_a_command_that_asks_gets_no_answer() -> None:
             os.close(descriptor)
 
 
-def test_output_that_is_no_text_does_not_break_it() -> None:
+def test_output_that_is_not_text_is_no_error() -> None:
     result = run(["printf", r"a\377b"])
     assert result.rc == 0
     assert result.stdout.startswith("a")
     assert result.stdout.endswith("b")
 
 
-def test_success_passes_through() -> None:
+def test_must_returns_a_successful_result() -> None:
     result = Result(("true",), 0, "out", "a warning")
     assert must(result) is result
 
@@ -111,7 +111,7 @@ def test_success_passes_through() -> None:
         ("", "", "nothing was printed"),
     ],
 )
-def test_a_failure_names_the_command_and_its_last_words(stdout: str, stderr: str, message: str) -> None:
+def test_a_failure_names_the_command_and_its_last_line(stdout: str, stderr: str, message: str) -> None:
     with pytest.raises(CommandFailed) as caught:
         must(Result(("scontrol", "ping"), 2, stdout, stderr))
     assert str(caught.value) == f"'scontrol ping' failed (exit status 2): {message}"
@@ -119,30 +119,30 @@ def test_a_failure_names_the_command_and_its_last_words(stdout: str, stderr: str
 
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long each sleep was; time passes in sleeps alone."""
+    """The lengths of the sleeps; time passes only in sleeps."""
     naps: list[float] = []
-    # Of this module alone: threads of other tests may sleep meanwhile.
+    # Only in this module: threads of other tests may sleep meanwhile.
     monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=naps.append, monotonic=lambda: sum(naps)))
     return naps
 
 
-def test_what_is_there_is_not_waited_for(slept: list[float]) -> None:
+def test_a_condition_that_holds_is_not_waited_for(slept: list[float]) -> None:
     assert runner.wait_until(lambda: True, 0) is True
     assert slept == []
 
 
-def test_looks_a_last_time_when_the_time_is_up(slept: list[float]) -> None:
+def test_the_condition_is_checked_once_more_at_the_limit(slept: list[float]) -> None:
     assert runner.wait_until(lambda: sum(slept) >= 2.5, 2.5, pause_s=1) is True
     assert slept == [1, 1, 0.5]
 
 
-def test_waits_no_longer_than_it_may(slept: list[float]) -> None:
+def test_the_wait_ends_at_the_limit(slept: list[float]) -> None:
     assert runner.wait_until(lambda: False, 3, pause_s=2) is False
     assert slept == [2, 1]
 
 
 def followed(script: str, chunks: list[bytes], limit_s: float = 20, **named: Any) -> runner.Ended:
-    """Follow a shell's script; it moves when it writes "moved"."""
+    """Follow a shell script; it makes progress when it writes "moved"."""
 
     def on_output(chunk: bytes) -> bool:
         chunks.append(chunk)
@@ -151,7 +151,7 @@ def followed(script: str, chunks: list[bytes], limit_s: float = 20, **named: Any
     return runner.follow(["/bin/sh", "-c", script], {"PATH": os.environ["PATH"]}, on_output, limit_s, **named)
 
 
-def test_a_followed_command_tells_what_it_writes_and_how_it_ends(tmp_path: pathlib.Path) -> None:
+def test_a_followed_command_passes_on_its_output_and_exit_status(tmp_path: pathlib.Path) -> None:
     chunks: list[bytes] = []
     ended = followed("pwd; echo err >&2; exit 3", chunks, cwd=str(tmp_path))
     assert (ended.rc, ended.cut) == (3, "")
@@ -161,7 +161,7 @@ def test_a_followed_command_tells_what_it_writes_and_how_it_ends(tmp_path: pathl
         runner.follow(["/no/such/command"], {}, bool, 1)
 
 
-def test_what_a_followed_command_leaves_running_goes_on_and_is_not_waited_for() -> None:
+def test_background_processes_of_a_followed_command_are_not_waited_for() -> None:
     chunks: list[bytes] = []
     ended = followed("sleep 60 & echo $!", chunks, limit_s=30)
     pid = int(b"".join(chunks))
@@ -173,7 +173,7 @@ def test_what_a_followed_command_leaves_running_goes_on_and_is_not_waited_for() 
 @pytest.mark.parametrize(
     ("limits", "cut"), [({"limit_s": 0.5}, "limit"), ({"limit_s": 30, "stall_s": 0.5}, "stall")], ids=str
 )
-def test_a_followed_command_is_ended_with_its_group(limits: dict[str, float], cut: str) -> None:
+def test_a_followed_command_over_its_limit_is_killed_with_its_group(limits: dict[str, float], cut: str) -> None:
     chunks: list[bytes] = []
     ended = followed(
         "trap '' TERM; sleep 60 & echo $!; while :; do echo still; sleep 0.05; done", chunks, grace_s=0.2, **limits
@@ -189,7 +189,7 @@ def test_a_followed_command_is_ended_with_its_group(limits: dict[str, float], cu
     assert runner.wait_until(is_gone, 20, 0.05)
 
 
-def test_what_moves_is_not_stalled() -> None:
+def test_a_command_that_makes_progress_is_not_stalled() -> None:
     ended = followed("for i in 1 2 3 4 5 6; do echo moved; sleep 0.5; done", [], stall_s=2.5)
     assert (ended.rc, ended.cut) == (0, "")
 

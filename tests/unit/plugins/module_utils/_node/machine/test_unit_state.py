@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What systemd says of a unit, in the form of `systemctl show`."""
+"""The state of a unit, as `systemctl show` prints it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.unit_sta
         ("masked inactive dead success", UnitState("masked", "inactive", "dead", "success"), False, "masked"),
     ],
 )
-def test_a_unit_is_told_in_words(shown: str, state: UnitState, is_active: bool, words: str) -> None:
+def test_a_units_state_has_a_description(shown: str, state: UnitState, is_active: bool, words: str) -> None:
     names = ("LoadState", "ActiveState", "SubState", "Result")
 
     def run(command: Sequence[str]) -> Result:
@@ -52,12 +52,12 @@ def test_a_unit_is_told_in_words(shown: str, state: UnitState, is_active: bool, 
 
 
 @pytest.mark.parametrize("rc", [0, 1, 127])
-def test_without_systemd_nothing_is_known(rc: int) -> None:
+def test_without_systemd_the_state_is_unknown(rc: int) -> None:
     found = read_unit("sshd", lambda command: Result(tuple(command), rc, "", "System has not been booted with systemd"))
     assert (found.load, found.is_active, found.words) == ("unknown", False, "unknown")
 
 
-def test_several_units_are_asked_for_at_once() -> None:
+def test_several_units_are_read_by_one_command() -> None:
     asked: list[str] = []
     runs = "LoadState=loaded\nActiveState=active\nSubState=running\nResult=success\n"
     lacks = "LoadState=not-found\nActiveState=inactive\nSubState=dead\nResult=success\n"
@@ -71,7 +71,7 @@ def test_several_units_are_asked_for_at_once() -> None:
     assert asked == ["systemctl show sshd munge --property=LoadState,ActiveState,SubState,Result"]
 
 
-def test_fewer_answers_than_questions_are_none() -> None:
+def test_with_fewer_answers_than_units_all_are_unknown() -> None:
     stdout = "LoadState=loaded\nActiveState=active\nSubState=running\nResult=success\n"
     found = read_units(["sshd", "munge"], lambda command: Result(tuple(command), 0, stdout, ""))
     assert {state.load for state in found.values()} == {"unknown"}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What root does below a folder that users can write to, while a user swaps what is there."""
+"""What root does below a folder that users can write to, while a user replaces entries in it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can play a u
 
 @pytest.fixture
 def scratch(tmp_path: pathlib.Path) -> pathlib.Path:
-    """A scratch in which every user may make something."""
+    """A scratch in which every user can create entries."""
     tmp_path.chmod(0o755)
     made = tmp_path / "scratch"
     made.mkdir()
@@ -57,7 +57,7 @@ def root(scratch: pathlib.Path) -> Root:
 
 @contextlib.contextmanager
 def meanwhile(swap: Callable[[str], None], folder: pathlib.Path) -> Iterator[None]:
-    """Let a user do something again and again."""
+    """Let a user call a function in a loop."""
 
     def be_the_user() -> None:
         os.chdir(folder)
@@ -78,7 +78,7 @@ def meanwhile(swap: Callable[[str], None], folder: pathlib.Path) -> Iterator[Non
 
 
 def swap(name: str) -> None:
-    """Put a folder, then a link, then a file in the place; what is root's cannot be replaced."""
+    """Create a folder, then a link, then a file in the place; entries of root cannot be replaced."""
     for kind in ("folder", "link", "file"):
         for remove_it in (os.unlink, os.rmdir):
             with contextlib.suppress(OSError):
@@ -93,15 +93,15 @@ def swap(name: str) -> None:
 
 
 @needs_root
-def test_a_user_who_swaps_folder_and_link_gets_nothing_of_a_thousand_tries(scratch: pathlib.Path, root: Root) -> None:
-    """By path (makedirs with exist_ok, mkdir, chown), 3 of 3 tries had given the user a directory of his choice."""
+def test_a_user_who_swaps_folder_and_link_gains_nothing_in_1000_tries(scratch: pathlib.Path, root: Root) -> None:
+    """With paths (makedirs with exist_ok, mkdir, chown), 3 of 3 tries gave the user a directory of their choice."""
     precious = scratch.parent / "precious"
     precious.mkdir(mode=0o700)
     warnings: list[str] = []
     with meanwhile(swap, scratch), walk(root, "/scratch") as base:
         end = time.monotonic() + LIMIT_S
         for number in itertools.count():
-            # On a busy machine the user may not run at all meanwhile.
+            # On a busy machine the user's process may not run meanwhile.
             if number >= TRIES and (warnings or time.monotonic() > end):
                 break
             handle, _made = take(base, "beeond", owners_of_root(), warnings.append)
@@ -114,16 +114,16 @@ def test_a_user_who_swaps_folder_and_link_gets_nothing_of_a_thousand_tries(scrat
                 found = os.fstat(folder.handle)
                 assert (found.st_uid, found.st_mode & 0o7777) == (0, 0o700)
                 os.rmdir("files", dir_fd=folder.handle)
-            # For the next try, the user may come first.
+            # In the next try, the user may create it first.
             os.rmdir(scratch / "beeond")
             assert list(precious.iterdir()) == [], number
     assert (precious.stat().st_uid, precious.stat().st_mode & 0o7777) == (0, 0o700)
-    assert warnings, "the user never came first: nothing was tried"
+    assert warnings, "the user never created the entry first, so nothing was tested"
 
 
 @needs_root
 @pytest.mark.parametrize("kind", ["file", "full file", "link", "pipe", "folder", "full folder"])
-def test_what_is_in_the_place_is_named_and_what_has_content_is_kept(
+def test_an_entry_in_the_place_is_named_and_kept_if_it_has_content(
     scratch: pathlib.Path, root: Root, kind: str
 ) -> None:
     target = scratch / "beeond"
@@ -151,7 +151,7 @@ def test_what_is_in_the_place_is_named_and_what_has_content_is_kept(
 
 
 @needs_root
-def test_walks_through_nothing_that_a_user_could_have_put_there(scratch: pathlib.Path, root: Root) -> None:
+def test_entries_that_a_user_could_have_created_are_not_entered(scratch: pathlib.Path, root: Root) -> None:
     (scratch / "theirs/below").mkdir(parents=True)
     os.chown(scratch / "theirs", USER, USER)
     (scratch / "link").symlink_to("theirs")
@@ -172,7 +172,7 @@ def test_walks_through_nothing_that_a_user_could_have_put_there(scratch: pathlib
         pass
 
 
-def test_a_link_of_the_operators_is_followed_and_missing_parts_are_made(scratch: pathlib.Path, root: Root) -> None:
+def test_an_operators_link_is_followed_and_missing_folders_are_created(scratch: pathlib.Path, root: Root) -> None:
     (scratch.parent / "fast").symlink_to("scratch")
     with walk(root, "/fast/a/b", make_mode=0o755):
         pass
@@ -180,7 +180,7 @@ def test_a_link_of_the_operators_is_followed_and_missing_parts_are_made(scratch:
 
 
 @needs_root
-def test_reads_only_files_of_root_and_waits_for_none(scratch: pathlib.Path) -> None:
+def test_only_files_of_root_are_read_and_pipes_do_not_block(scratch: pathlib.Path) -> None:
     for name, uid in (("own", 0), ("theirs", USER)):
         (scratch / name).write_text("text\n")
         os.chown(scratch / name, uid, uid)
@@ -213,16 +213,16 @@ def test_root_removes_only_where_users_cannot_write(scratch: pathlib.Path, root:
 
 @pytest.fixture
 def users_folder() -> Iterator[pathlib.Path]:
-    """A folder that users can enter: pytest's own are root's alone."""
+    """A folder that users can enter, unlike pytest's own folders."""
     with tempfile.TemporaryDirectory() as made:
         pathlib.Path(made).chmod(0o1777)
         yield pathlib.Path(made)
 
 
 @needs_root
-def test_what_users_own_is_removed_as_them(users_folder: pathlib.Path) -> None:
+def test_files_of_users_are_removed_as_their_owner(users_folder: pathlib.Path) -> None:
     theirs = users_folder / "theirs"
-    # What another user has in it, this one could not remove himself.
+    # A user cannot remove another user's files in it.
     for name in ("shut/file", "of-another/file"):
         (theirs / name).parent.mkdir(parents=True)
         (theirs / name).write_text("x")

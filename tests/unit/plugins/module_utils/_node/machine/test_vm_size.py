@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which VM size a machine has: who is asked, in which order, and what is remembered."""
+"""Which VM size a machine has: the order of the sources, and what is remembered."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMPUTE = {"vmSize": "standard_nd96asr_V4", "vmId": "1-2-3", "name": "set_4", "t
 
 
 class Running(Root):
-    """A tree that passes for the running machine's own."""
+    """A tree that counts as the running machine's own."""
 
     is_this_machine = True
 
@@ -44,28 +44,28 @@ def running(tmp_path: Path) -> Running:
 
 
 def write(root: Root, path: str, document: Any) -> None:
-    """A file of the machine."""
+    """Write a file of the machine."""
     file = Path(root.at(path))
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
 
 
 def answers() -> dict[str, Any]:
-    """The metadata service knows."""
+    """A metadata service that answers."""
     return dict(COMPUTE)
 
 
 def silent() -> NoReturn:
-    """There is no such service."""
+    """A metadata service that does not answer."""
     raise ImdsError("no answer in 2 s: timed out.")
 
 
 def never() -> NoReturn:
-    """Must not be asked."""
+    """A metadata service that must not be asked."""
     pytest.fail("the metadata service was asked")
 
 
-def test_a_given_name_needs_nobody_else(running: Running) -> None:
+def test_a_given_name_is_used_without_other_sources(running: Running) -> None:
     write(running, "/etc/hpcai/node.json", "no JSON")
     found = vm_size_of(running, "nd96asr_V4", never)
     assert (found.name, found.origin, found.compute) == ("Standard_ND96asr_v4", "given", None)
@@ -77,19 +77,19 @@ def test_the_nodes_settings_come_before_the_metadata_service(running: Running) -
     assert (found.name, found.origin) == ("Standard_NC96ads_A100_v4", "node.json")
 
 
-def test_the_metadata_service_comes_before_memory(running: Running) -> None:
+def test_the_metadata_service_comes_before_the_remembered_size(running: Running) -> None:
     write(running, vm_size.INSTANCE_FILE, {"schema": 1, "vm_size": "Standard_ND40rs_v2"})
     found = vm_size_of(running, None, answers)
     assert (found.name, found.origin, found.compute) == ("Standard_ND96asr_v4", "imds", COMPUTE)
 
 
-def test_what_was_remembered_counts_where_the_service_is_silent(running: Running) -> None:
+def test_the_remembered_size_is_used_if_the_service_is_silent(running: Running) -> None:
     remember(running, COMPUTE)
     found = vm_size_of(running, None, silent)
     assert (found.name, found.origin) == ("Standard_ND96asr_v4", "remembered")
 
 
-def test_who_cannot_wait_takes_the_remembered_size_and_asks_only_without_one(running: Running) -> None:
+def test_with_remembered_first_the_service_is_asked_only_if_needed(running: Running) -> None:
     assert vm_size_of(running, None, answers, remembered_first=True).origin == "imds"
     remember(running, COMPUTE)
     assert size_facts(running, ask=silent, remembered_first=True)[1].origin == "remembered"
@@ -97,7 +97,7 @@ def test_who_cannot_wait_takes_the_remembered_size_and_asks_only_without_one(run
     assert vm_size_of(running, None, silent, remembered_first=True).origin == "node.json"
 
 
-def test_another_machines_tree_does_not_ask_this_machines_service(tmp_path: Path) -> None:
+def test_a_captured_tree_does_not_ask_this_machines_service(tmp_path: Path) -> None:
     root = Root(str(tmp_path))
     with pytest.raises(VmSizeUndetermined, match="is not the running machine"):
         vm_size_of(root, None, never)
@@ -105,7 +105,7 @@ def test_another_machines_tree_does_not_ask_this_machines_service(tmp_path: Path
     assert vm_size_of(root, None, never).origin == "remembered"
 
 
-def test_an_image_does_not_pass_on_the_size_of_the_machine_it_came_from(running: Running) -> None:
+def test_an_image_does_not_pass_on_the_size_of_its_source_machine(running: Running) -> None:
     write(running, "/sys/class/dmi/id/product_uuid", "AAAA\n")
     remember(running, COMPUTE)
     assert vm_size_of(running, None, silent).origin == "remembered"
@@ -117,7 +117,7 @@ def test_an_image_does_not_pass_on_the_size_of_the_machine_it_came_from(running:
 
 
 @pytest.mark.parametrize("text", ["", "no JSON", "[]", '{"vm_size": 3}'])
-def test_a_memory_that_cannot_be_read_is_none(running: Running, text: str) -> None:
+def test_a_remembered_size_that_cannot_be_read_is_ignored(running: Running, text: str) -> None:
     write(running, vm_size.INSTANCE_FILE, text)
     with pytest.raises(
         VmSizeUndetermined, match=r"not known: no answer in 2 s: timed out\. Set vm_size, as an option or in"
@@ -125,12 +125,12 @@ def test_a_memory_that_cannot_be_read_is_none(running: Running, text: str) -> No
         vm_size_of(running, None, silent)
 
 
-def test_not_being_told_is_an_answer_that_could_not_be_given() -> None:
-    # hpcnode turns a ConfigError into the exit status for "could not tell".
+def test_an_undetermined_size_is_a_config_error() -> None:
+    # hpcnode turns a ConfigError into the exit status for "unknown".
     assert issubclass(VmSizeUndetermined, ConfigError)
 
 
-def test_remembers_no_more_than_it_needs_and_writes_only_what_is_new(running: Running) -> None:
+def test_only_needed_facts_are_remembered_and_only_changes_written(running: Running) -> None:
     remember(running, COMPUTE)
     file = Path(running.at(vm_size.INSTANCE_FILE))
     assert json.loads(file.read_text()) == {
@@ -147,7 +147,7 @@ def test_remembers_no_more_than_it_needs_and_writes_only_what_is_new(running: Ru
     assert json.loads(file.read_text())["name"] == "set_5"
 
 
-def test_asking_alone_writes_nothing(running: Running) -> None:
+def test_reading_the_size_writes_nothing(running: Running) -> None:
     vm_size_of(running, None, answers)
     assert list(Path(running.path).iterdir()) == []
 
@@ -172,7 +172,7 @@ def record(key: str, value: str) -> bytes:
 
 
 def host(folder: pathlib.Path, raw: bytes) -> str:
-    """The host that a pool tells."""
+    """Return the host that a pool contains."""
     pool = folder / "var/lib/hyperv/.kvp_pool_3"
     pool.parent.mkdir(parents=True)
     pool.write_bytes(raw)
@@ -196,9 +196,9 @@ POOL = record("HostName", "SN1PPF2B0E1234") + record("HostingSystemEditionId", "
         (record("PhysicalHostName", "B").replace(b"B" + b"\0" * 8, b"B\0garbage"), "B"),
     ],
 )
-def test_the_host_is_what_the_pool_says(tmp_path: pathlib.Path, raw: bytes, name: str) -> None:
+def test_the_host_is_read_from_the_pool(tmp_path: pathlib.Path, raw: bytes, name: str) -> None:
     assert host(tmp_path, raw) == name
 
 
-def test_a_machine_without_the_daemon_does_not_know_its_host(tmp_path: pathlib.Path) -> None:
+def test_without_the_daemon_the_host_is_unknown(tmp_path: pathlib.Path) -> None:
     assert vm_size.physical_host(Root(str(tmp_path))) == ""

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""When a service is restarted, enabled or stopped, and what is said if that fails."""
+"""When a service is restarted, enabled or stopped, and what is reported if that fails."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def but(**changes: object) -> ServiceFacts:
 
 
 class Systemd:
-    """Answers `systemctl show`, `is-active` and the journal; other verbs as told. Remembers the commands."""
+    """A fake systemctl and journalctl; ``refused`` has the errors of other verbs. Records the commands."""
 
     def __init__(self, shown: str = SHOWN, journal: str = "", is_active: str = "active", **refused: str) -> None:
         self.shown, self.journal, self.is_active, self.refused = shown, journal, is_active, refused
@@ -66,7 +66,7 @@ class Systemd:
         return Result(tuple(command), 1 if refusal else 0, "", refusal)
 
 
-def test_a_running_service_on_its_current_files_is_left_alone() -> None:
+def test_a_running_service_with_its_current_files_is_left_alone() -> None:
     assert daemon.plan(HEALTHY, RUNNING) == Plan((), ())
 
 
@@ -74,16 +74,16 @@ def test_a_service_without_any_file_is_left_alone() -> None:
     assert daemon.plan(but(newest_file=None), RUNNING) == Plan((), ())
 
 
-def test_a_file_as_old_as_the_process_is_no_reason() -> None:
+def test_a_file_as_old_as_the_process_does_not_restart_it() -> None:
     assert daemon.plan(but(newest_file=("/f", 1000.0)), RUNNING).verbs == ()
 
 
-def test_a_younger_file_restarts_and_is_named() -> None:
+def test_a_newer_file_restarts_the_service_and_is_named() -> None:
     made = daemon.plan(but(newest_file=("/etc/munge/munge.key", 1000.001)), RUNNING)
     assert made == Plan(("restart",), ("/etc/munge/munge.key is newer than the running process",))
 
 
-def test_a_service_that_runs_without_a_known_start_is_restarted_onto_its_files() -> None:
+def test_a_running_service_with_unknown_start_time_is_restarted() -> None:
     assert daemon.plan(but(started_at=None), RUNNING).verbs == ("restart",)
 
 
@@ -93,7 +93,7 @@ def test_a_service_that_is_not_up_is_started(state: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["active", "activating", "reloading"])
-def test_a_service_on_its_way_is_not_started_again(state: str) -> None:
+def test_a_service_that_is_starting_or_reloading_is_not_restarted(state: str) -> None:
     assert daemon.plan(but(active=state), RUNNING).verbs == ()
 
 
@@ -108,7 +108,7 @@ def test_enabling_alone_does_not_restart() -> None:
 
 
 @pytest.mark.parametrize("desired", [RUNNING, DesiredState(running=True, enabled=False)])
-def test_a_unit_that_cannot_be_enabled_or_disabled_is_left_so(desired: DesiredState) -> None:
+def test_a_unit_that_cannot_be_enabled_or_disabled_is_left_as_it_is(desired: DesiredState) -> None:
     assert daemon.plan(but(enabled=None), desired) == Plan((), ())
 
 
@@ -119,7 +119,7 @@ def test_a_service_to_be_stopped_is_stopped_and_disabled(state: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["inactive", "failed", "deactivating"])
-def test_a_stopped_service_stays_so_whatever_its_files(state: str) -> None:
+def test_a_stopped_service_stays_stopped_whatever_its_files(state: str) -> None:
     assert daemon.plan(but(active=state, enabled=False, newest_file=("/f", 9999.0)), STOPPED) == Plan((), ())
 
 
@@ -131,13 +131,13 @@ def test_a_stopped_service_stays_so_whatever_its_files(state: str) -> None:
         (DesiredState(running=False, enabled=True), ("enable",)),
     ],
 )
-def test_a_unit_that_a_package_may_still_bring_is_planned_for(desired: DesiredState, verbs: tuple[str, ...]) -> None:
+def test_a_unit_that_a_package_may_still_install_is_planned_for(desired: DesiredState, verbs: tuple[str, ...]) -> None:
     facts = but(loaded=False, load_state="not-found", active="inactive", enabled=False, started_at=None)
     assert daemon.plan(facts, desired, may_come=True) == Plan(verbs, ("systemd does not know munge yet",))
 
 
 @pytest.mark.parametrize("load_state", ["masked", "bad-setting"])
-def test_no_package_mends_a_unit_that_is_there_and_cannot_be_loaded(load_state: str) -> None:
+def test_an_existing_unit_that_cannot_be_loaded_is_never_planned_for(load_state: str) -> None:
     with pytest.raises(CommandFailed, match=load_state):
         daemon.plan(but(loaded=False, load_state=load_state), RUNNING, may_come=True)
 
@@ -152,7 +152,7 @@ def test_a_unit_that_cannot_be_loaded_is_an_error(load_state: str, desired: Desi
     )
 
 
-def test_a_unit_that_is_not_there_counts_as_stopped() -> None:
+def test_a_missing_unit_counts_as_stopped() -> None:
     facts = but(loaded=False, load_state="not-found", active="inactive", enabled=False, started_at=None)
     assert daemon.plan(facts, STOPPED) == Plan((), ())
 
@@ -162,7 +162,7 @@ def test_a_masked_service_that_still_runs_is_stopped() -> None:
     assert daemon.plan(facts, STOPPED) == Plan(("stop",), ("it is active",))
 
 
-def test_reads_what_systemd_shows(tmp_path: pathlib.Path) -> None:
+def test_the_facts_are_read_from_systemctl_show(tmp_path: pathlib.Path) -> None:
     watched = tmp_path / "munge.key"
     watched.touch()
     os.utime(watched, (500, 500))
@@ -183,7 +183,7 @@ def test_reads_what_systemd_shows(tmp_path: pathlib.Path) -> None:
     ]
 
 
-def test_reads_a_unit_that_is_not_there() -> None:
+def test_the_facts_of_a_missing_unit_are_read() -> None:
     facts = daemon.read_facts("nosuch", [], Systemd("LoadState=not-found\nActiveState=inactive\nSubState=dead\n"))
     assert (facts.loaded, facts.load_state, facts.active) == (False, "not-found", "inactive")
     assert (facts.enabled, facts.started_at, facts.newest_file) == (False, None, None)
@@ -208,12 +208,12 @@ def test_a_masked_unit_counts_as_not_loaded() -> None:
         ("", False),
     ],
 )
-def test_knows_what_starts_at_boot(state: str, enabled: bool | None) -> None:
+def test_a_unit_counts_as_enabled_only_if_it_starts_at_each_boot(state: str, enabled: bool | None) -> None:
     shown = SHOWN.replace("UnitFileState=enabled", f"UnitFileState={state}")
     assert daemon.read_facts("munge", [], Systemd(shown)).enabled is enabled
 
 
-def test_a_service_that_fails_over_and_over_is_not_taken_for_one_on_its_way() -> None:
+def test_a_service_that_fails_repeatedly_does_not_count_as_starting() -> None:
     shown = SHOWN.replace("ActiveState=active", "ActiveState=activating")
     failing = daemon.read_facts("slurmd", [], Systemd(shown.replace("SubState=running", "SubState=auto-restart")))
     starting = daemon.read_facts("slurmd", [], Systemd(shown.replace("SubState=running", "SubState=start-pre")))
@@ -245,7 +245,7 @@ def test_a_machine_without_systemd_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  ", "n/a"])
-def test_no_timestamp_is_none(text: str) -> None:
+def test_a_missing_timestamp_is_none(text: str) -> None:
     assert daemon.parse_timestamp(text) is None
 
 
@@ -255,13 +255,13 @@ def test_timestamps_are_read_to_the_microsecond() -> None:
 
 
 def test_timestamps_are_read_under_a_german_locale(monkeypatch: pytest.MonkeyPatch) -> None:
-    # AnsibleModule sets the locale of the process to the user's, and strptime takes the weekdays' names from there.
+    # AnsibleModule sets the process's locale to the user's, and strptime uses its names of weekdays.
     monkeypatch.setattr("calendar.day_abbr", ["Mo", "Di", "Mi", "Do", "Fr", "Sa", "So"])
     monkeypatch.setattr("_strptime._getlang", lambda: ("de_DE", "UTF-8"))
     assert daemon.parse_timestamp("Sat 2026-11-21 10:50:01.250000 UTC") == STARTED_AT
 
 
-def test_the_youngest_of_files_and_entries_counts(tmp_path: pathlib.Path) -> None:
+def test_the_newest_of_files_and_entries_counts(tmp_path: pathlib.Path) -> None:
     folder, file = tmp_path / "slurm", tmp_path / "munge.key"
     folder.mkdir()
     entry = folder / "slurm.conf"
@@ -277,7 +277,7 @@ def test_the_youngest_of_files_and_entries_counts(tmp_path: pathlib.Path) -> Non
     assert daemon.newest(watched) == (str(file), 5.0)
 
 
-def test_a_file_removed_from_a_folder_makes_it_younger(tmp_path: pathlib.Path) -> None:
+def test_removing_a_file_makes_its_folder_newer(tmp_path: pathlib.Path) -> None:
     removed = tmp_path / "gres.conf"
     removed.touch()
     os.utime(removed, (1, 1))
@@ -295,13 +295,13 @@ def test_missing_files_and_dangling_links_are_no_error(tmp_path: pathlib.Path) -
     assert daemon.newest([]) is None
 
 
-def test_carries_out_the_verbs_in_their_order() -> None:
+def test_the_verbs_are_run_in_their_order() -> None:
     systemd = Systemd()
     daemon.apply("munge", Plan(("daemon-reload", "enable", "restart"), ()), systemd)
     assert systemd.commands == ["systemctl daemon-reload", "systemctl enable munge", "systemctl restart munge"]
 
 
-def test_a_failed_restart_tells_the_services_last_words_and_goes_no_further() -> None:
+def test_a_failed_restart_reports_the_services_log_and_stops() -> None:
     systemd = Systemd(journal="\nmunged: Error: Keyfile is insecure\n  exited \n", restart="Job for munge failed.\n")
     with pytest.raises(CommandFailed) as caught:
         daemon.apply("munge", Plan(("restart", "enable"), ()), systemd)
@@ -312,7 +312,7 @@ def test_a_failed_restart_tells_the_services_last_words_and_goes_no_further() ->
     ]
 
 
-def test_a_failed_restart_without_a_journal_tells_what_systemctl_said() -> None:
+def test_a_failed_restart_without_a_journal_reports_systemctls_error() -> None:
     with pytest.raises(CommandFailed, match=r"failed: Unit munge\.service not found\.$"):
         daemon.apply("munge", Plan(("restart",), ()), Systemd(restart="Unit munge.service not found.\n"))
 
@@ -320,7 +320,7 @@ def test_a_failed_restart_without_a_journal_tells_what_systemctl_said() -> None:
 @pytest.mark.parametrize(
     ("verb", "command"), [("enable", "systemctl enable munge"), ("daemon-reload", "systemctl daemon-reload")]
 )
-def test_any_other_failure_tells_what_systemctl_said_not_the_services_log(verb: str, command: str) -> None:
+def test_any_other_failure_reports_systemctls_error_and_no_log(verb: str, command: str) -> None:
     systemd = Systemd(journal="all is well", enable="Access denied\n", daemon_reload="Access denied\n")
     with pytest.raises(CommandFailed) as caught:
         daemon.apply("munge", Plan((verb,), ()), systemd)
@@ -334,7 +334,7 @@ def test_a_service_that_is_up_is_no_problem(state: str) -> None:
     assert systemd.commands == ["systemctl is-active munge"]
 
 
-def test_a_service_that_did_not_stay_up_tells_its_last_words() -> None:
+def test_a_service_that_did_not_stay_up_is_reported_with_its_log() -> None:
     systemd = Systemd(is_active="failed", journal="Address already in use\n")
     assert daemon.check_running("munge", systemd) == "munge is failed: Address already in use"
     assert daemon.check_running("munge", Systemd(is_active="activating")) == "munge is activating: no log"
@@ -351,7 +351,7 @@ def test_the_diff_shows_state_commands_and_reasons() -> None:
     }
 
 
-def test_the_diff_of_a_stop_does_not_touch_what_cannot_be_disabled() -> None:
+def test_the_diff_of_a_stop_keeps_a_unit_that_cannot_be_disabled() -> None:
     facts = but(enabled=None)
     assert daemon.as_diff(facts, STOPPED, daemon.plan(facts, STOPPED)) == {
         "before": "active: active\nenabled: None\n",

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Services of an image at rest: there is no systemd to ask, and nothing may be started."""
+"""Services of an image at rest: no systemd runs there, and nothing may be started."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STOPPED = DesiredState(running=False, enabled=False)
 
 
 class AtRest:
-    """Answers as systemctl does in a folder with a machine's files; remembers the commands."""
+    """A fake systemctl that works on the files of a machine at rest; records the commands."""
 
     def __init__(self, state: str = "enabled") -> None:
         self.state = state
@@ -54,7 +54,7 @@ def at_rest(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
         ("masked", STOPPED, ()),
     ],
 )
-def test_in_an_image_at_rest_services_are_switched_and_not_started(
+def test_in_an_image_at_rest_services_are_enabled_and_not_started(
     state: str, desired: DesiredState, verbs: tuple[str, ...]
 ) -> None:
     facts = daemon.read_facts("munge", [], AtRest(state))
@@ -63,14 +63,14 @@ def test_in_an_image_at_rest_services_are_switched_and_not_started(
 
 
 @pytest.mark.usefixtures("at_rest")
-def test_a_service_that_an_image_at_rest_lacks_is_an_error() -> None:
+def test_a_service_that_is_missing_in_an_image_at_rest_is_an_error() -> None:
     facts = daemon.read_facts("munge", [], AtRest(""))
     assert facts.unknown
     with pytest.raises(CommandFailed, match="install the package"):
         daemon.plan(facts, RUNNING)
 
 
-def test_a_running_systemd_that_does_not_answer_is_no_image(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_systemd_that_does_not_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon, "RUNNING", "/")
     with pytest.raises(CommandFailed, match="Host is down"):
         daemon.read_facts("munge", [], AtRest())

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The settings of the boot's look at the GPUs."""
+"""The settings of the GPU check at boot."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.gpu_boot i
 )
 
 
-def test_without_a_file_the_defaults_count(tmp_path: Path) -> None:
+def test_without_a_file_the_defaults_apply(tmp_path: Path) -> None:
     assert read_settings(Root(str(tmp_path))) == GpuSettings(None, None, 30)
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_written_settings_are_read_back_unchanged(tmp_path: Path) -> None:
     settings = settings_of({"min_driver": "535.1", "gpu_count": 0, "timeout": 5})
     (tmp_path / "etc/hpcai").mkdir(parents=True)
     (tmp_path / "etc/hpcai/gpu.json").write_text(as_config(settings.as_options()), encoding="ascii")
@@ -46,7 +46,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         ({"gpus": 8}, "has unknown keys gpus; known are min_driver, gpu_count, timeout"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_its_place(tmp_path: Path, options: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_refused_and_named(tmp_path: Path, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         settings_of(options)
     (tmp_path / "etc/hpcai").mkdir(parents=True)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Files that a setting writes: before, after, and the diff."""
+"""Files that settings write: before, after, and the diff."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_fi
 )
 
 
-def test_nothing_is_done_twice(tmp_path: pathlib.Path) -> None:
+def test_an_unchanged_file_is_not_written_again(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "new" / "file"
     change = change_of(str(path), "text\n")
     assert change.changes
@@ -48,7 +48,7 @@ def test_wrong_permissions_alone_are_a_change(tmp_path: pathlib.Path) -> None:
     assert path.stat().st_mode & 0o7777 == 0o644
 
 
-def test_removes_a_file_and_does_not_miss_one(tmp_path: pathlib.Path) -> None:
+def test_a_file_is_removed_and_a_missing_one_is_no_error(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "file"
     path.write_text("text\n")
     change = change_of(str(path), None)
@@ -64,7 +64,7 @@ def test_removes_a_file_and_does_not_miss_one(tmp_path: pathlib.Path) -> None:
     assert not change_of(str(path), None).changes
 
 
-def test_bytes_that_are_no_text_survive_and_can_be_shown(tmp_path: pathlib.Path) -> None:
+def test_bytes_that_are_not_text_are_kept_and_can_be_displayed(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"caf\xe9\r\nx")
     text, _mode = read_file(str(path))
@@ -85,11 +85,11 @@ NAME = "ours"
 BLOCK = "# BEGIN ours\na\nb\n# END ours\n"
 
 
-def test_writes_the_block_first() -> None:
+def test_the_block_is_written_first() -> None:
     assert with_block("x\ny", NAME, ["a", "b"]) == f"{BLOCK}x\ny"
 
 
-def test_replaces_the_block_wherever_it_is() -> None:
+def test_the_block_is_replaced_wherever_it_is() -> None:
     assert with_block("x\n# BEGIN ours\nold\n# END ours\ny\n", NAME, ["a", "b"]) == f"{BLOCK}x\ny\n"
 
 
@@ -97,13 +97,13 @@ def test_two_blocks_become_one() -> None:
     assert with_block(f"x\n{BLOCK}y\n{BLOCK}", NAME, ["a", "b"]) == f"{BLOCK}x\ny\n"
 
 
-def test_finds_a_block_whose_lines_got_other_ends() -> None:
+def test_a_block_with_other_line_ends_is_found() -> None:
     text = ("x\n" + BLOCK + "y\n").replace("\n", "\r\n")
     assert without_block(text, NAME) == "x\r\ny\r\n"
     assert without_block("x\n" + BLOCK.rstrip("\n"), NAME) == "x\n"
 
 
-def test_other_blocks_and_similar_lines_are_no_block_of_ours() -> None:
+def test_other_blocks_and_similar_lines_are_kept() -> None:
     text = "# BEGIN ours too\n# BEGIN  ours\n#BEGIN ours\n # END ours\n# END theirs\n"
     assert without_block(text, NAME) == text
 
@@ -120,7 +120,7 @@ def test_other_blocks_and_similar_lines_are_no_block_of_ours() -> None:
         (f"{BLOCK}# END ours\n", "line 5 ends the block"),
     ],
 )
-def test_refuses_a_block_whose_end_cannot_be_told(text: str, words: str) -> None:
+def test_an_incomplete_or_nested_block_is_refused(text: str, words: str) -> None:
     with pytest.raises(BrokenBlock, match=words):
         with_block(text, NAME, ["a"])
     with pytest.raises(BrokenBlock, match=words):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A machine that is played: systemd with one daemon of Slurm, its files, and Slurm's commands."""
+"""A fake machine: systemd with one daemon of Slurm, its files, and Slurm's commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BEGIN = 1_700_000_000.0
 
 
 class Machine:
-    """Its time passes only when somebody waits, and by a second at each start."""
+    """The machine. Its time passes only in waits, and by a second before and after each start."""
 
     def __init__(self, folder: pathlib.Path, release: str = "22.05.8") -> None:
         self.folder = folder
@@ -45,7 +45,7 @@ class Machine:
         os.utime(target, (self.now, self.now))
 
     def start(self) -> None:
-        """Start the daemon anew."""
+        """Restart the daemon."""
         self.now += 1
         self.pid += 1000
         self.started_at, self.active = self.now, "active"
@@ -94,7 +94,7 @@ class Machine:
 
 
 def keep_time(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let waiting pass this machine's time and none of ours."""
+    """Let waits advance this machine's time, and take no real time."""
 
     class Clock:
         @staticmethod

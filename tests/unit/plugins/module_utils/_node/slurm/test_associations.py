@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Accounts, users and QOS: what has to change, from what sacctmgr of Slurm 22.05 really answered."""
+"""Accounts, users and QOS: which changes are needed, by recorded answers of sacctmgr of Slurm 22.05."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import ass
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.limits import BadSetting, canonical
 
 RECORDED = json.loads((pathlib.Path(__file__).parent / "recorded/sacctmgr-22.05.8-show.json").read_text("utf-8"))
-# What the recorded cluster had been told.
+# The settings of the recorded cluster.
 QOS: dict[str, Any] = {
     "normal": {"MaxTRESPerUser": {"gres/gpu": 16}, "Priority": 0},
     "Urgent": {
@@ -59,7 +59,7 @@ def planned(accounts: dict[str, Any], qos: dict[str, Any] | None = None, purge: 
     ]
 
 
-def test_nothing_is_planned_for_what_is_there_in_other_words() -> None:
+def test_nothing_is_planned_for_equal_values_in_another_notation() -> None:
     assert planned(ACCOUNTS, QOS) == []
 
 
@@ -69,7 +69,7 @@ def test_an_account_is_added_below_its_parent_and_then_given_its_limits() -> Non
         "add account speech cluster=demo parent=language Organization=uni",
         "modify account where name=speech cluster=demo set Fairshare=5",
         "add user alice account=speech cluster=demo",
-        # She was left without a default account when another one was purged.
+        # alice has had no default account since another one was purged.
         "modify user where name=alice cluster=demo set DefaultAccount=speech",
     ]
 
@@ -80,14 +80,14 @@ def test_resources_that_are_no_longer_named_are_cleared_one_by_one() -> None:
     ]
 
 
-def test_a_null_takes_a_limit_away() -> None:
+def test_a_null_removes_a_limit() -> None:
     assert planned({"vision": {"MaxWall": None, "QOS": None}, "language": {"users": {"carol": {"MaxJobs": -1}}}}) == [
         "modify account where name=vision cluster=demo set MaxWallDurationPerJob=-1 QOS=",
         "modify user where name=carol account=language cluster=demo set MaxJobs=-1",
     ]
 
 
-def test_a_qos_is_known_before_another_one_may_preempt_it() -> None:
+def test_a_qos_is_added_before_another_one_can_preempt_it() -> None:
     assert planned({}, {"urgent": {"Preempt": ["scavenge", "normal"]}, "scavenge": {"Priority": 0}}) == [
         "add qos scavenge",
         "modify qos where name=urgent set Preempt=normal,scavenge",
@@ -98,7 +98,7 @@ def test_without_a_purge_nothing_is_deleted() -> None:
     assert not [words for words in planned({}) if words.startswith("delete")]
 
 
-def test_a_purge_takes_children_first_and_keeps_what_slurmdbd_needs() -> None:
+def test_a_purge_removes_children_first_and_keeps_what_slurmdbd_needs() -> None:
     assert planned({"vision": {"users": ["alice", "bob"]}}, {"urgent": {}}, purge=True) == [
         "modify user where name=alice cluster=demo set DefaultAccount=vision",
         "delete user where name=carol account=language cluster=demo",
@@ -140,7 +140,7 @@ def test_a_cluster_that_slurmdbd_does_not_know_is_added() -> None:
         ({}, {"q": {"MaxWall": 1, "MaxWallDurationPerJob": 2}}, "MaxWallDurationPerJob is set twice"),
     ],
 )
-def test_bad_settings_are_named(accounts: dict[str, Any], qos: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_refused_and_named(accounts: dict[str, Any], qos: dict[str, Any], words: str) -> None:
     with pytest.raises(BadSetting) as refused:
         associations.desired_book(accounts, qos)
     assert words in str(refused.value)
@@ -165,7 +165,7 @@ def test_two_forms_of_one_value_are_equal(kind: int, one: Any, other: Any) -> No
     assert canonical("it", kind, one) == canonical("it", kind, other)
 
 
-def test_a_refusal_of_sacctmgr_is_told_with_its_words() -> None:
+def test_a_refusal_of_sacctmgr_is_reported_with_its_message() -> None:
     step = associations.Step(("delete", "account", "where", "name=physics"), "", "")
     with pytest.raises(
         CommandFailed, match=r"delete account where name=physics' failed.*You can not remove the default"

@@ -44,7 +44,7 @@ def test_each_key_needs_what_the_manual_says(key: str, release: Release, slurmct
     assert effect.source
 
 
-def test_keys_with_an_effect_of_their_own_are_keys_of_slurm() -> None:
+def test_keys_with_a_special_effect_are_keys_of_slurm() -> None:
     named = {
         key
         for name, keys in vars(conf_changes).items()
@@ -55,7 +55,7 @@ def test_keys_with_an_effect_of_their_own_are_keys_of_slurm() -> None:
     assert all(map(has_known_effects, named))
 
 
-def test_what_loses_jobs_says_so() -> None:
+def test_changes_that_lose_jobs_are_marked() -> None:
     assert conf_changes.effect_of("SelectType", OLD).loses_jobs
     assert conf_changes.effect_of("StateSaveLocation", NEW).loses_jobs
     assert conf_changes.effect_of_partitions(is_removed=True).loses_jobs
@@ -63,8 +63,8 @@ def test_what_loses_jobs_says_so() -> None:
     assert not conf_changes.effect_of("ProctrackType", OLD).loses_jobs
 
 
-def test_slurmctld_of_old_is_never_reconfigured_with_other_nodes() -> None:
-    """It would end: "hostnames inconsistency detected"."""
+def test_an_old_slurmctld_is_restarted_if_its_nodes_change() -> None:
+    """On a reconfigure it would end: "hostnames inconsistency detected"."""
     assert conf_changes.effect_of_nodes((23, 11)).slurmctld is RESTART
     assert conf_changes.effect_of_nodes((24, 11)).slurmctld is RECONFIGURE
     assert conf_changes.effect_of_hardware(OLD).slurmd is RESTART
@@ -109,7 +109,7 @@ class Folder:
         self.path.mkdir(parents=True)
 
     def holds(self, **files: str) -> Snapshot:
-        """What the files say; names without ``.conf``."""
+        """Write the files and read them all; names without ``.conf``."""
         for name, text in files.items():
             (self.path / f"{name}.conf").write_text(text, encoding="utf-8")
         return conf_changes.read_snapshot(self.root, "/etc/slurm")
@@ -122,7 +122,7 @@ def folder(tmp_path: pathlib.Path) -> Folder:
 
 
 def differences(before: Snapshot, after: Snapshot, release: Release = OLD) -> list[tuple[str, Need, Need]]:
-    """What changed and what it needs."""
+    """The changes, and what each needs."""
     return [
         (change.what, change.effect.slurmctld, change.effect.slurmd)
         for change in conf_changes.find_changes(before, after, release)
@@ -155,14 +155,14 @@ def test_nodes_are_named_as_host_lists(folder: Folder) -> None:
     assert ("nodes no longer in slurm.conf: compute-6", Need.RESTART, Need.RECONFIGURE) in differences(after, before)
 
 
-def test_a_partition_that_goes_is_known_by_name(folder: Folder) -> None:
+def test_a_removed_partition_is_named(folder: Folder) -> None:
     before = folder.holds(slurm=CONF)
     (change,) = conf_changes.find_changes(before, folder.holds(slurm=CONF[: CONF.index("PartitionName")]), OLD)
     assert (change.what, change.partition) == ("slurm.conf PartitionName=compute was removed", "compute")
     assert change.effect.loses_jobs
 
 
-def test_other_files_count_by_what_they_say(folder: Folder) -> None:
+def test_other_files_are_compared_by_their_content(folder: Folder) -> None:
     before = folder.holds(slurm=CONF, gres="Name=gpu File=/dev/nvidia0\n", cgroup="ConstrainCores=yes\n")
     same = folder.holds(gres="# all\nName=gpu   File=/dev/nvidia0\n")
     assert differences(before, same) == []
@@ -173,13 +173,13 @@ def test_other_files_count_by_what_they_say(folder: Folder) -> None:
     ]
 
 
-def test_no_value_stands_in_what_is_kept(folder: Folder) -> None:
+def test_a_snapshot_contains_no_values(folder: Folder) -> None:
     kept = repr(folder.holds(slurm=CONF + "AccountingStoragePass=secret-socket\n"))
     assert "AccountingStoragePass" in kept
     assert "secret" not in kept
 
 
-def test_a_node_is_told_only_what_restarts_its_slurmd(folder: Folder) -> None:
+def test_a_node_gets_only_what_restarts_its_slurmd(folder: Folder) -> None:
     snapshot = folder.holds(slurm=CONF, plugstack="required /usr/lib/hpcai/pyxis/spank_pyxis.so\n")
     entries = conf_changes.restart_relevant_for(conf_changes.restart_relevant(snapshot, OLD), "compute-3")
     assert sorted(entries) == ["plugstack.conf", "slurm.conf NodeName=compute-3", "slurm.conf TaskPlugin"]
@@ -188,13 +188,13 @@ def test_a_node_is_told_only_what_restarts_its_slurmd(folder: Folder) -> None:
     for after, changed in ((bigger, ["slurm.conf NodeName=compute-3 changed"]), (moved, [])):
         then = conf_changes.restart_relevant_for(conf_changes.restart_relevant(after, OLD), "compute-3")
         assert [change.what for change in conf_changes.restart_changes(entries, then, "compute-3", OLD)] == changed
-    # A node that has no line, because it has no name yet.
+    # A node without a name has no node line.
     assert "slurm.conf NodeName=" not in str(
         conf_changes.restart_relevant_for(conf_changes.restart_relevant(snapshot, OLD), "")
     )
 
 
-def test_digests_are_those_of_the_files_that_are_there(folder: Folder) -> None:
+def test_digests_leave_out_empty_files_and_slurmdbd_conf(folder: Folder) -> None:
     folder.holds(slurm=CONF, gres="")
     (folder.path / "slurmdbd.conf").write_text("StoragePass=secret\n", encoding="utf-8")
     assert list(conf_changes.file_digests(folder.root, "/etc/slurm")) == ["slurm.conf"]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a text of slurm.conf says to Slurm."""
+"""How Slurm reads a text of slurm.conf."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.conf_text import parse_conf, read_conf
 
 
-def test_comments_case_and_white_space_say_nothing() -> None:
+def test_comments_case_and_white_space_are_ignored() -> None:
     conf = parse_conf("# first\nClusterName = one  # more\n\nselecttype=select/cons_tres SchedulerParameters=a,b\\#c\n")
     assert conf.settings == {"clustername": "one", "selecttype": "select/cons_tres", "schedulerparameters": "a,b\\#c"}
     assert conf.names["schedulerparameters"] == "SchedulerParameters"
 
 
-def test_a_continued_line_is_one_and_quotes_hold_blanks() -> None:
+def test_lines_can_be_continued_and_quotes_can_contain_blanks() -> None:
     conf = parse_conf('SchedulerParameters=a,\\\n  b\nMailProg="/bin/mail -s x"\n')
     assert conf.settings["mailprog"] == "/bin/mail -s x"
     assert conf.settings["schedulerparameters"] == "a,"
 
 
-def test_a_key_that_stands_twice_has_both_values() -> None:
+def test_a_key_that_appears_twice_has_both_values() -> None:
     assert parse_conf("SlurmctldHost=a\nSlurmctldHost=b\n").settings == {"slurmctldhost": "a\nb"}
 
 
-def test_each_node_has_its_address_and_what_the_lines_above_say_of_all() -> None:
+def test_each_node_has_its_address_and_the_defaults_above_it() -> None:
     conf = parse_conf(
         "NodeName=DEFAULT RealMemory=1945 State=UNKNOWN\n"
         "NodeName=compute-[0,3] NodeAddr=10.0.0.[5-6] CPUs=2\n"
@@ -41,11 +41,11 @@ def test_each_node_has_its_address_and_what_the_lines_above_say_of_all() -> None
     assert conf.settings == {}
 
 
-def test_notation_that_is_unknown_is_one_name() -> None:
+def test_an_unknown_notation_is_one_name() -> None:
     assert list(parse_conf("NodeName=r[0-1]n[0-1] CPUs=2\n").nodes) == ["r[0-1]n[0-1]"]
 
 
-def test_partitions_and_other_lines_stand_apart() -> None:
+def test_partitions_and_other_lines_are_separated() -> None:
     conf = parse_conf("PartitionName=compute Nodes=ALL MaxTime=1-00:00:00\nNodeSet=a Feature=b\n")
     assert conf.partitions == {"compute": {"nodes": "ALL", "maxtime": "1-00:00:00"}}
     assert conf.others == ("NodeSet=a Feature=b",)

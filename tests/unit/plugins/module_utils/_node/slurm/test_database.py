@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""MariaDB for slurmdbd: its settings, its place, and what it lacks."""
+"""MariaDB for slurmdbd: its settings, its data folder, and what it lacks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import dat
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.database import DatabaseOptions, Refused, Server
 
 OPTIONS = DatabaseOptions("slurm_acct_db", "slurm", "", "/etc/my.cnf.d/zz-hpcai-slurm.cnf", {})
-# What MariaDB 10.11.18 answered to the four questions in one call.
+# The answers of MariaDB 10.11.18 to the four queries in one call.
 ANSWERED = "1\n31\nunix_socket\n1\n"
 
 
 def answering(place: str, rest: str = ANSWERED) -> database.Run:
-    """A server that lies there."""
+    """A server with this data folder."""
 
     def run(command: Sequence[str]) -> Result:
         return Result(tuple(command), 0, f"{place}\n" if command[-1].endswith("@@datadir") else rest, "")
@@ -32,7 +32,7 @@ def answering(place: str, rest: str = ANSWERED) -> database.Run:
     return run
 
 
-def test_a_server_that_has_all_needs_nothing() -> None:
+def test_a_complete_server_needs_no_change() -> None:
     server = database.read_server(OPTIONS, answering("/var/lib/mysql/"))
     assert server == Server("/var/lib/mysql", True, 31, "unix_socket", True)
     assert database.plan_sql(OPTIONS, server) == ()
@@ -52,14 +52,14 @@ def test_a_user_with_a_password_loses_it() -> None:
     assert database.plan_sql(OPTIONS, found) == ("ALTER USER 'slurm'@'localhost' IDENTIFIED VIA unix_socket",)
 
 
-def test_a_server_that_does_not_run_answers_nothing() -> None:
+def test_a_server_that_does_not_run_has_no_facts() -> None:
     assert database.read_server(OPTIONS, lambda words: Result(tuple(words), 1, "", "Can't connect")) == Server()
 
 
 @pytest.mark.parametrize(
     ("memory_kib", "pool"), [(1900 * 1024**2, "4096M"), (8 * 1024**2, "2048M"), (1024**2, "256M"), (1024, "128M")]
 )
-def test_the_buffer_follows_the_memory(tmp_path: pathlib.Path, memory_kib: int, pool: str) -> None:
+def test_the_size_of_the_buffer_depends_on_the_memory(tmp_path: pathlib.Path, memory_kib: int, pool: str) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/meminfo").write_text(f"MemTotal:       {memory_kib} kB\n", encoding="utf-8")
     text = database.settings_change(OPTIONS, Root(str(tmp_path))).after or ""
@@ -68,7 +68,7 @@ def test_the_buffer_follows_the_memory(tmp_path: pathlib.Path, memory_kib: int, 
     assert "datadir" not in text
 
 
-def test_own_settings_come_over_the_recommended_ones(tmp_path: pathlib.Path) -> None:
+def test_own_settings_override_the_recommended_ones(tmp_path: pathlib.Path) -> None:
     options = dataclasses.replace(
         OPTIONS, datadir="/data/database", settings={"skip_networking": None, "max_allowed_packet": "64M"}
     )
@@ -78,7 +78,7 @@ def test_own_settings_come_over_the_recommended_ones(tmp_path: pathlib.Path) -> 
     assert "\ndatadir = /data/database\n" in text
 
 
-def test_the_database_is_never_left_behind() -> None:
+def test_a_move_that_would_leave_the_database_behind_is_refused() -> None:
     moved = dataclasses.replace(OPTIONS, datadir="/data/database")
     with pytest.raises(Refused, match="is in /var/lib/mysql, and would be left behind"):
         database.check_move(moved, Server("/var/lib/mysql", True, 31, "unix_socket", True))
@@ -86,7 +86,7 @@ def test_the_database_is_never_left_behind() -> None:
     database.check_move(moved, Server("/var/lib/mysql", True, 0, "unix_socket", True))
 
 
-def test_data_of_an_earlier_machine_is_gone_on_with_and_other_things_are_not_touched(tmp_path: pathlib.Path) -> None:
+def test_existing_databases_are_reused_and_folders_with_other_data_refused(tmp_path: pathlib.Path) -> None:
     root, options = Root(str(tmp_path)), dataclasses.replace(OPTIONS, datadir="/data/database")
     assert database.is_new_place(options, root)
     (tmp_path / "data/database/lost+found").mkdir(parents=True)
@@ -98,7 +98,7 @@ def test_data_of_an_earlier_machine_is_gone_on_with_and_other_things_are_not_tou
     assert not database.is_new_place(options, root)
 
 
-def test_a_place_that_could_not_be_made_is_empty_again(tmp_path: pathlib.Path) -> None:
+def test_a_data_folder_that_could_not_be_set_up_is_removed(tmp_path: pathlib.Path) -> None:
     options = dataclasses.replace(OPTIONS, datadir="/data/database")
 
     def run(command: Sequence[str]) -> Result:
@@ -119,6 +119,6 @@ def test_a_place_that_could_not_be_made_is_empty_again(tmp_path: pathlib.Path) -
         ({"datadir": "/home/db"}, "ProtectHome"),
     ],
 )
-def test_what_cannot_work_is_refused(change: dict[str, str], words: str) -> None:
+def test_invalid_options_are_refused(change: dict[str, str], words: str) -> None:
     with pytest.raises(Refused, match=words):
         database.check(dataclasses.replace(OPTIONS, **change))  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a node has, against what slurm.conf says of it."""
+"""What a node has, compared with slurm.conf."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ COUNTS = {"CPUs": 2, "Boards": 1, "SocketsPerBoard": 1, "CoresPerSocket": 2, "Th
 
 
 def lacks(line: str, counts: dict[str, int], conf: str = "", missing: tuple[str, ...] = ()) -> list[str]:
-    """What the node compute-0 lacks of a node line."""
+    """What the node compute-0 lacks compared with a node line."""
     parsed = parse_conf(f"{conf}\nNodeName=compute-0 {line}\n")
     return hardware.differences(parsed, "compute-0", NodeHardware(counts, missing))
 
 
-def test_reads_what_slurmd_prints() -> None:
+def test_the_output_of_slurmd_is_parsed() -> None:
     assert hardware.parse_counts(PRINTED) == COUNTS
     assert hardware.parse_counts("") == {}
 
 
-def test_more_than_configured_and_what_is_not_configured_are_no_differences() -> None:
+def test_more_than_configured_or_not_configured_is_no_difference() -> None:
     """The simulated nodes see the CPUs and the memory of the whole machine; their line has no sockets."""
     assert lacks("CPUs=2 RealMemory=1945", COUNTS) == []
     assert lacks("CPUs=2", {**COUNTS, "SocketsPerBoard": 2}) == []
@@ -50,18 +50,18 @@ def test_more_than_configured_and_what_is_not_configured_are_no_differences() ->
         ("Boards=1 SocketsPerBoard=1 CoresPerSocket=2 ThreadsPerCore=2", ["ThreadsPerCore is 1, configured 2"]),
     ],
 )  # fmt: skip
-def test_less_and_another_layout_are_named(line: str, found: list[str]) -> None:
+def test_less_than_configured_and_another_layout_are_differences(line: str, found: list[str]) -> None:
     assert lacks(line, COUNTS) == found
 
 
-def test_a_spare_node_may_have_a_tenth_less_memory_as_for_slurmctld() -> None:
+def test_a_spare_node_may_have_10_percent_less_memory_as_in_slurmctld() -> None:
     counts = {**COUNTS, "RealMemory": 1900}
     assert lacks("RealMemory=1945 State=CLOUD", counts) == []
     assert lacks("RealMemory=1945 State=UNKNOWN", counts) == ["RealMemory is 1900, configured 1945"]
     assert lacks("RealMemory=1945", counts, "SlurmctldParameters=node_reg_mem_percent=95.5") == []
 
 
-def test_sockets_that_slurmd_counts_otherwise_are_not_compared() -> None:
+def test_sockets_that_slurmd_counts_differently_are_not_compared() -> None:
     line = "CPUs=2 Sockets=2 CoresPerSocket=1 ThreadsPerCore=1"
     assert lacks(line, COUNTS, "SlurmdParameters=numa_node_as_socket") == []
 
@@ -72,7 +72,7 @@ def test_with_config_overrides_only_missing_files_count() -> None:
     assert lacks("CPUs=4", COUNTS, overridden, ("/dev/nvidia7",)) == ["/dev/nvidia7 is missing"]
 
 
-def test_device_files_of_gres_conf_are_looked_for(tmp_path: pathlib.Path) -> None:
+def test_missing_device_files_of_gres_conf_are_found(tmp_path: pathlib.Path) -> None:
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/nvidia0").touch()
     gres = (
@@ -84,7 +84,7 @@ def test_device_files_of_gres_conf_are_looked_for(tmp_path: pathlib.Path) -> Non
     assert hardware.missing_files("Name=gpu File=/dev/nvidia0\n", "compute-3", Root(str(tmp_path))) == []
 
 
-def test_the_reason_begins_with_what_it_is_about() -> None:
+def test_the_reason_begins_with_its_subject() -> None:
     conf = parse_conf("NodeName=compute-0 CPUs=4 RealMemory=30000\n")
     reported = hardware.from_result({"hardware": COUNTS, "missing_files": [], "waits": []})
     reason = "hpcai: hardware: CPUs is 2, configured 4; RealMemory is 24043, configured 30000"

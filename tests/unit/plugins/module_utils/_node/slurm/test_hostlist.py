@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Host lists. What Slurm itself says was recorded from scontrol 22.05.8: `show hostlist` and `show hostnames`."""
+"""Host lists, compared with the output of scontrol 22.05.8: `show hostlist` and `show hostnames`."""
 
 from __future__ import annotations
 
@@ -51,43 +51,43 @@ PIECES = [
 
 
 @pytest.mark.parametrize(("names", "hostlist"), FOLDED_BY_SLURM)
-def test_folds_as_slurm_does(names: list[str], hostlist: str) -> None:
+def test_names_are_folded_as_slurm_folds_them(names: list[str], hostlist: str) -> None:
     assert compress(names) == hostlist
 
 
 @pytest.mark.parametrize(("hostlist", "names"), UNFOLDED_BY_SLURM)
-def test_unfolds_as_slurm_does(hostlist: str, names: list[str]) -> None:
+def test_host_lists_are_unfolded_as_slurm_unfolds_them(hostlist: str, names: list[str]) -> None:
     assert expand(hostlist) == names
 
 
 @pytest.mark.parametrize("hostlist", ["a[3-1]", "a[]", "a[1,]", "a[0A-0C]", "a[-1]", "a[1-2-3]"])
-def test_refuses_the_ranges_that_slurm_refuses(hostlist: str) -> None:
+def test_ranges_that_slurm_refuses_are_refused(hostlist: str) -> None:
     with pytest.raises(HostlistError, match=r"malformed|only one bracket") as caught:
         expand(hostlist)
     assert repr(hostlist) in str(caught.value)
 
 
 @pytest.mark.parametrize("hostlist", ["a[", "a[1", "a]", "a,,b", "a[1-2]b[1-2]", "a[1,[2]]"])
-def test_refuses_what_is_ambiguous_or_cut_off(hostlist: str) -> None:
+def test_ambiguous_or_incomplete_lists_are_refused(hostlist: str) -> None:
     with pytest.raises(HostlistError):
         expand(hostlist)
 
 
-def test_nothing_is_the_empty_list_both_ways() -> None:
+def test_an_empty_list_is_folded_and_unfolded() -> None:
     assert compress([]) == ""
     assert expand("") == []
 
 
-def test_600_nodes_of_one_set_are_one_short_word() -> None:
+def test_600_nodes_of_one_scale_set_are_one_short_word() -> None:
     assert compress(f"compute-{number}" for number in range(600)) == "compute-[0-599]"
 
 
-def test_leading_zeros_survive_where_a_number_grows_a_digit() -> None:
+def test_leading_zeros_are_kept_if_a_number_gets_another_digit() -> None:
     names = [f"n{number:03}" for number in range(98, 102)]
     assert expand(compress(names)) == names == ["n098", "n099", "n100", "n101"]
 
 
-def test_a_name_that_is_the_others_prefix_keeps_its_neighbours() -> None:
+def test_a_name_that_is_a_prefix_of_others_keeps_its_position() -> None:
     assert expand(compress(["login", "login0"])) == ["login", "login0"]
     assert expand(compress(["login0", "login", "login1"])) == ["login0", "login", "login1"]
 
@@ -111,14 +111,14 @@ def test_a_digit_of_another_script_is_no_number() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_any_mixture_comes_back_in_its_order(seed: int) -> None:
+def test_any_mixture_is_unfolded_in_its_order(seed: int) -> None:
     source = random.Random(seed)
     names = source.choices(list(itertools.chain.from_iterable(PIECES)), k=source.randint(1, 60))
     assert expand(compress(names)) == names
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_runs_of_numbers_come_back_in_their_order(seed: int) -> None:
+def test_runs_of_numbers_are_unfolded_in_their_order(seed: int) -> None:
     source = random.Random(seed)
     width = source.choice([0, 0, 2, 3, 6])
     names = []

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The same ids of slurm and munge on every machine."""
+"""The accounts slurm and munge have the same ids on every machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RIGHT = Facts(
 
 
 class Machine:
-    """Runs no command, but notes each.
+    """Runs no command, but records each.
 
     :ivar active: services that run.
     """
@@ -44,7 +44,7 @@ class Machine:
         return Result(tuple(command), 1 if self.fails and words.startswith(self.fails) else 0, "", "no")
 
 
-def test_accounts_are_made_with_their_ids_before_any_package_makes_them() -> None:
+def test_accounts_are_created_with_their_ids_before_any_package_does() -> None:
     made = ids.plan(Facts(), [SLURM, MUNGE])
     assert made.moved == ()
     assert [" ".join(command) for command in made.commands] == [
@@ -57,7 +57,7 @@ def test_accounts_are_made_with_their_ids_before_any_package_makes_them() -> Non
     ]
 
 
-def test_accounts_that_have_their_ids_are_left_alone_also_while_a_job_runs() -> None:
+def test_correct_accounts_are_left_alone_even_while_a_job_runs() -> None:
     facts = Facts(RIGHT.users, RIGHT.groups, RIGHT.uid_owners, RIGHT.gid_owners, has_steps=True)
     assert ids.plan(facts, [MUNGE]) == ids.Plan()
 
@@ -72,7 +72,7 @@ def test_ids_that_a_package_chose_are_changed() -> None:
     ]
 
 
-def test_a_change_that_was_cut_off_after_the_group_goes_on_with_the_user() -> None:
+def test_a_change_interrupted_after_the_group_continues_with_the_user() -> None:
     facts = Facts(users={"munge": (105, 11102)}, groups={"munge": 11102})
     made = ids.plan(facts, [MUNGE])
     assert [command[0] for command in made.commands] == ["usermod"]
@@ -92,12 +92,12 @@ def test_ids_do_not_change_while_a_job_runs() -> None:
         (Facts(gid_owners={11102: "staff"}), "gid 11102 for munge already belongs to staff"),
     ],
 )
-def test_an_id_of_somebody_else_is_refused(facts: Facts, words: str) -> None:
+def test_an_id_of_another_account_is_refused(facts: Facts, words: str) -> None:
     with pytest.raises(CannotChange, match=words):
         ids.plan(facts, [MUNGE])
 
 
-def test_files_change_hands_between_stop_and_start_and_before_the_account(
+def test_files_change_their_owner_while_the_services_are_stopped(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "etc/munge").mkdir(parents=True)
@@ -122,7 +122,7 @@ def test_files_change_hands_between_stop_and_start_and_before_the_account(
     ]
 
 
-def test_files_of_others_stay_theirs(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_others_keep_their_owner(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
     given: list[str] = []
     monkeypatch.setattr(ids.os, "lchown", lambda path, _uid, _gid: given.append(path))
@@ -137,7 +137,7 @@ def test_a_command_that_fails_is_named() -> None:
         ids.apply(ids.plan(Facts(), [MUNGE]), Facts(), Root("/nowhere"), machine.run)
 
 
-def test_what_is_there_is_read_by_name_and_by_number(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_accounts_are_read_by_name_and_by_id(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     users = {"munge": SimpleNamespace(pw_name="munge", pw_uid=105, pw_gid=110)}
     users_by_id = {64030: SimpleNamespace(pw_name="other", pw_uid=64030, pw_gid=1)}
     monkeypatch.setattr(ids.pwd, "getpwnam", users.__getitem__)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which Slurm a machine has."""
+"""Which Slurm is installed on a machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPTIONS = SlurmOptions(("compute",), "distribution", packages=("slurmd", "munge"
 
 
 def answering(**answers: str) -> Any:
-    """A machine on which commands answer by their names; all others are not there."""
+    """A machine on which these commands answer; all others do not exist."""
 
     def run(command: Sequence[str]) -> Result:
         output = answers.get(command[0].rsplit("/", 1)[-1].replace("-", "_"))
@@ -50,7 +50,7 @@ def test_the_version_is_that_of_the_package_or_else_of_the_daemons(answers: dict
     assert installed.read_version(OPTIONS, answering(**answers)) == version
 
 
-def test_a_preinstalled_slurm_is_asked_where_it_is() -> None:
+def test_a_preinstalled_slurm_is_queried_below_its_prefix() -> None:
     asked: list[str] = []
 
     def run(command: Sequence[str]) -> Result:
@@ -71,11 +71,11 @@ def test_a_preinstalled_slurm_is_asked_where_it_is() -> None:
         ("24.11.5", "24.05", False),
     ],
 )
-def test_a_version_may_be_given_by_its_beginning(version: str, required: str, same: bool) -> None:
+def test_a_version_may_be_given_by_its_first_parts(version: str, required: str, same: bool) -> None:
     assert installed.matches(version, required) is same
 
 
-def test_another_version_is_refused_and_only_an_upgrade_that_was_asked_for_goes_on() -> None:
+def test_another_version_is_refused_unless_an_upgrade_is_requested() -> None:
     options = replace(OPTIONS, version="24.11")
     with pytest.raises(NotThisSlurm, match=r"Slurm 22.05.8 is installed, but slurm_version is '24.11'.*slurm_upgrade"):
         installed.check_before(options, {}, "22.05.8", Root("/nowhere"))
@@ -85,7 +85,7 @@ def test_another_version_is_refused_and_only_an_upgrade_that_was_asked_for_goes_
 
 
 @pytest.mark.parametrize("function", ["controller", "accounting"])
-def test_an_upgrade_over_too_many_releases_is_refused_where_state_would_be_lost(function: str) -> None:
+def test_an_upgrade_over_too_many_releases_is_refused_if_it_loses_state(function: str) -> None:
     options = replace(OPTIONS, version="24.11.5-1", may_upgrade=True, functions=(function,))
     with pytest.raises(NotThisSlurm, match=r"Slurm 24.11 reads .* of 23.02 and later, but 22.05 is installed"):
         installed.check_before(options, {}, "22.05.8", Root("/nowhere"))
@@ -95,15 +95,15 @@ def test_an_upgrade_over_too_many_releases_is_refused_where_state_would_be_lost(
         installed.check_before(replace(options, version="24.12"), {}, "22.05.8", Root("/nowhere"))
 
 
-def test_another_source_is_an_upgrade_too() -> None:
+def test_another_source_counts_as_an_upgrade() -> None:
     options = replace(OPTIONS, source="repository")
     with pytest.raises(NotThisSlurm, match="installed from 'distribution', but slurm_source is 'repository'"):
         installed.check_before(options, {"source": "distribution"}, "22.05.8", Root("/nowhere"))
-    # A record of before sources were recorded.
+    # A record from before sources were recorded.
     installed.check_before(options, {}, "22.05.8", Root("/nowhere"))
 
 
-def test_what_should_be_preinstalled_and_is_not_is_named(tmp_path: pathlib.Path) -> None:
+def test_missing_files_of_a_preinstalled_slurm_are_named(tmp_path: pathlib.Path) -> None:
     options = SlurmOptions(("compute",), "preinstalled", prefix="/opt/slurm")
     paths = ["opt/slurm/bin/scontrol", "opt/slurm/bin/srun", "opt/slurm/sbin/slurmd", "usr/sbin/munged"]
     paths += ["lib/systemd/system/munge.service"]
@@ -119,7 +119,7 @@ def test_what_should_be_preinstalled_and_is_not_is_named(tmp_path: pathlib.Path)
     installed.check_before(options, {}, None, Root(str(tmp_path)))
 
 
-def test_the_record_says_what_is_installed_and_keeps_what_was() -> None:
+def test_the_record_adds_what_is_installed_to_what_was() -> None:
     before = {"packages": ["slurmctld", "munge"], "functions": ["controller"], "version": "22.05.7"}
     assert json.loads(installed.record_of(OPTIONS, before, "22.05.8")) == {
         "functions": ["compute", "controller"],
@@ -130,7 +130,7 @@ def test_the_record_says_what_is_installed_and_keeps_what_was() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[1]"])
-def test_a_record_that_cannot_be_read_is_none(tmp_path: pathlib.Path, text: str) -> None:
+def test_an_unreadable_record_is_ignored(tmp_path: pathlib.Path, text: str) -> None:
     path = tmp_path / installed.RECORD.lstrip("/")
     path.parent.mkdir(parents=True)
     path.write_text(text, encoding="utf-8")
@@ -140,7 +140,7 @@ def test_a_record_that_cannot_be_read_is_none(tmp_path: pathlib.Path, text: str)
 @pytest.mark.parametrize(
     ("version", "words"), [(None, "version is unknown"), ("22.05.8", "Slurm 22.05.8 is installed now")]
 )
-def test_what_was_installed_must_be_what_was_wanted(version: str | None, words: str) -> None:
+def test_the_installed_version_must_be_the_requested_one(version: str | None, words: str) -> None:
     with pytest.raises(NotThisSlurm, match=words):
         installed.check_after(replace(OPTIONS, version="24.11"), version)
     installed.check_after(replace(OPTIONS, version="22.05"), "22.05.8")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which nodes are drained before they leave, and which may not go yet."""
+"""Which nodes are drained before they are removed, and which cannot be removed yet."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ def known(**states: str) -> dict[str, NodeState]:
     return found
 
 
-def test_drains_what_takes_jobs_or_is_only_silent() -> None:
+def test_nodes_that_take_jobs_or_are_only_silent_are_drained() -> None:
     made = job_control.plan_drain(known(n1="IDLE", n2="MIXED", n3="DOWN Not responding"), ["n1", "n2", "n3"])
     assert made.drain == ("n1", "n2", "n3")
 
 
-def test_keeps_the_reason_of_a_drained_node() -> None:
+def test_the_reason_of_a_drained_node_is_kept() -> None:
     made = job_control.plan_drain(known(n1="IDLE+DRAIN bad fan"), ["n1"])
     assert (made.drain, dict(made.drain_as_it_is)) == ((), {})
 
 
-def test_node_that_somebody_set_down_is_drained_with_its_own_reason() -> None:
+def test_a_node_that_somebody_set_down_is_drained_with_its_own_reason() -> None:
     made = job_control.plan_drain(known(n1="DOWN bad fan"), ["n1"])
     assert (made.drain, dict(made.drain_as_it_is)) == ((), {"n1": "bad fan"})
 
 
-def test_unknown_node_is_named_once() -> None:
+def test_an_unknown_node_is_named_once() -> None:
     assert job_control.plan_drain(known(n1="IDLE"), ["n2", "n2"]).unknown == ("n2",)
 
 
-def test_jobs_are_asked_for_by_one_command_and_suspended_ones_count() -> None:
+def test_jobs_are_read_by_one_command_and_suspended_ones_count() -> None:
     asked = []
 
     def run(command: object) -> Result:
@@ -59,14 +59,14 @@ def test_jobs_are_asked_for_by_one_command_and_suspended_ones_count() -> None:
     assert "SUSPENDED" in str(command)
 
 
-def test_queue_that_cannot_be_read_is_no_empty_queue() -> None:
+def test_an_unreadable_queue_does_not_count_as_empty() -> None:
     with pytest.raises(HostlistError, match="which is not a job"):
         job_control.parse_jobs("slurm_load_jobs error\n")
     with pytest.raises(CommandFailed):
         job_control.jobs_on(["n1"], lambda command: Result(tuple(command), 1, "", "Unable to contact slurm controller"))
 
 
-def test_node_is_busy_by_its_jobs_or_by_its_state() -> None:
+def test_a_node_is_busy_by_its_jobs_or_by_its_state() -> None:
     nodes = known(n1="IDLE+DRAIN", n2="ALLOCATED+DRAIN", n3="IDLE+COMPLETING+DRAIN", n4="DOWN+DRAIN")
     jobs = [job_control.Job("7", "alice", "SUSPENDED", ("n1",)), job_control.Job("8", "bob", "RUNNING", ("other",))]
     assert job_control.busy(nodes, ["n1", "n2", "n3", "n4"], jobs) == {

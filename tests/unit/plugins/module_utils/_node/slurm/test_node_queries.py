@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A node's questions to slurmctld."""
+"""A node's queries to slurmctld."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LINE = (
 
 
 class Slurmctld:
-    """Gives one answer, and remembers what it was asked."""
+    """A fake slurmctld that gives one answer, and records the commands."""
 
     def __init__(self, rc: int = 0, stdout: str = "", stderr: str = "") -> None:
         self.answer = rc, stdout, stderr
@@ -47,16 +47,16 @@ def listening() -> Iterator[str]:
 
 
 def closed() -> str:
-    """A controller where nobody listens."""
+    """A controller where nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return f"127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_address_is_the_one_that_the_controller_sees(listening: str) -> None:
+def test_the_own_address_is_the_one_that_the_controller_sees(listening: str) -> None:
     assert node_queries.find_own_address([listening]) == "127.0.0.1"
 
 
-def test_second_controller_is_reached_if_the_first_is_away(listening: str) -> None:
+def test_the_second_controller_is_used_if_the_first_does_not_answer(listening: str) -> None:
     assert node_queries.find_own_address([closed(), listening]) == "127.0.0.1"
 
 
@@ -77,7 +77,7 @@ def test_controllers_that_do_not_answer_are_named() -> None:
         ("[fd00::4]", ("fd00::4", 6817)),
     ],
 )
-def test_port_is_slurmctlds_where_none_is_given(
+def test_the_default_port_is_slurmctlds(
     monkeypatch: pytest.MonkeyPatch, controller: str, place: tuple[str, int]
 ) -> None:
     asked: list[object] = []
@@ -92,7 +92,7 @@ def test_port_is_slurmctlds_where_none_is_given(
     assert asked == [(place, node_queries.CONNECT_S)]
 
 
-def test_asks_for_its_own_node_without_a_slurm_conf_and_within_seconds() -> None:
+def test_a_node_is_queried_without_slurm_conf_and_with_a_timeout() -> None:
     slurmctld = Slurmctld(0, LINE)
     found = node_queries.query_node("compute-17", ("10.0.0.4", "ctl2"), slurmctld)
     assert found == NodeState("compute-17", ("DOWN", "CLOUD"), "hpcai: no such instance", "127.0.0.1", "compute-17")
@@ -101,11 +101,11 @@ def test_asks_for_its_own_node_without_a_slurm_conf_and_within_seconds() -> None
     ]
 
 
-def test_node_that_is_not_shown_is_none() -> None:
+def test_an_unknown_node_is_none() -> None:
     assert node_queries.query_node("compute-17", ["ctl"], Slurmctld(1, "Node compute-17 not found\n")) is None
 
 
-def test_silence_is_no_unknown_node() -> None:
+def test_silence_does_not_count_as_an_unknown_node() -> None:
     with pytest.raises(CommandFailed, match="slurmctld at ctl gave no answer in 8 s"):
         node_queries.query_node("compute-17", ["ctl"], Slurmctld(124))
     with pytest.raises(CommandFailed, match="authentication"):
@@ -114,7 +114,7 @@ def test_silence_is_no_unknown_node() -> None:
         )
 
 
-def test_update_says_whether_the_node_is_known() -> None:
+def test_an_update_returns_whether_the_node_is_known() -> None:
     slurmctld = Slurmctld()
     assert node_queries.update_node("compute-17", ["State=UNDRAIN"], ["ctl"], slurmctld)
     assert slurmctld.commands[0][-3:] == ["update", "NodeName=compute-17", "State=UNDRAIN"]
@@ -131,7 +131,7 @@ NodeName=broken-[0 NodeAddr=10.0.0.9
 """
 
 
-def test_slurm_conf_and_over_it_what_slurmd_told(tmp_path: pathlib.Path) -> None:
+def test_addresses_from_slurmd_override_those_in_slurm_conf(tmp_path: pathlib.Path) -> None:
     (tmp_path / "slurm.conf").write_text(CONF, encoding="utf-8")
     environment = {"SLURM_CONF": "/slurm.conf", "SLURM_NODE_ALIASES": "gpu-1:10.9.9.9:vm-1,gpu-2:[fd00::7]:vm-2"}
     assert prolog_addresses(environment, Root(str(tmp_path))) == {
@@ -142,11 +142,11 @@ def test_slurm_conf_and_over_it_what_slurmd_told(tmp_path: pathlib.Path) -> None
 
 
 @pytest.mark.parametrize("environment", [{}, {"SLURM_CONF": "slurm.conf"}, {"SLURM_CONF": "/nowhere"}])
-def test_without_slurm_conf_nothing_is_known(tmp_path: pathlib.Path, environment: dict[str, str]) -> None:
+def test_without_slurm_conf_no_address_is_known(tmp_path: pathlib.Path, environment: dict[str, str]) -> None:
     assert prolog_addresses(environment, Root(str(tmp_path))) == {}
 
 
-def test_slurmctld_is_asked_once_for_all() -> None:
+def test_all_addresses_are_queried_by_one_command() -> None:
     calls = []
 
     def run(words: Sequence[str]) -> Result:
@@ -159,6 +159,6 @@ def test_slurmctld_is_asked_once_for_all() -> None:
     assert "--nodes=gpu-2,gpu-3" in words
 
 
-def test_a_silent_slurmctld_is_named() -> None:
+def test_a_silent_slurmctld_is_an_error() -> None:
     with pytest.raises(CommandFailed, match="gave no answer"):
         query_addresses(["gpu-2"], ["10.0.0.4"], lambda words: Result(tuple(words), 124, "", ""))

@@ -41,8 +41,8 @@ def test_no_free_text_changes_a_field(text: str, field: str) -> None:
 
 
 @pytest.mark.parametrize("text", [f"x Extra={FORGED}", f"x {GIVEN} Extra={FORGED}", f"x Comment={FORGED}"])
-def test_a_reason_forges_no_report(text: str) -> None:
-    """Messages of health checks get into reasons, and name what users named: processes, files, mounts."""
+def test_a_reason_cannot_forge_a_report(text: str) -> None:
+    """Reasons contain messages of health checks, with names that users chose: processes, files, mounts."""
     shown = f"{HEAD} Reason={text} [root@2026-11-22T10:00:00]\n"
     assert (observed.parse_nodes(shown)["gpu-0"].report, observed.parse_nodes(shown)["gpu-0"].problem) == (
         None,
@@ -52,11 +52,11 @@ def test_a_reason_forges_no_report(text: str) -> None:
     assert node_queries.query_text("gpu-0", "Extra", ["ctl"], lambda command: answer) == ""
 
 
-def test_a_reason_from_slurm_conf_hides_no_report() -> None:
+def test_a_reason_from_slurm_conf_cannot_hide_a_report() -> None:
     assert observed.parse_nodes(f"{HEAD} Reason=bad fan Extra={FORGED}\n")["gpu-0"].report == report(LOST)
 
 
-def test_a_line_break_in_a_comment_forges_no_other_node() -> None:
+def test_a_line_break_in_a_comment_cannot_forge_another_node() -> None:
     other = HEAD.replace("gpu-0", "gpu-1")
     forged = "NodeName=gpu-1 State=IDLE+DRAIN Reason=hpcai: site: x [root@2026-11-22T10:00:00]"
     for shown in (f"{HEAD} Comment=x\n{forged}\n{other}\n", f"{other}\n{HEAD} Comment=x\n{forged}\n"):
@@ -68,7 +68,7 @@ def test_a_line_break_in_a_comment_forges_no_other_node() -> None:
         assert observed.parse_nodes(shown)["gpu-1"].problem == nodes.TWICE
 
 
-def test_another_reservation_is_not_taken_for_ours() -> None:
+def test_another_reservation_does_not_count_as_ours() -> None:
     shown = "ReservationName=a ReservationName=hpcai-new-nodes StartTime=2026-11-24T11:11:15\n"
     assert not job_control.is_held(lambda command: Result(tuple(command), 0, shown, ""))
     ours = "ReservationName=hpcai-new-nodes StartTime=2026-11-24T11:11:15\n"
@@ -95,7 +95,7 @@ def plan_for(*known: NodeState, keep_out: Sequence[str] = (), put_to_work: Seque
 
 
 class Slurmctld:
-    """Answers commands with one result and remembers them."""
+    """A fake slurmctld that gives one answer, and records the commands."""
 
     def __init__(self, rc: int = 0, stdout: str = "", stderr: str = "") -> None:
         self.answer = rc, stdout, stderr
@@ -106,7 +106,7 @@ class Slurmctld:
         return Result(tuple(command), *self.answer)
 
 
-def test_reads_what_22_05_prints() -> None:
+def test_the_output_of_22_05_is_parsed() -> None:
     assert nodes.parse_nodes(shown("22.05.8")) == {
         "broken": node("broken", "DOWN+NOT_RESPONDING", "bad fan", "127.0.0.12", "broken"),
         "compute-0": node(
@@ -127,7 +127,7 @@ def test_reads_what_22_05_prints() -> None:
     }
 
 
-def test_reads_what_25_05_prints() -> None:
+def test_the_output_of_25_05_is_parsed() -> None:
     assert nodes.parse_nodes(shown("25.05")) == {
         "compute-0": node("compute-0", "ALLOCATED", "", "10.77.0.4", "compute000000"),
         "compute-3": node(
@@ -166,7 +166,7 @@ def test_a_reason_ends_where_slurm_ends_it(printed: str, reason: str) -> None:
     assert nodes.parse_nodes(f"NodeName=a State=IDLE+DRAIN AveWatts=0 {printed}\n")["a"].reason == reason
 
 
-def test_lines_that_are_no_node_are_passed_over() -> None:
+def test_lines_that_are_no_node_are_ignored() -> None:
     assert nodes.parse_nodes("No nodes in the system\n\nNodeName=half\n State=IDLE\n") == {}
 
 
@@ -180,7 +180,7 @@ def test_these_states_are_out_of_scheduling(states: str) -> None:
 @pytest.mark.parametrize(
     "states", ["IDLE", "MIXED+CLOUD", "ALLOCATED", "IDLE+CLOUD+POWERED_DOWN", "IDLE+NOT_RESPONDING"]
 )
-def test_these_states_are_not_out(states: str) -> None:
+def test_these_states_are_in_scheduling(states: str) -> None:
     assert not node("a", states).out
 
 
@@ -199,7 +199,7 @@ def test_a_node_answers_once_it_registered_and_responds(states: str, answers: bo
 
 
 @pytest.mark.parametrize("states", ["IDLE", "ALLOCATED", "MIXED+CLOUD", "UNKNOWN+NOT_RESPONDING"])
-def test_takes_out_a_node_that_takes_jobs(states: str) -> None:
+def test_a_node_that_takes_jobs_is_drained(states: str) -> None:
     assert plan_for(node("a", states), keep_out=["a"]) == Plan(("a",), (), {}, ())
 
 
@@ -213,12 +213,12 @@ def test_takes_out_a_node_that_takes_jobs(states: str) -> None:
         "hpcai: site: earlier",
     ],
 )
-def test_takes_out_a_node_that_is_down_by_nobodys_decision(reason: str) -> None:
+def test_a_node_that_nobody_set_down_is_drained(reason: str) -> None:
     assert plan_for(node("a", "DOWN+NOT_RESPONDING", reason), keep_out=["a"]).drain == ("a",)
 
 
 @pytest.mark.parametrize("states", ["IDLE+DRAIN", "ALLOCATED+DRAIN", "DRAINED", "DOWN", "DOWN+NOT_RESPONDING", "FAIL"])
-def test_leaves_a_node_alone_that_somebody_else_took_out(states: str) -> None:
+def test_a_node_that_somebody_else_drained_is_left_alone(states: str) -> None:
     made = plan_for(node("a", states, "bad fan"), keep_out=["a"])
     assert made == Plan((), (), {}, ())
 
@@ -228,23 +228,23 @@ def test_a_node_that_we_drained_is_not_drained_again() -> None:
 
 
 @pytest.mark.parametrize("states", ["IDLE+DRAIN", "DOWN+DRAIN", "DRAINED", "DOWN"])
-def test_brings_back_what_was_taken_out_for_our_reason(states: str) -> None:
+def test_a_node_that_is_out_for_our_reason_is_resumed(states: str) -> None:
     made = plan_for(node("a", states, "hpcai: site: could not be configured"), put_to_work=["a"])
     assert made == Plan((), ("a",), {}, ())
 
 
 @pytest.mark.parametrize("reason", ["bad fan", "", "hpcai: health: gpu_count", "not hpcai: site: x"])
-def test_never_brings_back_what_was_drained_for_another_reason(reason: str) -> None:
+def test_a_node_that_is_drained_for_another_reason_is_never_resumed(reason: str) -> None:
     made = plan_for(node("a", "IDLE+DRAIN", reason), put_to_work=["a"])
     assert made == Plan((), (), {"a": reason}, ())
 
 
-def test_waits_for_a_node_that_is_only_down_for_not_responding() -> None:
+def test_a_node_that_is_down_for_not_responding_is_waited_for() -> None:
     made = plan_for(node("a", "DOWN+NOT_RESPONDING", "Not responding"), put_to_work=["a"])
     assert made == Plan((), (), {}, ())
 
 
-def test_a_node_that_is_down_though_it_answers_is_named_with_its_reason() -> None:
+def test_a_node_that_is_down_but_answers_is_named_with_its_reason() -> None:
     assert plan_for(node("a", "DOWN", "bad fan"), put_to_work=["a"]).left_out == {"a": "bad fan"}
 
 
@@ -252,13 +252,13 @@ def test_a_node_at_work_is_left_alone() -> None:
     assert plan_for(node("a", "MIXED"), put_to_work=["a"]) == Plan((), (), {}, ())
 
 
-def test_names_the_nodes_that_slurmctld_does_not_know() -> None:
+def test_nodes_that_slurmctld_does_not_know_are_named() -> None:
     made = plan_for(node("a", "IDLE"), keep_out=["x", "a"], put_to_work=["y"])
     assert made.missing == ("x", "y")
     assert made.drain == ("a",)
 
 
-def test_drains_any_number_of_nodes_by_one_command() -> None:
+def test_any_number_of_nodes_is_drained_by_one_command() -> None:
     slurmctld = Slurmctld()
     nodes.drain([f"compute-{number}" for number in range(600)], "hpcai: site: x", slurmctld)
     assert slurmctld.commands == [
@@ -266,26 +266,26 @@ def test_drains_any_number_of_nodes_by_one_command() -> None:
     ]
 
 
-def test_resumes_any_number_of_nodes_by_one_command() -> None:
+def test_any_number_of_nodes_is_resumed_by_one_command() -> None:
     slurmctld = Slurmctld()
     nodes.resume([f"compute-{number}" for number in range(600)], slurmctld)
     assert slurmctld.commands == [["scontrol", "update", "NodeName=compute-[0-599]", "State=RESUME"]]
 
 
-def test_runs_no_command_for_no_node() -> None:
+def test_without_nodes_no_command_is_run() -> None:
     slurmctld = Slurmctld()
     nodes.drain([], "hpcai: site: x", slurmctld)
     nodes.resume([], slurmctld)
     assert slurmctld.commands == []
 
 
-def test_asks_for_all_nodes_one_line_each() -> None:
+def test_all_nodes_are_read_with_one_line_each() -> None:
     slurmctld = Slurmctld(stdout=shown("25.05"))
     assert len(nodes.read_nodes(slurmctld)) == 5
     assert slurmctld.commands == [["scontrol", "--oneliner", "show", "nodes"]]
 
 
-def test_a_refusal_is_told_in_slurms_words() -> None:
+def test_a_refusal_is_reported_with_slurms_message() -> None:
     slurmctld = Slurmctld(rc=1, stderr="slurm_update error: Invalid node name specified\n")
     with pytest.raises(CommandFailed, match="Invalid node name specified"):
         nodes.drain(["a"], "hpcai: site: x", slurmctld)
@@ -305,7 +305,7 @@ def spare(states: str, reason: str = "", address: str = nodes.PLACEHOLDER_ADDRES
     return node("compute-18", states, reason, address)
 
 
-def test_spare_node_that_would_get_jobs_is_set_down() -> None:
+def test_a_spare_node_that_would_get_jobs_is_set_down() -> None:
     for states in ("IDLE+CLOUD", "ALLOCATED+CLOUD", "UNKNOWN+CLOUD"):
         assert nodes.absent_to_set_down({"compute-18": spare(states)}, ["compute-18"]) == ("compute-18",)
 
@@ -319,18 +319,18 @@ def test_spare_node_that_would_get_jobs_is_set_down() -> None:
         spare("MIXED+CLOUD", address="10.0.0.9"),
     ],
 )
-def test_spare_node_that_is_out_or_has_told_its_address_is_left_alone(known: NodeState) -> None:
+def test_a_spare_node_that_is_out_or_has_an_address_is_left_alone(known: NodeState) -> None:
     assert nodes.absent_to_set_down({"compute-18": known}, ["compute-18", "compute-99"]) == ()
 
 
-def test_spare_node_does_not_answer_although_slurmctld_does_not_call_it_silent() -> None:
+def test_a_spare_node_that_is_down_counts_as_not_answering() -> None:
     known = spare("DOWN+CLOUD", nodes.NO_INSTANCE)
     assert not known.answers
-    # One that site.yml brought to work registers later, so nobody has left it out.
+    # A node that site.yml resumes registers later, so it is not left out.
     assert plan_for(known, put_to_work=["compute-18"]) == Plan((), (), {}, ())
 
 
-def test_machine_that_was_never_reached_is_drained_although_its_name_was_a_spare_one() -> None:
+def test_an_unreachable_machine_with_a_former_spare_name_is_drained() -> None:
     assert plan_for(spare("DOWN+CLOUD", nodes.NO_INSTANCE), keep_out=["compute-18"]).drain == ("compute-18",)
 
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.releases import UnknownRelease, upgrade_problem
 
 
@@ -25,7 +26,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.releases i
         ("24.11", "23.11", "Slurm 23.11 is older than the installed 24.11"),
     ],
 )
-def test_releases_that_may_follow_each_other(installed: str, target: str, words: str) -> None:
+def test_upgrades_are_allowed_only_within_the_supported_range(installed: str, target: str, words: str) -> None:
     problem = upgrade_problem(installed, target)
     assert words in problem
     assert bool(words) == bool(problem)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""SELinux labels of what the role places."""
+"""SELinux labels of files that the role installs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import selinux
 
-# The form of policycoreutils 3.x, as in Enterprise Linux 9.
+# The format of policycoreutils 3.x, as in Enterprise Linux 9.
 OUTPUT = """\
 Would relabel /etc/munge/munge.key from system_u:object_r:etc_t:s0 to system_u:object_r:munge_etc_t:s0
 Would relabel /etc/slurm/slurm conf from unconfined_u:object_r:user_tmp_t:s0 to system_u:object_r:etc_t:s0
@@ -23,7 +23,7 @@ Would relabel /etc/slurm/slurm conf from unconfined_u:object_r:user_tmp_t:s0 to 
 
 
 class Machine:
-    """Answers restorecon as it was recorded."""
+    """Answers as restorecon did when it was recorded."""
 
     def __init__(self, output: str = "", rc: int = 0) -> None:
         self.output, self.rc = output, rc
@@ -48,13 +48,13 @@ def test_wrong_labels_are_named_and_only_those_are_changed(root: Root) -> None:
     machine = Machine(OUTPUT)
     wrong = selinux.wrong_labels(["/etc/munge", "/etc/slurm"], root, machine.run)
     assert wrong == ["/etc/munge/munge.key", "/etc/slurm/slurm conf"]
-    # The folder that is not there is not asked for: restorecon would fail.
+    # A missing folder is left out, because restorecon would fail.
     assert machine.commands == ["restorecon -n -v -R /etc/munge"]
     selinux.relabel(wrong, machine.run)
     assert machine.commands[1:] == ["restorecon /etc/munge/munge.key /etc/slurm/slurm conf"]
 
 
-def test_right_labels_need_nothing(root: Root) -> None:
+def test_correct_labels_need_no_change(root: Root) -> None:
     machine = Machine()
     assert selinux.wrong_labels(["/etc/munge"], root, machine.run) == []
     selinux.relabel([], machine.run)
@@ -64,17 +64,17 @@ def test_right_labels_need_nothing(root: Root) -> None:
 @pytest.mark.parametrize(
     "missing",
     [
-        pytest.param("sys/fs/selinux/enforce", id="the kernel has none"),
-        pytest.param("etc/selinux/config", id="the kernel has it, without a policy: a Debian without AppArmor"),
+        pytest.param("sys/fs/selinux/enforce", id="a kernel without SELinux"),
+        pytest.param("etc/selinux/config", id="SELinux without a policy, as on a Debian without AppArmor"),
     ],
 )
-def test_without_selinux_nothing_is_asked(root: Root, tmp_path: pathlib.Path, missing: str) -> None:
+def test_without_selinux_restorecon_is_not_run(root: Root, tmp_path: pathlib.Path, missing: str) -> None:
     (tmp_path / missing).unlink()
     machine = Machine(OUTPUT)
     assert selinux.wrong_labels(["/etc/munge"], root, machine.run) == []
     assert machine.commands == []
 
 
-def test_a_restorecon_that_cannot_tell_is_an_error(root: Root) -> None:
+def test_a_restorecon_that_fails_is_an_error(root: Root) -> None:
     with pytest.raises(CommandFailed, match="not allowed"):
         selinux.wrong_labels(["/etc/munge"], root, Machine(rc=1).run)

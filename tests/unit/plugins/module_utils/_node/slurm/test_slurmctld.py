@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Keeping slurmctld on its configuration, by the least that this needs."""
+"""Keeping slurmctld on its configuration, with the least disturbance."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ RESTART, RECONFIGURE = "systemctl restart slurmctld", "scontrol reconfigure"
 @pytest.fixture
 def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """A controller whose slurmctld was never started."""
-    played = Machine(tmp_path)
-    keep_time(played, monkeypatch)
-    played.write("/etc/slurm/slurm.conf", CONF)
-    return played
+    made = Machine(tmp_path)
+    keep_time(made, monkeypatch)
+    made.write("/etc/slurm/slurm.conf", CONF)
+    return made
 
 
 def converge(machine: Machine) -> slurmctld.Plan:
@@ -47,14 +47,14 @@ def running(machine: Machine) -> Machine:
     return machine
 
 
-def test_starts_slurmctld_and_then_leaves_it_alone(machine: Machine) -> None:
+def test_slurmctld_is_started_and_then_left_alone(machine: Machine) -> None:
     assert converge(machine).verbs == ("enable", "restart")
     pid = machine.pid
     assert converge(machine).verbs == ()
     assert (machine.done, machine.pid) == ([], pid)
 
 
-def test_a_partition_that_changed_restarts_nothing(running: Machine) -> None:
+def test_a_changed_partition_needs_only_a_reconfigure(running: Machine) -> None:
     running.write("/etc/slurm/slurm.conf", OTHER_PARTITION)
     made = converge(running)
     assert made.verbs == ("reconfigure",)
@@ -76,7 +76,7 @@ def test_a_comment_changes_nothing_for_slurmctld(running: Machine) -> None:
     assert converge(running).verbs == ()
 
 
-def test_a_new_node_restarts_an_old_slurmctld_and_not_a_new_one(running: Machine) -> None:
+def test_a_new_node_restarts_slurmctld_only_in_old_releases(running: Machine) -> None:
     running.write("/etc/slurm/slurm.conf", CONF.replace("compute-0", "compute-[0-1]"))
     made = slurmctld.plan(slurmctld.read_facts(running.root, running.run))
     assert made.verbs == ("restart",)
@@ -85,14 +85,14 @@ def test_a_new_node_restarts_an_old_slurmctld_and_not_a_new_one(running: Machine
     assert slurmctld.plan(slurmctld.read_facts(running.root, running.run)).verbs == ("reconfigure",)
 
 
-def test_a_run_that_was_cut_off_after_writing_loses_nothing(running: Machine) -> None:
+def test_an_interrupted_run_is_completed_by_the_next_one(running: Machine) -> None:
     running.write("/etc/slurm/slurm.conf", OTHER_PARTITION)
-    # The next run does not write the file: it is right.
+    # The next run does not write the file, because it is already correct.
     running.now += 1000
     assert converge(running).verbs == ("reconfigure",)
 
 
-def test_a_slurmctld_that_came_back_by_itself_has_taken_what_was_there(running: Machine) -> None:
+def test_a_restart_by_others_counts_for_the_files_that_existed_then(running: Machine) -> None:
     running.write("/etc/slurm/slurm.conf", CONF.replace("=10", "=20"))
     running.now += 10
     running.start()
@@ -101,8 +101,8 @@ def test_a_slurmctld_that_came_back_by_itself_has_taken_what_was_there(running: 
     assert converge(running).verbs == ("reconfigure",)
 
 
-def test_what_an_unknown_process_has_taken_is_not_guessed(running: Machine) -> None:
-    """It crashed after one change and before another one: its record is of the process before."""
+def test_a_process_without_a_record_is_restarted(running: Machine) -> None:
+    """slurmctld crashed between two changes, so that the record is of the process before."""
     running.write("/etc/slurm/slurm.conf", CONF.replace("=10", "=20"))
     running.now += 10
     running.start()
@@ -113,7 +113,7 @@ def test_what_an_unknown_process_has_taken_is_not_guessed(running: Machine) -> N
     assert "there is no record" in made.reasons[0]
 
 
-def test_a_slurmctld_that_dies_of_its_configuration_is_an_error_with_its_last_words(running: Machine) -> None:
+def test_a_slurmctld_that_a_reconfigure_ends_is_an_error_with_its_log(running: Machine) -> None:
     running.write("/etc/slurm/slurm.conf", OTHER_PARTITION)
     running.dies_of_reconfigure = True
     with pytest.raises(CommandFailed, match=r"stopped with its new configuration.* hostnames inconsistency detected"):
@@ -145,7 +145,7 @@ def test_jobs_that_would_be_lost_are_named(running: Machine) -> None:
     assert slurmctld.jobs_at_stake(made.losing, running.run) == {}
 
 
-def test_nodes_are_told_files_and_what_restarts_them(running: Machine) -> None:
+def test_nodes_get_file_digests_and_what_restarts_slurmd(running: Machine) -> None:
     digests = conf_changes.file_digests(running.root, slurmctld.FOLDER)
     handed_out = slurmctld.for_slurmd(slurmctld.read_facts(running.root, running.run), digests)
     assert handed_out["release"] == [22, 5]

@@ -22,7 +22,7 @@ ENV = "/etc/hpcai/slurmd.env"
 
 
 class Cluster:
-    """A node, and what its controller has."""
+    """A node and its controller."""
 
     def __init__(self, node: Machine, folder: pathlib.Path) -> None:
         self.node = node
@@ -36,18 +36,18 @@ class Cluster:
             self.controller.write(f"/etc/slurm/{name}.conf", text)
 
     def fetch(self) -> None:
-        """What slurmd does when it starts, and when it is told to reconfigure."""
+        """Fetch the files, as slurmd does when it starts and when it is reconfigured."""
         for name in conf_changes.file_digests(self.controller.root, "/etc/slurm"):
             text = self.controller.root.text(f"/etc/slurm/{name}")
             self.node.write(f"{slurmd.HELD}/{name}", f"{text}\n")
 
     def controller_data(self) -> dict[str, Any]:
-        """What the controller says to the nodes."""
+        """The data that the controller gives to the nodes."""
         facts = slurmctld.read_facts(self.controller.root, self.controller.run)
         return slurmctld.for_slurmd(facts, conf_changes.file_digests(self.controller.root, slurmctld.FOLDER))
 
     def converge(self, controller: dict[str, Any] | None = None) -> tuple[slurmd.Plan, dict[str, Any]]:
-        """One run of the module, later."""
+        """One run of the module, some time later."""
         node = self.node
         node.now += 1000
         del node.done[:]
@@ -75,7 +75,7 @@ def running(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def test_starts_slurmd_and_then_leaves_it_alone(cluster: Cluster) -> None:
+def test_slurmd_is_started_and_then_left_alone(cluster: Cluster) -> None:
     assert cluster.converge()[0].verbs == ("enable", "restart")
     made, described = cluster.converge()
     assert (made.verbs, cluster.node.done) == ((), [])
@@ -84,12 +84,12 @@ def test_starts_slurmd_and_then_leaves_it_alone(cluster: Cluster) -> None:
     assert (described["missing_files"], described["waits"]) == ([], [])
 
 
-def test_a_key_that_reconfigure_is_enough_for_does_not_restart_it(running: Cluster) -> None:
+def test_a_key_that_needs_only_a_reconfigure_does_not_restart_slurmd(running: Cluster) -> None:
     running.controller_has(slurm=CONF.replace("=a", "=b"))
     assert running.converge()[0].verbs == ()
 
 
-def test_a_plugin_that_it_loads_at_its_start_restarts_it_once(running: Cluster) -> None:
+def test_a_plugin_that_slurmd_loads_at_its_start_restarts_it_once(running: Cluster) -> None:
     running.controller_has(slurm=CONF.replace("task/affinity", "task/none"))
     made, described = running.converge()
     assert made.verbs == ("restart",)
@@ -98,29 +98,29 @@ def test_a_plugin_that_it_loads_at_its_start_restarts_it_once(running: Cluster) 
     assert running.converge()[0].verbs == ()
 
 
-def test_a_plugin_that_came_by_a_reconfigure_still_restarts_it(running: Cluster) -> None:
-    """The files say already what they should; the process does not."""
+def test_a_plugin_that_came_with_a_reconfigure_still_restarts_slurmd(running: Cluster) -> None:
+    """The files are already correct, but the process still uses the old plugin."""
     running.controller_has(slurm=CONF.replace("task/affinity", "task/none"))
     running.node.now += 1000
     running.fetch()
     assert running.converge()[0].verbs == ("restart",)
 
 
-def test_its_name_or_controller_restarts_it(running: Cluster) -> None:
+def test_another_name_or_controller_restarts_slurmd(running: Cluster) -> None:
     running.node.write(ENV, 'SLURMD_OPTIONS="-N compute-3 --conf-server 10.0.0.9"\n')
     made, _described = running.converge()
     assert made.verbs == ("restart",)
     assert ENV in made.reasons[0]
 
 
-def test_a_node_that_joined_by_itself_runs_on(cluster: Cluster) -> None:
+def test_a_node_that_joined_automatically_is_not_restarted(cluster: Cluster) -> None:
     cluster.node.enabled = True
     cluster.node.start()
     assert cluster.converge()[0].verbs == ()
     assert cluster.converge()[0].verbs == ()
 
 
-def test_one_that_was_reconfigured_before_anybody_looked_is_restarted(cluster: Cluster) -> None:
+def test_a_node_that_was_reconfigured_before_the_first_run_is_restarted(cluster: Cluster) -> None:
     cluster.node.enabled = True
     cluster.node.start()
     cluster.node.now += 1000
@@ -131,14 +131,14 @@ def test_one_that_was_reconfigured_before_anybody_looked_is_restarted(cluster: C
     assert cluster.converge()[0].verbs == ()
 
 
-def test_other_nodes_lines_do_not_concern_it(running: Cluster) -> None:
+def test_the_lines_of_other_nodes_do_not_restart_slurmd(running: Cluster) -> None:
     running.controller_has(slurm=CONF.replace("[0,3] CPUs=2", "3 CPUs=2\nNodeName=compute-0 CPUs=4"))
     assert running.converge()[0].verbs == ()
     running.controller_has(slurm=CONF.replace("CPUs=2", "CPUs=4"))
     assert running.converge()[0].verbs == ("restart",)
 
 
-def test_another_job_container_conf_waits_for_jobs_to_end(running: Cluster) -> None:
+def test_a_changed_job_container_conf_waits_for_jobs_to_end(running: Cluster) -> None:
     running.node.write("/proc/77/stat", "77 (slurmstepd) S 1 " + " ".join(["0"] * 48))
     running.node.write("/proc/77/status", "Uid:\t0\t0\n")
     running.controller_has(job_container="BasePath=/scratch/tmp\n", slurm=CONF.replace("affinity", "none"))
@@ -150,7 +150,7 @@ def test_another_job_container_conf_waits_for_jobs_to_end(running: Cluster) -> N
     assert (made.verbs, described["waits"]) == (("restart",), [])
 
 
-def test_without_the_controller_it_is_compared_with_what_it_fetched(running: Cluster) -> None:
+def test_without_the_controller_the_fetched_files_are_compared(running: Cluster) -> None:
     running.controller_has(slurm=CONF.replace("task/affinity", "task/none"))
     assert running.converge(controller={})[0].verbs == ()
     running.fetch()

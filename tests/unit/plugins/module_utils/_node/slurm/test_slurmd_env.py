@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A node's name in Slurm, and slurmd's file."""
+"""A node's name in Slurm, and the file with slurmd's options."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GROUP = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute"
 
 
 def uniform(scale_set: str, instance_id: str, computer_name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """An instance of a Uniform scale set, as the metadata service and as the inventory have it."""
+    """An instance of a Uniform scale set, as the metadata service and the inventory describe it."""
     compute = {
         "name": f"{scale_set}_{instance_id}",
         "vmScaleSetName": scale_set,
@@ -43,7 +43,7 @@ def uniform(scale_set: str, instance_id: str, computer_name: str) -> tuple[dict[
 
 
 def machine(name: str, scale_set: str, computer_name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A machine of a Flexible set or of none."""
+    """A machine in a Flexible scale set, or in none."""
     compute = {
         "name": name,
         "vmScaleSetName": scale_set,
@@ -74,20 +74,22 @@ def machine(name: str, scale_set: str, computer_name: str) -> tuple[dict[str, An
         (machine("vm", "", ""), "vm"),
     ],
 )
-def test_inventory_and_node_come_to_the_same_name(described: tuple[dict[str, Any], dict[str, Any]], name: str) -> None:
+def test_the_inventory_and_the_node_derive_the_same_name(
+    described: tuple[dict[str, Any], dict[str, Any]], name: str
+) -> None:
     compute, hostvars = described
     assert own_node_name(compute) == name
     assert node_name(hostvars) == name
 
 
-def test_the_name_alone_tells_where_the_service_gives_no_resource_id() -> None:
+def test_without_a_resource_id_the_machines_name_gives_the_node_name() -> None:
     compute, _hostvars = uniform("compute", "17", "compute00000H")
     del compute["resourceId"]
     assert own_node_name(compute) == "compute-17"
 
 
 @pytest.mark.parametrize("name", ["other_17", "compute_", "compute", "compute_x", "compute_-1", "compute_\u0663"])
-def test_a_name_that_is_no_instance_of_its_set_gives_way_to_the_computer_name(name: str) -> None:
+def test_for_other_machine_names_the_computer_name_is_used(name: str) -> None:
     compute = {"name": name, "vmScaleSetName": "compute", "osProfile": {"computerName": "host"}}
     assert own_node_name(compute) == "host"
 
@@ -101,7 +103,7 @@ OPTIONS = 'SLURMD_OPTIONS="-N a-1 --conf-server ctl"'
 
 
 def node_with(folder: pathlib.Path, text: str) -> Root:
-    """A node whose file says that."""
+    """A node with this file."""
     file = folder / ENV_FILE.lstrip("/")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
@@ -114,14 +116,14 @@ def test_slurmd_gets_its_name_and_all_controllers() -> None:
     assert lines[-1] == 'SLURMD_OPTIONS="-N compute-17 --conf-server 10.0.0.4,ctl2"'
 
 
-def test_tells_its_own_file_from_the_sites(tmp_path: pathlib.Path) -> None:
+def test_our_own_file_is_distinguished_from_the_sites(tmp_path: pathlib.Path) -> None:
     ours = slurmd_env("a-1", ["ctl"])
     assert not is_ours(Root(str(tmp_path)))
     assert is_ours(node_with(tmp_path, ours))
     assert not is_ours(node_with(tmp_path, f"# Ansible managed\n{OPTIONS}\n"))
     assert not is_ours(node_with(tmp_path, f"{OPTIONS}\n"))
     assert not is_ours(node_with(tmp_path, ""))
-    # As the role slurm changes it where the site wants another name.
+    # As the role slurm changes it if the site wants another name.
     assert not is_ours(node_with(tmp_path, ours.replace('"-N a-1', '"-N other')))
 
 
@@ -133,15 +135,15 @@ def test_tells_its_own_file_from_the_sites(tmp_path: pathlib.Path) -> None:
         ('SLURMD_OPTIONS="-M -N a-1 -v --conf-server ctl -b"\n', SlurmdEnv("a-1", ("ctl",))),
     ],
 )
-def test_reads_name_and_controllers(tmp_path: pathlib.Path, text: str, expected: SlurmdEnv) -> None:
+def test_name_and_controllers_are_read(tmp_path: pathlib.Path, text: str, expected: SlurmdEnv) -> None:
     assert read(node_with(tmp_path, text)) == expected
 
 
-def test_no_file_is_no_slurmd(tmp_path: pathlib.Path) -> None:
+def test_a_missing_file_is_none(tmp_path: pathlib.Path) -> None:
     assert read(Root(str(tmp_path))) is None
 
 
 @pytest.mark.parametrize("text", ["", "SLURMD_OPTIONS=\n", 'SLURMD_OPTIONS="-N a-1"\n', 'X="-N a --conf-server c"\n'])
-def test_a_file_that_lacks_something_is_an_error(tmp_path: pathlib.Path, text: str) -> None:
+def test_an_incomplete_file_is_an_error(tmp_path: pathlib.Path, text: str) -> None:
     with pytest.raises(ConfigError, match="Run site"):
         read(node_with(tmp_path, text))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""slurmd's spool gets a file system of its own, and never while jobs run."""
+"""slurmd's spool gets its own file system, but never while jobs run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOUNTED = f"61 30 7:0 / {SPOOL} rw - ext4 /dev/loop0 rw\n"
 
 
 class Node:
-    """A node whose commands are played."""
+    """A node with fake commands."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder, self.root = folder, Root(str(folder))
@@ -35,12 +35,12 @@ class Node:
         place.write_text(text, encoding="ascii")
 
     def run(self, words: Sequence[str]) -> Result:
-        """Answer."""
+        """Answer a command."""
         self.asked.append(list(words))
         return Result(tuple(words), self.rc, "", "no loop device")
 
     def protect(self) -> bool:
-        """What slurmd's unit calls."""
+        """Protect the spool, as slurmd's unit does."""
         return protect(SPOOL, self.root, self.run)
 
 
@@ -50,7 +50,7 @@ def node(tmp_path: pathlib.Path) -> Node:
     return Node(tmp_path)
 
 
-def test_half_of_the_file_system_is_roots(node: Node) -> None:
+def test_half_of_the_file_system_is_reserved_for_root(node: Node) -> None:
     spool = node.folder / SPOOL.lstrip("/")
     spool.mkdir(parents=True)
     spool.chmod(0o750)
@@ -64,7 +64,7 @@ def test_half_of_the_file_system_is_roots(node: Node) -> None:
     assert spool.stat().st_mode & 0o777 == 0o750
 
 
-def test_a_spool_that_is_mounted_stays(node: Node) -> None:
+def test_a_mounted_spool_is_left_alone(node: Node) -> None:
     node.write("/proc/self/mountinfo", MOUNTED)
     assert not node.protect()
     assert node.asked == []
@@ -79,7 +79,7 @@ def test_nothing_is_mounted_over_the_sockets_of_jobs(node: Node) -> None:
     assert node.asked == []
 
 
-def test_a_machine_without_loop_devices_is_named(node: Node) -> None:
+def test_a_machine_without_loop_devices_is_an_error(node: Node) -> None:
     node.rc = 32
     with pytest.raises(CommandFailed, match="no loop device"):
         node.protect()

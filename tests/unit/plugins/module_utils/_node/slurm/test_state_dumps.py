@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Dump and restore of a controller that is played here: its files are real, its daemons and its database are not."""
+"""Dump and restore of a fake controller: its files are real, its daemons and its database are not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.state impo
 
 @dataclasses.dataclass
 class Controller:
-    """Daemons and a database of one table; remembers what was done."""
+    """A controller with fake daemons and a database of one table; records what was done."""
 
     place: Place
     root: Root
@@ -66,7 +66,7 @@ class Controller:
         return Result(tuple(command), int(command[0] == "squeue"), answer, "")
 
     def lose(self) -> None:
-        """Become a fresh machine."""
+        """Lose all data, as if on a new machine."""
         for parent, folders, names in os.walk(self.place.state, topdown=False):
             for name in names:
                 os.unlink(os.path.join(parent, name))
@@ -75,7 +75,7 @@ class Controller:
         self.rows = 0
 
     def restore(self, force: bool = False, start: bool = True) -> tuple[str, tuple[str, ...]]:
-        """Bring the newest dump back."""
+        """Restore the newest dump."""
         dumped, aside = restore.restore(self.place.path, self.place, self.root, self.run, force=force, start=start)
         return dumped, aside
 
@@ -95,11 +95,11 @@ def controller(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Contr
 
 
 def made(controller: Controller, now: float = 0) -> pathlib.Path:
-    """A dump."""
+    """Make a dump."""
     return pathlib.Path(dump.make_dump(controller.place, controller.run, now))
 
 
-def test_a_lost_controller_has_its_queue_and_history_again(controller: Controller) -> None:
+def test_a_lost_controller_gets_its_queue_and_history_back(controller: Controller) -> None:
     folder = made(controller)
     assert folder.name == "hpcai-19700101T000000Z"
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -121,13 +121,13 @@ def test_a_lost_controller_has_its_queue_and_history_again(controller: Controlle
     assert restore.is_done(controller.place.path, controller.root)
 
 
-def test_only_so_many_are_kept_the_newest(controller: Controller) -> None:
+def test_only_the_newest_dumps_are_kept(controller: Controller) -> None:
     for hour in range(4):
         made(controller, hour * 3600)
     assert sorted(os.listdir(controller.place.path)) == ["hpcai-19700101T020000Z", "hpcai-19700101T030000Z"]
 
 
-def test_no_room_is_seen_before_and_the_old_dumps_stay(controller: Controller) -> None:
+def test_too_little_space_is_noticed_first_and_old_dumps_are_kept(controller: Controller) -> None:
     folder = made(controller)
     controller.size = 10**18
     with pytest.raises(Refused, match="MiB free"):
@@ -135,7 +135,7 @@ def test_no_room_is_seen_before_and_the_old_dumps_stay(controller: Controller) -
     assert os.listdir(controller.place.path) == [folder.name]
 
 
-def test_room_that_runs_out_leaves_the_old_dumps_and_nothing_half(controller: Controller) -> None:
+def test_a_dump_that_runs_out_of_space_leaves_the_old_dumps_only(controller: Controller) -> None:
     folder = made(controller)
     controller.full = True
     with pytest.raises(Refused, match="No space is left"):
@@ -143,7 +143,7 @@ def test_room_that_runs_out_leaves_the_old_dumps_and_nothing_half(controller: Co
     assert os.listdir(controller.place.path) == [folder.name]
 
 
-def test_what_a_dump_left_that_was_cut_off_is_removed_and_never_restored(controller: Controller) -> None:
+def test_an_interrupted_dump_is_removed_and_never_restored(controller: Controller) -> None:
     partial = pathlib.Path(controller.place.path, ".partial-hpcai-19700101T000000Z")
     partial.mkdir(parents=True)
     (partial / "manifest.json").write_text("{}", encoding="utf-8")
@@ -152,7 +152,7 @@ def test_what_a_dump_left_that_was_cut_off_is_removed_and_never_restored(control
     assert not partial.exists()
 
 
-def test_a_file_that_goes_while_it_is_copied_is_no_failure(
+def test_a_file_that_disappears_during_the_copy_is_no_error(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = dump._tree
@@ -164,7 +164,7 @@ def test_a_file_that_goes_while_it_is_copied_is_no_failure(
     assert made(controller).is_dir()
 
 
-def test_jobs_that_are_there_are_not_replaced_unless_forced(controller: Controller) -> None:
+def test_existing_jobs_are_not_replaced_unless_forced(controller: Controller) -> None:
     made(controller)
     with pytest.raises(Refused, match="has jobs, which would be lost"):
         controller.restore()
@@ -174,7 +174,7 @@ def test_jobs_that_are_there_are_not_replaced_unless_forced(controller: Controll
     assert "start slurmctld" not in controller.done
 
 
-def test_history_that_is_there_is_not_replaced_unless_forced(controller: Controller) -> None:
+def test_existing_history_is_not_replaced_unless_forced(controller: Controller) -> None:
     made(controller)
     controller.lose()
     controller.rows = 1
@@ -193,7 +193,7 @@ def test_a_damaged_dump_is_refused_before_anything_stops(controller: Controller)
     assert controller.done == []
 
 
-def test_a_database_that_refuses_leaves_the_daemons_stopped(controller: Controller) -> None:
+def test_a_database_that_cannot_be_loaded_leaves_the_daemons_stopped(controller: Controller) -> None:
     made(controller)
     controller.lose()
     controller.broken = True
@@ -215,7 +215,7 @@ def test_a_database_that_refuses_leaves_the_daemons_stopped(controller: Controll
         ("22.05", "", "not installed here"),
     ],
 )
-def test_the_installed_slurm_must_be_able_to_read_it(
+def test_the_installed_slurm_must_be_able_to_read_the_dump(
     controller: Controller, of: str, installed: str, words: str
 ) -> None:
     manifest = {"cluster": "hpcai", "slurm": of, "files": {"state.tar": {}, "database.sql": {}}}
@@ -227,13 +227,13 @@ def test_the_installed_slurm_must_be_able_to_read_it(
         restore.check(manifest, controller.place, found, force=True)
 
 
-def test_a_dump_of_another_cluster_is_refused_also_by_force(controller: Controller) -> None:
+def test_a_dump_of_another_cluster_is_refused_even_if_forced(controller: Controller) -> None:
     manifest = {"cluster": "other", "slurm": "22.05", "files": {"state.tar": {}}}
     with pytest.raises(Refused, match="is of the cluster other, but this one is hpcai"):
         restore.check(manifest, controller.place, restore.CurrentState("22.05", False, None), force=True)
 
 
-def test_a_host_with_only_one_part_needs_only_that_one(controller: Controller) -> None:
+def test_a_host_with_one_part_dumps_and_restores_only_that_part(controller: Controller) -> None:
     place = dataclasses.replace(controller.place, database="")
     folder = pathlib.Path(dump.make_dump(place, controller.run, 0))
     assert sorted(os.listdir(folder)) == ["manifest.json", "state.tar"]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""By which right: what is refused, and that no secret is ever shown."""
+"""Credentials for azcopy: where they come from, which are refused, and that secrets are never displayed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sas_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_sas_comes_from_a_file_or_the_environment_and_shows_in_no_representation(sas_file: Path) -> None:
+def test_a_sas_from_a_file_or_the_environment_is_never_displayed(sas_file: Path) -> None:
     found = credential_of("sas", sas_file=str(sas_file))
     assert found.token == credential_of("sas", environment={"HPCAI_BLOB_SAS": SAS}).token
     assert found.sign("https://a/b") == f"https://a/b?{SAS}"
@@ -34,8 +34,8 @@ def test_a_sas_comes_from_a_file_or_the_environment_and_shows_in_no_representati
     assert "HPCAI_BLOB_SAS" not in found.variables({"HPCAI_BLOB_SAS": SAS})
 
 
-def test_a_sas_that_is_put_in_the_place_of_another_serves_from_then_on(sas_file: Path) -> None:
-    """A watcher of checkpoints outlives every short-lived one."""
+def test_a_replaced_sas_is_used_unless_the_new_file_is_invalid(sas_file: Path) -> None:
+    """A checkpoint watcher runs longer than a short-lived SAS is valid."""
     found = credential_of("sas", sas_file=str(sas_file))
     sas_file.write_text(f"{SAS}2", encoding="ascii")
     assert found.sign("https://a/b") == f"https://a/b?{SAS}2"
@@ -51,7 +51,7 @@ def test_a_sas_file_that_others_may_read_is_refused(sas_file: Path, mode: int) -
         credential_of("sas", sas_file=str(sas_file))
 
 
-def test_a_sas_file_of_somebody_else_or_behind_a_link_is_refused(
+def test_a_sas_file_of_another_user_or_behind_a_link_is_refused(
     sas_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "link").symlink_to(sas_file)
@@ -63,13 +63,13 @@ def test_a_sas_file_of_somebody_else_or_behind_a_link_is_refused(
 
 
 @pytest.mark.parametrize("text", ["", "sig=", "sv=1", f"https://a/b?{SAS}", f"{SAS}\nsecond", f"{SAS} x"])
-def test_what_is_no_sas_is_refused_and_not_repeated(text: str) -> None:
+def test_an_invalid_sas_is_refused_and_not_repeated_in_the_error(text: str) -> None:
     with pytest.raises(ConfigError) as refused:
         credential_of("sas", environment={"HPCAI_BLOB_SAS": text})
     assert "Secret" not in str(refused.value)
 
 
-def test_azcopy_gets_our_right_and_nobody_elses() -> None:
+def test_azcopy_gets_only_the_variables_of_the_chosen_credential() -> None:
     given = {
         "PATH": "/bin",
         "AZCOPY_AUTO_LOGIN_TYPE": "SPN",

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where blobs lie, and which names azcopy can carry: what is refused, and that no secret is ever shown."""
+"""Locations of blobs, and names that azcopy can transfer: what is refused, and that secrets are never displayed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SAS = "sv=2021&sp=rl&sig=Top%2BSecret%3D"
         ("http://127.0.0.1:10000/acc/data/f", "", "http://127.0.0.1:10000/acc/data/f/"),
     ],
 )
-def test_a_place_is_a_container_and_a_folder(url: str, prefix: str, address: str) -> None:
+def test_a_location_is_a_container_and_a_folder(url: str, prefix: str, address: str) -> None:
     assert parse_location(url, prefix).address == address
 
 
@@ -50,12 +50,12 @@ def test_a_place_is_a_container_and_a_folder(url: str, prefix: str, address: str
         "https://user:word@a.blob.core.windows.net/data",
     ],
 )
-def test_what_is_no_place_is_refused(url: str) -> None:
+def test_an_invalid_location_is_refused(url: str) -> None:
     with pytest.raises(LocationError):
         parse_location(url)
 
 
-def test_a_sas_in_a_url_is_refused_and_not_repeated() -> None:
+def test_a_sas_in_a_url_is_refused_and_not_repeated_in_the_error() -> None:
     with pytest.raises(LocationError, match="a URL must not contain a SAS") as refused:
         parse_location(f"https://a.blob.core.windows.net/data?{SAS}")
     assert "Secret" not in str(refused.value)
@@ -84,8 +84,8 @@ def test_signatures_are_redacted() -> None:
         "{x}",
     ],
 )
-def test_names_that_azcopy_carries(name: str) -> None:
-    # Each of them was carried by azcopy 10.32.2, up and down.
+def test_names_that_azcopy_can_transfer_are_accepted(name: str) -> None:
+    # azcopy 10.32.2 uploaded and downloaded each of them.
     check_names([name])
 
 
@@ -107,7 +107,7 @@ def test_names_that_azcopy_carries(name: str) -> None:
         ("/".join(["x" * 100] * 11), "too long"),
     ],
 )
-def test_names_that_it_does_not_are_refused(name: str, why: str) -> None:
+def test_names_that_azcopy_cannot_transfer_are_refused(name: str, why: str) -> None:
     assert why in trouble_with(name)
     with pytest.raises(NameRefused, match="rename"):
         check_names(["good", name])

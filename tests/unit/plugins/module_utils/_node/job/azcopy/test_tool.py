@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A run of azcopy, played by a script with the lines that azcopy 10.32.2 was seen to write."""
+"""Running azcopy, replaced by a script that prints lines recorded from azcopy 10.32.2."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ DENIED = "RESPONSE 403: 403 Server failed to authenticate the request.\nERROR CO
 
 
 def line(kind: str, content: object) -> str:
-    """A line of azcopy's."""
+    """A line of azcopy's JSON output."""
     text = content if isinstance(content, str) else json.dumps(content)
     return json.dumps({"TimeStamp": "2026-11-23T02:35:28Z", "MessageType": kind, "MessageContent": text})
 
 
 def numbers(done: int, failed: int, total: int, **more: object) -> dict[str, object]:
-    """How far a job is."""
+    """The counters of a job."""
     counts = {"TransfersCompleted": str(done), "TransfersFailed": str(failed), "TotalTransfers": str(total)}
     return {"JobStatus": "Completed", **counts, "BytesOverWire": "7", "TotalBytesTransferred": "7", **more}
 
 
-class Played:
-    """azcopy, played."""
+class FakeAzcopy:
+    """A script in the place of azcopy."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.program = folder / "azcopy"
 
-    def plays(self, *lines: str, rc: int = 0, then: str = "") -> Azcopy:
-        """What it answers, and with which status it ends."""
+    def printing(self, *lines: str, rc: int = 0, then: str = "") -> Azcopy:
+        """Make the script run ``then``, print these lines and exit with ``rc``."""
         (self.folder / "said").write_text("".join(f"{one}\n" for one in lines), encoding="utf-8")
         script = f'#!/bin/sh\nprintf "%s\\n" "$@" > {self.folder}/asked\nenv > {self.folder}/environment\n{then}\n'
         self.program.write_text(f"{script}cat {self.folder}/said\nexit {rc}\n", encoding="utf-8")
@@ -60,18 +60,18 @@ class Played:
 
     @property
     def asked(self) -> list[str]:
-        """Its arguments."""
+        """The arguments of the last call."""
         return (self.folder / "asked").read_text(encoding="utf-8").splitlines()
 
 
 @pytest.fixture
-def played(tmp_path: Path) -> Played:
-    """azcopy."""
-    return Played(tmp_path)
+def fake(tmp_path: Path) -> FakeAzcopy:
+    """A fake azcopy."""
+    return FakeAzcopy(tmp_path)
 
 
-def test_lists_blobs_with_their_md5_in_hexadecimal(played: Played) -> None:
-    tool = played.plays(
+def test_lists_blobs_with_their_md5_in_hexadecimal(fake: FakeAzcopy) -> None:
+    tool = fake.printing(
         line("Info", "INFO: NOTE: HTTP is in use"),
         line("ListObject", {"Path": "b", "LastModifiedTime": "2026-11-23T02:35:27Z", "ContentLength": "3"}),
         line("ListObject", {"Path": "folder/", "ContentLength": "0"}),
@@ -86,13 +86,13 @@ def test_lists_blobs_with_their_md5_in_hexadecimal(played: Played) -> None:
         ("a", 2, "60b725f10c9c85c70d97880dfe8191b3", "gzip"),
         ("b", 3, "", ""),
     ]
-    assert played.asked[:2] == ["list", f"{URL}/?sig=secret"]
+    assert fake.asked[:2] == ["list", f"{URL}/?sig=secret"]
 
 
-def test_what_azcopy_calls_completed_is_not_believed(played: Played, tmp_path: Path) -> None:
+def test_missing_files_fail_a_download_that_azcopy_calls_completed(fake: FakeAzcopy, tmp_path: Path) -> None:
     cause = f"cannot list files due to reason HEAD {URL}/a\n{DENIED}"
     skipped = f"INFO: Skipping a b as it cannot be scanned due to error: {cause}"
-    tool = played.plays(line("Info", skipped), line("EndOfJob", numbers(0, 0, 0)))
+    tool = fake.printing(line("Info", skipped), line("EndOfJob", numbers(0, 0, 0)))
     done = download(tool, LOCATION, ["a b", "gone"], str(tmp_path / "to"))
     assert [(failure.name, failure.why) for failure in done.failures] == [("a b", "denied"), ("gone", "vanished")]
     assert "'a b': access was denied (403)" in done.sentence()
@@ -100,12 +100,10 @@ def test_what_azcopy_calls_completed_is_not_believed(played: Played, tmp_path: P
         done.must()
 
 
-def test_a_capped_download_asks_for_blocks_that_fit_and_the_secret_is_an_argument_only(
-    played: Played, tmp_path: Path
-) -> None:
-    tool = played.plays(line("EndOfJob", numbers(1, 0, 1)), then=f"mkdir -p {tmp_path}/to; echo > {tmp_path}/to/a")
+def test_a_capped_download_sets_the_block_size_and_hides_the_secret(fake: FakeAzcopy, tmp_path: Path) -> None:
+    tool = fake.printing(line("EndOfJob", numbers(1, 0, 1)), then=f"mkdir -p {tmp_path}/to; echo > {tmp_path}/to/a")
     assert download(tool, LOCATION, ["a"], str(tmp_path / "to")).done
-    asked = played.asked
+    asked = fake.asked
     assert asked[asked.index("--cap-mbps") + 1] == "16"
     assert asked[asked.index("--block-size-mb") + 1] == "1"
     assert asked[asked.index("--from-to") + 1] == "BlobLocal"
@@ -113,7 +111,7 @@ def test_a_capped_download_asks_for_blocks_that_fit_and_the_secret_is_an_argumen
     assert not list((tmp_path / "job").glob("list.*"))
 
 
-def test_failures_come_from_all_lines_and_their_reasons_from_the_log(played: Played, tmp_path: Path) -> None:
+def test_failures_come_from_all_lines_and_causes_from_the_log(fake: FakeAzcopy, tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     log.write_text(
         f"2026/11/23 02:38:07 ERR: [P#0-T#0] DOWNLOADFAILED: {URL}/big%20one : 000 : "
@@ -121,7 +119,7 @@ def test_failures_come_from_all_lines_and_their_reasons_from_the_log(played: Pla
         encoding="utf-8",
     )
     failed = {"Src": f"{URL}/big%20one", "Dst": "/x", "ErrorCode": "0"}
-    tool = played.plays(
+    tool = fake.printing(
         line("Init", {"LogFileLocation": str(log)}),
         line("Progress", numbers(0, 1, 1, FailedTransfers=[failed])),
         line("EndOfJob", numbers(0, 1, 1, FailedTransfers=[])),
@@ -131,24 +129,24 @@ def test_failures_come_from_all_lines_and_their_reasons_from_the_log(played: Pla
     assert [(failure.name, failure.why) for failure in done.failures] == [("big one", "full")]
 
 
-def test_uploads_that_azcopy_lost_are_noticed(played: Played, tmp_path: Path) -> None:
+def test_files_missing_from_an_upload_are_reported(fake: FakeAzcopy, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x", encoding="utf-8")
     (tmp_path / "b").write_text("x", encoding="utf-8")
-    tool = played.plays(line("EndOfJob", numbers(1, 0, 1)))
+    tool = fake.printing(line("EndOfJob", numbers(1, 0, 1)))
     done = upload(tool, str(tmp_path), ["a", "b"], LOCATION)
     assert done.sentence() == "azcopy transferred 1 of 2 files and reported no error"
-    assert "--put-md5" in played.asked
+    assert "--put-md5" in fake.asked
     assert "no such file" in upload(tool, str(tmp_path), ["c"], LOCATION).sentence()
 
 
-def test_to_remove_what_is_gone_is_no_failure(played: Played) -> None:
+def test_removing_a_missing_blob_succeeds(fake: FakeAzcopy) -> None:
     failed = {"Src": f"{URL}/a", "ErrorCode": "404"}
-    tool = played.plays(line("Progress", numbers(0, 1, 1, FailedTransfers=[failed])), rc=1)
+    tool = fake.printing(line("Progress", numbers(0, 1, 1, FailedTransfers=[failed])), rc=1)
     assert remove(tool, LOCATION, ["a"]).done
 
 
-def test_azcopy_that_stands_still_is_ended(played: Played, tmp_path: Path) -> None:
-    tool = played.plays(then=f"echo $$ > {tmp_path}/pid; sleep 60")
+def test_a_stalled_azcopy_is_killed(fake: FakeAzcopy, tmp_path: Path) -> None:
+    tool = fake.printing(then=f"echo $$ > {tmp_path}/pid; sleep 60")
     began = time.monotonic()
     done = download(tool, LOCATION, ["a"], str(tmp_path / "to"))
     assert time.monotonic() - began < 10
@@ -156,22 +154,22 @@ def test_azcopy_that_stands_still_is_ended(played: Played, tmp_path: Path) -> No
     assert not os.path.exists(f"/proc/{(tmp_path / 'pid').read_text(encoding='utf-8').strip()}")
 
 
-def test_azcopy_that_is_turned_away_and_stands_still_is_throttled(played: Played, tmp_path: Path) -> None:
+def test_a_stall_while_the_server_is_busy_counts_as_throttled(fake: FakeAzcopy, tmp_path: Path) -> None:
     output = line("Progress", numbers(0, 0, 1, ServerBusyPercentage="60"))
-    tool = played.plays(then=f"cat {tmp_path}/said; sleep 60")
+    tool = fake.printing(then=f"cat {tmp_path}/said; sleep 60")
     (tmp_path / "said").write_text(f"{output}\n", encoding="utf-8")
     done = download(tool, LOCATION, ["a"], str(tmp_path / "to"))
     assert done.why == "throttled"
     assert "set a cap below its limit" in done.sentence()
 
 
-def test_a_crash_is_told_in_its_own_words(played: Played) -> None:
-    tool = played.plays("panic: runtime error: invalid memory address", rc=2)
+def test_a_crash_is_reported_with_azcopys_message(fake: FakeAzcopy) -> None:
+    tool = fake.printing("panic: runtime error: invalid memory address", rc=2)
     with pytest.raises(BlobError, match="cannot be listed: panic: runtime error"):
         list_blobs(tool, LOCATION)
     lacks = "azcopy: error while loading shared libraries: libsecret-1.so.0: cannot open shared object file"
     with pytest.raises(BlobError, match=r"role hpcai\.azure\.blob_staging installs it, together with libsecret"):
-        list_blobs(played.plays(lacks, rc=127), LOCATION)
+        list_blobs(fake.printing(lacks, rc=127), LOCATION)
 
 
 # At the end of a job, Slurm sends SIGTERM to azcopy too.
@@ -191,7 +189,7 @@ def test_azcopy_that_a_signal_ends_is_a_failure_with_that_signal(played: Played,
 @pytest.mark.parametrize(
     "text", ["", "no json", "[]", "{}", '{"MessageType": "x"}', '{"MessageType":1,"MessageContent":"{x"}']
 )
-def test_any_line_can_be_read(text: str) -> None:
+def test_unexpected_output_lines_are_ignored(text: str) -> None:
     assert event_of(text).number("x") == 0
 
 
@@ -207,5 +205,5 @@ def test_any_line_can_be_read(text: str) -> None:
         ("the sky is green", "other"),
     ],
 )
-def test_causes_are_known_by_what_azcopy_says(text: str, why: str) -> None:
+def test_causes_are_recognised_by_azcopys_messages(text: str, why: str) -> None:
     assert why_of(text) == why

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Folders of logs and plans: where they are made, how they are named and marked, and what a sweep removes."""
+"""Folders for azcopy's logs and plans: where they are created, their names and markers, and what a sweep removes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result, run
 
 
-def test_the_callers_wish_comes_before_the_settings(tmp_path: Path) -> None:
+def test_the_callers_folder_overrides_the_settings(tmp_path: Path) -> None:
     asked, preset = tmp_path / "asked", tmp_path / "preset"
     asked.mkdir()
     preset.mkdir()
@@ -34,24 +34,24 @@ def test_the_callers_wish_comes_before_the_settings(tmp_path: Path) -> None:
     assert parent_of("", str(preset)) == str(preset)
 
 
-def test_without_a_scratch_it_is_the_folder_for_temporary_files(tmp_path: Path) -> None:
+def test_without_a_scratch_the_folder_for_temporary_files_is_used(tmp_path: Path) -> None:
     assert parent_of("", str(tmp_path / "scratch")) == tempfile.gettempdir()
     assert parent_of("", "") == tempfile.gettempdir()
 
 
-def test_a_preset_that_the_user_cannot_write_to_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Root may write anywhere, so that the file system's own answer cannot be had here.
+def test_a_configured_folder_without_write_access_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Root can write everywhere, so the test replaces the answer of the file system.
     monkeypatch.setattr(os, "access", lambda path, mode: path != str(tmp_path))
     assert parent_of("", str(tmp_path)) == tempfile.gettempdir()
 
 
-def test_a_wish_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_requested_folder_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="create it, or omit --work"):
         parent_of(str(tmp_path / "gone"), str(tmp_path))
 
 
 @pytest.mark.parametrize(("job", "shard", "begins"), [("7", "3", "hpcai-stage-7-3-"), ("", "", "hpcai-stage-none-")])
-def test_a_folder_bears_the_jobs_number_and_is_its_owners(
+def test_a_new_folder_is_named_after_the_job_and_is_private(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str, shard: str, begins: str
 ) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
@@ -62,7 +62,7 @@ def test_a_folder_bears_the_jobs_number_and_is_its_owners(
     assert made.stat().st_mode & 0o777 == 0o700
     keep(str(made))
     assert [path.name for path in made.iterdir()] == ["failed"]
-    # Nothing to mark is no error.
+    # A missing folder is no error.
     keep(str(tmp_path / "gone"))
 
 
@@ -80,7 +80,7 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can play a u
 
 @pytest.fixture
 def root() -> Iterator[Root]:
-    """A machine with a scratch that users can reach, which pytest's own folders are not."""
+    """A machine with a scratch that users can access, unlike pytest's own folders."""
     with tempfile.TemporaryDirectory() as made:
         Path(made).chmod(0o755)
         (Path(made) / "scratch").mkdir()
@@ -90,13 +90,13 @@ def root() -> Iterator[Root]:
 
 @pytest.fixture
 def work(root: Root) -> Path:
-    """The folder, as the prolog makes it."""
+    """The folder as the prolog creates it."""
     assert prepare(FOLDER, root) == []
     return Path(root.at(FOLDER))
 
 
 def run_folder(parent: Path, name: str, uid: int = USER, failed_days_ago: float | None = None) -> None:
-    """What a run of azcopy left."""
+    """Create a folder that a run of azcopy left."""
     made = parent / name
     (made / "logs").mkdir(parents=True)
     if failed_days_ago is not None:
@@ -107,7 +107,7 @@ def run_folder(parent: Path, name: str, uid: int = USER, failed_days_ago: float 
         os.chown(path, uid, uid)
 
 
-def test_root_makes_it_with_a_marker_and_each_user_may_write_there(root: Root, work: Path) -> None:
+def test_prepare_creates_a_marked_folder_that_users_can_write_to(root: Root, work: Path) -> None:
     assert (work.stat().st_uid, work.stat().st_mode & 0o7777) == (os.geteuid(), 0o1777)
     assert (work / MARKER).stat().st_mode & 0o7777 == 0o644
     assert prepare(FOLDER, root) == []
@@ -117,7 +117,7 @@ def test_root_makes_it_with_a_marker_and_each_user_may_write_there(root: Root, w
 
 
 @needs_root
-def test_a_folder_that_a_user_made_in_its_place_is_moved_aside(root: Root) -> None:
+def test_a_users_folder_in_its_place_is_moved_aside(root: Root) -> None:
     theirs = Path(root.at(FOLDER))
     (theirs / "hpcai-stage-7-0-abcdefgh").mkdir(parents=True)
     (theirs / MARKER).touch()
@@ -129,7 +129,7 @@ def test_a_folder_that_a_user_made_in_its_place_is_moved_aside(root: Root) -> No
     assert os.listdir(theirs) == [MARKER]
 
 
-def test_a_folder_that_holds_other_things_is_never_marked(root: Root) -> None:
+def test_a_folder_with_other_files_is_never_marked(root: Root) -> None:
     Path(root.at("/scratch/data")).mkdir()
     Path(root.at("/scratch")).chmod(0o777)
     [warning] = prepare("/scratch", root)
@@ -139,7 +139,7 @@ def test_a_folder_that_holds_other_things_is_never_marked(root: Root) -> None:
 
 
 @needs_root
-def test_only_what_a_killed_run_of_this_job_left_is_removed(root: Root, work: Path) -> None:
+def test_only_leftovers_of_killed_runs_of_this_job_are_removed(root: Root, work: Path) -> None:
     gone = ("hpcai-stage-7-0-abcdefgh", "hpcai-checkpoint-7-a_b0cdef")
     kept = (
         *("hpcai-stage-77-0-abcdefgh", "hpcai-stage-7-0-short", "hpcai-stage-7-results", "hpcai-7"),
@@ -163,21 +163,21 @@ def test_folders_of_failed_runs_are_kept_for_a_week(root: Root, work: Path) -> N
 
 
 @needs_root
-def test_a_users_folder_on_the_scratch_survives_whatever_its_name(root: Root, work: Path) -> None:
-    """The epilog had removed any /scratch/hpcai-* with a file 'failed' of last week, as root."""
+def test_a_users_folder_on_the_scratch_is_never_removed(root: Root, work: Path) -> None:
+    """Regression: the epilog removed, as root, any /scratch/hpcai-* that contained a week-old file 'failed'."""
     theirs = ("hpcai-results", "hpcai-stage-7-0-abcdefgh", "hpcai-checkpoint-7-abcdefgh")
     for name in theirs:
         run_folder(work.parent, name, failed_days_ago=30)
     assert sweep(FOLDER, "7", USER, root, run, time.time()) == ([], [])
     assert {*theirs} <= {*os.listdir(work.parent)}
-    # Nor with such a folder as its own in the settings: nobody has marked it.
+    # The same if the settings name that folder as azcopy's: it has no marker.
     removed, [problem] = sweep("/scratch", "7", USER, root, run, time.time())
     assert removed == []
     assert "/scratch has no marker file of root" in problem
 
 
 @needs_root
-def test_it_is_removed_as_its_owner_and_within_a_limit(root: Root, work: Path) -> None:
+def test_leftovers_are_removed_as_their_owner_within_a_time_limit(root: Root, work: Path) -> None:
     asked: list[tuple[Sequence[str], float]] = []
 
     def record(command: Sequence[str], timeout_s: float) -> Result:
@@ -191,12 +191,13 @@ def test_it_is_removed_as_its_owner_and_within_a_limit(root: Root, work: Path) -
 
 
 @pytest.mark.parametrize("shard", ["", "12"])
-def test_it_knows_the_names_that_runs_give(root: Root, work: Path, monkeypatch: pytest.MonkeyPatch, shard: str) -> None:
+def test_the_sweep_recognises_the_names_of_new_folders(
+    root: Root, work: Path, monkeypatch: pytest.MonkeyPatch, shard: str
+) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     for what in ("stage", "checkpoint"):
         new_folder(what, str(work), shard)
     removed, problems = sweep(FOLDER, "7", os.getuid(), root, run, time.time())
     if os.getuid() == 0:
-        # Nothing is removed as root: it would be of a run that root made.
         assert problems == []
     assert len(removed) == 2

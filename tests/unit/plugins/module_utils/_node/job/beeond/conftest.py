@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A node below a temporary folder whose systemd, BeeGFS, mounts and slurmctld are played, and may fail at each step."""
+"""A node below a temporary folder with fake systemd, BeeGFS, mounts and slurmctld, which a test can make fail."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ NODES = ("gpu-0", "gpu-1", "gpu-2", "gpu-3")
 SETTINGS = BeeondSettings(rdma=OFF, least_free_mib=0)
 JOB = Job("17", 4001, 4001, NODES, "gpu-0", 0, "17")
 CFG = "cfgFile=/run/hpcai/beeond/17/client.conf"
-SHOWN = "17|{state}|{restarts}|{batch}|{requeue}|{array}|{task}|\n"
-"""As squeue 22.05.8 prints it. Without an array ArrayJobID is the job's own id, and ArrayTaskID N/A."""
+SQUEUE_LINE = "17|{state}|{restarts}|{batch}|{requeue}|{array}|{task}|\n"
+"""As squeue 22.05.8 prints it. Outside an array, ArrayJobID is the job's own id, and ArrayTaskID is N/A."""
 
 
 class Node:
-    """The node. Its clock goes on when somebody waits."""
+    """A fake node. Its clock advances only in ``pause`` and in commands that time out."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder, self.root = folder, Root(str(folder))
@@ -62,7 +62,7 @@ class Node:
         self._write_mounts()
 
     def path(self, path: str) -> pathlib.Path:
-        """Where something of the node lies."""
+        """Return where a path of the node is below the temporary folder."""
         return self.folder / path.lstrip("/")
 
     def file(self, path: str, text: str) -> None:
@@ -71,7 +71,7 @@ class Node:
         self.path(path).write_text(text, encoding="utf-8")
 
     def process(self, pid: int, name: str = "python3", cwd: str = "/", groups: str = "0::/\n", uid: int = 4001) -> None:
-        """Let a process run."""
+        """Create a running process."""
         self.pids[pid] = name
         self.file(f"/proc/{pid}/comm", name)
         self.file(f"/proc/{pid}/stat", f"{pid} ({name}) S 1 " + " ".join(["0"] * 48))
@@ -81,50 +81,50 @@ class Node:
         self.path(f"/proc/{pid}/cwd").symlink_to(cwd)
 
     def stepd(self, job: str) -> None:
-        """Let a job run: it has a slurmstepd."""
+        """Create a job's slurmstepd, so that the job counts as running."""
         self.process(9000 + int(job), "slurmstepd", uid=0)
         self.file(f"/proc/{9000 + int(job)}/cmdline", f"slurmstepd: [{job}.extern]\0")
 
     def kill(self, pid: int, number: int) -> None:
-        """Kill a process; it may not care."""
+        """Send a signal to a process; the ``immortal`` ones ignore SIGTERM and SIGKILL."""
         if pid not in self.immortal or number not in (signal.SIGTERM, signal.SIGKILL):
             self.end(pid)
 
     def end(self, pid: int) -> None:
-        """Let a process be gone."""
+        """Remove a process."""
         self.pids.pop(pid, None)
         shutil.rmtree(self.path(f"/proc/{pid}"), ignore_errors=True)
 
     def pause(self, seconds: float) -> None:
-        """Wait."""
+        """Advance the clock."""
         self.time += seconds
 
     @property
     def machine(self) -> Machine:
-        """What start and stop work with."""
+        """The machine that start and stop use."""
         return Machine(self.root, self.run, self.kill, lambda: self.time, self.pause)
 
     @property
     def controller(self) -> Controller:
-        """slurmctld, as it is asked."""
+        """Access to the fake slurmctld."""
         return Controller(("10.0.0.4",), self.run)
 
     def start(self, job: Job = JOB, settings: BeeondSettings = SETTINGS) -> starting.Outcome:
-        """Start the job's part."""
+        """Start this node's part of the job, as the prolog does."""
         context = starting.StartContext(
             {}, lambda node: f"address-of-{node}", self.controller, self._refuse, self._connects
         )
         return starting.start(job, settings, self.machine, context)
 
     def stop(self, settings: BeeondSettings = SETTINGS, job: str = "17") -> list[str]:
-        """Stop the job's part, as the epilog does."""
+        """Stop this node's part of the job, as the epilog does."""
         from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond import sweep
 
         held = [one.held for one in sweep.find_leftovers(settings, self.root, self.run) if one.held.job == job]
         return [words for one in held for words in stop(one, self.machine)]
 
     def leftovers(self) -> list[str]:
-        """What there is of jobs."""
+        """The mounts, units and folders of jobs."""
         found = [f"mount {path}" for path in self.mounted]
         found += [f"unit {name}" for name, state in self.units.items() if state == "active"]
         for folder in ("/scratch/beeond", "/run/hpcai/beeond"):
@@ -132,7 +132,7 @@ class Node:
         return found
 
     def calls(self, *words: str) -> list[tuple[str, ...]]:
-        """The commands that hold all these words."""
+        """The commands that contain all these words."""
         return [command for command in self.asked if all(word in command for word in words)]
 
     def run(self, command: Sequence[str], timeout_s: float = 0) -> Result:
@@ -226,7 +226,7 @@ class Node:
             if not self.state:
                 return 1, "", "slurm_load_jobs error: Invalid job id specified"
             given = {"state": self.state, "restarts": self.restarts, "batch": self.batch, "requeue": self.requeue}
-            return 0, SHOWN.format(**given, array=self.array, task=self.task), ""
+            return 0, SQUEUE_LINE.format(**given, array=self.array, task=self.task), ""
         if "requeue" in words:
             if self.state == "PENDING":
                 return 1, "", "Job is pending execution"
@@ -242,8 +242,8 @@ class Node:
                 self.requeue = int(word[-1])
         return 0, "", ""
 
-    def let_storage_die(self, log: str) -> None:
-        """Let the storage daemon of job 17 end after its start, with this log; another node's never comes."""
+    def fail_storage_daemon(self, log: str) -> None:
+        """Let job 17's storage daemon end after its start, with this log. Another node's daemon never registers."""
         self.online.remove("gpu-3")
 
         def die(command: tuple[str, ...]) -> None:
@@ -273,5 +273,5 @@ def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 
 
 def on(name: str, **changes: object) -> Job:
-    """The job as another node has it."""
+    """Return the job as another node sees it."""
     return replace(JOB, node=name, **changes)  # type: ignore[arg-type]

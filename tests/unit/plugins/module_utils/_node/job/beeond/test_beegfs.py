@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""BeeGFS 7.4: what its tools print, and what its daemons are told."""
+"""BeeGFS 7.4: the output of its tools, and the configuration of its daemons."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ TARGETS = (
 
 
 def role(rdma: str = OFF, daemons: tuple[str, ...] = ("mgmtd", "storage", "meta", "helperd")) -> NodeRole:
-    """All of it on one node."""
+    """A node that runs these daemons; by default all of them."""
     return NodeRole(daemons, "10.0.0.5", "/scratch/beeond/17", "/run/hpcai/beeond/17", rdma)
 
 
-def test_only_what_is_online_and_consistent_counts() -> None:
+def test_only_online_and_consistent_targets_count() -> None:
     def run(command: Sequence[str], timeout_s: float) -> Result:
         return Result(tuple(command), 0, TARGETS if "--listtargets" in command else NODES, "")
 
@@ -42,7 +42,7 @@ def test_only_what_is_online_and_consistent_counts() -> None:
     assert (registered.answered, registered.storage, registered.storage_good) == (True, ("gpu-1.internal", "gpu-0"), 1)
 
 
-def test_no_answer_is_no_node() -> None:
+def test_a_failed_query_counts_as_not_answered() -> None:
     registered = RELEASE.look(
         "/run/x", lambda command, _s: Result(tuple(command), 1, "", "Management node is not reachable")
     )
@@ -53,7 +53,7 @@ def test_no_answer_is_no_node() -> None:
     assert (registered.answered, registered.words) == (False, "beegfs-ctl: command not found")
 
 
-def test_a_management_that_does_not_answer_is_asked_but_once() -> None:
+def test_a_silent_management_daemon_is_queried_once() -> None:
     asked = []
 
     def run(command: Sequence[str], timeout_s: float) -> Result:
@@ -66,7 +66,7 @@ def test_a_management_that_does_not_answer_is_asked_but_once() -> None:
 
 
 @pytest.mark.parametrize("answers", [1, 2])
-def test_a_management_that_ends_between_two_questions_has_not_answered(answers: int) -> None:
+def test_a_management_daemon_that_ends_between_queries_has_not_answered(answers: int) -> None:
     asked = []
 
     def run(command: Sequence[str], timeout_s: float) -> Result:
@@ -79,7 +79,7 @@ def test_a_management_that_ends_between_two_questions_has_not_answered(answers: 
     assert (registered.answered, registered.words) == (False, "Management node communication failed: 10.0.0.5")
 
 
-def test_of_a_management_that_ends_at_the_last_question_the_names_are_known() -> None:
+def test_names_are_known_if_only_the_last_query_fails() -> None:
     asked = []
 
     def run(command: Sequence[str], timeout_s: float) -> Result:
@@ -90,13 +90,13 @@ def test_of_a_management_that_ends_at_the_last_question_the_names_are_known() ->
     assert (registered.answered, registered.storage, registered.storage_good) == (True, ("gpu-1.internal", "gpu-0"), 0)
 
 
-def test_a_complaint_about_the_configuration_is_told_without_the_advice_after_it() -> None:
+def test_a_configuration_error_is_reported_without_the_usage_hint() -> None:
     stderr = "\nError: Auth file is empty: /run/x/auth\n\n[BeeGFS Control Tool 7.4.7\nRefer to ...]\n\n"
     registered = RELEASE.look("/run/x", lambda command, _s: Result(tuple(command), 1, "", stderr))
     assert registered.words == "Error: Auth file is empty: /run/x/auth"
 
 
-def test_no_metadata_server_yet_is_an_answer() -> None:
+def test_no_metadata_server_yet_counts_as_an_answer() -> None:
     def run(command: Sequence[str], timeout_s: float) -> Result:
         if "--nodetype=meta" not in command:
             return Result(tuple(command), 0, TARGETS if "--listtargets" in command else NODES, "")
@@ -112,14 +112,14 @@ def test_no_metadata_server_yet_is_an_answer() -> None:
     )
 
 
-# As beegfs-storage of 7.4.7 logs it whose TCP port is taken.
+# The log of beegfs-storage 7.4.7 if its TCP port is in use.
 PORT_IN_USE_LOG = """\
 (3) 07:01:34 Main [DGramLis] >> Listening for UDP datagrams: any Port 9003
 (0) 07:01:34 Main [ConnAccept] >> TCP socket: Unable to bind to port: 9003. SysErr: Address already in use
 (0) 07:01:34 Main [App] >> Unable to initialize socket
 (1) 07:01:34 Main [App] >> A hard error occurred. Shutting down...
 """
-# And beegfs-mgmtd that was killed after its first start.
+# The log of beegfs-mgmtd 7.4.7 if it was killed after its first start.
 KILLED = """\
 (0) 07:05:13 Main [MgmtdTargetStateStore.cpp:445] >> Could not read states. nodeType: beegfs-meta; Error: (...)
 (1) 07:05:13 Main [App] >> Version: 7.4.7
@@ -127,19 +127,19 @@ KILLED = """\
 """
 
 
-def test_a_log_tells_the_errors_at_its_end_and_no_earlier_ones() -> None:
+def test_only_errors_at_the_end_of_a_log_are_reported() -> None:
     reason = "TCP socket: Unable to bind to port: 9003. SysErr: Address already in use; Unable to initialize socket"
     assert RELEASE.reason(PORT_IN_USE_LOG) == reason
     assert RELEASE.reason(KILLED) == RELEASE.reason("") == ""
 
 
-def test_ports_are_shifted_and_the_clients_is_among_them() -> None:
+def test_ports_are_shifted_and_include_the_clients_port() -> None:
     assert dict.fromkeys(RELEASE.ports(("storage", "helperd"), BeeondSettings(port_shift=1000))) == dict.fromkeys(
         [("tcp", 9003), ("udp", 9003), ("tcp", 9006), ("udp", 9004)]
     )
 
 
-def test_files_hold_what_the_site_adds_and_only_keys_that_each_daemon_knows() -> None:
+def test_files_contain_the_sites_settings_and_only_keys_the_daemon_knows() -> None:
     settings = BeeondSettings(
         interfaces=("ib0", "eth0"), client={"tuneFileCacheType": "native"}, servers={"meta": {"a": "b"}}
     )
@@ -156,7 +156,7 @@ def test_files_hold_what_the_site_adds_and_only_keys_that_each_daemon_knows() ->
     assert all("runDaemonized = false\n" in text for name, text in files.items() if name[:1] in "ms")
 
 
-def test_all_nodes_make_the_same_secret_and_no_other_job_does(node: Node) -> None:
+def test_all_nodes_of_a_job_and_no_other_job_derive_the_same_secret(node: Node) -> None:
     ours = secret_of(JOB, node.root)
     assert secret_of(on("gpu-3"), node.root) == ours
     others = [on("gpu-0", number="18"), on("gpu-0", restarts=1), on("gpu-0", nodes=("gpu-0", "gpu-1"))]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The ways in which BeeGFS' own beeond script and its integrations are known to fail, each in a test of its number.
+"""The known failure modes of BeeGFS' own beeond script and its integrations, each in a test with its number.
 
 The numbers are those of the table in the guide to BeeOND.
 """
@@ -20,14 +20,14 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run impo
 from .conftest import JOB, SETTINGS, Node
 
 
-def test_mode_01_a_dead_node_keeps_no_other_from_stopping(node: Node) -> None:
+def test_mode_01_a_dead_node_does_not_keep_others_from_stopping(node: Node) -> None:
     assert node.start().started
     node.management_answers = False
     assert node.stop() == []
     assert node.leftovers() == []
 
 
-def test_mode_02_what_could_not_be_stopped_is_told(node: Node) -> None:
+def test_mode_02_processes_that_cannot_be_stopped_are_reported(node: Node) -> None:
     assert node.start().started
     unit = "hpcai-beeond-storage@17.service"
     [storage] = [pid for pid in node.pids if unit in (node.root.text(f"/proc/{pid}/cgroup") or "")]
@@ -35,7 +35,7 @@ def test_mode_02_what_could_not_be_stopped_is_told(node: Node) -> None:
     assert any(f"process {storage} " in words and unit in words for words in node.stop())
 
 
-def test_mode_03_what_still_runs_is_still_written_down(node: Node) -> None:
+def test_mode_03_the_state_file_is_kept_while_daemons_run(node: Node) -> None:
     assert node.start().started
     node.immortal.update(node.pids)
     assert node.stop()
@@ -45,7 +45,7 @@ def test_mode_03_what_still_runs_is_still_written_down(node: Node) -> None:
     assert node.leftovers() == []
 
 
-def test_mode_04_data_stays_while_a_daemon_has_it(node: Node) -> None:
+def test_mode_04_data_is_kept_while_a_daemon_uses_it(node: Node) -> None:
     assert node.start().started
     node.immortal.update(node.pids)
     assert any("/scratch/beeond/17 is not removed, because it is in use" in words for words in node.stop())
@@ -54,7 +54,7 @@ def test_mode_04_data_stays_while_a_daemon_has_it(node: Node) -> None:
     assert not node.calls("rm")
 
 
-def test_mode_05_waiting_has_an_end(node: Node) -> None:
+def test_mode_05_waiting_for_other_nodes_times_out(node: Node) -> None:
     node.online.remove("gpu-3")
     done = node.start()
     assert (done.good, done.started) == (True, False)
@@ -62,7 +62,7 @@ def test_mode_05_waiting_has_an_end(node: Node) -> None:
     assert "3 of 4 storage" in done.words
 
 
-def test_mode_06_a_start_that_fails_leaves_nothing_and_the_next_one_starts(node: Node) -> None:
+def test_mode_06_a_failed_start_leaves_nothing_and_the_next_one_succeeds(node: Node) -> None:
     node.fails["mount -t"] = Result((), 32, "", "Mount sanity check failed. Canceling mount")
     done = node.start()
     assert (done.good, done.started) == (False, False)
@@ -72,7 +72,7 @@ def test_mode_06_a_start_that_fails_leaves_nothing_and_the_next_one_starts(node:
     assert node.start().started
 
 
-def test_mode_07_a_restart_of_the_machine_does_not_block_the_next_job(node: Node) -> None:
+def test_mode_07_a_reboot_does_not_block_the_next_job(node: Node) -> None:
     assert node.start().started
     # What a reboot does: /run is empty, nothing is mounted, nothing runs.
     node.run(["rm", "-rf", "--", str(node.path("/run/hpcai/beeond"))])
@@ -86,9 +86,9 @@ def test_mode_07_a_restart_of_the_machine_does_not_block_the_next_job(node: Node
     assert not node.path("/scratch/beeond/17").exists()
 
 
-def test_mode_08_start_and_stop_look_in_the_same_place(node: Node) -> None:
+def test_mode_08_stop_uses_the_settings_of_the_start(node: Node) -> None:
     assert node.start().started
-    # The settings of today are others than those of the start.
+    # The settings have changed since the start.
     assert node.stop(replace(SETTINGS, port_shift=2000, metadata_nodes=3)) == []
     assert node.leftovers() == []
 
@@ -104,7 +104,7 @@ def test_mode_09_a_node_named_twice_counts_once(node: Node) -> None:
     assert job_of(given).nodes == ("gpu-0", "gpu-1", "gpu-2")
 
 
-def test_mode_10_what_root_writes_is_where_only_root_may_write(node: Node) -> None:
+def test_mode_10_root_writes_only_where_users_cannot(node: Node) -> None:
     assert node.start().started
     folder = node.path("/run/hpcai/beeond/17")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -113,7 +113,7 @@ def test_mode_10_what_root_writes_is_where_only_root_may_write(node: Node) -> No
     assert not any("/tmp" in word.replace(str(node.folder), "") for command in node.asked for word in command)
 
 
-def test_mode_11_only_who_uses_this_mount_is_ended(node: Node) -> None:
+def test_mode_11_only_processes_that_use_this_mount_are_killed(node: Node) -> None:
     assert node.start().started
     node.process(700, cwd="/beeond/data")
     node.process(701, cwd="/beeond-of-another")
@@ -130,7 +130,7 @@ def test_mode_12_no_node_logs_in_to_another(node: Node) -> None:
     assert not {os.path.basename(word) for command in node.asked for word in command} & {"ssh", "pdsh", "scp"}
 
 
-def test_mode_13_a_kernel_without_the_module_says_so(node: Node) -> None:
+def test_mode_13_a_missing_kernel_module_is_reported(node: Node) -> None:
     node.fails["modprobe"] = Result((), 1, "", "modprobe: FATAL: Module beegfs not found")
     done = node.start()
     assert not done.good
@@ -138,7 +138,7 @@ def test_mode_13_a_kernel_without_the_module_says_so(node: Node) -> None:
     assert node.leftovers() == []
 
 
-def test_mode_14_each_daemon_and_the_client_demand_the_jobs_secret(node: Node) -> None:
+def test_mode_14_each_daemon_and_the_client_require_the_jobs_secret(node: Node) -> None:
     assert node.start().started
     folder = node.path("/run/hpcai/beeond/17")
     files = sorted(folder.glob("*.conf"))
@@ -152,7 +152,7 @@ def test_mode_14_each_daemon_and_the_client_demand_the_jobs_secret(node: Node) -
     assert not any(secret.strip() in word for command in node.asked for word in command)
 
 
-def test_mode_15_the_root_folder_is_the_users_and_gives_no_privileges(node: Node) -> None:
+def test_mode_15_the_mount_belongs_to_the_user_and_gives_no_privileges(node: Node) -> None:
     assert node.start().started
     [mount] = node.calls("mount", "beegfs_nodev")
     assert {"nosuid", "nodev"} <= set(mount[-1].split(","))
@@ -160,7 +160,7 @@ def test_mode_15_the_root_folder_is_the_users_and_gives_no_privileges(node: Node
     assert ("chmod", "0700", "/beeond") in node.asked
 
 
-def test_mode_15_a_mount_with_privileges_is_refused(node: Node) -> None:
+def test_mode_15_a_mount_without_nosuid_is_refused(node: Node) -> None:
     def forget(command: tuple[str, ...]) -> None:
         if command[0] == "mount":
             node.during = lambda _command: None
@@ -189,7 +189,7 @@ def test_mode_16_rdma_that_fell_back_to_tcp_is_a_failure(node: Node) -> None:
     assert node.leftovers() == []
 
 
-def test_mode_17_an_unmount_that_hangs_is_ended_and_told(node: Node) -> None:
+def test_mode_17_a_hanging_unmount_is_detached_and_reported(node: Node) -> None:
     assert node.start().started
 
     def detach(command: tuple[str, ...]) -> None:
@@ -206,7 +206,7 @@ def test_mode_17_an_unmount_that_hangs_is_ended_and_told(node: Node) -> None:
 
 
 def test_mode_17_an_unmount_that_ends_late_is_no_failure(node: Node) -> None:
-    """It leaves the table of mounts when its time is over, and what would detach it then finds nothing."""
+    """The mount disappears when the timeout expires, so that the lazy unmount finds nothing."""
     assert node.start().started
 
     def leave_late(command: tuple[str, ...]) -> None:
@@ -220,7 +220,7 @@ def test_mode_17_an_unmount_that_ends_late_is_no_failure(node: Node) -> None:
     assert node.leftovers() == []
 
 
-def test_mode_17_an_unmount_that_waits_for_the_dead_management_is_no_failure(node: Node) -> None:
+def test_mode_17_an_unmount_that_never_returns_is_no_failure(node: Node) -> None:
     assert node.start().started
     assert "connUnmountRetries = false" in node.path("/run/hpcai/beeond/17/client.conf").read_text(encoding="utf-8")
 
@@ -228,7 +228,7 @@ def test_mode_17_an_unmount_that_waits_for_the_dead_management_is_no_failure(nod
         if command[0] == "umount":
             node._umount(command)
 
-    # Gone from the table of mounts at once, and yet it does not return.
+    # The mount disappears at once, but umount does not return.
     node.fails["umount"] = Result((), 124, "", "no answer within 20 s")
     node.during = leave_the_table
     assert node.stop() == []

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What users can cause, as a full scratch: the job goes back into the queue with the reason, and no node is drained."""
+"""Faults that users can cause, such as a full scratch: the job is requeued with the reason, and no node is drained."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .test_beegfs import PORT_IN_USE_LOG
 FULL = replace(SETTINGS, least_free_mib=10**12)
 
 
-def test_a_full_scratch_puts_the_job_back_with_the_reason_and_keeps_the_node(node: Node) -> None:
+def test_a_full_scratch_requeues_the_job_with_the_reason(node: Node) -> None:
     done = node.start(settings=FULL)
     assert (done.good, done.started) == (True, False)
     assert "/scratch has" in done.words
@@ -33,7 +33,7 @@ def test_a_full_scratch_puts_the_job_back_with_the_reason_and_keeps_the_node(nod
     assert node.leftovers() == []
 
 
-def test_a_job_that_meets_a_full_scratch_again_and_again_is_held(node: Node) -> None:
+def test_a_job_requeued_repeatedly_for_a_full_scratch_is_held(node: Node) -> None:
     node.restarts = 3
     done = node.start(replace(JOB, restarts=3), FULL)
     assert done.good
@@ -55,8 +55,8 @@ def test_a_full_scratch_and_a_silent_controller_fail_the_prolog(node: Node) -> N
     assert "job 17 cannot be requeued: slurmctld did not answer" in done.words
 
 
-def play_statvfs(node: Node, monkeypatch: pytest.MonkeyPatch, inodes: Callable[[], int]) -> None:
-    """Let the scratch have so many inodes left."""
+def fake_statvfs(node: Node, monkeypatch: pytest.MonkeyPatch, inodes: Callable[[], int]) -> None:
+    """Let the scratch have this number of free inodes."""
     asked = os.statvfs
 
     def statvfs(path: str) -> os.statvfs_result:
@@ -68,23 +68,23 @@ def play_statvfs(node: Node, monkeypatch: pytest.MonkeyPatch, inodes: Callable[[
 
 
 def test_a_scratch_without_inodes_is_full(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    play_statvfs(node, monkeypatch, lambda: 999)
+    fake_statvfs(node, monkeypatch, lambda: 999)
     done = node.start()
     assert (done.good, done.started, node.state) == (True, False, "PENDING")
     assert "/scratch has 999 inodes free, but a job needs 1000" in done.words
 
 
-def test_a_daemon_that_ended_on_a_scratch_that_became_full_is_not_the_nodes_fault(
+def test_a_daemon_that_fails_on_a_full_scratch_is_not_the_nodes_fault(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play_statvfs(node, monkeypatch, lambda: 10 if node.calls("start") else 10**6)
+    fake_statvfs(node, monkeypatch, lambda: 10 if node.calls("start") else 10**6)
     node.fails["start hpcai-beeond-storage@17.service"] = Result(("systemctl",), 1, "", "Job failed")
     done = node.start()
     assert (done.good, done.started, node.state) == (True, False, "PENDING")
     assert node.leftovers() == []
 
 
-def test_a_folder_that_finds_no_space_is_not_the_nodes_fault(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_space_for_a_folder_is_not_the_nodes_fault(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     made = os.mkdir
 
     def mkdir(path: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
@@ -99,8 +99,8 @@ def test_a_folder_that_finds_no_space_is_not_the_nodes_fault(node: Node, monkeyp
     assert "No space left on device" in done.words
 
 
-def test_a_port_that_a_user_took_before_the_daemon_is_not_the_nodes_fault(node: Node) -> None:
-    node.let_storage_die(PORT_IN_USE_LOG)
+def test_a_port_that_a_user_took_is_not_the_nodes_fault(node: Node) -> None:
+    node.fail_storage_daemon(PORT_IN_USE_LOG)
     done = node.start()
     assert (done.good, done.started, node.state) == (True, False, "PENDING")
     assert "Unable to bind to port: 9003" in done.words

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where the first node is reached, whoever knows it; and ports that are taken, by a service or by a user."""
+"""The address of the job's first node, and ports that are in use by a service or by a user."""
 
 from __future__ import annotations
 
@@ -29,38 +29,38 @@ NodeName=odd NodeAddr=odd.internal
 """
 
 
-def ask(answers: dict[str, str], node: Node, name: str, **given: str) -> str:
-    """The address that is found."""
+def look_up(answers: dict[str, str], node: Node, name: str, **given: str) -> str:
+    """Look up a node's address; slurmctld gives ``answers``."""
     node.file("/spool/slurm.conf", CONF)
     return address_of(name, {"SLURM_CONF": "/spool/slurm.conf", **given}, node.root, lambda one: answers.get(one, ""))
 
 
-def test_what_slurmd_was_told_for_the_job_comes_first(node: Node) -> None:
+def test_slurmds_node_aliases_come_first(node: Node) -> None:
     aliases = "gpu-1:10.9.9.9:vm-1,gpu-2:[fd00::7]:vm-2"
-    assert ask({}, node, "gpu-1", SLURM_NODE_ALIASES=aliases) == "10.9.9.9"
-    assert ask({}, node, "gpu-2", SLURM_NODE_ALIASES=aliases) == "fd00::7"
+    assert look_up({}, node, "gpu-1", SLURM_NODE_ALIASES=aliases) == "10.9.9.9"
+    assert look_up({}, node, "gpu-2", SLURM_NODE_ALIASES=aliases) == "fd00::7"
 
 
-def test_then_slurm_conf(node: Node) -> None:
-    assert ask({"gpu-1": "10.1.1.1"}, node, "gpu-1") == "10.0.0.6"
-    assert ask({}, node, "odd") == "odd.internal"
+def test_slurm_conf_comes_second(node: Node) -> None:
+    assert look_up({"gpu-1": "10.1.1.1"}, node, "gpu-1") == "10.0.0.6"
+    assert look_up({}, node, "odd") == "odd.internal"
 
 
-def test_a_node_that_joined_by_itself_is_asked_for(node: Node) -> None:
-    assert ask({"gpu-2": "10.0.0.42"}, node, "gpu-2") == "10.0.0.42"
-    assert ask({"gpu-3": "10.0.0.43"}, node, "gpu-3") == "10.0.0.43"
+def test_slurmctld_is_asked_for_nodes_without_an_address_in_slurm_conf(node: Node) -> None:
+    assert look_up({"gpu-2": "10.0.0.42"}, node, "gpu-2") == "10.0.0.42"
+    assert look_up({"gpu-3": "10.0.0.43"}, node, "gpu-3") == "10.0.0.43"
 
 
 @pytest.mark.parametrize("answer", ["", PLACEHOLDER_ADDRESS])
-def test_an_address_that_nobody_knows_is_no_address(node: Node, answer: str) -> None:
+def test_an_unknown_address_is_an_error(node: Node, answer: str) -> None:
     with pytest.raises(NodeFailure, match="has the address of the job's node gpu-3"):
-        ask({"gpu-3": answer}, node, "gpu-3")
+        look_up({"gpu-3": answer}, node, "gpu-3")
 
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
 
 
-# As the kernel writes them; the second has the port as its peer's.
+# In the kernel's format. In the second line, the port is the peer's.
 LINES = """\
    0: 00000000:{port:04X} 00000000:0000 0A 00000000:00000000 00:00000000 00000000 {uid:5} 0 6594318 1 0000000094bb738f
    1: 0100007F:2120 0100007F:{port:04X} 01 00000000:00000000 00:00000000 00000000  4009 0 552 1 00000000af16f48a
@@ -69,7 +69,7 @@ LINES = """\
 
 @pytest.fixture(params=[("tcp", socket.SOCK_STREAM), ("udp", socket.SOCK_DGRAM)], ids=["tcp", "udp"])
 def port_in_use(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
-    """A port that somebody has, with its protocol."""
+    """A port in use, with its protocol."""
     protocol, kind = request.param
     with socket.socket(socket.AF_INET, kind) as holder:
         holder.bind(("0.0.0.0", 0))
@@ -79,14 +79,14 @@ def port_in_use(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
 
 
 def machine(folder: Path, name: str, port: int, uid: int) -> Root:
-    """A machine whose kernel shows who has the port."""
+    """A machine whose kernel shows the port's user."""
     (folder / "proc/net").mkdir(parents=True)
     (folder / "proc/net" / name).write_text(f"{HEAD}\n{LINES.format(port=port, uid=uid)}")
     return Root(str(folder))
 
 
 @pytest.mark.parametrize("family", ["", "6"])
-def test_a_port_that_a_user_has_is_not_the_nodes_fault(
+def test_a_port_used_by_a_user_is_not_the_nodes_fault(
     tmp_path: Path, port_in_use: tuple[str, int], family: str
 ) -> None:
     protocol, port = port_in_use
@@ -95,13 +95,13 @@ def test_a_port_that_a_user_has_is_not_the_nodes_fault(
 
 
 @pytest.mark.parametrize("uid", [0, 998])
-def test_a_port_that_a_service_has_is_the_nodes_fault(tmp_path: Path, port_in_use: tuple[str, int], uid: int) -> None:
+def test_a_port_used_by_a_service_is_the_nodes_fault(tmp_path: Path, port_in_use: tuple[str, int], uid: int) -> None:
     protocol, port = port_in_use
     with pytest.raises(NodeFailure, match=f"port {port}/{protocol} is in use, perhaps by another BeeGFS"):
         refuse_ports_in_use([port_in_use], machine(tmp_path, protocol, port, uid))
 
 
-def test_a_port_that_nobody_has_is_free(tmp_path: Path) -> None:
+def test_a_free_port_is_accepted(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("0.0.0.0", 0))
         port = free.getsockname()[1]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The settings file: what it may say, and what is refused."""
+"""The settings file: its defaults, and what is refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config i
 from .conftest import Node
 
 
-def test_what_is_not_stated_is_the_default(node: Node) -> None:
+def test_missing_settings_have_their_defaults(node: Node) -> None:
     assert read_settings(node.root) is None
     node.file("/etc/hpcai/beeond.json", '{"schema": 1, "metadata_nodes": 2}')
     found = read_settings(node.root)
@@ -30,7 +30,7 @@ def test_what_is_not_stated_is_the_default(node: Node) -> None:
     assert (found.metadata_nodes, found.mount_point) == (2, "/beeond")
 
 
-def test_the_text_is_read_as_it_was_written(node: Node) -> None:
+def test_written_settings_are_read_back_unchanged(node: Node) -> None:
     stated = {
         "interfaces": ["ib0"],
         "client": {"tuneFileCacheType": "native"},
@@ -64,17 +64,17 @@ def test_the_text_is_read_as_it_was_written(node: Node) -> None:
         ({"servers": {"mon": {}}}, "servers has unknown keys mon; known are mgmtd, "),
     ],
 )
-def test_what_makes_no_sense_is_refused(stated: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_refused(stated: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         settings_from("", stated)
 
 
-def test_a_newer_schema_is_refused_by_its_number(node: Node) -> None:
+def test_a_newer_schema_is_refused(node: Node) -> None:
     node.file("/etc/hpcai/beeond.json", json.dumps({"schema": 2}))
     with pytest.raises(ConfigError, match="schema 2"):
         read_settings(node.root)
 
 
-def test_each_release_that_settings_name_has_a_strategy() -> None:
+def test_each_allowed_release_has_a_strategy() -> None:
     assert set(options.RELEASES) == set(beegfs.STRATEGIES)
     assert BeeondSettings().release in options.RELEASES

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a job asks, out of its constraint."""
+"""Whether a job requests BeeOND, by its constraint."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.reque
         "x|beeond",
     ],
 )
-def test_the_feature_is_found_wherever_it_stands(constraint: str) -> None:
+def test_the_feature_is_found_anywhere_in_a_constraint(constraint: str) -> None:
     assert has_feature(constraint)
 
 
 @pytest.mark.parametrize(
     "constraint", ["", "nobeeond", "beeond2", "a100", "beeond-old&a100", "my_beeond", "2*beeond_x"]
 )
-def test_another_feature_is_another_feature(constraint: str) -> None:
+def test_features_with_similar_names_do_not_match(constraint: str) -> None:
     assert not has_feature(constraint)
 
 
-def test_a_job_without_a_constraint_does_not_ask() -> None:
+def test_a_job_without_a_constraint_does_not_request_it() -> None:
     assert not requests_beeond({"SLURM_JOB_ID": "17"})
     assert requests_beeond({"SLURM_JOB_CONSTRAINTS": "beeond&a100"})

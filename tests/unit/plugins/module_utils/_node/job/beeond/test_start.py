@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a start does, in which order, and whose fault it is when it comes to nothing."""
+"""Starting BeeOND: the steps, their order, and whether a failure is the node's fault."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ def test_the_first_node_runs_all_daemons_and_mounts_last(node: Node) -> None:
     assert "connPortShift = 1000\n" in storage
 
 
-def test_other_nodes_run_their_part_alone(node: Node) -> None:
+def test_other_nodes_run_only_storage_and_helper_daemons(node: Node) -> None:
     node.hostname = "gpu-2"
     assert node.start(on("gpu-2")).started
     started = [command[-1] for command in node.calls("systemctl", "start")]
     assert started == ["hpcai-beeond-storage@17.service", "hpcai-beeond-helperd@17.service"]
 
 
-def test_metadata_is_kept_by_as_many_nodes_as_asked_for(node: Node) -> None:
+def test_metadata_nodes_sets_the_number_of_metadata_daemons(node: Node) -> None:
     node.hostname = "gpu-1"
     node.online = ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
     done = node.start(on("gpu-1"), replace(SETTINGS, metadata_nodes=2))
     assert "hpcai-beeond-meta@17.service" in [command[-1] for command in node.calls("systemctl", "start")]
-    # The played management daemon knows one metadata node, and this is not it.
+    # The fake management daemon knows only one metadata node, and this is not it.
     assert not done.good
     assert "this node's metadata daemon of job 17 has not registered" in done.words
 
 
-def test_a_job_of_one_node_gets_its_folder_on_the_scratch(node: Node) -> None:
+def test_a_one_node_job_gets_a_bind_mount_from_the_scratch(node: Node) -> None:
     assert node.start(replace(JOB, nodes=("gpu-0",))).words == "job 17 has /beeond on this node"
     [mount] = node.calls("mount")
     assert (*mount[:4], mount[5]) == ("mount", "-c", "-o", "bind,nosuid,nodev", "/beeond")
@@ -58,7 +58,7 @@ def test_a_job_of_one_node_gets_its_folder_on_the_scratch(node: Node) -> None:
     assert node.leftovers() == []
 
 
-def test_a_missing_peer_puts_the_job_back_and_leaves_this_node_clean(node: Node) -> None:
+def test_after_a_missing_peer_the_node_cleans_up_then_requeues(node: Node) -> None:
     node.online.remove("gpu-3")
     done = node.start()
     assert (done.good, done.started) == (True, False)
@@ -79,7 +79,7 @@ def test_a_missing_peer_and_a_silent_controller_fail_the_prolog(node: Node) -> N
     assert node.leftovers() == []
 
 
-def test_a_missing_peer_and_something_left_here_fail_the_prolog(node: Node) -> None:
+def test_a_missing_peer_and_a_failed_clean_up_fail_the_prolog(node: Node) -> None:
     node.online.remove("gpu-3")
 
     def never_die(command: tuple[str, ...]) -> None:
@@ -92,7 +92,7 @@ def test_a_missing_peer_and_something_left_here_fail_the_prolog(node: Node) -> N
     assert node.state == "PENDING"
 
 
-def test_the_first_node_whose_management_daemon_is_silent_has_failed_itself(node: Node) -> None:
+def test_a_silent_management_daemon_is_the_first_nodes_fault(node: Node) -> None:
     node.management_answers = False
     done = node.start()
     assert not done.good
@@ -100,7 +100,7 @@ def test_the_first_node_whose_management_daemon_is_silent_has_failed_itself(node
     assert not node.calls("requeue")
 
 
-def test_to_the_other_nodes_it_is_a_missing_peer(node: Node) -> None:
+def test_a_silent_management_daemon_is_a_missing_peer_for_other_nodes(node: Node) -> None:
     node.management_answers, node.hostname = False, "gpu-1"
     done = node.start(on("gpu-1"))
     assert (done.good, done.started, node.state) == (True, False, "PENDING")
@@ -108,7 +108,7 @@ def test_to_the_other_nodes_it_is_a_missing_peer(node: Node) -> None:
 
 
 @pytest.mark.parametrize("deadline_s", [0, 120])
-def test_a_node_that_did_not_register_has_failed_itself(node: Node, deadline_s: int) -> None:
+def test_a_node_that_did_not_register_fails(node: Node, deadline_s: int) -> None:
     node.hostname = "gpu-3"
     node.online.remove("gpu-3")
     done = node.start(on("gpu-3"), replace(SETTINGS, deadline_s=deadline_s))
@@ -117,12 +117,12 @@ def test_a_node_that_did_not_register_has_failed_itself(node: Node, deadline_s: 
     assert not node.calls("requeue")
 
 
-def test_a_node_whose_management_came_late_is_not_to_blame_for_registering_later(node: Node) -> None:
+def test_a_late_management_daemon_excuses_a_late_registration(node: Node) -> None:
     node.hostname, node.management_answers = "gpu-3", False
     node.online.remove("gpu-3")
 
     def come(command: tuple[str, ...]) -> None:
-        # The job's nodes wait 128 s; between two tries of a daemon are up to ten.
+        # The job's nodes wait 128 s; a daemon tries again after up to ten seconds.
         node.management_answers = node.time > 120
 
     node.during = come
@@ -132,7 +132,7 @@ def test_a_node_whose_management_came_late_is_not_to_blame_for_registering_later
     assert node.leftovers() == []
 
 
-def test_a_management_that_paused_gives_its_nodes_time_again(node: Node) -> None:
+def test_a_pause_of_the_management_daemon_restarts_the_grace_period(node: Node) -> None:
     node.hostname = "gpu-3"
     node.online.remove("gpu-3")
 
@@ -144,13 +144,13 @@ def test_a_management_that_paused_gives_its_nodes_time_again(node: Node) -> None
     assert node.state == "PENDING"
 
 
-def test_a_management_that_ends_while_it_is_asked_makes_nobody_guilty(node: Node) -> None:
-    # The first node has given up a moment before: it stops its daemons, and then puts the job back.
+def test_a_management_daemon_that_ends_during_queries_is_a_missing_peer(node: Node) -> None:
+    # The first node has just given up: it stops its daemons, and then requeues the job.
     node.hostname = "gpu-1"
     node.online.remove("gpu-3")
 
     def end(command: tuple[str, ...]) -> None:
-        # Only the first of the four questions still gets an answer.
+        # Only the first of the four queries is still answered.
         first = {"--listnodes", "--nodetype=meta"} <= {*command}
         node.management_answers = node.time < 125 or first
 
@@ -171,8 +171,8 @@ def test_a_management_that_ends_while_it_is_asked_makes_nobody_guilty(node: Node
         ),
     ],
 )
-def test_a_daemon_that_dies_fails_at_once_with_its_own_words(node: Node, log: str, words: str) -> None:
-    node.let_storage_die(log)
+def test_a_daemon_that_dies_fails_the_start_at_once_with_its_log(node: Node, log: str, words: str) -> None:
+    node.fail_storage_daemon(log)
     done = node.start()
     assert not done.good
     assert done.words == f"a daemon of job 17 has ended: storage: {words}"
@@ -187,7 +187,7 @@ def test_a_unit_that_does_not_start_fails_the_prolog(node: Node) -> None:
     assert node.leftovers() == []
 
 
-def test_a_mount_that_hangs_is_ended(node: Node) -> None:
+def test_a_hanging_mount_times_out(node: Node) -> None:
     node.fails["mount -t"] = Result((), 124, "", "no answer within 30 s")
     done = node.start()
     assert not done.good
@@ -196,8 +196,8 @@ def test_a_mount_that_hangs_is_ended(node: Node) -> None:
     assert node.leftovers() == []
 
 
-# As mount of util-linux 2.38 says it.
-CANCELED = Result(
+# As mount of util-linux 2.38 prints it.
+MOUNT_CANCELED = Result(
     (),
     32,
     "",
@@ -206,11 +206,11 @@ CANCELED = Result(
 )
 
 
-def test_a_server_of_another_node_that_died_after_all_were_online_is_its_own_nodes_fault(node: Node) -> None:
-    node.fails["mount -t"] = CANCELED
+def test_a_failed_mount_after_a_peers_failure_is_not_this_nodes_fault(node: Node) -> None:
+    node.fails["mount -t"] = MOUNT_CANCELED
 
     def put_back(command: tuple[str, ...]) -> None:
-        # That node's prolog has failed, and slurmctld has put the job back.
+        # That node's prolog has failed, and slurmctld has requeued the job.
         if node.time > 4:
             node.state, node.restarts = "PENDING", 1
 
@@ -222,8 +222,8 @@ def test_a_server_of_another_node_that_died_after_all_were_online_is_its_own_nod
     assert node.leftovers() == []
 
 
-def test_a_whole_node_that_died_after_all_were_online_is_a_missing_peer(node: Node) -> None:
-    node.fails["mount -t"] = CANCELED
+def test_a_failed_mount_with_an_unreachable_peer_is_a_missing_peer(node: Node) -> None:
+    node.fails["mount -t"] = MOUNT_CANCELED
     node.unreachable = {"gpu-2"}
     done = node.start()
     assert (done.good, done.started, node.state) == (True, False, "PENDING")
@@ -231,16 +231,16 @@ def test_a_whole_node_that_died_after_all_were_online_is_a_missing_peer(node: No
     assert node.leftovers() == []
 
 
-def test_a_mount_that_fails_although_all_can_be_reached_is_this_nodes_fault(node: Node) -> None:
-    node.fails["mount -t"] = CANCELED
+def test_a_failed_mount_with_reachable_peers_is_this_nodes_fault(node: Node) -> None:
+    node.fails["mount -t"] = MOUNT_CANCELED
     done = node.start()
     assert not done.good
     assert "Operation canceled" in done.words
     assert len(node.calls("mount", "beegfs_nodev")) > 3
 
 
-def test_a_mount_that_fails_once_is_tried_again(node: Node) -> None:
-    node.fails["mount -t"] = CANCELED
+def test_a_failed_mount_is_retried(node: Node) -> None:
+    node.fails["mount -t"] = MOUNT_CANCELED
 
     def mend(command: tuple[str, ...]) -> None:
         if node.time > 2:
@@ -250,8 +250,8 @@ def test_a_mount_that_fails_once_is_tried_again(node: Node) -> None:
     assert node.start().started
 
 
-def test_an_own_daemon_that_died_makes_the_mount_this_nodes_fault(node: Node) -> None:
-    node.fails["mount -t"] = CANCELED
+def test_a_failed_mount_with_a_dead_own_daemon_is_this_nodes_fault(node: Node) -> None:
+    node.fails["mount -t"] = MOUNT_CANCELED
 
     def die(command: tuple[str, ...]) -> None:
         if "beegfs_nodev" in command:
@@ -264,7 +264,7 @@ def test_an_own_daemon_that_died_makes_the_mount_this_nodes_fault(node: Node) ->
     assert f"a daemon of the job has ended: meta: {journal}; cannot mount /beeond" in done.words
 
 
-def test_a_job_that_was_cancelled_is_not_waited_for(node: Node) -> None:
+def test_a_cancelled_job_ends_the_wait(node: Node) -> None:
     node.online.remove("gpu-3")
     node.state = "CANCELLED"
     done = node.start()
@@ -274,14 +274,14 @@ def test_a_job_that_was_cancelled_is_not_waited_for(node: Node) -> None:
     assert node.leftovers() == []
 
 
-def test_a_port_that_is_taken_is_named(node: Node) -> None:
+def test_a_port_in_use_fails_the_start(node: Node) -> None:
     node.ports_in_use = {9003}
     done = node.start()
     assert (done.good, done.words) == (False, "port 9003/tcp is taken")
     assert node.leftovers() == []
 
 
-def test_a_scratch_that_is_not_there_is_not_made(node: Node) -> None:
+def test_a_missing_scratch_is_not_created(node: Node) -> None:
     node.path("/scratch").rmdir()
     done = node.start()
     assert not done.good
@@ -290,7 +290,7 @@ def test_a_scratch_that_is_not_there_is_not_made(node: Node) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "folder", "fifo in a folder"])
-def test_what_a_user_put_in_the_folders_place_is_a_warning(node: Node, kind: str) -> None:
+def test_a_users_entry_in_the_folders_place_is_replaced_with_a_warning(node: Node, kind: str) -> None:
     path, precious = node.path("/scratch/beeond"), node.path("/precious")
     precious.mkdir(mode=0o755)
     if kind == "link":
@@ -300,10 +300,10 @@ def test_what_a_user_put_in_the_folders_place_is_a_warning(node: Node, kind: str
     else:
         (path / "17").mkdir(parents=True)
         if "fifo" in kind:
-            # Whoever opened it to read would wait for a writer.
+            # Opening it for reading would wait for a writer.
             os.mkfifo(path / "17/.hpcai-beeond")
     if os.geteuid() != 0 and path.is_dir() and not path.is_symlink():
-        pytest.skip("the folder is this user's own, as root's is root's")
+        pytest.skip("the user who runs the test owns the folder, as root would")
     os.chown(path, 4001, 4001, follow_symlinks=False)
     done = node.start()
     assert (done.good, done.started) == (True, True)
@@ -314,14 +314,14 @@ def test_what_a_user_put_in_the_folders_place_is_a_warning(node: Node, kind: str
     assert node.stop() == []
 
 
-def test_only_root_enters_what_jobs_have_on_the_scratch(node: Node) -> None:
+def test_only_root_can_enter_the_jobs_folders_on_the_scratch(node: Node) -> None:
     node.path("/scratch/beeond").mkdir(mode=0o711)
     assert node.start().started
     modes = [node.path(f"/scratch/beeond{path}").stat().st_mode & 0o7777 for path in ("", "/17", "/17/storage")]
     assert modes == [0o700, 0o700, 0o700]
 
 
-def test_a_scratch_whose_entries_users_can_replace_is_named(node: Node) -> None:
+def test_a_scratch_whose_entries_users_can_replace_fails_the_start(node: Node) -> None:
     node.path("/scratch").chmod(0o777)
     done = node.start()
     assert not done.good
@@ -329,7 +329,7 @@ def test_a_scratch_whose_entries_users_can_replace_is_named(node: Node) -> None:
     assert not node.path("/scratch/beeond/17").exists()
 
 
-def test_infiniband_that_is_down_is_named(node: Node) -> None:
+def test_infiniband_that_is_down_fails_the_start(node: Node) -> None:
     node.file("/sys/class/infiniband/mlx5_ib0/ports/1/link_layer", "InfiniBand")
     node.file("/sys/class/infiniband/mlx5_ib0/ports/1/state", "1: DOWN")
     done = node.start(settings=replace(SETTINGS, rdma=AUTO))
@@ -338,7 +338,7 @@ def test_infiniband_that_is_down_is_named(node: Node) -> None:
     assert node.start(settings=replace(SETTINGS, rdma=ALLOWED)).started
 
 
-def test_without_the_clusters_key_there_is_no_secret(node: Node) -> None:
+def test_a_missing_munge_key_fails_the_start(node: Node) -> None:
     node.path("/etc/munge/munge.key").unlink()
     done = node.start()
     assert not done.good
@@ -347,7 +347,7 @@ def test_without_the_clusters_key_there_is_no_secret(node: Node) -> None:
 
 
 @pytest.mark.parametrize("obstacle", ["mount", "file"])
-def test_what_lies_on_the_mount_point_is_not_touched(node: Node, obstacle: str) -> None:
+def test_files_and_mounts_on_the_mount_point_are_not_touched(node: Node, obstacle: str) -> None:
     if obstacle == "file":
         node.file("/beeond/precious", "yes")
     else:
@@ -359,7 +359,7 @@ def test_what_lies_on_the_mount_point_is_not_touched(node: Node, obstacle: str) 
     assert node.leftovers() == []
 
 
-def test_leftovers_of_a_dead_job_are_swept_first_and_a_live_ones_are_not(node: Node) -> None:
+def test_a_start_first_removes_leftovers_of_dead_jobs_only(node: Node) -> None:
     assert node.start().started
     later = replace(JOB, number="18", leader="18")
     node.stepd("17")

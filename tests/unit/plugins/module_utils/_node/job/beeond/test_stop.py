@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the epilog takes down, what it never touches, and how long it takes at most."""
+"""What the epilog stops and removes, what it never touches, and its time limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run impo
 from .conftest import Node
 
 
-def test_nothing_is_left(node: Node) -> None:
+def test_a_stop_leaves_nothing(node: Node) -> None:
     assert node.start().started
     assert len(node.leftovers()) == 7
     assert node.stop() == []
@@ -34,7 +34,7 @@ def test_a_second_stop_finds_nothing(node: Node) -> None:
     assert not node.calls("umount")
 
 
-def test_daemons_wait_until_other_nodes_have_unmounted(node: Node) -> None:
+def test_daemons_stop_after_other_nodes_have_unmounted(node: Node) -> None:
     assert node.start().started
     node.other_clients = 2
 
@@ -52,7 +52,7 @@ def test_daemons_wait_until_other_nodes_have_unmounted(node: Node) -> None:
     )
 
 
-def test_they_do_not_wait_for_ever(node: Node) -> None:
+def test_the_wait_for_other_nodes_times_out(node: Node) -> None:
     assert node.start().started
     node.other_clients = 2
     began = node.time
@@ -60,7 +60,7 @@ def test_they_do_not_wait_for_ever(node: Node) -> None:
     assert 20 <= node.time - began < 25
 
 
-def test_who_ignores_sigterm_is_killed(node: Node) -> None:
+def test_a_process_that_ignores_sigterm_is_killed(node: Node) -> None:
     assert node.start().started
     node.process(700, cwd="/beeond/x")
     asked = []
@@ -75,7 +75,7 @@ def test_who_ignores_sigterm_is_killed(node: Node) -> None:
     assert asked == [15, 9]
 
 
-def test_who_cannot_be_killed_is_named(node: Node) -> None:
+def test_a_process_that_cannot_be_killed_is_reported(node: Node) -> None:
     assert node.start().started
     node.process(700, cwd="/beeond/x")
     node.immortal.add(700)
@@ -83,7 +83,7 @@ def test_who_cannot_be_killed_is_named(node: Node) -> None:
 
 
 @pytest.mark.parametrize("marker", [None, "{}", '{"job": "18"}', "no json", "[]"])
-def test_a_folder_without_the_jobs_marker_stays(node: Node, marker: str | None) -> None:
+def test_a_folder_without_the_jobs_marker_is_not_removed(node: Node, marker: str | None) -> None:
     assert node.start().started
     path = node.path("/scratch/beeond/17/.hpcai-beeond")
     path.unlink()
@@ -93,7 +93,7 @@ def test_a_folder_without_the_jobs_marker_stays(node: Node, marker: str | None) 
     assert node.path("/scratch/beeond/17/storage").is_dir()
 
 
-def test_a_folder_that_leads_elsewhere_stays(node: Node, tmp_path: pathlib.Path) -> None:
+def test_a_link_in_the_folders_place_is_not_followed(node: Node, tmp_path: pathlib.Path) -> None:
     assert node.start().started
     precious = tmp_path / "precious"
     os.rename(node.path("/scratch/beeond/17"), precious)
@@ -103,7 +103,7 @@ def test_a_folder_that_leads_elsewhere_stays(node: Node, tmp_path: pathlib.Path)
     assert (precious / "storage").is_dir()
 
 
-def test_a_state_that_names_another_folder_removes_nothing(node: Node) -> None:
+def test_a_state_file_that_names_another_folder_removes_nothing(node: Node) -> None:
     assert node.start().started
     path = node.path("/run/hpcai/beeond/17/state.json")
     path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), "data": "/scratch"}), encoding="utf-8")
@@ -112,21 +112,21 @@ def test_a_state_that_names_another_folder_removes_nothing(node: Node) -> None:
     assert node.path("/scratch/beeond/17").is_dir()
 
 
-def test_data_that_cannot_be_removed_is_told(node: Node) -> None:
+def test_data_that_cannot_be_removed_is_reported(node: Node) -> None:
     assert node.start().started
     node.fails["rm"] = Result((), 1, "", "rm: cannot remove 'x': Input/output error")
     assert node.stop() == ["cannot remove /scratch/beeond/17: rm: cannot remove 'x': Input/output error"]
 
 
-def test_so_many_files_that_their_removal_takes_too_long_are_left_to_the_sweep(node: Node) -> None:
-    """A user makes them, and an epilog that fails has the node drained."""
+def test_data_that_takes_too_long_to_remove_is_left_to_the_sweep(node: Node) -> None:
+    """Users can create that many files, and a failed epilog would drain the node."""
     assert node.start().started
     node.fails["rm"] = Result((), 124, "", "no answer within 90 s")
     assert node.stop() == []
     assert not node.path("/scratch/beeond/17").exists()
     [aside] = node.path("/scratch/beeond").iterdir()
     assert aside.name.startswith(".removed-17-")
-    # The next job of that id, or another one, starts meanwhile.
+    # Meanwhile another job can start, even one with the same id.
     assert node.start().started
     assert node.stop() == []
     node.fails.clear()
@@ -135,7 +135,7 @@ def test_so_many_files_that_their_removal_takes_too_long_are_left_to_the_sweep(n
     assert node.leftovers() == []
 
 
-def test_another_file_system_on_the_mount_point_is_let_be(node: Node) -> None:
+def test_another_file_system_on_the_mount_point_is_left_alone(node: Node) -> None:
     assert node.start().started
     node.mounted.clear()
     node.file("/proc/self/mountinfo", "40 1 0:50 / /beeond rw - nfs4 server:/export rw\n")
@@ -143,7 +143,7 @@ def test_another_file_system_on_the_mount_point_is_let_be(node: Node) -> None:
     assert not node.calls("umount")
 
 
-def test_a_hanging_unmount_that_cannot_even_be_detached_keeps_the_data(node: Node) -> None:
+def test_an_unmount_that_cannot_be_detached_keeps_the_data(node: Node) -> None:
     assert node.start().started
     node.fails["umount"] = Result((), 124, "", "no answer within 20 s")
     problems = node.stop()
@@ -152,7 +152,7 @@ def test_a_hanging_unmount_that_cannot_even_be_detached_keeps_the_data(node: Nod
     assert not node.calls("rm")
 
 
-def test_a_client_that_has_something_to_write_to_a_dead_server_gives_up_and_is_unmounted(node: Node) -> None:
+def test_a_client_with_data_for_a_dead_server_gives_up_and_is_unmounted(node: Node) -> None:
     assert node.start().started
     clients = {"A-1-gpu-0": "/run/hpcai/beeond/17/client.conf", "B-2-gpu-0": "/etc/beegfs/beegfs-client.conf"}
     for name, path in clients.items():
@@ -163,7 +163,7 @@ def test_a_client_that_has_something_to_write_to_a_dead_server_gives_up_and_is_u
 
     def give_up(command: tuple[str, ...]) -> None:
         retries = [node.path(f"/proc/fs/beegfs/{name}/conn_retries_enabled").read_text() for name in clients]
-        # Another file system's client is let be.
+        # The client of another file system is left alone.
         if retries == ["0", "1"] and node.time > began + 4:
             node.fails.clear()
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Two nodes that save steps, and what a restore then finds."""
+"""Two nodes that save checkpoints, and what a restore then finds."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ WORLD = 2
 
 
 class Job:
-    """A job of two nodes, each with a scratch of its own, and the store that outlives it."""
+    """A job of two nodes, each with its own scratch, and a store that outlives the job."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.blobs = folder / "blobs"
 
     def store(self, faults: Faults | None = None) -> FolderStore:
-        """A process's way to the store."""
+        """Open the store, as a process does."""
         return FolderStore(self.blobs, faults or Faults())
 
     def save(self, step: int, rank: int, text: str, attempt: str = "7.0", save: str = "") -> Local:
-        """Write a node's part of a step: two files whose contents tell step, node and save."""
+        """Write a node's part of a step: two files that contain the text and the node."""
         parent = self.folder / f"node{rank}-{attempt}"
         made = parent / f"step{step}"
         (made / "optim").mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ class Job:
         return store.log
 
     def restored(self, name: str = "restored") -> str:
-        """What the newest whole checkpoint holds on both nodes, as one text; 'nothing' where there is none."""
+        """Restore the newest complete checkpoint on both nodes; return its text, or 'nothing' if there is none."""
         store = self.store()
         found = completed(store)
         if not found:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How a finished checkpoint is told from one that is being written."""
+"""How a finished checkpoint is distinguished from one that is still being written."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_step_is_the_last_number_of_the_name(folder: str, step: int | None) 
     assert step_of(folder) == step
 
 
-def test_a_folder_without_its_marker_is_being_written(tmp_path: Path) -> None:
+def test_a_folder_without_its_marker_is_not_finished(tmp_path: Path) -> None:
     (tmp_path / "step100").mkdir()
     (tmp_path / "step100" / "model.pt").write_text("x")
     assert find_finished(str(tmp_path), Signal()) == []
@@ -44,7 +44,7 @@ def test_a_folder_without_its_marker_is_being_written(tmp_path: Path) -> None:
     assert (found.folder, found.step, found.save) == ("step100", 100, "restart3")
 
 
-def test_a_marker_whose_text_cannot_be_a_save_is_none(tmp_path: Path) -> None:
+def test_a_marker_with_an_invalid_save_name_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "step100").mkdir()
     (tmp_path / "step100" / ".complete").write_text("a/b")
     assert find_finished(str(tmp_path), Signal()) == []
@@ -62,7 +62,7 @@ def test_saving_again_changes_the_stamp(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("folder", "text"), [("global_step7", "global_step7"), ("iter_0000007", "7\n")])
-def test_only_what_the_latest_names_is_finished(tmp_path: Path, folder: str, text: str) -> None:
+def test_only_the_folder_that_latest_names_is_finished(tmp_path: Path, folder: str, text: str) -> None:
     for name in (folder, "global_step8"):
         (tmp_path / name).mkdir()
     assert find_finished(str(tmp_path), Signal(LATEST, "latest")) == []
@@ -72,13 +72,13 @@ def test_only_what_the_latest_names_is_finished(tmp_path: Path, folder: str, tex
 
 
 @pytest.mark.parametrize("text", ["", "global_step9", "../global_step7"])
-def test_a_latest_that_names_nothing_here_finishes_nothing(tmp_path: Path, text: str) -> None:
+def test_a_latest_without_a_valid_folder_finishes_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "global_step7").mkdir()
     (tmp_path / "latest").write_text(text)
     assert find_finished(str(tmp_path), Signal(LATEST, "latest")) == []
 
 
-def test_a_folder_is_finished_when_it_got_its_name(tmp_path: Path) -> None:
+def test_a_folder_is_finished_when_it_has_its_final_name(tmp_path: Path) -> None:
     (tmp_path / "_step100").mkdir()
     (tmp_path / "step100.tmp").mkdir()
     assert find_finished(str(tmp_path), Signal(RENAME)) == []
@@ -86,7 +86,7 @@ def test_a_folder_is_finished_when_it_got_its_name(tmp_path: Path) -> None:
     assert [one.folder for one in find_finished(str(tmp_path), Signal(RENAME))] == ["step100"]
 
 
-def test_links_and_a_missing_directory_hold_none(tmp_path: Path) -> None:
+def test_links_and_a_missing_directory_contain_no_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "real1").mkdir()
     (tmp_path / "link2").symlink_to("real1")
     assert [one.folder for one in find_finished(str(tmp_path), Signal(RENAME))] == ["real1"]

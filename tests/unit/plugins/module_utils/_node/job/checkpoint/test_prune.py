@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which checkpoints stay."""
+"""Which checkpoints are retained, and which are pruned."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ids(*steps: int, attempt: str = "7.0") -> list[Id]:
         (Retention(last=0), [100, 200, 300, 400]),
     ],
 )
-def test_the_last_and_every_kth_stay(keep: Retention, gone: list[int]) -> None:
+def test_the_last_and_every_kth_step_are_retained(keep: Retention, gone: list[int]) -> None:
     complete = ids(100, 200, 300, 400, 500)
     made = plan(complete, dict.fromkeys(complete, NOW), {}, keep, NOW)
     assert [id_.step for id_ in made.complete] == gone
@@ -50,8 +50,8 @@ def test_a_later_attempt_is_newer_than_an_earlier_one_of_the_same_step() -> None
     assert made.complete == (complete[0],)
 
 
-def went_back() -> tuple[list[Id], list[Id], dict[Id, float]]:
-    """An attempt with steps 100 to 500, a later one that restored step 200, and when each was written."""
+def two_attempts() -> tuple[list[Id], list[Id], dict[Id, float]]:
+    """An attempt with steps 100 to 500, a later one that restored step 200, and when each checkpoint was written."""
     before, after = ids(100, 200, 300, 400, 500), ids(210, 220, attempt="8.0")
     return before, after, {id_: NOW + number for number, id_ in enumerate([*before, *after])}
 
@@ -59,41 +59,41 @@ def went_back() -> tuple[list[Id], list[Id], dict[Id, float]]:
 @pytest.mark.parametrize(
     "keep", [Retention(last=2, attempt="8.0"), Retention(last=2), Retention(last=2, attempt="8.0", every=1000)]
 )
-def test_after_a_restore_of_an_older_step_the_new_attempt_stays_and_what_is_above_is_named(keep: Retention) -> None:
-    before, after, written = went_back()
+def test_after_a_restore_of_an_older_step_the_other_branch_is_retained(keep: Retention) -> None:
+    before, after, written = two_attempts()
     made = plan([*after, *before], written, {}, keep, NOW)
     assert made.complete == tuple(before[:2])
     assert made.branches == tuple(before[2:])
 
 
-def test_another_branch_is_removed_only_where_somebody_asks_for_it() -> None:
-    before, after, written = went_back()
+def test_another_branch_is_pruned_only_on_request() -> None:
+    before, after, written = two_attempts()
     made = plan([*before, *after], written, {}, Retention(last=4, attempt="8.0", branches=False), NOW)
     assert (made.complete, made.branches) == (tuple(before[2:]), ())
 
 
-def test_the_running_attempts_newest_stay_whatever_others_have() -> None:
-    before, after, written = went_back()
+def test_the_running_attempts_newest_are_always_retained() -> None:
+    before, after, written = two_attempts()
     late = {**written, before[-1]: NOW + 99}
     made = plan([*before, *after], late, {}, Retention(last=1, attempt="8.0"), NOW)
     assert after[-1] not in made.complete
     assert made.branches == tuple(before[2:])
 
 
-def test_what_an_attempt_has_restored_bounds_the_branch() -> None:
+def test_a_branch_starts_after_the_restored_step() -> None:
     before, after = ids(100, 200, 300), ids(400, attempt="8.0")
     written = {id_: NOW + number for number, id_ in enumerate([*before, *after])}
     assert plan(written, written, {}, Retention(last=1, attempt="8.0"), NOW).branches == ()
     assert plan(written, written, {}, Retention(last=1, attempt="8.0", resumed=200), NOW).branches == (before[2],)
 
 
-def test_what_the_running_attempt_has_restored_stays_before_its_first_checkpoint() -> None:
+def test_the_restored_step_is_retained_until_the_first_new_checkpoint() -> None:
     complete = ids(100, 200, 300)
     made = plan(complete, dict.fromkeys(complete, NOW), {}, Retention(last=1, attempt="8.0", resumed=200), NOW)
     assert (made.complete, made.branches) == ((complete[0],), (complete[2],))
 
 
-def test_each_attempt_bounds_the_ones_before_it() -> None:
+def test_each_attempt_can_start_a_branch_of_the_earlier_ones() -> None:
     first, second, third = ids(100, 200, 300), ids(150, 160, attempt="8.0"), ids(320, attempt="9.0")
     written = {id_: NOW + number for number, id_ in enumerate([*first, *second, *third])}
     made = plan(written, written, {}, Retention(last=1, attempt="9.0"), NOW)
@@ -101,7 +101,7 @@ def test_each_attempt_bounds_the_ones_before_it() -> None:
     assert made.complete == (first[0], *second)
 
 
-def test_a_restore_finds_the_newest_of_the_newest_attempt(job: Job) -> None:
+def test_a_restore_finds_the_newest_checkpoint_of_the_newest_attempt(job: Job) -> None:
     for attempt, steps in (("7.0", (100, 500)), ("8.0", (110,))):
         for step in steps:
             for rank in (0, 1):
@@ -113,13 +113,13 @@ def test_a_restore_finds_the_newest_of_the_newest_attempt(job: Job) -> None:
     assert [id_.text for id_ in completed(job.store())] == ["000000000500-7.0-w2", "000000000110-8.0-w2"]
 
 
-def test_what_somebody_may_be_publishing_stays() -> None:
+def test_leftovers_that_may_still_be_published_are_retained() -> None:
     fresh, old, current = Id(100, "6.0", 2), Id(200, "6.0", 2), Id(50, "7.0", 2)
     stored = {fresh: NOW - 23 * HOUR, old: NOW - 25 * HOUR, current: NOW - 90 * HOUR}
     assert plan([], stored, {}, Retention(attempt="7.0"), NOW).leftovers == (old,)
 
 
-def test_what_is_marked_goes_on_being_removed_and_its_mark_stays_while_its_writers_may_live() -> None:
+def test_marks_are_kept_while_their_writers_may_still_run() -> None:
     half, done, current = Id(100, "6.0", 2), Id(200, "6.0", 2), Id(300, "7.0", 2)
     marks = {half: NOW - 99 * HOUR, done: NOW - 99 * HOUR, current: NOW - 99 * HOUR}
     made = plan([], {half: NOW}, marks, Retention(attempt="7.0"), NOW)
@@ -127,7 +127,7 @@ def test_what_is_marked_goes_on_being_removed_and_its_mark_stays_while_its_write
     assert plan([], {}, {done: NOW - HOUR}, Retention(), NOW).marks == ()
 
 
-def test_what_a_newer_hpcnode_wrote_stays(job: Job) -> None:
+def test_checkpoints_of_a_newer_hpcnode_are_retained(job: Job) -> None:
     for rank in (0, 1):
         job.publish(job.save(100, rank, "old"))
     path = job.blobs / Id(100, "7.0", 2).complete
@@ -140,7 +140,7 @@ def test_what_a_newer_hpcnode_wrote_stays(job: Job) -> None:
     assert job.store().names() == before
 
 
-def test_removes_all_of_the_old_and_nothing_of_the_others(job: Job) -> None:
+def test_old_checkpoints_are_removed_completely_and_no_others(job: Job) -> None:
     for step in (100, 200, 300):
         for rank in (0, 1):
             job.publish(job.save(step, rank, str(step)))
@@ -156,7 +156,7 @@ def test_removes_all_of_the_old_and_nothing_of_the_others(job: Job) -> None:
 
 
 @pytest.mark.parametrize("text", ["000000000100-7.0-w2", "000000000100-7.0-w12-3"])
-def test_an_id_is_read_as_it_is_written(text: str) -> None:
+def test_a_written_id_is_read_back_unchanged(text: str) -> None:
     found = id_of(text)
     assert found is not None
     assert found.text == text
@@ -166,11 +166,11 @@ def test_an_id_is_read_as_it_is_written(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["100-7.0-w2", "000000000100-7-0-w2", "000000000100-7.0-w0", "", "000000000100-../x-w2"]
 )
-def test_what_is_no_id_is_none(text: str) -> None:
+def test_an_invalid_id_is_read_as_none(text: str) -> None:
     assert id_of(text) is None
 
 
-def test_whoever_lists_while_another_prunes_sees_what_is_left(job: Job) -> None:
+def test_a_listing_during_pruning_shows_the_remaining_checkpoints(job: Job) -> None:
     for step in (100, 200):
         for rank in (0, 1):
             job.publish(job.save(step, rank, str(step)))

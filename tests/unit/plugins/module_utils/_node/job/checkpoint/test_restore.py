@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Restoring: what is verified, and what is in place afterwards."""
+"""Restoring checkpoints: what is verified, and what is in place afterwards."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ from .conftest import Job
 
 @pytest.fixture
 def saved(job: Job) -> Job:
-    """A job whose step 100 is whole."""
+    """A job whose step 100 is complete."""
     for rank in (0, 1):
         job.publish(job.save(100, rank, "old"))
     return job
 
 
 def restore(job: Job, target: Path, rank: int = 0) -> str:
-    """Restore a node's part of the newest."""
+    """Restore a node's part of the newest checkpoint."""
     manifest = list(completed(job.store()).values())[-1]
     return fetch(job.store(), manifest, [rank], str(target), "host").path
 
 
 @pytest.mark.parametrize("damage", ["size", "content", "gone", "manifest", "manifest gone"])
-def test_damage_is_found_and_nothing_is_put_in_place(saved: Job, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_checkpoint_is_refused_and_nothing_is_restored(saved: Job, tmp_path: Path, damage: str) -> None:
     data = next(saved.blobs.glob("data/*/0-*/rank0.pt"))
     manifest = next(saved.blobs.glob("shards/*/0.json"))
     if damage == "size":
@@ -73,7 +73,7 @@ def test_damage_is_found_and_nothing_is_put_in_place(saved: Job, tmp_path: Path,
     assert not (target / "step100").exists()
 
 
-def test_what_is_there_and_the_same_is_not_fetched_again(saved: Job, tmp_path: Path) -> None:
+def test_unchanged_files_are_not_fetched_again(saved: Job, tmp_path: Path) -> None:
     restore(saved, tmp_path / "t")
     store = saved.store()
     done = fetch(store, next(iter(completed(store).values())), [0], str(tmp_path / "t"), "host")
@@ -81,7 +81,7 @@ def test_what_is_there_and_the_same_is_not_fetched_again(saved: Job, tmp_path: P
     assert not any(words.startswith("get data") for words in store.log)
 
 
-def test_half_a_checkpoint_in_its_place_is_moved_aside(saved: Job, tmp_path: Path) -> None:
+def test_an_incomplete_checkpoint_in_its_place_is_moved_aside(saved: Job, tmp_path: Path) -> None:
     half = tmp_path / "t" / "step100"
     half.mkdir(parents=True)
     (half / "rank0.pt").write_text("half")
@@ -91,13 +91,13 @@ def test_half_a_checkpoint_in_its_place_is_moved_aside(saved: Job, tmp_path: Pat
     assert sorted(path.name for path in half.iterdir()) == ["optim", "rank0.pt"]
 
 
-def test_the_parts_of_all_nodes_come_into_one_folder(saved: Job, tmp_path: Path) -> None:
+def test_the_parts_of_all_nodes_are_restored_into_one_folder(saved: Job, tmp_path: Path) -> None:
     store = saved.store()
     done = fetch(store, next(iter(completed(store).values())), [0, 1], str(tmp_path / "t"), "host")
     assert done.files == 4
 
 
-def test_parts_that_do_not_fit_into_one_folder_are_refused(job: Job, tmp_path: Path) -> None:
+def test_parts_with_different_files_of_the_same_name_are_refused(job: Job, tmp_path: Path) -> None:
     for rank in (0, 1):
         local = job.save(100, rank, "old")
         (Path(local.path) / "meta.json").write_text(str(rank))
@@ -106,7 +106,7 @@ def test_parts_that_do_not_fit_into_one_folder_are_refused(job: Job, tmp_path: P
         fetch(job.store(), next(iter(completed(job.store()).values())), [0, 1], str(tmp_path / "t"), "host")
 
 
-def test_a_shared_folder_is_given_once(tmp_path: Path) -> None:
+def test_a_shared_folder_is_uploaded_once(tmp_path: Path) -> None:
     store, folder = FolderStore(tmp_path / "blobs"), tmp_path / "run" / "global_step100"
     folder.mkdir(parents=True)
     for number in range(7):
@@ -122,7 +122,7 @@ def test_a_shared_folder_is_given_once(tmp_path: Path) -> None:
     assert (tmp_path / "t" / "latest").read_text() == "global_step100"
 
 
-def test_nodes_that_saw_different_files_make_no_checkpoint(tmp_path: Path) -> None:
+def test_nodes_that_saw_different_files_complete_no_checkpoint(tmp_path: Path) -> None:
     store, id_ = FolderStore(tmp_path / "blobs"), Id(100, "7.0", 2)
     folder = tmp_path / "step100"
     folder.mkdir()
@@ -134,7 +134,7 @@ def test_nodes_that_saw_different_files_make_no_checkpoint(tmp_path: Path) -> No
     assert completed(store) == {}
 
 
-def test_shares_are_balanced_and_cover_all() -> None:
+def test_shares_are_balanced_and_cover_all_files() -> None:
     entries = [Entry(f"{number}", number * 10) for number in range(100)]
     shares = [share(entries, rank, 4) for rank in range(4)]
     assert sorted(one.path for each in shares for one in each) == sorted(one.path for one in entries)
@@ -143,7 +143,7 @@ def test_shares_are_balanced_and_cover_all() -> None:
 
 
 @pytest.mark.parametrize("path", ["../x", "/x", "a//b", "a/../b", ""])
-def test_a_manifest_that_names_a_path_outside_is_refused(path: str) -> None:
+def test_a_manifest_with_an_unsafe_path_is_refused(path: str) -> None:
     text = shard_text(Shard(Id(1, "7.0", 1), 0, "step1", ())).replace(
         '"files": []', f'"files": [["{path}", 1, "{"a" * 64}"]]'
     )
@@ -151,14 +151,14 @@ def test_a_manifest_that_names_a_path_outside_is_refused(path: str) -> None:
         shard_of(text, "shards/x/0.json")
 
 
-def test_a_newer_schema_is_refused_by_name() -> None:
+def test_a_newer_schema_is_refused() -> None:
     text = shard_text(Shard(Id(1, "7.0", 1), 0, "step1", ())).replace('"schema": 1', '"schema": 9')
     with pytest.raises(BadManifest, match="has schema 9, but this hpcnode supports at most 1"):
         shard_of(text, "shards/x/0.json")
 
 
-def test_all_nodes_restore_what_node_0_has_chosen(tmp_path: Path) -> None:
-    """Node 1 asks first, and by itself would find another one."""
+def test_all_nodes_restore_the_checkpoint_that_node_0_chose(tmp_path: Path) -> None:
+    """Node 1 asks first, and alone would choose another checkpoint."""
     store, choices = FolderStore(tmp_path), []
     wrong = Id(200, "7.0", 2)
 
@@ -167,15 +167,15 @@ def test_all_nodes_restore_what_node_0_has_chosen(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
-    # An earlier call's choice is not this one's.
+    # The choice of an earlier call is not used.
     broadcast_choice(store, Member("7.1", 0, 2, "7.1.4"), lambda: wrong, 1.0)
     chosen = broadcast_choice(store, Member("7.1", 0, 2, "7.1.5"), lambda: Id(100, "7.0", 2), 1.0)
     thread.join(20)
     assert choices == [chosen] == [Id(100, "7.0", 2)]
 
 
-def test_two_restores_of_one_call_choose_once(tmp_path: Path) -> None:
-    """Something newer is whole before node 0 comes to its second restore; node 1 is in its first."""
+def test_two_restores_of_one_call_use_the_same_choice(tmp_path: Path) -> None:
+    """A newer checkpoint is complete before node 0 starts its second restore, while node 1 is in its first."""
     store = FolderStore(tmp_path)
     first, newer = Id(100, "7.0", 2), Id(200, "7.0", 2)
     assert broadcast_choice(store, Member("7.1", 0, 2, "7.1.5"), lambda: first, 1.0) == first
@@ -184,12 +184,12 @@ def test_two_restores_of_one_call_choose_once(tmp_path: Path) -> None:
     assert broadcast_choice(store, Member("7.1", 0, 2, "7.1.6"), lambda: newer, 1.0) == newer
 
 
-def test_nothing_is_a_choice_too(tmp_path: Path) -> None:
+def test_no_checkpoint_is_a_valid_choice(tmp_path: Path) -> None:
     assert broadcast_choice(FolderStore(tmp_path), Member("7.1", 0, 2, "7.1.5"), lambda: None, 1.0) is None
     assert broadcast_choice(FolderStore(tmp_path), Member("7.1", 1, 2, "7.1.5"), lambda: Id(1, "7.0", 2), 1.0) is None
 
 
-def test_a_node_0_that_says_nothing_is_an_error(tmp_path: Path) -> None:
+def test_a_node_0_that_does_not_choose_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match=r"node 0 did not choose a checkpoint within 0\.1 s"):
         broadcast_choice(FolderStore(tmp_path), Member("7.1", 1, 2, "7.1.5"), lambda: None, 0.1, 0.05)
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Small texts on their way to the store and back."""
+"""Writing small texts to the store, and reading them."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.s
 )
 
 
-class Watched(FolderStore):
-    """Notes where files lie before they are put, and after they were got."""
+class LoggedStore(FolderStore):
+    """Logs the local paths of uploads and downloads."""
 
     def put(self, source: str, names: Sequence[str], folder: str, on_uploaded: OnUploaded | None = None) -> None:
-        """Note, then put."""
+        """Log the source, then upload."""
         self.log.append(source)
         super().put(source, names, folder, on_uploaded)
 
     def get(self, folder: str, names: Sequence[str], target: str) -> None:
-        """Note, then get."""
+        """Log the target, then download."""
         self.log.append(target)
         super().get(folder, names, target)
 
 
-def test_they_lie_in_the_runs_own_folder_where_an_epilog_finds_them(
+def test_temporary_files_are_in_the_runs_folder_that_the_epilog_removes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", "/nonexistent")
-    store = Watched(tmp_path / "blobs")
+    store = LoggedStore(tmp_path / "blobs")
     write_text(store, "complete/1.json", "{}\n")
     assert read_texts(store, "complete/", ["1.json"]) == {"1.json": "{}\n"}
     folders = [Path(line).parent for line in store.log if line.startswith("/")]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A watcher: what it uploads when, after a kill, a requeue and a notice."""
+"""A checkpoint watcher: what it uploads and when, also after a kill, a requeue or an eviction notice."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LIMIT_S = 20.0
 
 
 class Scene:
-    """A directory, a store, and what the metadata service announces."""
+    """A directory, a store, and the events of the metadata service."""
 
     def __init__(self, folder: Path) -> None:
         self.directory = folder / "run"
@@ -39,7 +39,7 @@ class Scene:
         self.blobs = folder / "blobs"
         self.events: list[ScheduledEvent] = []
         self.started: list[str] = []
-        self.deaf = ""
+        self.events_error = ""
         self.now = NOW
 
     def watcher(
@@ -50,7 +50,7 @@ class Scene:
         keep: Retention | None = None,
         acknowledge: bool = False,
     ) -> Watcher:
-        """A watcher of a job with one node, unless told otherwise."""
+        """A watcher of a job with one node, unless stated otherwise."""
         options = WatchOptions(
             str(self.directory),
             signal or Signal(),
@@ -62,8 +62,8 @@ class Scene:
         return Watcher(options, self.store(faults), self._events, self.started.append, lambda: self.now)
 
     def _events(self) -> list[ScheduledEvent]:
-        if self.deaf:
-            raise EventsUnknown(self.deaf)
+        if self.events_error:
+            raise EventsUnknown(self.events_error)
         return self.events
 
     def store(self, faults: Faults | None = None) -> FolderStore:
@@ -82,22 +82,22 @@ class Scene:
         return made
 
     def complete_steps(self) -> list[int]:
-        """The steps that are whole."""
+        """The steps that are complete."""
         return [id_.step for id_ in completed(self.store())]
 
     def status(self) -> state.WatcherStatus:
-        """What the watcher says of itself."""
+        """The status file of the watcher."""
         return state.read_statuses(str(self.directory))[0]
 
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
-    """A directory that is watched."""
+    """A watched directory."""
     return Scene(tmp_path)
 
 
 def until(watcher: Watcher, done: Callable[[], bool]) -> None:
-    """Let a watcher look until something is so."""
+    """Let a watcher work until the condition holds."""
     deadline = time.monotonic() + LIMIT_S
     while True:
         watcher.turn()
@@ -107,7 +107,7 @@ def until(watcher: Watcher, done: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_uploads_what_is_finished_and_nothing_else(scene: Scene) -> None:
+def test_only_finished_checkpoints_are_uploaded(scene: Scene) -> None:
     scene.save(100)
     scene.save(200, marker=None)
     watcher = scene.watcher()
@@ -121,7 +121,7 @@ def test_uploads_what_is_finished_and_nothing_else(scene: Scene) -> None:
     assert (status.whole, status.running, status.pending) == ("000000000200-7.0-w1", False, [])
 
 
-def test_a_second_watcher_of_the_attempt_uploads_nothing_again(scene: Scene) -> None:
+def test_a_second_watcher_of_the_same_attempt_uploads_nothing(scene: Scene) -> None:
     scene.save(100)
     first = scene.watcher()
     until(first, lambda: first.idle)
@@ -131,7 +131,7 @@ def test_a_second_watcher_of_the_attempt_uploads_nothing_again(scene: Scene) -> 
     assert second.end()
 
 
-def test_what_a_killed_watcher_left_is_not_uploaded_again(scene: Scene) -> None:
+def test_files_uploaded_by_a_killed_watcher_are_not_uploaded_again(scene: Scene) -> None:
     scene.save(100, files=6)
     killed = scene.watcher(faults=Faults(kill_at=9))
     with pytest.raises(BaseException, match="put data"):
@@ -145,7 +145,7 @@ def test_what_a_killed_watcher_left_is_not_uploaded_again(scene: Scene) -> None:
     assert 0 < len(puts) < 7
 
 
-def test_a_failing_store_is_tried_again_and_said(scene: Scene) -> None:
+def test_a_failing_store_is_reported_and_retried(scene: Scene) -> None:
     scene.save(100)
     watcher = scene.watcher(faults=Faults(fail_at=5))
     until(watcher, lambda: bool(watcher.status.problem))
@@ -157,7 +157,7 @@ def test_a_failing_store_is_tried_again_and_said(scene: Scene) -> None:
     assert watcher.status.problem == ""
 
 
-def test_what_is_written_to_during_the_upload_is_refused(scene: Scene) -> None:
+def test_a_checkpoint_that_changes_during_the_upload_is_refused(scene: Scene) -> None:
     folder = scene.save(100)
 
     def write(_number: int, words: str) -> None:
@@ -171,7 +171,7 @@ def test_what_is_written_to_during_the_upload_is_refused(scene: Scene) -> None:
     assert not watcher.end()
 
 
-def test_a_link_is_refused_and_the_next_step_goes_on(scene: Scene) -> None:
+def test_a_link_is_refused_and_other_steps_are_uploaded(scene: Scene) -> None:
     (scene.save(200) / "link").symlink_to("0.pt")
     scene.save(100)
     watcher = scene.watcher()
@@ -180,7 +180,7 @@ def test_a_link_is_refused_and_the_next_step_goes_on(scene: Scene) -> None:
     assert "is a link" in next(iter(watcher.status.refused.values()))
 
 
-def test_the_same_step_saved_again_needs_another_save(scene: Scene) -> None:
+def test_a_step_that_is_saved_again_needs_another_save_name(scene: Scene) -> None:
     scene.save(100, "first")
     watcher = scene.watcher()
     until(watcher, lambda: watcher.idle)
@@ -191,8 +191,8 @@ def test_the_same_step_saved_again_needs_another_save(scene: Scene) -> None:
     assert [id_.save for id_ in completed(scene.store())] == ["", "restart1"]
 
 
-def test_other_nodes_are_not_kept_waiting_by_newer_steps(scene: Scene) -> None:
-    """Node 1 has published step 100: node 0 joins it before it uploads its newest."""
+def test_newer_steps_do_not_delay_other_nodes(scene: Scene) -> None:
+    """Node 1 has published step 100: node 0 uploads its part before its newest step."""
     other = scene.directory / "other"
     (other / "step100").mkdir(parents=True)
     (other / "step100" / "1.pt").write_text("x")
@@ -205,7 +205,7 @@ def test_other_nodes_are_not_kept_waiting_by_newer_steps(scene: Scene) -> None:
     assert scene.complete_steps() == [100]
 
 
-def test_a_requeued_job_publishes_what_is_left_as_the_attempts_it_is_of(scene: Scene) -> None:
+def test_a_requeued_job_publishes_leftovers_under_their_own_attempt(scene: Scene) -> None:
     first = scene.watcher(Member("7.0", 0, 2), Faults(fail_at=5))
     first.turn()
     scene.save(100)
@@ -216,8 +216,8 @@ def test_a_requeued_job_publishes_what_is_left_as_the_attempts_it_is_of(scene: S
     assert second.status.published == "000000000100-7.0-w2"
 
 
-def test_what_is_of_no_known_attempt_is_not_published(scene: Scene) -> None:
-    """It was finished while nobody watched, and other nodes may have gone back since."""
+def test_a_checkpoint_of_an_unknown_attempt_is_not_published(scene: Scene) -> None:
+    """It was finished while no watcher ran, and other nodes may have restored an older step since then."""
     scene.save(100)
     watcher = scene.watcher(Member("7.1", 0, 2, started=time.time() + 60))
     watcher.turn()
@@ -230,7 +230,7 @@ def test_what_is_of_no_known_attempt_is_not_published(scene: Scene) -> None:
     assert begun.status.published == "000000000200-7.2-w2"
 
 
-def test_what_was_restored_is_not_published_again(scene: Scene) -> None:
+def test_a_restored_checkpoint_is_not_published_again(scene: Scene) -> None:
     scene.save(100)
     directory = str(scene.directory)
     one = state.KnownCheckpoint(
@@ -244,7 +244,7 @@ def test_what_was_restored_is_not_published_again(scene: Scene) -> None:
     until(watcher, lambda: scene.complete_steps() == [100])
 
 
-def test_what_the_latest_named_before_is_published_too(scene: Scene) -> None:
+def test_checkpoints_that_latest_named_before_are_published_too(scene: Scene) -> None:
     watcher = scene.watcher(signal=Signal(LATEST, "latest"), faults=Faults(slow_s=0.05))
     for step in (100, 200):
         scene.save(step, marker=None)
@@ -255,11 +255,11 @@ def test_what_the_latest_named_before_is_published_too(scene: Scene) -> None:
 
 
 def is_newest(scene: Scene, watcher: Watcher, step: int) -> bool:
-    """Whether a step is whole, and the watcher at rest."""
+    """Whether this step is the newest complete one, and the watcher is idle."""
     return scene.complete_steps()[-1:] == [step] and watcher.idle
 
 
-def test_node_0_prunes(scene: Scene) -> None:
+def test_node_0_prunes_old_checkpoints(scene: Scene) -> None:
     watcher = scene.watcher(keep=Retention(last=1))
     for step in (100, 200, 300):
         scene.save(step)
@@ -267,8 +267,8 @@ def test_node_0_prunes(scene: Scene) -> None:
     assert scene.complete_steps() == [300]
 
 
-def test_after_a_restore_of_an_older_step_nothing_new_is_pruned_and_the_rest_is_named(scene: Scene) -> None:
-    """Ranked by step alone, the new attempt's checkpoints were pruned at once, and the watcher called them whole."""
+def test_after_a_restore_new_steps_are_kept_and_the_branch_is_reported(scene: Scene) -> None:
+    """Regression: ranked by step alone, the new attempt's checkpoints were pruned at once."""
     first = scene.watcher(keep=Retention(last=3))
     for step in (100, 200, 300):
         scene.save(step)
@@ -286,11 +286,11 @@ def test_after_a_restore_of_an_older_step_nothing_new_is_pruned_and_the_rest_is_
 
 
 def notice(kind: str = "Preempt", after_s: float | None = 30.0, *others: str) -> ScheduledEvent:
-    """An announced event."""
+    """A scheduled event."""
     return ScheduledEvent("E1", kind, ("set_4", *others), "Scheduled", None if after_s is None else NOW + after_s, -1)
 
 
-def test_a_notice_is_told_and_acknowledged_only_when_all_is_published(scene: Scene) -> None:
+def test_a_notice_is_acknowledged_only_when_all_is_published(scene: Scene) -> None:
     watcher = scene.watcher(faults=Faults(slow_s=0.05), acknowledge=True)
     scene.events = [notice()]
     scene.save(100)
@@ -308,7 +308,7 @@ def test_a_notice_is_told_and_acknowledged_only_when_all_is_published(scene: Sce
 
 
 @pytest.mark.parametrize("event", [notice("Preempt", 30.0, "set_5"), notice("Freeze"), notice("Reboot", None)])
-def test_nothing_is_acknowledged_for_others_or_twice(scene: Scene, event: ScheduledEvent) -> None:
+def test_events_that_should_not_start_early_are_not_acknowledged(scene: Scene, event: ScheduledEvent) -> None:
     scene.events = [event]
     scene.save(100)
     watcher = scene.watcher(acknowledge=True)
@@ -317,7 +317,7 @@ def test_nothing_is_acknowledged_for_others_or_twice(scene: Scene, event: Schedu
     assert scene.started == []
 
 
-def test_nothing_is_acknowledged_unless_wanted(scene: Scene) -> None:
+def test_nothing_is_acknowledged_unless_enabled(scene: Scene) -> None:
     scene.events = [notice()]
     watcher = scene.watcher()
     watcher.turn()
@@ -325,8 +325,8 @@ def test_nothing_is_acknowledged_unless_wanted(scene: Scene) -> None:
     assert scene.started == []
 
 
-def test_a_notice_stops_what_does_not_fit_for_what_does(scene: Scene) -> None:
-    """The big one is being uploaded; 6 s are left, in which only the small one fits."""
+def test_a_notice_replaces_an_upload_that_does_not_fit_by_one_that_does(scene: Scene) -> None:
+    """The large checkpoint is being uploaded; 6 s are left, in which only the small one fits."""
     watcher = scene.watcher(faults=Faults(slow_s=0.05))
     watcher.status.rate = 1000.0
     scene.save(200, "y" * 1000, files=40)
@@ -337,7 +337,7 @@ def test_a_notice_stops_what_does_not_fit_for_what_does(scene: Scene) -> None:
     assert 200 not in scene.complete_steps()
 
 
-def test_what_does_not_fit_is_said_and_tried(scene: Scene) -> None:
+def test_a_checkpoint_that_does_not_fit_is_reported_and_tried(scene: Scene) -> None:
     watcher = scene.watcher(faults=Faults(slow_s=0.02))
     watcher.status.rate = 1.0
     scene.save(100, "y" * 1000, files=5)
@@ -349,8 +349,8 @@ def test_what_does_not_fit_is_said_and_tried(scene: Scene) -> None:
     assert scene.complete_steps() == [100]
 
 
-def test_a_watcher_that_hears_no_events_says_so_and_stops_nothing(scene: Scene) -> None:
-    scene.deaf = "no route"
+def test_unknown_events_are_reported_and_stop_no_upload(scene: Scene) -> None:
+    scene.events_error = "no route"
     scene.save(100)
     watcher = scene.watcher()
     until(watcher, lambda: watcher.idle)
@@ -360,7 +360,7 @@ def test_a_watcher_that_hears_no_events_says_so_and_stops_nothing(scene: Scene) 
     assert "scheduled events are unknown: no route" in watcher.status.events_to_report()
 
 
-def test_an_end_stops_the_upload_and_says_what_is_missing(scene: Scene) -> None:
+def test_ending_stops_the_upload_and_reports_what_is_missing(scene: Scene) -> None:
     watcher = scene.watcher(faults=Faults(slow_s=0.05))
     scene.save(100, files=50)
     until(watcher, lambda: bool(watcher.status.uploading) and watcher.status.uploading["bytes_done"] > 0)
@@ -370,7 +370,7 @@ def test_an_end_stops_the_upload_and_says_what_is_missing(scene: Scene) -> None:
     assert scene.complete_steps() == []
 
 
-def test_the_status_of_everybody_is_readable(scene: Scene) -> None:
+def test_the_status_file_is_readable_for_all_users(scene: Scene) -> None:
     watcher = scene.watcher()
     watcher.turn()
     path = Path(state.status_path(str(scene.directory), "node0"))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The file by which root's service tells users of scheduled events, and when it counts for nothing."""
+"""The file in which root's service reports scheduled events to users, and when it is ignored."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def root(tmp_path: Path) -> Root:
     return Root(str(tmp_path))
 
 
-def test_users_read_what_meets_this_machine_and_no_other_ones_name(root: Root) -> None:
+def test_users_read_this_machines_events_without_names_of_others(root: Root) -> None:
     write_events(root, "set_4", [PREEMPT, REBOOT])
     found = read_events_file(root)
     assert [event.id for event in found] == ["B", "A"]
@@ -47,7 +47,7 @@ def test_users_read_what_meets_this_machine_and_no_other_ones_name(root: Root) -
     assert Path(root.at(FILE)).stat().st_mode & 0o777 == 0o644
 
 
-def test_a_file_that_nobody_writes_is_not_heard(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_or_outdated_file_is_an_error(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EventsUnknown, match=r"events.json is missing: see 'systemctl status hpcai-events'"):
         read_events_file(root)
     write_events(root, "set_4", [])
@@ -56,13 +56,13 @@ def test_a_file_that_nobody_writes_is_not_heard(root: Root, monkeypatch: pytest.
     monkeypatch.setattr(exchange.time, "monotonic", lambda: began + STALE_S + 1)
     with pytest.raises(EventsUnknown, match=r"has not been updated for 2\d s"):
         read_events_file(root)
-    # As of another boot.
+    # As after a reboot.
     monkeypatch.setattr(exchange.time, "monotonic", lambda: began - 1000)
     with pytest.raises(EventsUnknown, match="has not been updated"):
         read_events_file(root)
 
 
-def test_a_metadata_service_that_is_silent_is_told(root: Root) -> None:
+def test_a_silent_metadata_service_is_reported(root: Root) -> None:
     write_events(root, "set_4", [], "no route")
     with pytest.raises(EventsUnknown, match="no route"):
         read_events_file(root)
@@ -72,7 +72,7 @@ def test_a_metadata_service_that_is_silent_is_told(root: Root) -> None:
     "change",
     [{"schema": 2}, {"written": "x"}, {"events": [{}]}, {"events": None}, {"events": [{"other_machines": "2"}]}],
 )
-def test_a_file_in_another_form_is_not_heard(root: Root, change: dict[str, object]) -> None:
+def test_a_malformed_file_is_an_error(root: Root, change: dict[str, object]) -> None:
     write_events(root, "set_4", [])
     path = Path(root.at(FILE))
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
@@ -83,6 +83,6 @@ def test_a_file_in_another_form_is_not_heard(root: Root, change: dict[str, objec
         read_events_file(root)
 
 
-def test_without_the_service_nobody_is_told_of_readiness(root: Root) -> None:
+def test_sending_readiness_without_the_service_is_an_error(root: Root) -> None:
     with pytest.raises(EventsUnknown, match="cannot send to"):
         send_ready(root, "A")

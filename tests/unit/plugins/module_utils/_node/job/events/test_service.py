@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Root's service for scheduled events: what it writes, and for whom it starts an event."""
+"""Root's service for scheduled events: what it writes, and whose requests to start an event it accepts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DOCUMENT: http_service.Answer = (200, {}, json.dumps({"Events": EVENTS}).encode(
 
 @pytest.fixture
 def azure() -> Iterator[http_service.Service]:
-    """A metadata service that says who this is, and from then on which events there are."""
+    """A metadata service that first answers with this machine's name, and from then on with its events."""
     made = http_service.Service(COMPUTE, DOCUMENT)
     yield made
     made.stop()
@@ -53,12 +53,12 @@ def azure() -> Iterator[http_service.Service]:
 
 @pytest.fixture
 def root() -> Iterator[Root]:
-    """A machine; the path of a socket must be short."""
+    """A machine below a short path, because the path of a socket must be short."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         yield Root(folder)
 
 
-def test_writes_what_meets_this_machine(azure: http_service.Service, root: Root) -> None:
+def test_this_machines_events_are_written(azure: http_service.Service, root: Root) -> None:
     service = Service(root, azure.endpoint)
     service.look()
     service.look()
@@ -66,7 +66,7 @@ def test_writes_what_meets_this_machine(azure: http_service.Service, root: Root)
     assert len([path for path, _headers in azure.requests if "instance" in path]) == 1
 
 
-def test_silence_is_written_too(azure: http_service.Service, root: Root) -> None:
+def test_a_failing_metadata_service_is_written_too(azure: http_service.Service, root: Root) -> None:
     service = Service(root, azure.endpoint)
     service.look()
     azure.answers = [(400, {}, b"")]
@@ -92,7 +92,7 @@ def test_silence_is_written_too(azure: http_service.Service, root: Root) -> None
         ("../x", 4001, {4001}, "it is not waiting to start"),
     ],
 )
-def test_only_the_one_user_of_a_machine_starts_its_event(
+def test_only_root_and_the_only_user_of_a_machine_can_start_its_event(
     azure: http_service.Service, root: Root, event: str, uid: int, users: set[int], why: str
 ) -> None:
     service = Service(root, azure.endpoint, users=lambda: users)
@@ -102,8 +102,10 @@ def test_only_the_one_user_of_a_machine_starts_its_event(
     assert service.accept_ready(event, uid) == (why or "it is not waiting to start")
 
 
-def test_the_kernel_says_who_asks(azure: http_service.Service, root: Root, capfd: pytest.CaptureFixture[str]) -> None:
-    """A datagram bears its sender's uid, whatever it says; what is sent is not written to the journal."""
+def test_the_kernel_identifies_the_sender(
+    azure: http_service.Service, root: Root, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The kernel adds the sender's uid to a datagram. The text of a datagram is not written to the journal."""
     ended = threading.Event()
     service = Service(root, azure.endpoint, users=lambda: {os.getuid()})
     thread = threading.Thread(target=service.serve, args=(0.05, ended.is_set))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who is granted what: the settings, the groups, the decision, and the limits of each user."""
+"""Grants: the settings, the groups, the decision, and the limits of each user."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_refusal_does_not_say_whether_a_container_exists() -> None:
     assert len(messages) == 1
 
 
-def test_the_account_belongs_to_the_grant() -> None:
+def test_a_grant_is_valid_for_its_account_only() -> None:
     with pytest.raises(NotGranted):
         decide(GRANTS, {"research"}, "https://other.blob.core.windows.net/data", "read")
     assert decide(GRANTS, {"research"}, f"{ACCOUNT.upper()}/DATA/", "read") == GRANTS[0]
@@ -91,7 +91,7 @@ def test_registries_are_granted_to_all_users_or_to_groups() -> None:
             decide_registry(listed, groups, users_groups, f"{name}.azurecr.io")
 
 
-def test_groups_come_from_the_machine() -> None:
+def test_groups_are_those_of_the_machine() -> None:
     user = user_of(os.getuid())
     primary = grp.getgrgid(user.pw_gid).gr_name
     foreign = next(group.gr_name for group in grp.getgrall() if group.gr_gid not in os.getgrouplist(user[0], user[3]))
@@ -126,12 +126,12 @@ def test_a_user_id_without_an_account_is_granted_nothing() -> None:
         ({"grants": ["data"]}, r"grants\[0\] must be a mapping"),
     ],
 )
-def test_a_wrong_grant_is_named(stated: dict[str, Any], message: str) -> None:
+def test_an_invalid_grant_is_refused_and_named(stated: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         checked(FORM, stated, "grants.json")
 
 
-def test_each_user_has_a_share_of_connections_and_questions() -> None:
+def test_each_user_has_limits_for_connections_and_requests() -> None:
     now = [0.0]
     bounds = Bounds(each=2, total=3, a_minute=6, clock=lambda: now[0])
     assert [bool(bounds.enter(1)) for _time in range(3)] == [False, False, True]
@@ -145,7 +145,7 @@ def test_each_user_has_a_share_of_connections_and_questions() -> None:
         assert not bounds.enter(1)
     bounds.leave(1)
     assert "more than 6 requests a minute" in bounds.enter(1)
-    # Another user is not concerned, and time gives back what was used.
+    # Another user is not affected, and requests are allowed again as time passes.
     bounds.leave(3)
     assert not bounds.enter(4)
     bounds.leave(4)

@@ -40,8 +40,8 @@ ALICE, BOB = 1001, 1002
 LIST = {"ask": "list"}
 
 
-class Played:
-    """A server whose clients have the user ids that a test says, in the order in which they connect."""
+class RunningServer:
+    """A server whose clients have the user ids that a test sets, in the order in which they connect."""
 
     def __init__(self, path: Path, **more: Any) -> None:
         self.path = str(path)
@@ -62,7 +62,7 @@ class Played:
         self._thread.start()
 
     def connect(self, uid: int) -> socket.socket:
-        """A client of this user."""
+        """Connect as this user."""
         self.uids.append(uid)
         made = socket.socket(socket.AF_UNIX)
         made.settimeout(60)
@@ -84,12 +84,12 @@ class Played:
 
 
 @pytest.fixture
-def play(tmp_path: Path) -> Iterator[Callable[..., Played]]:
-    """Start a server."""
-    started: list[Played] = []
+def start_server(tmp_path: Path) -> Iterator[Callable[..., RunningServer]]:
+    """A function that starts a server."""
+    started: list[RunningServer] = []
 
-    def start(**more: Any) -> Played:
-        started.append(Played(tmp_path / f"sock{len(started)}", **more))
+    def start(**more: Any) -> RunningServer:
+        started.append(RunningServer(tmp_path / f"sock{len(started)}", **more))
         return started[-1]
 
     yield start
@@ -98,14 +98,14 @@ def play(tmp_path: Path) -> Iterator[Callable[..., Played]]:
 
 
 def until(is_so: Callable[[], bool]) -> None:
-    """Wait for it, for a long time on a loaded machine."""
+    """Wait until the condition holds, for a long time on a loaded machine."""
     deadline = time.monotonic() + 60
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def test_the_kernel_says_who_asks(tmp_path: Path) -> None:
+def test_the_kernel_identifies_the_client(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as connection:
         listener.bind(str(tmp_path / "sock"))
         listener.listen()
@@ -115,8 +115,8 @@ def test_the_kernel_says_who_asks(tmp_path: Path) -> None:
             assert peer_uid(accepted) == os.geteuid()
 
 
-def test_a_flood_of_one_user_does_not_keep_another_one_waiting(play: Callable[..., Played]) -> None:
-    server = play()
+def test_a_flood_by_one_user_does_not_delay_another_user(start_server: Callable[..., RunningServer]) -> None:
+    server = start_server()
     held = [server.connect(ALICE) for _time in range(4)]
     refused = [server.send(ALICE, b"{}\n") for _time in range(50)]
     assert all("4 open requests" in answer["busy"] for answer in refused)
@@ -126,15 +126,15 @@ def test_a_flood_of_one_user_does_not_keep_another_one_waiting(play: Callable[..
     until(lambda: server.send(ALICE, b"{}\n").get("uid") == ALICE)
 
 
-def test_a_user_who_asks_too_often_is_refused_alone(play: Callable[..., Played]) -> None:
-    server = play(bounds=Bounds(a_minute=3, clock=lambda: 0.0))
+def test_only_the_user_who_asks_too_often_is_refused(start_server: Callable[..., RunningServer]) -> None:
+    server = start_server(bounds=Bounds(a_minute=3, clock=lambda: 0.0))
     answers = [server.send(ALICE, b"{}\n") for _time in range(5)]
     assert ["uid" in answer for answer in answers] == [True, True, True, False, False]
     assert "more than 3 requests a minute" in answers[-1]["busy"]
     assert server.send(BOB, b"{}\n")["uid"] == BOB
 
 
-def test_user_ids_without_an_account_do_not_keep_known_users_waiting(play: Callable[..., Played]) -> None:
+def test_user_ids_without_an_account_do_not_delay_known_users(start_server: Callable[..., RunningServer]) -> None:
     """A user namespace gives one user 65,536 ids. The lookup of each may take long."""
     looked_up = threading.Event()
 
@@ -143,7 +143,7 @@ def test_user_ids_without_an_account_do_not_keep_known_users_waiting(play: Calla
             looked_up.wait(60)
         return uid < 100_000
 
-    server = play(known=known)
+    server = start_server(known=known)
     assert server.send(ALICE, b"{}\n")["uid"] == ALICE
     held = [server.connect(100_001 + number) for number in range(STRANGERS)]
     assert "busy" in server.send(200_001, b"{}\n")
@@ -154,16 +154,16 @@ def test_user_ids_without_an_account_do_not_keep_known_users_waiting(play: Calla
         connection.close()
 
 
-def test_a_newcomer_who_says_nothing_takes_no_place_of_other_newcomers(play: Callable[..., Played]) -> None:
-    server = play()
+def test_a_silent_new_user_does_not_block_other_new_users(start_server: Callable[..., RunningServer]) -> None:
+    server = start_server()
     held = [server.connect(ALICE) for _time in range(STRANGERS)]
     until(lambda: server.send(BOB, b"{}\n").get("uid") == BOB)
     for connection in held:
         connection.close()
 
 
-def test_who_is_slow_is_told(play: Callable[..., Played]) -> None:
-    server = play(read_s=0.2)
+def test_a_slow_client_gets_an_error(start_server: Callable[..., RunningServer]) -> None:
+    server = start_server(read_s=0.2)
     with server.connect(ALICE) as connection:
         connection.sendall(b"{")
         assert "no complete request arrived within 0.2 s" in connection.makefile("r").readline()
@@ -213,10 +213,10 @@ def broker(tmp_path: Path, log: list[str]) -> Broker:
 
 
 @pytest.mark.parametrize("line", MALFORMED, ids=range(len(MALFORMED)))
-def test_a_malformed_request_gets_one_clear_line_and_the_service_lives(
-    play: Callable[..., Played], broker: Broker, log: list[str], line: bytes
+def test_a_malformed_request_gets_one_clear_line_and_the_service_goes_on(
+    start_server: Callable[..., RunningServer], broker: Broker, log: list[str], line: bytes
 ) -> None:
-    server = play(answer=lambda _uid, asked: broker.answer(os.getuid(), asked))
+    server = start_server(answer=lambda _uid, asked: broker.answer(os.getuid(), asked))
     answer = server.send(ALICE, line)
     assert list(answer) == ["error"]
     assert "expected one line of JSON" in answer["error"]
@@ -225,7 +225,7 @@ def test_a_malformed_request_gets_one_clear_line_and_the_service_lives(
     assert server.send(ALICE, json.dumps(LIST).encode() + b"\n")["grants"] == []
 
 
-def test_a_registrys_password_is_given_for_listed_registries_and_never_logged(broker: Broker, log: list[str]) -> None:
+def test_passwords_are_given_for_granted_registries_only_and_never_logged(broker: Broker, log: list[str]) -> None:
     def answer_for(name: str) -> dict[str, Any]:
         return broker.answer(os.getuid(), json.dumps({"ask": "registry", "what": name}).encode())
 
@@ -235,14 +235,14 @@ def test_a_registrys_password_is_given_for_listed_registries_and_never_logged(br
     assert "password-of" not in "".join(log)
 
 
-def test_settings_that_cannot_be_used_grant_nothing_and_are_not_shown(broker: Broker, tmp_path: Path) -> None:
+def test_invalid_settings_grant_nothing_and_are_not_displayed(broker: Broker, tmp_path: Path) -> None:
     (tmp_path / "etc/hpcai/grants.json").write_text('{"schema": 1, "grants": "secret"}', encoding="utf-8")
     answer = broker.answer(os.getuid(), json.dumps(LIST).encode())
     assert "cannot be read" in answer["error"]
     assert "secret" not in answer["error"]
 
 
-def test_a_key_is_fetched_once_and_a_failure_is_not_repeated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_is_cached_and_a_failed_fetch_is_not_retried_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now, fetched = [1_000_000.0], []
     account = Account("training", "https://training.blob.core.windows.net")
 
@@ -269,14 +269,14 @@ def test_a_key_is_fetched_once_and_a_failure_is_not_repeated_at_once(monkeypatch
     assert fetched == [7200, 7200, 7200]
 
 
-def test_a_sas_serves_for_minutes_and_each_right_has_its_own(play: Callable[..., Played]) -> None:
+def test_a_sas_is_reused_for_minutes_and_each_right_has_its_own(start_server: Callable[..., RunningServer]) -> None:
     now, asked = [0.0], []
 
     def answer(_uid: int, line: bytes) -> dict[str, Any]:
         asked.append(json.loads(line))
         return {"sas": f"sig={len(asked)}", "seconds": 3600}
 
-    server = play(answer=answer)
+    server = start_server(answer=answer)
     server.uids += [ALICE] * 3
     granted = Granted(server.path, lambda: now[0])
     credential = Credential("identity", granted=granted)
@@ -290,20 +290,22 @@ def test_a_sas_serves_for_minutes_and_each_right_has_its_own(play: Callable[...,
     assert "AZCOPY_AUTO_LOGIN_TYPE" not in credential.variables({})
 
 
-def test_only_root_uses_the_machines_identity_itself() -> None:
+def test_only_root_uses_the_machines_identity_directly() -> None:
     assert credential_of("identity", uid=0).granted is None
     assert credential_of("identity", uid=1001).granted == Granted()
 
 
-def test_a_service_that_refuses_or_is_not_there_is_one_clear_error(play: Callable[..., Played], tmp_path: Path) -> None:
-    server = play(answer=lambda _uid, _line: {"error": "nothing is granted."})
+def test_a_service_that_refuses_or_is_missing_gives_one_clear_error(
+    start_server: Callable[..., RunningServer], tmp_path: Path
+) -> None:
+    server = start_server(answer=lambda _uid, _line: {"error": "nothing is granted."})
     server.uids.append(ALICE)
     with pytest.raises(BlobError, match=r"no read access to .*: nothing is granted") as refused:
         Credential("identity", granted=Granted(server.path)).sign("https://a.blob.core.windows.net/data")
     assert refused.value.why == DENIED
     with pytest.raises(GrantsError, match=r"systemctl status hpcai-grants\.socket"):
         ask(LIST, str(tmp_path / "none"))
-    busy = play(answer=lambda _uid, _line: {"busy": "too many."})
+    busy = start_server(answer=lambda _uid, _line: {"busy": "too many."})
     busy.uids += [ALICE] * 3
     paused: list[float] = []
 
@@ -325,7 +327,7 @@ _ASK = (
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
-def test_two_users_get_what_each_ones_own_group_is_granted(broker: Broker, tmp_path: Path) -> None:
+def test_two_users_get_the_grants_of_their_own_groups(broker: Broker, tmp_path: Path) -> None:
     group = grp.getgrgid(pwd.getpwnam("nobody").pw_gid).gr_name
     grant = {"groups": [group], "account_url": "https://training.blob.core.windows.net", "container": "data"}
     settings = {"schema": 1, "grants": [{**grant, "rights": "read"}]}

@@ -30,7 +30,7 @@ class Node:
         self.file("/proc/sys/kernel/random/boot_id", "one\n")
 
     def path(self, path: str) -> pathlib.Path:
-        """Where something of the node lies."""
+        """Return where a path of the node is below the temporary folder."""
         return self.folder / path.lstrip("/")
 
     def file(self, path: str, text: str, mode: int = 0o644) -> pathlib.Path:
@@ -52,19 +52,19 @@ class Node:
         self.file("/etc/hpcai/job_hooks.json", json.dumps({"schema": 1, **stated}))
 
     def run(self, kind: str = "prolog", **given: str) -> Outcome:
-        """Run a kind as slurmd does for job 17."""
+        """Run the scripts of a kind as slurmd does for job 17."""
         return run_kind(kind, self.root, {**JOB, **given})
 
     def log(self, name: str = "17.prolog.log") -> str:
-        """What stands in a log."""
+        """The content of a log."""
         return self.path(f"/var/log/hpcai/jobs/{name}").read_text(encoding="utf-8")
 
     def failure(self, kind: str = "prolog") -> Failure | None:
-        """What failed last."""
+        """The failure that was recorded last."""
         return failures.last_failure(self.root, kind)
 
     def waiting(self) -> list[str]:
-        """The kinds of which Slurm has to be told."""
+        """The kinds with a failure that still has to be reported to Slurm."""
         return [failure.kind for failure in failures.to_be_reported(self.root)]
 
 
@@ -75,8 +75,8 @@ def node(tmp_path: pathlib.Path) -> Node:
 
 
 @pytest.fixture
-def as_somebody(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Be a user whom the files of this test do not belong to, in the eyes of what looks at owners; the files' owner."""
+def as_another_user(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Run as a user who does not own the test's files, by faking the effective uid; return the files' owner."""
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
     return owner

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Putting the cause in the place of Slurm's own words, and in no other."""
+"""Replacing Slurm's own drain reason with the cause, and no other reason."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SLURMS = "State=IDLE+DRAIN Reason=Prolog error [slurm@2026-11-22T08:00:01]"
         ("State=MIXED+DRAIN Reason=Prolog error [slurm@2026-11-22T08:00:01]", REWRITE),
         ("State=IDLE", WAIT),
         ("State=ALLOCATED", WAIT),
-        # It was resumed: nothing is to be put there before it is drained again.
+        # It was resumed: no reason is set before it is drained again.
         ("State=IDLE Reason=Prolog error [slurm@2026-11-22T08:00:01]", WAIT),
         ("State=DOWN+NOT_RESPONDING Reason=Not responding [slurm@2026-11-22T08:00:01]", WAIT),
         ("State=IDLE+DRAIN Reason=Epilog error [slurm@2026-11-22T08:00:01]", LEAVE),
@@ -53,20 +53,20 @@ SLURMS = "State=IDLE+DRAIN Reason=Prolog error [slurm@2026-11-22T08:00:01]"
         (f"State=IDLE+DRAIN Reason={REASON} [root@2026-11-22T08:00:01]", DONE),
     ],
 )
-def test_only_the_very_words_of_slurm_are_replaced(shown: str, todo: str) -> None:
+def test_only_slurms_own_drain_reason_is_replaced(shown: str, todo: str) -> None:
     node = parse_nodes(f"NodeName=compute-17 NodeAddr=10.0.0.9 {shown} \n")["compute-17"]
     assert plan(node, FAILURE) == todo
     assert plan(None, FAILURE) == WAIT
 
 
-def test_an_epilog_has_its_own_words() -> None:
+def test_an_epilog_replaces_its_own_drain_reason_only() -> None:
     node = parse_nodes("NodeName=n State=IDLE+DRAIN Reason=Epilog error [slurm@2026-11-22T08:00:01]\n")["n"]
     assert plan(node, replace(FAILURE, kind="epilog")) == REWRITE
     assert plan(node, replace(FAILURE, kind="health")) == LEAVE
 
 
 class Slurm:
-    """A slurmctld that answers what stands next in ``shown``, and a clock that runs by pauses alone."""
+    """A slurmctld that answers with the next item of ``shown``, and a clock that advances only in ``pause``."""
 
     def __init__(self, node: Node, *shown: str) -> None:
         self.node = node
@@ -93,15 +93,15 @@ class Slurm:
         return "10.0.0.9"
 
     def pause(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.now += seconds
 
     def report(self) -> list[Reported]:
-        """Tell what waits."""
+        """Report the recorded failures."""
         return report_all(self.node.root, self.run, self.find_own_address, lambda: self.now, self.pause)
 
 
-def test_waits_until_slurm_has_drained_the_node_then_names_the_cause_once(node: Node) -> None:
+def test_the_cause_is_reported_once_after_slurm_drained_the_node(node: Node) -> None:
     failures.record_failure(node.root, FAILURE, True)
     slurm = Slurm(node, "State=ALLOCATED", "State=ALLOCATED", SLURMS)
     slurm.away = 2
@@ -121,7 +121,7 @@ def test_an_operators_reason_stays(node: Node) -> None:
     assert "bad fan" in reported.summary
 
 
-def test_gives_up_in_bounded_time_and_number_of_questions(node: Node) -> None:
+def test_reporting_gives_up_after_a_limited_time_and_number_of_queries(node: Node) -> None:
     failures.record_failure(node.root, FAILURE, True)
     slurm = Slurm(node, "State=IDLE")
     asked: list[str] = []
@@ -131,11 +131,11 @@ def test_gives_up_in_bounded_time_and_number_of_questions(node: Node) -> None:
     assert not reported.known
     assert LIMIT_S <= slurm.now < LIMIT_S + 20
     assert len(asked) < 40
-    # Nothing is left that would start the unit again and again.
+    # No record is left that would start the unit again and again.
     assert node.waiting() == []
 
 
-def test_a_record_of_an_earlier_boot_is_forgotten(node: Node) -> None:
+def test_a_record_of_an_earlier_boot_is_removed(node: Node) -> None:
     failures.record_failure(node.root, FAILURE, True)
     node.file("/proc/sys/kernel/random/boot_id", "two\n")
     slurm = Slurm(node, SLURMS)
@@ -144,20 +144,20 @@ def test_a_record_of_an_earlier_boot_is_forgotten(node: Node) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 2}', json.dumps({"schema": 1, "kind": "prolog"})])
-def test_what_is_no_record_is_removed(node: Node, text: str) -> None:
+def test_an_invalid_record_is_removed(node: Node, text: str) -> None:
     path = node.file(f"{failures.TO_REPORT}/prolog.json", text)
     assert Slurm(node, SLURMS).report() == []
     assert not path.exists()
 
 
-def test_a_newer_failure_is_not_forgotten_with_the_older(node: Node) -> None:
+def test_removing_a_record_keeps_a_newer_one(node: Node) -> None:
     failures.record_failure(node.root, FAILURE, True)
     failures.record_failure(node.root, replace(FAILURE, job="18"), True)
     failures.forget(node.root, FAILURE)
     assert node.waiting() == ["prolog"]
 
 
-def test_a_machine_without_a_name_in_slurm_has_nothing_to_tell(node: Node) -> None:
+def test_a_machine_without_a_name_in_slurm_reports_nothing(node: Node) -> None:
     failures.record_failure(node.root, FAILURE, True)
     slurm = Slurm(node, SLURMS)
     node.path(ENV_FILE).unlink()
@@ -165,7 +165,7 @@ def test_a_machine_without_a_name_in_slurm_has_nothing_to_tell(node: Node) -> No
     assert (reported.known, slurm.updates) == (True, [])
 
 
-def test_a_long_reason_keeps_its_job() -> None:
+def test_a_long_reason_is_shortened_but_keeps_the_job() -> None:
     long = replace(FAILURE, last_line="word " * 200)
     assert len(long.reason) <= LONGEST_REASON
     assert long.reason.endswith("... (job 17)")

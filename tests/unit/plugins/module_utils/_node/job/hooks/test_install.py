@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Putting scripts into their folders and taking them away."""
+"""Installing and removing scripts."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ GPU_PATH = "/etc/hpcai/prolog.d/50-gpu"
 
 
 def planned(node: Node, named: str = "site", limits: dict[str, Any] | None = None, **kinds: Any) -> Plan:
-    """What is to be done for a set."""
+    """Plan the installation of a set."""
     return plan(node.root, named, {kind: scripts_from(kind, kinds.get(kind, {})) for kind in kinds}, limits)
 
 
 def install(node: Node, named: str = "site", limits: dict[str, Any] | None = None, **kinds: Any) -> Plan:
-    """Do it."""
+    """Plan the installation of a set and apply it."""
     made = planned(node, named, limits, **kinds)
     apply(node.root, made)
     return made
 
 
-def test_a_bare_machine_gets_folders_scripts_and_settings_and_then_nothing(node: Node) -> None:
+def test_a_first_run_installs_everything_and_a_second_changes_nothing(node: Node) -> None:
     foreseen = planned(node, prolog={"50-gpu": GPU}, epilog={"90-note": NOTE})
     assert not node.path("/etc").exists()
     done = install(node, prolog={"50-gpu": GPU}, epilog={"90-note": NOTE})
@@ -48,14 +48,14 @@ def test_a_bare_machine_gets_folders_scripts_and_settings_and_then_nothing(node:
     assert done.actions[0] == "make /etc/hpcai/prolog.d"
     script = node.path(GPU_PATH)
     assert (script.read_text(), script.stat().st_mode & 0o7777) == (GPU["content"], 0o755)
-    # A text without the end of its last line gets it.
+    # A missing line feed at the end is added.
     assert node.path("/etc/hpcai/epilog.d/90-note").read_text().endswith("note\n")
     assert read_settings(node.root).limit_of("prolog", "50-gpu") == 9
     assert planned(node, prolog={"50-gpu": GPU}, epilog={"90-note": NOTE}).actions == []
     assert [one.name for one in node.run().runs] == ["50-gpu"]
 
 
-def test_a_set_loses_what_it_no_longer_names_and_nothing_else(node: Node) -> None:
+def test_only_scripts_that_the_set_no_longer_names_are_removed(node: Node) -> None:
     install(node, "beeond", prolog={"30-mount": NOTE})
     install(node, prolog={"50-gpu": GPU, "60-note": NOTE})
     other = node.script("70-admin", "true")
@@ -67,7 +67,7 @@ def test_a_set_loses_what_it_no_longer_names_and_nothing_else(node: Node) -> Non
     assert list(read_settings(node.root).sets) == ["beeond"]
 
 
-def test_what_was_changed_by_hand_is_put_right(node: Node) -> None:
+def test_manual_changes_of_a_script_are_reverted(node: Node) -> None:
     install(node, prolog={"50-gpu": GPU})
     script = node.path(GPU_PATH)
     script.chmod(0o777)
@@ -80,11 +80,11 @@ def test_what_was_changed_by_hand_is_put_right(node: Node) -> None:
     assert elsewhere.read_text() == "precious"
 
 
-def test_a_strangers_script_of_the_same_name_is_not_overwritten(node: Node) -> None:
+def test_a_foreign_script_of_the_same_name_is_not_overwritten(node: Node) -> None:
     theirs = node.script("50-gpu", "their own")
     with pytest.raises(HookError, match="50-gpu exists and is not of this set"):
         planned(node, prolog={"50-gpu": GPU})
-    # What a run that was cut off has left is the same text.
+    # An interrupted run leaves the same text, which is accepted.
     theirs.write_text(GPU["content"])
     assert [file.path for file in planned(node, prolog={"50-gpu": GPU}).files] == [
         node.root.at("/etc/hpcai/job_hooks.json")
@@ -95,15 +95,15 @@ def test_a_strangers_script_of_the_same_name_is_not_overwritten(node: Node) -> N
         planned(node, prolog={"50-gpu": GPU})
 
 
-def test_two_sets_do_not_share_a_name(node: Node) -> None:
+def test_two_sets_cannot_use_the_same_name(node: Node) -> None:
     install(node, "beeond", prolog={"50-gpu": GPU})
     with pytest.raises(HookError, match="prolog script 50-gpu belongs to the set beeond"):
         planned(node, prolog={"50-gpu": GPU})
-    # Nothing of another kind is in the way.
+    # A script of another kind can have the same name.
     install(node, epilog={"50-gpu": GPU})
 
 
-def test_limits_stay_until_others_are_given(node: Node) -> None:
+def test_limits_are_kept_until_others_are_given(node: Node) -> None:
     install(node, limits={"prolog": {"total": 300}})
     install(node, "beeond", prolog={"30-mount": NOTE})
     assert read_settings(node.root).limits["prolog"].total == 300
@@ -113,7 +113,7 @@ def test_limits_stay_until_others_are_given(node: Node) -> None:
         planned(node, limits={"prolog": {"total": "long"}})
 
 
-def test_settings_that_cannot_be_used_are_written_anew_with_a_warning(node: Node) -> None:
+def test_invalid_settings_are_rewritten_with_a_warning(node: Node) -> None:
     install(node, prolog={"50-gpu": GPU})
     node.file("/etc/hpcai/job_hooks.json", "{")
     made = install(node, prolog={"50-gpu": GPU})
@@ -121,7 +121,7 @@ def test_settings_that_cannot_be_used_are_written_anew_with_a_warning(node: Node
     assert planned(node, prolog={"50-gpu": GPU}).actions == []
 
 
-def test_null_leaves_a_script_out(node: Node) -> None:
+def test_null_removes_a_script(node: Node) -> None:
     assert scripts_from("prolog", {"50-gpu": None}) == {}
     install(node, prolog={"50-gpu": GPU})
     install(node, prolog={"50-gpu": None})
@@ -140,6 +140,6 @@ def test_null_leaves_a_script_out(node: Node) -> None:
         ("50-gpu", {**GPU, "limit": "x"}, "prolog.50-gpu.limit must be a number"),
     ],
 )
-def test_what_makes_no_sense_is_named(name: str, given: Any, words: str) -> None:
+def test_an_invalid_script_is_refused_and_named(name: str, given: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         scripts_from("prolog", {name: given})

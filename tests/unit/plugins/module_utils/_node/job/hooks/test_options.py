@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The settings of scripts, and their limits."""
+"""Settings of scripts, and their time limits."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from .conftest import Node
 REPOSITORY = pathlib.Path(__file__).resolve().parents[7]
 
 
-def test_without_a_file_the_defaults_hold(node: Node) -> None:
+def test_without_a_file_the_defaults_apply(node: Node) -> None:
     settings = read_settings(node.root)
     assert settings == HookSettings()
     assert settings.limit_of("prolog", "50-any") == DEFAULT_LIMITS["prolog"].script
 
 
-def test_what_was_written_is_read(node: Node) -> None:
+def test_written_settings_are_read_back_unchanged(node: Node) -> None:
     limits = {**DEFAULT_LIMITS, "prolog": Limits(12, 34.5)}
     settings = HookSettings(limits, {"site": {"prolog": {"50-gpu": 7, "60-x": None}}})
     node.file("/etc/hpcai/job_hooks.json", as_text(settings))
@@ -60,14 +60,14 @@ def test_what_was_written_is_read(node: Node) -> None:
         ({"sets": {"site": {"prolog": {"50-a": "x"}}}}, "sets.site.prolog.50-a must be"),
     ],
 )
-def test_what_makes_no_sense_is_named(node: Node, stated: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_refused_and_named(node: Node, stated: dict[str, Any], words: str) -> None:
     node.settings(**stated)
     with pytest.raises(ConfigError, match=words) as error:
         read_settings(node.root)
     assert "job_hooks.json" in str(error.value)
 
 
-def test_the_role_says_the_same_limits_and_the_tools_the_same_kinds() -> None:
+def test_the_role_has_the_same_limits_and_the_tools_the_same_kinds() -> None:
     layer = yaml.safe_load((REPOSITORY / "roles/slurm/vars/main/jobs.yml").read_text(encoding="utf-8"))
     written = layer["__slurm_job_hook_limits_stated"].split("| combine")[0].replace("{{", "").strip()
     assert yaml.safe_load(written) == {

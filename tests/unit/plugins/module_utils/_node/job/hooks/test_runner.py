@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Running the scripts of a kind. The scripts are real."""
+"""Running the scripts of a kind, with real scripts."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def test_scripts_run_in_the_order_of_their_names(node: Node) -> None:
     assert (node.failure(), node.waiting()) == (None, [])
 
 
-def test_no_scripts_are_no_failure_and_leave_nothing(node: Node) -> None:
+def test_without_scripts_nothing_fails_and_nothing_is_written(node: Node) -> None:
     assert node.run().failure is None
     assert not node.path("/var/log").exists()
     assert not node.path("/run/hpcai").exists()
 
 
-def test_first_failure_ends_a_prolog_and_its_last_line_is_the_reason(node: Node) -> None:
+def test_the_first_failure_ends_a_prolog_with_its_last_line_as_reason(node: Node) -> None:
     node.script("10-good", "true")
     node.script("50-gpu", "echo looking; echo 'GPU 3 is missing' >&2; echo; exit 3")
     node.script("60-never", "touch /proc/self/nothing")
@@ -48,7 +48,7 @@ def test_first_failure_ends_a_prolog_and_its_last_line_is_the_reason(node: Node)
     assert node.waiting() == ["prolog"]
 
 
-def test_an_epilog_runs_all_and_fails_at_its_end(node: Node) -> None:
+def test_an_epilog_runs_all_scripts_and_then_fails(node: Node) -> None:
     node.script("10-bad", "exit 1", "epilog")
     node.script("20-good", "echo cleaned", "epilog")
     node.script("30-bad", "echo too >&2; exit 2", "epilog")
@@ -61,7 +61,7 @@ def test_an_epilog_runs_all_and_fails_at_its_end(node: Node) -> None:
     assert "cleaned" in node.log("17.epilog.log")
 
 
-def test_a_health_script_is_recorded_and_slurm_is_told_nothing(node: Node) -> None:
+def test_a_failed_health_script_is_recorded_and_not_reported_to_slurm(node: Node) -> None:
     node.script("10-bad", "echo $SLURM_JOB_ID is sick; exit 1", "health")
     done = node.run("health", SLURM_JOB_ID="")
     failure = node.failure("health")
@@ -73,7 +73,7 @@ def test_a_health_script_is_recorded_and_slurm_is_told_nothing(node: Node) -> No
     assert node.log("health.log").count("is sick") == 1
 
 
-def test_a_script_over_its_limit_is_ended_with_all_that_it_started(node: Node, tmp_path: pathlib.Path) -> None:
+def test_a_script_over_its_limit_is_killed_with_its_children(node: Node, tmp_path: pathlib.Path) -> None:
     mark = tmp_path / "mark"
     node.script("10-slow", f"(trap '' TERM; sleep 0.9; touch {mark}) & echo waits; sleep 60")
     node.settings(sets={"site": {"prolog": {"10-slow": 0.3}}})
@@ -89,13 +89,13 @@ def test_a_script_over_its_limit_is_ended_with_all_that_it_started(node: Node, t
     assert not mark.exists()
 
 
-def test_a_script_that_does_not_listen_is_killed(node: Node) -> None:
+def test_a_script_that_ignores_sigterm_is_killed(node: Node) -> None:
     path = node.script("10-deaf", "trap '' TERM; echo deaf; while :; do sleep 0.05; done")
     ended = run_script("10-deaf", str(path), {}, 0.2, lambda _chunk: None, grace_s=0.2)
     assert (ended.cause, ended.last_line) == ("not done within 0.2 s", "deaf")
 
 
-def test_all_scripts_together_have_a_limit(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_scripts_together_have_a_time_limit(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.runner.TERM_S", 0)
     monkeypatch.setattr("ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.runner.BURIAL_S", 0)
     node.script("10-slow", "sleep 0.4")
@@ -108,17 +108,17 @@ def test_all_scripts_together_have_a_limit(node: Node, monkeypatch: pytest.Monke
     assert [one.cause[:8] for one in done.runs] == ["", "not done", "not star"]
 
 
-def test_what_a_script_leaves_running_is_not_waited_for(node: Node) -> None:
+def test_background_processes_of_a_script_are_not_waited_for(node: Node) -> None:
     node.script("10-daemon", "sleep 30 & echo started $!")
     began = time.monotonic()
     assert node.run().failure is None
     assert time.monotonic() - began < 5
     [started] = [line for line in node.log().splitlines() if line.startswith("started ")]
-    # It is there still.
+    # It still runs.
     os.kill(int(started.split()[1]), 9)
 
 
-def test_a_signal_and_a_script_without_interpreter_are_named(node: Node) -> None:
+def test_a_signal_and_a_missing_interpreter_are_named(node: Node) -> None:
     node.script("10-shot", "kill -9 $$", "epilog")
     node.file("/etc/hpcai/epilog.d/20-bare", "#!/no/such/shell\n", 0o755)
     causes = [one.cause for one in node.run("epilog").runs]
@@ -135,9 +135,7 @@ def test_a_signal_and_a_script_without_interpreter_are_named(node: Node) -> None
         ("50-gpu.sh~", 0o755, "its name is invalid: expected two digits"),
     ],
 )
-def test_what_must_not_run_is_refused_by_name_before_anything_runs(
-    node: Node, name: str, mode: int, words: str
-) -> None:
+def test_an_unsafe_script_is_refused_before_anything_runs(node: Node, name: str, mode: int, words: str) -> None:
     node.script("10-first", "echo ran")
     node.script(name, "echo ran", mode=mode)
     done = node.run()
@@ -149,8 +147,8 @@ def test_what_must_not_run_is_refused_by_name_before_anything_runs(
     assert "ran" not in node.log().split("refused")[0]
 
 
-def test_a_strangers_script_is_refused(node: Node, as_somebody: int) -> None:
-    if as_somebody == 0:
+def test_a_script_of_another_owner_is_refused(node: Node, as_another_user: int) -> None:
+    if as_another_user == 0:
         os.chown(node.script("50-theirs", "true"), 1234, -1)
     else:
         node.script("50-theirs", "true")
@@ -158,7 +156,7 @@ def test_a_strangers_script_is_refused(node: Node, as_somebody: int) -> None:
     assert "must belong to root" in one.cause
 
 
-def test_a_link_and_a_loose_folder_are_refused(node: Node) -> None:
+def test_a_link_and_a_folder_writable_by_others_are_refused(node: Node) -> None:
     script = node.script("10-real", "true")
     (script.parent / "20-link").symlink_to(script)
     assert [one.cause for one in node.run().runs] == ["refused: it is not a regular file; links are not followed"]
@@ -168,7 +166,7 @@ def test_a_link_and_a_loose_folder_are_refused(node: Node) -> None:
     assert "its folder /etc/hpcai/prolog.d is writable by group or others" in one.cause
 
 
-def test_a_refused_script_does_not_keep_an_epilog_from_cleaning_up(node: Node) -> None:
+def test_an_epilog_runs_the_other_scripts_if_one_is_refused(node: Node) -> None:
     node.script("10-loose", "echo loose", "epilog", 0o777)
     node.script("20-clean", "echo clean", "epilog")
     done = node.run("epilog")
@@ -176,12 +174,12 @@ def test_a_refused_script_does_not_keep_an_epilog_from_cleaning_up(node: Node) -
     assert done.failure is not None
 
 
-def test_files_that_are_being_written_are_left_out(node: Node) -> None:
+def test_files_that_are_being_written_are_ignored(node: Node) -> None:
     node.file("/etc/hpcai/prolog.d/.50-gpu.x8f2", "#!/bin/sh\nexit 1\n", 0o755)
     assert node.run().runs == ()
 
 
-def test_the_environment_is_the_same_on_each_release(node: Node) -> None:
+def test_the_environment_is_the_same_with_each_release_of_slurm(node: Node) -> None:
     node.script("10-env", 'echo "$SLURM_JOB_NODELIST $SLURM_NODELIST $SLURMD_NODENAME $HPCAI_HOOK $PATH"')
     node.run()
     path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -190,7 +188,7 @@ def test_the_environment_is_the_same_on_each_release(node: Node) -> None:
     assert "compute-9 compute-9 compute-0" in node.log()
 
 
-def test_settings_that_cannot_be_used_fail_with_their_cause(node: Node) -> None:
+def test_invalid_settings_fail_the_prolog_and_are_the_cause(node: Node) -> None:
     node.script("10-good", "true")
     node.file("/etc/hpcai/job_hooks.json", "{")
     failure = node.run().failure
@@ -200,11 +198,11 @@ def test_settings_that_cannot_be_used_fail_with_their_cause(node: Node) -> None:
     assert node.waiting() == ["prolog"]
 
 
-def test_a_log_is_bounded_and_old_ones_go(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_have_a_size_limit_and_old_logs_are_removed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.script("10-loud", "head -c 600000 /dev/zero | tr '\\0' x; echo; echo the end; exit 1")
     failure = node.run().failure
     assert failure is not None
-    # What is left out of the log still tells the cause.
+    # Even if a line is left out of the log, it can be the cause.
     assert failure.last_line == "the end"
     assert len(node.log()) < runner.MOST_BYTES + 1000
     assert "left out" in node.log()
@@ -216,13 +214,13 @@ def test_a_log_is_bounded_and_old_ones_go(node: Node, monkeypatch: pytest.Monkey
     assert names == ["17.prolog.log", "4.prolog.log", "5.prolog.log"]
 
 
-def test_a_disk_that_takes_no_log_does_not_stop_a_job(node: Node) -> None:
+def test_a_log_that_cannot_be_written_does_not_stop_a_job(node: Node) -> None:
     node.file("/var/log/hpcai", "in the way")
     node.script("10-good", "echo good")
     assert node.run().failure is None
 
 
-def test_a_later_good_run_is_noted_and_the_failure_stays(node: Node) -> None:
+def test_a_later_success_is_recorded_and_the_failure_is_kept(node: Node) -> None:
     node.script("10-flag", f"[ -e {node.folder}/good ] || {{ echo no flag; exit 1; }}")
     node.run()
     first = node.failure()

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs one after another on the same target: what they take as it is, and what they copy again.
+"""Repeated runs on the same target: what they reuse, and what they copy again.
 
-azcopy is played here. The real one runs in tests/contract/blob.
+azcopy is faked here. The real one runs in tests/contract/blob.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Account:
         *_more: object,
         **_options: object,
     ) -> Outcome:
-        """Bring blobs, in place of azcopy."""
+        """Copy blobs, in the place of azcopy."""
         for name in names:
             self.carried.append(name)
             pathlib.Path(folder, name).write_bytes(self._contents[name])
@@ -66,7 +66,7 @@ class Account:
         return Outcome()
 
     def stage(self, number: int = 0, count: int = 1, decompress: bool = False) -> apply.StageResult:
-        """Stage one shard from a listing of now."""
+        """Stage one shard from a new listing."""
         self.carried.clear()
         (self.state / FILE).unlink(missing_ok=True)
         listing: Listing = shared_listing(
@@ -89,7 +89,7 @@ class Account:
         return verify(str(self.target), str(self.state), full=True, workers=1)
 
     def files(self) -> Mapping[str, bytes]:
-        """What lies in the target."""
+        """The files in the target."""
         return {path.name: path.read_bytes() for path in self.target.iterdir() if path.is_file()}
 
 
@@ -104,7 +104,7 @@ def account(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Account:
 
 
 @pytest.mark.parametrize("counts", [(4, 2), (2, 4), (1, 4), (4, 1), (2, 2)])
-def test_what_is_staged_is_copied_no_more_whatever_the_number_of_shards(
+def test_staged_blobs_are_not_copied_again_with_other_numbers_of_shards(
     account: Account, counts: tuple[int, int]
 ) -> None:
     assert account.stage_all(counts[0]) == ["a", "b", "c", "d"]
@@ -113,10 +113,8 @@ def test_what_is_staged_is_copied_no_more_whatever_the_number_of_shards(
 
 
 @pytest.mark.parametrize("counts", [(4, 2), (2, 4), (1, 4), (4, 1), (2, 2)])
-def test_a_blob_that_changed_is_copied_once_whatever_the_number_of_shards(
-    account: Account, counts: tuple[int, int]
-) -> None:
-    """Manifests of another number of shards stay, and know an older version of it."""
+def test_a_changed_blob_is_copied_once_with_other_numbers_of_shards(account: Account, counts: tuple[int, int]) -> None:
+    """Manifests of runs with another number of shards are kept, and list an older version of the blob."""
     account.stage_all(counts[0])
     account.put("b", b"BB", version=2)
     assert account.stage_all(counts[1]) == ["b"]
@@ -126,7 +124,7 @@ def test_a_blob_that_changed_is_copied_once_whatever_the_number_of_shards(
     assert account.files()["b"] == b"BB"
 
 
-def test_a_target_with_an_older_version_is_not_verified(account: Account) -> None:
+def test_a_target_with_an_older_version_fails_verification(account: Account) -> None:
     account.stage_all(2)
     account.put("b", b"BB", version=2)
     (account.state / FILE).unlink()
@@ -134,15 +132,15 @@ def test_a_target_with_an_older_version_is_not_verified(account: Account) -> Non
     assert any("'b' was staged from another version of the blob" in problem for problem in account.verify().problems)
 
 
-def test_what_a_killed_run_left_whole_is_taken(account: Account) -> None:
+def test_a_complete_file_of_a_killed_run_is_reused(account: Account) -> None:
     kill_before_b_is_accepted(account)
     assert account.stage().copied == 1
     assert account.carried == []
     assert account.verify().problems == ()
 
 
-def test_what_a_killed_run_left_of_an_older_version_is_not_taken(account: Account) -> None:
-    """It is as long as the new one, and there is no MD5 to tell them apart."""
+def test_a_file_of_a_killed_run_with_an_older_version_is_copied_again(account: Account) -> None:
+    """It has the same size as the new version, and there is no MD5 to distinguish them."""
     kill_before_b_is_accepted(account)
     account.put("b", b"BB", version=2)
     assert not account.stage().problem
@@ -152,7 +150,7 @@ def test_what_a_killed_run_left_of_an_older_version_is_not_taken(account: Accoun
 
 
 def kill_before_b_is_accepted(account: Account) -> None:
-    """Leave what a run leaves that has all of 'b', and is killed before it has noted that."""
+    """Leave the files of a run that was killed after it copied 'b' and before it recorded that."""
     account.dies = True
     with pytest.raises(KeyboardInterrupt):
         account.stage()
@@ -164,7 +162,7 @@ def kill_before_b_is_accepted(account: Account) -> None:
     manifest.write_text("".join(line for line in lines if '"name":"b"' not in line), encoding="utf-8")
 
 
-def test_what_killed_runs_left_of_other_shards_is_removed(account: Account) -> None:
+def test_leftovers_of_killed_runs_of_other_shards_are_removed(account: Account) -> None:
     account.dies = True
     for number in range(4):
         with pytest.raises(KeyboardInterrupt):
@@ -176,7 +174,7 @@ def test_what_killed_runs_left_of_other_shards_is_removed(account: Account) -> N
 
 
 @pytest.mark.parametrize(("name", "becomes"), [("text.gz", "text"), ("text", "text")])
-def test_a_blob_that_was_staged_compressed_is_decompressed_when_that_is_asked_for(
+def test_a_blob_that_was_staged_compressed_is_decompressed_on_request(
     account: Account, name: str, becomes: str
 ) -> None:
     account.put(name, gzip.compress(b"words"), encoding="gzip")
@@ -191,7 +189,7 @@ def test_a_blob_that_was_staged_compressed_is_decompressed_when_that_is_asked_fo
     assert account.verify().problems == ()
 
 
-def test_a_file_that_was_damaged_is_copied_again(account: Account) -> None:
+def test_a_damaged_file_is_copied_again(account: Account) -> None:
     account.stage_all(2)
     (account.target / "b").write_bytes(b"other")
     assert account.verify().count == 1
@@ -199,7 +197,7 @@ def test_a_file_that_was_damaged_is_copied_again(account: Account) -> None:
     assert account.verify().problems == ()
 
 
-def test_a_pattern_leaves_the_others_out(account: Account) -> None:
+def test_brackets_in_a_pattern_are_literal_and_match_no_blob(account: Account) -> None:
     listing = shared_listing(str(account.state), True, "", lambda: list(account._blobs.values()), LOCATION.address, 1)
     options = replace(StageOptions(LOCATION, str(account.target)), pattern="[ab]*")
     with pytest.raises(ValueError, match="no blob"):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where root copies nothing to."""
+"""Folders to which root copies nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root is refused")
 USER = 54321
 
 
-def test_root_copies_to_no_folder_that_users_can_write_to_or_replace(tmp_path: Path) -> None:
+def test_root_copies_nothing_to_folders_that_users_can_write_or_replace(tmp_path: Path) -> None:
     scratch, theirs = tmp_path / "scratch", tmp_path / "scratch/theirs"
     theirs.mkdir(parents=True)
     scratch.chmod(0o1777)
@@ -30,7 +30,7 @@ def test_root_copies_to_no_folder_that_users_can_write_to_or_replace(tmp_path: P
     assert (scratch / "own/data").stat().st_uid == 0
 
 
-def test_a_user_is_the_master_of_his_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_may_copy_to_folders_that_others_can_write_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tmp_path.chmod(0o777)
     monkeypatch.setattr(os, "geteuid", lambda: USER)
     refuse_user_writable(str(tmp_path))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What lies beside the data: listing, manifests, and the files themselves on their way to their names."""
+"""Files of a staging run: the listing, the manifests, and the received files until they have their names."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ BLOBS = [Blob("a", 1, "m", "", "t"), Blob("b", 2)]
 
 
 def never() -> list[Blob]:
-    """A listing that must not be made."""
+    """Fail if a listing is requested."""
     raise AssertionError("listed twice")
 
 
-def test_the_others_take_the_listing_of_this_steps_first_node(tmp_path: Path) -> None:
+def test_other_nodes_use_the_listing_of_this_steps_first_node(tmp_path: Path) -> None:
     shared_listing(str(tmp_path), True, "1.0.0", lambda: [Blob("old", 1)], LOCATION, 1)
     later = threading.Timer(0.7, lambda: shared_listing(str(tmp_path), True, "1.1.0", lambda: BLOBS, LOCATION, 1))
     later.start()
@@ -56,7 +56,7 @@ def test_the_others_take_the_listing_of_this_steps_first_node(tmp_path: Path) ->
     assert found.blobs == tuple(BLOBS)
 
 
-def test_a_first_node_that_fails_or_is_not_seen_is_told(tmp_path: Path) -> None:
+def test_a_first_node_that_fails_or_is_missing_is_reported(tmp_path: Path) -> None:
     def fails() -> list[Blob]:
         raise ConfigError("the SAS is wrong")
 
@@ -68,7 +68,7 @@ def test_a_first_node_that_fails_or_is_not_seen_is_told(tmp_path: Path) -> None:
         shared_listing(str(tmp_path), False, "1.0.1", never, LOCATION, 0.1)
 
 
-def test_outside_of_slurm_the_first_listing_counts_for_all(tmp_path: Path) -> None:
+def test_outside_slurm_all_use_the_first_listing(tmp_path: Path) -> None:
     assert token_of({}) == ""
     first = shared_listing(str(tmp_path), True, "", lambda: BLOBS, LOCATION, 1)
     assert shared_listing(str(tmp_path), False, "", never, LOCATION, 1).digest == first.digest
@@ -76,7 +76,7 @@ def test_outside_of_slurm_the_first_listing_counts_for_all(tmp_path: Path) -> No
         shared_listing(str(tmp_path), False, "", never, "https://other", 1)
 
 
-def test_a_name_that_cannot_be_carried_stops_all_nodes(tmp_path: Path) -> None:
+def test_a_name_that_azcopy_cannot_transfer_stops_all_nodes(tmp_path: Path) -> None:
     with pytest.raises(NameRefused):
         shared_listing(str(tmp_path), True, "1.0.0", lambda: [Blob("two\nlines", 1)], LOCATION, 1)
     with pytest.raises(ConfigError, match="newline"):
@@ -84,13 +84,13 @@ def test_a_name_that_cannot_be_carried_stops_all_nodes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("blob", [Blob("a", 2, "m", "", "t"), Blob("a", 1, "n", "", "t"), Blob("a", 1, "m", "", "u")])
-def test_a_digest_tells_listings_apart(blob: Blob) -> None:
+def test_different_listings_have_different_digests(blob: Blob) -> None:
     here = Listing(LOCATION, "x", tuple(BLOBS))
     assert here.digest == Listing(LOCATION, "y", tuple(reversed(BLOBS))).digest
     assert here.digest != Listing(LOCATION, "x", (blob, BLOBS[1])).digest
 
 
-def test_a_listing_that_was_changed_or_is_newer_is_refused(tmp_path: Path) -> None:
+def test_a_changed_listing_or_a_newer_schema_is_refused(tmp_path: Path) -> None:
     shared_listing(str(tmp_path), True, "", lambda: BLOBS, LOCATION, 1)
     path = tmp_path / FILE
     stated = json.loads(path.read_text(encoding="utf-8"))
@@ -115,7 +115,7 @@ def test_a_manifest_survives_a_kill_in_the_middle_of_a_line(tmp_path: Path) -> N
     assert list(read_manifests(str(tmp_path))) == []
 
 
-def test_a_new_run_keeps_what_is_known_and_the_number_of_shards_may_change(tmp_path: Path) -> None:
+def test_manifests_are_kept_if_the_number_of_shards_changes(tmp_path: Path) -> None:
     one = Staged("x", "x", 5, "", "t", 5, "s")
     Journal(str(tmp_path / file_name(0, 2)), Header("d", 0, 2), {"x": one}).close()
     Journal(str(tmp_path / file_name(0, 3)), Header("d", 0, 3), {}).close()
@@ -123,14 +123,14 @@ def test_a_new_run_keeps_what_is_known_and_the_number_of_shards_may_change(tmp_p
     assert entries_of(str(tmp_path / "none")) == {}
 
 
-def test_a_file_was_staged_from_this_very_blob_only_if_all_agrees() -> None:
+def test_a_file_is_of_a_blob_only_if_all_properties_match() -> None:
     one = Staged("a", "a", 1, "m", "t", 1, "s")
     assert one.is_of(BLOBS[0])
     for other in (Blob("a", 2, "m", "", "t"), Blob("a", 1, "n", "", "t"), Blob("a", 1, "m", "", "u")):
         assert not one.is_of(other)
 
 
-def test_names_on_disk_are_without_gz_where_they_are_decompressed() -> None:
+def test_decompressed_files_have_names_without_gz() -> None:
     blobs = [
         Blob("d/a.gz", 1, encoding="gzip"),
         Blob("b.gz", 1),
@@ -149,13 +149,13 @@ def test_names_on_disk_are_without_gz_where_they_are_decompressed() -> None:
         ([".hpcai-stage/x"], "the folder of the manifests"),
     ],
 )
-def test_names_that_cannot_lie_beside_each_other_are_refused(names: list[str], words: str) -> None:
+def test_names_that_conflict_on_disk_are_refused(names: list[str], words: str) -> None:
     with pytest.raises(NameRefused, match=words):
         paths_of([Blob(name, 1, encoding="gzip") for name in names], True)
 
 
-def arrived(folder: Path, content: bytes, **facts: object) -> tuple[Blob, str]:
-    """A file that azcopy has brought, and the blob it should be."""
+def received_file(folder: Path, content: bytes, **facts: object) -> tuple[Blob, str]:
+    """Create a file that azcopy received; return its expected blob and its path."""
     (folder / "in").mkdir()
     path = folder / "in/x"
     path.write_bytes(content)
@@ -163,8 +163,8 @@ def arrived(folder: Path, content: bytes, **facts: object) -> tuple[Blob, str]:
     return Blob("x", **given), str(path)  # type: ignore[arg-type]
 
 
-def test_a_file_gets_its_name_when_it_is_right(tmp_path: Path) -> None:
-    blob, source = arrived(tmp_path, b"data" * 1000)
+def test_a_correct_file_gets_its_final_name(tmp_path: Path) -> None:
+    blob, source = received_file(tmp_path, b"data" * 1000)
     staged = accept(blob, source, str(tmp_path / "to"), "deep/x", unpack=False)
     assert (tmp_path / "to/deep/x").read_bytes() == b"data" * 1000
     assert staged.sha256 == hashlib.sha256(b"data" * 1000).hexdigest()
@@ -172,8 +172,8 @@ def test_a_file_gets_its_name_when_it_is_right(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("facts", [{"size": 3}, {"md5": "0" * 32}])
-def test_a_file_that_is_another_one_gets_none(tmp_path: Path, facts: dict[str, object]) -> None:
-    blob, source = arrived(tmp_path, b"data", **facts)
+def test_a_file_that_differs_from_its_blob_is_removed(tmp_path: Path, facts: dict[str, object]) -> None:
+    blob, source = received_file(tmp_path, b"data", **facts)
     with pytest.raises(NotAccepted, match="the blob has changed"):
         accept(blob, source, str(tmp_path / "to"), "x", unpack=False)
     assert not list((tmp_path / "to").iterdir())
@@ -181,9 +181,9 @@ def test_a_file_that_is_another_one_gets_none(tmp_path: Path, facts: dict[str, o
 
 
 @pytest.mark.parametrize("tail", [b"", b"\0" * 700, gzip.compress(b"and more")], ids=["one", "padded", "two"])
-def test_gzip_of_several_members_and_with_padding_is_decompressed(tmp_path: Path, tail: bytes) -> None:
+def test_gzip_with_several_members_or_padding_is_decompressed(tmp_path: Path, tail: bytes) -> None:
     content = bytes(40_000_000)
-    blob, source = arrived(tmp_path, gzip.compress(content) + tail)
+    blob, source = received_file(tmp_path, gzip.compress(content) + tail)
     staged = accept(blob, source, str(tmp_path / "to"), "x", unpack=True)
     expected = content + (b"and more" if tail.startswith(b"\x1f") else b"")
     assert (staged.size, staged.sha256) == (len(expected), hashlib.sha256(expected).hexdigest())
@@ -191,18 +191,18 @@ def test_gzip_of_several_members_and_with_padding_is_decompressed(tmp_path: Path
 
 
 @pytest.mark.parametrize("harm", ["cut", "crc", "length", "none", "rest"])
-def test_gzip_that_is_damaged_is_refused(tmp_path: Path, harm: str) -> None:
+def test_damaged_gzip_is_refused(tmp_path: Path, harm: str) -> None:
     packed = bytearray(gzip.compress(b"some text " * 5000))
     if harm in ("crc", "length"):
         packed[-6 if harm == "crc" else -1] ^= 1
     content = {"cut": bytes(packed[:-9]), "none": b"plain", "rest": bytes(packed) + b"rest"}.get(harm, bytes(packed))
-    blob, source = arrived(tmp_path, content)
+    blob, source = received_file(tmp_path, content)
     with pytest.raises(NotAccepted, match="upload it again"):
         accept(blob, source, str(tmp_path / "to"), "x", unpack=True)
     assert not list((tmp_path / "to").iterdir())
 
 
-def test_settings_of_a_node_are_read_and_checked(tmp_path: Path) -> None:
+def test_a_nodes_settings_are_read_and_checked(tmp_path: Path) -> None:
     assert read_settings(Root(str(tmp_path))).credential == "identity"
     (tmp_path / "etc/hpcai").mkdir(parents=True)
     (tmp_path / "etc/hpcai/blob.json").write_text('{"schema": 1, "processes": 8, "account_gbps": 20}', encoding="utf-8")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The division into shards: the same whoever makes it, and near the best there can be."""
+"""The division into shards: every node computes the same one, and it is near the optimum."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def blobs_of(sizes: list[int]) -> list[Blob]:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 16, 64])
 @pytest.mark.parametrize("kind", ["even", "long tail", "few large", "empty files"])
-def test_shards_are_within_one_percent_of_the_best(kind: str, count: int) -> None:
+def test_shards_are_within_one_percent_of_the_optimum(kind: str, count: int) -> None:
     made = random.Random(3)
     sizes = {
         "even": [made.randint(1_900_000, 2_100_000) for _number in range(4096)],
@@ -54,14 +54,14 @@ def test_shards_are_within_one_percent_of_the_best(kind: str, count: int) -> Non
     assert quality_of(blobs, shards).ratio <= 1.01
 
 
-def test_nothing_hangs_on_the_order_in_which_blobs_come() -> None:
+def test_shards_do_not_depend_on_the_order_of_the_blobs() -> None:
     blobs = blobs_of([random.Random(5).randint(0, 5) for _number in range(300)])
     mixed = list(blobs)
     random.Random(6).shuffle(mixed)
     assert shards_of(blobs, 7) == shards_of(mixed, 7)
 
 
-def test_the_bound_is_never_above_what_the_best_division_has() -> None:
+def test_the_lower_bound_is_never_above_the_optimum() -> None:
     made = random.Random(8)
     for _turn in range(60):
         sizes = [made.randint(1, 12) for _number in range(made.randint(1, 7))]
@@ -72,11 +72,11 @@ def test_the_bound_is_never_above_what_the_best_division_has() -> None:
         )
         assert bound_of(sizes, count) <= best
         blobs = blobs_of(sizes)
-        # What the largest-first rule leaves is at most a third above the best, and refined it is mostly the best.
+        # The largest-first rule alone is at most a third above the optimum; refined, it usually is the optimum.
         assert quality_of(blobs, shards_of(blobs, count)).largest <= best * 7 / 6
 
 
-def test_exchanges_make_better_what_the_largest_first_leaves() -> None:
+def test_exchanges_improve_the_largest_first_result() -> None:
     blobs = blobs_of([3, 3, 2, 2, 2])
     assert quality_of(blobs, shards_of(blobs, 2)).largest == 6
 
@@ -88,7 +88,7 @@ def test_there_may_be_more_shards_than_files_and_no_files_at_all() -> None:
         shards_of([], 0)
 
 
-def test_groups_are_divided_as_the_tutorial_of_cosmoflow_does() -> None:
+def test_groups_are_divided_as_in_the_cosmoflow_tutorial() -> None:
     groups = groups_of("*_{000..063}.tfrecord.gz")
     assert len(groups) == 64
     assert groups_for(groups, 0, 16) == [f"*_{number:03d}.tfrecord.gz" for number in range(4)]
@@ -97,19 +97,19 @@ def test_groups_are_divided_as_the_tutorial_of_cosmoflow_does() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["", "a/b", "a;b", "{1..2}{3..4}", "{5..1}", "{0..999999999}"])
-def test_patterns_that_make_no_sense_are_refused(pattern: str) -> None:
+def test_invalid_patterns_are_refused(pattern: str) -> None:
     with pytest.raises(PatternError):
         groups_of(pattern)
 
 
-def test_only_a_star_is_a_wildcard_and_only_the_last_part_counts() -> None:
+def test_only_a_star_is_a_wildcard_and_only_file_names_are_matched() -> None:
     names = ["x/a_1.b", "x_1.b/c", "a?1.b", "a_1xb"]
     assert matching(names, ["*_1.b"]) == ["x/a_1.b"]
     assert matching(names, ["a?1.b"]) == ["a?1.b"]
     assert matching(names, []) == []
 
 
-def test_a_pattern_takes_what_it_matches_and_divides_by_it() -> None:
+def test_a_pattern_selects_blobs_and_divides_them() -> None:
     blobs = [*(Blob(f"u_{number:03d}.gz", 5) for number in range(8)), Blob("readme", 1)]
     chosen = selected(blobs, "*_{000..007}.gz")
     assert len(chosen) == 8
@@ -120,7 +120,7 @@ def test_a_pattern_takes_what_it_matches_and_divides_by_it() -> None:
         selected(blobs, "nothing*")
 
 
-def test_a_shard_is_the_nodes_number_in_the_step() -> None:
+def test_the_shard_is_the_nodes_number_in_the_job_step() -> None:
     step = {"SLURM_STEP_ID": "0", "SLURM_NODEID": "3", "SLURM_JOB_NUM_NODES": "16", "SLURM_LOCALID": "0"}
     assert shard_of("", step) == (3, 16)
     assert shard_of("", {**step, "SLURM_STEP_NUM_NODES": "4"}) == (3, 4)
@@ -128,8 +128,8 @@ def test_a_shard_is_the_nodes_number_in_the_step() -> None:
     assert shard_of("", {}) == (0, 1)
 
 
-def test_the_script_of_a_job_may_stage_where_there_is_one_node() -> None:
-    """Slurm numbers no step there, and gives the script of a larger job the first node's number."""
+def test_a_job_script_may_stage_if_the_job_has_one_node() -> None:
+    """Slurm sets no step id in a job script, and gives the script of a larger job the number of the first node."""
     script = {"SLURM_NODEID": "0", "SLURM_JOB_NUM_NODES": "1", "SLURM_LOCALID": "0"}
     assert shard_of("", script) == (0, 1)
     with pytest.raises(StageOptionsError, match=r"2 nodes, but its script runs on one.*srun --ntasks-per-node=1"):
@@ -148,7 +148,7 @@ def test_the_script_of_a_job_may_stage_where_there_is_one_node() -> None:
         ("", {"SLURM_LOCALID": "1"}, "one is enough"),
     ],
 )
-def test_a_shard_that_nobody_tells_is_refused(stated: str, more: dict[str, str], words: str) -> None:
+def test_a_missing_or_invalid_shard_is_refused(stated: str, more: dict[str, str], words: str) -> None:
     step = {"SLURM_STEP_ID": "0", "SLURM_NODEID": "3", "SLURM_JOB_NUM_NODES": "16", "SLURM_LOCALID": "0", **more}
     with pytest.raises(StageOptionsError, match=words):
         shard_of(stated, step)

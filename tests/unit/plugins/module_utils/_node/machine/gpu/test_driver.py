@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which driver is taken, and what is known of a GPU that cannot be read."""
+"""Which driver is used, and what is known about a GPU that cannot be read."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root imp
 PCI = ("0001:00:00.0", "0002:00:00.0")
 
 
-class PlayedWorker:
-    """A worker whose answers are told."""
+class FakeWorker:
+    """A worker with given answers."""
 
     closed = False
 
@@ -34,12 +34,12 @@ class PlayedWorker:
         return answer
 
     def close(self) -> None:
-        """Remember."""
+        """Record that it was closed."""
         self.closed = True
 
 
 def facts(index: int, busid: str) -> dict[str, Any]:
-    """What a session answers."""
+    """The facts of a GPU, as a worker returns them."""
     names = ("uuid", "name", "mig", "persistence", "highest", "application", "application_reason", "default", "current")
     return {
         **dict.fromkeys((*names, "slowed")),
@@ -51,8 +51,8 @@ def facts(index: int, busid: str) -> dict[str, Any]:
 
 
 def nvml(monkeypatch: pytest.MonkeyPatch, answers: dict[Any, Any], pci: tuple[str, ...] = PCI) -> driver.Driver:
-    """A driver over a played worker."""
-    monkeypatch.setattr(driver, "Worker", lambda *_: PlayedWorker(answers))
+    """A driver with a fake worker."""
+    monkeypatch.setattr(driver, "Worker", lambda *_: FakeWorker(answers))
     return driver.Driver(pci=pci)
 
 
@@ -63,12 +63,12 @@ LOST = GpuError("gpu_is_lost", "GPU is lost")
     ("pci", "busid"),
     [
         (PCI, "0002:00:00.0"),
-        # Not the GPUs that the driver numbers: nothing is concluded.
+        # The PCI devices are not the driver's GPUs, so nothing is concluded.
         (("0001:00:00.0",), None),
         (("000a:00:00.0", "000b:00:00.0"), None),
     ],
 )
-def test_a_lost_gpu_sits_where_no_other_does(
+def test_a_lost_gpu_has_the_pci_address_that_no_other_gpu_has(
     monkeypatch: pytest.MonkeyPatch, pci: tuple[str, ...], busid: str | None
 ) -> None:
     answers = {"count": 2, ("read", 0): facts(0, PCI[0]), ("read", 1): LOST}
@@ -84,10 +84,10 @@ SILENT = GpuError("no_answer", "the driver did not answer within 3 s")
 @pytest.mark.parametrize(
     ("silent", "not_asked"), [((1, 2), [3, 4]), ((1, 3), []), ((3, 4), []), ((0, 1), [2, 3, 4])], ids=str
 )
-def test_two_gpus_in_turn_that_do_not_answer_speak_for_the_driver(
+def test_after_two_silent_gpus_in_a_row_no_further_gpu_is_queried(
     monkeypatch: pytest.MonkeyPatch, silent: tuple[int, ...], not_asked: list[int]
 ) -> None:
-    """Each takes its whole limit, and a boot has not so much time."""
+    """Each silent GPU takes its whole timeout, and a boot does not have that much time."""
     answers: dict[Any, Any] = {("read", index): facts(index, f"000{index}:00:00.0") for index in range(5)}
     answers.update({("read", index): SILENT for index in silent}, count=5)
     found = nvml(monkeypatch, answers, ()).read()
@@ -96,13 +96,13 @@ def test_two_gpus_in_turn_that_do_not_answer_speak_for_the_driver(
     assert [gpu.index for gpu in nvml(monkeypatch, answers, ()).read([4, *silent])] == sorted({4, *silent})
 
 
-def test_numbers_as_keys_survive_the_way_through_json(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_as_keys_are_restored_after_json(monkeypatch: pytest.MonkeyPatch) -> None:
     (one,) = nvml(monkeypatch, {("read", 1): facts(1, PCI[1])}).read([1])
     assert one.supported == {1215: (1410, 1095)}
     assert str(one.highest) == "memory 1215 MHz, graphics 1410 MHz"
 
 
-def test_processes_are_unknown_if_any_gpu_keeps_them_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_are_unknown_if_any_gpu_does_not_report_them(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {"count": 2, ("processes", 0): [7], ("busid", 0): PCI[0], ("processes", 1): None, ("busid", 1): PCI[1]}
     assert nvml(monkeypatch, answers).processes() is None
     answers[("processes", 1)] = LOST
@@ -110,17 +110,17 @@ def test_processes_are_unknown_if_any_gpu_keeps_them_to_itself(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("kind", ["library_not_found", "no_answer"])
-def test_a_driver_that_cannot_be_asked_is_told_and_let_go(
+def test_a_driver_that_does_not_answer_is_an_error_and_is_closed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, kind: str
 ) -> None:
-    played = PlayedWorker({"versions": GpuError(kind, "why")})
-    monkeypatch.setattr(driver, "Worker", lambda *_: played)
+    fake_worker = FakeWorker({"versions": GpuError(kind, "why")})
+    monkeypatch.setattr(driver, "Worker", lambda *_: fake_worker)
     with pytest.raises(GpuError, match=r"^why$"):
         gpu.connect(Root(str(tmp_path)))
-    assert played.closed
+    assert fake_worker.closed
 
 
-def test_another_root_has_no_processes(tmp_path: pathlib.Path) -> None:
+def test_the_processes_of_a_captured_tree_are_unknown(tmp_path: pathlib.Path) -> None:
     assert gpu.compute_processes(Root(str(tmp_path))) is None
 
 

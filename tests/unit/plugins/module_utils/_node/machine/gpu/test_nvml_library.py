@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Numbers and layouts of NVML are those of NVIDIA's own bindings. What calls answer: tests/contract/gpu."""
+"""Numbers and layouts of NVML, compared with NVIDIA's own bindings. tests/contract/gpu tests the calls."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def layout(structure: type[ctypes.Structure] | type[ctypes.Union]) -> list[tuple
         (library.SramErrors, "c_nvmlEccSramErrorStatus_v1_t", "nvmlEccSramErrorStatus_v1"),
     ],
 )
-def test_structures_are_laid_out_as_nvidia_has_them(ours: type, theirs: str, version: str | None) -> None:
+def test_structures_have_the_same_layout_as_nvidias(ours: type, theirs: str, version: str | None) -> None:
     assert layout(ours) == layout(getattr(pynvml, theirs))
     assert ctypes.sizeof(ours) == ctypes.sizeof(getattr(pynvml, theirs))
     number = library.version_of(ours)
@@ -51,7 +51,7 @@ def test_errors_have_nvidias_names() -> None:
     assert {value: name.removeprefix("NVML_ERROR_").lower() for name, value in names.items()} == library.ERRORS
 
 
-def test_numbers_are_nvidias() -> None:
+def test_constants_have_the_same_values_as_nvidias() -> None:
     assert (nvml.CLOCK_GRAPHICS, nvml.CLOCK_MEMORY) == (pynvml.NVML_CLOCK_GRAPHICS, pynvml.NVML_CLOCK_MEM)
     assert (nvml_health._DRAM, nvml_health._SRAM) == (
         pynvml.NVML_MEMORY_LOCATION_DRAM,
@@ -69,7 +69,7 @@ def test_numbers_are_nvidias() -> None:
     assert tuple(getattr(pynvml, f"NVML_FI_DEV_TEMPERATURE_{name}_TLIMIT") for name in margins) == nvml_health._MARGINS
 
 
-def test_a_machine_without_the_library_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "LIBRARY", "libno-such-library.so.1")
     with pytest.raises(GpuError, match=r"^libno-such-library.so.1: .*: install NVIDIA's driver") as caught:
         library.Nvml()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The child process that makes the calls which may never return."""
+"""The child process that makes the calls to the driver, which may never return."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu.driv
 
 
 def serve(request: str, arguments: Sequence[Any]) -> Any:
-    """What the tests ask of the child."""
+    """Serve the requests of these tests, in the child."""
     if request == "sleep":
         time.sleep(arguments[0])
     if request == "die":
@@ -40,19 +40,19 @@ def serve(request: str, arguments: Sequence[Any]) -> Any:
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    """A worker; its limit is long enough for a busy machine to answer in time."""
+    """A worker whose timeout is long enough for a busy machine."""
     made = Worker(lambda: serve, 3)
     yield made
     made.close()
 
 
-def test_answers_come_from_one_other_process(worker: Worker) -> None:
+def test_all_answers_come_from_one_child_process(worker: Worker) -> None:
     first, second = worker.ask("a", 1), worker.ask("b", "two")
     assert first[0] == second[0] != os.getpid()
     assert (first[1:], second[1:]) == (["a", 1], ["b", "two"])
 
 
-def test_no_answer_in_time_is_told_and_the_next_request_goes_to_another_process(worker: Worker) -> None:
+def test_a_timeout_is_an_error_and_the_next_request_gets_a_new_child(worker: Worker) -> None:
     before = worker.ask("a")[0]
     began = time.monotonic()
     with pytest.raises(GpuError, match=r"did not answer within 3 s") as error:
@@ -65,14 +65,14 @@ def test_no_answer_in_time_is_told_and_the_next_request_goes_to_another_process(
 
 
 @pytest.mark.parametrize(("request_", "how"), [("die", "signal 11"), ("exit", "status 3")])
-def test_a_child_that_ends_is_told(worker: Worker, request_: str, how: str) -> None:
+def test_a_child_that_ends_is_an_error(worker: Worker, request_: str, how: str) -> None:
     with pytest.raises(GpuError, match=how) as error:
         worker.ask(request_)
     assert error.value.kind == "died"
     assert worker.ask("a")[1] == "a"
 
 
-def test_refusals_and_bugs_come_back_as_errors(worker: Worker) -> None:
+def test_refusals_and_bugs_are_raised_as_errors(worker: Worker) -> None:
     with pytest.raises(GpuError, match=r"^GPU is lost$") as error:
         worker.ask("refuse")
     assert error.value.kind == "gpu_is_lost"
@@ -81,12 +81,12 @@ def test_refusals_and_bugs_come_back_as_errors(worker: Worker) -> None:
     assert error.value.kind == "unknown"
 
 
-def test_holds_none_of_our_output_open(worker: Worker) -> None:
-    # Ansible and ssh wait for the last holder of it, and a child that hangs in the kernel never lets go.
+def test_the_child_keeps_none_of_our_standard_files_open(worker: Worker) -> None:
+    # Ansible and ssh wait until all processes have closed them, and a child that hangs in the kernel never does.
     assert worker.ask("files") == ["/dev/null"] * 3
 
 
-def test_works_where_the_caller_has_no_standard_files() -> None:
+def test_a_worker_works_without_standard_files() -> None:
     pid = os.fork()
     if pid == 0:
         os.closerange(0, 3)
@@ -95,11 +95,11 @@ def test_works_where_the_caller_has_no_standard_files() -> None:
     assert os.waitpid(pid, 0)[1] == 0
 
 
-def test_long_answers_arrive_whole(worker: Worker) -> None:
+def test_long_answers_arrive_completely(worker: Worker) -> None:
     assert len(worker.ask("large")) == 1_000_000
 
 
-def test_a_child_that_cannot_begin_is_asked_again_to() -> None:
+def test_a_child_that_cannot_start_is_started_again_by_the_next_request() -> None:
     def make() -> Serve:
         raise GpuError("driver_not_loaded", "Driver Not Loaded")
 
@@ -117,11 +117,11 @@ def test_closing_leaves_no_process_behind(worker: Worker) -> None:
         os.kill(pid, 0)
 
 
-def test_a_child_that_cannot_be_killed_is_left_to_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = Worker(lambda: serve, 3)
     pid = worker.ask("a")[0]
     with monkeypatch.context() as patched:
-        # A process that sits in the kernel does not die of SIGKILL.
+        # A process that hangs in the kernel does not end on SIGKILL.
         patched.setattr(os, "killpg", lambda *_: None)
         patched.setattr(child, "_TERM_S", 0.1)
         patched.setattr(child, "_BURIAL_S", 0.2)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Access to compute nodes: whoever has a job gets in, admins always, and nobody is locked out by mistake."""
+"""Access to compute nodes: users with a job get in, admins always, and nobody is locked out by mistake."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ LIBRARIES = "usr/lib/x86_64-linux-gnu/security"
 
 
 def no_output(command: object) -> Result:
-    """A machine whose commands say nothing."""
+    """Answer any command with success and no output."""
     return Result((str(command),), 0, "", "")
 
 
 @pytest.fixture
 def debian(tmp_path: pathlib.Path) -> Machine:
-    """A machine of Debian's family."""
+    """A machine of the Debian family."""
     machine = Machine(tmp_path)
     machine.file("etc/pam.d/sshd", DEBIAN)
     machine.file("etc/pam.d/common-session", COMMON_SESSION)
@@ -91,14 +91,14 @@ def debian(tmp_path: pathlib.Path) -> Machine:
 
 
 def access(machine: Machine, options: AccessOptions = OPTIONS, check: bool = False, **other: Any) -> list[str]:
-    """Have it so; the files that were written, by their path on the machine."""
+    """Apply the options; return the written files, with their paths on the machine."""
     made = plan.plan(machine.root, dataclasses.replace(options, **other), no_output, check)
     if not check:
         apply_all(made.files)
     return [change.path[len(str(machine.folder)) :] for change in made.files]
 
 
-def test_writes_what_sshd_includes_before_sshd_itself(debian: Machine) -> None:
+def test_files_that_sshd_includes_are_written_before_sshds_own(debian: Machine) -> None:
     foreseen = access(debian, check=True)
     assert debian.text("etc/pam.d/sshd") == DEBIAN
     written = access(debian)
@@ -112,7 +112,7 @@ def test_writes_what_sshd_includes_before_sshd_itself(debian: Machine) -> None:
     assert access(debian) == []
 
 
-def test_admins_jump_over_the_question_for_a_job_and_over_nothing_else(debian: Machine) -> None:
+def test_admins_skip_the_check_for_a_job_and_nothing_else(debian: Machine) -> None:
     access(debian)
     lines = debian.text("etc/pam.d/sshd").splitlines()
     start = lines.index(f"# BEGIN {pam.BLOCK}")
@@ -121,12 +121,12 @@ def test_admins_jump_over_the_question_for_a_job_and_over_nothing_else(debian: M
     assert groups.startswith("account [success=1 default=ignore] pam_listfile.so")
     assert adopt == "account required pam_slurm_adopt.so nodename=compute-17 action_no_jobs=deny"
     assert end == f"# END {pam.BLOCK}"
-    # What follows counts for all; before it stands the distribution's own.
+    # The lines after the block apply to all users; the lines before it are the distribution's.
     assert lines[start + 5] == "@include common-account"
     assert "account    required     pam_nologin.so" in lines[:start]
 
 
-def test_sessions_by_ssh_stay_in_their_job_and_consoles_are_left_alone(debian: Machine) -> None:
+def test_ssh_sessions_stay_in_their_job_and_consoles_are_left_alone(debian: Machine) -> None:
     access(debian)
     assert "@include hpcai-common-session\n" in debian.text("etc/pam.d/sshd")
     assert "pam_systemd.so" not in debian.text("etc/pam.d/hpcai-common-session").split("\n", 2)[2]
@@ -134,14 +134,14 @@ def test_sessions_by_ssh_stay_in_their_job_and_consoles_are_left_alone(debian: M
     assert debian.text("etc/pam.d/common-session") == COMMON_SESSION
 
 
-def test_a_changed_file_of_the_distribution_is_copied_anew(debian: Machine) -> None:
+def test_a_changed_file_of_the_distribution_is_copied_again(debian: Machine) -> None:
     access(debian)
     debian.file("etc/pam.d/common-session", COMMON_SESSION + "session optional pam_umask.so\n")
     assert access(debian) == ["/etc/pam.d/hpcai-common-session"]
     assert "pam_umask.so" in debian.text("etc/pam.d/hpcai-common-session")
 
 
-def test_on_el_the_question_comes_before_the_file_that_ends_the_phase(debian: Machine) -> None:
+def test_on_el_the_check_comes_before_the_include_that_ends_the_phase(debian: Machine) -> None:
     debian.file("etc/pam.d/sshd", EL)
     debian.file("etc/pam.d/password-auth", PASSWORD_AUTH)
     debian.file("etc/pam.d/postlogin", "session optional pam_umask.so\n")
@@ -156,7 +156,7 @@ def test_on_el_the_question_comes_before_the_file_that_ends_the_phase(debian: Ma
     assert debian.text("etc/pam.d/sshd") == EL
 
 
-def test_undo_leaves_the_stack_as_it_was(debian: Machine) -> None:
+def test_removing_it_restores_the_pam_stack(debian: Machine) -> None:
     access(debian)
     undone = access(debian, present=False)
     assert undone[0] == "/etc/pam.d/sshd"
@@ -166,14 +166,14 @@ def test_undo_leaves_the_stack_as_it_was(debian: Machine) -> None:
     assert access(debian, present=False) == []
 
 
-def test_a_file_of_the_site_with_our_prefix_stays(debian: Machine) -> None:
+def test_a_file_of_the_site_with_our_prefix_is_kept(debian: Machine) -> None:
     debian.file("etc/pam.d/hpcai-own", "session required pam_permit.so\n")
     access(debian)
     access(debian, present=False)
     assert (debian.folder / "etc/pam.d/hpcai-own").exists()
 
 
-def test_refuses_to_lock_out_who_runs_it(debian: Machine) -> None:
+def test_locking_out_the_user_who_runs_it_is_refused(debian: Machine) -> None:
     with pytest.raises(pam.PamProblem, match=r"carol, who runs this, could not log in again\. Add carol"):
         access(debian, me="carol")
     assert debian.text("etc/pam.d/sshd") == DEBIAN
@@ -183,37 +183,37 @@ def test_membership_in_an_admin_group_is_enough(debian: Machine) -> None:
     assert access(debian, admins=())
 
 
-def test_root_is_admin_enough_where_it_is_named(debian: Machine) -> None:
+def test_root_counts_as_an_admin_if_it_is_named(debian: Machine) -> None:
     assert access(debian, admins=("root",), admin_groups=(), me="")
 
 
-def test_refuses_to_lock_out_everybody(debian: Machine) -> None:
+def test_locking_out_everybody_is_refused(debian: Machine) -> None:
     with pytest.raises(pam.PamProblem, match=r"none of the admins \(nobody-here\)"):
         access(debian, admins=("nobody-here",), admin_groups=("wheel",), me="")
 
 
 @pytest.mark.parametrize("name", ["pam_listfile.so", "pam_slurm_adopt.so"])
-def test_refuses_where_a_module_of_pam_is_missing(debian: Machine, name: str) -> None:
+def test_a_missing_pam_module_is_refused(debian: Machine, name: str) -> None:
     (debian.folder / LIBRARIES / name).unlink()
     with pytest.raises(pam.PamProblem, match=rf"{name} is not installed: install"):
         access(debian)
     assert debian.text("etc/pam.d/sshd") == DEBIAN
 
 
-def test_check_mode_only_warns_of_a_package_that_is_to_come(debian: Machine) -> None:
+def test_check_mode_only_warns_of_a_package_that_is_still_missing(debian: Machine) -> None:
     (debian.folder / LIBRARIES / "pam_slurm_adopt.so").unlink()
     made = plan.plan(debian.root, OPTIONS, no_output, may_come=True)
     assert made.files
     assert "libpam-slurm-adopt" in made.warnings[0]
 
 
-def test_refuses_a_stack_that_it_does_not_know(debian: Machine) -> None:
+def test_an_unknown_pam_stack_is_refused(debian: Machine) -> None:
     debian.file("etc/pam.d/sshd", "account required pam_unix.so\n")
     with pytest.raises(pam.PamProblem, match="includes no file for its account phase"):
         access(debian)
 
 
-def test_names_come_with_jobs_where_asked_for_and_go_again(debian: Machine) -> None:
+def test_nss_slurm_is_configured_on_request_and_removed_again(debian: Machine) -> None:
     before = debian.text("etc/nsswitch.conf")
     access(debian, nss=True)
     assert debian.text("etc/nsswitch.conf") == (
@@ -228,7 +228,7 @@ def test_names_come_with_jobs_where_asked_for_and_go_again(debian: Machine) -> N
     assert not (debian.folder / "etc/nss_slurm.conf").exists()
 
 
-def test_an_image_says_what_each_boot_does_and_is_left_as_it_is(debian: Machine) -> None:
+def test_an_image_gets_only_the_settings_for_each_boot(debian: Machine) -> None:
     apply_all(plan.plan_for_boot(debian.root, OPTIONS).files)
     assert debian.text("etc/pam.d/sshd") == DEBIAN
     read = read_options(debian.root, "compute-17")
@@ -238,7 +238,7 @@ def test_an_image_says_what_each_boot_does_and_is_left_as_it_is(debian: Machine)
     assert removed.after is None
 
 
-def test_what_is_taken_back_is_not_done_again_by_the_next_boot(debian: Machine) -> None:
+def test_removed_rules_are_not_restored_by_the_next_boot(debian: Machine) -> None:
     access(debian)
     assert read_options(debian.root, "compute-17")
     access(debian, present=False)
@@ -246,21 +246,21 @@ def test_what_is_taken_back_is_not_done_again_by_the_next_boot(debian: Machine) 
 
 
 @pytest.mark.parametrize("broken", [{"admins": "azureuser"}, {"options": [1]}, {"nss_slurm": None}, {"spool_dir": 5}])
-def test_settings_that_cannot_be_used_are_named(debian: Machine, broken: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused_and_named(debian: Machine, broken: dict[str, Any]) -> None:
     settings = {**json.loads(as_text(OPTIONS)), **broken}
     debian.file("etc/hpcai/access.json", json.dumps(settings))
     with pytest.raises(ConfigError, match=rf"access.json: {next(iter(broken))}\S* must be .* run the playbook again"):
         read_options(debian.root, "compute-17")
 
 
-# /proc hides other users' processes where that is wanted, and is mounted anew only where something changes.
+# /proc hides other users' processes on request, and is remounted only if something changes.
 
 OPEN = AccessOptions(True, (), ("sudo",), "gpu-0", (), False, "/var/lib/slurm/slurmd")
 HIDDEN = dataclasses.replace(OPEN, hide_processes=True)
 
 
 def mounted(folder: Path, options: str) -> Root:
-    """A machine whose /proc has these options."""
+    """A machine whose /proc is mounted with these options."""
     (folder / "proc/self").mkdir(parents=True, exist_ok=True)
     line = f"22 28 0:21 / /proc rw,nosuid,nodev,noexec - proc proc {options}\n"
     (folder / "proc/self/mountinfo").write_text(line, encoding="utf-8")
@@ -280,7 +280,7 @@ def mounted(folder: Path, options: str) -> Root:
     ],
 )
 @pytest.mark.parametrize("check", [True, False])
-def test_proc_is_mounted_anew_only_to_change_it(
+def test_proc_is_remounted_only_to_change_it(
     tmp_path: Path, mount_options: str, options: AccessOptions, remount: str, check: bool
 ) -> None:
     asked: list[str] = []
@@ -301,7 +301,7 @@ def test_logind_sees_all_processes_where_users_do_not() -> None:
 
 
 @pytest.mark.parametrize("hide", [True, False])
-def test_each_boot_knows_what_is_wanted(tmp_path: Path, hide: bool) -> None:
+def test_the_settings_for_each_boot_contain_hide_processes(tmp_path: Path, hide: bool) -> None:
     file = tmp_path / SETTINGS[1:]
     file.parent.mkdir(parents=True)
     text = as_text(dataclasses.replace(OPEN, hide_processes=hide))

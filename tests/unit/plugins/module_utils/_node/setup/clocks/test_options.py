@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Options of gpu_clocks, and which GPUs are meant."""
+"""Options of gpu_clocks, and which GPUs they select."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GPUS = (
 )
 
 
-def test_options_go_to_the_file_and_back() -> None:
+def test_options_are_read_back_from_the_file_unchanged() -> None:
     options = parse({"state": "explicit", "graphics_mhz": 1095, "gpus": [0, "GPU-aa"], "persistence": True})
     assert options.gpus == ("0", "GPU-aa")
     assert parse(options.as_options()) == options
@@ -30,8 +30,8 @@ def test_options_go_to_the_file_and_back() -> None:
     assert parse({}) == ClockOptions()
 
 
-def test_one_wish_has_one_text_in_the_file() -> None:
-    """Whoever writes it: modules have a float of this, who calls from Python may have a whole number."""
+def test_equal_options_have_the_same_text_in_the_file() -> None:
+    """Modules pass a float, and Python callers may pass a whole number."""
     texts = [as_config(parse({"timeout": seconds}).as_options()) for seconds in (9, 9.0)]
     assert texts[0] == texts[1]
 
@@ -57,7 +57,7 @@ def test_one_wish_has_one_text_in_the_file() -> None:
         ({"timeout": "long"}, "must be seconds above 0"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], words: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=re.escape(words)):
         parse(options)
 
@@ -74,12 +74,12 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], words: 
         (["0003:00:00.0"], [2]),
     ],
 )
-def test_gpus_are_named_by_index_address_or_uuid(names: list[str], indices: list[int]) -> None:
+def test_gpus_are_selected_by_index_address_or_uuid(names: list[str], indices: list[int]) -> None:
     assert [gpu.index for gpu in chosen(GPUS, names)] == indices
 
 
 @pytest.mark.parametrize("name", ["3", "GPU-cc", "0004:00:00.0", "", "None"])
-def test_names_that_are_no_gpus_are_refused(name: str) -> None:
+def test_unknown_gpus_are_refused(name: str) -> None:
     with pytest.raises(
         ValueError, match=r"is not a GPU of this machine\. GPUs found: 0 = 0001:00:00\.0 = GPU-aa, 1 = "
     ):

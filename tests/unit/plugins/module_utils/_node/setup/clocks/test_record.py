@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The record of locked clocks, and what a load of the driver is."""
+"""The record of locked clocks, and how a load of the driver is identified."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOAD = DriverLoad("a-boot", 7)
 LOCKS = {"GPU-0": Lock(1410, None, "Not Supported"), "GPU-1": Lock()}
 
 
-def test_what_was_written_is_read_for_the_same_load_only(tmp_path: pathlib.Path) -> None:
+def test_the_record_is_read_for_the_same_load_of_the_driver_only(tmp_path: pathlib.Path) -> None:
     root = Root(str(tmp_path))
     write_record(root, LOAD, LOCKS)
     assert read_record(root, LOAD) == LOCKS
@@ -48,14 +48,14 @@ OF_LOAD = '"load": {"boot_id": "a-boot", "module": 7}'
         f'{{"schema": 1, {OF_LOAD}}}',
     ],
 )
-def test_a_record_that_makes_no_sense_says_nothing(tmp_path: pathlib.Path, text: str) -> None:
+def test_an_invalid_record_is_ignored(tmp_path: pathlib.Path, text: str) -> None:
     folder = tmp_path / "run/hpcai"
     folder.mkdir(parents=True)
     (folder / "clocks.json").write_text(text, encoding="utf-8")
     assert read_record(Root(str(tmp_path)), LOAD) == {}
 
 
-def test_a_load_is_a_boot_and_the_drivers_folder(tmp_path: pathlib.Path) -> None:
+def test_a_load_is_identified_by_the_boot_and_the_drivers_folder(tmp_path: pathlib.Path) -> None:
     root = Root(str(tmp_path))
     assert read_load(root) is None
     boot_id, module = tmp_path / "proc/sys/kernel/random/boot_id", tmp_path / "sys/module/nvidia"

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A node with Slurm below a temporary folder: what scontrol, dpkg and make answer there."""
+"""A node with Slurm below a temporary folder, with fake answers of scontrol, dpkg and make."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEADER = "#define SLURM_VERSION_NUMBER 0x{:02x}{:02x}{:02x}\n"
 
 
 class Node:
-    """The node. Its make copies what the source says into the plugin."""
+    """A fake node. Its make copies the content of the source into the plugin."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.root = folder, Root(str(folder))
@@ -44,7 +44,7 @@ class Node:
         self.write("/usr/include/slurm/slurm_version.h", HEADER.format(*numbers))
 
     def source(self, content: bytes, name: str = "pyxis-0.24.0/Makefile", path: str = SOURCE) -> None:
-        """Bring an archive of pyxis with one file."""
+        """Create an archive of pyxis with one file."""
         target = Path(self.root.at(path))
         target.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(target, "w:gz") as tar:
@@ -70,7 +70,7 @@ class Node:
         if "make" in words:
             return self._make(words)
         if "rm" in words:
-            # What the real ones do, without becoming another user.
+            # As the real commands do, but without changing the user.
             import shutil
 
             path = Path(words[-1])
@@ -90,7 +90,7 @@ class Node:
         target.write_text(text, encoding="utf-8")
 
     def text(self, path: str) -> str | None:
-        """What a file holds; None where there is none."""
+        """The content of a file; None if it does not exist."""
         return self.root.text(path)
 
     def record(self) -> dict[str, Any]:
@@ -110,6 +110,6 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    """A node; whoever runs the test is its root, and nobody becomes another user."""
+    """A node; the effective uid is faked, so that no command changes the user."""
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     return Node(tmp_path / "node")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A step that ran on the host is noticed, and so is one that did not answer."""
+"""The check notices steps that ran on the host, and steps that did not answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers
 HOST = {"compute-0": check.Side("mnt:[1]", 'ID=debian\nPRETTY_NAME="Debian 12"')}
 
 
-def test_another_os_release_and_another_namespace_are_good() -> None:
+def test_another_os_release_and_mount_namespace_pass() -> None:
     assert check.judge(HOST, {"compute-0": check.Side("mnt:[2]", "ID=alpine")}) == []
 
 
@@ -29,16 +29,16 @@ def test_another_os_release_and_another_namespace_are_good() -> None:
         ({}, "compute-0: the step in the container did not answer"),
     ],
 )
-def test_what_is_no_container_is_named(container: dict[str, check.Side], words: str) -> None:
+def test_a_step_outside_a_container_is_reported(container: dict[str, check.Side], words: str) -> None:
     (problem,) = check.judge(HOST, container)
     assert words in problem
 
 
-def test_no_answer_at_all_is_no_success() -> None:
+def test_no_answer_at_all_is_a_problem() -> None:
     assert check.judge({}, {}) == ["no node answered"]
 
 
-def test_the_answers_of_several_nodes_are_told_apart() -> None:
+def test_the_answers_of_several_nodes_are_separated() -> None:
     asked = []
 
     def run(command: Sequence[str]) -> Result:
@@ -54,7 +54,7 @@ def test_the_answers_of_several_nodes_are_told_apart() -> None:
     assert not [word for word in asked[1] if word.startswith("--container")]
 
 
-def test_what_srun_says_of_a_wrong_image_is_passed_on() -> None:
+def test_sruns_error_about_an_image_is_passed_on() -> None:
     stderr = "pyxis: No such file or directory: /no.sqsh\nsrun: error: task 0: Exited\n"
     assert check.probe("/no.sqsh", lambda command: Result(tuple(command), 1, "", stderr)) == (
         {},

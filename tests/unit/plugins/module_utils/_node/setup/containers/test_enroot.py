@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Enroot's settings: files, links and what is refused."""
+"""Enroot's settings: files, links, and what is refused."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from .conftest import Node
 DATA = "/scratch/enroot/data/user-$(id -u)"
 
 
-def do(node: Node, check: bool = False, apply: bool = True, **given: Any) -> list[str]:
-    """Do it; return what was done, with paths as the node has them."""
+def set_up(node: Node, check: bool = False, apply: bool = True, **given: Any) -> list[str]:
+    """Configure enroot; return the actions, with paths as on the node."""
     done = enroot.configure(options_of(given), node.root, node.run, check, apply)
     return [action.replace(str(node.folder), "") for action in done.actions]
 
 
 def gpu(node: Node) -> None:
-    """Give the node a GPU and the tools that bring it into containers."""
+    """Give the node a GPU, and the tool that passes it into containers."""
     device = node.folder / "sys/bus/pci/devices/0001:00:00.0"
     device.mkdir(parents=True)
     for name, text in {"vendor": "0x10de", "device": "0x20b0", "class": "0x030200"}.items():
@@ -43,7 +43,7 @@ def gpu(node: Node) -> None:
 def test_settings_are_one_drop_in_and_a_second_run_changes_nothing(node: Node) -> None:
     settings = {"ENROOT_DATA_PATH": DATA, "ENROOT_MOUNT_HOME": False, "ENROOT_MAX_PROCESSORS": 8}
     given: dict[str, Any] = {"settings": settings}
-    assert "write /etc/enroot/enroot.conf.d/50-hpcai.conf" in do(node, **given)
+    assert "write /etc/enroot/enroot.conf.d/50-hpcai.conf" in set_up(node, **given)
     text = node.text("/etc/enroot/enroot.conf.d/50-hpcai.conf") or ""
     assert text.splitlines()[1:] == [
         f"ENROOT_DATA_PATH {DATA}",
@@ -51,20 +51,20 @@ def test_settings_are_one_drop_in_and_a_second_run_changes_nothing(node: Node) -
         "ENROOT_MOUNT_HOME no",
     ]
     assert node.text("/etc/enroot/enroot.conf") is None
-    # What systemd-tmpfiles would have made.
+    # What systemd-tmpfiles would have created.
     (node.folder / "run/enroot").mkdir(parents=True)
     (node.folder / "run/enroot").chmod(0o1777)
     before = node.files()
-    assert do(node, **given) == []
+    assert set_up(node, **given) == []
     assert node.files() == before
 
 
-def test_check_mode_says_the_same_and_does_nothing(node: Node) -> None:
+def test_check_mode_reports_the_same_actions_and_changes_nothing(node: Node) -> None:
     given: dict[str, Any] = {"settings": {"ENROOT_DATA_PATH": DATA}, "hooks": ["50-slurm-pmi.sh"]}
     before = node.files()
-    foreseen = do(node, check=True, **given)
+    foreseen = set_up(node, check=True, **given)
     assert node.files() == before
-    assert foreseen == do(node, **given)
+    assert foreseen == set_up(node, **given)
 
 
 @pytest.mark.parametrize(
@@ -91,41 +91,41 @@ def test_check_mode_says_the_same_and_does_nothing(node: Node) -> None:
         ({"hook": []}, "has unknown keys hook; known are settings, "),
     ],
 )
-def test_what_cannot_be_meant_is_refused(node: Node, given: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_refused(node: Node, given: dict[str, Any], words: str) -> None:
     before = node.files()
     with pytest.raises(ConfigError, match=words):
-        do(node, **given)
+        set_up(node, **given)
     assert node.files() == before
 
 
-def test_hooks_are_links_and_those_of_others_stay(node: Node) -> None:
+def test_hooks_are_links_and_foreign_hooks_are_kept(node: Node) -> None:
     node.write("/etc/enroot/hooks.d/10-devices.sh", "")
     (node.folder / "etc/enroot/hooks.d/90-site.sh").symlink_to("/opt/site.sh")
-    do(node, hooks=["50-slurm-pmi.sh", "50-slurm-pytorch.sh"])
+    set_up(node, hooks=["50-slurm-pmi.sh", "50-slurm-pytorch.sh"])
     link = node.folder / "etc/enroot/hooks.d/50-slurm-pmi.sh"
     assert os.readlink(link) == "/usr/share/enroot/hooks.d/50-slurm-pmi.sh"
-    assert "unlink /etc/enroot/hooks.d/50-slurm-pmi.sh" in do(node, hooks=["50-slurm-pytorch.sh"])
+    assert "unlink /etc/enroot/hooks.d/50-slurm-pmi.sh" in set_up(node, hooks=["50-slurm-pytorch.sh"])
     assert sorted(path.name for path in link.parent.iterdir()) == ["10-devices.sh", "50-slurm-pytorch.sh", "90-site.sh"]
 
 
-def test_a_hook_that_enroot_does_not_bring_is_an_error(node: Node) -> None:
+def test_a_hook_that_enroot_does_not_have_is_an_error(node: Node) -> None:
     with pytest.raises(
         ConfigError, match=r"no hook 50-sharp.sh .*\. Hooks found: 50-slurm-pmi.sh, 50-slurm-pytorch.sh"
     ):
-        do(node, hooks=["50-sharp.sh"])
+        set_up(node, hooks=["50-sharp.sh"])
 
 
-def test_gpus_are_asked_for_only_where_something_can_give_them(node: Node) -> None:
+def test_gpus_are_requested_only_if_the_node_can_provide_them(node: Node) -> None:
     given: dict[str, Any] = {
         "nvidia": {"NVIDIA_VISIBLE_DEVICES": "all"},
         "mellanox": {"MELLANOX_VISIBLE_DEVICES": "all"},
     }
-    do(node, **given)
+    set_up(node, **given)
     assert node.text("/etc/enroot/environ.d/50-hpcai-nvidia.env") is None
     assert node.text("/etc/enroot/environ.d/50-hpcai-mellanox.env") is None
     gpu(node)
     (node.folder / "sys/class/infiniband/mlx5_ib0").mkdir(parents=True)
-    # As a boot does it on a machine of another size than the image was made on.
+    # As at boot, on a machine with another size than the one that built the image.
     options = read_options(node.root)
     assert options
     assert len(enroot.at_boot(options, node.root, check=False)) == 2
@@ -137,7 +137,7 @@ def test_gpus_are_asked_for_only_where_something_can_give_them(node: Node) -> No
 
 def test_credentials_are_commands_and_no_secrets(node: Node) -> None:
     identity = "11111111-2222-3333-4444-555555555555"
-    do(node, acr_registries=["training.azurecr.io"], acr_client_id=identity, ngc_key_file="/shared/ngc.key")
+    set_up(node, acr_registries=["training.azurecr.io"], acr_client_id=identity, ngc_key_file="/shared/ngc.key")
     lines = (node.text("/etc/hpcai/enroot/.credentials") or "").splitlines()[1:]
     assert lines == [
         "machine training.azurecr.io login 00000000-0000-0000-0000-000000000000 "
@@ -146,26 +146,26 @@ def test_credentials_are_commands_and_no_secrets(node: Node) -> None:
         "machine authn.nvidia.com login $oauthtoken password $(cat /shared/ngc.key)",
     ]
     assert "ENROOT_CONFIG_PATH /etc/hpcai/enroot" in (node.text("/etc/enroot/enroot.conf.d/50-hpcai.conf") or "")
-    do(node)
+    set_up(node)
     assert node.text("/etc/hpcai/enroot/.credentials") is None
 
 
 def test_parents_of_users_folders_have_the_sticky_bit(node: Node) -> None:
-    do(node, local_folders=["/var/lib/enroot", "/var/lib/enroot/data"])
+    set_up(node, local_folders=["/var/lib/enroot", "/var/lib/enroot/data"])
     lines = (node.text("/etc/tmpfiles.d/hpcai-containers.conf") or "").splitlines()[1:]
     assert lines == [
         f"d {path} 1777 root root -" for path in ("/run/enroot", "/var/lib/enroot", "/var/lib/enroot/data")
     ]
 
 
-def test_parents_of_users_folders_are_closed_where_root_makes_these(node: Node) -> None:
+def test_parents_of_users_folders_are_closed_if_root_creates_the_folders(node: Node) -> None:
     folders = ["/var/lib/enroot", "/var/lib/enroot/data", "/var/lib/enroot/tmp", "/var/lib/enroot/images"]
     settings = {
         "ENROOT_RUNTIME_PATH": "/run/enroot/user-$(id -u)",
         "ENROOT_DATA_PATH": "/var/lib/enroot/data/user-$(id -u)",
         "ENROOT_TEMP_PATH": "/var/lib/enroot/tmp",
     }
-    do(node, settings=settings, local_folders=folders, cache_path=folders[-1], root_makes_folders=True)
+    set_up(node, settings=settings, local_folders=folders, cache_path=folders[-1], root_makes_folders=True)
     lines = (node.text("/etc/tmpfiles.d/hpcai-containers.conf") or "").splitlines()[1:]
     assert [line.split()[1:3] for line in lines] == [
         ["/run/enroot", "0755"],
@@ -177,12 +177,12 @@ def test_parents_of_users_folders_are_closed_where_root_makes_these(node: Node) 
     ]
 
 
-def test_enroot_has_no_containers_where_root_has_not_made_the_users_folder(node: Node, tmp_path: Path) -> None:
-    """pyxis asks in an epilog whose prolog never ran, and a failure drains the node."""
+def test_enroot_sees_an_empty_folder_if_the_users_folder_is_missing(node: Node, tmp_path: Path) -> None:
+    """pyxis lists containers in the epilog even if the prolog never ran, and a failure would drain the node."""
     parent = tmp_path / "data"
     parent.mkdir()
     user = f"{parent}/user-$(id -u)"
-    do(node, settings={"ENROOT_DATA_PATH": user, "ENROOT_TEMP_PATH": "/tmp"}, root_makes_folders=True)
+    set_up(node, settings={"ENROOT_DATA_PATH": user, "ENROOT_TEMP_PATH": "/tmp"}, root_makes_folders=True)
     lines = (node.text("/etc/enroot/enroot.conf.d/50-hpcai.conf") or "").splitlines()[1:]
     found = dict(line.split(" ", 1) for line in lines)
     # As enroot evaluates a value: config::load of enroot 4.1.2.
@@ -193,7 +193,7 @@ def test_enroot_has_no_containers_where_root_has_not_made_the_users_folder(node:
     assert found["ENROOT_TEMP_PATH"] == "/tmp"
 
 
-def test_the_kernel_is_told_what_it_does_not_have_yet(node: Node) -> None:
+def test_only_kernel_settings_that_are_not_active_yet_are_set(node: Node) -> None:
     node.write("/proc/sys/kernel/unprivileged_userns_clone", "0\n")
     node.write("/proc/sys/user/max_user_namespaces", "63000\n")
     sysctl = {
@@ -201,27 +201,27 @@ def test_the_kernel_is_told_what_it_does_not_have_yet(node: Node) -> None:
         "user.max_user_namespaces": 16384,
         "kernel.apparmor_restrict_unprivileged_userns": 0,
     }
-    assert not [action for action in do(node, apply=False, sysctl=sysctl) if action.startswith(("set", "make"))]
+    assert not [action for action in set_up(node, apply=False, sysctl=sysctl) if action.startswith(("set", "make"))]
     assert node.text("/proc/sys/kernel/unprivileged_userns_clone") == "0"
-    assert [action for action in do(node, sysctl=sysctl) if action.startswith("set")] == [
+    assert [action for action in set_up(node, sysctl=sysctl) if action.startswith("set")] == [
         "set kernel.unprivileged_userns_clone = 1"
     ]
     assert node.text("/proc/sys/kernel/unprivileged_userns_clone") == "1"
-    # The dash: a kernel without it boots without a complaint.
+    # The dash: a kernel without this setting boots without an error.
     assert "-user.max_user_namespaces = 16384" in (node.text("/etc/sysctl.d/60-hpcai-containers.conf") or "")
 
 
-def test_an_old_apparmor_is_kept_from_the_profile_and_a_new_one_gets_it(node: Node) -> None:
+def test_the_apparmor_profile_can_be_disabled_and_enabled(node: Node) -> None:
     node.write("/etc/apparmor.d/enroot", "abi <abi/4.0>,")
     link = Path(node.root.at("/etc/apparmor.d/disable/enroot"))
-    do(node, apparmor="off")
+    set_up(node, apparmor="off")
     assert os.readlink(link) == "/etc/apparmor.d/enroot"
-    do(node, apparmor="profile")
+    set_up(node, apparmor="profile")
     assert not link.is_symlink()
 
 
-def test_the_importer_is_a_program_and_the_options_are_kept(node: Node) -> None:
-    do(node, cache_path="/scratch/enroot/images", settings={"ENROOT_DATA_PATH": DATA})
+def test_the_importer_is_executable_and_the_options_are_saved(node: Node) -> None:
+    set_up(node, cache_path="/scratch/enroot/images", settings={"ENROOT_DATA_PATH": DATA})
     assert os.access(node.root.at("/usr/libexec/hpcai/pyxis-importer"), os.X_OK)
     options = read_options(node.root)
     assert options

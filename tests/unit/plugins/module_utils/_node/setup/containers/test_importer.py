@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The importer, run by its program as pyxis runs it, with an enroot of the test's own."""
+"""The importer, run as a program as pyxis runs it, with a fake enroot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HPCNODE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from _node.cli.main
 
 _ENROOT = """\
 #!/usr/bin/env bash
-# Tells digests by the file of the image's name, and imports as many bytes as another one says.
+# Prints the digest from the file with the image's name, and imports $FAKE_BYTES bytes.
 echo "$@" >> "$FAKE/calls"
 case "$1" in
 digest) cat "$FAKE/digest-${2##*/}" ;;
@@ -52,7 +52,7 @@ class Site:
         (self.folder / "etc/hpcai/containers.json").write_text(json.dumps(config))
 
     def image(self, name: str, digit: str) -> str:
-        """Let the registry have an image."""
+        """Add an image to the registry."""
         (self.fake / f"digest-{name}").write_text(f"sha256:{digit * 64}\n")
         return f"docker://registry#team/{name}"
 
@@ -76,7 +76,7 @@ class Site:
         )
 
     def run(self, *words: str, job: int = 7, step: int = 0, size: int = 1000) -> tuple[int, str]:
-        """Run it; return its exit status and what it said."""
+        """Run the importer; return its exit status and its output."""
         started = self.start(*words, job=job, step=step, size=size)
         out, err = started.communicate(timeout=60)
         return started.returncode, (out or err).strip()
@@ -87,7 +87,7 @@ class Site:
         return [line for line in calls.read_text().splitlines() if line.startswith("import")] if calls.exists() else []
 
     def images(self) -> list[str]:
-        """Digits of the images that are kept."""
+        """The digits of the images in the cache."""
         return sorted(path.name[7] for path in self.cache.glob("*/sha256:*.sqsh"))
 
 
@@ -109,7 +109,7 @@ def test_an_image_is_fetched_once_by_its_digest_and_belongs_to_its_user(site: Si
     assert "zstd" in (site.fake / "options").read_text()
 
 
-def test_a_tag_that_moved_on_is_fetched_anew(site: Site) -> None:
+def test_a_tag_with_a_new_digest_is_fetched_again(site: Site) -> None:
     uri = site.image("pytorch", "a")
     site.run("get", uri)
     site.image("pytorch", "b")
@@ -117,7 +117,7 @@ def test_a_tag_that_moved_on_is_fetched_anew(site: Site) -> None:
     assert site.images() == ["a", "b"]
 
 
-def test_two_at_a_time_fetch_one_image_once(site: Site) -> None:
+def test_two_concurrent_imports_fetch_an_image_once(site: Site) -> None:
     uri = site.image("pytorch", "a")
     (site.fake / "slow").touch()
     both = [site.start("get", uri, job=job) for job in (1, 2)]
@@ -126,21 +126,21 @@ def test_two_at_a_time_fetch_one_image_once(site: Site) -> None:
     assert len(site.imports()) == 1
 
 
-def test_what_was_not_used_for_longest_goes_and_what_is_in_use_stays(site: Site) -> None:
+def test_the_oldest_images_are_removed_unless_they_are_in_use(site: Site) -> None:
     site.settings(2500 / (1 << 30))
     for job, digit in enumerate("abc"):
         assert site.run("get", site.image(digit, digit), job=job)[0] == 0
         if digit != "a":
             assert site.run("release", job=job) == (0, "")
         time.sleep(0.01)
-    # a is the oldest, and its step runs.
+    # a is the oldest, but its step still runs.
     assert site.images() == ["a", "c"]
     site.run("release", job=0)
     site.run("get", site.image("d", "d"), job=9)
     assert site.images() == ["c", "d"]
 
 
-def test_a_failed_import_leaves_nothing_and_says_why(site: Site) -> None:
+def test_a_failed_import_leaves_nothing_and_reports_the_cause(site: Site) -> None:
     (site.fake / "broken").touch()
     status, message = site.run("get", site.image("pytorch", "a"))
     assert status == 1
@@ -151,13 +151,13 @@ def test_a_failed_import_leaves_nothing_and_says_why(site: Site) -> None:
     assert [path.name for path in site.cache.glob("*/*") if path.name.endswith((".sqsh", ".part"))] == []
 
 
-def test_a_registry_that_tells_no_digest_is_an_error(site: Site) -> None:
+def test_a_registry_that_returns_no_digest_is_an_error(site: Site) -> None:
     (site.fake / "digest-pytorch").write_text("nonsense\n")
     assert "returned no digest of docker://x/pytorch" in site.run("get", "docker://x/pytorch")[1]
     assert site.imports() == []
 
 
-def test_release_may_come_twice_and_removes_half_an_image(site: Site) -> None:
+def test_release_can_run_twice_and_removes_incomplete_images(site: Site) -> None:
     site.run("get", site.image("pytorch", "a"))
     folder = site.cache / f"user-{os.geteuid()}"
     (folder / ".7.0.sha256:x.part").touch()
@@ -167,12 +167,12 @@ def test_release_may_come_twice_and_removes_half_an_image(site: Site) -> None:
     assert [path.name for path in folder.glob("*.part") if path.name.startswith(".")] == [".8.0.sha256:x.part"]
 
 
-def test_a_folder_that_others_may_look_into_is_refused(site: Site) -> None:
+def test_a_folder_that_others_can_access_is_refused(site: Site) -> None:
     (site.cache / f"user-{os.geteuid()}").mkdir(parents=True)
     (site.cache / f"user-{os.geteuid()}").chmod(0o777)
     assert "does not belong to this user" in site.run("get", site.image("pytorch", "a"))[1]
 
 
-def test_outside_of_a_step_it_says_so(site: Site) -> None:
+def test_outside_a_job_step_it_is_an_error(site: Site) -> None:
     started = site.start("get", site.image("pytorch", "a"), job=-1)
     assert "Only pyxis may call the importer" in started.communicate(timeout=60)[1]

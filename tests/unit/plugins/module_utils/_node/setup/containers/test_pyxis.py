@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The plugin is built for the Slurm that is there, and again when, and only when, that changes."""
+"""The plugin is built for the installed Slurm, and again only if that changes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .conftest import SOURCE, Node
 
 
 def converge(node: Node, sha256: str = "", version: str = "0.24.0") -> str:
-    """Do it as the module does; return why it was built."""
+    """Converge as the module does; return why the plugin was built."""
     plan = pyxis.plan_build(SOURCE, sha256, version, node.root, node.run)
     if plan.reason:
         pyxis.install(plan, SOURCE, node.root, node.run)
     return plan.reason
 
 
-def test_it_is_built_once_and_recorded(node: Node) -> None:
+def test_the_plugin_is_built_once_and_recorded(node: Node) -> None:
     assert converge(node) == "no plugin was built yet"
     assert os.readlink(node.root.at(pyxis.LINK)) == "22.05.8-0.24.0/spank_pyxis.so"
     assert Path(node.root.at(pyxis.LINK)).read_bytes() == b"\x7fELFone"
@@ -44,7 +44,7 @@ def test_it_is_built_once_and_recorded(node: Node) -> None:
         ("22.05.8", "22.05.8-9", "it was built for Slurm's package 22.05.8-1, not 22.05.8-9"),
     ],
 )
-def test_another_slurm_has_it_built_again_and_once(node: Node, version: str, package: str, reason: str) -> None:
+def test_another_slurm_rebuilds_the_plugin_once(node: Node, version: str, package: str, reason: str) -> None:
     converge(node)
     node.slurm(version, package)
     assert converge(node) == reason
@@ -53,21 +53,21 @@ def test_another_slurm_has_it_built_again_and_once(node: Node, version: str, pac
     assert converge(node) == ""
 
 
-def test_a_record_of_another_slurm_has_it_built_again(node: Node) -> None:
+def test_a_record_of_another_slurm_rebuilds_the_plugin(node: Node) -> None:
     converge(node)
     node.write(pyxis.RECORD, (node.text(pyxis.RECORD) or "").replace("22.05.8", "21.08.5"))
     assert "21.08.5" in converge(node)
     assert converge(node) == ""
 
 
-def test_another_source_or_version_of_pyxis_has_it_built_again(node: Node) -> None:
+def test_another_source_or_version_of_pyxis_rebuilds_the_plugin(node: Node) -> None:
     converge(node)
     node.source(b"two")
     assert converge(node).startswith("its source had the digest")
     assert converge(node, version="0.25.0") == "it was built from pyxis 0.24.0, not 0.25.0"
 
 
-def test_what_somebody_changed_is_built_again(node: Node) -> None:
+def test_a_changed_plugin_or_link_is_rebuilt(node: Node) -> None:
     converge(node)
     node.write("/usr/lib/hpcai/pyxis/22.05.8-0.24.0/spank_pyxis.so", "theirs")
     assert converge(node) == f"{pyxis.LINK} was changed after the build"
@@ -76,7 +76,7 @@ def test_what_somebody_changed_is_built_again(node: Node) -> None:
     assert converge(node) == ""
 
 
-def test_without_its_source_nothing_is_done_while_slurm_stays_and_a_change_is_an_error(node: Node) -> None:
+def test_a_missing_source_is_an_error_only_if_a_rebuild_is_needed(node: Node) -> None:
     converge(node)
     Path(node.root.at(SOURCE)).unlink()
     assert converge(node) == ""
@@ -85,13 +85,13 @@ def test_without_its_source_nothing_is_done_while_slurm_stays_and_a_change_is_an
         converge(node)
 
 
-def test_a_source_of_another_digest_is_refused(node: Node) -> None:
+def test_a_source_with_another_digest_is_refused(node: Node) -> None:
     with pytest.raises(BuildFailed, match=", not aaaa"):
         converge(node, sha256="a" * 64)
     assert node.text(pyxis.RECORD) is None
 
 
-def test_without_slurm_or_with_other_headers_it_says_what_to_install(node: Node) -> None:
+def test_errors_about_slurm_or_its_headers_say_what_to_install(node: Node) -> None:
     node.slurm("23.11.4", headers="22.05.8")
     with pytest.raises(BuildFailed, match=r"headers .* are of Slurm 22.05.8, .* is 23.11.4.*Install libslurm-dev"):
         converge(node)
@@ -103,7 +103,7 @@ def test_without_slurm_or_with_other_headers_it_says_what_to_install(node: Node)
         converge(node)
 
 
-def test_a_failed_build_leaves_the_old_plugin_and_no_folder(node: Node) -> None:
+def test_a_failed_build_keeps_the_old_plugin_and_leaves_no_folder(node: Node) -> None:
     converge(node)
     before = node.files()
     from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
@@ -122,13 +122,13 @@ def test_a_failed_build_leaves_the_old_plugin_and_no_folder(node: Node) -> None:
 
 
 @pytest.mark.parametrize("name", ["../Makefile", "/Makefile", "a/../../Makefile"])
-def test_an_archive_that_leads_out_of_its_folder_is_refused(node: Node, name: str) -> None:
+def test_an_archive_with_paths_outside_its_folder_is_refused(node: Node, name: str) -> None:
     node.source(b"one", name)
     with pytest.raises(BuildFailed, match="a path outside of it"):
         converge(node)
 
 
-def test_what_is_no_archive_of_pyxis_is_refused(node: Node) -> None:
+def test_a_file_that_is_no_archive_of_pyxis_is_refused(node: Node) -> None:
     node.source(b"one", "pyxis/README")
     with pytest.raises(BuildFailed, match="has no Makefile"):
         converge(node)
@@ -137,7 +137,7 @@ def test_what_is_no_archive_of_pyxis_is_refused(node: Node) -> None:
         converge(node)
 
 
-def test_a_build_as_root_is_done_by_nobody(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_root_the_build_runs_as_nobody(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "chown", lambda *_arguments, **_named: None)
     converge(node)
@@ -146,7 +146,7 @@ def test_a_build_as_root_is_done_by_nobody(node: Node, monkeypatch: pytest.Monke
     assert "--reuid=65534" in made
 
 
-def test_fits_says_what_is_wrong(node: Node) -> None:
+def test_fits_reports_a_plugin_for_another_slurm(node: Node) -> None:
     assert "was not built" in pyxis.fits(node.root, node.run)
     converge(node)
     assert pyxis.fits(node.root, node.run) == ""

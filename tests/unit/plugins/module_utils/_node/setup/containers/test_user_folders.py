@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Root makes a user's folders for enroot, where no other user can."""
+"""Root creates users' folders for enroot in places where users cannot write."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def options(**more: object) -> EnrootOptions:
 
 @pytest.fixture
 def closed(tmp_path: Path) -> Path:
-    """A node whose parents are closed to users."""
+    """A node with parent folders where users cannot write."""
     for parent in PARENTS:
         (tmp_path / "node" / parent[1:]).mkdir(parents=True, mode=0o755)
     return tmp_path / "node"
 
 
-def test_each_folder_is_the_users_own_and_nobody_elses(closed: Path) -> None:
+def test_each_folder_belongs_to_the_user_and_is_private(closed: Path) -> None:
     made, problems = make_all(options(), USER, GROUP, Root(str(closed)))
     assert (len(made), problems) == (len(PARENTS), [])
     for parent in PARENTS:
@@ -67,7 +67,7 @@ def test_a_folder_that_its_user_opened_is_closed_again(closed: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another user")
-def test_what_another_user_made_there_before_does_not_become_this_users(closed: Path) -> None:
+def test_a_folder_that_another_user_created_is_moved_aside(closed: Path) -> None:
     foreign = closed / "scratch/enroot/data" / f"user-{USER}"
     (foreign / "pyxis_1_mine").mkdir(parents=True)
     os.chown(foreign, USER + 1, GROUP)
@@ -89,19 +89,19 @@ def test_a_link_is_not_followed(closed: Path, tmp_path: Path) -> None:
     assert (target.stat().st_uid, stat.S_IMODE(target.stat().st_mode)) == (os.getuid(), 0o755)
 
 
-def test_where_users_can_write_nothing_is_made(closed: Path) -> None:
+def test_no_folder_is_created_where_users_can_write(closed: Path) -> None:
     (closed / "run/enroot").chmod(0o1777)
     made, problems = make_all(options(), USER, GROUP, Root(str(closed)))
     assert (len(made), len(problems)) == (len(PARENTS) - 1, 1)
     assert problems[0].startswith("users other than root can write to /run/enroot. Run ")
 
 
-def test_nothing_is_made_where_users_make_them(closed: Path) -> None:
+def test_no_folder_is_created_if_users_create_them(closed: Path) -> None:
     assert make_all(options(root_makes_folders=False), USER, GROUP, Root(str(closed))) == ([], [])
     assert all(not list((closed / parent[1:]).iterdir()) for parent in PARENTS)
 
 
-def test_paths_of_another_layout_are_the_sites_own(closed: Path) -> None:
+def test_paths_with_another_layout_are_left_to_the_site(closed: Path) -> None:
     given = options(settings={"ENROOT_DATA_PATH": "/fast/$(id -u)/data"}, cache_path="")
     assert given.user_folder_parents == ()
 
@@ -110,7 +110,7 @@ RUNTIME = "/scratch/enroot/runtime"
 
 
 def full(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No new folder finds space any more; an old one can be renamed, as on XFS (tried on a full one of Linux 6.18)."""
+    """Let new folders find no space; existing ones can be renamed (tried on a full XFS of Linux 6.18)."""
 
     def mkdir(path: str, *_mode: int, dir_fd: int | None = None) -> None:
         if dir_fd is None or not os.path.lexists(f"/proc/self/fd/{dir_fd}/{path}"):
@@ -120,9 +120,8 @@ def full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "mkdir", mkdir)
 
 
-def test_a_new_user_on_a_full_scratch_has_the_folder_without_which_pyxis_has_the_node_drained(
-    closed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_user_gets_a_spare_folder_on_a_full_scratch(closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without this folder pyxis would fail, and the node would be drained."""
     runtime = closed / RUNTIME[1:]
     runtime.mkdir(mode=0o755)
     containers = options(pyxis_runtime_path=RUNTIME)
@@ -139,7 +138,7 @@ def test_a_new_user_on_a_full_scratch_has_the_folder_without_which_pyxis_has_the
     assert len(list(runtime.glob(".spare-*"))) == SPARES
 
 
-def test_without_spares_a_full_scratch_is_told(closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_spare_folders_a_full_scratch_is_reported(closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (closed / RUNTIME[1:]).mkdir(mode=0o755)
     full(monkeypatch)
     _made, problems = make_all(options(pyxis_runtime_path=RUNTIME), USER, GROUP, Root(str(closed)))
@@ -151,7 +150,7 @@ ME = os.getuid()
 
 @pytest.fixture
 def scratch(node: Node) -> Path:
-    """A scratch with containers and images of this user: of jobs 7 and 8, and one that he named himself."""
+    """A scratch with containers and images of this user: of jobs 7 and 8, and one that the user named."""
     top = node.folder / "scratch"
     for name in ("pyxis_7_7.0", "pyxis_7_torch", "pyxis_8.0", "pyxis_mine", "pyxis_9x", "mine", "pyxis_7"):
         (top / f"data/user-{ME}" / name / "usr").mkdir(parents=True)
@@ -162,34 +161,34 @@ def scratch(node: Node) -> Path:
 
 
 def found(node: Node) -> list[str]:
-    """What would be removed."""
+    """The names of what would be removed."""
     leftovers = user_folders.leftovers("/scratch/data", "/scratch/pyxis", node.root)
     return [Path(one.path).name for one in leftovers]
 
 
-def test_only_what_bears_a_jobs_name_is_found(node: Node, scratch: Path) -> None:
+def test_only_entries_named_after_a_job_are_found(node: Node, scratch: Path) -> None:
     assert found(node) == ["pyxis_7_7.0", "pyxis_7_torch", "pyxis_8.0", "7.0.squashfs", "8.1.squashfs"]
 
 
-def test_a_job_that_runs_keeps_its_own(node: Node, scratch: Path) -> None:
+def test_entries_of_a_running_job_are_kept(node: Node, scratch: Path) -> None:
     for pid, uid in ((100, 0), (102, 1001)):
         node.write(f"/proc/{pid}/stat", f"{pid} (slurmstepd) S 1 " + " ".join(["0"] * 48))
         node.write(f"/proc/{pid}/status", f"Uid:\t{uid}\t{uid}\n")
     node.write("/proc/100/cmdline", "slurmstepd: [7.0]\0")
-    # Anybody's process may have such a title.
+    # Any user's process can have such a title.
     node.write("/proc/102/cmdline", "slurmstepd: [8.0]\0")
     node.write("/proc/101/cmdline", "/usr/sbin/slurmd\0")
     assert found(node) == ["pyxis_8.0", "8.1.squashfs"]
 
 
-def test_folders_of_strangers_and_links_are_passed_over(node: Node, scratch: Path) -> None:
+def test_foreign_folders_and_links_are_ignored(node: Node, scratch: Path) -> None:
     (scratch / f"data/user-{ME + 1}/pyxis_3_3.0").mkdir(parents=True)
     (scratch / f"data/user-{ME + 2}").symlink_to(scratch / f"data/user-{ME}")
     (scratch / "data/other-5/pyxis_3_3.0").mkdir(parents=True)
     assert found(node) == ["pyxis_7_7.0", "pyxis_7_torch", "pyxis_8.0", "7.0.squashfs", "8.1.squashfs"]
 
 
-def test_it_is_removed_as_the_user_whose_it_is(node: Node, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftovers_are_removed_as_their_owner(node: Node, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     leftovers = user_folders.leftovers("/scratch/data", "/scratch/pyxis", node.root)
     assert user_folders.remove_leftovers(leftovers, node.run) == []
     assert found(node) == []

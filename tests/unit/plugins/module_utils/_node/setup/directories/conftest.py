@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A played machine for each test."""
+"""A fake machine for each test."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .machine import ME, Machine
 
 @pytest.fixture
 def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """A machine; whoever runs the test is its root."""
+    """A machine whose root is the user who runs the test."""
     monkeypatch.setattr(os, "geteuid", os.getuid)
-    played = Machine(tmp_path)
-    played.file("etc/hpcai/scratch.json", json.dumps({"schema": 1, **ME}))
-    return played
+    made = Machine(tmp_path)
+    made.file("etc/hpcai/scratch.json", json.dumps({"schema": 1, **ME}))
+    return made

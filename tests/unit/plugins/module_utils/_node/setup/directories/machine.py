@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A machine whose mounts are played: the folders are real ones below a temporary folder."""
+"""A machine with fake mounts; its folders are real ones below a temporary folder."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SSD = "8:17"
 
 
 class Machine:
-    """The machine. Its root file system is on sda1, and sdb1 is its temporary disk, if it has one."""
+    """A fake machine. Its root file system is on sda1, and sdb1 is its temporary disk, if it has one."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        """Without a temporary disk, and nothing mounted on the scratch."""
+        """Start without a temporary disk, and with nothing mounted on the scratch."""
         self.folder = folder
         self.root = LiveRoot(str(folder))
         # Number, folder of the file system, mountpoint, type, source, options.
@@ -35,7 +35,7 @@ class Machine:
         self.write()
 
     def write(self) -> None:
-        """Write what the kernel shows."""
+        """Write the mounts as the kernel shows them."""
         lines = [
             f"{20 + index} 1 {number} {top} {where} {options} shared:1 - {kind} {source} rw"
             for index, (number, top, where, kind, source, options) in enumerate(self.mounts)
@@ -50,11 +50,11 @@ class Machine:
         return file
 
     def path(self, path: str) -> pathlib.Path:
-        """Where a path of the machine lies."""
+        """Return where a path of the machine is below the temporary folder."""
         return self.folder / path.lstrip("/")
 
     def device(self, name: str, partitions: Sequence[str] = ()) -> None:
-        """Let the kernel know a disk."""
+        """Add a disk."""
         self.file(f"sys/block/{name}/size", "67108864")
         self.file(f"sys/block/{name}/dev", "8:16")
         self.file(f"dev/{name}", "")
@@ -66,13 +66,13 @@ class Machine:
             self.file(f"dev/{partition}", "")
 
     def mount(self, where: str, number: str = SSD, source: str = "/dev/sdb1", kind: str = "ext4", **more: str) -> None:
-        """Mount something."""
+        """Add a mount."""
         self.path(where).mkdir(parents=True, exist_ok=True)
         self.mounts.append((number, more.get("top", "/"), where, kind, source, more.get("options", "rw")))
         self.write()
 
     def temporary_disk(self, mounted: str = "/mnt", linked: bool = True) -> None:
-        """Have one, as udev's rules of azure-vm-utils show it."""
+        """Add a temporary disk, as shown by the udev rules of azure-vm-utils."""
         self.device("sdb", ["sdb1"])
         if linked:
             link = self.path("dev/disk/azure/resource")
@@ -91,9 +91,9 @@ class Machine:
             self.mounts = [mount for mount in self.mounts if mount[2] != command[1]]
         else:
             where = command[-1]
-            # By the folder that is open, and not by a path.
+            # The source is given by an open folder, not by a path.
             source = f"/{os.path.relpath(os.readlink(command[-2]), self.root.path)}"
-            # The played kernel shows the mounted folder's permissions at the mountpoint.
+            # The mountpoint shows the permissions of the mounted folder.
             self.path(where).chmod(self.path(source).stat().st_mode & 0o7777)
             on = next(mount for mount in self.mounts if mount[2] == os.path.dirname(source))
             self.mounts.append((on[0], f"{on[1].rstrip('/')}/{os.path.basename(source)}", where, on[3], on[4], "rw"))
@@ -101,7 +101,7 @@ class Machine:
         return Result(tuple(command), 0, "", "")
 
     def ensure(self, *folders: dict[str, Any], check: bool = False, wait_s: float = 0, **options: Any) -> Outcome:
-        """Make directories that belong to whoever runs the test."""
+        """Create directories that belong to the user who runs the test."""
         nvme_count = options.pop("nvme_count", 0)
         sets = {"site": [{**ME, **folder} for folder in folders]}
         parsed = parse({"folders": sets, **options})

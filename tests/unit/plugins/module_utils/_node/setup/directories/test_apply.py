@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Making directories where each user may have put anything."""
+"""Creating directories where users may have created entries."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.di
 
 from .machine import ME
 
-STRANGER = 54321
+OTHER_USER = 54321
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can make what another user made")
 
 
 @pytest.fixture
 def base(tmp_path: pathlib.Path) -> Iterator[Base]:
-    """A scratch in which every user may make something, with a strict umask around it."""
+    """A scratch in which every user can create entries, with a strict umask."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     scratch.chmod(0o1777)
@@ -45,16 +45,16 @@ def base(tmp_path: pathlib.Path) -> Iterator[Base]:
 
 
 def folder(path: str, mode: int = 0o755, **more: str) -> Folder:
-    """A directory of whoever runs the test."""
+    """A directory of the user who runs the test."""
     return Folder(path, more.get("owner", ME["owner"]), more.get("group", ME["group"]), mode, "site")
 
 
 def mode(base: Base, path: str) -> int:
-    """Its permissions."""
+    """The permissions of a path."""
     return os.stat(f"{base.path}/{path}").st_mode & 0o7777
 
 
-def test_makes_it_with_its_parents_and_once_only(base: Base) -> None:
+def test_a_directory_is_created_with_its_parents_and_only_once(base: Base) -> None:
     target = folder("a/b/c", 0o2770)
     words = f"make {base.path}/a/b/c {target}"
     assert make(base, target, frozenset(), check=True) == words
@@ -65,7 +65,7 @@ def test_makes_it_with_its_parents_and_once_only(base: Base) -> None:
     assert make(base, target, frozenset(), check=True) == ""
 
 
-def test_changes_the_directory_and_nothing_below_it(base: Base) -> None:
+def test_a_change_applies_to_the_directory_and_nothing_below_it(base: Base) -> None:
     make(base, folder("a", 0o755), frozenset())
     below = pathlib.Path(base.path, "a/file")
     below.write_text("theirs")
@@ -77,7 +77,7 @@ def test_changes_the_directory_and_nothing_below_it(base: Base) -> None:
     assert below.stat().st_mode & 0o7777 == 0o600
 
 
-def test_follows_no_symbolic_link(base: Base, tmp_path: pathlib.Path) -> None:
+def test_symbolic_links_are_not_followed(base: Base, tmp_path: pathlib.Path) -> None:
     precious = tmp_path / "precious"
     precious.mkdir(mode=0o700)
     make(base, folder("a"), frozenset())
@@ -104,7 +104,7 @@ def test_a_link_that_users_can_make_is_removed_with_a_warning(base: Base, tmp_pa
     assert list(precious.iterdir()) == []
 
 
-def test_a_file_in_its_place_is_named_and_kept(base: Base) -> None:
+def test_a_file_in_its_place_is_moved_aside_and_named(base: Base) -> None:
     pathlib.Path(base.path, "a").write_text("theirs")
     warnings: list[str] = []
     make(base, folder("a/b"), frozenset(), False, warnings.append)
@@ -115,28 +115,28 @@ def test_a_file_in_its_place_is_named_and_kept(base: Base) -> None:
 
 @needs_root
 @pytest.mark.parametrize("path", ["planted", "planted/below"])
-def test_uses_no_directory_that_a_stranger_made(base: Base, path: str) -> None:
+def test_a_directory_that_another_user_created_is_not_used(base: Base, path: str) -> None:
     planted = pathlib.Path(base.path, "planted")
     (planted / "theirs").mkdir(parents=True)
-    os.chown(planted, STRANGER, STRANGER)
-    # Unless directories are made for that very user.
-    assert make(base, folder("planted/other"), frozenset({STRANGER}))
+    os.chown(planted, OTHER_USER, OTHER_USER)
+    # Unless directories are created for that user.
+    assert make(base, folder("planted/other"), frozenset({OTHER_USER}))
     warnings: list[str] = []
     make(base, folder(path), frozenset(), False, warnings.append)
-    assert warnings[0].startswith(f"{base.path}/planted was a folder of user {STRANGER}: it was moved to ")
+    assert warnings[0].startswith(f"{base.path}/planted was a folder of user {OTHER_USER}: it was moved to ")
     assert os.stat(planted).st_uid == 0
     assert pathlib.Path(warnings[0].rpartition(" ")[2], "theirs").is_dir()
 
 
 @needs_root
-def test_gives_a_directory_to_its_new_owner_where_no_stranger_can_make_one(base: Base) -> None:
+def test_a_directory_gets_its_new_owner_where_only_root_can_write(base: Base) -> None:
     os.chmod(base.path, 0o755)
     make(base, folder("a", owner="54320"), frozenset())
-    make(base, folder("a", owner=str(STRANGER)), frozenset())
-    assert os.stat(f"{base.path}/a").st_uid == STRANGER
+    make(base, folder("a", owner=str(OTHER_USER)), frozenset())
+    assert os.stat(f"{base.path}/a").st_uid == OTHER_USER
 
 
-def test_a_directory_that_appears_in_that_moment_is_looked_at_too(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_that_appears_during_creation_is_checked_too(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.mkdir
 
     def planted(path: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
@@ -149,7 +149,7 @@ def test_a_directory_that_appears_in_that_moment_is_looked_at_too(base: Base, mo
         make(base, folder("a"), frozenset())
 
 
-def test_a_full_disk_is_named_with_what_is_free(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_full_disk_states_what_is_free(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_arguments: Any, **_named: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -160,7 +160,7 @@ def test_a_full_disk_is_named_with_what_is_free(base: Base, monkeypatch: pytest.
         make(base, folder("a/b"), frozenset())
 
 
-def test_an_unknown_user_or_group_is_named_and_nothing_is_made(base: Base) -> None:
+def test_an_unknown_user_or_group_is_refused_and_nothing_is_created(base: Base) -> None:
     with pytest.raises(Refused, match="there is no user 'nobody-here'"):
         make(base, folder("a", owner="nobody-here"), frozenset())
     with pytest.raises(Refused, match="there is no group 'nobody-here'"):
@@ -168,7 +168,7 @@ def test_an_unknown_user_or_group_is_named_and_nothing_is_made(base: Base) -> No
     assert os.listdir(base.path) == []
 
 
-def test_removes_what_is_empty_only(base: Base, tmp_path: pathlib.Path) -> None:
+def test_only_empty_directories_are_removed(base: Base, tmp_path: pathlib.Path) -> None:
     for path in ("a/b", "c/d", "e"):
         make(base, folder(path), frozenset())
     pathlib.Path(base.path, "c/file").write_text("theirs")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where the directories are made: on NVMe disks, on what takes their place, or nowhere."""
+"""Where the directories are created: on NVMe disks, on a fallback, or nowhere."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OWNERS = f"{ME['owner']}:{ME['group']}"
 
 
 def refusal(machine: Machine, *folders: dict[str, Any], **options: Any) -> str:
-    """The refusal, which changes nothing, in check mode and without."""
+    """Return the refusal, which is the same with and without check mode, and changes nothing."""
     words = []
     for check in (True, False):
         with pytest.raises(Refused) as refused:
@@ -41,14 +41,14 @@ def refusal(machine: Machine, *folders: dict[str, Any], **options: Any) -> str:
 
 
 def scratch_settings(machine: Machine, **options: Any) -> None:
-    """The settings of nvme_raid."""
+    """Write the settings of nvme_raid."""
     machine.file("etc/hpcai/scratch.json", json.dumps({"schema": 1, **ME, **options}))
 
 
 # On a mount: the usual case.
 
 
-def test_makes_them_on_what_is_mounted_there(machine: Machine) -> None:
+def test_directories_are_created_on_an_existing_mount(machine: Machine) -> None:
     machine.mount("/scratch", number="9:127", source="/dev/md127", kind="xfs")
     foreseen = machine.ensure(JOBS, {"path": "data/a"}, check=True)
     assert not machine.path("/scratch/jobs").exists()
@@ -62,15 +62,13 @@ def test_makes_them_on_what_is_mounted_there(machine: Machine) -> None:
     assert machine.commands == []
 
 
-def test_the_vm_size_does_not_matter_where_something_is_mounted(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_vm_size_does_not_matter_if_something_is_mounted(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.mount("/scratch", number="0:60", source="server:/fast", kind="nfs4")
     monkeypatch.setattr(core, "expected_disks", None)
     assert machine.ensure(JOBS).kind == "mount"
 
 
-def test_one_that_cannot_be_made_does_not_keep_the_others_away(machine: Machine) -> None:
+def test_a_failure_of_one_directory_does_not_affect_the_others(machine: Machine) -> None:
     machine.mount("/scratch", number="9:127", source="/dev/md127", kind="xfs")
     done = machine.ensure({"path": "a", "owner": "nobody-here"}, JOBS, {"path": "z"})
     assert done.problems == ("/scratch/a: owner: there is no user 'nobody-here' on this machine.",)
@@ -82,7 +80,7 @@ def test_one_that_cannot_be_made_does_not_keep_the_others_away(machine: Machine)
 @pytest.mark.parametrize(
     ("files", "words"), [(0, "/scratch is full: "), (100, "/scratch has almost no free inodes: 0")]
 )
-def test_a_full_disk_is_told_although_nothing_has_to_be_made(
+def test_a_full_disk_is_reported_even_if_nothing_is_created(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, files: int, words: str
 ) -> None:
     machine.mount("/scratch", number="9:127", source="/dev/md127", kind="xfs")
@@ -94,7 +92,7 @@ def test_a_full_disk_is_told_although_nothing_has_to_be_made(
     assert f"{free * 4096} bytes" in warning
 
 
-# Local disks that are not there.
+# Missing local disks.
 
 
 def test_a_missing_raid_is_never_replaced_by_the_systems_disk(machine: Machine) -> None:
@@ -105,16 +103,14 @@ def test_a_missing_raid_is_never_replaced_by_the_systems_disk(machine: Machine) 
     assert machine.commands == []
 
 
-def test_check_mode_foresees_what_is_made_on_disks_that_it_did_not_mount(machine: Machine) -> None:
+def test_check_mode_predicts_directories_on_disks_that_are_not_mounted(machine: Machine) -> None:
     foreseen = machine.ensure(JOBS, check=True, nvme_count=8)
     assert (foreseen.kind, foreseen.actions) == (None, (f"make /scratch/jobs {OWNERS} 1777",))
     assert "check mode cannot predict whether this run would mount them" in foreseen.warnings[0]
 
 
 @pytest.mark.parametrize(("options", "count"), [({"expected_count": 2}, 2), ({"devices": ["/dev/nvme0n1"]}, 1)])
-def test_what_the_settings_say_of_disks_wins_over_the_size(
-    machine: Machine, options: dict[str, Any], count: int
-) -> None:
+def test_the_settings_of_the_disks_override_the_vm_size(machine: Machine, options: dict[str, Any], count: int) -> None:
     scratch_settings(machine, **options)
     with pytest.raises(Refused, match=f"{count} local NVMe disks are expected here"):
         machine.ensure(JOBS, nvme_count=0)
@@ -122,7 +118,7 @@ def test_what_the_settings_say_of_disks_wins_over_the_size(
     assert machine.ensure(JOBS, nvme_count=8).kind == "directory"
 
 
-def test_a_size_that_nobody_knows_is_not_taken_for_one_without_disks(machine: Machine) -> None:
+def test_an_unknown_vm_size_does_not_count_as_one_without_disks(machine: Machine) -> None:
     machine.file("etc/hpcai/node.json", '{"schema": 1, "vm_size": "Standard_Q1"}')
     with pytest.raises(UnknownVmSize, match="Standard_Q1"):
         machine.ensure(JOBS, nvme_count=None)
@@ -133,10 +129,10 @@ def test_a_size_that_nobody_knows_is_not_taken_for_one_without_disks(machine: Ma
     assert "hpcai_vm_sizes has no nvme_count for Standard_Q1: 0" in done.warnings[0]
 
 
-# What takes their place.
+# Fallbacks.
 
 
-def test_a_folder_on_the_temporary_disk_takes_their_place_loudly(machine: Machine) -> None:
+def test_a_folder_on_the_temporary_disk_is_a_fallback_with_a_warning(machine: Machine) -> None:
     machine.temporary_disk()
     foreseen = machine.ensure(JOBS, check=True)
     assert (machine.commands, machine.path("/mnt/hpcai-scratch").exists()) == ([], False)
@@ -163,7 +159,7 @@ def test_a_folder_on_the_temporary_disk_takes_their_place_loudly(machine: Machin
     )
 
 
-def test_a_folder_on_the_systems_disk_is_the_last_resort(machine: Machine) -> None:
+def test_a_folder_on_the_systems_disk_is_the_last_fallback(machine: Machine) -> None:
     foreseen = machine.ensure(JOBS, check=True)
     assert not machine.path("/scratch").exists()
     done = machine.ensure(JOBS)
@@ -178,7 +174,7 @@ def test_a_folder_on_the_systems_disk_is_the_last_resort(machine: Machine) -> No
     assert machine.ensure(JOBS).actions == (f"make /scratch {OWNERS} 1777",)
 
 
-def test_mnt_that_is_no_mount_is_left_alone(machine: Machine) -> None:
+def test_mnt_without_a_mount_is_left_alone(machine: Machine) -> None:
     machine.path("/mnt").mkdir()
     assert machine.ensure(JOBS).kind == "directory"
     assert os.listdir(machine.path("/mnt")) == []
@@ -186,17 +182,17 @@ def test_mnt_that_is_no_mount_is_left_alone(machine: Machine) -> None:
 
 
 def refusal_of(machine: Machine, **options: Any) -> str:
-    """The refusal."""
+    """Return the refusal."""
     with pytest.raises(Refused) as refused:
         machine.ensure(JOBS, **options)
     return str(refused.value)
 
 
-def test_nothing_takes_their_place_where_that_is_not_allowed(machine: Machine) -> None:
+def test_only_allowed_fallbacks_are_used(machine: Machine) -> None:
     machine.temporary_disk()
     assert "no fallback is allowed" in refusal(machine, JOBS, fallback=[])
     assert not machine.path("/scratch").exists()
-    # Only what is allowed, in the order in which it is.
+    # Only the allowed ones, in their order.
     assert machine.ensure(JOBS, check=True, fallback=["directory", "temporary_disk"]).kind == "directory"
     assert machine.ensure(JOBS, fallback=["temporary_disk"]).kind == "temporary_disk"
 
@@ -211,7 +207,7 @@ def test_nothing_takes_their_place_where_that_is_not_allowed(machine: Machine) -
         ("filled", "/scratch contains files, which a mount would hide"),
     ],
 )
-def test_a_temporary_disk_of_no_use_is_named_with_the_reason(machine: Machine, trouble: str, words: str) -> None:
+def test_an_unusable_temporary_disk_is_named_with_the_reason(machine: Machine, trouble: str, words: str) -> None:
     machine.temporary_disk("" if trouble in ("unmounted", "awaited") else "/mnt")
     if trouble == "awaited":
         machine.file("etc/fstab", CLOUD_INIT)
@@ -230,7 +226,7 @@ def test_a_temporary_disk_of_no_use_is_named_with_the_reason(machine: Machine, t
     assert machine.commands == []
 
 
-def test_waits_for_whoever_mounts_the_temporary_disk(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_waits_until_the_temporary_disk_is_mounted(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.temporary_disk("")
     machine.file("etc/fstab", CLOUD_INIT)
     naps: list[float] = []
@@ -245,7 +241,7 @@ def test_waits_for_whoever_mounts_the_temporary_disk(machine: Machine, monkeypat
     assert len(naps) == 3
 
 
-def test_a_folder_that_a_user_put_on_the_temporary_disk_is_not_used(machine: Machine, tmp_path: pathlib.Path) -> None:
+def test_a_users_link_on_the_temporary_disk_is_not_used(machine: Machine, tmp_path: pathlib.Path) -> None:
     machine.temporary_disk()
     machine.path("/mnt").chmod(0o1777)
     machine.path("/mnt/hpcai-scratch").symlink_to(tmp_path)
@@ -256,14 +252,14 @@ def test_a_folder_that_a_user_put_on_the_temporary_disk_is_not_used(machine: Mac
     assert tmp_path.stat().st_mode == before
 
 
-def test_a_mount_that_fails_is_told(machine: Machine) -> None:
+def test_a_failed_mount_is_an_error(machine: Machine) -> None:
     machine.temporary_disk()
     machine.answer = (32, "mount: /scratch: permission denied.")
     with pytest.raises(CommandFailed, match="cannot be mounted on /scratch: mount: /scratch: permission denied"):
         machine.ensure(JOBS)
 
 
-def test_a_folder_of_the_temporary_disk_does_not_pass_for_the_disks(machine: Machine) -> None:
+def test_a_folder_on_the_temporary_disk_does_not_count_as_nvme(machine: Machine) -> None:
     machine.temporary_disk()
     machine.ensure(JOBS)
     machine.commands.clear()
@@ -272,15 +268,15 @@ def test_a_folder_of_the_temporary_disk_does_not_pass_for_the_disks(machine: Mac
     )
 
 
-# Mountpoints that hide, or are no folders.
+# Mountpoints that hide files, or are not folders.
 
 
-def test_a_mountpoint_below_what_cloud_init_mounts_is_refused(machine: Machine) -> None:
+def test_a_mountpoint_below_a_mount_of_cloud_init_is_refused(machine: Machine) -> None:
     machine.file("etc/fstab", CLOUD_INIT)
     assert "is below /mnt, where cloud-init (/etc/fstab) mounts a disk" in refusal(
         machine, JOBS, mountpoint="/mnt/scratch"
     )
-    # What is mounted there is not taken away.
+    # An existing mount there is kept.
     machine.mount("/mnt/scratch", number="9:127", source="/dev/md127", kind="xfs")
     assert (
         "is below /mnt, where cloud-init (/etc/fstab) mounts a disk, which hides it"
@@ -288,19 +284,19 @@ def test_a_mountpoint_below_what_cloud_init_mounts_is_refused(machine: Machine) 
     )
 
 
-def test_a_mountpoint_below_mnt_is_warned_of(machine: Machine) -> None:
+def test_a_mountpoint_below_mnt_gives_a_warning(machine: Machine) -> None:
     machine.mount("/mnt/resource_nvme", number="9:127", source="/dev/md128", kind="xfs")
     done = machine.ensure(JOBS, mountpoint="/mnt/resource_nvme")
     assert "Choose another, such as /scratch" in done.warnings[0]
     assert len(done.actions) == 1
 
 
-def test_a_link_or_file_at_the_mountpoint_is_refused(machine: Machine, tmp_path: pathlib.Path) -> None:
+def test_a_link_at_the_mountpoint_is_refused(machine: Machine, tmp_path: pathlib.Path) -> None:
     machine.path("/scratch").symlink_to(tmp_path)
     assert "/scratch is not a folder" in refusal(machine, JOBS)
 
 
-def test_a_second_run_at_the_same_time_is_refused_after_its_wait(machine: Machine) -> None:
+def test_a_concurrent_run_is_refused_after_its_wait(machine: Machine) -> None:
     with only_one(machine.root.at(core.LOCK), 0):
         assert "another run is changing the directories" in refusal_of(machine)
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Settings of the directories: what makes no sense is named, and sets of several roles go together."""
+"""Settings of the directories: invalid ones are refused, and the sets of several roles are merged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def one(**folder: Any) -> dict[str, Any]:
     return {"folders": {"site": [{"path": "a", **folder}]}}
 
 
-def test_parents_come_before_what_lies_in_them() -> None:
+def test_parents_come_before_their_subdirectories() -> None:
     options = parse(
         {"folders": {"b": [{"path": "x/y/z"}, {"path": "x-1"}], "a": [{"path": "/scratch/x"}, {"path": "x/y/"}]}}
     )
@@ -64,7 +64,7 @@ def test_parents_come_before_what_lies_in_them() -> None:
         ({"mountpoints": ["/scratch"]}, "unknown keys mountpoints; known are mountpoint, "),
     ],
 )
-def test_what_makes_no_sense_is_named(settings: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_refused_and_named(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse(settings)
     assert words in str(refused.value)
@@ -74,7 +74,7 @@ def test_world_writable_with_the_sticky_bit_is_allowed() -> None:
     assert parse(one(mode="1777")).folders[0].mode == 0o1777
 
 
-def test_each_role_has_a_set_of_its_own(machine: Machine) -> None:
+def test_each_role_has_its_own_set(machine: Machine) -> None:
     with_set(machine.root, "site", [{"path": "jobs"}], {"mountpoint": "/fast"}).file.apply()
     with_set(machine.root, "enroot", [{"path": "enroot", "mode": "0711"}], {"mountpoint": None}).file.apply()
     options = read_options(machine.root)
@@ -89,12 +89,12 @@ def test_each_role_has_a_set_of_its_own(machine: Machine) -> None:
     assert [folder.path for folder in remaining.folders] == ["enroot"]
 
 
-def test_forgetting_a_set_where_nothing_is_kept_changes_nothing(machine: Machine) -> None:
+def test_removing_a_set_without_a_file_changes_nothing(machine: Machine) -> None:
     assert not without_set(machine.root, "site").file.changes
     assert not without_set(machine.root, None).file.changes
 
 
-def test_sets_that_do_not_agree_leave_the_file_as_it_was(machine: Machine) -> None:
+def test_conflicting_sets_leave_the_file_unchanged(machine: Machine) -> None:
     with_set(machine.root, "site", [{"path": "jobs"}], {}).file.apply()
     before = machine.path(SETTINGS).read_bytes()
     with pytest.raises(ConfigError, match="site requires jobs root:root 0755, but other requires alice:root 0755"):
@@ -103,7 +103,7 @@ def test_sets_that_do_not_agree_leave_the_file_as_it_was(machine: Machine) -> No
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"schema": 9}', '{"schema": 1, "folders": []}'])
-def test_a_broken_file_is_named_at_boot_and_written_anew_by_the_role(machine: Machine, text: str) -> None:
+def test_an_invalid_file_is_an_error_at_boot_and_rewritten_by_the_role(machine: Machine, text: str) -> None:
     machine.file(SETTINGS, text)
     with pytest.raises(ConfigError, match=SETTINGS):
         read_options(machine.root)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A machine's tree as it is after a bake, and a way to write more into it."""
+"""The tree of a machine after a bake."""
 
 from __future__ import annotations
 

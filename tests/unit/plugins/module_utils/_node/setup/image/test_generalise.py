@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What goes from a machine before it is an image, and what must not."""
+"""What is removed from a machine before it becomes an image, and what must be kept."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.iden
 
 
 def mount(path: pathlib.Path, filesystem: str = "ext4", root: str = "/") -> Mount:
-    """Something that is mounted."""
+    """A mount."""
     return Mount("8:1", root, str(path), filesystem, "/dev/sda1", ())
 
 
@@ -33,20 +33,20 @@ def plan(
     extra: Sequence[str] = (),
     spared: Sequence[str] = (),
 ) -> generalise.GeneralisePlan:
-    """What would be done to the tree."""
+    """Plan the changes of the tree."""
     root = Root(str(tree))
     return generalise.plan(root, ImageMounts(root, mounts), keep, extra, spared)
 
 
 def clean(tree: pathlib.Path, **options: Sequence[str]) -> generalise.GeneralisePlan:
-    """Do it."""
+    """Generalise the tree."""
     made = plan(tree, **options)  # type: ignore[arg-type]
     generalise.apply(Root(str(tree)), made)
     return made
 
 
 def files(tree: pathlib.Path) -> set[str]:
-    """All files that hold something."""
+    """All files that are not empty."""
     return {str(path.relative_to(tree)) for path in tree.rglob("*") if path.is_file() and path.stat().st_size}
 
 
@@ -63,12 +63,12 @@ STAYS = {
 }
 
 
-def test_what_is_the_machines_own_goes_and_all_else_stays(tree: pathlib.Path) -> None:
+def test_the_machines_own_data_is_removed_and_all_else_is_kept(tree: pathlib.Path) -> None:
     clean(tree)
     assert files(tree) == STAYS
 
 
-def test_what_lies_in_a_folder_that_goes_is_not_named_again(tree: pathlib.Path) -> None:
+def test_files_in_a_removed_folder_are_not_listed_again(tree: pathlib.Path) -> None:
     paths = [action.path for action in plan(tree).actions]
     assert "/var/log/journal/0123" in paths
     assert not [path for path in paths if path.startswith("/var/log/journal/0123/")]
@@ -81,13 +81,13 @@ def test_a_second_run_finds_nothing(tree: pathlib.Path) -> None:
     assert (again.actions, generalise.as_diff(again)) == ((), {"before": "", "after": ""})
 
 
-def test_folders_of_services_stay(tree: pathlib.Path) -> None:
+def test_folders_of_services_are_kept(tree: pathlib.Path) -> None:
     clean(tree)
     for name in ("var/log/chrony", "var/lib/apt/lists/partial", "var/lib/waagent", "var/lib/hpcai", "tmp", "var/tmp"):
         assert (tree / name).is_dir(), name
 
 
-def test_the_machines_id_is_an_empty_file_and_logs_keep_their_owners(tree: pathlib.Path) -> None:
+def test_the_machine_id_is_emptied_and_logs_keep_their_modes(tree: pathlib.Path) -> None:
     (tree / "var/log/syslog").chmod(0o640)
     inode = (tree / "var/log/syslog").stat().st_ino
     clean(tree)
@@ -99,7 +99,7 @@ def test_the_machines_id_is_an_empty_file_and_logs_keep_their_owners(tree: pathl
     assert list((tree / "var/log/journal").iterdir()) == []
 
 
-def test_nobody_keeps_a_password_and_the_file_its_permissions(tree: pathlib.Path) -> None:
+def test_passwords_are_removed_and_the_file_keeps_its_permissions(tree: pathlib.Path) -> None:
     made = clean(tree)
     assert made.locked == ("azureuser",)
     lines = (tree / "etc/shadow").read_text().splitlines()
@@ -119,22 +119,22 @@ def test_nobody_keeps_a_password_and_the_file_its_permissions(tree: pathlib.Path
         ("cloud_init", "var/lib/cloud/instances/i/user-data.txt"),
     ],
 )
-def test_each_kind_can_be_kept(tree: pathlib.Path, item: str, kept: str) -> None:
+def test_each_kind_of_data_can_be_kept(tree: pathlib.Path, item: str, kept: str) -> None:
     clean(tree, keep=[item])
     assert kept in files(tree)
 
 
-def test_a_kept_password_still_works(tree: pathlib.Path) -> None:
+def test_passwords_can_be_kept(tree: pathlib.Path) -> None:
     clean(tree, keep=["passwords"])
     assert "$6$salt$hash" in (tree / "etc/shadow").read_text()
 
 
-def test_further_paths_go_on_request(tree: pathlib.Path) -> None:
+def test_further_paths_are_removed_on_request(tree: pathlib.Path) -> None:
     clean(tree, extra=["~/work.*", "/etc/hpcai/clocks.json"])
     assert files(tree) == STAYS - {"home/azureuser/work.txt", "etc/hpcai/clocks.json"}
 
 
-def test_what_is_bound_into_the_image_is_left_alone(tree: pathlib.Path) -> None:
+def test_bind_mounts_and_remote_mounts_are_left_alone(tree: pathlib.Path) -> None:
     mounts = [
         mount(tree),
         mount(tree / "var/cache/apt", root="/var/cache/apt"),
@@ -153,19 +153,19 @@ def test_what_is_bound_into_the_image_is_left_alone(tree: pathlib.Path) -> None:
     assert "nfs4 is mounted" in reasons["/home/azureuser/.ssh"]
 
 
-def test_a_folder_in_which_something_is_mounted_is_left_alone(tree: pathlib.Path) -> None:
+def test_a_folder_that_contains_a_mount_is_left_alone(tree: pathlib.Path) -> None:
     made = plan(tree, [mount(tree / "tmp/left/below", root="/data")])
     assert dict(made.left_alone) == {"/tmp/left": "something is mounted in it"}
     assert "/tmp/left" not in [action.path for action in made.actions]
 
 
-def test_a_log_file_system_of_the_images_own_is_emptied(tree: pathlib.Path) -> None:
+def test_the_images_own_log_file_system_is_emptied(tree: pathlib.Path) -> None:
     made = plan(tree, [mount(tree / "var/log", filesystem="xfs")])
     assert "/var/log/syslog" in [action.path for action in made.actions]
     assert made.left_alone == ()
 
 
-def test_what_is_in_memory_is_passed_over_in_silence(tree: pathlib.Path) -> None:
+def test_a_file_system_in_memory_is_skipped_without_a_message(tree: pathlib.Path) -> None:
     made = plan(tree, [mount(tree / "tmp", filesystem="tmpfs")])
     assert not [action for action in made.actions if action.path.startswith("/tmp")]
     assert made.left_alone == ()
@@ -194,7 +194,7 @@ def test_logs_are_emptied_through_a_link_within_the_image(tree: pathlib.Path) ->
     assert (tree / "data/syslog").read_bytes() == b""
 
 
-def test_what_the_running_module_lives_in_stays_and_all_beside_it_goes(tree: pathlib.Path) -> None:
+def test_files_of_the_running_module_are_kept_and_all_others_removed(tree: pathlib.Path) -> None:
     archive = tree / "tmp/ansible_payload/archive.zip"
     archive.parent.mkdir()
     archive.write_text("x")
@@ -205,7 +205,7 @@ def test_what_the_running_module_lives_in_stays_and_all_beside_it_goes(tree: pat
     assert not (tree / "tmp/left").exists()
 
 
-def test_the_vm_size_is_forgotten_and_sizes_described_by_hand_are_not(tree: pathlib.Path) -> None:
+def test_the_vm_size_is_removed_and_described_sizes_are_kept(tree: pathlib.Path) -> None:
     node = tree / "etc/hpcai/node.json"
     node.write_text('{"schema": 1, "vm_size": "Standard_X8", "vm_sizes": {"Standard_X8": {"vcpus": 8}}}')
     assert not clean(tree, keep=["cluster"]).left_alone
@@ -217,7 +217,7 @@ def test_the_vm_size_is_forgotten_and_sizes_described_by_hand_are_not(tree: path
     assert not plan(tree).changes
 
 
-def test_no_account_may_have_the_whole_machine_as_its_home(tree: pathlib.Path) -> None:
+def test_the_root_folder_does_not_count_as_a_home(tree: pathlib.Path) -> None:
     passwd = tree / "etc/passwd"
     passwd.write_text(passwd.read_text() + "odd:x:1001:1001::/:/bin/sh\n")
     (tree / ".cache").mkdir()
@@ -226,7 +226,7 @@ def test_no_account_may_have_the_whole_machine_as_its_home(tree: pathlib.Path) -
     assert (tree / ".cache/x").exists()
 
 
-def test_private_keys_that_are_left_are_found(tree: pathlib.Path) -> None:
+def test_remaining_private_keys_are_found(tree: pathlib.Path) -> None:
     forgotten = tree / "opt/tool/deploy.pem"
     forgotten.parent.mkdir(parents=True)
     forgotten.write_text("-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n")
@@ -238,7 +238,7 @@ def test_private_keys_that_are_left_are_found(tree: pathlib.Path) -> None:
     assert would == identity.find_private_keys(Root(str(tree))) == ("/opt/tool/deploy.pem",)
 
 
-def test_every_kind_of_thing_says_what_it_is_and_does_something() -> None:
+def test_every_item_has_a_title_and_safe_paths() -> None:
     assert len({item.name for item in ITEMS}) == len(ITEMS)
     for item in ITEMS:
         assert item.title
@@ -248,7 +248,7 @@ def test_every_kind_of_thing_says_what_it_is_and_does_something() -> None:
 
 
 class Systemd:
-    """Answers as systemctl does."""
+    """A fake systemctl."""
 
     def __init__(self, *active: str) -> None:
         self.active = active
@@ -260,7 +260,7 @@ class Systemd:
         return Result(tuple(command), 0, "\n".join(states), "")
 
 
-def test_what_would_write_again_is_stopped_on_a_running_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_services_that_would_write_again_are_stopped_if_they_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generalise, "_is_running", lambda _root: True)
     systemd = Systemd("walinuxagent.service", "rsyslog.service", "systemd-random-seed.service")
     units = generalise.writers(Root("/"), (), systemd)
@@ -270,7 +270,7 @@ def test_what_would_write_again_is_stopped_on_a_running_machine(monkeypatch: pyt
     assert systemd.commands[-2:] == [["systemctl", "stop", *units], ["journalctl", "--relinquish-var"]]
 
 
-def test_no_service_of_this_machine_is_touched_for_an_image_at_rest(tree: pathlib.Path) -> None:
+def test_for_an_image_at_rest_no_service_is_touched(tree: pathlib.Path) -> None:
     systemd = Systemd("rsyslog.service")
     (tree / "run/systemd/system").mkdir(parents=True)
     assert generalise.writers(Root(str(tree)), (), systemd) == ()
@@ -278,9 +278,9 @@ def test_no_service_of_this_machine_is_touched_for_an_image_at_rest(tree: pathli
     assert systemd.commands == []
 
 
-def test_owner_of_the_file_of_passwords_stays(tree: pathlib.Path) -> None:
+def test_the_owner_of_the_password_file_is_kept(tree: pathlib.Path) -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root gives files away")
+        pytest.skip("only root can change the owner of a file")
     os.chown(tree / "etc/shadow", 0, 42)
     clean(tree)
     assert (tree / "etc/shadow").stat().st_gid == 42

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The settings of an image: what is written, what the base has already, and what the running kernel is told."""
+"""The settings of an image: what is written, what the base already has, and what is set in the running kernel."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ class Machine:
         self.root = Root(str(folder))
 
     def has(self, path: str, text: str = "") -> None:
-        """Put a file there."""
+        """Create a file."""
         target = self.folder / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
 
     def links(self, path: str, destination: str) -> None:
-        """Put a link there."""
+        """Create a link."""
         link = self.folder / path.lstrip("/")
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(destination)
 
     def read(self, path: str) -> str | None:
-        """What a file of it holds."""
+        """The content of a file; None if it does not exist."""
         target = self.folder / path.lstrip("/")
         return target.read_text() if target.exists() else None
 
     def boots(self) -> None:
-        """It runs systemd."""
+        """Let the machine run systemd."""
         (self.folder / "run/systemd/system").mkdir(parents=True)
 
     def lines(self, made: ImageChanges, path: str) -> list[str] | None:
-        """What the part would write to a file; None if it should not be there."""
+        """The lines that would be written to a file; None if it should not exist."""
         [change] = [change for change in made.files if change.path == self.root.at(path)]
         if change.after is None:
             return None
@@ -58,13 +58,13 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: pathlib.Path) -> Machine:
-    """One of which nothing is known."""
+    """An empty machine."""
     folder = tmp_path / "machine"
     folder.mkdir()
     return Machine(folder)
 
 
-def test_limits_hold_for_root_too_and_for_services(machine: Machine) -> None:
+def test_limits_apply_to_root_and_services_too(machine: Machine) -> None:
     made = kernel.plan_limits(machine.root, {"memlock": "unlimited", "stack": "unlimited", "nofile": 1048576}, ())
     logins = machine.lines(made, kernel.LOGINS)
     assert logins is not None
@@ -75,7 +75,7 @@ def test_limits_hold_for_root_too_and_for_services(machine: Machine) -> None:
     assert machine.lines(made, kernel.SERVICES) == services
 
 
-def test_a_limit_that_is_null_is_nobodys(machine: Machine) -> None:
+def test_a_limit_that_is_null_is_not_written(machine: Machine) -> None:
     made = kernel.plan_limits(machine.root, {"memlock": None, "nofile": 512}, ())
     assert machine.lines(made, kernel.SERVICES) == ["[Manager]", "DefaultLimitNOFILE=512"]
     assert machine.lines(kernel.plan_limits(machine.root, {"memlock": 64}, ()), kernel.SERVICES) == [
@@ -132,7 +132,7 @@ def test_kernel_settings_of_the_base_are_left_alone_unless_named(machine: Machin
     assert "vm.zone_reclaim_mode = 0" in (machine.lines(named, kernel.SYSCTL) or [])
 
 
-def test_our_own_file_is_not_taken_for_the_bases(machine: Machine) -> None:
+def test_our_own_files_do_not_count_as_the_bases(machine: Machine) -> None:
     machine.has(kernel.SYSCTL, "vm.zone_reclaim_mode = 1\n")
     machine.has(kernel.LOGINS, "* soft memlock 1\n* hard memlock 1\n")
     assert kernel.plan_sysctl(machine.root, {"vm.zone_reclaim_mode": 1}, (), live=False).left_alone == ()
@@ -143,11 +143,11 @@ def test_our_own_file_is_not_taken_for_the_bases(machine: Machine) -> None:
     ("name", "path"),
     [("net.ipv4.conf.eth0/1.x", "net/ipv4/conf/eth0.1/x"), ("net/ipv4/conf/eth0.1/x", "net/ipv4/conf/eth0.1/x")],
 )
-def test_names_with_dots_in_them_find_their_place(name: str, path: str) -> None:
+def test_names_that_contain_dots_give_the_right_path(name: str, path: str) -> None:
     assert kernel.path_of(name) == path
 
 
-def test_modules_that_no_kernel_has_are_not_asked_for(machine: Machine) -> None:
+def test_modules_that_no_kernel_has_are_not_requested(machine: Machine) -> None:
     machine.has("/lib/modules/6.1.0/modules.dep", "kernel/drivers/infiniband/core/ib_umad.ko.xz: kernel/x.ko\n")
     machine.has("/lib/modules/6.1.0/modules.builtin", "kernel/net/rdma-ucm.ko\n")
     made = kernel.plan_modules(
@@ -176,7 +176,7 @@ ResourceDisk.MountPoint=/mnt/resource
 ResourceDisk.EnableSwap=y"""
 
 
-def test_the_agents_other_settings_and_comments_stay(machine: Machine) -> None:
+def test_the_agents_other_settings_and_comments_are_kept(machine: Machine) -> None:
     machine.has(services.WAAGENT, WAAGENT)
     agent = {
         "Extensions.GoalStatePeriod": 300,
@@ -190,7 +190,7 @@ def test_the_agents_other_settings_and_comments_stay(machine: Machine) -> None:
     assert services.with_values(change.after, {"OS.EnableRDMA": "y"}) == change.after
 
 
-def test_the_agents_disk_does_not_lie_on_scratch(machine: Machine) -> None:
+def test_the_agents_disk_is_not_mounted_on_the_scratch(machine: Machine) -> None:
     machine.has(services.WAAGENT, WAAGENT.replace("/mnt/resource", "/scratch"))
     made = services.plan_agent(machine.root, {"OS.EnableRDMA": "y"}, "/scratch/")
     assert "ResourceDisk.MountPoint=/mnt/resource\n" in (made.files[0].after or "")
@@ -201,7 +201,7 @@ def test_without_an_agent_nothing_is_written(machine: Machine) -> None:
     assert services.plan_agent(machine.root, {"OS.EnableRDMA": "y"}, "/scratch").files == ()
 
 
-def test_apt_updates_nothing_by_itself(machine: Machine) -> None:
+def test_apt_installs_no_updates_automatically(machine: Machine) -> None:
     machine.has("/etc/apt/apt.conf")
     off = machine.lines(services.plan_updates(machine.root, services.UPDATES_OFF), services.APT)
     assert off == [f'APT::Periodic::{name} "0";' for name in ("Enable", "Update-Package-Lists", "Unattended-Upgrade")]
@@ -219,7 +219,7 @@ def test_updates_that_the_base_has_masked_are_left_alone(machine: Machine) -> No
     assert made.left_alone == ("unattended-upgrades is masked already",)
 
 
-def test_dnf_updates_nothing_by_itself_or_security_alone(machine: Machine) -> None:
+def test_dnf_installs_no_updates_or_security_updates_only(machine: Machine) -> None:
     machine.has(services.DNF, "[commands]\nupgrade_type = default\nrandom_sleep = 0\n")
     timer = "/etc/systemd/system/timers.target.wants/dnf-automatic-install.timer"
     machine.links(timer, "/usr/lib/systemd/system/dnf-automatic-install.timer")
@@ -241,7 +241,7 @@ def test_chrony_follows_the_host_on_azure_only(machine: Machine) -> None:
     )
 
 
-def test_chrony_without_a_folder_of_settings_gets_a_block(machine: Machine) -> None:
+def test_chrony_without_a_folder_for_settings_gets_a_block(machine: Machine) -> None:
     machine.has("/etc/chrony.conf", "pool x\n")
     [change] = services.plan_clock(machine.root, services.TIME_AZURE).files
     assert (change.after or "").startswith("# BEGIN hpcai.azure image\nrefclock PHC /dev/ptp_hyperv")
@@ -266,7 +266,7 @@ def card(machine: Machine, name: str, driver: str, master: str = "") -> None:
         machine.links(f"/sys/class/net/{name}/master", f"../{master}")
 
 
-def test_says_whether_the_network_is_accelerated(machine: Machine) -> None:
+def test_it_reports_whether_the_network_is_accelerated(machine: Machine) -> None:
     machine.has("/etc/udev/rules.d/70-persistent-net.rules")
     card(machine, "eth0", "hv_netvsc")
     card(machine, "tap0", "tun", "eth0")
@@ -280,7 +280,7 @@ def test_says_whether_the_network_is_accelerated(machine: Machine) -> None:
     assert services.plan_network(machine.root).remarks[1].startswith("no accelerated networking: eth1")
 
 
-def test_knows_an_hpc_image_and_what_it_has(machine: Machine) -> None:
+def test_an_hpc_image_and_its_components_are_recognised(machine: Machine) -> None:
     machine.has("/etc/os-release", 'NAME="Ubuntu"\nID=ubuntu\nVERSION_ID="22.04"\n# text\n')
     machine.has("/opt/azurehpc/component_versions.txt", '{"NVIDIA": "580.126.16", "DCGM": "4.5.2"}')
     for name in ("nvidia-smi", "dcgmi", "ofed_info"):
@@ -299,7 +299,7 @@ def test_knows_an_hpc_image_and_what_it_has(machine: Machine) -> None:
     assert (read_base(machine.root).container, read_base(machine.root).booted) == (True, False)
 
 
-def test_a_plain_base_has_nothing(machine: Machine) -> None:
+def test_a_plain_base_has_no_components(machine: Machine) -> None:
     machine.has("/opt/azurehpc/component_versions.txt", "no json")
     base = read_base(machine.root)
     assert (base.os, base.present, base.versions) == ("unknown-unknown", (), {})
@@ -314,7 +314,7 @@ OPTIONS: Mapping[str, object] = {
 
 
 def no_output(command: Sequence[str]) -> Result:
-    """Runs nothing."""
+    """Run nothing."""
     return Result(tuple(command), 0, "", "")
 
 
@@ -330,7 +330,7 @@ def test_a_container_keeps_its_hosts_limits_clock_and_kernel(machine: Machine) -
     assert machine.read(kernel.SYSCTL) is not None
 
 
-def test_a_booted_machine_gets_all_at_once_and_then_nothing(machine: Machine) -> None:
+def test_a_booted_machine_gets_all_settings_and_then_no_change(machine: Machine) -> None:
     machine.boots()
     machine.has("/proc/sys/vm/zone_reclaim_mode", "0")
     options = settings.ImageOptions(**OPTIONS)  # type: ignore[arg-type]
@@ -341,7 +341,7 @@ def test_a_booted_machine_gets_all_at_once_and_then_nothing(machine: Machine) ->
     assert settings.changes(settings.plan(machine.root, options)) == []
 
 
-def test_what_is_wanted_no_more_goes(machine: Machine) -> None:
+def test_settings_that_are_no_longer_wanted_are_removed(machine: Machine) -> None:
     settings.apply(machine.root, settings.plan(machine.root, settings.ImageOptions(**OPTIONS)), no_output)  # type: ignore[arg-type]
     settings.apply(machine.root, settings.plan(machine.root, settings.ImageOptions()), no_output)
     files = (kernel.LOGINS, kernel.SERVICES, kernel.SYSCTL, services.CHRONY_DROP_IN)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A machine whose systemctl and nft are played: the kernel has the table that was loaded last."""
+"""A machine with fake systemctl and nft: the kernel has the table that was loaded last."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ NO_TABLE = "Error: No such file or directory\nlist table inet hpcai_metadata\n"
 
 
 class Machine:
-    """The machine."""
+    """A fake machine."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        """With nftables and a service user, and without any rules."""
+        """Start with nftables and a service user, and without any rules."""
         self.root = Root(str(folder))
         self.folder = folder
         self.commands: list[str] = []
@@ -38,7 +38,7 @@ class Machine:
         file.write_text(text, encoding="utf-8")
 
     def run(self, command: Sequence[str]) -> Result:
-        """Play a command."""
+        """Answer a command."""
         words = " ".join(command)
         if words.startswith("systemctl show"):
             return self._show(command)
@@ -66,7 +66,7 @@ class Machine:
 
 
 def listing(text: str) -> str:
-    """What nft would list of a file that it loaded, as far as it is looked at."""
+    """What nft would list after it loaded a file, reduced to what the code reads."""
     items: list[dict[str, object]] = [{"metainfo": {"version": "1.0.6"}}, {"table": {"name": "hpcai_metadata"}}]
     for line in text.splitlines():
         hook, comment = re.search(r"hook (\w+)", line), re.search(r'comment "([^"]*)"', line)

@@ -25,14 +25,14 @@ HALF, ALL = 2**32, 2**64
 
 
 def decide(code: bytes, uid: int, address: str, port: int) -> bool:
-    """Whether the program lets a user connect; the few instructions that it uses, by the kernel's manual of them."""
+    """Whether the program lets a user connect. It interprets the instructions that are used, by the kernel's manual."""
     context = bytearray(72)
     if ":" in address:
         context[8:24] = socket.inet_pton(socket.AF_INET6, address)
     else:
         context[4:8] = socket.inet_aton(address)
     context[24:26] = struct.pack("!H", port)
-    # Registers that were not set give an error. The group is in the upper half of what the call returns.
+    # Reading a register that was not set is an error. The upper half of the call's result is the group.
     registers: dict[int, int] = {1: 0}
     index = 0
     while True:
@@ -72,7 +72,7 @@ def decide(code: bytes, uid: int, address: str, port: int) -> bool:
         ("127.0.0.1", 3080, False),
     ],
 )
-def test_other_users_than_listed_do_not_connect_to_the_places(uid: int, address: str, port: int, kept: bool) -> None:
+def test_only_listed_users_can_connect_to_the_metadata_addresses(uid: int, address: str, port: int, kept: bool) -> None:
     for may in ((0,), (0, 998), (0, 2**32 - 2)):
         allowed = uid in may or not kept
         assert decide(connect.program(may, False, bpf.CONNECT_4), uid, address, port) == allowed
@@ -81,12 +81,12 @@ def test_other_users_than_listed_do_not_connect_to_the_places(uid: int, address:
 
 
 @pytest.mark.parametrize("address", ["::169.254.169.254", "::1:ffff:169.254.169.254", "1::ffff:169.254.169.254"])
-def test_other_addresses_of_ipv6_are_free(address: str) -> None:
+def test_other_ipv6_addresses_are_not_filtered(address: str) -> None:
     assert decide(connect.program((0,), False, bpf.CONNECT_6), JOB_USER, address, 80)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
-def test_the_guest_proxy_agent_is_kept_too(address: str) -> None:
+def test_the_guest_proxy_agent_is_filtered_too(address: str) -> None:
     code = connect.program((0,), True, bpf.CONNECT_4)
     assert not decide(code, JOB_USER, address, 3080)
     assert not decide(connect.program((0,), True, bpf.CONNECT_6), JOB_USER, f"::ffff:{address}", 3080)
@@ -97,11 +97,11 @@ def test_the_guest_proxy_agent_is_kept_too(address: str) -> None:
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
-    """The kernel."""
+    """A fake kernel."""
     return Kernel(monkeypatch)
 
 
-def test_it_is_attached_once_and_again_for_other_users(tmp_path: pathlib.Path, kernel: Kernel) -> None:
+def test_the_filter_is_attached_once_and_again_for_other_users(tmp_path: pathlib.Path, kernel: Kernel) -> None:
     root = Machine(tmp_path).root
     assert connect.difference(root, ()) == "the kernel lacks the filter for sockets that root opened"
     connect.attach(root, ())
@@ -110,13 +110,13 @@ def test_it_is_attached_once_and_again_for_other_users(tmp_path: pathlib.Path, k
     assert sorted(kernel.programs) == [1, 2, 3]
     assert connect.difference(root, ("telegraf",)) != ""
     connect.attach(root, ("telegraf",))
-    # New ones first, then those of before go: there is no moment without.
+    # The new ones are attached before the old ones are detached: there is always a filter.
     assert sorted(kernel.programs) == [1, 4, 5]
     assert decide(kernel.programs[4][2], 998, "169.254.169.254", 80)
     assert connect.is_attached(root)
 
 
-def test_one_that_is_left_of_earlier_settings_is_a_difference(tmp_path: pathlib.Path, kernel: Kernel) -> None:
+def test_a_filter_left_by_earlier_settings_is_a_difference(tmp_path: pathlib.Path, kernel: Kernel) -> None:
     root = Machine(tmp_path).root
     connect.attach(root, ())
     kernel.attach(root, bpf.CONNECT_6, b"", "hpcai_00000000")
@@ -125,7 +125,7 @@ def test_one_that_is_left_of_earlier_settings_is_a_difference(tmp_path: pathlib.
     assert connect.difference(root, ()) == ""
 
 
-def test_others_programs_stay(tmp_path: pathlib.Path, kernel: Kernel) -> None:
+def test_foreign_programs_are_kept(tmp_path: pathlib.Path, kernel: Kernel) -> None:
     root = Machine(tmp_path).root
     connect.attach(root, ())
     assert connect.detach(root)
@@ -134,10 +134,10 @@ def test_others_programs_stay(tmp_path: pathlib.Path, kernel: Kernel) -> None:
     assert list(kernel.programs) == [1]
 
 
-def test_users_that_the_machine_lacks_are_refused(tmp_path: pathlib.Path, kernel: Kernel) -> None:
+def test_users_that_do_not_exist_are_refused(tmp_path: pathlib.Path, kernel: Kernel) -> None:
     with pytest.raises(MetadataProblem, match="user 'prometheus' does not exist"):
         connect.attach(Machine(tmp_path).root, ("prometheus",))
 
 
-def test_where_the_kernel_does_not_say_none_is_attached(tmp_path: pathlib.Path) -> None:
+def test_if_the_kernel_does_not_answer_no_filter_is_attached(tmp_path: pathlib.Path) -> None:
     assert not connect.is_attached(Root(str(tmp_path)))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who reaches the metadata service: the rules, when they are loaded again, and how they are removed."""
+"""Who can access the metadata service: the rules, when they are loaded again, and how they are removed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def machine(tmp_path: pathlib.Path) -> Machine:
 
 
 def converge(machine: Machine, options: MetadataOptions) -> plan.MetadataPlan:
-    """Plan and apply; what was planned."""
+    """Plan and apply; return the plan."""
     made = plan.plan(machine.root, options, machine.run)
     plan.apply(made, machine.run)
     return made
@@ -72,7 +72,7 @@ def test_a_filter_that_the_kernel_lacks_is_attached_by_a_reload(
 ) -> None:
     converge(machine, GUARDED)
     machine.file(rules.HPCNODE, "")
-    # A container: the kernel does not say.
+    # In a container the kernel does not list its filters.
     assert not plan.plan(machine.root, GUARDED, machine.run).changed
     kernel = Kernel(monkeypatch)
     made = plan.plan(machine.root, GUARDED, machine.run)
@@ -81,12 +81,12 @@ def test_a_filter_that_the_kernel_lacks_is_attached_by_a_reload(
     connect.attach(machine.root, GUARDED.users)
     assert not plan.plan(machine.root, GUARDED, machine.run).changed
     kernel.programs.popitem()
-    # Nothing could attach it.
+    # Without hpcnode nothing could attach it.
     (machine.folder / rules.HPCNODE.lstrip("/")).unlink()
     assert not plan.plan(machine.root, GUARDED, machine.run).changed
 
 
-def test_a_filter_that_is_left_is_removed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_filter_that_is_left_over_is_removed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     converge(machine, MetadataOptions(guard=False))
     Kernel(monkeypatch)
     connect.attach(machine.root, ())
@@ -95,7 +95,7 @@ def test_a_filter_that_is_left_is_removed(machine: Machine, monkeypatch: pytest.
     assert not plan.plan(machine.root, MetadataOptions(guard=False), machine.run).removes
 
 
-def test_another_user_is_a_reload(machine: Machine) -> None:
+def test_other_users_need_a_reload(machine: Machine) -> None:
     converge(machine, GUARDED)
     made = converge(machine, MetadataOptions(guard=True, users=("telegraf", "1234")))
     assert made.verbs == ("reload",)
@@ -103,7 +103,7 @@ def test_another_user_is_a_reload(machine: Machine) -> None:
     assert read_users(machine.root) == ("telegraf", "1234")
 
 
-def test_a_user_that_the_machine_lacks_is_refused(machine: Machine) -> None:
+def test_a_user_that_does_not_exist_is_refused(machine: Machine) -> None:
     with pytest.raises(MetadataProblem, match=r"user 'prometheus' does not exist on this machine\. Create it first"):
         plan.plan(machine.root, MetadataOptions(guard=True, users=("prometheus",)), machine.run)
     assert uids_of(machine.root, ("telegraf", "telegraf", "0")) == (0, 998)
@@ -111,7 +111,7 @@ def test_a_user_that_the_machine_lacks_is_refused(machine: Machine) -> None:
         uids_of(machine.root, ("4294967295",))
 
 
-def test_without_nft_nothing_is_done(machine: Machine) -> None:
+def test_without_nft_it_is_an_error(machine: Machine) -> None:
     (machine.folder / "usr/sbin/nft").unlink()
     with pytest.raises(MetadataProblem, match="Install the package nftables"):
         plan.plan(machine.root, GUARDED, machine.run)
@@ -119,7 +119,7 @@ def test_without_nft_nothing_is_done(machine: Machine) -> None:
     assert len(plan.plan(machine.root, GUARDED, machine.run, may_come=True).files) == 4
 
 
-def test_what_is_switched_off_is_removed_drop_in_first(machine: Machine) -> None:
+def test_switching_it_off_removes_everything_the_drop_in_first(machine: Machine) -> None:
     converge(machine, GUARDED)
     machine.commands.clear()
     made = converge(machine, MetadataOptions(guard=False))
@@ -147,7 +147,7 @@ def test_in_an_image_the_service_is_enabled_and_nothing_is_started(machine: Mach
     apply_all(made.files)
 
 
-def test_the_rules_come_before_translation_of_addresses_and_deny_what_has_no_user() -> None:
+def test_the_rules_precede_nat_and_deny_packets_without_a_user() -> None:
     text = rules.rules((0, 998), has_agent=False)
     assert text.count("priority -300") == 2
     assert "meta skuid != { 0, 998 } counter reject with tcp reset" in text
@@ -160,21 +160,21 @@ def test_the_rules_come_before_translation_of_addresses_and_deny_what_has_no_use
     assert len(rules.comments_of(text)) == len(lines) == 7
 
 
-def test_a_comment_is_never_longer_than_nft_takes() -> None:
+def test_comments_are_never_longer_than_nft_allows() -> None:
     texts = [rules.rules((0, *range(60_000, 60_000 + number)), has_agent=True) for number in range(40)]
     comments = [comment for text in texts for comment in rules.comments_of(text)]
     assert max(len(comment) for comment in comments) <= 128
     assert len({rules.comments_of(text)[0] for text in texts}) == len(texts)
 
 
-def test_the_guest_proxy_agent_is_kept_for_root_too(machine: Machine) -> None:
+def test_the_guest_proxy_agent_is_reserved_for_root_too(machine: Machine) -> None:
     machine.file("etc/azure/proxy-agent.json", "{}")
     converge(machine, GUARDED)
     assert "ip daddr 127.0.0.1 tcp dport 3080 jump guard" in str(machine.loaded)
     assert "3080" not in rules.rules((0,), has_agent=False)
 
 
-def test_nftables_loads_both_in_one_transaction() -> None:
+def test_nftables_loads_the_sites_and_our_rules_in_one_transaction() -> None:
     both = 'include "/etc/nftables.conf"; include "/etc/hpcai/metadata.nft"'
     lines = rules.drop_in(GUARDED).splitlines()
     assert f"ExecStart=/usr/sbin/nft '{both}'" in lines
@@ -193,7 +193,7 @@ def test_no_job_starts_before_the_rules_are_loaded() -> None:
     assert "ExecStop" not in unit
 
 
-def test_the_filter_is_attached_wherever_the_rules_are_loaded_and_holds_up_nothing() -> None:
+def test_the_filter_is_attached_after_the_rules_and_may_fail() -> None:
     lines = rules.unit().splitlines()
     assert lines.index("ExecStartPost=-/usr/bin/hpcnode metadata attach") > lines.index(f"ExecStart={LOAD}")
     assert lines.index("ExecReload=-/usr/bin/hpcnode metadata attach") > lines.index(f"ExecReload={LOAD}")
@@ -222,7 +222,7 @@ def test_other_rules_in_the_kernel_are_a_difference(change: object, message: str
         (0, '{"nftables": []}', "did not return the expected JSON"),
     ],
 )
-def test_what_nft_does_not_show_is_not_known(rc: int, output: str, error: str) -> None:
+def test_unreadable_output_of_nft_is_an_error(rc: int, output: str, error: str) -> None:
     with pytest.raises(RulesUnreadable, match=error):
         difference("", lambda command: Result(tuple(command), rc, output if rc == 0 else "", output if rc else ""))
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""/etc/nccl.conf: our block, others' lines, and what NCCL takes from them."""
+"""/etc/nccl.conf: our block, foreign lines, and what NCCL reads from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATH = "/var/lib/hpcai/nccl-topo.xml"
 
 
 def nccl_reads(text: str, environment: dict[str, str] | None = None) -> dict[str, str]:
-    """What ``setEnvFile`` of NCCL 2.9 to 2.21 makes of a file: the older and stricter of its readers."""
+    """Read a file as ``setEnvFile`` of NCCL 2.9 to 2.21 does: the older and stricter of its parsers."""
     found = dict(environment or {})
     for line in text.split("\n"):
         name, equals, value = line.partition("=")
@@ -27,7 +27,7 @@ def nccl_reads(text: str, environment: dict[str, str] | None = None) -> dict[str
     return found
 
 
-def test_the_size_gives_its_variables_and_the_topology_file() -> None:
+def test_the_vm_size_gives_its_variables_and_the_topology_file() -> None:
     assert conf.variables(find_size("nd96asr_v4"), PATH, {}) == {
         "NCCL_IB_PCI_RELAXED_ORDERING": "1",
         "NCCL_IGNORE_CPU_AFFINITY": "1",
@@ -36,7 +36,7 @@ def test_the_size_gives_its_variables_and_the_topology_file() -> None:
     }
 
 
-def test_the_users_settings_come_on_top_and_null_takes_out() -> None:
+def test_settings_override_variables_and_null_removes_them() -> None:
     settings = {"NCCL_SOCKET_IFNAME": "eth1", "NCCL_DEBUG": " WARN ", "NCCL_IGNORE_CPU_AFFINITY": None}
     variables = conf.variables(find_size("nd96asr_v4"), PATH, settings)
     assert variables == {
@@ -77,7 +77,7 @@ def test_values_are_written_as_nccl_reads_them(given: Any, written: str) -> None
         ({"OMPI_MCA_COLL_HCOLL_ENABLE": "0"}, "Write OMPI_MCA_coll_hcoll_enable."),
     ],
 )
-def test_refuses_what_nccl_could_not_read_back(settings: dict[str, Any], words: str) -> None:
+def test_settings_that_nccl_cannot_read_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(conf.SettingsError, match=words.replace("(", r"\(")):
         conf.variables(VmSize("x"), None, settings)
 
@@ -94,7 +94,7 @@ def test_refuses_what_nccl_could_not_read_back(settings: dict[str, Any], words: 
         "# BEGIN somebody else's block\nNCCL_X=1\n# END somebody else's block\n",
     ],
 )
-def test_lines_of_others_stay_byte_for_byte(foreign: str) -> None:
+def test_foreign_lines_are_kept_byte_for_byte(foreign: str) -> None:
     written = conf.with_variables(foreign, {"NCCL_TOPO_FILE": PATH})
     assert written == f"{BEGIN}NCCL_TOPO_FILE={PATH}\n{END}{foreign}"
     assert conf.with_variables(written, {"NCCL_TOPO_FILE": PATH}) == written
@@ -102,11 +102,11 @@ def test_lines_of_others_stay_byte_for_byte(foreign: str) -> None:
 
 
 @pytest.mark.parametrize("level", ["VERSION", "WARN", "INFO", "ABORT", "TRACE", "warn", "Info", ""])
-def test_levels_that_nccl_knows_in_any_case(level: str) -> None:
+def test_debug_levels_are_accepted_in_any_case(level: str) -> None:
     assert conf.variables(VmSize("x"), None, {"NCCL_DEBUG": level})["NCCL_DEBUG"] == level
 
 
-def test_our_block_wins_over_lines_of_others() -> None:
+def test_our_block_takes_precedence_over_foreign_lines() -> None:
     foreign = "NCCL_TOPO_FILE=/opt/microsoft/ndv4/topo.xml\nNCCL_DEBUG=INFO\n"
     variables = {"NCCL_TOPO_FILE": PATH, "NCCL_SOCKET_IFNAME": "eth0"}
     written = conf.with_variables(foreign, variables)
@@ -117,7 +117,7 @@ def test_our_block_wins_over_lines_of_others() -> None:
     assert conf.named_outside(written, "NCCL_TOPO_FILE") == ["/opt/microsoft/ndv4/topo.xml"]
 
 
-def test_a_block_that_is_not_at_the_top_moves_there() -> None:
+def test_a_block_that_is_not_at_the_top_is_moved_there() -> None:
     text = f"NCCL_TOPO_FILE=/old\n{BEGIN}NCCL_TOPO_FILE={PATH}\n{END}NCCL_DEBUG=INFO\n"
     written = conf.with_variables(text, {"NCCL_TOPO_FILE": PATH})
     assert written == f"{BEGIN}NCCL_TOPO_FILE={PATH}\n{END}NCCL_TOPO_FILE=/old\nNCCL_DEBUG=INFO\n"

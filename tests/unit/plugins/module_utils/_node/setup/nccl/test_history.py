@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Telling topology files apart: what they mean, and which ones they are."""
+"""Recognising topology files: what they mean, and which known file they are."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ NDV4 = RIGHT["Standard_ND96asr_v4"]
 
 
 @pytest.mark.parametrize("label", list(topology_files.broken()))
-def test_recognises_each_broken_file_that_images_had(label: str) -> None:
+def test_each_broken_file_of_earlier_images_is_recognised(label: str) -> None:
     known = recognise(topology_files.broken()[label][1])
     assert known is not None
     assert (str(known), bool(known.broken)) == (label, True)
 
 
 @pytest.mark.parametrize("label", list(topology_files.broken()))
-def test_recognises_it_however_links_and_processor_are_spelled(label: str) -> None:
+def test_a_broken_file_is_recognised_in_other_notations(label: str) -> None:
     text = topology_files.broken()[label][1]
     text = text.replace("16 GT/s", "16.0 GT/s PCIe").replace('device="0x0000"', "").replace('familyid="23"', "")
     assert str(recognise(text)) == label
 
 
 @pytest.mark.parametrize("size", list(RIGHT))
-def test_recognises_a_right_file_as_right(size: str) -> None:
+def test_a_correct_file_is_recognised_as_correct(size: str) -> None:
     known = recognise(RIGHT[size])
     assert known is not None
     assert (known.label, known.broken) == ("right", "")
@@ -58,11 +58,11 @@ def test_recognises_a_right_file_as_right(size: str) -> None:
         NDV4.replace('affinity="00000000,00000000,00ffffff"', 'affinity="all"'),
     ],
 )
-def test_does_not_recognise_what_images_never_had(text: str) -> None:
+def test_files_that_no_image_had_are_not_recognised(text: str) -> None:
     assert recognise(text) is None
 
 
-def test_knows_its_own_files_by_their_comment() -> None:
+def test_our_own_files_are_recognised_by_their_comment() -> None:
     topology = topology_of(find_size("nd96asr_v4"))
     assert not isinstance(topology, str)
     assert is_ours(as_xml(topology))
@@ -97,12 +97,12 @@ def test_spelling_does_not_change_the_meaning(before: str, after: str) -> None:
         ("ffff:ff:01.0", "ffff:ff:05.0"),
     ],
 )
-def test_what_nccl_would_take_differently_is_another_meaning(before: str, after: str) -> None:
+def test_what_nccl_interprets_differently_changes_the_meaning(before: str, after: str) -> None:
     assert before in NDV4
     assert meaning(parse(NDV4.replace(before, after, 1))) != meaning(parse(NDV4))
 
 
-def test_what_lies_behind_another_switch_is_another_meaning() -> None:
+def test_a_device_behind_another_switch_changes_the_meaning() -> None:
     rows = topology_files.NDV4
     moved: list[topology_files.Row] = [
         (rows[0][0], rows[0][1], [("01", "0003 0103"), ("05", "0004 0104")]),
@@ -112,7 +112,7 @@ def test_what_lies_behind_another_switch_is_another_meaning() -> None:
     assert meaning(parse(text)) != meaning(parse(NDV4))
 
 
-def test_the_order_of_neighbours_does_not_count() -> None:
+def test_the_order_of_siblings_does_not_change_the_meaning() -> None:
     rows = list(reversed(topology_files.NDV4))
     text = topology_files.text(topology_files.system(rows, topology_files.AMD_ROME, topology_files.GEN4))
     assert text != NDV4
@@ -120,11 +120,11 @@ def test_the_order_of_neighbours_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "<system", "\x00", "<cpu/>"])
-def test_refuses_to_read_what_is_no_topology(text: str) -> None:
+def test_text_that_is_no_topology_is_refused(text: str) -> None:
     with pytest.raises(NoTopology):
         parse(text)
 
 
-def test_writes_hostile_values_so_that_they_come_back() -> None:
+def test_special_characters_are_written_and_read_back() -> None:
     element = Element("system", {"version": "1"}, (Element("net", {"name": "<&\">'"}),))
     assert parse(as_text(element, "x")) == element

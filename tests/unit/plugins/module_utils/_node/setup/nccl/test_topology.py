@@ -43,11 +43,11 @@ def elements(text: str) -> Any:
 
 
 @pytest.mark.parametrize("size", list(topology_files.right()))
-def test_says_of_each_size_what_its_file_says(size: str) -> None:
+def test_the_topology_of_each_size_equals_its_reference_file(size: str) -> None:
     assert elements(as_xml(generated(size))) == elements(topology_files.right()[size])
 
 
-def test_equals_the_file_of_the_hpc_images_for_nd_a100_v4() -> None:
+def test_the_topology_of_nd_a100_v4_equals_that_of_the_hpc_images() -> None:
     folder = pathlib.Path(os.environ.get("HPCAI_REFERENCE", REPOSITORY.parent / "shared" / "reference"))
     reference = folder / "topology" / "ndv4-topo.xml"
     if not reference.is_file():
@@ -81,7 +81,7 @@ def test_every_gpu_and_adapter_of_the_table_is_in_the_file_once() -> None:
         assert found == sorted([gpu.busid for gpu in size.gpus or ()] + [hca.busid for hca in size.hcas or ()]), name
 
 
-def test_nvlinks_of_nc_a100_lead_to_the_true_partner() -> None:
+def test_nvlinks_of_nc_a100_connect_the_right_gpus() -> None:
     root = ElementTree.fromstring(as_xml(generated("nc96ads_a100_v4")))
     links = {
         pci.get("busid"): [link.get("target") for link in pci.iter("nvlink")]
@@ -97,7 +97,7 @@ def test_nvlinks_of_nc_a100_lead_to_the_true_partner() -> None:
 
 
 @pytest.mark.parametrize("size", list(topology_files.right()))
-def test_nccls_small_parser_can_read_it(size: str) -> None:
+def test_the_file_can_be_read_by_nccls_own_parser(size: str) -> None:
     # ncclTopoGetXmlFromFile: no declaration, one blank between attributes, no end of line within a tag, values of at
     # most 254 characters, at most 16 attributes.
     text = as_xml(generated(size))
@@ -115,7 +115,7 @@ def test_nccls_small_parser_can_read_it(size: str) -> None:
         assert all(len(value) < 255 for value in element.attrib.values())
 
 
-def test_the_map_pairs_each_gpu_of_nd_a100_v4_with_the_adapter_of_its_number() -> None:
+def test_the_map_pairs_each_gpu_of_nd_a100_v4_with_its_adapter() -> None:
     rows = gpu_map(generated("nd96asr_v4"))
     assert [row["gpu"] for row in rows] == list(range(8))
     assert [row["numa_node"] for row in rows] == [1, 1, 0, 0, 3, 3, 2, 2]
@@ -130,13 +130,13 @@ def test_the_map_pairs_each_gpu_of_nd_a100_v4_with_the_adapter_of_its_number() -
     }
 
 
-def test_the_map_shares_one_adapter_among_the_gpus_of_its_numa_node() -> None:
+def test_the_map_gives_one_adapter_to_the_gpus_of_its_numa_node() -> None:
     rows = gpu_map(generated("nd40rs_v2"))
     assert [len(row["hcas"]) for row in rows] == [1, 1, 1, 1, 0, 0, 0, 0]
     assert {row["switch"] for row in rows} == {None}
 
 
-def test_a_size_described_by_hand_without_gpus_has_none() -> None:
+def test_a_described_size_without_gpus_or_locations_has_no_topology() -> None:
     reason = topology_of(VmSize("Standard_Simulated", gpu_count=0))
     assert reason == "No topology file is generated for Standard_Simulated: it has no GPUs."
     reason = topology_of(VmSize("Standard_Simulated"))
@@ -144,7 +144,7 @@ def test_a_size_described_by_hand_without_gpus_has_none() -> None:
     assert "the location of its GPUs and adapters is not known" in reason
 
 
-def test_a_size_described_by_hand_with_all_its_places_gets_one() -> None:
+def test_a_described_size_with_all_locations_has_a_topology() -> None:
     model = find_size("nd96asr_v4")
     by_hand = VmSize(
         "Standard_ND24by_hand", cpu=model.cpu, numa_nodes=model.numa_nodes, gpus=model.gpus, hcas=(), pcie_width=8
@@ -160,7 +160,7 @@ def test_a_size_described_by_hand_with_all_its_places_gets_one() -> None:
     }
 
 
-def test_a_size_without_topology_gets_one_where_somebody_described_it_by_hand() -> None:
+def test_a_size_without_topology_gets_one_if_it_is_described() -> None:
     model = find_size("nd96asr_v4")
     size = VmSize("Standard_NC48ads_A100_v4", cpu=model.cpu, numa_nodes=model.numa_nodes, gpus=model.gpus, hcas=())
     assert isinstance(topology_of(size), Topology)

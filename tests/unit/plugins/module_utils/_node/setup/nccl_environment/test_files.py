@@ -34,14 +34,14 @@ ALL = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "OMPI_MCA_coll_hcoll_enable": "0"}
 
 
 def test_hcoll_is_off_by_the_name_that_open_mpi_reads() -> None:
-    # The article's OMPI_MCA_COLL_HCOLL_ENABLE is read by nobody.
+    # The name in the article, OMPI_MCA_COLL_HCOLL_ENABLE, has no effect.
     for size in SIZES.values():
         found = variables(size, launch_only=True, settings={})
         assert found.get("OMPI_MCA_coll_hcoll_enable") == (None if size.gpu_model == "MI300X" else "0"), size.name
         assert not [name for name in found if name.startswith("OMPI_MCA_") and name[9:] != name[9:].lower()]
 
 
-def test_a_table_names_known_sizes_only() -> None:
+def test_the_tables_contain_known_sizes_only() -> None:
     assert {*_OF_SIZE, *_LAUNCH_ONLY} <= set(SIZES)
 
 
@@ -62,12 +62,12 @@ def test_each_size_gets_what_its_sources_state(name: str, always: dict[str, str]
     assert variables(size, True, {}) == {**ALL, **always, **launch_only}
 
 
-def test_a_size_described_by_hand_gets_what_all_get() -> None:
+def test_a_described_size_gets_only_the_common_variables() -> None:
     size = find_size("mine", {"mine": {"vcpus": 4, "memory_mib": 2048, "gpu_count": 1}})
     assert variables(size, True, {}) == ALL
 
 
-def test_settings_come_on_top_and_null_takes_out() -> None:
+def test_settings_override_variables_and_null_removes_them() -> None:
     given = {"CUDA_DEVICE_ORDER": None, "UCX_TLS": "rc", "FLAG": True, "NUMBER": 4, "OMPI_MCA_coll_hcoll_enable": "1"}
     assert variables(find_size("nd96isr_h200_v5"), False, given) == {
         "FLAG": "1",
@@ -78,7 +78,7 @@ def test_settings_come_on_top_and_null_takes_out() -> None:
 
 
 @pytest.mark.parametrize("given", [{"A B": 1}, {"A": "x\ny"}, {"A": ["x"]}, {"1A": "x"}])
-def test_refuses_what_no_file_could_hold(given: dict[str, Any]) -> None:
+def test_variables_that_no_file_can_contain_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match="settings"):
         variables(find_size("nd96asr_v4"), False, given)
 
@@ -88,7 +88,7 @@ HPCX = "/opt/hpcx-v{}-gcc-doca_ofed-ubuntu22.04-cuda12-x86_64"
 
 
 def put(tree: Path, *paths: str) -> None:
-    """Files of a machine."""
+    """Create files of a machine."""
     for path in paths:
         file = tree / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def put(tree: Path, *paths: str) -> None:
 def look(
     tree: Path, size: str = "nd96asr_v4", enabled: bool = True, cache: dict[str, str] | None = None, folder: str = ""
 ) -> NetPlugin:
-    """What is found."""
+    """Search for the plugin."""
     found = find_size(size, {"mine": {"vcpus": 4, "memory_mib": 2048}})
     return find_plugin(Root(str(tree)), found, enabled, cache or {}, [folder] if folder else [])
 
@@ -110,7 +110,7 @@ def test_the_images_own_plugin_comes_before_hpcx(tmp_path: Path) -> None:
     assert found.found == (IMAGE, f"{HPCX.format('2.18')}/nccl_rdma_sharp_plugin/lib")
 
 
-def test_the_newest_hpcx_is_taken_with_its_own_sharp(tmp_path: Path) -> None:
+def test_the_newest_hpcx_is_used_with_its_own_sharp(tmp_path: Path) -> None:
     for version in ("2.9", "2.18", "2.25.1"):
         prefix = HPCX.format(version)
         put(tmp_path, f"{prefix}/nccl_rdma_sharp_plugin/lib/libnccl-net.so", f"{prefix}/sharp/lib/libsharp_coll.so.5")
@@ -119,7 +119,7 @@ def test_the_newest_hpcx_is_taken_with_its_own_sharp(tmp_path: Path) -> None:
     assert look(tmp_path).folders == (f"{prefix}/nccl_rdma_sharp_plugin/lib", f"{prefix}/sharp/lib")
 
 
-def test_a_folder_of_the_users_comes_first(tmp_path: Path) -> None:
+def test_a_folder_of_the_user_comes_first(tmp_path: Path) -> None:
     put(tmp_path, f"{IMAGE}/libnccl-net.so", "/srv/p/lib/libnccl-net.so", "/opt/mellanox/sharp/lib/libsharp_coll.so")
     assert look(tmp_path, folder="/srv/*/lib").folders == ("/srv/p/lib", "/opt/mellanox/sharp/lib")
 
@@ -133,7 +133,7 @@ def test_a_folder_of_the_users_comes_first(tmp_path: Path) -> None:
         ({"cache": {"libnccl-net.so": "/usr/lib64/libnccl-net.so"}}, "the loader already finds"),
     ],
 )
-def test_leaves_the_path_alone_and_says_why(tmp_path: Path, options: dict[str, Any], reason: str) -> None:
+def test_the_path_is_left_alone_with_a_reason(tmp_path: Path, options: dict[str, Any], reason: str) -> None:
     put(tmp_path, f"{IMAGE}/libnccl-net.so")
     found = look(tmp_path, **options)
     assert found.folders == ()
@@ -141,11 +141,11 @@ def test_leaves_the_path_alone_and_says_why(tmp_path: Path, options: dict[str, A
     assert found.found == (IMAGE,)
 
 
-def test_says_so_where_there_is_none(tmp_path: Path) -> None:
+def test_a_missing_plugin_is_reported(tmp_path: Path) -> None:
     assert look(tmp_path).reason == "no plugin is installed"
 
 
-def test_says_of_which_size_microsoft_denies_sharp(tmp_path: Path) -> None:
+def test_sizes_without_sharp_are_reported(tmp_path: Path) -> None:
     assert look(tmp_path).sharp is False
     assert look(tmp_path, size="nd96isr_h100_v5").sharp is None
 
@@ -161,7 +161,7 @@ SHELLS = [["dash", "-eu"], ["bash", "-eu"], ["bash", "--posix", "-eu"], ["zsh", 
 
 @pytest.fixture(params=SHELLS, ids=" ".join)
 def shell(request: pytest.FixtureRequest) -> list[str]:
-    """A shell that is here; dash and bash are everywhere where this is tested."""
+    """An installed shell; dash and bash must be installed."""
     name, *options = request.param
     program = shutil.which(name)
     if program is None:
@@ -172,7 +172,7 @@ def shell(request: pytest.FixtureRequest) -> list[str]:
 
 @pytest.fixture
 def drop_in(tmp_path: Path) -> Path:
-    """The file."""
+    """The drop-in file."""
     text = profile_text(IN_PROFILE, FOLDERS)
     assert text
     file = tmp_path / "hpcai-nccl.sh"
@@ -183,7 +183,7 @@ def drop_in(tmp_path: Path) -> Path:
 def sourced(
     shell: list[str], file: Path, environment: Mapping[str, str], times: int = 1, before: str = ""
 ) -> dict[str, str]:
-    """The environment of a program that is started after the file was read."""
+    """The environment of a program that is started after the file was sourced."""
     script = before + f". {file}\n" * times + "exec env -0\n"
     done = subprocess.run(
         [*shell, "-c", script],
@@ -197,24 +197,24 @@ def sourced(
     return dict(line.split("=", 1) for line in done.stdout.split("\0") if line)
 
 
-def test_sets_what_nobody_has_set(shell: list[str], drop_in: Path) -> None:
+def test_unset_variables_are_set(shell: list[str], drop_in: Path) -> None:
     found = sourced(shell, drop_in, {})
     assert {name: found[name] for name in IN_PROFILE} == IN_PROFILE
     assert found["LD_LIBRARY_PATH"] == ":".join(FOLDERS)
 
 
-def test_leaves_what_is_set_even_to_nothing(shell: list[str], drop_in: Path) -> None:
+def test_variables_that_are_set_are_kept_even_if_empty(shell: list[str], drop_in: Path) -> None:
     mine = {"OMPI_MCA_coll_hcoll_enable": "1", "NASTY": ""}
     found = sourced(shell, drop_in, mine)
     assert {name: found[name] for name in mine} == mine
 
 
-def test_leaves_what_a_script_has_set_without_exporting_it(shell: list[str], drop_in: Path) -> None:
+def test_variables_that_are_set_but_not_exported_are_kept(shell: list[str], drop_in: Path) -> None:
     assert "OMPI_MCA_coll_hcoll_enable" not in sourced(shell, drop_in, {}, before="OMPI_MCA_coll_hcoll_enable=1\n")
 
 
 @pytest.mark.parametrize("mine", ["/mine", FOLDERS[0], f"/mine:{FOLDERS[1]}:/other"])
-def test_puts_its_folders_behind_a_users_and_none_twice(shell: list[str], drop_in: Path, mine: str) -> None:
+def test_folders_are_appended_to_the_users_and_never_twice(shell: list[str], drop_in: Path, mine: str) -> None:
     missing = [folder for folder in FOLDERS if folder not in mine.split(":")]
     found = sourced(shell, drop_in, {"LD_LIBRARY_PATH": mine}, times=3)
     assert found["LD_LIBRARY_PATH"].split(":") == [*mine.split(":"), *missing]
@@ -226,12 +226,12 @@ def test_an_empty_path_gets_no_empty_entry(shell: list[str], drop_in: Path) -> N
     assert found["LD_LIBRARY_PATH"] == ":".join(FOLDERS)
 
 
-def test_a_folder_that_is_part_of_another_is_not_taken_for_it(shell: list[str], drop_in: Path) -> None:
+def test_a_folder_that_is_a_prefix_of_another_is_added(shell: list[str], drop_in: Path) -> None:
     found = sourced(shell, drop_in, {"LD_LIBRARY_PATH": f"{FOLDERS[0]}64"})
     assert FOLDERS[0] in found["LD_LIBRARY_PATH"].split(":")
 
 
-def test_nothing_to_say_is_no_file() -> None:
+def test_without_variables_there_is_no_file() -> None:
     assert profile_text({}, []) is None
 
 
@@ -250,13 +250,13 @@ class Machine:
         self.path = path
 
     def converge(self, variables: dict[str, str]) -> list[str]:
-        """Write, and return what was changed."""
+        """Write the files, and return those that changed."""
         changes = mpi_files(Root(str(self.path)), variables)
         apply_all(changes)
         return [change.path[len(str(self.path)) :] for change in changes if change.changes]
 
     def text(self, path: str) -> str | None:
-        """What a file holds."""
+        """The content of a file; None if it does not exist."""
         file = self.path / path
         return file.read_text() if file.exists() else None
 
@@ -286,13 +286,13 @@ def test_each_installation_gets_its_own_variables_once(machine: Machine) -> None
     assert machine.converge(VARIABLES) == []
 
 
-def test_a_sites_own_lines_stay_behind_the_block(machine: Machine) -> None:
+def test_the_sites_own_lines_are_kept_after_the_block(machine: Machine) -> None:
     # The last line for a name wins there.
     machine.converge(VARIABLES)
     assert machine.text("etc/openmpi/openmpi-mca-params.conf") == f"{MCA}# theirs\nbtl = self\n"
 
 
-def test_takes_everything_back(machine: Machine) -> None:
+def test_without_variables_everything_is_removed(machine: Machine) -> None:
     machine.converge(VARIABLES)
     assert len(machine.converge({})) == 5
     assert machine.text("etc/openmpi/openmpi-mca-params.conf") == "# theirs\nbtl = self\n"
@@ -300,18 +300,18 @@ def test_takes_everything_back(machine: Machine) -> None:
     assert machine.converge({}) == []
 
 
-def test_makes_no_file_where_nothing_is_installed(tmp_path: Path) -> None:
+def test_no_file_is_created_if_nothing_is_installed(tmp_path: Path) -> None:
     assert Machine(tmp_path).converge(VARIABLES) == []
 
 
-def test_an_empty_file_of_theirs_stays(machine: Machine) -> None:
+def test_an_empty_file_of_the_site_is_kept(machine: Machine) -> None:
     file = machine.path / "etc/openmpi/openmpi-mca-params.conf"
     file.write_text("")
     assert machine.converge({}) == []
     assert file.exists()
 
 
-def test_half_a_block_is_refused_with_the_files_name(machine: Machine) -> None:
+def test_an_incomplete_block_is_refused_with_the_files_name(machine: Machine) -> None:
     file = machine.path / "etc/openmpi/openmpi-mca-params.conf"
     file.write_text(BEGIN)
     with pytest.raises(BrokenBlock, match=str(file)):

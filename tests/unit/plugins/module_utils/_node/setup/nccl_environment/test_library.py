@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which NCCL is there, and is it new enough?"""
+"""Which NCCL is installed, and whether it is new enough."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class Machine:
             (target / "libnccl.so").symlink_to("libnccl.so.2")
 
     def run(self, command: Sequence[str]) -> Result:
-        """Answer."""
+        """Answer a command."""
         self.asked.append(command)
         text = self.cache if command[0] == "/sbin/ldconfig" else self.code
         return Result(tuple(command), 0 if text else 1, text, "")
 
     def copies(self, folders: Sequence[str] = ()) -> tuple[NcclCopy, ...]:
-        """What is found."""
+        """The copies that are found."""
         return find_copies(self.root, self.run, loader_cache(self.root, self.run), folders)
 
 
@@ -77,7 +77,7 @@ def test_versions_compare_as_numbers(older: str, newer: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "2", "new", "2.9.9.1", "v2.9", "2.9.x", "-2.9.9"])
-def test_refuses_what_is_no_version(text: str) -> None:
+def test_an_invalid_version_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a version of NCCL"):
         parse_version(text)
 
@@ -86,11 +86,11 @@ def test_refuses_what_is_no_version(text: str) -> None:
     ("code", "version"),
     [(2708, (2, 7, 8)), (2804, (2, 8, 4)), (20909, (2, 9, 9)), (21805, (2, 18, 5)), (23004, (2, 30, 4))],
 )
-def test_reads_both_numbers_that_nccl_makes_of_its_version(code: int, version: tuple[int, int, int]) -> None:
+def test_both_formats_of_nccls_version_number_are_read(code: int, version: tuple[int, int, int]) -> None:
     assert version_of_code(code) == version
 
 
-def test_finds_all_copies_and_the_loaders_first(machine: Machine) -> None:
+def test_all_copies_are_found_and_the_loaders_is_first(machine: Machine) -> None:
     machine.library("opt/nccl/lib", "2.8.3")
     machine.library(LIB, "2.18.5")
     machine.library("srv/mine", "2.21.5")
@@ -103,7 +103,7 @@ def test_finds_all_copies_and_the_loaders_first(machine: Machine) -> None:
     assert len(machine.asked) == 1
 
 
-def test_asks_a_copy_whose_name_tells_nothing(machine: Machine) -> None:
+def test_a_copy_without_a_version_in_its_name_is_queried(machine: Machine) -> None:
     machine.library("opt/nccl/build/lib", "")
     machine.code = "20909"
     assert [copy.version for copy in machine.copies()] == [(2, 9, 9)]
@@ -113,13 +113,13 @@ def test_asks_a_copy_whose_name_tells_nothing(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("output", ["", "ERROR: dlopen", "²"])
-def test_a_copy_that_does_not_say_has_no_version(machine: Machine, output: str) -> None:
+def test_a_copy_that_does_not_answer_has_no_version(machine: Machine, output: str) -> None:
     machine.library("opt/nccl/lib", "")
     machine.code = output
     assert [copy.version for copy in machine.copies()] == [None]
 
 
-def test_a_link_into_nothing_is_no_copy(machine: Machine) -> None:
+def test_a_dangling_link_is_no_copy(machine: Machine) -> None:
     (machine.path / LIB).mkdir(parents=True)
     (machine.path / LIB / "libnccl.so.2").symlink_to("libnccl.so.2.18.5")
     machine.cache = CACHE
@@ -131,7 +131,7 @@ def test_a_link_into_nothing_is_no_copy(machine: Machine) -> None:
     ("body", "version"),
     [("*version = 21805; return 0;", (2, 18, 5)), ("return 3;", None), ("for (;;) *version = 1;", None)],
 )
-def test_asks_a_real_library(
+def test_a_real_library_is_queried_with_a_timeout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, version: tuple[int, int, int] | None
 ) -> None:
     folder = tmp_path / "opt/nccl/lib"
@@ -144,39 +144,39 @@ def test_asks_a_real_library(
     start = time.monotonic()
     found = find_copies(Root(str(tmp_path)), run, {})
     assert [copy.version for copy in found] == [version]
-    # One that never comes back is given up, and not waited for by anybody.
+    # A call that never returns is given up.
     assert time.monotonic() - start < 20
 
 
 def copy(path: str, version: str | None, default: bool = False) -> NcclCopy:
-    """A copy."""
+    """A copy of NCCL."""
     return NcclCopy(path, parse_version(version) if version else None, default)
 
 
-def test_none_is_unknown_and_never_good() -> None:
+def test_without_a_copy_the_verdict_is_unknown() -> None:
     verdict = check_version([], "2.9.9", "fail")
     assert (verdict.verdict, verdict.version) == ("unknown", None)
     assert "containers" in verdict.summary
 
 
-def test_one_that_does_not_say_is_unknown() -> None:
+def test_with_a_copy_of_unknown_version_the_verdict_is_unknown() -> None:
     assert check_version([copy("/a", None, True)], "2.9.9", "fail").verdict == "unknown"
 
 
 @pytest.mark.parametrize("when_old", ["warn", "fail"])
-def test_an_old_one_is_what_the_user_says(when_old: str) -> None:
+def test_the_verdict_for_an_old_copy_is_the_users_choice(when_old: str) -> None:
     verdict = check_version([copy("/a", "2.8.4", True)], "2.9.9", when_old)
     assert (verdict.verdict, verdict.version) == (when_old, "2.8.4")
     assert verdict.summary == "/a is NCCL 2.8.4; 2.9.9 or newer is needed."
     assert verdict.as_dict()["copies"] == [{"path": "/a", "version": "2.8.4", "default": True, "old": True}]
 
 
-def test_the_loaders_copy_decides_and_old_ones_beside_it_are_named() -> None:
+def test_the_loaders_copy_decides_and_other_old_copies_are_named() -> None:
     verdict = check_version([copy("/a", "2.10.0", True), copy("/b", "2.8.4")], "2.9.9", "fail")
     assert verdict.verdict == "pass"
     assert verdict.summary == "/a is NCCL 2.10.0. Also found, and older than 2.9.9: /b."
 
 
-def test_without_the_loaders_the_oldest_decides() -> None:
+def test_without_the_loaders_copy_the_oldest_decides() -> None:
     assert check_version([copy("/a", "2.10.0"), copy("/b", "2.8.4")], "2.9.9", "fail").verdict == "fail"
     assert check_version([copy("/a", "2.10.0"), copy("/b", None)], "2.9.9", "fail").verdict == "unknown"

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A played node for each test."""
+"""A fake node for each test."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .node import Node
 
 @pytest.fixture
 def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    """A node with eight blank local disks; whoever runs the test is its root."""
+    """A node with eight blank local disks; the user who runs the test acts as root."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "chown", lambda *_arguments: None)
-    played = Node(tmp_path)
-    monkeypatch.setattr(apply, "mount_error", played.mount_error)
-    return played
+    made = Node(tmp_path)
+    monkeypatch.setattr(apply, "mount_error", made.mount_error)
+    return made

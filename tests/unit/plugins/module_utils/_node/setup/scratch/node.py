@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A node with NVMe disks that is played here: a tree of sysfs files, and the commands that change it.
+"""A fake node with NVMe disks: a tree of sysfs files, and the commands that change it.
 
-wipefs, mdadm, mkfs, mount and umount do to the played disks what the real ones do to real disks, as far as the code
-under test can see it: in sysfs, in mountinfo, and in what wipefs and mdadm say. Their words are the real ones'.
+wipefs, mdadm, mkfs, mount and umount change the fake disks as the real commands change real disks, in everything that
+the code under test can read: sysfs, mountinfo, and the output of wipefs and mdadm. Messages are those of the real ones.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class LiveRoot(Root):
 
     @property
     def is_this_machine(self) -> bool:
-        """It is played to be."""
+        """Pretend to be the running machine."""
         return True
 
     def at(self, path: str) -> str:
-        """Below the tree all the same."""
+        """Return the path below the tree."""
         return os.path.join(self.path, path.lstrip("/"))
 
 
@@ -73,34 +73,34 @@ class Array:
 
 
 def member(uuid: str = UUID, name: str = OURS) -> Signature:
-    """The mark of an array's member."""
+    """The signature of an array's member."""
     return {"type": "linux_raid_member", "uuid": uuid, "label": name}
 
 
 def filesystem(of: str = UUID, kind: str = "xfs", label: str = "hpcaiscratch") -> Signature:
-    """The mark of a file system of ours on array or disk ``of``."""
+    """The signature of our file system on array or disk ``of``."""
     return {"type": kind, "uuid": filesystem_uuid(of), "label": label}
 
 
 def foreign(kind: str = "ext4", label: str = "precious") -> Signature:
-    """The mark of somebody else's file system."""
+    """The signature of a foreign file system."""
     return {"type": kind, "uuid": "99999999-0000-4000-8000-000000000000", "label": label}
 
 
 class Node:
-    """The node; ``commands`` are those that were run and are not just looking."""
+    """A fake node; ``commands`` are those that were run, without those that only read."""
 
     def __init__(self, folder: pathlib.Path, disks: int = 8) -> None:
-        """With blank local disks, and the operating system on sda."""
+        """Start with blank local disks, and the operating system on sda."""
         self.folder = folder
         self.root = LiveRoot(str(folder))
         self.disks = {f"nvme{n}n1": Disk(serial=f"SN{n}") for n in range(disks)}
         self.disks["sda"] = Disk("Virtual Disk", "OS", [{"type": "gpt"}], ["sda1"])
         self.arrays: dict[str, Array] = {}
-        # Device, mountpoint, type, options; in their order.
+        # Device, mountpoint, type, options; in the order of mounting.
         self.mounts: list[list[str]] = [["sda1", "/", "ext4", "rw,relatime"]]
         self.swaps: list[str] = []
-        # What lies on the array that was stopped last.
+        # The signatures on the array that was stopped last.
         self.stopped: list[Signature] = []
         self.chunks: dict[str, int] = {}
         self.raid_disks: dict[str, int] = {}
@@ -110,14 +110,14 @@ class Node:
         self.loops: dict[str, str] = {}
         self.commands: list[str] = []
         self.looked: list[str] = []
-        # Exit status and words of commands that begin so.
+        # Exit status and message of commands that begin with these words.
         self.failing: dict[str, tuple[int, str]] = {}
-        # What mount(2) without options answers.
+        # The error number of mount(2) without options.
         self.mount_errno = 0
         self.write()
 
     def ours(self, members: int = 8, device: str = "md127", mounted: bool = True, state: str = "clean") -> None:
-        """An array of ours over the first disks, as the module makes it."""
+        """Create our array on the first disks, as the module does."""
         names = [f"nvme{n}n1" for n in range(members)]
         for name in names:
             self.disks[name].signatures = [member()]
@@ -138,7 +138,7 @@ class Node:
         return f"{major}:{sum(ord(letter) * 31**index for index, letter in enumerate(name)) % 100000}"
 
     def write(self) -> None:
-        """Write the tree anew."""
+        """Rewrite the tree."""
         for top in ("sys", "proc", "dev"):
             shutil.rmtree(self.folder / top, ignore_errors=True)
         for name, disk in self.disks.items():
@@ -295,7 +295,7 @@ class Node:
         entry = [mount for mount in self.mounts if mount[1] == words[-1]][-1]
         self.mounts.remove(entry)
 
-    # What the tests do with it.
+    # What the tests call.
 
     def ensure(self, goal: str = PRESENT, check: bool = False, root: Root | None = None, **options: Any) -> Outcome:
         """Bring the scratch to a goal with these options, and leave the settings for the boot alone."""
@@ -304,7 +304,7 @@ class Node:
         return ensure(goal, parsed, root or self.root, self.run, check, lock_timeout_s=0, keeps_settings=True)
 
     def refusal(self, **options: Any) -> str:
-        """What is said when the scratch is refused, with nothing changed by it, in check mode and without."""
+        """Return the refusal, which is the same with and without check mode, and changes nothing."""
         messages = []
         for check in (True, False):
             with pytest.raises(Refused) as refused:

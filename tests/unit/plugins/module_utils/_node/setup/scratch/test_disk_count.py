@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How many local NVMe disks there must be: what says it first."""
+"""How many local NVMe disks there must be: the order of the sources."""
 
 from __future__ import annotations
 

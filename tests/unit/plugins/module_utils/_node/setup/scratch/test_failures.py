@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Each command failing midway: what was made is gone again, what was there stays, and the message says so."""
+"""Each command failing midway: what was made is removed again, what existed is kept, and the message says so."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATHS = " ".join(f"/dev/{name}" for name in EIGHT)
 
 
 def failure(node: Node, goal: str = "present", **options: Any) -> str:
-    """What is said about the command that fails."""
+    """Return the error of the command that fails."""
     with pytest.raises(CommandFailed) as failed:
         node.ensure(goal, **options)
     return str(failed.value)
@@ -35,7 +35,7 @@ def is_clean(node: Node) -> bool:
 
 
 @pytest.mark.parametrize("begins", ["mdadm --create", "mkfs.xfs", "mount -t xfs"])
-def test_cleans_up_what_it_made_and_the_next_run_succeeds(node: Node, begins: str) -> None:
+def test_a_failure_is_cleaned_up_and_the_next_run_succeeds(node: Node, begins: str) -> None:
     node.failing = {begins: (1, f"{begins}: first line\n{begins}: no such luck")}
     message = failure(node)
     assert f"'{begins}" in message
@@ -48,13 +48,13 @@ def test_cleans_up_what_it_made_and_the_next_run_succeeds(node: Node, begins: st
     assert len(node.mounts) == 2
 
 
-def test_cleans_up_where_mdadm_fails_although_it_made_an_array(node: Node) -> None:
+def test_a_timeout_after_mdadm_made_an_array_is_cleaned_up(node: Node) -> None:
     real = node._mdadm
 
     def create(words: list[str]) -> str:
         answer = real(words)
         if words[0] == "--create":
-            # As killed by its time limit after the kernel had started the array.
+            # mkfs times out after the kernel has started the array.
             node.failing = {"mkfs": (124, "no answer within 120 s")}
         return answer
 
@@ -65,7 +65,7 @@ def test_cleans_up_where_mdadm_fails_although_it_made_an_array(node: Node) -> No
     assert is_clean(node)
 
 
-def test_says_if_cleaning_up_failed_too(node: Node) -> None:
+def test_a_failed_clean_up_is_reported_too(node: Node) -> None:
     node.failing = {"mkfs": (1, "mkfs.xfs: no"), "mdadm --stop": (1, "mdadm: still in use")}
     message = failure(node)
     assert "Cleaning up failed too: 'mdadm --stop /dev/md125': mdadm: still in use." in message
@@ -77,7 +77,7 @@ def test_a_single_disk_is_blank_again_after_mkfs_failed(node: Node) -> None:
     assert node.commands[-1] == "wipefs --all --quiet /dev/nvme3n1"
 
 
-def test_never_undoes_what_it_did_not_make(node: Node) -> None:
+def test_what_existed_before_is_never_removed(node: Node) -> None:
     node.ours(mounted=False)
     node.failing = {"mount": (32, "mount: /scratch: unknown filesystem type 'xfs'.")}
     message = failure(node)
@@ -87,7 +87,7 @@ def test_never_undoes_what_it_did_not_make(node: Node) -> None:
     assert node.disks["nvme0n1"].signatures
 
 
-def test_wrong_mount_options_do_not_cost_the_file_system(node: Node) -> None:
+def test_wrong_mount_options_keep_the_file_system(node: Node) -> None:
     node.ours(mounted=False)
     node.failing = {"mount -t xfs -o nonsense": (32, "mount: /scratch: wrong fs type, bad option, bad superblock")}
     message = failure(node, mount_options=["nonsense"])
@@ -96,7 +96,7 @@ def test_wrong_mount_options_do_not_cost_the_file_system(node: Node) -> None:
     assert not any(words.startswith("mkfs") for words in node.commands)
 
 
-# What mount(8) 2.37 prints for EINVAL and for EUCLEAN alike, whatever the cause.
+# mount(8) 2.37 prints this for both EINVAL and EUCLEAN, whatever the cause.
 _BAD_SUPERBLOCK = (
     "mount: /scratch: wrong fs type, bad option, bad superblock on /dev/md127, missing codepage or helper program, or "
     "other error."
@@ -104,7 +104,7 @@ _BAD_SUPERBLOCK = (
 
 
 @pytest.mark.parametrize("number", ["EINVAL", "EIO", "EBUSY", "EBADMSG", "ENOMEM"])
-def test_only_what_the_kernel_calls_damaged_is_formatted(node: Node, number: str) -> None:
+def test_only_a_file_system_that_the_kernel_calls_damaged_is_formatted(node: Node, number: str) -> None:
     # An XFS with a feature that an older kernel lacks gives EINVAL, after a reboot into that kernel.
     node.ours(mounted=False)
     node.failing, node.mount_errno = {"mount -t xfs": (32, _BAD_SUPERBLOCK)}, getattr(errno, number)
@@ -115,7 +115,7 @@ def test_only_what_the_kernel_calls_damaged_is_formatted(node: Node, number: str
     assert node.arrays["md127"].signatures
 
 
-def test_a_mount_that_hangs_is_not_tried_again(node: Node) -> None:
+def test_a_mount_that_times_out_is_not_retried(node: Node) -> None:
     node.ours(mounted=False)
     node.failing, node.mount_errno = {"mount -t xfs": (124, "no answer within 120 s")}, errno.EUCLEAN
     assert "no answer within 120 s" in failure(node)
@@ -123,7 +123,7 @@ def test_a_mount_that_hangs_is_not_tried_again(node: Node) -> None:
 
 
 @pytest.mark.parametrize("found", [[foreign("xfs")], [filesystem(), foreign("ext4")], []])
-def test_what_turns_out_to_be_foreign_is_not_formatted(
+def test_a_file_system_that_proves_to_be_foreign_is_not_formatted(
     node: Node, found: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.ours(mounted=False)
@@ -131,7 +131,7 @@ def test_what_turns_out_to_be_foreign_is_not_formatted(
     real = node.mount_error
 
     def mount_error(kind: str, device: str, where: str) -> int:
-        # Another program writes between our look and the mount.
+        # Another program writes between our check and the mount.
         node.arrays["md127"].signatures = found
         return real(kind, device, where)
 
@@ -140,7 +140,9 @@ def test_what_turns_out_to_be_foreign_is_not_formatted(
     assert not any(words.startswith("mkfs") for words in node.commands)
 
 
-def test_a_used_scratch_is_not_unmounted_and_its_users_are_named(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scratch_in_use_is_not_unmounted_and_its_processes_are_named(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node.ours()
     node.failing = {"umount": (32, "umount: /scratch: target is busy.")}
     process = node.folder / "proc/4711"
@@ -157,15 +159,15 @@ def test_a_used_scratch_is_not_unmounted_and_its_users_are_named(node: Node, mon
     assert node.commands == ["umount /scratch"]
 
 
-def test_says_what_was_done_before_a_step_failed(node: Node) -> None:
+def test_an_error_lists_the_steps_that_were_done_before(node: Node) -> None:
     node.ours()
     node.failing = {"mdadm --stop": (1, "mdadm: Cannot get exclusive access to /dev/md127")}
     message = failure(node, ABSENT)
     assert message.endswith("Done before that: unmount /scratch; wipe the signature on md127.")
 
 
-def test_says_what_was_done_before_something_showed_that_is_refused(node: Node) -> None:
-    # What lies on a stopped array shows when it is assembled.
+def test_a_late_refusal_lists_the_steps_that_were_done_before(node: Node) -> None:
+    # The content of a stopped array is visible only when it is assembled.
     node.ours(device="", mounted=False)
     node.stopped = [foreign("xfs", "mine")]
     message = failure(node)
@@ -173,20 +175,20 @@ def test_says_what_was_done_before_something_showed_that_is_refused(node: Node) 
     assert message.endswith(f"Done before that: assemble {' '.join(EIGHT)}.")
 
 
-def test_a_remount_that_fails_leaves_the_mount(node: Node) -> None:
+def test_a_failed_remount_keeps_the_mount(node: Node) -> None:
     node.ours()
     node.failing = {"mount -o remount": (32, "mount: /scratch: bad option")}
     assert failure(node, mount_options=["nonsense"]).endswith("Nothing was changed.")
     assert len(node.mounts) == 2
 
 
-def test_gives_up_where_what_was_done_does_not_show(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_gives_up_if_its_changes_have_no_effect(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.ours(mounted=False)
     node._mount = lambda words: None  # type: ignore[method-assign]
     assert "the scratch did not converge after 4 attempts" in failure(node)
 
 
-def test_a_folder_that_was_there_stays_when_what_was_made_is_removed(node: Node, tmp_path: pathlib.Path) -> None:
+def test_an_existing_mountpoint_is_kept_after_a_failure(node: Node, tmp_path: pathlib.Path) -> None:
     (node.folder / "scratch").mkdir()
     node.failing = {"mount -t": (32, "mount: no")}
     failure(node)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The mount and its folder: what counts as the same, and what is changed in place."""
+"""The mount and its folder: what counts as unchanged, and what is changed in place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .node import Node
 
 @pytest.fixture
 def mounted(node: Node) -> Node:
-    """A scratch that somebody mounted before, so that no record says how."""
+    """A scratch that was mounted before, without a record of its options."""
     node.ours()
     return node
 
@@ -30,12 +30,12 @@ def mounted(node: Node) -> Node:
         ["noatime", "nofail", "_netdev", "x-systemd.requires=a.service", "comment=ours"],
     ],
 )
-def test_options_that_are_in_force_or_not_to_be_seen_change_nothing(mounted: Node, options: list[str]) -> None:
+def test_options_that_are_active_or_invisible_change_nothing(mounted: Node, options: list[str]) -> None:
     assert mounted.ensure(mount_options=options).changed is False
 
 
 @pytest.mark.parametrize("options", [["nodev"], ["noatime", "nosuid"], ["ro"]])
-def test_other_options_are_brought_in_by_a_remount_once(mounted: Node, options: list[str]) -> None:
+def test_other_options_are_applied_by_one_remount(mounted: Node, options: list[str]) -> None:
     done = mounted.ensure(mount_options=options)
     assert mounted.commands == [f"mount -o remount,{','.join(options)} /dev/md127 /scratch"]
     assert done.before["mount_options"] == ["rw", "noatime"]
@@ -43,14 +43,14 @@ def test_other_options_are_brought_in_by_a_remount_once(mounted: Node, options: 
     assert mounted.ensure(mount_options=options).changed is False
 
 
-def test_an_option_that_is_no_longer_wanted_goes(mounted: Node) -> None:
+def test_an_option_that_is_no_longer_wanted_is_removed(mounted: Node) -> None:
     mounted.ensure(mount_options=["noatime", "nodev"])
     mounted.commands.clear()
     assert mounted.ensure(mount_options=["noatime"]).changed
     assert mounted.commands == ["mount -o remount,noatime /dev/md127 /scratch"]
 
 
-def test_an_option_that_the_kernel_never_lists_is_not_brought_in_again_and_again(mounted: Node) -> None:
+def test_an_option_that_the_kernel_never_lists_is_applied_once(mounted: Node) -> None:
     assert mounted.ensure(mount_options=["noatime", "largeio"]).changed
     mounted.mounts[-1][3] = "rw,noatime"
     mounted.write()
@@ -66,7 +66,7 @@ def test_a_file_system_that_went_read_only_is_made_writable(mounted: Node) -> No
     assert mounted.commands[0].startswith("mount -o remount,")
 
 
-def test_a_record_of_another_device_counts_for_nothing(mounted: Node) -> None:
+def test_a_record_of_another_device_is_ignored(mounted: Node) -> None:
     record = mounted.folder / "run/hpcai/scratch.json"
     record.parent.mkdir(parents=True)
     record.write_text(json.dumps({"number": "9:1", "mount_options": ["nodev"]}))
@@ -75,7 +75,7 @@ def test_a_record_of_another_device_counts_for_nothing(mounted: Node) -> None:
     assert mounted.ensure().changed is False
 
 
-def test_permissions_are_put_right_and_nothing_else(mounted: Node) -> None:
+def test_wrong_permissions_are_corrected_and_nothing_else(mounted: Node) -> None:
     os.chmod(mounted.root.at("/scratch"), 0o755)
     done = mounted.ensure()
     assert done.steps == (f"make /scratch {os.getuid()}:{os.getgid()} 1777",)
@@ -85,7 +85,7 @@ def test_permissions_are_put_right_and_nothing_else(mounted: Node) -> None:
     assert mounted.ensure().changed is False
 
 
-def test_another_owner_shows_in_the_diff(mounted: Node) -> None:
+def test_another_owner_is_part_of_the_diff(mounted: Node) -> None:
     foreseen = mounted.ensure(check=True, owner="65534")
     assert foreseen.steps == (f"make /scratch 65534:{os.getgid()} 1777",)
     assert (foreseen.before["owner"], foreseen.after["owner"]) == (str(os.getuid()), "65534")

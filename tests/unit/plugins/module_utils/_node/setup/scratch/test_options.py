@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Options: what they become, and which are refused."""
+"""Options: how they are parsed, and which are refused."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ def test_defaults_are_what_an_nd_machine_needs() -> None:
     options = parse({})
     assert (options.mountpoint, options.filesystem, options.chunk_bytes) == ("/scratch", "xfs", 512 * 1024)
     assert (options.mode, options.mount_options, options.adopt) == (0o1777, ("noatime",), False)
-    # XFS holds no more; nothing at boot waits for it.
+    # XFS allows at most 12 characters, and nothing at boot waits for the label.
     assert len(options.label) <= 12
 
 
-def test_none_is_the_default() -> None:
+def test_options_that_are_none_have_their_defaults() -> None:
     assert parse(dict.fromkeys(DEFAULTS)) == parse({})
 
 
 @pytest.mark.parametrize(
     ("given", "chunk_bytes"), [("4K", 4096), ("64k", 65536), ("1M", 1 << 20), ("524288", 524288), ("512KiB", 524288)]
 )
-def test_chunks_in_any_spelling(given: str, chunk_bytes: int) -> None:
+def test_the_chunk_is_parsed_in_any_notation(given: str, chunk_bytes: int) -> None:
     assert parse({"chunk": given}).chunk_bytes == chunk_bytes
 
 
-def test_mount_options_may_come_in_one_word() -> None:
+def test_mount_options_may_be_separated_by_commas() -> None:
     assert parse({"mount_options": ["noatime,nodev", "largeio"]}).mount_options == ("noatime", "nodev", "largeio")
 
 
@@ -86,13 +86,13 @@ def test_mount_options_may_come_in_one_word() -> None:
         ({"stripes": 1}, "unknown keys stripes; known are devices, "),
     ],
 )
-def test_refuses_what_makes_no_sense(options: dict[str, Any], words: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse(options)
     assert words in str(refused.value)
 
 
-def test_a_force_is_never_kept_for_the_boot() -> None:
+def test_force_devices_is_never_saved_for_the_boot() -> None:
     kept = as_settings({**DEFAULTS, "force_devices": ["/dev/nvme0n1"], "adopt": True})
     assert "force_devices" not in kept
     assert kept["adopt"] is True

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The states in which the scratch can be found, and what is done about each."""
+"""The states in which the scratch can be found, and what is done in each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def verbs(node: Node) -> list[str]:
     return [" ".join(words[: 2 if words[0] == "mdadm" else 1]) for words in (c.split() for c in node.commands)]
 
 
-def test_builds_of_blank_disks(node: Node) -> None:
+def test_blank_disks_become_a_mounted_array(node: Node) -> None:
     done = node.ensure(expected_count=8)
     assert done.changed
     created, made, mounted = node.commands
@@ -42,7 +42,7 @@ def test_builds_of_blank_disks(node: Node) -> None:
     assert os.stat(node.root.at("/scratch")).st_mode & 0o7777 == 0o1777
 
 
-def test_leaves_a_healthy_mounted_one_alone_and_looks_once(node: Node) -> None:
+def test_a_healthy_mounted_scratch_is_left_alone_and_read_once(node: Node) -> None:
     node.ours()
     done = node.ensure(expected_count=8)
     assert (done.changed, done.steps, done.warnings, node.commands) == (False, (), (), [])
@@ -58,7 +58,7 @@ def test_a_second_run_after_each_change_changes_nothing(node: Node) -> None:
     assert (again.changed, node.commands) == (False, [])
 
 
-def test_check_mode_says_the_same_and_does_nothing(node: Node) -> None:
+def test_check_mode_reports_the_same_steps_and_changes_nothing(node: Node) -> None:
     foreseen = node.ensure(check=True)
     assert node.commands == []
     assert not node.root.exists("/scratch")
@@ -71,7 +71,7 @@ def test_check_mode_says_the_same_and_does_nothing(node: Node) -> None:
 
 
 @pytest.mark.parametrize("name", ["hpcai-scratch", "any:hpcai-scratch", "oldhost:hpcai-scratch"])
-def test_mounts_ours_under_another_number_and_after_the_host_was_renamed(node: Node, name: str) -> None:
+def test_our_array_is_mounted_with_any_number_and_host_name(node: Node, name: str) -> None:
     node.ours(mounted=False, device="md42")
     for disk in EIGHT:
         node.disks[disk].signatures = [member(name=name)]
@@ -80,7 +80,7 @@ def test_mounts_ours_under_another_number_and_after_the_host_was_renamed(node: N
     assert done.steps[0] == "mount md42 on /scratch"
 
 
-def test_assembles_what_is_stopped_and_mounts_it(node: Node) -> None:
+def test_a_stopped_array_is_assembled_and_mounted(node: Node) -> None:
     node.ours(device="", mounted=False)
     done = node.ensure()
     assert node.commands == [
@@ -94,7 +94,7 @@ def test_assembles_what_is_stopped_and_mounts_it(node: Node) -> None:
     )
 
 
-def test_starts_one_that_udev_only_half_assembled(node: Node) -> None:
+def test_an_array_that_udev_left_inactive_is_assembled_again(node: Node) -> None:
     node.ours(mounted=False, state="inactive")
     node.arrays["md127"].level, node.arrays["md127"].raid_disks = "", 0
     node.write()
@@ -102,7 +102,7 @@ def test_starts_one_that_udev_only_half_assembled(node: Node) -> None:
     assert verbs(node) == ["mdadm --stop", "mdadm --assemble", "mount"]
 
 
-def test_rebuilds_when_a_member_is_blank(node: Node) -> None:
+def test_the_array_is_rebuilt_if_a_member_is_blank(node: Node) -> None:
     node.ours(device="", mounted=False)
     node.disks["nvme5n1"].signatures = []
     node.write()
@@ -114,7 +114,7 @@ def test_rebuilds_when_a_member_is_blank(node: Node) -> None:
 
 
 @pytest.mark.parametrize("missing", [True, False])
-def test_rebuilds_when_a_running_arrays_member_was_wiped_or_pulled(node: Node, missing: bool) -> None:
+def test_a_running_array_is_rebuilt_if_a_member_was_wiped_or_removed(node: Node, missing: bool) -> None:
     # The kernel notices neither before it needs the member.
     node.ours()
     if missing:
@@ -127,7 +127,7 @@ def test_rebuilds_when_a_running_arrays_member_was_wiped_or_pulled(node: Node, m
     assert len(done.devices) == 8 - missing
 
 
-def test_rebuilds_when_all_disks_are_blank_after_a_redeploy(node: Node) -> None:
+def test_the_array_is_rebuilt_if_all_disks_are_blank_after_a_redeploy(node: Node) -> None:
     node.ours()
     node.arrays.clear()
     node.mounts.pop()
@@ -138,7 +138,7 @@ def test_rebuilds_when_all_disks_are_blank_after_a_redeploy(node: Node) -> None:
     assert verbs(node) == ["mdadm --create", "mkfs.xfs", "mount"]
 
 
-def test_rebuilds_of_what_is_left_where_fewer_disks_will_do(node: Node) -> None:
+def test_the_array_is_rebuilt_from_fewer_disks_if_that_is_allowed(node: Node) -> None:
     node.ours(state="broken")
     node.arrays["md127"].members.remove("nvme7n1")
     del node.disks["nvme7n1"]
@@ -154,7 +154,7 @@ def test_rebuilds_of_what_is_left_where_fewer_disks_will_do(node: Node) -> None:
     assert len(done.devices) == 7
 
 
-def test_an_inactive_array_of_too_few_members_is_stopped_and_built_anew(node: Node) -> None:
+def test_an_inactive_array_with_missing_members_is_rebuilt(node: Node) -> None:
     node.ours(mounted=False, state="inactive")
     node.arrays["md127"].members.remove("nvme3n1")
     node.disks["nvme3n1"].signatures = []
@@ -163,7 +163,7 @@ def test_an_inactive_array_of_too_few_members_is_stopped_and_built_anew(node: No
     assert verbs(node) == ["mdadm --stop", "wipefs", "mdadm --create", "mkfs.xfs", "mount"]
 
 
-def test_makes_the_file_system_that_a_power_cut_prevented(node: Node) -> None:
+def test_a_file_system_that_is_missing_after_a_power_cut_is_created(node: Node) -> None:
     node.ours(mounted=False)
     node.arrays["md127"].signatures = []
     node.write()
@@ -172,7 +172,7 @@ def test_makes_the_file_system_that_a_power_cut_prevented(node: Node) -> None:
     assert filesystem()["uuid"] in node.commands[0]
 
 
-def test_makes_the_file_system_anew_that_a_power_cut_left_half_made(node: Node) -> None:
+def test_a_file_system_that_a_power_cut_left_incomplete_is_recreated(node: Node) -> None:
     node.ours(mounted=False)
     # mkfs.xfs clears the byte sb_inprogress of the superblock last of all.
     half = bytearray(b"XFSB".ljust(512, b"\0"))
@@ -186,8 +186,8 @@ def test_makes_the_file_system_anew_that_a_power_cut_left_half_made(node: Node) 
     assert node.ensure(check=True).steps[0] == "mount md127 on /scratch"
 
 
-def test_does_not_take_an_earlier_arrays_file_system_for_its_own(node: Node) -> None:
-    # Power was cut between mdadm and mkfs: what an earlier array of the same disks held shines through.
+def test_a_file_system_of_an_earlier_array_is_replaced(node: Node) -> None:
+    # Power was cut between mdadm and mkfs: the file system of an earlier array on these disks is visible.
     node.ours(mounted=False)
     node.arrays["md127"].signatures = [filesystem("an earlier array")]
     node.write()
@@ -195,7 +195,7 @@ def test_does_not_take_an_earlier_arrays_file_system_for_its_own(node: Node) -> 
     assert verbs(node) == ["mkfs.xfs", "mount"]
 
 
-def test_makes_a_damaged_file_system_of_ours_anew_and_says_so(node: Node) -> None:
+def test_our_damaged_file_system_is_recreated_and_reported(node: Node) -> None:
     node.ours(mounted=False)
     stderr = "mount: /scratch: mount(2) system call failed: Structure needs cleaning.\n       dmesg(1) may have more"
     node.failing, node.mount_errno = {"mount -t xfs": (32, stderr)}, errno.EUCLEAN
@@ -221,27 +221,27 @@ def test_one_disk_needs_no_array(node: Node) -> None:
     assert (done.device, done.devices) == ("/dev/nvme3n1", ("/dev/nvme3n1",))
     node.commands.clear()
     assert node.ensure(devices=["/dev/nvme3n1"]).changed is False
-    # After a reboot it is known by its UUID alone.
+    # After a reboot it is recognised by its UUID only.
     node.mounts.pop()
     os.unlink(node.root.at("/run/hpcai/scratch.json"))
     node.write()
     assert node.ensure(devices=["/dev/nvme3n1"]).steps[0] == "mount nvme3n1 on /scratch"
 
 
-def test_a_copy_of_another_disks_file_system_is_made_anew(node: Node) -> None:
+def test_a_copy_of_another_disks_file_system_is_replaced(node: Node) -> None:
     node.disks["nvme3n1"].signatures = [filesystem("SN of another disk")]
     node.write()
     node.ensure(devices=["/dev/nvme3n1"])
     assert verbs(node) == ["wipefs", "mkfs.xfs", "mount"]
 
 
-def test_moves_to_another_mountpoint_without_touching_what_is_in_it(node: Node) -> None:
+def test_the_scratch_moves_to_another_mountpoint_with_its_content(node: Node) -> None:
     node.ours()
     node.ensure(mountpoint="/mnt/fast")
     assert node.commands == ["umount /scratch", "mount -t xfs -o noatime /dev/md127 /mnt/fast"]
 
 
-def test_a_bind_mount_of_a_folder_in_the_scratch_is_not_disturbed(node: Node) -> None:
+def test_a_bind_mount_from_the_scratch_does_not_count_as_its_mount(node: Node) -> None:
     node.ours()
     bound = f"99 1 {node.number('md127')} /enroot /var/lib/enroot rw shared:1 - xfs /dev/md127 rw\n"
     mountinfo = node.folder / "proc/self/mountinfo"
@@ -260,12 +260,12 @@ def test_ext4_gets_its_stripes_too(node: Node) -> None:
     )
 
 
-def test_a_small_chunk_bounds_the_logs_stripe_unit(node: Node) -> None:
+def test_a_small_chunk_limits_the_logs_stripe_unit(node: Node) -> None:
     node.ensure(chunk="16K")
     assert "-d su=16384,sw=8 -l su=16384 " in node.commands[1]
 
 
-def test_takes_the_disks_of_its_models_only(node: Node) -> None:
+def test_only_disks_of_the_given_models_are_used(node: Node) -> None:
     node.disks["nvme1n1"].model = "Microsoft NVMe Direct Disk v2"
     node.disks["nvme6n1"].model = "MSFT NVMe Accelerator v1.0"
     node.disks["nvme7n1"].model = "Samsung SSD"
@@ -274,7 +274,7 @@ def test_takes_the_disks_of_its_models_only(node: Node) -> None:
     assert [path[5:] for path in node.ensure().devices] == EIGHT[:6]
 
 
-def test_named_devices_are_taken_whatever_their_model_and_by_any_link(node: Node) -> None:
+def test_named_devices_are_used_with_any_model_and_any_link(node: Node) -> None:
     node.disks["vdb"] = Disk("", "V1")
     node.disks["vdc"] = Disk("", "V2")
     node.links = {"by-id/virtio-V1": "vdb"}
@@ -283,14 +283,14 @@ def test_named_devices_are_taken_whatever_their_model_and_by_any_link(node: Node
     assert done.devices == ("/dev/vdb", "/dev/vdc")
 
 
-def test_nothing_to_do_where_no_disk_is_expected_and_none_is_there(node: Node) -> None:
+def test_nothing_is_done_if_no_disk_is_expected_and_none_exists(node: Node) -> None:
     node.disks = {"sda": node.disks["sda"]}
     node.write()
     done = node.ensure(expected_count=0)
     assert (done.changed, done.device, done.devices, done.filesystem) == (False, None, (), None)
 
 
-def test_adopts_a_healthy_array_and_only_mounts_it(node: Node) -> None:
+def test_a_healthy_array_is_adopted_by_mounting_it_only(node: Node) -> None:
     for disk in EIGHT:
         node.disks[disk].signatures = [member("77777777-0000-4000-8000-000000000000", "oldsite:128")]
     node.arrays["md128"] = Array(EIGHT, "clean", 8, 65536, signatures=[foreign("ext4", "old")])
@@ -305,12 +305,12 @@ def test_adopts_a_healthy_array_and_only_mounts_it(node: Node) -> None:
     assert (again.changed, node.commands) == (False, [])
 
 
-def test_builds_ours_when_the_adopted_arrays_disks_were_blanked(node: Node) -> None:
+def test_our_array_is_built_if_the_adopted_arrays_disks_are_blank(node: Node) -> None:
     assert node.ensure(adopt=True).adopted is False
     assert verbs(node) == ["mdadm --create", "mkfs.xfs", "mount"]
 
 
-def test_warns_of_disks_that_a_healthy_scratch_does_not_use(node: Node) -> None:
+def test_disks_that_a_healthy_scratch_does_not_use_give_a_warning(node: Node) -> None:
     node.ours(6)
     done = node.ensure()
     assert done.changed is False

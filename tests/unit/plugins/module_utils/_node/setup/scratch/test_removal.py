@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Taking the scratch away, and only putting it to rest."""
+"""Removing the scratch, and only stopping it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EIGHT = [f"nvme{n}n1" for n in range(8)]
 PATHS = " ".join(f"/dev/{name}" for name in EIGHT)
 
 
-def test_absent_takes_away_all_that_is_ours(node: Node) -> None:
+def test_absent_removes_everything_that_is_ours(node: Node) -> None:
     node.ours()
     foreseen = node.ensure(ABSENT, check=True)
     assert node.commands == []
@@ -37,7 +37,7 @@ def test_absent_takes_away_all_that_is_ours(node: Node) -> None:
     assert (again.changed, node.commands, again.before) == (False, [], {})
 
 
-def test_absent_finds_members_that_no_array_holds(node: Node) -> None:
+def test_absent_finds_members_without_an_array(node: Node) -> None:
     node.ours(device="", mounted=False)
     node.disks["nvme5n1"].signatures = []
     node.write()
@@ -45,7 +45,7 @@ def test_absent_finds_members_that_no_array_holds(node: Node) -> None:
     assert node.commands == [f"mdadm --zero-superblock {PATHS.replace('/dev/nvme5n1 ', '')}"]
 
 
-def test_absent_takes_away_a_single_disks_file_system(node: Node) -> None:
+def test_absent_removes_the_file_system_of_a_single_disk(node: Node) -> None:
     node.ensure(devices=["/dev/nvme3n1"])
     node.commands.clear()
     node.ensure(ABSENT)
@@ -60,7 +60,7 @@ def test_absent_unmounts_everywhere_the_last_mount_first(node: Node) -> None:
     assert node.commands[:2] == ["umount /srv/fast", "umount /scratch"]
 
 
-def test_absent_leaves_a_member_alone_that_also_holds_something_else(node: Node) -> None:
+def test_absent_leaves_a_member_with_foreign_data_alone(node: Node) -> None:
     node.ours(device="", mounted=False)
     node.disks["nvme5n1"].signatures.append(foreign("xfs", "mine"))
     node.write()
@@ -69,7 +69,7 @@ def test_absent_leaves_a_member_alone_that_also_holds_something_else(node: Node)
     assert done.warnings == ("/dev/nvme5n1 also contains foreign data, and was left unchanged",)
 
 
-def test_absent_leaves_others_arrays_and_file_systems_alone(node: Node) -> None:
+def test_absent_leaves_foreign_arrays_and_file_systems_alone(node: Node) -> None:
     for name in EIGHT[:2]:
         node.disks[name].signatures = [member("77777777-0000-4000-8000-000000000000", "site:128")]
     node.arrays["md128"] = Array(EIGHT[:2], "clean", 2, signatures=[foreign("ext4", "old")])
@@ -90,7 +90,7 @@ def test_an_adopted_array_is_only_unmounted(node: Node, goal: str, adopt: bool) 
     node.write()
     node.ensure(adopt=True)
     node.commands.clear()
-    # Who takes it away may have forgotten that it was adopted; the record of the mount has not.
+    # The option adopt may be missing now; the record of the mount shows that it was adopted.
     node.ensure(goal, adopt=adopt)
     assert node.commands == ["umount /scratch"]
     assert node.arrays["md128"].signatures

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who made what is in the way of the scratch is named, with the cure."""
+"""A refusal names the service that set up what is in the way of the scratch, with the remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from .node import Array, Node, foreign, member
 
 
-def test_the_service_of_azures_images_is_named_with_the_cure(node: Node) -> None:
+def test_the_service_of_azures_images_is_named_with_the_remedy(node: Node) -> None:
     eight = [f"nvme{n}n1" for n in range(8)]
     for name in eight:
         node.disks[name].signatures = [member("aaaaaaaa-2222-4333-8444-555555555555", "host:azure-ephemeral-md")]
@@ -24,7 +24,7 @@ def test_the_service_of_azures_images_is_named_with_the_cure(node: Node) -> None
     assert "azure-ephemeral-disk-setup.service did that: disable it (scratch_mask_azure_ephemeral=true)" in message
 
 
-def test_its_stopped_array_is_known_by_name_whatever_the_hosts(node: Node) -> None:
+def test_its_stopped_array_is_recognised_by_name_with_any_host(node: Node) -> None:
     for number in range(8):
         mark = member("aaaaaaaa-2222-4333-8444-555555555555", "host:azure-ephemeral-md")
         node.disks[f"nvme{number}n1"].signatures = [mark]
@@ -43,7 +43,7 @@ def test_its_stopped_array_is_known_by_name_whatever_the_hosts(node: Node) -> No
         ("comment=mine", ""),
     ],
 )
-def test_who_mounts_a_disk_at_boot_is_named(node: Node, mark: str, words: str) -> None:
+def test_the_service_that_mounts_a_disk_at_boot_is_named(node: Node, mark: str, words: str) -> None:
     node.disks["nvme3n1"].signatures = [foreign()]
     node.mounts.append(["nvme3n1", "/mnt", "ext4", "rw"])
     node.write()
@@ -54,7 +54,7 @@ def test_who_mounts_a_disk_at_boot_is_named(node: Node, mark: str, words: str) -
     assert f"/dev/nvme3n1 is mounted on /mnt{'; ' + words if words else '.'}" in message
 
 
-def test_what_cloud_init_mounts_at_the_mountpoint_is_named_with_the_cure(node: Node) -> None:
+def test_a_mount_of_cloud_init_at_the_mountpoint_is_named(node: Node) -> None:
     node.disks["sda"].partitions.append("sda2")
     node.mounts.append(["sda2", "/scratch", "ext4", "rw"])
     node.write()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Exports of an NFS server: to the cluster's subnets, and to nobody else."""
+"""Exports of an NFS server: to the cluster's subnets, and to no other network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ME = {"owner": str(os.getuid()), "group": str(os.getgid())}
 
 
 def on_azure(command: Sequence[str]) -> Result:
-    """A machine in 10.0.0.0/24 with a second interface, of containers."""
+    """Answer as ip does on a machine in 10.0.0.0/24."""
     answers: dict[str, Any] = {
         "route": [{"dst": "default", "gateway": "10.0.0.1", "dev": "eth0"}],
         "eth0": [
@@ -42,7 +42,7 @@ def on_azure(command: Sequence[str]) -> Result:
 
 
 def text(*items: dict[str, Any], networks: Sequence[str] = ("local",), public: bool = False) -> str | None:
-    """The file for these."""
+    """Return the file with these exports."""
     return exports.text(exports.parse(items), networks, on_azure, public)
 
 
@@ -52,13 +52,13 @@ def test_exports_go_to_the_servers_subnet_by_default() -> None:
     )
 
 
-def test_addresses_in_the_subnet_are_not_named_again_and_others_are() -> None:
+def test_addresses_in_a_listed_network_are_not_listed_again() -> None:
     shown = text({"path": "/shared", "options": ["ro"]}, networks=["10.0.0.5", "local", "10.0.9.7", "10.0.8.0/24"])
     assert shown is not None
     assert shown.splitlines()[1] == "/shared 10.0.0.0/24(ro) 10.0.8.0/24(ro) 10.0.9.7(ro)"
 
 
-def test_an_export_may_have_networks_of_its_own() -> None:
+def test_an_export_can_have_its_own_networks() -> None:
     shown = text({"path": "/apps", "networks": ["10.0.3.0/24"]}, {"path": "/shared"})
     assert shown is not None
     assert [line.partition("(")[0] for line in shown.splitlines()[1:]] == ["/apps 10.0.3.0/24", "/shared 10.0.0.0/24"]
@@ -76,12 +76,12 @@ def test_an_export_may_have_networks_of_its_own() -> None:
         ("node-1", "is neither a network nor an address"),
     ],
 )
-def test_refuses_networks_that_it_must_not_trust(network: str, words: str) -> None:
+def test_public_and_invalid_networks_are_refused(network: str, words: str) -> None:
     with pytest.raises(SharedProblem, match=words.replace("*", r"\*")):
         text({"path": "/shared"}, networks=[network])
 
 
-def test_other_networks_are_taken_on_purpose_and_everybody_never() -> None:
+def test_public_networks_need_an_option_and_everybody_is_never_allowed() -> None:
     shown = text({"path": "/shared"}, networks=["20.1.2.0/24"], public=True)
     assert shown is not None
     assert "20.1.2.0/24(" in shown
@@ -99,17 +99,17 @@ def test_other_networks_are_taken_on_purpose_and_everybody_never() -> None:
         ({"path": "/shared", "mode": "rwx"}, "octal digits"),
     ],
 )
-def test_refuses_what_must_not_be_exported(item: dict[str, Any], words: str) -> None:
+def test_invalid_exports_are_refused(item: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         exports.parse([item])
 
 
-def test_a_folder_is_exported_once() -> None:
+def test_exporting_a_folder_twice_is_refused() -> None:
     with pytest.raises(SharedProblem, match="/shared is exported twice"):
         exports.parse([{"path": "/shared"}, {"path": "/shared/"}])
 
 
-def test_a_folder_is_made_if_it_is_not_there_and_else_left_alone(tmp_path: pathlib.Path) -> None:
+def test_a_missing_folder_is_created_and_an_existing_one_left_alone(tmp_path: pathlib.Path) -> None:
     root, parsed = Root(str(tmp_path)), exports.parse([{"path": "/shared", "mode": "1777", **ME}])
     assert len(exports.make_folders(root, parsed, check=True)) == 1
     assert not (tmp_path / "shared").exists()
@@ -120,7 +120,7 @@ def test_a_folder_is_made_if_it_is_not_there_and_else_left_alone(tmp_path: pathl
     assert (tmp_path / "shared").stat().st_mode & 0o7777 == 0o700
 
 
-def test_a_server_that_missed_the_change_is_found_out(tmp_path: pathlib.Path) -> None:
+def test_a_server_with_other_exports_in_effect_is_stale(tmp_path: pathlib.Path) -> None:
     root, expected = Root(str(tmp_path)), text({"path": "/shared"})
     assert exports.is_stale(root, expected)
     (tmp_path / "var/lib/nfs").mkdir(parents=True)
@@ -129,7 +129,7 @@ def test_a_server_that_missed_the_change_is_found_out(tmp_path: pathlib.Path) ->
     assert not exports.is_stale(root, None)
 
 
-def test_without_exports_the_file_goes(tmp_path: pathlib.Path) -> None:
+def test_without_exports_the_file_is_removed(tmp_path: pathlib.Path) -> None:
     root = Root(str(tmp_path))
     exports.plan(root, text({"path": "/shared"})).apply()
     assert (tmp_path / "etc/exports.d/hpcai.exports").exists()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Mounts of shared file systems: what the units say, what is refused, and what happens in which order."""
+"""Mounts of shared file systems: what the units contain, what is refused, and in which order things are done."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ LUSTRE = {"path": "/lustre", "source": "10.0.1.7@tcp:/lustrefs", "type": "lustre
 
 
 class Systemd:
-    """A systemd whose units are on or off; what is enabled stands in the machine's files."""
+    """A fake systemd whose units are on or off; enabled units have links in the machine's files."""
 
     def __init__(self, machine: Machine) -> None:
-        """With no unit on."""
+        """Start with all units off."""
         self.machine = machine
         self.on: set[str] = set()
         self.commands: list[str] = []
         self.refuses: set[str] = set()
 
     def __call__(self, command: Sequence[str]) -> Result:
-        """Play a command."""
+        """Answer a command."""
         words = list(command)
         if words[:2] == ["systemctl", "show"]:
             state = "active" if words[2] in self.on else "inactive"
@@ -64,18 +64,18 @@ def machine(tmp_path: pathlib.Path) -> Machine:
 
 @pytest.fixture
 def systemd(machine: Machine) -> Systemd:
-    """Its systemd."""
+    """The machine's systemd."""
     return Systemd(machine)
 
 
 def share(machine: Machine, systemd: Systemd, *items: dict[str, Any], live: bool = True) -> list[str]:
-    """Mount these, and say what was done."""
+    """Mount these; return what was done."""
     made = mounting.plan(machine.root, parse(items), systemd, live)
     mounting.apply(machine.root, made, systemd, live)
     return [action.replace(str(machine.folder), "") for action in made.actions]
 
 
-def test_a_mount_is_made_when_somebody_looks_and_nothing_waits_for_it(machine: Machine, systemd: Systemd) -> None:
+def test_a_file_system_is_mounted_on_access_and_nothing_waits_for_it(machine: Machine, systemd: Systemd) -> None:
     assert share(machine, systemd, SHARED) == [
         "write /etc/systemd/system/shared.mount",
         "write /etc/systemd/system/shared.automount",
@@ -89,7 +89,7 @@ def test_a_mount_is_made_when_somebody_looks_and_nothing_waits_for_it(machine: M
     }
     options = next(line for line in unit if line.startswith("Options=")).partition("=")[2].split(",")
     assert {"vers=4.2", "hard", "nconnect=8", "noatime", "nosuid", "nodev", "nofail", "_netdev"} <= {*options}
-    # Only the automount is enabled; slurmd is after both.
+    # Only the automount is enabled; slurmd starts after both.
     assert "[Install]" not in unit
     assert "Before=slurmd.service" in unit
     assert not any(line.startswith("RequiredBy=") for line in unit)
@@ -107,7 +107,7 @@ def test_without_mounts_nothing_is_done(machine: Machine, systemd: Systemd) -> N
     assert share(machine, systemd) == []
 
 
-def test_one_without_automount_is_tried_at_boot_before_slurmd(machine: Machine, systemd: Systemd) -> None:
+def test_a_mount_without_automount_is_tried_at_boot_before_slurmd(machine: Machine, systemd: Systemd) -> None:
     share(machine, systemd, {**LUSTRE, "timeout": 10})
     unit = machine.text("etc/systemd/system/lustre.mount")
     assert "Before=slurmd.service\n" in unit
@@ -124,7 +124,7 @@ def test_an_image_gets_the_units_and_starts_nothing(machine: Machine, systemd: S
     assert share(machine, systemd, SHARED) == ["start shared.automount"]
 
 
-def test_another_server_is_mounted_after_the_old_one_went(machine: Machine, systemd: Systemd) -> None:
+def test_another_server_is_mounted_after_the_old_one_was_unmounted(machine: Machine, systemd: Systemd) -> None:
     share(machine, systemd, SHARED)
     systemd.on.add("shared.mount")
     actions = share(machine, systemd, {**SHARED, "source": "10.0.0.9:/shared"})
@@ -137,7 +137,7 @@ def test_another_server_is_mounted_after_the_old_one_went(machine: Machine, syst
     assert "10.0.0.9" in machine.text("etc/systemd/system/shared.mount")
 
 
-def test_what_is_in_use_stays_and_the_user_is_named(machine: Machine, systemd: Systemd) -> None:
+def test_a_mount_in_use_is_kept_and_its_process_is_named(machine: Machine, systemd: Systemd) -> None:
     share(machine, systemd, SHARED)
     systemd.on.add("shared.mount")
     machine.mounts(ROOT_MOUNT, "21 20 0:40 / /shared rw - nfs4 10.0.0.4:/shared rw")
@@ -149,13 +149,11 @@ def test_what_is_in_use_stays_and_the_user_is_named(machine: Machine, systemd: S
     with pytest.raises(SharedProblem, match=r"/shared must change, but is in use by train \(77\)\. Drain the node"):
         share(machine, systemd, {**SHARED, "source": "10.0.0.9:/shared"})
     assert "10.0.0.4" in machine.text("etc/systemd/system/shared.mount")
-    # To stop it would detach what is mounted.
+    # Stopping it would detach the mount.
     assert "shared.automount" in systemd.on
 
 
-def test_what_is_mounted_is_unmounted_and_not_stopped_with_the_services_that_need_it(
-    machine: Machine, systemd: Systemd
-) -> None:
+def test_an_active_mount_is_unmounted_instead_of_stopping_its_unit(machine: Machine, systemd: Systemd) -> None:
     share(machine, systemd, SHARED)
     systemd.on.add("shared.mount")
     autofs = "20 1 0:39 / /shared rw - autofs systemd-1 rw"
@@ -163,7 +161,7 @@ def test_what_is_mounted_is_unmounted_and_not_stopped_with_the_services_that_nee
     systemd.commands.clear()
     share(machine, systemd)
     assert systemd.commands[:2] == ["umount /shared", "systemctl stop shared.automount"]
-    # One that is on its way is not mounted yet.
+    # A mount that is starting is not mounted yet.
     share(machine, systemd, SHARED)
     systemd.on.add("shared.mount")
     machine.mounts(ROOT_MOUNT, autofs)
@@ -172,7 +170,7 @@ def test_what_is_mounted_is_unmounted_and_not_stopped_with_the_services_that_nee
     assert systemd.commands[:2] == ["systemctl stop shared.mount", "systemctl stop shared.automount"]
 
 
-def test_what_is_no_longer_listed_goes_and_other_units_stay(machine: Machine, systemd: Systemd) -> None:
+def test_mounts_that_are_no_longer_listed_are_removed_and_no_others(machine: Machine, systemd: Systemd) -> None:
     machine.file("etc/systemd/system/data.mount", "[Mount]\nWhat=/dev/sdc1\n")
     share(machine, systemd, SHARED)
     systemd.on.add("shared.mount")
@@ -184,7 +182,7 @@ def test_what_is_no_longer_listed_goes_and_other_units_stay(machine: Machine, sy
     assert share(machine, systemd) == []
 
 
-def test_refuses_to_hide_the_home_of_a_local_account(machine: Machine, systemd: Systemd) -> None:
+def test_hiding_the_home_of_a_local_account_is_refused(machine: Machine, systemd: Systemd) -> None:
     home = {**SHARED, "path": "/home"}
     with pytest.raises(SharedProblem, match="a mount at /home would hide the home of azureuser"):
         share(machine, systemd, home)
@@ -208,7 +206,7 @@ def test_homes_of_the_clusters_own_users_may_be_mounted(machine: Machine, system
         ),
     ],
 )
-def test_refuses_a_place_that_is_taken(
+def test_a_mountpoint_that_is_already_used_is_refused(
     machine: Machine, systemd: Systemd, prepare: tuple[str, str], words: str
 ) -> None:
     machine.file(*prepare)
@@ -235,17 +233,17 @@ def test_refuses_a_place_that_is_taken(
         ({"timeout": 301}, "1 to 300 seconds"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(change: dict[str, Any], words: str) -> None:
+def test_invalid_options_are_refused(change: dict[str, Any], words: str) -> None:
     with pytest.raises(SharedProblem, match=words):
         parse([{**SHARED, **change}])
 
 
-def test_one_place_has_one_mount() -> None:
+def test_listing_a_mountpoint_twice_is_refused() -> None:
     with pytest.raises(SharedProblem, match="/shared is listed twice"):
         parse([SHARED, {**SHARED, "path": "/shared/"}])
 
 
-def test_an_option_of_the_users_takes_its_opposites_place() -> None:
+def test_an_option_of_the_user_replaces_its_opposite() -> None:
     [mount] = parse([{**SHARED, "options": ["vers=3", "suid", "relatime"]}])
     assert mount.options == ("vers=3", "suid", "relatime", "nodev", "nofail", "_netdev")
 
@@ -267,5 +265,5 @@ def test_a_server_that_does_not_answer_is_named_with_its_reason(machine: Machine
         ("/a/.b@c+d", r"a-.b\x40c\x2bd"),
     ],
 )
-def test_units_are_called_as_systemd_does(path: str, name: str) -> None:
+def test_units_are_named_as_systemd_names_them(path: str, name: str) -> None:
     assert mounting.unit_name(path) == name

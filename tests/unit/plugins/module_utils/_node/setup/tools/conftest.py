@@ -23,7 +23,7 @@ INSIDE = "import sys; from .. import about; sys.stdout.write(about.TEXT)"
 
 
 def sources(version: str) -> dict[str, bytes]:
-    """A node tool that prints its version, half of it in each of two files; one file is of this version alone."""
+    """A node tool that prints its version, one half from each of two files; one file exists in this version only."""
     return {
         "__init__.py": b"",
         "about.py": f"from .only_{version[0]} import HALF\nTEXT = '{version}' + HALF\n".encode(),
@@ -41,11 +41,11 @@ class Machine:
         self.root = Root(str(folder))
 
     def wanted(self, version: str) -> Disk:
-        """What should be there."""
+        """The wanted files of a version."""
         return wanted_disk(version, sources(version), os.path.realpath(sys.executable), os.geteuid())
 
     def plan(self, version: str) -> ToolPlan:
-        """Say what would be done."""
+        """Plan the installation of a version."""
         return plan(disk.read_disk(self.root), self.wanted(version), disk.trees_in_use(self.root))
 
     def install(self, version: str) -> ToolPlan:
@@ -53,15 +53,15 @@ class Machine:
         return disk.apply(self.root, self.wanted(version))
 
     def remove(self) -> ToolPlan:
-        """Remove it."""
+        """Remove the tool."""
         return disk.apply(self.root, {})
 
     def path(self, path: str) -> pathlib.Path:
-        """Where something of the machine lies."""
+        """Return where a path of the machine is below the root."""
         return self.folder / path.lstrip("/")
 
-    def says(self) -> str:
-        """What the installed tool prints; an error is no answer."""
+    def tool_output(self) -> str:
+        """What the installed tool prints; it must succeed."""
         command = [str(self.path("/usr/bin/hpcnode"))]
         return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
 
@@ -75,7 +75,7 @@ class Machine:
         }
 
     def unpack_wheel(self) -> pathlib.Path:
-        """Have nvidia-ml-py as version 0.1.0 left it, and return its tree."""
+        """Create nvidia-ml-py as version 0.1.0 left it, and return its tree."""
         tree = self.path(f"{TREES}/nvidia_ml_py-13.615.71-53b0f0a4cc43")
         for path in ("pynvml.py", "nvidia_ml_py-13.615.71.dist-info/METADATA", "manifest.json"):
             (tree / path).parent.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ class Machine:
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is brought to the disk, which takes no time here."""
+    """The paths that are synced to the disk; the fsync is faked, so that it takes no time."""
     paths: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda handle: paths.append(os.readlink(f"/proc/self/fd/{handle}")))
     return paths
@@ -95,7 +95,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def machine(tmp_path: pathlib.Path, synced: list[str]) -> Machine:
-    """A machine without anything."""
+    """An empty machine."""
     folder = tmp_path / "root"
     folder.mkdir()
     return Machine(folder)

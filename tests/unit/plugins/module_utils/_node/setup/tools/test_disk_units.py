@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Units on a disk: they come and go with the version, and what an administrator did with them stays."""
+"""Units on a disk: they are installed and removed with the version, and an administrator's changes are kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools impo
 UNITS = "/usr/lib/systemd/system"
 
 
-def test_units_of_a_newer_version_go_with_it_and_others_stay(machine: Any) -> None:
+def test_units_of_a_newer_version_are_removed_with_it_and_no_others(machine: Any) -> None:
     machine.install("2.0")
     wants = machine.path("/etc/systemd/system/hpcai-boot.target.wants")
     machine.path(f"{UNITS}/hpcai-new.service").write_text(f"{layout.MARK}\n", encoding="utf-8")
@@ -37,7 +37,7 @@ def test_a_disabled_unit_is_enabled_and_a_masked_one_stays_masked(machine: Any) 
     assert os.readlink(folder / "hpcai-scratch.service") == "/dev/null"
 
 
-def test_an_administrators_own_link_to_a_unit_of_ours_stays(machine: Any) -> None:
+def test_an_administrators_link_to_our_unit_is_kept(machine: Any) -> None:
     machine.install("1.0")
     link = machine.path("/etc/systemd/system/graphical.target.wants/hpcai-boot.target")
     link.parent.mkdir()
@@ -46,8 +46,8 @@ def test_an_administrators_own_link_to_a_unit_of_ours_stays(machine: Any) -> Non
     assert link.is_symlink()
 
 
-def test_a_link_that_another_version_made_to_a_unit_that_stays_is_removed(machine: Any) -> None:
-    """Otherwise a step that only warns from now on would go on to keep slurmd from starting."""
+def test_a_link_of_another_version_to_a_remaining_unit_is_removed(machine: Any) -> None:
+    """Otherwise a step that now only warns would still prevent slurmd from starting."""
     machine.install("1.0")
     link = machine.path("/etc/systemd/system/slurmd.service.requires/hpcai-clocks.service")
     link.symlink_to(f"{UNITS}/hpcai-clocks.service")
@@ -58,7 +58,7 @@ def test_a_link_that_another_version_made_to_a_unit_that_stays_is_removed(machin
 
 
 def test_units_of_the_version_before_the_boot_engine_are_replaced(machine: Any) -> None:
-    """An upgrade in place: their names stay, and they run the engine's steps from the next boot on."""
+    """After an upgrade in place, the units keep their names and run the engine's steps from the next boot on."""
     machine.install("1.0")
     old = {name: f"{layout.MARK}\n[Service]\nExecStart=/usr/bin/hpcnode {name}\n" for name in ("clocks", "gone")}
     for name, text in old.items():

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One version of the node tool takes the place of another while the tool starts, or while another run does the same."""
+"""Replacing a version of the node tool while the tool starts, or while another run does the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.daemon imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import layout
 
 
-def test_a_tool_that_starts_while_versions_change_is_one_of_them(machine: Any) -> None:
+def test_a_tool_that_starts_during_an_exchange_is_one_of_the_versions(machine: Any) -> None:
     machine.install("1.0")
     outputs: list[str] = []
     failures: list[str] = []
@@ -57,12 +57,12 @@ def main():
     sys.stdout.write(importlib.import_module("hpcai_node.about").TEXT)
     return 0
 """
-"""A tool that loads a part of itself when it is told to, as a command that runs for hours does."""
+"""A tool that loads a part of itself on request, as a command that runs for hours does."""
 
 
 @pytest.fixture
 def running(machine: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[str]]:
-    """Version 1.0, which runs."""
+    """A running tool of version 1.0."""
     names = machine.wanted.__globals__
     sources = names["sources"]
     monkeypatch.setitem(names, "sources", lambda version: {**sources(version), "cli/main.py": LATER.encode()})
@@ -77,12 +77,12 @@ def running(machine: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[subproces
 
 
 def trees(machine: Any) -> list[str]:
-    """Versions on the disk."""
+    """The versions on the disk."""
     return sorted(name.split("-")[1] for name in os.listdir(machine.path(layout.TREES)))
 
 
 @pytest.mark.parametrize("then", [["2.0"], ["2.0", "1.0"], ["2.0", "1.0", "2.0"]])
-def test_what_runs_goes_on_with_the_version_it_started_from(
+def test_a_running_tool_continues_with_its_own_version(
     machine: Any, running: subprocess.Popen[str], then: list[str]
 ) -> None:
     for version in then:
@@ -92,9 +92,7 @@ def test_what_runs_goes_on_with_the_version_it_started_from(
     assert running.returncode == 0
 
 
-def test_a_version_that_nobody_runs_any_more_goes_with_the_next_run(
-    machine: Any, running: subprocess.Popen[str]
-) -> None:
+def test_a_version_that_no_longer_runs_is_removed_by_the_next_run(machine: Any, running: subprocess.Popen[str]) -> None:
     made = machine.install("2.0")
     assert (made.remove, made.restored, trees(machine)) == ((), (), ["1.0", "2.0"])
     running.communicate("go on\n", timeout=60)
@@ -103,8 +101,8 @@ def test_a_version_that_nobody_runs_any_more_goes_with_the_next_run(
     assert (made.build, made.write, made.restored, trees(machine)) == ((), (), (), ["2.0"])
 
 
-def test_what_runs_goes_on_with_its_wheel(machine: Any, running: subprocess.Popen[str]) -> None:
-    """Version 0.1.0 imports it when it asks GPUs for the first time."""
+def test_a_running_tool_keeps_its_wheel(machine: Any, running: subprocess.Popen[str]) -> None:
+    """Version 0.1.0 imports it when it first queries the GPUs."""
     tree = machine.unpack_wheel()
     machine.install("2.0")
     assert (machine.path(layout.SITE) / "pynvml.py").exists()
@@ -115,10 +113,10 @@ def test_what_runs_goes_on_with_its_wheel(machine: Any, running: subprocess.Pope
 
 
 @pytest.mark.parametrize("then", [["2.0"], ["2.0", "1.0"]])
-def test_a_daemon_of_another_version_is_seen_to_be_older(
+def test_a_daemon_of_another_version_is_detected_as_older(
     machine: Any, running: subprocess.Popen[str], then: list[str]
 ) -> None:
-    """The module daemon restarts it then; a version that stayed is no younger by itself."""
+    """The module daemon then restarts it. A version that was kept is no newer by itself."""
     for version in then:
         for path in machine.path(layout.TREES).rglob("*"):
             os.utime(path, (1000, 1000))
@@ -129,7 +127,7 @@ def test_a_daemon_of_another_version_is_seen_to_be_older(
     assert running.poll() is None
 
 
-def test_a_version_that_stayed_is_taken_again_as_it_is(machine: Any, running: subprocess.Popen[str]) -> None:
+def test_a_version_that_was_kept_is_reused(machine: Any, running: subprocess.Popen[str]) -> None:
     before = machine.path(layout.TOOL).resolve().stat().st_ino
     machine.install("2.0")
     made = machine.install("1.0")
@@ -137,7 +135,7 @@ def test_a_version_that_stayed_is_taken_again_as_it_is(machine: Any, running: su
     assert running.poll() is None
 
 
-def test_a_version_that_stayed_and_was_changed_is_built_again(machine: Any, running: subprocess.Popen[str]) -> None:
+def test_a_version_that_was_kept_and_changed_is_built_again(machine: Any, running: subprocess.Popen[str]) -> None:
     old = machine.path(layout.TOOL).resolve()
     machine.install("2.0")
     (old / "hpcai_node/about.py").write_text("TEXT = 'tampered'", encoding="utf-8")
@@ -145,14 +143,14 @@ def test_a_version_that_stayed_and_was_changed_is_built_again(machine: Any, runn
     assert running.communicate("go on\n", timeout=60)[0] == "1.0 1.0"
 
 
-def test_absent_does_not_wait_for_what_runs(machine: Any, running: subprocess.Popen[str]) -> None:
+def test_absent_does_not_wait_for_running_tools(machine: Any, running: subprocess.Popen[str]) -> None:
     machine.remove()
     assert not machine.path(layout.HOME).exists()
     assert running.poll() is None
 
 
-def test_a_start_that_locked_the_old_version_takes_the_new_one(machine: Any) -> None:
-    """It waits for the lock while the version that it wanted is removed, or is exchanged and stays."""
+def test_a_start_that_locked_the_old_version_uses_the_new_one(machine: Any) -> None:
+    """It waits for the lock while its version is removed, or is replaced and kept."""
     machine.install("1.0")
     old = machine.path(layout.TOOL).resolve()
     handle = os.open(old, os.O_RDONLY)
@@ -172,7 +170,7 @@ def _open_files(pid: int) -> list[str]:
     return [os.path.join(folder, name) for name in os.listdir(folder)]
 
 
-def test_a_start_without_any_version_says_what_is_missing(machine: Any) -> None:
+def test_a_start_without_any_version_reports_what_is_missing(machine: Any) -> None:
     machine.install("1.0")
     machine.path(layout.TOOL).unlink()
     command = [str(machine.path("/usr/bin/hpcnode"))]
@@ -181,7 +179,7 @@ def test_a_start_without_any_version_says_what_is_missing(machine: Any) -> None:
     assert ran.stderr.splitlines()[-1].startswith("FileNotFoundError: [Errno 2] No such file or directory: ")
 
 
-def test_two_runs_at_once_both_end_well(machine: Any) -> None:
+def test_two_concurrent_runs_both_succeed(machine: Any) -> None:
     script = (
         "import sys; sys.path[:0] = sys.argv[2:];"
         "import importlib.util as u; s = u.spec_from_file_location('c', sys.argv[1]); c = u.module_from_spec(s);"
@@ -192,5 +190,5 @@ def test_two_runs_at_once_both_end_well(machine: Any) -> None:
     command = [sys.executable, "-c", script, str(here), *[path for path in sys.path if path]]
     runs = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _run in range(2)]
     assert [(run.communicate(timeout=60)[1], run.returncode) for run in runs] == [("", 0)] * 2
-    assert machine.says() == "2.0 2.0"
+    assert machine.tool_output() == "2.0 2.0"
     assert not machine.plan("2.0").changed

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is installed: this core's own sources."""
+"""What is installed: the sources of this node core."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_sources_from_a_folder_are_all_its_files() -> None:
 
 
 @pytest.mark.parametrize("python", [sys.executable, "python3.9"])
-def test_sources_from_a_zip_file_are_what_lies_in_it(tmp_path: pathlib.Path, python: str) -> None:
-    """As AnsiballZ has them on a node: in a zip file, below other packages, and only some of them."""
+def test_sources_from_a_zip_file_are_all_its_files(tmp_path: pathlib.Path, python: str) -> None:
+    """As in AnsiballZ on a node: a zip file with only some of the sources, below other packages."""
     package = "a.b._node"
     content = {
         name: (CORE / name).read_bytes()
@@ -63,7 +63,9 @@ def test_a_payload_without_the_command_is_refused(monkeypatch: pytest.MonkeyPatc
         payload.read_sources()
 
 
-def test_what_is_installed_runs_under_its_new_name(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_installed_sources_run_under_their_new_name(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tree = payload.tool_tree("0.1.0", payload.read_sources())
     for path, content in tree.files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +74,7 @@ def test_what_is_installed_runs_under_its_new_name(tmp_path: pathlib.Path, monke
     assert importlib.import_module("hpcai_node.cli.main").main(["--version"]) == 0
 
 
-def test_name_of_a_tree_follows_its_content() -> None:
+def test_the_name_of_a_tree_depends_on_its_content() -> None:
     one = payload.tool_tree("1.0", {"a.py": b"1", "b.py": b"2"})
     assert payload.tool_tree("1.0", {"b.py": b"2", "a.py": b"1"}) == one
     others = [
@@ -84,7 +86,7 @@ def test_name_of_a_tree_follows_its_content() -> None:
     assert len({one.name, *(other.name for other in others)}) == 5
 
 
-def test_launcher_names_a_python_that_survives_an_upgrade(
+def test_the_launcher_uses_a_python_that_survives_an_upgrade(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     monkeypatch.setattr(layout.sys, "executable", str(pathlib.Path("/usr/bin/python3").resolve()))

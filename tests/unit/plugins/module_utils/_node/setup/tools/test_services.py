@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The services beside the boot's steps."""
+"""The services in addition to the boot's steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROLOG = f"{services.LIBEXEC}/prolog"
 
 
 def below(folder: pathlib.Path, text: str) -> str:
-    """The program with its paths below a folder, and something to see in hpcnode's place."""
+    """The program with its paths below a folder, and with echo in the place of hpcnode."""
     text = text.replace("/usr/bin/hpcnode", f"echo PATH=$PATH {folder}").replace("exec echo", "echo")
     return text.replace("/etc/hpcai", f"{folder}/etc/hpcai").replace("/run/hpcai", f"{folder}/run/hpcai")
 
@@ -49,7 +49,7 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path
 
 
-def test_programs_and_folders_are_those_of_the_kinds() -> None:
+def test_each_kind_of_script_has_its_program_and_folder() -> None:
     assert list(services.HOOKS) == [f"{services.LIBEXEC}/{kind}" for kind in options.KINDS]
     assert set(services.HOOK_FOLDERS) == {services.LIBEXEC, *(options.folder(kind) for kind in options.KINDS)}
     for kind, text in zip(options.KINDS, services.HOOKS.values(), strict=True):
@@ -62,24 +62,24 @@ def test_without_scripts_no_python_is_started(folder: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["50-gpu", "README"])
-def test_with_anything_in_the_folder_hpcnode_is_called_with_a_full_path(folder: pathlib.Path, name: str) -> None:
+def test_any_entry_in_the_folder_calls_hpcnode_with_a_complete_path(folder: pathlib.Path, name: str) -> None:
     (folder / "etc/hpcai/prolog.d" / name).write_text("", encoding="utf-8")
     output = call(folder)
     assert output.endswith("job run prolog\n")
     assert output.startswith("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin ")
 
 
-def test_a_dangling_link_is_something_too(folder: pathlib.Path) -> None:
+def test_a_dangling_link_counts_as_an_entry(folder: pathlib.Path) -> None:
     (folder / "etc/hpcai/prolog.d/50-gpu").symlink_to("/no/such/file")
     assert call(folder).endswith("job run prolog\n")
 
 
-def test_after_a_failure_a_run_without_scripts_is_noted(folder: pathlib.Path) -> None:
+def test_after_a_failure_a_run_without_scripts_calls_hpcnode(folder: pathlib.Path) -> None:
     (folder / failures.FOLDER.lstrip("/") / "prolog.json").write_text("{}", encoding="utf-8")
     assert call(folder).endswith("job run prolog\n")
 
 
-def test_they_come_and_go_with_the_tool(machine: Any) -> None:
+def test_the_programs_are_installed_and_removed_with_the_tool(machine: Any) -> None:
     machine.install("1.0")
     program = machine.path(PROLOG)
     assert program.read_text(encoding="utf-8") == services.HOOKS[PROLOG]
@@ -94,14 +94,14 @@ def test_they_come_and_go_with_the_tool(machine: Any) -> None:
     assert script.read_text(encoding="utf-8") == "mine"
 
 
-def test_the_unit_watches_what_the_runner_leaves_and_has_time_for_all_of_it() -> None:
+def test_the_report_unit_watches_the_records_and_has_time_for_all() -> None:
     assert f"PathExistsGlob={failures.TO_REPORT}/*.json" in units.UNITS[services.HOOK_REPORT_PATH].splitlines()
     [limit] = [line for line in units.UNITS[services.HOOK_REPORT].splitlines() if line.startswith("TimeoutStartSec=")]
     assert int(limit.partition("=")[2]) > len(options.SLURMS_REASONS) * (failures.LIMIT_S + 15)
     assert services.HOOK_REPORT_PATH in units.ENABLED["slurmd.service.wants"]
 
 
-# The units that put NCCL's variables back after the boot, as systemd reads them.
+# The units that restore NCCL's variables after the boot, as systemd reads them.
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def service() -> configparser.ConfigParser:
 
 
 def read(name: str) -> configparser.ConfigParser:
-    """A unit, parsed."""
+    """Parse a unit."""
     parser = configparser.ConfigParser(strict=True, interpolation=None)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     parser.read_string(units.UNITS[name])
@@ -129,7 +129,7 @@ def test_the_file_that_the_images_rewrite_is_watched(watch: configparser.ConfigP
     assert services.NCCL_PATH in units.ENABLED[f"{units.TARGET}.wants"]
 
 
-def test_watching_begins_after_the_step_and_in_no_circle(watch: configparser.ConfigParser) -> None:
+def test_watching_begins_after_the_step_without_a_dependency_cycle(watch: configparser.ConfigParser) -> None:
     # A path unit comes before basic.target by default, and the step comes after that.
     assert watch["Unit"]["DefaultDependencies"] == "no"
     assert watch["Unit"]["After"].split() == [f"hpcai-{STEP.name}.service"]
@@ -143,30 +143,30 @@ def test_the_step_runs_again_and_can_run_once_more_afterwards(service: configpar
     assert int(service["Service"]["TimeoutStartSec"]) >= STEP.limit_s + units.MARGIN_S + 3
 
 
-def test_what_changed_while_nobody_watched_is_seen(service: configparser.ConfigParser) -> None:
+def test_changes_that_were_not_watched_are_noticed(service: configparser.ConfigParser) -> None:
     afterwards = service["Service"]["ExecStartPost"]
     assert f'grep -qs "{BLOCK}" {CONF_PATH} ||' in afterwards
     assert afterwards.endswith(f"{service['Service']['ExecStart']}'")
 
 
-def test_a_quarrel_about_the_file_ends(service: configparser.ConfigParser) -> None:
-    # Not more often in that time than a burst, and a run and its pause are shorter than the rest of it.
+def test_a_conflict_with_another_writer_of_the_file_ends(service: configparser.ConfigParser) -> None:
+    # At most one burst of runs per interval, and a run with its pause is shorter than the rest of it.
     interval, burst = (int(service["Unit"][key]) for key in ("StartLimitIntervalSec", "StartLimitBurst"))
     assert interval / burst > 3
 
 
-# The rule and the unit that look after the GPUs when their driver is loaded again. The emulated machine tries both.
+# The rule and the unit that configure the GPUs when their driver is loaded again. The emulated machine tests both.
 
 [(PATH, RULE)] = services.UDEV_RULES.items()
 
 
 def line_of(text: str, key: str) -> str:
-    """What stands under a key of a unit."""
+    """The value of a key in a unit."""
     [found] = re.findall(rf"^{key}=(.*)$", text, re.MULTILINE)
     return str(found)
 
 
-def test_the_rule_wants_the_unit_that_is_installed_when_the_module_comes() -> None:
+def test_the_rule_starts_an_installed_unit_when_the_module_is_loaded() -> None:
     [rule] = [line for line in RULE.splitlines() if not line.startswith("#")]
     conditions = rule.split(", ")
     assert conditions[:3] == ['ACTION=="add"', 'SUBSYSTEM=="module"', 'KERNEL=="nvidia"']
@@ -183,16 +183,16 @@ def test_the_unit_runs_the_steps_in_their_order_with_time_for_both() -> None:
     assert int(line_of(text, "TimeoutStartSec")) >= sum(step.limit_s for step in steps) + units.MARGIN_S
 
 
-def test_the_unit_leaves_the_boot_alone_and_runs_each_time_anew() -> None:
+def test_the_unit_is_not_part_of_the_boot_and_can_run_repeatedly() -> None:
     text = units.UNITS[services.DRIVER_LOADED]
     assert line_of(text, "After") == units.TARGET
-    # With either it would run once and never again, or at each boot by itself.
+    # Otherwise it would run only once, or at each boot.
     assert "RemainAfterExit" not in text
     assert "[Install]" not in text
     assert services.DRIVER_LOADED not in [name for names in units.ENABLED.values() for name in names]
 
 
-def test_the_rule_comes_and_goes_with_the_tool(machine: Any) -> None:
+def test_the_rule_is_installed_and_removed_with_the_tool(machine: Any) -> None:
     machine.install("1.0")
     assert machine.path(PATH).read_text(encoding="utf-8") == RULE
     assert not machine.plan("1.0").changed
@@ -202,7 +202,7 @@ def test_the_rule_comes_and_goes_with_the_tool(machine: Any) -> None:
     assert not machine.path(PATH).exists()
 
 
-def test_a_rule_of_another_version_goes_and_those_of_others_stay(machine: Any) -> None:
+def test_a_rule_of_another_version_is_removed_and_foreign_rules_kept(machine: Any) -> None:
     folder = machine.path(services.UDEV_FOLDER)
     folder.mkdir(parents=True)
     (folder / "70-hpcai-old.rules").write_text(f"{layout.MARK}\n", encoding="utf-8")
@@ -211,14 +211,14 @@ def test_a_rule_of_another_version_goes_and_those_of_others_stay(machine: Any) -
     assert sorted(path.name for path in folder.iterdir()) == ["70-hpcai-site.rules", pathlib.Path(PATH).name]
 
 
-def test_refuses_to_overwrite_a_rule_that_is_not_ours(machine: Any) -> None:
+def test_a_foreign_rule_is_not_overwritten(machine: Any) -> None:
     machine.path(PATH).parent.mkdir(parents=True)
     machine.path(PATH).write_text("# theirs\n", encoding="utf-8")
     with pytest.raises(ToolsError, match=f"{PATH} was not made by this module"):
         machine.install("1.0")
 
 
-def test_udev_finds_no_fault_in_the_rule(tmp_path: pathlib.Path) -> None:
+def test_udevadm_verify_accepts_the_rule(tmp_path: pathlib.Path) -> None:
     program = shutil.which("udevadm")
     if not program or subprocess.run([program, "verify", "--help"], capture_output=True, check=False).returncode:
         pytest.skip("no udevadm that verifies rules here: it came with systemd 254")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The units as systemd reads them, how they hang together, and that they are those of the steps."""
+"""The units as systemd reads them, their dependencies, and that they match the steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BOOT_SERVICES = [row.unit for row in units.BOOT_UNITS]
 
 
 def read(name: str) -> configparser.ConfigParser:
-    """A unit, parsed."""
+    """Parse a unit."""
     parser = configparser.ConfigParser(strict=True, interpolation=None)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     parser.read_string(units.UNITS[name])
@@ -31,11 +31,11 @@ def read(name: str) -> configparser.ConfigParser:
 
 
 def words(name: str, key: str) -> list[str]:
-    """What stands under a key of a unit's section [Unit]."""
+    """The words of a key in a unit's section [Unit]."""
     return read(name)["Unit"].get(key, "").split()
 
 
-def test_each_unit_bears_the_mark_by_which_it_is_removed() -> None:
+def test_each_unit_has_the_mark_that_allows_its_removal() -> None:
     assert all(text.startswith(layout.MARK) for text in units.UNITS.values())
 
 
@@ -44,7 +44,7 @@ def test_each_step_has_its_unit_and_each_unit_its_step() -> None:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
-def test_a_unit_says_of_its_step_what_the_step_says(step: catalog.Step) -> None:
+def test_the_settings_of_a_unit_match_its_step(step: catalog.Step) -> None:
     unit = read(f"hpcai-{step.name}.service")
     assert unit["Unit"]["Description"] == step.title
     assert int(unit["Service"]["TimeoutStartSec"]) == step.limit_s + units.MARGIN_S
@@ -54,7 +54,7 @@ def test_a_unit_says_of_its_step_what_the_step_says(step: catalog.Step) -> None:
     assert (unit["Unit"].get("OnFailure") == "hpcai-report.service") is step.blocking
 
 
-def test_links_are_what_systemctl_would_make() -> None:
+def test_the_links_are_those_that_systemctl_would_create() -> None:
     expected = {
         (f"{other}.{kind}", name)
         for name in units.UNITS
@@ -91,7 +91,7 @@ def test_steps_follow_each_other_in_the_order_of_the_boot(number: int) -> None:
         ("clocks", "After", {"nvidia-persistenced.service", "nvidia-fabricmanager.service"}),
         ("scratch", "After", {"local-fs.target", "systemd-udev-trigger.service"}),
         ("scratch", "RequiresMountsFor", {"/var/lib/hpcai"}),
-        # That service writes /etc/nccl.conf anew at each boot.
+        # That service rewrites /etc/nccl.conf at each boot.
         ("nccl", "After", {"sku-customizations.service"}),
     ],
 )
@@ -101,7 +101,7 @@ def test_a_step_comes_after_what_it_needs_and_before_what_needs_it(name: str, ke
     assert others <= set(words(f"hpcai-{name}.service", key))
 
 
-def test_no_unit_needs_one_that_a_machine_may_not_have() -> None:
+def test_no_unit_requires_a_unit_that_a_machine_may_lack() -> None:
     for name in units.UNITS:
         assert not {"Requires", "BindsTo", "Requisite", "PartOf"} & set(read(name)["Unit"])
 
@@ -115,13 +115,13 @@ def test_each_service_has_a_limit_in_seconds_and_runs_once(name: str) -> None:
     assert service["ExecStart"].startswith("/usr/bin/hpcnode ")
 
 
-def test_the_service_of_events_is_started_again_whenever_it_ends() -> None:
+def test_the_events_service_is_always_restarted() -> None:
     service = read(services.EVENTS)["Service"]
     assert (service["Restart"], service["ExecStart"]) == ("always", "/usr/bin/hpcnode events serve")
     assert services.EVENTS in units.ENABLED["slurmd.service.wants"]
 
 
-def test_systemd_finds_no_fault(tmp_path: pathlib.Path) -> None:
+def test_systemd_analyze_verify_accepts_the_units(tmp_path: pathlib.Path) -> None:
     program = shutil.which("systemd-analyze")
     if not program:
         pytest.skip("no systemd-analyze here")

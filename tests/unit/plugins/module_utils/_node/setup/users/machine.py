@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A machine with accounts in files below a folder; the commands that change them are played on these files."""
+"""A machine with accounts in files below a folder; fake commands change these files."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ ROOT_MOUNT = "20 1 8:1 / / rw - ext4 /dev/sda1 rw"
 
 
 class Machine:
-    """The machine."""
+    """A fake machine."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        """With an admin, and nobody else."""
+        """Start with an admin, and no other user."""
         self.folder = folder
         self.root = Root(str(folder))
         self.commands: list[str] = []
@@ -47,15 +47,15 @@ class Machine:
         return file
 
     def mounts(self, *lines: str) -> None:
-        """Have these mounts."""
+        """Set the mounts."""
         self.file("proc/self/mountinfo", "".join(f"{line}\n" for line in lines))
 
     def text(self, path: str) -> str:
-        """What a file holds."""
+        """The content of a file."""
         return (self.folder / path.lstrip("/")).read_text(encoding="utf-8")
 
     def run(self, command: Sequence[str]) -> Result:
-        """Play a command."""
+        """Run a fake command."""
         self.commands.append(" ".join(command))
         words = dict(itertools.pairwise(command))
         name = command[-1]
@@ -83,7 +83,7 @@ class Machine:
         return Result(tuple(command), 0, "", "")
 
     def give(self, handle: int, uid: int, gid: int) -> None:
-        """Note who gets an opened file."""
+        """Record the owner that an open file gets."""
         self.given[pathlib.Path(f"/proc/self/fd/{handle}").readlink().name] = (uid, gid)
 
     def _append(self, path: str, line: str) -> None:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Accounts of the cluster's users: the numbers are exactly those that are asked for, or nothing happens."""
+"""Accounts of the cluster's users: they get exactly the requested ids, or nothing is changed."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def machine(tmp_path: pathlib.Path) -> Machine:
 
 
 def give_users(machine: Machine, *users: dict[str, Any], mode: str = homes.NEVER, check: bool = False) -> Outcome:
-    """Give it these users, and the group weather."""
+    """Create these users, and the group weather."""
     return ensure(machine.root, parse([WEATHER], users, "/home"), mode, machine.run, check, machine.give)
 
 
-def test_makes_groups_and_users_with_exactly_these_numbers(machine: Machine) -> None:
+def test_groups_and_users_get_exactly_the_requested_ids(machine: Machine) -> None:
     foreseen = give_users(machine, ALICE, BOB, check=True)
     assert machine.commands == []
     done = give_users(machine, ALICE, BOB)
@@ -65,7 +65,7 @@ def test_without_users_nothing_is_written(machine: Machine) -> None:
     assert not (machine.folder / "etc/hpcai").exists()
 
 
-def test_no_password_fits_a_new_account_and_an_old_one_loses_its(machine: Machine) -> None:
+def test_new_accounts_have_no_password_and_existing_ones_lose_it(machine: Machine) -> None:
     give_users(machine, ALICE)
     assert "alice:*:" in machine.text("etc/shadow")
     machine.file("etc/shadow", machine.text("etc/shadow").replace("alice:*:", "alice:$y$hash:"))
@@ -83,7 +83,9 @@ def test_no_password_fits_a_new_account_and_an_old_one_loses_its(machine: Machin
         ({"name": "docker", "uid": 4003}, "group docker exists with gid 999, not 4003"),
     ],
 )
-def test_refuses_what_is_somebody_elses_and_touches_nothing(machine: Machine, user: dict[str, Any], words: str) -> None:
+def test_conflicts_with_other_accounts_are_refused_and_change_nothing(
+    machine: Machine, user: dict[str, Any], words: str
+) -> None:
     with pytest.raises(UserProblem, match=words):
         give_users(machine, ALICE, user)
     assert machine.commands == []
@@ -109,19 +111,19 @@ def test_all_conflicts_are_named_at_once(machine: Machine) -> None:
         ({"name": "carol", "uid": 4002}, "users bob and carol have the same number 4002"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(machine: Machine, user: dict[str, Any], words: str) -> None:
+def test_invalid_options_are_refused(machine: Machine, user: dict[str, Any], words: str) -> None:
     with pytest.raises(UserProblem, match=words):
         give_users(machine, BOB, user)
 
 
-def test_changes_shell_and_groups_of_an_account_and_leaves_other_memberships(machine: Machine) -> None:
+def test_shell_and_groups_are_changed_and_other_memberships_kept(machine: Machine) -> None:
     give_users(machine, ALICE)
     done = give_users(machine, {**ALICE, "shell": "/bin/zsh", "groups": []})
     assert done.actions == ("change shell of alice from /bin/bash to /bin/zsh", "remove alice from weather")
     assert "docker:x:999:alice\n" in machine.text("etc/group")
 
 
-def test_an_absent_user_goes_and_its_home_stays(machine: Machine) -> None:
+def test_an_absent_user_is_removed_and_its_home_kept(machine: Machine) -> None:
     give_users(machine, ALICE)
     (machine.folder / "home/alice").mkdir(parents=True)
     done = give_users(machine, {**ALICE, "state": "absent"})
@@ -130,12 +132,12 @@ def test_an_absent_user_goes_and_its_home_stays(machine: Machine) -> None:
     assert (machine.folder / "home/alice").is_dir()
 
 
-def test_an_absent_user_with_another_number_is_somebody_else(machine: Machine) -> None:
+def test_an_absent_user_with_another_uid_is_refused(machine: Machine) -> None:
     with pytest.raises(UserProblem, match="azureuser exists with uid 1000"):
         give_users(machine, {"name": "azureuser", "uid": 4001, "state": "absent"})
 
 
-def test_a_home_is_private_has_the_skeleton_and_the_keys(machine: Machine) -> None:
+def test_a_home_is_private_and_has_the_skeleton_and_the_keys(machine: Machine) -> None:
     foreseen = give_users(machine, ALICE, mode=homes.AUTO, check=True)
     done = give_users(machine, ALICE, mode=homes.AUTO)
     assert done.actions == foreseen.actions
@@ -149,7 +151,7 @@ def test_a_home_is_private_has_the_skeleton_and_the_keys(machine: Machine) -> No
 
 
 def as_owner_of_all(monkeypatch: pytest.MonkeyPatch, user: dict[str, Any]) -> None:
-    """Play that what this process made belongs to the user."""
+    """Pretend that the files of this process belong to the user."""
     real_stat, real_fstat = os.lstat, os.fstat
 
     def owned(found: os.stat_result) -> os.stat_result:
@@ -161,9 +163,7 @@ def as_owner_of_all(monkeypatch: pytest.MonkeyPatch, user: dict[str, Any]) -> No
     monkeypatch.setattr(homes.os, "fstat", lambda handle: owned(real_fstat(handle)))
 
 
-def test_other_lines_of_the_keys_stay_and_a_key_can_be_taken_back(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_foreign_keys_are_kept_and_a_key_can_be_removed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     give_users(machine, ALICE, mode=homes.AUTO)
     as_owner_of_all(monkeypatch, ALICE)
     keys = machine.folder / "home/alice/.ssh/authorized_keys"
@@ -174,7 +174,7 @@ def test_other_lines_of_the_keys_stay_and_a_key_can_be_taken_back(
     assert keys.read_text() == "ssh-rsa AAAA own\n"
 
 
-def test_a_link_of_the_users_is_not_followed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_of_the_user_is_not_followed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     give_users(machine, {**ALICE, "ssh_keys": []}, mode=homes.AUTO)
     as_owner_of_all(monkeypatch, ALICE)
     (machine.folder / "home/alice/.ssh").symlink_to(machine.folder / "etc")
@@ -183,14 +183,14 @@ def test_a_link_of_the_users_is_not_followed(machine: Machine, monkeypatch: pyte
     assert not (machine.folder / "etc/authorized_keys").exists()
 
 
-def test_a_home_of_somebody_else_is_refused(machine: Machine) -> None:
+def test_a_home_of_another_user_is_refused(machine: Machine) -> None:
     (machine.folder / "home/alice").mkdir(parents=True)
     with pytest.raises(UserProblem, match=f"/home/alice belongs to uid {os.getuid()}, not to alice"):
         give_users(machine, ALICE, mode=homes.AUTO)
 
 
 @pytest.mark.parametrize("kind", ["nfs4", "autofs", "lustre"])
-def test_no_home_is_made_on_another_machines_disks(machine: Machine, kind: str) -> None:
+def test_no_home_is_created_on_a_remote_file_system(machine: Machine, kind: str) -> None:
     machine.mounts(ROOT_MOUNT, f"21 20 0:40 / /home rw - {kind} 10.0.0.4:/home rw")
     give_users(machine, ALICE, mode=homes.AUTO)
     assert not (machine.folder / "home/alice").exists()
@@ -198,7 +198,7 @@ def test_no_home_is_made_on_another_machines_disks(machine: Machine, kind: str) 
     assert (machine.folder / "home/alice").is_dir()
 
 
-def test_no_home_is_made_where_a_shared_file_system_is_to_be_mounted(machine: Machine) -> None:
+def test_no_home_is_created_where_a_shared_file_system_will_be_mounted(machine: Machine) -> None:
     machine.file("etc/hpcai/shared_fs.json", json.dumps({"schema": 1, "mounts": [{"path": "/home"}]}))
     give_users(machine, ALICE, mode=homes.AUTO)
     assert not (machine.folder / "home/alice").exists()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A cluster that is played: nodes with their reports, and a slurmctld that takes what it is told."""
+"""A fake cluster: nodes with their reports, and a slurmctld that stores what it is sent."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ RESET = Fault("gpu_ecc", "reset_gpu", "0001:00:00.0 has uncorrectable errors")
 
 
 def report(*faults: Fault, age: float = 60, vm_id: str = "vm-0", **more: Any) -> Report:
-    """What a node says, a minute ago."""
+    """A report that a node sent a minute ago."""
     return Report(int(NOW - age), "b007b007", vm_id, more.pop("host", "host-a"), tuple(faults), **more)
 
 
 def node(name: str = "compute-0", states: Sequence[str] = ("IDLE",), reason: str = "") -> NodeState:
-    """A node as slurmctld has it."""
+    """A node as slurmctld shows it."""
     return NodeState(name, tuple(states), reason)
 
 
 def drained(reason: str, name: str = "compute-0") -> NodeState:
-    """One that is out for a reason."""
+    """A node that is drained for a reason."""
     return node(name, ("IDLE", "DRAIN"), reason)
 
 
 def observe(what: NodeState, sent: Report | None = None, **more: Any) -> ObservedNode:
-    """One that has said something, of a machine that runs since long."""
+    """A node with its report, on a machine that booted long ago."""
     problem = "" if sent else more.pop("problem", "it has not reported")
     return ObservedNode(what, sent, problem, more.pop("booted", BOOTED), more.pop("reason_since", None))
 
 
 @dataclass
 class Slurmctld:
-    """It keeps nodes as ``scontrol`` shows and changes them, in Slurm 22.05's words.
+    """A fake slurmctld that keeps nodes as ``scontrol`` shows and changes them, with the messages of Slurm 22.05.
 
     :ivar silent: it does not answer.
     """
@@ -65,7 +65,7 @@ class Slurmctld:
         self.nodes[name] = {"state": state, "reason": reason, "extra": encode(sent) if sent else ""}
 
     def receive(self, name: str, sent: Report) -> None:
-        """A node reports."""
+        """Receive a node's report."""
         self.nodes[name]["extra"] = encode(sent)
 
     def shown(self, name: str) -> str:
@@ -110,6 +110,6 @@ class Slurmctld:
         return {name: held["reason"] for name, held in self.nodes.items() if re.search("DRAIN", held["state"])}
 
 
-def again(fault: Fault, runs: int) -> Fault:
-    """A fault that was found so often running."""
+def consecutive(fault: Fault, runs: int) -> Fault:
+    """The fault, found in this number of consecutive runs."""
     return replace(fault, runs=runs)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the arbiter decides about all nodes together: the limit, and who goes first."""
+"""What the arbiter decides about all nodes together: the drain limit, and the order."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ BY_PROLOG = "hpcai: prolog: 30-health: gpu_count: x (job 4)"
 
 
 def report_of(number: int, *faults: Fault, **more: object) -> Report:
-    """What a node of this number says."""
+    """The report of the node with this number."""
     return report(*faults, vm_id=f"vm-{number}", **more)  # type: ignore[arg-type]
 
 
 def cluster(count: int, *faults: Fault) -> list[ObservedNode]:
-    """So many nodes that all fail the same."""
+    """This number of nodes with the same faults."""
     return [observe(node(f"compute-{n:02}"), report_of(n, *faults)) for n in range(count)]
 
 
@@ -46,7 +46,7 @@ def drains(decision: Decision) -> list[str]:
     ("max_out", "count", "allowed"),
     [("10%", 20, 2), ("10%", 21, 3), ("10%", 3, 1), ("5", 20, 5), ("0", 20, 0), ("0%", 20, 0), ("100%", 20, 20)],
 )
-def test_where_all_fail_at_once_the_cap_holds(max_out: str, count: int, allowed: int) -> None:
+def test_the_drain_limit_holds_if_all_nodes_fail_at_once(max_out: str, count: int, allowed: int) -> None:
     decision = decide(cluster(count, LOST), {}, Settings(max_out=max_out), NOW)
     assert len(drains(decision)) == decision.allowed == allowed
     assert len(decision.refused) == count - allowed
@@ -54,7 +54,7 @@ def test_where_all_fail_at_once_the_cap_holds(max_out: str, count: int, allowed:
     assert bool(alerts) is (allowed < count)
 
 
-def test_at_the_cap_it_says_which_node_stays_in_and_why() -> None:
+def test_at_the_drain_limit_an_alert_names_the_nodes_that_stay() -> None:
     decision = decide(cluster(3, LOST), {}, Settings(max_out="1"), NOW)
     assert decision.alerts[0].words == (
         "1 nodes are drained and the drain limit is 1 (max_out 1), so compute-01 and 1 more stays in scheduling: "
@@ -74,7 +74,7 @@ def test_at_the_cap_it_says_which_node_stays_in_and_why() -> None:
         "hpcai: epilog: 50-mine: x",
     ],
 )
-def test_nodes_that_are_out_by_us_take_a_place(reason: str) -> None:
+def test_nodes_that_we_drained_count_towards_the_limit(reason: str) -> None:
     nodes = [observe(drained(reason, "compute-90"), report_of(90, LOST)), *cluster(2, LOST)]
     decision = decide(nodes, {}, Settings(max_out="2"), NOW)
     assert decision.out == ("compute-90",)
@@ -82,20 +82,20 @@ def test_nodes_that_are_out_by_us_take_a_place(reason: str) -> None:
 
 
 @pytest.mark.parametrize("reason", ["ticket 4711", "hpcai: boot: gpu: x"])
-def test_nodes_that_are_out_by_others_take_none(reason: str) -> None:
+def test_nodes_that_others_drained_do_not_count(reason: str) -> None:
     nodes = [observe(drained(reason, "compute-90"), report_of(90, LOST)), *cluster(2, LOST)]
     assert len(drains(decide(nodes, {}, Settings(max_out="2"), NOW))) == 2
 
 
-def test_more_out_than_may_be_drains_nothing_and_still_returns_nodes() -> None:
-    """After somebody lowered the limit."""
+def test_above_the_limit_nothing_is_drained_and_nodes_are_still_resumed() -> None:
+    """As after the limit was lowered."""
     nodes = [observe(drained(OURS, f"compute-9{n}"), report_of(90 + n), reason_since=NOW - 600) for n in range(3)]
     decision = decide([*nodes, *cluster(1, LOST)], {}, Settings(max_out="1"), NOW)
     assert drains(decision) == []
     assert [action.kind for action in decision.actions] == [RETURN] * 3
 
 
-def test_what_no_job_can_do_without_goes_first_then_what_is_worse() -> None:
+def test_faults_that_block_jobs_are_drained_first_then_the_worst() -> None:
     nodes = [
         observe(node("a"), report_of(1, FULL)),
         observe(node("b"), report_of(2, HUNG)),
@@ -105,12 +105,12 @@ def test_what_no_job_can_do_without_goes_first_then_what_is_worse() -> None:
     assert drains(decide(nodes, {}, Settings(max_out="3"), NOW)) == ["c", "b", "a"]
 
 
-def test_spare_names_make_the_cap_no_larger() -> None:
+def test_spare_names_do_not_raise_the_limit() -> None:
     spares = [observe(node(f"spare-{n}", ("DOWN",), "hpcai: no such instance")) for n in range(90)]
     decision = decide([*cluster(10, LOST), *spares], {}, Settings(max_out="10%"), NOW)
     assert (decision.nodes, decision.allowed, len(drains(decision))) == (10, 1, 1)
 
 
-def test_good_nodes_are_left_in_peace() -> None:
+def test_good_nodes_are_left_alone() -> None:
     decision = decide(cluster(3), {}, Settings(), NOW)
     assert (decision.actions, decision.alerts, decision.out) == ((), (), ())

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What slurmctld shows of a node, and what the node says in it."""
+"""What slurmctld shows of a node, and the report in it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def test_a_nodes_report_reason_and_times_are_read() -> None:
     assert (one.booted, one.reason_since) == (BOOTED, NOW)
 
 
-def test_the_newest_report_counts_where_both_fields_have_one() -> None:
+def test_the_newest_report_counts_if_both_fields_have_one() -> None:
     old, new = encode(report(LOST, age=900)), encode(report(FULL, age=10))
     line = "NodeName=a State=IDLE BootTime=None Comment={} Extra={}"
     for fields in ((old, new), (new, old)):
         assert observed.parse_nodes(line.format(*fields))["a"].report == report(FULL, age=10)
 
 
-def test_what_cannot_be_read_is_a_problem_in_words() -> None:
+def test_an_unreadable_report_is_a_problem_with_a_message() -> None:
     shown = "NodeName=a State=IDLE Extra=hpcai-health/2;t=1\nNodeName=b State=IDLE Extra=rack 4\n"
     found = observed.parse_nodes(shown)
     assert found["a"].report is None

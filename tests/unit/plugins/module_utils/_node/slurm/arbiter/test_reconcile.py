@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Looks at a played slurmctld: what they do, what they write down, and what they say."""
+"""Passes over a fake slurmctld: what they do, what they record, and what they report."""
 
 from __future__ import annotations
 
@@ -35,42 +35,42 @@ def root(tmp_path: pathlib.Path) -> Root:
 
 
 def cluster(count: int = 3) -> Slurmctld:
-    """Good nodes."""
+    """A slurmctld with good nodes."""
     slurmctld = Slurmctld()
     for number in range(count):
         slurmctld.add(f"compute-{number}", report(vm_id=f"vm-{number}"))
     return slurmctld
 
 
-def look_at(
+def run_pass(
     slurmctld: Slurmctld, root: Root, settings: Settings = SETTINGS, minutes: float = 0.0
 ) -> reconcile.Reconciled:
-    """Look, so many minutes later."""
+    """Run a pass, this number of minutes later."""
     slurmctld.now = NOW + minutes * 60
     return reconcile.reconcile(root, slurmctld, settings, slurmctld.now)
 
 
-def test_a_node_goes_and_comes_back_three_times_and_then_stays_out(root: Root) -> None:
+def test_a_node_is_drained_and_resumed_until_it_is_held_after_three_drains(root: Root) -> None:
     slurmctld = cluster()
     for turn in range(3):
         began = turn * 20.0
         slurmctld.receive("compute-1", report(LOST, vm_id="vm-1", age=-began * 60))
-        look_at(slurmctld, root, minutes=began)
+        run_pass(slurmctld, root, minutes=began)
         assert slurmctld.reasons() == {"compute-1": OURS}
         slurmctld.receive("compute-1", report(vm_id="vm-1", age=-(began + 10) * 60))
-        look_at(slurmctld, root, minutes=began + 10)
+        run_pass(slurmctld, root, minutes=began + 10)
         held = {"compute-1": f"{OURS} (held: 3 drains in 24 h)"} if turn == 2 else {}
         assert slurmctld.reasons() == held
     assert status.read_status(root) is not None
-    document = look_at(slurmctld, root, minutes=55).status
+    document = run_pass(slurmctld, root, minutes=55).status
     assert [alert["kind"] for alert in document["alerts"]] == ["held"]
     assert status.is_bad(document)
 
 
-def test_jobs_are_not_touched_and_each_node_gets_its_own_command(root: Root) -> None:
+def test_each_drain_is_one_command_that_touches_no_job(root: Root) -> None:
     slurmctld = cluster()
     slurmctld.receive("compute-1", report(LOST, vm_id="vm-1"))
-    looked = look_at(slurmctld, root)
+    looked = run_pass(slurmctld, root)
     assert [one.words for one in looked.done] == [f"node compute-1 drained: {OURS}"]
     assert slurmctld.commands == [
         "scontrol --oneliner show nodes",
@@ -79,14 +79,14 @@ def test_jobs_are_not_touched_and_each_node_gets_its_own_command(root: Root) -> 
     ]
 
 
-def test_good_nodes_cost_one_question_and_no_record(root: Root) -> None:
+def test_good_nodes_need_one_query_and_no_record(root: Root) -> None:
     slurmctld = cluster()
-    assert look_at(slurmctld, root).done == ()
+    assert run_pass(slurmctld, root).done == ()
     assert slurmctld.commands == ["scontrol --oneliner show nodes"]
     assert records.read(root, SETTINGS.records).machines == {}
 
 
-def test_a_reason_that_comes_in_between_is_not_overwritten(root: Root) -> None:
+def test_a_reason_that_was_set_meanwhile_is_not_overwritten(root: Root) -> None:
     slurmctld = cluster()
     slurmctld.receive("compute-1", report(LOST, vm_id="vm-1"))
 
@@ -102,45 +102,45 @@ def test_a_reason_that_comes_in_between_is_not_overwritten(root: Root) -> None:
     assert records.read(root, SETTINGS.records).machines == {}
 
 
-def test_what_slurmctld_refuses_is_told_and_not_remembered_as_done(root: Root) -> None:
+def test_a_refusal_of_slurmctld_is_reported_and_not_recorded_as_done(root: Root) -> None:
     slurmctld = cluster()
     slurmctld.refuses = "compute-1"
     for number in (1, 2):
         slurmctld.receive(f"compute-{number}", report(LOST, vm_id=f"vm-{number}"))
-    document = look_at(slurmctld, root).status
+    document = run_pass(slurmctld, root).status
     assert slurmctld.reasons() == {"compute-2": OURS}
     assert document["out"] == ["compute-2"]
     assert status.is_bad(document)
     assert list(records.read(root, SETTINGS.records).machines) == ["vm-2"]
 
 
-def test_where_all_fail_the_cap_holds_look_after_look(root: Root) -> None:
+def test_the_drain_limit_holds_in_each_pass_if_all_nodes_fail(root: Root) -> None:
     slurmctld = cluster(6)
     for number in range(6):
         slurmctld.receive(f"compute-{number}", report(LOST, vm_id=f"vm-{number}"))
     for minute in range(3):
-        document = look_at(slurmctld, root, minutes=minute).status
+        document = run_pass(slurmctld, root, minutes=minute).status
         assert list(slurmctld.reasons()) == ["compute-0", "compute-1"]
         assert list(document["refused"]) == ["compute-2", "compute-3", "compute-4", "compute-5"]
     assert status.is_bad(document)
     assert "hpcai_health_cap_reached 1\n" in (root.text(f"/metrics/{status.METRICS_FILE}") or "")
 
 
-def test_a_restart_is_asked_of_slurm_and_the_node_is_marked_if_it_comes_back_ill(root: Root) -> None:
+def test_a_node_that_is_faulty_after_its_restart_is_marked(root: Root) -> None:
     settings = replace(SETTINGS, escalate=True)
     slurmctld = cluster()
     slurmctld.receive("compute-1", report(HUNG, vm_id="vm-1"))
-    look_at(slurmctld, root, settings)
+    run_pass(slurmctld, root, settings)
     assert slurmctld.reasons()["compute-1"].startswith("hpcai: health: gpu_xid: ")
-    look_at(slurmctld, root, settings, minutes=0.2)
+    run_pass(slurmctld, root, settings, minutes=0.2)
     asked = "hpcai: health: reboot: gpu_xid: XID 79 of 0001:00:00.0: fallen off the bus"
     assert slurmctld.commands[-1] == f"scontrol reboot ASAP nextstate=RESUME reason={asked} compute-1"
-    # It restarts, returns, and fails again.
+    # It restarts, is resumed, and fails again.
     slurmctld.nodes["compute-1"].update(state="IDLE", reason="")
     failing = replace(report(HUNG, vm_id="vm-1", age=-600), boot="another")
     slurmctld.receive("compute-1", failing)
     for minutes in (10.0, 10.2):
-        document = look_at(slurmctld, root, settings, minutes=minutes).status
+        document = run_pass(slurmctld, root, settings, minutes=minutes).status
     assert slurmctld.reasons()["compute-1"].startswith("hpcai: health: replace: gpu_xid: ")
     [marked] = document["replace"]
     assert (marked["node"], marked["vm_id"], marked["host"], marked["action"]) == (
@@ -166,16 +166,16 @@ def test_a_silent_slurmctld_is_an_error_and_nothing_is_written(root: Root) -> No
     assert not root.entries("/")
 
 
-def test_lost_records_are_told_and_kept_aside(root: Root, tmp_path: pathlib.Path) -> None:
+def test_unreadable_records_are_reported_and_moved_aside(root: Root, tmp_path: pathlib.Path) -> None:
     path = tmp_path / SETTINGS.records.lstrip("/")
     path.parent.mkdir(parents=True)
     path.write_text("{", encoding="utf-8")
     slurmctld = cluster()
     slurmctld.nodes["compute-1"].update(state="IDLE+DRAIN", reason=OURS)
-    document = look_at(slurmctld, root).status
+    document = run_pass(slurmctld, root).status
     assert document["alerts"][0]["kind"] == "lost"
     assert path.with_name("arbiter.json.unreadable").read_text(encoding="utf-8") == "{"
-    # A node that is out by us needs a report from after that.
+    # A node that we drained needs a report from after the loss.
     assert slurmctld.reasons() == {"compute-1": OURS}
 
 
@@ -187,11 +187,11 @@ def test_lost_records_are_told_and_kept_aside(root: Root, tmp_path: pathlib.Path
         "hpcai-health/1;t=\u0661;b=b;v=vm-0;h=host-a",
     ],
 )
-def test_a_damaged_report_costs_the_other_nodes_nothing(root: Root, damaged: str) -> None:
+def test_a_damaged_report_does_not_affect_the_other_nodes(root: Root, damaged: str) -> None:
     slurmctld = cluster()
     slurmctld.nodes["compute-0"]["extra"] = damaged
     slurmctld.receive("compute-1", report(LOST, vm_id="vm-1"))
-    document = look_at(slurmctld, root).status
+    document = run_pass(slurmctld, root).status
     assert slurmctld.reasons() == {"compute-1": OURS}
     assert [(alert["kind"], alert["node"]) for alert in document["alerts"]] == [("unreadable", "compute-0")]
 
@@ -201,13 +201,11 @@ def test_a_summary_with_a_nul_byte_still_drains_its_node(root: Root) -> None:
     slurmctld.nodes["compute-1"]["extra"] = (
         f"hpcai-health/1;t={NOW - 60:.0f};b=b;v=vm-1;h=host-a;f=gpu_count:replace:1b:7 of 8%00%0a".replace(" ", "+")
     )
-    look_at(slurmctld, root)
+    run_pass(slurmctld, root)
     assert slurmctld.reasons() == {"compute-1": "hpcai: health: gpu_count: 7 of 8??"}
 
 
-def test_a_node_that_cannot_be_judged_costs_the_other_nodes_nothing(
-    root: Root, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_about_one_node_does_not_affect_the_other_nodes(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
     real = decide.decide_node
 
     def decide_node(one: ObservedNode, *rest: Any) -> NodeDecision:
@@ -218,16 +216,16 @@ def test_a_node_that_cannot_be_judged_costs_the_other_nodes_nothing(
     monkeypatch.setattr(decide, "decide_node", decide_node)
     slurmctld = cluster()
     slurmctld.receive("compute-1", report(LOST, vm_id="vm-1"))
-    document = look_at(slurmctld, root).status
+    document = run_pass(slurmctld, root).status
     assert slurmctld.reasons() == {"compute-1": OURS}
     assert [(alert["kind"], alert["node"]) for alert in document["alerts"]] == [("unreadable", "compute-0")]
 
 
-def test_a_damaged_record_of_a_machine_costs_the_others_nothing(root: Root, tmp_path: pathlib.Path) -> None:
+def test_a_damaged_record_does_not_affect_the_other_records(root: Root, tmp_path: pathlib.Path) -> None:
     slurmctld = cluster()
     for number in (1, 2):
         slurmctld.receive(f"compute-{number}", report(LOST, vm_id=f"vm-{number}"))
-    look_at(slurmctld, root)
+    run_pass(slurmctld, root)
     path = tmp_path / SETTINGS.records.lstrip("/")
     held = json.loads(path.read_text(encoding="utf-8"))
     held["machines"]["vm-2"]["drains"][0]["time"] = int("9" * 400)
@@ -238,7 +236,7 @@ def test_a_damaged_record_of_a_machine_costs_the_others_nothing(root: Root, tmp_
     assert path.with_name("arbiter.json.unreadable").exists()
 
 
-def test_the_service_says_what_it_does_and_each_alert_once(root: Root) -> None:
+def test_the_service_logs_its_actions_and_each_alert_once(root: Root) -> None:
     slurmctld = cluster()
     slurmctld.receive("compute-1", report(LOST, vm_id="vm-1"))
     pauses: list[float] = []
@@ -261,8 +259,8 @@ def test_the_service_says_what_it_does_and_each_alert_once(root: Root) -> None:
     assert set(pauses) == {10.0}
 
 
-def test_metrics_are_of_the_form_that_prometheus_reads(root: Root) -> None:
-    text = status.metrics(look_at(cluster(), root).status)
+def test_metrics_have_the_format_that_prometheus_reads(root: Root) -> None:
+    text = status.metrics(run_pass(cluster(), root).status)
     lines = text.splitlines()
     assert [line.split()[:2] for line in lines[:2]] == [["#", "HELP"], ["#", "TYPE"]]
     values = {line.split()[0]: float(line.split()[1]) for line in lines if not line.startswith("#")}
@@ -271,8 +269,8 @@ def test_metrics_are_of_the_form_that_prometheus_reads(root: Root) -> None:
     assert all(lines.count(f"# TYPE {name} gauge") == 1 for name in values)
 
 
-def test_status_of_another_schema_is_none(root: Root) -> None:
-    look_at(cluster(), root)
+def test_a_status_with_another_schema_is_ignored(root: Root) -> None:
+    run_pass(cluster(), root)
     document = json.loads(root.text(status.STATUS_FILE) or "")
     assert document["schema"] == 1
     status.write_status(root, {"schema": 2})

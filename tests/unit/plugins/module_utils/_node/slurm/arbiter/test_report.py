@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A node's report as one word of text."""
+"""A node's report, encoded as one word of text."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ NASTY = 'GPU "0": State=DOWN;f=x:y, 100 % [root@2026-01-01T00:00:00] Reason=\tno
         Report(0),
     ],
 )
-def test_it_comes_back_as_it_went(decoded: Report) -> None:
+def test_a_report_is_decoded_as_it_was_encoded(decoded: Report) -> None:
     assert decode(encode(decoded)) == decoded
 
 
-def test_it_is_one_plain_word_whatever_is_in_it() -> None:
+def test_a_report_is_one_plain_word_whatever_it_contains() -> None:
     text = encode(report(Fault("mounts", "observe", NASTY), host='a b";='))
     assert text.startswith("hpcai-health/1;t=")
     assert text.isascii()
@@ -46,7 +46,7 @@ def test_it_is_one_plain_word_whatever_is_in_it() -> None:
     assert fault.summary == NASTY.replace("ü", "?").replace("\t", " ").replace("\n", " ")
 
 
-def test_it_is_bounded_and_counts_what_it_has_no_room_for() -> None:
+def test_a_report_has_a_length_limit_and_counts_what_does_not_fit() -> None:
     faults = [Fault(f"check_with_a_long_name_{n}", "observe", ";" * 4000) for n in range(40)]
     text = encode(report(*faults, host="h" * 200, unknown=tuple(f"unknown_{n}" for n in range(50))))
     decoded = decode(text)
@@ -73,18 +73,18 @@ def test_it_is_bounded_and_counts_what_it_has_no_room_for() -> None:
         ("hpcai-health/1;t=1;b=;v=;h=;f=a b:observe:1:x", "not the name of a check"),
     ],
 )
-def test_what_is_no_report_says_why(text: str, words: str) -> None:
+def test_an_invalid_report_is_refused_with_the_reason(text: str, words: str) -> None:
     with pytest.raises(UnreadableReport, match=words):
         decode(text)
 
 
-def test_no_byte_of_it_spoils_a_command_or_a_line() -> None:
+def test_control_characters_in_a_report_are_replaced() -> None:
     """A NUL byte in a drain reason would stop the arbiter: no command can have it in an argument."""
     decoded = decode("hpcai-health/1;t=1;b=%00;v=%0a;h=%1b%5b2J;f=gpu_count:observe:1:a%00b%0ac%c3%bc")
     assert (decoded.boot, decoded.vm_id, decoded.host, decoded.faults[0].summary) == ("?", "?", "?[2J", "a?b?c?")
 
 
-def test_two_that_differ_in_time_alone_say_the_same() -> None:
+def test_reports_that_differ_only_in_time_are_alike() -> None:
     assert report(LOST, age=10).is_like(report(LOST, age=700))
     assert not report(LOST).is_like(report())
     assert not report().is_like(None)

@@ -32,7 +32,7 @@ def test_without_the_file_there_is_no_arbiter(tmp_path: pathlib.Path) -> None:
     assert read_settings(Root(str(tmp_path))) is None
 
 
-def test_what_is_not_said_has_its_default(tmp_path: pathlib.Path) -> None:
+def test_missing_settings_have_their_defaults(tmp_path: pathlib.Path) -> None:
     assert read_settings(written(tmp_path)) == Settings()
     assert read_settings(written(tmp_path, max_out=4, escalate=True)) == Settings(max_out="4", escalate=True)
 
@@ -54,7 +54,7 @@ def test_what_is_not_said_has_its_default(tmp_path: pathlib.Path) -> None:
         ("max_in", 3),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(tmp_path: pathlib.Path, key: str, value: object) -> None:
+def test_invalid_settings_are_refused_and_named(tmp_path: pathlib.Path, key: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"health_arbiter.json: .*{key}.*Correct the inventory"):
         read_settings(written(tmp_path, **{key: value}))
 
