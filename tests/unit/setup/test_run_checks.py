@@ -268,18 +268,18 @@ def test_a_step_is_omitted_only_if_its_files_are_unchanged_since_the_full_run(
     git("add", ".")
     git("commit", "--quiet", "-m", "x")
     # At first no full run is recorded, then one is.
-    assert not run_checks.is_left_out(step)
+    assert not run_checks.is_omitted(step)
     commit = git("rev-parse", "--short=7", "HEAD")
     evidence.write_text(f"| `make test-all` | fresh clone of {commit}, 2 CPUs | x |\n")
-    assert run_checks.is_left_out(step)
+    assert run_checks.is_omitted(step)
     assert commit in capsys.readouterr().out
     watched.write_text("y\n")
-    assert not run_checks.is_left_out(step)
+    assert not run_checks.is_omitted(step)
     # A clone without that commit, and a step that watches no files.
     evidence.write_text("| `make test-all` | fresh clone of 1234567, 2 CPUs | x |\n")
-    assert not run_checks.is_left_out(step)
-    assert not run_checks.is_left_out(shell("unit", "true"))
+    assert not run_checks.is_omitted(step)
+    assert not run_checks.is_omitted(shell("unit", "true"))
 
 
 def test_docs_evidence_records_the_last_full_run() -> None:
-    assert run_checks.WHOLE_RUN.search((REPOSITORY / "docs/evidence.md").read_text(encoding="utf-8"))
+    assert run_checks.FULL_RUN.search((REPOSITORY / "docs/evidence.md").read_text(encoding="utf-8"))
