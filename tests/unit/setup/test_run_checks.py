@@ -250,7 +250,7 @@ def test_a_step_chosen_by_name_runs_with_the_steps_it_needs() -> None:
     assert [step.name for step in run_checks.chosen(arguments)] == ["venv", "host", "stand-ins", "cluster"]
 
 
-def test_a_step_is_omitted_only_if_its_files_are_unchanged_since_the_full_run(
+def test_a_step_is_omitted_only_if_its_files_are_unchanged(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def git(*words: str) -> str:
