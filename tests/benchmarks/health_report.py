@@ -89,7 +89,9 @@ def main() -> int:
                         looks.append(look(page, Path(folder) / HTML))
             sizes = [(Path(folder) / name).stat().st_size / 1e6 for name in (HTML, "report.json")]
         shown = (
-            [f"{statistics.median(each):.0f} ms" for each in zip(*looks, strict=True)] if has_browser else ["no browser"] * 3
+            [f"{statistics.median(each):.0f} ms" for each in zip(*looks, strict=True)]
+            if has_browser
+            else ["no browser"] * 3
         )
         cells = [f"{count:,}", f"{readings:,}", f"{documents / 1e6:.1f} MB", f"{statistics.median(taken):.2f}"]
         print(f"| {' | '.join([*cells, *(f'{size:.1f} MB' for size in sizes), *shown])} |", flush=True)

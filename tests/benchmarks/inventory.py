@@ -58,7 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def measure_all(chosen: Sequence[Contender], endpoints: Endpoints, folder: Path, instances: int, repeat: int) -> list[Result]:
+def measure_all(
+    chosen: Sequence[Contender], endpoints: Endpoints, folder: Path, instances: int, repeat: int
+) -> list[Result]:
     """Measure the contenders at one number of instances."""
     _prepare(chosen, folder, instances)
     results = {contender.name: Result(instances, contender.name, 0, 0, 0, 0) for contender in chosen}

@@ -131,9 +131,7 @@ def test_parts_of_the_node_core_import_lower_layers_only(imports: list[Import]) 
     assert not wrong
 
 
-def test_only_imds_py_calls_the_metadata_service(
-    repository: pathlib.Path, files: list[pathlib.PurePosixPath]
-) -> None:
+def test_only_imds_py_calls_the_metadata_service(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> None:
     callers = [
         str(file)
         for file in files

@@ -135,7 +135,9 @@ def test_entry_points_that_playbooks_use_are_documented(repository: pathlib.Path
     assert not undocumented
 
 
-def test_facts_are_read_through_ansible_facts_only(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> None:
+def test_facts_are_read_through_ansible_facts_only(
+    repository: pathlib.Path, files: list[pathlib.PurePosixPath]
+) -> None:
     injected = []
     for file in files:
         if file.parts[0] not in ("roles", "playbooks", "inventories", "molecule") or file.suffix not in (".yml", ".j2"):
@@ -146,7 +148,9 @@ def test_facts_are_read_through_ansible_facts_only(repository: pathlib.Path, fil
     assert not injected
 
 
-def test_roles_and_playbooks_contain_no_shell_commands(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> None:
+def test_roles_and_playbooks_contain_no_shell_commands(
+    repository: pathlib.Path, files: list[pathlib.PurePosixPath]
+) -> None:
     shells = [
         str(file)
         for file in files

@@ -63,7 +63,9 @@ def test_no_file_has_a_vague_name(files: list[pathlib.PurePosixPath]) -> None:
     assert not [str(file) for file in files if file.name in VAGUE_NAMES]
 
 
-def test_no_file_exceeds_the_longest_allowed_length(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> None:
+def test_no_file_exceeds_the_longest_allowed_length(
+    repository: pathlib.Path, files: list[pathlib.PurePosixPath]
+) -> None:
     # Ansible reads all argument specs of a role from one file, so this file may be longer.
     checked = [file for file in files if file.suffix in CODE and file.name != "argument_specs.yml"]
     lengths = {str(file): len(readable(repository, file).splitlines()) for file in checked}

@@ -189,9 +189,7 @@ def test_no_role_makes_calls_by_path_where_users_can_write(
     assert not unlisted, "call hpcnode, which uses machine/user_folders.py, or a module that does"
 
 
-def test_no_lock_file_is_where_users_can_write(
-    repository: pathlib.Path, files: list[pathlib.PurePosixPath]
-) -> None:
+def test_no_lock_file_is_where_users_can_write(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> None:
     open_to_users = re.compile(r"^\w*LOCK\w* = \"/(?:run/lock|var/lock|tmp|var/tmp|dev/shm|scratch)/", re.MULTILINE)
     names = [str(file) for file in files if file.suffix == ".py" and file.parts[0] == "plugins"]
     assert not [name for name in names if open_to_users.search((repository / name).read_text(encoding="utf-8"))]

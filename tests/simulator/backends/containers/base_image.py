@@ -75,9 +75,7 @@ def build(podman: Podman, report: Callable[[str], None]) -> str:
     if podman.image_exists(wanted):
         return wanted
     began = time.monotonic()
-    report(
-        f"base image: Debian {suite()}, {len(packages())} packages and their dependencies (less than a minute)"
-    )
+    report(f"base image: Debian {suite()}, {len(packages())} packages and their dependencies (less than a minute)")
     log_path = cache_dir() / "base-image.log"
     with tempfile.TemporaryDirectory(prefix="hpcai-base-") as folder:
         sources = apt_sources.for_suite(suite())

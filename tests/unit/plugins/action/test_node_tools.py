@@ -56,9 +56,7 @@ def test_calls_hpcnode_only_for_the_running_machine(options: dict[str, str], wor
         ("python3", None, None),
     ],
 )
-def test_calls_hpcnode_with_the_modules_python(
-    chosen: str | None, discovered: str | None, python: str | None
-) -> None:
+def test_calls_hpcnode_with_the_modules_python(chosen: str | None, discovered: str | None, python: str | None) -> None:
     facts = {"discovered_interpreter_python": discovered} if discovered else {}
     task_vars: dict[str, Any] = {"ansible_facts": facts}
     if chosen:

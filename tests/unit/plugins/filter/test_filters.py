@@ -115,9 +115,7 @@ def test_health_settings_refuse_unknown_names(render: Render, stated: Any, words
         ([], r"health_checks_arbiter must be a mapping, not \[\]"),
     ],
 )
-def test_health_arbiter_settings_refuse_invalid_settings(
-    render: Render, stated: Any, words: str
-) -> None:
+def test_health_arbiter_settings_refuse_invalid_settings(render: Render, stated: Any, words: str) -> None:
     with pytest.raises(AnsibleError, match=words):
         render("stated | hpcai.azure.health_arbiter_settings", stated=stated)
 

@@ -132,9 +132,7 @@ def test_check_mode_predicts_all_commands_and_runs_none(
     assert (systemd.verbs, slept) == ([], [])
 
 
-def test_check_mode_predicts_a_restart_for_a_file_to_be_written(
-    systemd: Systemd, run_module: RunModule
-) -> None:
+def test_check_mode_predicts_a_restart_for_a_file_to_be_written(systemd: Systemd, run_module: RunModule) -> None:
     answer = run_module(daemon.main, check_mode=True, name="munge", pending=True)
     assert (answer["changed"], answer["commands"]) == (True, ["restart"])
     assert answer["reasons"] == ["one of its files would be written first"]

@@ -145,9 +145,7 @@ def test_fails_if_the_daemon_cannot_be_enabled(node: Node) -> None:
         ({"gpu_count": -1}, "gpu_count must be a whole number of 0 or more, not -1"),
     ],
 )
-def test_refuses_invalid_options_before_writing(
-    node: Node, options: dict[str, Any], words: str
-) -> None:
+def test_refuses_invalid_options_before_writing(node: Node, options: dict[str, Any], words: str) -> None:
     answer = node.module(**{**ALL, **options})
     assert (answer["failed"], words in answer["msg"]) == (True, True)
     assert (node.path / "etc").exists() is False

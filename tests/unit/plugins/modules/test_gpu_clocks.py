@@ -167,7 +167,9 @@ def test_saves_the_settings_of_some_gpus_unchanged(
     assert (saved["state"], saved["graphics_mhz"], saved["gpus"]) == ("explicit", 1395, ["1"])
 
 
-def test_on_unsupported_warn_turns_the_failure_into_a_warning(driver: Driver, run_module: RunModule, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_unsupported_warn_turns_the_failure_into_a_warning(
+    driver: Driver, run_module: RunModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
     warnings: list[str] = []
     monkeypatch.setattr(gpu_clocks.AnsibleModule, "warn", lambda _module, warning: warnings.append(warning))
     refused = GpuError("not_supported", "Not Supported")

@@ -60,9 +60,7 @@ def test_missing_rules_are_loaded_again(machine: Machine, run_module: RunModule)
     assert run_module(MAIN)["changed"] is False
 
 
-def test_absent_warns_each_time_and_changes_once(
-    machine: Machine, run_module: RunModule, warned: list[str]
-) -> None:
+def test_absent_warns_each_time_and_changes_once(machine: Machine, run_module: RunModule, warned: list[str]) -> None:
     run_module(MAIN)
     foreseen, done = run_module(MAIN, check_mode=True, state="absent"), run_module(MAIN, state="absent")
     assert (foreseen["files"], done["changed"], machine.loaded) == (done["files"], True, None)

@@ -95,7 +95,9 @@ def test_check_mode_runs_nothing(slurm: Slurm, run_module: RunModule) -> None:
         ({"nodes": ["n-[0-1]"], "vm_size": SIZE, "limit": float("nan")}, "limit is nan: give GB/s above 0"),
     ],
 )
-def test_fails_before_it_measures_if_it_cannot(slurm: Slurm, run_module: RunModule, options: dict[str, Any], words: str) -> None:
+def test_fails_before_it_measures_if_it_cannot(
+    slurm: Slurm, run_module: RunModule, options: dict[str, Any], words: str
+) -> None:
     done = run_module(nccl_pairs.main, **options)
     assert done["_exit"] == 1
     assert words in done["msg"]

@@ -238,9 +238,7 @@ def test_refuses_invalid_options(node: Node, options: dict[str, Any], words: str
 
 
 @pytest.mark.parametrize("option", ["topology_path", "conf_path", "enroot_dir"])
-def test_another_root_needs_all_paths_to_be_set(
-    node: Node, run_module: RunModule, option: str
-) -> None:
+def test_another_root_needs_all_paths_to_be_set(node: Node, run_module: RunModule, option: str) -> None:
     elsewhere = {
         "topology_path": str(node.topology),
         "conf_path": str(node.conf),

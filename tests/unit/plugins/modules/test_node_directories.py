@@ -43,7 +43,9 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return warnings
 
 
-def test_saves_and_creates_once_and_check_mode_predicts_it(machine: Machine, run_module: RunModule, warned: list[str]) -> None:
+def test_saves_and_creates_once_and_check_mode_predicts_it(
+    machine: Machine, run_module: RunModule, warned: list[str]
+) -> None:
     foreseen = run_module(node_directories.main, check_mode=True, name="site", folders=[JOBS])
     assert not machine.path(SETTINGS).exists()
     assert not machine.path("/scratch/jobs").exists()
@@ -83,9 +85,7 @@ def test_warns_of_a_slow_scratch_in_each_run(machine: Machine, run_module: RunMo
     assert done["changed"] is False
 
 
-def test_fails_if_a_directory_cannot_be_created_but_saves_the_settings(
-    machine: Machine, run_module: RunModule
-) -> None:
+def test_fails_if_a_directory_cannot_be_created_but_saves_the_settings(machine: Machine, run_module: RunModule) -> None:
     failed = run_module(node_directories.main, name="site", folders=[{"path": "a", "owner": "nobody-here"}, JOBS])
     assert failed["failed"] is True
     assert "/scratch/a: owner: there is no user 'nobody-here'" in failed["msg"]

@@ -81,9 +81,7 @@ def test_an_image_saves_the_settings_and_reads_no_disk(node: Node, run_module: R
     assert "chunk" in run_module(nvme_raid.main, state="configured", chunk="5M", **ME)["msg"]
 
 
-def test_nvme_count_applies_to_this_run_and_is_not_saved(
-    node: Node, run_module: RunModule
-) -> None:
+def test_nvme_count_applies_to_this_run_and_is_not_saved(node: Node, run_module: RunModule) -> None:
     run_module(nvme_raid.main, state="configured", **ME)
     before = (node.folder / SETTINGS.lstrip("/")).read_bytes()
     refused = run_module(nvme_raid.main, nvme_count=9, **ME)

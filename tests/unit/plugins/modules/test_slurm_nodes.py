@@ -110,9 +110,7 @@ def test_resumes_a_drained_node_only_after_it_registered(slurmctld: Slurmctld, r
     assert slurmctld.now == 8  # 7 to register, 1 to answer again
 
 
-def test_nodes_that_do_not_answer_in_time_stay_drained(
-    slurmctld: Slurmctld, run_module: RunModule
-) -> None:
+def test_nodes_that_do_not_answer_in_time_stay_drained(slurmctld: Slurmctld, run_module: RunModule) -> None:
     slurmctld.nodes["compute-3"] = ("DOWN+DRAIN+NOT_RESPONDING", "hpcai: site: could not be configured")
     slurmctld.nodes["compute-18"] = ("IDLE+DRAIN", "hpcai: site: could not be configured")
     slurmctld.registers_after["compute-3"] = 1000
@@ -157,9 +155,7 @@ def test_a_timeout_of_zero_checks_once(slurmctld: Slurmctld, run_module: RunModu
     assert slurmctld.now == 0
 
 
-def test_fails_before_any_change_if_slurmctld_lacks_a_node(
-    slurmctld: Slurmctld, run_module: RunModule
-) -> None:
+def test_fails_before_any_change_if_slurmctld_lacks_a_node(slurmctld: Slurmctld, run_module: RunModule) -> None:
     answer = run_module(slurm_nodes.main, keep_out=["compute-18", "compute-99"])
     assert answer["failed"] is True
     assert answer["_exit"] == 1
@@ -227,7 +223,9 @@ def test_sets_spare_nodes_down_once(slurmctld: Slurmctld, run_module: RunModule)
     assert len(slurmctld.updates) == 1
 
 
-def test_check_mode_predicts_which_spare_nodes_are_set_down(slurmctld: Slurmctld, run_module: RunModule, warned: list[str]) -> None:
+def test_check_mode_predicts_which_spare_nodes_are_set_down(
+    slurmctld: Slurmctld, run_module: RunModule, warned: list[str]
+) -> None:
     slurmctld.nodes["compute-30"] = ("IDLE+CLOUD", "")
     slurmctld.held = True
     answer = run_module(slurm_nodes.main, check_mode=True, absent=["compute-30", "compute-31"])
@@ -235,9 +233,7 @@ def test_check_mode_predicts_which_spare_nodes_are_set_down(slurmctld: Slurmctld
     assert slurmctld.updates == []
 
 
-def test_check_mode_predicts_spare_nodes_unknown_to_slurmctld(
-    slurmctld: Slurmctld, run_module: RunModule
-) -> None:
+def test_check_mode_predicts_spare_nodes_unknown_to_slurmctld(slurmctld: Slurmctld, run_module: RunModule) -> None:
     options: dict[str, Any] = {"absent": ["compute-30", "compute-31"], "pending": True}
     answer = run_module(slurm_nodes.main, check_mode=True, **options)
     assert (answer["changed"], answer["set_down"]) == (True, ["compute-30", "compute-31"])

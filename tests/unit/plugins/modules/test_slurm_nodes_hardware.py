@@ -38,7 +38,9 @@ def conf(tmp_path: pathlib.Path) -> str:
     return str(tmp_path)
 
 
-def test_drains_a_node_that_lacks_memory_with_the_figures(slurmctld: Slurmctld, run_module: RunModule, conf: str) -> None:
+def test_drains_a_node_that_lacks_memory_with_the_figures(
+    slurmctld: Slurmctld, run_module: RunModule, conf: str
+) -> None:
     reason = "hpcai: hardware: RealMemory is 1900, configured 1945"
     readings = {
         "compute-0": reading(RealMemory=1900),
@@ -60,7 +62,9 @@ def test_drains_a_node_that_lacks_memory_with_the_figures(slurmctld: Slurmctld, 
     assert (again["changed"], again["unfit"]) == (False, answer["unfit"])
 
 
-def test_resumes_a_node_whose_hardware_is_complete_again(slurmctld: Slurmctld, run_module: RunModule, conf: str) -> None:
+def test_resumes_a_node_whose_hardware_is_complete_again(
+    slurmctld: Slurmctld, run_module: RunModule, conf: str
+) -> None:
     slurmctld.nodes["compute-0"] = ("IDLE+DRAIN", "hpcai: hardware: RealMemory is 1900, configured 1945")
     arguments: dict[str, Any] = {"put_to_work": ["compute-0"], "conf": conf}
     # Not measured, or not measurable: the reason stays.

@@ -44,9 +44,7 @@ def test_restarts_for_a_key_that_slurmd_reads_only_at_start(run_module: RunModul
     assert (check["changed"], check["commands"], len(node["applied"])) == (True, ["restart"], 1)
 
 
-def test_check_mode_predicts_a_restart_for_a_file_to_be_written(
-    run_module: RunModule, node: dict[str, Any]
-) -> None:
+def test_check_mode_predicts_a_restart_for_a_file_to_be_written(run_module: RunModule, node: dict[str, Any]) -> None:
     assert run_module(slurmd.main, check_mode=True, pending=True)["commands"] == ["restart"]
     assert run_module(slurmd.main, pending=True)["commands"] == []
 

@@ -184,7 +184,9 @@ def test_a_timeout_at_the_deadline_is_reported_as_the_deadline(clock: Clock) -> 
 
 
 @pytest.mark.parametrize(("seconds", "limit"), [(10, 10), (100, 30), (400, 100)])
-def test_the_timeout_of_an_attempt_depends_on_the_time_left(send: Callable[..., Any], seconds: float, limit: float) -> None:
+def test_the_timeout_of_an_attempt_depends_on_the_time_left(
+    send: Callable[..., Any], seconds: float, limit: float
+) -> None:
     (options,) = send(LIST, seconds=seconds)[2]
 
     assert options["connection_timeout"] == options["read_timeout"] == limit
@@ -250,7 +252,9 @@ def first_answers(how: str) -> tuple[int, int]:
 
 
 def test_threads_can_initialise_the_sdks_classes_at_the_same_time() -> None:
-    pytest.importorskip("azure.mgmt.network._utils.model_base", reason="this release of the SDK does not initialise classes")
+    pytest.importorskip(
+        "azure.mgmt.network._utils.model_base", reason="this release of the SDK does not initialise classes"
+    )
     kinds, failures = first_answers("safe")
     assert kinds > 500
     assert failures == 0

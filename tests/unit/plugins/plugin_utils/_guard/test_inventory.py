@@ -107,7 +107,9 @@ def test_a_list_of_hosts_is_not_a_source_file() -> None:
     assert found(given=["ctl,azure_vmss.yml"]) == []
 
 
-def test_a_source_counts_as_read_under_any_of_its_paths(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_counts_as_read_under_any_of_its_paths(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file, link = tmp_path / "azure_vmss.yml", tmp_path / "link.azure_vmss.yml"
     file.touch()
     link.symlink_to(file)

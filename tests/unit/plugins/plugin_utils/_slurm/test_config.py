@@ -125,7 +125,9 @@ def test_shows_a_release_as_slurm_writes_it() -> None:
         ("job_container.conf", "EntireStepInNS", (24, 5), (24, 11)),
     ],
 )
-def test_refuses_a_key_before_the_release_that_added_it(file: str, key: str, before: tuple[int, int], since: tuple[int, int]) -> None:
+def test_refuses_a_key_before_the_release_that_added_it(
+    file: str, key: str, before: tuple[int, int], since: tuple[int, int]
+) -> None:
     check_keys(file, [key], since)
     with pytest.raises(ConfigError, match=f"^{file}: {key} was added in Slurm {shown(since)}, but slurm_release is"):
         check_keys(file, [key], before)
@@ -140,7 +142,9 @@ def test_refuses_a_key_before_the_release_that_added_it(file: str, key: str, bef
         ("cgroup.conf", "CgroupReleaseAgentDir", (25, 5), (25, 11)),
     ],
 )
-def test_refuses_a_key_from_the_release_that_removed_it(file: str, key: str, last: tuple[int, int], gone: tuple[int, int]) -> None:
+def test_refuses_a_key_from_the_release_that_removed_it(
+    file: str, key: str, last: tuple[int, int], gone: tuple[int, int]
+) -> None:
     check_keys(file, [key], last)
     with pytest.raises(ConfigError, match=f"^{file}: {key} was removed in Slurm {shown(gone)}, and slurm_release is"):
         check_keys(file, [key], gone)

@@ -225,9 +225,7 @@ def test_another_default_of_memory_replaces_def_mem_per_cpu(key: str) -> None:
         ({"compute": {"Feature": None}}, "Feature", ["beeond"]),
     ],
 )
-def test_common_features_are_added_to_those_of_the_user(
-    by_hand: dict[str, Any], key: str, expected: list[str]
-) -> None:
+def test_common_features_are_added_to_those_of_the_user(by_hand: dict[str, Any], key: str, expected: list[str]) -> None:
     [line] = node_lines([node("compute-0")], 5, by_hand=by_hand, features=["beeond"])
     assert line[key] == expected
     assert len([name for name in line if name.lower().startswith("feature")]) == 1
