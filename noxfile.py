@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Sessions for those who work with nox: `nox -l` lists them.
+"""Sessions for users of nox: `nox -l` lists them.
 
-`nox -s unit` runs a step of `make test` by its name, and what that needs; tests/setup/steps.py is the table. The others
-are antsibull-nox's, each in an environment of its own, and antsibull-nox.toml says what they do.
+`nox -s unit` runs the step unit of `make test` and the steps that it needs; tests/setup/steps.py is the table of steps.
+The other sessions are antsibull-nox's, each in its own environment; antsibull-nox.toml configures them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ antsibull_nox.load_antsibull_nox_toml()
 
 
 def add_session(step: str) -> None:
-    """Add a session that has the runner of `make test` run one of its steps."""
+    """Add a session that runs one step through the runner of `make test`."""
 
     @nox.session(name=step, python=False, default=False)
     def run(session: nox.Session) -> None:
@@ -37,6 +37,6 @@ def add_session(step: str) -> None:
 
 
 for one in STEPS:
-    # yamllint is one of antsibull-nox's too, with the same settings.
+    # antsibull-nox has a session yamllint too, with the same settings.
     if one.name not in nox.registry.get():
         add_session(one.name)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the inventory compares: run it by `make bench`."""
+"""Benchmarks. `make bench` runs the one of the inventory."""
 
 from __future__ import annotations

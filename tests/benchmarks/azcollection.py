@@ -1,9 +1,9 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fetch the collection azure.azcollection as PyPI's package `ansible` carries it.
+"""Download the collection azure.azcollection from PyPI's package `ansible`.
 
-The package is only downloaded: it holds a hundred collections, half a gigabyte, of which one is wanted.
+The package is not installed: it contains a hundred collections (half a gigabyte), and only one is needed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COLLECTION = "ansible_collections/azure/azcollection/"
 
 
 def download(requirements: Path, folder: Path) -> Path:
-    """The wheel that the requirements name."""
+    """Download the wheel of the requirements file, and return its path."""
     pip = (sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check")
     which = ("--no-deps", "--ignore-requires-python", "--requirement", str(requirements))
     subprocess.run([*pip, *which, "--dest", str(folder)], check=True)
@@ -28,7 +28,7 @@ def download(requirements: Path, folder: Path) -> Path:
 
 
 def extract(wheel: Path, collections: Path) -> int:
-    """Put the collection, without its tests, below ``collections``; return the number of files."""
+    """Extract the collection without its tests below ``collections``, and return the number of files."""
     shutil.rmtree(collections, ignore_errors=True)
     with zipfile.ZipFile(wheel) as archive:
         wanted = [
@@ -42,7 +42,7 @@ def main() -> int:
     """Download and extract."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("requirements", type=Path, help="file that pins the version of `ansible`")
-    parser.add_argument("collections", type=Path, help="where to put the collection; replaced if it is there")
+    parser.add_argument("collections", type=Path, help="folder for the collection; an existing one is replaced")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         files = extract(download(arguments.requirements, Path(folder)), arguments.collections)

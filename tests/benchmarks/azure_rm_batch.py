@@ -1,11 +1,11 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What azure_rm wants of Azure beyond the list calls: the batch, one interface, the clouds, a token.
+"""The additional interfaces of Azure that azure_rm uses: the batch, a single interface, the clouds, a token.
 
-It asks for single resources, 100 in a batch, by ``POST /batch?api-version=2015-11-01``. Azure does not document that;
-here it answers at once and takes no longer than one request, which is the best case (the real one sends clients that
-asked for much away, to come back every 3 seconds).
+azure_rm requests single resources, 100 in a batch, with ``POST /batch?api-version=2015-11-01``, which Azure does not
+document. Here a batch takes as long as one request, which is the best case: for large batches, the real Azure makes
+clients poll every 3 seconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TOKENS = "/identity/token"
 
 
 def extend(app: Flask) -> None:
-    """Teach it to the simulated Resource Manager."""
+    """Add these interfaces to the simulated Resource Manager."""
     blueprint = Blueprint("azure_rm", __name__)
     blueprint.add_url_rule(INTERFACE, view_func=show_set_interface)
     blueprint.add_url_rule("/batch", view_func=Batch().answer, methods=["POST"], endpoint="batch")
@@ -49,8 +49,8 @@ def show_set_interface(subscription: str, group: str, name: str, instance_id: st
 class Batch:
     """Many requests in one.
 
-    Answers are remembered, as nothing changes while the benchmark runs: what is measured is to be the client, not how
-    fast the simulator encodes. Each request is counted all the same.
+    Answers are cached, because nothing changes during the benchmark, and it measures the client, not the simulator's
+    speed. Each request is still counted.
     """
 
     def __init__(self) -> None:
@@ -58,8 +58,8 @@ class Batch:
 
     def answer(self) -> Response:
         """Handle one batch."""
-        asked = request.get_json()["requests"]
-        parts = [self._part(str(item["name"]), str(item["url"])) for item in asked]
+        requests = request.get_json()["requests"]
+        parts = [self._part(str(item["name"]), str(item["url"])) for item in requests]
         return Response(b'{"responses":[' + b",".join(parts) + b"]}", content_type=JSON)
 
     def _part(self, name: str, url: str) -> bytes:
@@ -76,12 +76,12 @@ class Batch:
 
 
 def clouds(resource_manager: str) -> list[dict[str, Any]]:
-    """A list of clouds, as Azure's clients read it, with only the simulated one in it."""
+    """The list of clouds for Azure's clients, with only the simulated cloud."""
     login = {"loginEndpoint": "https://localhost", "audiences": [resource_manager], "tenant": "common"}
     return [{"name": "Simulated", "resourceManager": resource_manager, "authentication": login, "suffixes": {}}]
 
 
 def token() -> dict[str, str]:
-    """What a managed identity is given."""
+    """The token of a managed identity."""
     expires = str(int(time.time()) + 86400)
     return {"access_token": TOKEN, "expires_on": expires, "resource": "", "token_type": "Bearer"}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who runs: each contender with its files, its command and its environment, as its users would have them."""
+"""The contenders: each with the files, the command and the environment that its users would have."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ EMPTY = "static file, no host"
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to get at the hosts."""
+    """One way to list the hosts."""
 
     name: str
     command: tuple[str, ...]
     environment: Mapping[str, str]
     asks: bool = True
-    """It asks Azure."""
+    """Whether it sends requests to Azure."""
 
     def found(self, output: Path) -> int:
-        """How many hosts it found."""
+        """The number of hosts that it found."""
         if self.name in (FLOOR, CONCURRENT):
             return int(output.read_text(encoding="utf-8"))
         if self.name == READING:
@@ -54,8 +54,8 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Doors:
-    """Where the simulated Azure is: see serve.py."""
+class Endpoints:
+    """The URLs of the simulated Azure, see serve.py."""
 
     plain: str
     secure: str
@@ -63,47 +63,47 @@ class Doors:
     certificate: str
 
 
-def make(doors: Doors, folder: Path, azure_rm: bool, in_yaml: bool) -> list[Contender]:
+def make(endpoints: Endpoints, folder: Path, azure_rm: bool, in_yaml: bool) -> list[Contender]:
     """All contenders, with their files in the folder."""
-    source = _source(folder / "live.azure_vmss.yml", doors)
+    source = _source(folder / "live.azure_vmss.yml", endpoints)
     reading = str(OURS / "ansible"), "all", "--list-hosts", "-i", str(source)
     contenders = [
         _ansible(LIVE, source, folder),
         Contender(READING, reading, _environment(folder, REPOSITORY / ".collections")),
-        _floor(FLOOR, doors),
-        _floor(CONCURRENT, doors, "concurrent"),
-        _ansible(CACHED, cached_source(doors, folder), folder, asks=False),
+        _floor(FLOOR, endpoints),
+        _floor(CONCURRENT, endpoints, "concurrent"),
+        _ansible(CACHED, cached_source(endpoints, folder), folder, asks=False),
         _ansible(STATIC_JSON, static_files(folder)[0], folder, asks=False),
         _ansible(EMPTY, _write(folder / "empty.yaml", {"all": {}}), folder, asks=False),
     ]
     if in_yaml:
         contenders.append(_ansible(STATIC_YAML, static_files(folder)[1], folder, asks=False))
     if azure_rm:
-        contenders.insert(1, _azure_rm(doors, folder))
+        contenders.insert(1, _azure_rm(endpoints, folder))
     return contenders
 
 
-def cached_source(doors: Doors, folder: Path) -> Path:
-    """The inventory source that keeps its answer."""
+def cached_source(endpoints: Endpoints, folder: Path) -> Path:
+    """The inventory source that caches its answer."""
     options = {
         "cache": True,
         "cache_plugin": "ansible.builtin.jsonfile",
         "cache_connection": str(folder / "cache"),
         "cache_timeout": 86400,
     }
-    return _source(folder / "cached.azure_vmss.yml", doors, options)
+    return _source(folder / "cached.azure_vmss.yml", endpoints, options)
 
 
 def static_files(folder: Path) -> tuple[Path, Path]:
-    """The static inventories, which benchmarks.static writes."""
+    """The static inventories that benchmarks.static writes."""
     return folder / "static.json", folder / "static.yaml"
 
 
-def _source(path: Path, doors: Doors, options: Mapping[str, object] | None = None) -> Path:
+def _source(path: Path, endpoints: Endpoints, options: Mapping[str, object] | None = None) -> Path:
     source = {
         "plugin": "hpcai.azure.azure_vmss",
         "subscription_ids": [SUBSCRIPTION],
-        "endpoint": doors.plain,
+        "endpoint": endpoints.plain,
         "token": TOKEN,
         **(options or {}),
     }
@@ -120,18 +120,18 @@ def _ansible(name: str, source: Path, folder: Path, *, asks: bool = True) -> Con
     return Contender(name, (str(OURS / "ansible-inventory"), "--list", "-i", str(source)), environment, asks=asks)
 
 
-def _floor(name: str, doors: Doors, *how: str) -> Contender:
+def _floor(name: str, endpoints: Endpoints, *how: str) -> Contender:
     script = str(Path(__file__).with_name("floor.py"))
     environment = {**_inherited(), "PYTHONPATH": str(REPOSITORY / "tests")}
-    return Contender(name, (sys.executable, script, doors.plain, *how), environment)
+    return Contender(name, (sys.executable, script, endpoints.plain, *how), environment)
 
 
-def _azure_rm(doors: Doors, folder: Path) -> Contender:
-    """The plugin as it is: it reads the list of clouds, is given a token by a managed identity, and trusts a CA."""
+def _azure_rm(endpoints: Endpoints, folder: Path) -> Contender:
+    """The unchanged plugin. It reads the list of clouds, gets a managed identity's token, and trusts our CA."""
     source = {
         "plugin": "azure.azcollection.azure_rm",
         "auth_source": "msi",
-        "cloud_environment": doors.secure,
+        "cloud_environment": endpoints.secure,
         "subscription_id": SUBSCRIPTION,
         "include_vm_resource_groups": ["*"],
         "include_vmss_resource_groups": ["*"],
@@ -141,18 +141,18 @@ def _azure_rm(doors: Doors, folder: Path) -> Contender:
     settings.mkdir(exist_ok=True)
     environment = {
         **_environment(folder, THEIRS / "collections"),
-        "ARM_CLOUD_METADATA_URL": f"{doors.plain}{azure_rm_batch.CLOUDS}",
+        "ARM_CLOUD_METADATA_URL": f"{endpoints.plain}{azure_rm_batch.CLOUDS}",
         "AZURE_CONFIG_DIR": str(settings),
-        "IDENTITY_ENDPOINT": f"{doors.plain}{azure_rm_batch.TOKENS}",
+        "IDENTITY_ENDPOINT": f"{endpoints.plain}{azure_rm_batch.TOKENS}",
         "IDENTITY_HEADER": "simulated",
-        "REQUESTS_CA_BUNDLE": doors.certificate,
+        "REQUESTS_CA_BUNDLE": endpoints.certificate,
     }
     command = str(THEIRS / "bin" / "ansible-inventory"), "--list", "-i", str(path)
     return Contender(AZURE_RM, command, environment)
 
 
 def _environment(folder: Path, collections: Path) -> dict[str, str]:
-    """No configuration but the one that a failed source fails the run."""
+    """An environment with only one setting of Ansible: a failed source fails the run."""
     configuration = folder / "ansible.cfg"
     configuration.write_text("[inventory]\nany_unparsed_is_failed = true\n", encoding="utf-8")
     return {
@@ -164,6 +164,6 @@ def _environment(folder: Path, collections: Path) -> dict[str, str]:
 
 
 def _inherited() -> dict[str, str]:
-    """The caller's environment without what could steer a contender."""
-    ours = ("ANSIBLE_", "AZURE_", "HPCAI_", "IDENTITY_", "MSI_", "PYTHON", "http_", "https_", "HTTP_", "HTTPS_")
-    return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    """The caller's environment without variables that could change a contender's behaviour."""
+    removed = ("ANSIBLE_", "AZURE_", "HPCAI_", "IDENTITY_", "MSI_", "PYTHON", "http_", "https_", "HTTP_", "HTTPS_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(removed)}

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The floor: the SDK's list calls and nothing else.
+"""The lower bound: the SDK's list calls and nothing else.
 
-The same lists that the inventory asks for, read to their end, nothing made of them. One after the other, or each list
-in a thread of its own (the pages of one list can only be read one after the other).
+It reads the same lists as the inventory to their end, and does nothing with them: one after the other, or each list in
+its own thread (the pages of one list can only be read one after the other).
 
 Usage: floor.py ENDPOINT [concurrent]; prints the number of instances.
 """

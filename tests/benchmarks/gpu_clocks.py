@@ -1,11 +1,11 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""gpu_clocks beside the plain nvidia-smi commands that it replaces, on eight GPUs.
+"""Compare gpu_clocks with the plain nvidia-smi commands that it replaces, on eight GPUs.
 
-`PYTHONPATH=tests python -m benchmarks.gpu_clocks` from a clone's root. Driver and GPUs are the stand-ins for NVML and
-nvidia-smi, which answer at once. What carries over to a real machine is how many processes open the driver, and what
-our own code costs; a real nvidia-smi takes longer each time than this one.
+Run `PYTHONPATH=tests python -m benchmarks.gpu_clocks` in a clone's root. Driver and GPUs are the stand-ins for NVML and
+nvidia-smi, which answer at once. Two results also apply to a real machine: how many processes open the driver, and the
+cost of our own code. A real nvidia-smi takes longer than the stand-in.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.measure import Sample, measure
 
 GPUS = 8
 QUERY = "clocks.max.memory,clocks.applications.memory,clocks.max.graphics,clocks.applications.graphics"
-# What administrators do by hand: count the GPUs, compare each one's clocks, set those that are lower.
+# The commands of administrators: count the GPUs, compare the clocks of each, and set those that are lower.
 PLAIN = f"""
 count=$(nvidia-smi -i 0 --query-gpu=count --format=csv,noheader,nounits)
 i=0
@@ -51,14 +51,14 @@ class Contender:
 
 
 def module(machine: GpuMachine) -> list[str]:
-    """The module, as Python runs it on a node."""
+    """The command that runs the module as on a node."""
     return [sys.executable, str(PLAYED), str(machine.root), "module", json.dumps({"state": "max"})]
 
 
 CONTENDERS = (
     Contender("plain nvidia-smi commands", lambda _machine: ["/bin/sh", "-euc", PLAIN]),
     Contender("gpu_clocks through NVML", module),
-    # What any module costs before it does anything.
+    # The cost of any module before it does anything.
     Contender(
         "a module that does nothing",
         lambda _machine: [sys.executable, "-c", "import ansible.module_utils.basic, ansible.module_utils.testing"],
@@ -68,7 +68,7 @@ CONTENDERS = (
 
 @dataclass(frozen=True)
 class Result:
-    """What a contender took: to set eight GPUs, and to find them set."""
+    """The results of a contender for one case: to set eight GPUs, or to find them already set."""
 
     name: str
     case: str
@@ -79,7 +79,7 @@ class Result:
 
 
 def compare(library: Path, folder: Path, runs: int) -> list[Result]:
-    """Let each contender set the clocks and then find them set, in turn, so that a busy machine slows all alike."""
+    """Run each contender on unset and on set clocks. They take turns, so that a busy machine slows all of them."""
     samples: dict[tuple[str, str], list[tuple[Sample, int]]] = {}
     for run in range(runs):
         for contender in CONTENDERS:
@@ -106,7 +106,7 @@ def compare(library: Path, folder: Path, runs: int) -> list[Result]:
 
 
 def opened(machine: GpuMachine) -> int:
-    """How many processes opened the driver since the last time."""
+    """How many processes opened the driver since the last call."""
     file = machine.gpus / "calls"
     lines = file.read_text(encoding="ascii").splitlines() if file.exists() else []
     file.unlink(missing_ok=True)
@@ -129,7 +129,7 @@ def ratios(results: Sequence[Result]) -> list[str]:
         idle = by_key[CONTENDERS[2].name, case]
         ours = by_key[CONTENDERS[1].name, case]
         opens = f"{ours.opened} processes of the module open the driver, {plain.opened} of the plain commands"
-        share = f"{idle.cpu / ours.cpu:.0%} of it what any module costs"
+        share = f"{idle.cpu / ours.cpu:.0%} of it is the cost of any module"
         lines.append(f"* {case}: {opens}; CPU {ours.cpu / plain.cpu:.1f} times theirs, {share}")
     return lines
 
@@ -137,7 +137,7 @@ def ratios(results: Sequence[Result]) -> list[str]:
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5, help="runs of each contender; the median counts (default: 5)")
+    parser.add_argument("--runs", type=int, default=5, help="runs per contender; the results are medians (default: 5)")
     runs = parser.parse_args().runs
     with tempfile.TemporaryDirectory() as folder:
         results = compare(build(Path(folder, "library")), Path(folder), runs)

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run health_check.yml on clusters of several sizes: what the machine that runs Ansible has to do.
+"""Run health_check.yml on clusters of several sizes, to measure the work of the machine that runs Ansible.
 
-Each node's Python is a program that prints the recorded result of the deep tier, forty checks, so nothing is checked
-and nothing goes over ssh: what is left is Ansible's own work for each node, and the report. Told are the seconds of
-each task, and the largest process. Some nodes are bad and one is silent, so the run ends with an error, as it should.
+Each node's Python is a program that prints the recorded result of the deep tier (forty checks). So no check runs and
+ssh is not used: only Ansible's own work for each node and the report remain. The output has the seconds of each task,
+and the size of the largest process. Some nodes are faulty and one does not answer, so the run is expected to fail.
 
 Run it with `tests/benchmarks/run.sh health_play`.
 """
@@ -35,7 +35,7 @@ _TASK = re.compile(r"^(TASK|PLAY|PLAY RECAP) (?:\[(.*?)\] )?\*")
 
 
 def prepare(count: int, folder: Path) -> None:
-    """Write the inventory, the nodes' answers and what prints them."""
+    """Write the inventory, the nodes' answers and the programs that print them."""
     hosts: dict[str, Any] = {}
     for one in cluster(count):
         variables = {**one["inventory"], "ansible_connection": "local"}
@@ -60,7 +60,7 @@ def prepare(count: int, folder: Path) -> None:
 
 
 def play(folder: Path, forks: int) -> tuple[list[tuple[str, float]], float]:
-    """Run it, and return the seconds of each task in its order, and the largest process in MiB."""
+    """Run the playbook. Returns the seconds of each task in order, and the size of the largest process in MiB."""
     command = [
         str(Path(sys.executable).with_name("ansible-playbook")),
         *("-i", "hosts.json", "hpcai.azure.health_check", "--forks", str(forks)),
@@ -72,18 +72,18 @@ def play(folder: Path, forks: int) -> tuple[list[tuple[str, float]], float]:
         "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
         "ANSIBLE_HOME": str(folder / ".ansible"),
         "ANSIBLE_NOCOLOR": "1",
-        # Otherwise a task's name is printed with its first result.
+        # Otherwise Ansible prints a task's name only with its first result.
         "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "true",
         "PYTHONUNBUFFERED": "1",
     }
-    begun = time.monotonic()
+    began = time.monotonic()
     taken: list[tuple[str, float]] = []
     with (folder / "err").open("wb") as errors:
         process = subprocess.Popen(
             command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
         )
         assert process.stdout
-        name, since = "start", begun
+        name, since = "start", began
         for line in process.stdout:
             found = _TASK.match(line)
             if found:
@@ -92,14 +92,14 @@ def play(folder: Path, forks: int) -> tuple[list[tuple[str, float]], float]:
                 name, since = (found[2] or found[1]), now
         _pid, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-    taken += [(name, time.monotonic() - since), ("all", time.monotonic() - begun)]
+    taken += [(name, time.monotonic() - since), ("all", time.monotonic() - began)]
     if process.returncode != 2 or not (folder / "health-report/report.html").exists():
         raise SystemExit(f"the playbook ended with {process.returncode}: {(folder / 'err').read_text('utf-8')}")
     return taken, usage.ru_maxrss / KIB_OF_MIB
 
 
 def main() -> int:
-    """Measure and tell."""
+    """Measure and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="numbers of nodes (default: 60 600)")
     parser.add_argument("--forks", type=int, default=FORKS, help=f"Ansible's forks (default: {FORKS})")
@@ -116,9 +116,9 @@ def main() -> int:
         columns[count] = {}
         for task, seconds in taken:
             columns[count][task] = columns[count].get(task, 0) + seconds
-        told = ", ".join(f"{size:.1f} MB" for size in sizes)
+        written = ", ".join(f"{size:.1f} MB" for size in sizes)
         print(
-            f"* {count:,} nodes: load {load:.1f} before; largest process {mib:.0f} MiB; page and JSON {told}",
+            f"* {count:,} nodes: load {load:.1f} before; largest process {mib:.0f} MiB; page and JSON {written}",
             flush=True,
         )
     print(f"\n| seconds | {' | '.join(f'{count:,} nodes' for count in columns)} |\n|:--|{'--:|' * len(columns)}")

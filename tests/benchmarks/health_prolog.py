@@ -1,16 +1,16 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What health checks cost a job before it starts: hpcnode's tier prolog beside LBNL NHC with AzNHC's checks.
+"""The time of health checks before a job starts: hpcnode's tier prolog, and LBNL NHC with AzNHC's checks.
 
     tests/benchmarks/run.sh health_prolog --nhc FOLDER --aznhc FOLDER
 
-FOLDER are checkouts of mej/nhc and of Azure/azurehpc-health-checks. Without them, hpcnode alone is measured. The node
-is a played Standard_ND96isr_H100_v5 in namespaces of its own (root only): its /sys, /proc/cpuinfo and /proc/meminfo are
+The folders are checkouts of mej/nhc and of Azure/azurehpc-health-checks. Without them, only hpcnode is measured. The
+node is a fake Standard_ND96isr_H100_v5 in its own namespaces (root only): its /sys, /proc/cpuinfo and /proc/meminfo are
 files, and NVML, nvidia-smi, systemctl, lspci, lstopo and curl are stand-ins that answer at once. AzNHC's checks that
-need a GPU or an adapter to do work are left out, and so is the container in which it runs; what was run is told.
+need a working GPU or adapter are omitted, and so is its container. The output lists what was run.
 
-The contenders take turns, so that a busy machine slows all alike. Processes are counted by strace, in other runs.
+The contenders take turns, so that a busy machine slows all of them. strace counts the processes in separate runs.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from benchmarks import adopting
 from benchmarks.machine import commit
 
 HOOK = "/usr/libexec/hpcai/prolog"
-# As the role writes it.
+# The role writes the same script.
 SCRIPT = "#!/bin/sh\nexec /usr/bin/hpcnode health prolog --within 57\n"
 CANNOT = {
     "check_gpu_bw": "copies between GPUs (nvbandwidth)",
     "check_nccl_allreduce": "runs nccl-tests on all GPUs",
     "check_ib_bw_gdr": "runs ib_write_bw on all adapters",
 }
-"""AzNHC's checks that nobody can play, with the reason."""
+"""AzNHC's checks that stand-ins cannot replace, with the reason."""
 LOG_LINES = 1000
 OURS, THEIRS = "hpcnode health run prolog", "nhc with AzNHC's checks"
 
 
 @dataclass
 class Contender:
-    """A command on the node, and what it took."""
+    """A command on the node, and its results."""
 
     name: str
     command: tuple[str, ...]
@@ -72,7 +72,7 @@ class Contender:
         self.opened = opened(node)
 
     def count(self, node: HealthNode, folder: Path) -> None:
-        """Count what it starts."""
+        """Count the processes and programs that it starts."""
         folder.mkdir()
         calls = "trace=clone,clone3,fork,vfork,execve"
         node.node.run("strace", "-ff", "-qq", "-o", str(folder / "of"), "-e", calls, "-e", "signal=none", *self.command)
@@ -83,7 +83,7 @@ class Contender:
 
 
 def opened(node: HealthNode) -> int:
-    """How many processes opened the driver since the last time."""
+    """How many processes opened the driver since the last call."""
     file = node.gpus.gpus / "calls"
     lines = file.read_text(encoding="ascii").splitlines() if file.exists() else []
     file.unlink(missing_ok=True)
@@ -91,7 +91,7 @@ def opened(node: HealthNode) -> int:
 
 
 def theirs(nhc: Path, aznhc: Path, node: HealthNode) -> tuple[list[Contender], list[str]]:
-    """LBNL NHC with the checks that AzNHC has for the size, as its container calls it; and words on them."""
+    """LBNL NHC with AzNHC's checks for the size, called as in its container, and lines that describe the checks."""
     root = node.folder / "azure-nhc"
     for folder in ("topofiles", "output", "scripts"):
         (root / folder).mkdir(parents=True)
@@ -114,12 +114,12 @@ def theirs(nhc: Path, aznhc: Path, node: HealthNode) -> tuple[list[Contender], l
         Contender(name, (str(nhc / "nhc"), f"CONFFILE={root / conf}", *given))
         for name, conf in ((THEIRS, "aznhc.conf"), ("nhc without a check", "none.conf"))
     ]
-    # What it says it ran is what it ran.
+    # Compare the checks in its log with those in the configuration.
     done = node.node.run(*contenders[0].command, "VERBOSE=1", check=False)
-    told = log.read_text(encoding="utf-8")
-    ran = re.findall(r'^Running check:  "(.*)"$', told, re.MULTILINE)
+    logged = log.read_text(encoding="utf-8")
+    ran = re.findall(r'^Running check:  "(.*)"$', logged, re.MULTILINE)
     if done.returncode or ran != kept:
-        raise SystemExit(f"nhc does not come to its end on the played node:\n{told}{done.stderr}")
+        raise SystemExit(f"nhc did not run all checks on the fake node:\n{logged}{done.stderr}")
     version = re.search(r"\d+\.\d+\.\d+", (nhc / "RELEASE_NOTES.txt").read_text(encoding="utf-8"))
     names = list(dict.fromkeys(check.split()[0] for check in ran))
     words = [
@@ -131,7 +131,7 @@ def theirs(nhc: Path, aznhc: Path, node: HealthNode) -> tuple[list[Contender], l
 
 
 def ours(node: HealthNode) -> tuple[list[Contender], list[str]]:
-    """What hpcnode does, and words on the checks of both tiers."""
+    """hpcnode's contenders, and lines that describe the checks of both tiers."""
     words = []
     for tier in ("prolog", "periodic"):
         node.node.run("/usr/bin/hpcnode", "health", "run", tier, check=False)
@@ -144,15 +144,15 @@ def ours(node: HealthNode) -> tuple[list[Contender], list[str]]:
         Contender("python3 -I -c pass", (INTERPRETER, "-I", "-c", "pass")),
         Contender("hpcnode health status prolog", ("/usr/bin/hpcnode", "health", "status", "prolog")),
         Contender(OURS, ("/usr/bin/hpcnode", "health", "run", "prolog")),
-        Contender("the whole prolog with it", (HOOK,)),
-        # It finds things that a played node lacks; that is no failure of the measurement.
+        Contender("the complete prolog with it", (HOOK,)),
+        # It reports hardware that the fake node lacks; that does not fail the benchmark.
         Contender("hpcnode health run periodic", ("/bin/sh", "-c", periodic)),
     ]
     return contenders, words
 
 
 def table(contenders: Sequence[Contender], counted: bool) -> str:
-    """A Markdown table: median, and least and most in brackets."""
+    """A Markdown table with medians, and minimum and maximum in brackets."""
     rows = ["| | wall ms | CPU ms | processes | programs | open the driver |", "|:--|--:|--:|--:|--:|--:|"]
     for one in contenders:
         cells = [_spread(one.wall), _spread(one.cpu)]
@@ -167,7 +167,7 @@ def _spread(seconds: Sequence[float]) -> str:
 
 
 def ratios(contenders: Sequence[Contender]) -> list[str]:
-    """Each beside ours, round by round."""
+    """Compare each contender with ours: the median of the ratios of all rounds."""
     by_name = {one.name: one for one in contenders}
     mine = by_name[OURS]
     lines = []
@@ -197,8 +197,8 @@ def main() -> int:
             node.hook(SCRIPT)
             contenders, words = ours(node)
             if options.nhc:
-                more, told = theirs(options.nhc.resolve(), options.aznhc.resolve(), node)
-                contenders, words = [*contenders, *more], [*words, *told]
+                more, more_words = theirs(options.nhc.resolve(), options.aznhc.resolve(), node)
+                contenders, words = [*contenders, *more], [*words, *more_words]
             load = os.getloadavg()[0]
             for number in range(-1, options.repeat):
                 for one in contenders:
@@ -214,7 +214,7 @@ def main() -> int:
             node.node.end()
     python = subprocess.run([INTERPRETER, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     print(f"{commit()}, {python}, Linux {platform.release()}, {os.cpu_count()} CPUs, load {load:.1f} to", end=" ")
-    print(f"{os.getloadavg()[0]:.1f}, {options.repeat} rounds; median (least to most)\n")
+    print(f"{os.getloadavg()[0]:.1f}, {options.repeat} rounds; median (minimum to maximum)\n")
     print("\n".join([*(f"* {line}" for line in words), "", table(contenders, counted), "", *ratios(contenders)]))
     return 0
 

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Build the report on recorded results of clusters of several sizes, and open its page in a browser.
+"""Build the report of recorded results for clusters of several sizes, and open its page in a browser.
 
-Each node has forty checks with some two hundred readings, as the deep tier gives them. Measured are the seconds for the
-report, its bytes beside those of the nodes' own documents, and, where there is a browser, the milliseconds from opening
-the page until it can be used and for a letter typed into the search.
+Each node has forty checks with about two hundred readings, as in the deep tier. The benchmark measures the seconds for
+the report, its size and that of the nodes' own documents, and, if there is a browser, the milliseconds from opening the
+page until it can be used, and for a letter typed into the search.
 
 Run it with `tests/benchmarks/run.sh health_report`.
 """
@@ -40,15 +40,15 @@ TYPE = """(() => {
 
 
 def build(results: list[dict[str, Any]], folder: str) -> float:
-    """Build and write the report, and return the seconds."""
+    """Build and write the report, and return the seconds that it took."""
     before = time.monotonic()
-    asked = [NodeResult(one["host"], one["result"], one["inventory"]) for one in results]
-    write_report(compare(gather(asked, tier="deep", time=TIME, cluster="trainer")), folder)
+    nodes = [NodeResult(one["host"], one["result"], one["inventory"]) for one in results]
+    write_report(compare(gather(nodes, tier="deep", time=TIME, cluster="trainer")), folder)
     return time.monotonic() - before
 
 
 def look(page: chromium.Page, file: Path) -> tuple[float, float, float]:
-    """Open the page, and return the milliseconds until it can be used, for a letter, and for all pictures of values."""
+    """Open the page. Returns the milliseconds until it can be used, for a letter, and for all charts of values."""
     page.open(file.as_uri())
     page.wait("document.documentElement.dataset.painted")
     usable = float(page.run("document.documentElement.dataset.usable"))
@@ -63,13 +63,13 @@ def look(page: chromium.Page, file: Path) -> tuple[float, float, float]:
 
 
 def main() -> int:
-    """Measure and tell."""
+    """Measure and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeat", type=int, default=3, help="rounds; the median of them is told (default: 3)")
+    parser.add_argument("--repeat", type=int, default=3, help="rounds; the results are medians (default: 3)")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="numbers of nodes")
-    parser.add_argument("--no-browser", action="store_true", help="only build")
+    parser.add_argument("--no-browser", action="store_true", help="only build the report")
     options = parser.parse_args()
-    seen = not options.no_browser and chromium.find() is not None
+    has_browser = not options.no_browser and chromium.find() is not None
     print(f"Python {platform.python_version()}, {os.cpu_count()} CPUs, median of {options.repeat} runs\n")
     print("| nodes | readings | their documents | seconds | report.html | report.json | usable | a letter | values |")
     print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
@@ -84,12 +84,14 @@ def main() -> int:
                 for file in Path(folder).iterdir():
                     file.unlink()
                 taken.append(build(results, folder))
-                if seen:
+                if has_browser:
                     with chromium.browser() as page:
                         looks.append(look(page, Path(folder) / HTML))
             sizes = [(Path(folder) / name).stat().st_size / 1e6 for name in (HTML, "report.json")]
         shown = (
-            [f"{statistics.median(each):.0f} ms" for each in zip(*looks, strict=True)] if seen else ["no browser"] * 3
+            [f"{statistics.median(each):.0f} ms" for each in zip(*looks, strict=True)]
+            if has_browser
+            else ["no browser"] * 3
         )
         cells = [f"{count:,}", f"{readings:,}", f"{documents / 1e6:.1f} MB", f"{statistics.median(taken):.2f}"]
         print(f"| {' | '.join([*cells, *(f'{size:.1f} MB' for size in sizes), *shown])} |", flush=True)

@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Compare the inventory with azure_rm, with bare SDK list calls, and with a static file.
 
-All against one simulated Azure with a stated latency, interleaved (each round runs every contender once), each run a
-process of its own. Prints a Markdown table and what the targets say to it; all samples go to a JSON file.
+All contenders use one simulated Azure with a given latency. They are interleaved (each round runs every contender
+once), and each run is a separate process. The output is a Markdown table and a comparison with the targets. All samples
+go to a JSON file.
 
-Run it with `make bench`, or `tests/benchmarks/run.sh OPTIONS`. It wants a machine with nothing else to do.
+Run it with `make bench` or `tests/benchmarks/run.sh OPTIONS`, on an idle machine.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import contenders, machine, measure, report, static
-from benchmarks.contenders import Contender, Doors
+from benchmarks.contenders import Contender, Endpoints
 from benchmarks.report import Result
 
 RESULTS = Path(__file__).with_name("results")
@@ -48,23 +49,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         size = options.set_size or instances
         with tempfile.TemporaryDirectory(prefix="bench-") as name:
             folder = Path(name)
-            with _azure(instances, size, options.latency, folder) as doors:
-                chosen = contenders.make(doors, folder, slow and theirs is not None, slow)
-                results.extend(measure_all(chosen, doors, folder, instances, options.repeat))
+            with _azure(instances, size, options.latency, folder) as endpoints:
+                chosen = contenders.make(endpoints, folder, slow and theirs is not None, slow)
+                results.extend(measure_all(chosen, endpoints, folder, instances, options.repeat))
     lines = [_headline(about), "", report.table(results), "", *report.verdicts(results), "", _remarks(results)]
     print("\n".join(lines))
     _save(options.results, about, results, lines)
     return 0
 
 
-def measure_all(chosen: Sequence[Contender], doors: Doors, folder: Path, instances: int, repeat: int) -> list[Result]:
+def measure_all(
+    chosen: Sequence[Contender], endpoints: Endpoints, folder: Path, instances: int, repeat: int
+) -> list[Result]:
     """Measure the contenders at one number of instances."""
     _prepare(chosen, folder, instances)
     results = {contender.name: Result(instances, contender.name, 0, 0, 0, 0) for contender in chosen}
     for number in range(1, repeat + 1):
         for contender in chosen:
             _say(f"{instances:,} instances, round {number} of {repeat}: {contender.name}")
-            _run(contender, doors, folder, results[contender.name])
+            _run(contender, endpoints, folder, results[contender.name])
     for contender in chosen:
         wanted = 0 if contender.name == contenders.EMPTY else instances
         if results[contender.name].hosts != wanted:
@@ -73,7 +76,7 @@ def measure_all(chosen: Sequence[Contender], doors: Doors, folder: Path, instanc
 
 
 def _prepare(chosen: Sequence[Contender], folder: Path, instances: int) -> None:
-    """Fill the cache, write the static files, and see that what is compared is the same."""
+    """Fill the cache, write the static files, and check that all contenders return the same."""
     by_name = {contender.name: contender for contender in chosen}
     live, cached = by_name[contenders.LIVE], by_name[contenders.CACHED]
     _say(f"{instances:,} instances: preparing")
@@ -83,7 +86,7 @@ def _prepare(chosen: Sequence[Contender], folder: Path, instances: int) -> None:
     if contenders.STATIC_YAML in by_name:
         _compare(live, [cached, by_name[contenders.STATIC_JSON], by_name[contenders.STATIC_YAML]], folder)
     if contenders.AZURE_RM in by_name:
-        # Compiles its modules and gets the list of clouds: what happens once is not measured.
+        # A first run, which is not measured, compiles the modules and gets the list of clouds.
         measure.measure(by_name[contenders.AZURE_RM].command, by_name[contenders.AZURE_RM].environment, folder)
 
 
@@ -93,27 +96,27 @@ def _compare(one: Contender, others: Sequence[Contender], folder: Path) -> None:
     for other in others:
         measure.measure(other.command, other.environment, folder)
         if found := static.differences(wanted, static.load(folder / "out")):
-            raise SystemExit(f"{one.name} and {other.name} do not say the same: {'; '.join(found)}")
+            raise SystemExit(f"{one.name} and {other.name} differ: {'; '.join(found)}")
 
 
-def _run(contender: Contender, doors: Doors, folder: Path, result: Result) -> None:
-    _admin(doors, "DELETE")
-    before = _get(f"{doors.plain}/late")["late"]
+def _run(contender: Contender, endpoints: Endpoints, folder: Path, result: Result) -> None:
+    _admin(endpoints, "DELETE")
+    before = _get(f"{endpoints.plain}/late")["late"]
     sample = measure.measure(contender.command, contender.environment, folder)
-    asked = _get(f"{doors.admin}/_simulator/requests")
+    log = _get(f"{endpoints.admin}/_simulator/requests")
     result.samples.append(sample)
-    result.late += _get(f"{doors.plain}/late")["late"] - before
-    result.batches = sum(count for what, count in asked["counts"].items() if what.startswith("POST"))
-    requests = asked["total"] - result.batches
+    result.late += _get(f"{endpoints.plain}/late")["late"] - before
+    result.batches = sum(count for what, count in log["counts"].items() if what.startswith("POST"))
+    requests = log["total"] - result.batches
     if result.requests not in (0, requests) or bool(requests) is not contender.asks:
-        raise SystemExit(f"{contender.name} made {requests} requests, which was not to be expected")
+        raise SystemExit(f"{contender.name} made {requests} requests, which is not as expected")
     result.requests = requests
     result.hosts = contender.found(folder / "out")
 
 
 @contextmanager
-def _azure(instances: int, set_size: int, latency: float, folder: Path) -> Iterator[Doors]:
-    """A simulated Azure in a process of its own."""
+def _azure(instances: int, set_size: int, latency: float, folder: Path) -> Iterator[Endpoints]:
+    """A simulated Azure in a separate process."""
     command = [sys.executable, "-m", "benchmarks.serve", "--folder", str(folder)]
     command += ["--instances", str(instances), "--set-size", str(set_size), "--latency", str(latency)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -123,7 +126,7 @@ def _azure(instances: int, set_size: int, latency: float, folder: Path) -> Itera
         line = process.stdout.readline()
         if not line:
             raise SystemExit("the simulated Azure did not start, see above")
-        yield Doors(**json.loads(line))
+        yield Endpoints(**json.loads(line))
     finally:
         process.stdin.close()
         process.wait(timeout=30)
@@ -134,8 +137,8 @@ def _get(url: str) -> Any:
         return json.load(answer)
 
 
-def _admin(doors: Doors, method: str) -> None:
-    request = urllib.request.Request(f"{doors.admin}/_simulator/requests", method=method)
+def _admin(endpoints: Endpoints, method: str) -> None:
+    request = urllib.request.Request(f"{endpoints.admin}/_simulator/requests", method=method)
     urllib.request.urlopen(request, timeout=30).close()
 
 
@@ -161,9 +164,9 @@ def _remarks(results: Sequence[Result]) -> str:
     late = sum(result.late for result in results)
     asked = sum((result.batches or result.requests) * len(result.samples) for result in results)
     return (
-        "The floor that the target is held against reads the lists one after the other and does nothing else; reading "
-        "them 8 at a time is what concurrency alone can gain. azure_rm has the best case: each batch of 100 requests "
-        f"takes as long as a single one. Of {asked:,} answers, {late:,} took the simulator longer than the latency."
+        "The target compares with a lower bound that reads the lists one after the other and does nothing else; "
+        "reading them 8 at a time shows the gain from concurrency alone. azure_rm has the best case: a batch of 100 "
+        f"requests takes as long as one. Of {asked:,} answers, {late:,} took the simulator longer than the latency."
     )
 
 
@@ -197,9 +200,9 @@ def _parser() -> argparse.ArgumentParser:
         "--set-size",
         type=int,
         metavar="N",
-        help="so many in one scale set, Azure takes 1000 (default: half of them in a Uniform, half in a Flexible one)",
+        help="instances per scale set; Azure's limit is 1000 (default: half in one Uniform, half in one Flexible set)",
     )
-    parser.add_argument("--no-azure-rm", action="store_true", help="leave it out, and do without .venv-bench")
+    parser.add_argument("--no-azure-rm", action="store_true", help="omit azure_rm, so that .venv-bench is not needed")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="(default: %(default)s)")
     return parser
 

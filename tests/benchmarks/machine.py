@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""On what it was measured."""
+"""The machine and the software versions of a benchmark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGES = ("ansible-core", "azure-core", "azure-identity", "azure-mgmt-compute"
 
 
 def describe(theirs: Path | None) -> dict[str, Any]:
-    """The machine, and the versions of what runs on it; ``theirs`` is the environment of azure_rm."""
+    """The machine and its software versions. ``theirs`` is the environment of azure_rm."""
     found: dict[str, Any] = {
         "cpus": os.cpu_count(),
         "cpu": _first(Path("/proc/cpuinfo"), "model name") or platform.machine(),
@@ -42,12 +42,12 @@ def describe(theirs: Path | None) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """The packages of this environment."""
+    """The versions of the packages in this environment."""
     return {name: metadata.version(name) for name in PACKAGES}
 
 
 def commit() -> str:
-    """The state of the repository."""
+    """The commit of the repository."""
     done = subprocess.run(
         ["git", "describe", "--always", "--dirty", "--exclude", "*"],
         cwd=Path(__file__).parent,

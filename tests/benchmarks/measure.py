@@ -1,10 +1,10 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run one command and say what it took.
+"""Run one command and measure its time and memory.
 
-The command is started by a process that is small itself (this file as a script): Linux counts the memory of the
-process that starts another one into that one's peak.
+A small process (this file as a script) starts the command, because Linux includes the memory of the starting process in
+the peak of the started one.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ LIMIT_SECONDS = 900
 
 
 class CommandFailed(Exception):
-    """A command that was to be measured did not work."""
+    """The measured command failed."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What one run took."""
+    """The measurements of one run."""
 
     wall: float
     cpu: float
@@ -39,7 +39,7 @@ class Sample:
 
 
 def measure(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> Sample:
-    """Run a command, its output in the files ``out`` and ``err`` of the folder."""
+    """Run a command with its output in the files ``out`` and ``err`` of the folder."""
     launcher = [sys.executable, "-I", "-S", __file__, str(folder), *command]
     done = subprocess.run(launcher, env=dict(environment), capture_output=True, text=True, check=False)
     if done.returncode:
@@ -51,7 +51,7 @@ def measure(command: Sequence[str], environment: Mapping[str, str], folder: Path
 def launch(folder: str, command: list[str]) -> int:
     """Start the command, wait for it and print a sample."""
     with open(f"{folder}/out", "wb") as out, open(f"{folder}/err", "wb") as err, open(os.devnull, "rb") as nothing:
-        begun = time.monotonic()
+        began = time.monotonic()
         process = os.posix_spawn(
             command[0],
             command,
@@ -65,7 +65,7 @@ def launch(folder: str, command: list[str]) -> int:
         signal.signal(signal.SIGALRM, lambda *_: os.kill(process, signal.SIGKILL))
         signal.alarm(LIMIT_SECONDS)
         _process, status, usage = os.wait4(process, 0)
-        wall = time.monotonic() - begun
+        wall = time.monotonic() - began
     sample = {"wall": wall, "cpu": usage.ru_utime + usage.ru_stime, "peak_mib": usage.ru_maxrss / KIB_OF_MIB}
     print(json.dumps(sample))
     return 1 if status else 0

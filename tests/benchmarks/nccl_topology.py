@@ -1,10 +1,10 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nccl_topology costs, against the plain commands that the HPC images run instead: cp, and a few lines by echo.
+"""Compare nccl_topology with the plain commands that the HPC images run instead: cp, and a few lines with echo.
 
-``PYTHONPATH=tests:.collections python -m benchmarks.nccl_topology`` prints a table of CPU times, each contender in a
-process of its own. The plain commands do less: they look at nothing, and they always write.
+``PYTHONPATH=tests:.collections python -m benchmarks.nccl_topology`` prints a table of CPU times. Each contender is a
+separate process. The plain commands do less: they check nothing, and always write.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 SIZE = "Standard_ND96asr_v4"
 _VARIABLES = ("NCCL_IB_PCI_RELAXED_ORDERING=1", "NCCL_IGNORE_CPU_AFFINITY=1", "NCCL_SOCKET_IFNAME=eth0")
 
-# The node core in a package of its own, as hpcnode has it, without Ansible.
+# The node core as a separate package, as in hpcnode, without Ansible.
 _CORE = """
 import sys
 sys.path.insert(0, {folder!r})
@@ -49,10 +49,10 @@ from ansible.module_utils.basic import AnsibleModule
 
 @dataclass(frozen=True)
 class Contender:
-    """A way to do it.
+    """A way to write the files.
 
-    :ivar name: as the table has it.
-    :ivar command: the process.
+    :ivar name: its name in the table.
+    :ivar command: its command line.
     :ivar fresh: whether the files are removed before each run.
     """
 
@@ -62,7 +62,7 @@ class Contender:
 
 
 def contenders(work: Path) -> Iterator[Contender]:
-    """All of them, on one machine's tree."""
+    """All contenders, on the files of one machine."""
     tree = SizedMachine.of_size(work / "root", SIZE)
     out = work / "files"
     options = {
@@ -86,7 +86,7 @@ def contenders(work: Path) -> Iterator[Contender]:
 
 
 def shell(shipped: Path, out: Path) -> str:
-    """The plain commands, with the drop-ins for enroot that a site adds by hand."""
+    """The plain commands, with the drop-ins for enroot that administrators add."""
     quoted = shlex.quote(str(out))
     variables = " ".join(map(shlex.quote, (*_VARIABLES, f"NCCL_TOPO_FILE={out}/topo.xml")))
     mount = f"{out}/topo.xml {out}/topo.xml none x-create=file,bind,ro,nofail"
@@ -100,14 +100,14 @@ def shell(shipped: Path, out: Path) -> str:
 
 
 def clean(folder: Path) -> None:
-    """Remove the files, not the folders."""
+    """Remove the files, but not the folders."""
     for file in folder.rglob("*"):
         if file.is_file():
             file.unlink()
 
 
 def run(repeat: int) -> list[tuple[str, list[Sample]]]:
-    """Measure all of them in turns, so that a busy moment of the machine meets each."""
+    """Measure all contenders in turns, so that a busy machine slows all of them."""
     with tempfile.TemporaryDirectory(prefix="hpcai-nccl-") as name:
         work = Path(name)
         environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / ".collections")}
@@ -122,7 +122,7 @@ def run(repeat: int) -> list[tuple[str, list[Sample]]]:
 
 
 def table(results: Sequence[tuple[str, list[Sample]]]) -> str:
-    """A Markdown table; the ratio is to the first row."""
+    """A Markdown table. The ratios are to the first row."""
     base = statistics.median(sample.cpu for sample in results[0][1])
     rows = ["| | CPU ms: median (min-max) | times the plain commands |", "|:--|--:|--:|"]
     for name, samples in results:

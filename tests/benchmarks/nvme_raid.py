@@ -1,17 +1,17 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nvme_raid costs over the plain commands it replaces.
+"""The overhead of nvme_raid over the plain commands that it replaces.
 
-Runs as root on a node with hpcnode and free disks. Round by round it builds them into a scratch and takes that apart:
+It runs as root on a node with hpcnode and free disks. In each round it builds a scratch of the disks and removes it:
 
 - ``plain``: mdadm --create, mkfs.xfs, mount, as people type them;
-- ``same``: the same with our options for stripes, and without discarding the disks: what is left is our overhead;
+- ``same``: the same with our options for stripes, and without discarding the disks: the difference to ours is overhead;
 - ``ours``: ``hpcnode scratch up``, which is the module's code without Ansible;
-- ``again``: the same once more, when there is nothing to do;
-- ``guard``: ``mountpoint``, what a careful shell script does then, knowing nothing of the disks.
+- ``again``: the same again, with nothing to do;
+- ``guard``: ``mountpoint``, which a careful shell script runs in this case, without checking the disks.
 
-It needs nothing but the standard library of Python 3.9: ``python3 nvme_raid.py /dev/nvme?n1``. One disk gets no array.
+It needs only the standard library of Python 3.9: ``python3 nvme_raid.py /dev/nvme?n1``. A single disk gets no array.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHUNK = 512 * 1024
 
 
 def timed(*commands: str) -> float:
-    """Run commands one after the other; return the seconds they took."""
+    """Run commands one after the other, and return the seconds that they took."""
     begin = time.perf_counter()
     for command in commands:
         done = subprocess.run(
@@ -61,7 +61,7 @@ def take_apart(disks: list[str]) -> None:
 
 
 def measure(disks: list[str], hpcnode: str) -> dict[str, float]:
-    """One round; seconds by contender."""
+    """Run one round, and return the seconds of each contender."""
     stripes = f"-d su={CHUNK},sw={len(disks)} -l su=32k" if len(disks) > 1 else ""
     took = {}
     for name, options in (("plain", "-f -q"), ("same", f"-f -q -K {stripes}")):
@@ -77,22 +77,22 @@ def measure(disks: list[str], hpcnode: str) -> dict[str, float]:
 def main() -> int:
     """Measure and print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("disks", nargs="+", metavar="DISK", help="blank disks; whatever is written to them is lost")
+    parser.add_argument("disks", nargs="+", metavar="DISK", help="blank disks; they are overwritten")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--hpcnode", default="hpcnode", metavar="COMMAND")
-    parser.add_argument("--json", action="store_true", help="the medians in seconds, as JSON")
+    parser.add_argument("--json", action="store_true", help="print the medians in seconds, as JSON")
     arguments = parser.parse_args()
     found = subprocess.check_output(["wipefs", "--no-act", *arguments.disks], text=True)
     if found.strip():
         raise SystemExit(f"these disks are not blank:\n{found}")
     if SETTINGS.exists() or os.path.ismount(MOUNTPOINT):
-        raise SystemExit(f"{SETTINGS} or {MOUNTPOINT} is there: this is no free node")
+        raise SystemExit(f"{SETTINGS} or {MOUNTPOINT} exists: this node is in use")
     SETTINGS.parent.mkdir(exist_ok=True)
     SETTINGS.write_text(
         json.dumps({"schema": 1, "devices": arguments.disks, "mountpoint": MOUNTPOINT}), encoding="utf-8"
     )
     try:
-        # The first round warms the caches of programs and modules, and does not count.
+        # The first round fills the caches of programs and modules, and is not counted.
         rounds = [measure(arguments.disks, arguments.hpcnode) for _round in range(arguments.rounds + 1)][1:]
     finally:
         SETTINGS.unlink()

@@ -4,8 +4,8 @@
 
 """The benchmark of nvme_raid on the emulated machine of tests/hardware: eight NVMe disks, and a kernel with md.
 
-Its processor is emulated where KVM does not work, some twenty times slower than a real one. That makes the commands and
-our own code slower alike: the ratios mean something, the seconds do not.
+If KVM does not work, its CPU is emulated and about twenty times slower than a real one. That slows the commands and our
+own code equally, so only the ratios are meaningful, not the seconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LIMIT_S = 1800
 
 
 def main() -> int:
-    """Boot the machine, install hpcnode, measure, and print what it printed."""
+    """Boot the machine, install hpcnode, run the benchmark and print its output."""
     image = prepare(_say)
     acceleration, reason = qemu.accelerator(image)
     (REPOSITORY / ".test-logs").mkdir(exist_ok=True)

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compare numa_pin_check's core with scanning /proc naively, on real processes with real threads.
+"""Compare numa_pin_check's core with a naive scan of /proc, on real processes with real threads.
 
-Real, because a folder of files answers faster than the kernel does. What counts is processor time: the checker runs
-beside a job whose CPUs it takes. All contenders look at the same processes, interleaved, and have to agree on the
-number of threads; ratios are of one run. The whole check also makes ranks, judges them and writes advice and report.
+The processes are real because files in a folder are faster than the kernel. The benchmark measures CPU time, because
+the check takes CPUs from the job next to it. All contenders read the same processes, interleaved, and must agree on the
+number of threads; ratios are from one run. The complete check also derives ranks, judges them, and writes the report.
 
 Run it with `tests/benchmarks/run.sh pinning`.
 """
@@ -32,26 +32,26 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check im
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.report import as_data
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.select import Selection
 
-# Processes and threads of each: growth with processes, growth with threads, and the size that the target is for.
+# Processes, and threads per process: growth with processes, growth with threads, and the size of the target.
 SIZES = ((25, 64), (50, 64), (100, 64), (100, 1), (100, 16))
 STACK = 64 << 10
 Contender = Callable[[str, Sequence[int]], int]
 
 
 def ours(pattern: str, _pids: Sequence[int], memory: bool = False) -> int:
-    """The whole check, from the pattern to the report; the number of threads seen."""
+    """Run the complete check, from the pattern to the report, and return the number of threads."""
     wanted = PinningOptions(Selection(pattern), ranks_per_node=1, memory=memory)
     data = as_data(check(Root(), wanted, lambda _root: None))
     return sum(rank["threads"] for rank in data["ranks"])
 
 
 def ours_with_memory(pattern: str, pids: Sequence[int]) -> int:
-    """The same, with where the memory lies."""
+    """The same, including the NUMA nodes of the memory."""
     return ours(pattern, pids, memory=True)
 
 
 def naive(pattern: str, _pids: Sequence[int]) -> int:
-    """Read everything of /proc as text into dictionaries, as a first version of such a tool does."""
+    """Read /proc as text into dictionaries, as a simple tool would."""
     seen = 0
     for entry in os.listdir("/proc"):
         if not entry.isdecimal():
@@ -76,7 +76,7 @@ def naive(pattern: str, _pids: Sequence[int]) -> int:
 
 
 def tools(_pattern: str, pids: Sequence[int]) -> int:
-    """What is typed by hand: ps for the last CPUs and taskset for the masks, of each process with its threads."""
+    """The commands that people type: ps for the last CPUs and taskset for the masks, for all threads."""
     subprocess.run(["ps", "-L", "-o", "lwp=,psr=", "-p", ",".join(map(str, pids))], stdout=subprocess.PIPE, check=True)
     seen = 0
     for pid in pids:
@@ -95,7 +95,7 @@ CONTENDERS: dict[str, Contender] = {
 
 @contextmanager
 def job(processes: int, threads: int, mark: str) -> Iterator[list[int]]:
-    """Processes with sleeping threads, all with ``mark`` in their command line."""
+    """Start processes with sleeping threads and ``mark`` in their command line."""
     program = [sys.executable, __file__, "--play", str(processes), str(threads), mark]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
@@ -109,33 +109,33 @@ def job(processes: int, threads: int, mark: str) -> Iterator[list[int]]:
 
 
 def play(processes: int, threads: int) -> None:
-    """Be a job: fork the processes, start their threads, say who they are, sleep."""
+    """Act as a job: fork the processes, start their threads, print the process ids, sleep."""
     threading.stack_size(STACK)
-    ready, told = os.pipe()
+    ready, started = os.pipe()
     pids = []
     for _process in range(processes):
         pid = os.fork()
         if not pid:
             for _thread in range(threads - 1):
                 threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
-            os.write(told, b".")
+            os.write(started, b".")
             time.sleep(600)
         pids.append(pid)
     for _process in range(processes):
         os.read(ready, 1)
-    # Not this one itself, which has no threads and waits.
+    # Without this process itself, which only waits.
     print(json.dumps(pids), flush=True)
     time.sleep(600)
 
 
 def spent() -> float:
-    """Processor time of this process and of those it waited for, in seconds."""
+    """CPU time of this process and of its ended children, in seconds."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def measure(processes: int, threads: int, repeat: int) -> dict[str, float]:
-    """Median processor time of each contender, in seconds."""
+    """Median CPU time of each contender, in seconds."""
     mark = f"hpcai-bench-{os.getpid()}"
     samples: dict[str, list[float]] = {name: [] for name in CONTENDERS}
     with job(processes, threads, mark) as pids:
@@ -144,10 +144,10 @@ def measure(processes: int, threads: int, repeat: int) -> dict[str, float]:
                 before = spent()
                 seen = contender(f"{mark}", pids)
                 samples[name].append(spent() - before)
-                # The process that started the others has the mark in its command line, too.
+                # The process that started the others also has the mark in its command line.
                 expected = processes * threads
                 if seen not in (expected, expected + 1):
-                    raise SystemExit(f"{name} saw {seen} threads of {expected}")
+                    raise SystemExit(f"{name} found {seen} of {expected} threads")
     return {name: statistics.median(values) for name, values in samples.items()}
 
 
@@ -164,16 +164,16 @@ def table(results: dict[tuple[int, int], dict[str, float]]) -> str:
 
 
 def main() -> int:
-    """Measure and tell."""
+    """Measure and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeat", type=int, default=5, help="rounds; the median of them is told (default: 5)")
+    parser.add_argument("--repeat", type=int, default=5, help="rounds; the results are medians (default: 5)")
     parser.add_argument("--play", nargs=3, metavar=("PROCESSES", "THREADS", "MARK"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.play:
         play(int(options.play[0]), int(options.play[1]))
         return 0
     results = {size: measure(*size, options.repeat) for size in SIZES}
-    print(f"Linux {platform.release()}, Python {platform.python_version()}, {os.cpu_count()} CPUs, processor time\n")
+    print(f"Linux {platform.release()}, Python {platform.python_version()}, {os.cpu_count()} CPUs, CPU time\n")
     print(table(results))
     by_processes = results[100, 64]["numa_pin_check"] / results[25, 64]["numa_pin_check"]
     by_threads = results[100, 64]["numa_pin_check"] / results[100, 16]["numa_pin_check"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was measured, as a Markdown table, and held against the targets."""
+"""The results as a Markdown table, and their comparison with the targets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks import contenders
 from benchmarks.measure import Sample
 
 MOST_REQUESTS = 25
-"""At 1,000 instances: pages and scale sets, 120 virtual machines and 100 interfaces a page."""
+"""At 1,000 instances: one request per page (120 virtual machines, 100 interfaces), and for scale sets."""
 MOST_OF_FLOOR = 1.3
 MOST_OF_STATIC = 2.0
 
@@ -28,14 +28,14 @@ class Result:
     contender: str
     hosts: int
     requests: int
-    """What Resource Manager was asked, each part of a batch counted."""
+    """Requests to Resource Manager, including each part of a batch."""
     batches: int
     late: int
-    """Answers that took the simulator longer than the latency, of all runs."""
+    """Answers of all runs that took the simulator longer than the latency."""
     samples: list[Sample] = field(default_factory=list)
 
     def median(self, of: Callable[[Sample], float]) -> float:
-        """The median of what the runs took."""
+        """The median of a measurement over all runs."""
         return statistics.median(of(sample) for sample in self.samples)
 
     @property
@@ -45,23 +45,23 @@ class Result:
 
     @property
     def cpu(self) -> float:
-        """Median processor time."""
+        """Median CPU time."""
         return self.median(lambda sample: sample.cpu)
 
     def document(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """The complete result, for JSON."""
         return asdict(self)
 
 
 def table(results: Sequence[Result]) -> str:
-    """A Markdown table, a row for each contender and number of instances."""
+    """A Markdown table with a row for each contender and number of instances."""
     rows = ["| instances | | requests | wall s: median (min-max) | CPU s | peak MiB |", "|--:|:--|--:|--:|--:|--:|"]
     rows.extend(_row(result) for result in results)
     return "\n".join(rows)
 
 
 def verdicts(results: Sequence[Result]) -> list[str]:
-    """A line for each target that these results say something about."""
+    """A line for each target that these results can be compared with."""
     by_key = {(result.instances, result.contender): result for result in results}
     sizes = sorted({result.instances for result in results})
     lines: list[str] = []
@@ -112,7 +112,7 @@ def _growth(by_key: dict[tuple[int, str], Result], one: int, other: int) -> list
             most = other / one if name == contenders.LIVE else None
             what = f"{one:,} to {other:,} instances: wall of {name}"
             lines.append(_verdict(large.wall / small.wall, most, what, " times"))
-            # Numbers of instances are measured one after the other, and the machine may have been busier with one.
+            # The numbers of instances are measured one after the other, and the load of the machine may have changed.
             lines[-1] += f" (CPU {large.cpu / small.cpu:.2f})"
     return lines
 

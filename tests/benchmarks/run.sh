@@ -3,11 +3,11 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# Run the benchmark of the inventory, or the one that the first word names (`run.sh pinning`); options are handed on
-# (--help lists them).
+# Run the benchmark of the inventory, or the one that the first argument names (`run.sh pinning`). Options are passed
+# on; --help lists them.
 #
-# The first run makes .venv-bench with azure_rm and the packages that its collection asks for: about 1.5 GB, three
-# minutes. `run.sh --no-azure-rm` does without it.
+# The first run makes .venv-bench with azure_rm and the packages that its collection requires (about 1.5 GB, three
+# minutes). `run.sh --no-azure-rm` does not need it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -21,7 +21,7 @@ die() {
   exit 1
 }
 
-[ -x .venv/bin/python ] || die "there is no .venv: run 'make setup' first"
+[ -x .venv/bin/python ] || die ".venv is missing: run 'make setup' first"
 
 case "${1-}" in
   [a-z]*)

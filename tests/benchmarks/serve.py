@@ -1,9 +1,9 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The simulated Azure in a process of its own, so that its work does not count as that of a client.
+"""The simulated Azure in a separate process, so that its work is not measured as a client's.
 
-Prints one line of JSON when it is ready, and ends when its standard input does.
+It prints one line of JSON when it is ready, and ends when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ LATE = "/late"
 
 
 class Latency:
-    """Answers each request after the same time, in which the simulator's own work is included.
+    """Answers each request after the same time, which includes the simulator's own work.
 
-    An answer that takes longer than that is counted: where there are many, the machine is too slow or too busy for the
-    latency, and wall times say less.
+    Answers that take longer are counted. If there are many, the machine is too slow or too busy for the latency, and
+    the wall times are less reliable.
     """
 
     def __init__(self, application: Any, seconds: float) -> None:
@@ -54,12 +54,12 @@ class Latency:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         """Handle one request."""
-        begun = time.monotonic()
+        began = time.monotonic()
         answer = self._application(environ, start_response)
         body = list(answer)
         if hasattr(answer, "close"):
             answer.close()
-        left = begun + self._seconds - time.monotonic()
+        left = began + self._seconds - time.monotonic()
         with self._lock:
             self.answers += 1
             self.late += left < 0
@@ -68,8 +68,8 @@ class Latency:
         return body
 
 
-class Aside:
-    """Answers what is no Resource Manager, and at once."""
+class OtherPages:
+    """Answers requests for other pages than Resource Manager's at once."""
 
     def __init__(self, application: Any, pages: Mapping[str, Callable[[], Any]]) -> None:
         self._application = application
@@ -85,14 +85,14 @@ class Aside:
 
 
 def listen(application: Any, certificate: tuple[str, str] | None = None) -> int:
-    """Serve an application on a free port; return the port."""
+    """Serve an application on a free port, and return the port."""
     server = make_server(LOOPBACK, 0, application, threaded=True, request_handler=Handler, ssl_context=certificate)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     return int(server.port)
 
 
 def make_certificate(folder: Path) -> tuple[str, str]:
-    """A certificate for loopback and its key, as files."""
+    """Make a certificate for loopback and its key, and return the files."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "simulated Azure")])
     now = datetime.datetime.now(datetime.UTC)
@@ -116,7 +116,7 @@ def make_certificate(folder: Path) -> tuple[str, str]:
 
 
 def make_server_of(wanted: Scenario) -> Server:
-    """A simulator of it in which no two machines have one name; among thousands of random ones two may be equal."""
+    """A simulator without duplicate computer names. Among thousands of random names two may be equal."""
     for seed in itertools.count(1):
         server = Server(wanted, NoneBackend(), port=0, seed=seed)
         names = {item.computer_name.lower() for item in server.model.instances()}
@@ -129,7 +129,7 @@ def main() -> int:
     """Serve until standard input ends."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--instances", type=int, required=True)
-    parser.add_argument("--set-size", type=int, required=True, help="so many in one scale set")
+    parser.add_argument("--set-size", type=int, required=True, help="instances per scale set")
     parser.add_argument("--latency", type=float, required=True, metavar="MS")
     parser.add_argument("--folder", type=Path, required=True, help="for the certificate")
     arguments = parser.parse_args()
@@ -141,7 +141,7 @@ def main() -> int:
     app = arm.create_app(server.context)
     azure_rm_batch.extend(app)
     latency = Latency(app, arguments.latency / 1000)
-    # azure_rm sends no token over plain http, so it gets a door with TLS.
+    # azure_rm sends no token over plain HTTP, so it gets an endpoint with TLS.
     certificate = make_certificate(arguments.folder)
     secure = f"https://{LOOPBACK}:{listen(latency, certificate)}"
     pages: dict[str, Callable[[], Any]] = {
@@ -149,8 +149,8 @@ def main() -> int:
         azure_rm_batch.TOKENS: azure_rm_batch.token,
         LATE: lambda: {"answers": latency.answers, "late": latency.late},
     }
-    plain = f"http://{LOOPBACK}:{listen(Aside(latency, pages))}"
-    # The simulator's own door has no latency: it is for asking what was asked.
+    plain = f"http://{LOOPBACK}:{listen(OtherPages(latency, pages))}"
+    # The simulator's own endpoint has no latency. It is for reading the request log.
     print(
         json.dumps({"plain": plain, "secure": secure, "admin": server.endpoint, "certificate": certificate[0]}),
         flush=True,

@@ -1,14 +1,14 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run of site.yml that changes nothing costs, by the number of nodes.
+"""The time of a run of site.yml that changes nothing, by the number of nodes.
 
-For each size a simulated cluster of real systemd nodes is brought up and converged; then come rounds of two
-contenders: site.yml, and as its floor a playbook that pings each host as often as site.yml runs a module there, through
-the same inventory. Everything is on one machine, nodes included: the ratios and the growth mean something, the seconds
-do not.
+For each size, a simulated cluster of real systemd nodes is started and converged. Then there are rounds with two
+contenders: site.yml, and as a lower bound a playbook that pings each host as often as site.yml runs a module there,
+with the same inventory. Everything is on one machine, including the nodes, so only the ratios and the growth are
+meaningful, not the seconds.
 
-Run it with `tests/benchmarks/run.sh site_run`. It wants a machine with nothing else to do, and root or sudo.
+Run it with `tests/benchmarks/run.sh site_run` on an idle machine, with root or sudo.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ALL = "hpcai_controller:hpcai_login:hpcai_compute"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, nargs="+", default=[3, 6, 12], help="machines, the controller included")
+    parser.add_argument("--nodes", type=int, nargs="+", default=[3, 6, 12], help="machines, including the controller")
     parser.add_argument("--repeat", type=int, default=3, metavar="ROUNDS")
     options = parser.parse_args(arguments)
     about = machine.describe(None)
@@ -65,12 +65,12 @@ def _measure(nodes: int, repeat: int) -> dict[str, Any]:
                 raise SystemExit(f"site.yml failed: {first.output[-3000:]}")
             converging = time.monotonic() - began
             environment = _environment(cluster, folder)
-            _keep_nothing_compiled(folder, inventory, environment)
+            _remove_code_cache(folder, inventory, environment)
             return {"nodes": nodes, "converging": converging, **_rounds(nodes, repeat, folder, inventory, environment)}
 
 
-def _keep_nothing_compiled(folder: Path, inventory: Path, environment: Mapping[str, str]) -> None:
-    """Take from the nodes what spares tests the compiling of modules: a user's machines have nothing of the kind."""
+def _remove_code_cache(folder: Path, inventory: Path, environment: Mapping[str, str]) -> None:
+    """Remove the nodes' cache of compiled modules, which users' machines do not have."""
     playbook = folder / "bare.yml"
     path = "/usr/lib/python3/dist-packages/hpcai_zip_cache.pth"
     task = {"name": "Keep nothing", "ansible.builtin.file": {"path": path, "state": "absent"}, "register": "kept"}
@@ -79,7 +79,7 @@ def _keep_nothing_compiled(folder: Path, inventory: Path, environment: Mapping[s
     playbook.write_text(yaml.safe_dump([play]), encoding="utf-8")
     done = subprocess.run(_play(str(playbook), inventory), env=environment, cwd=folder, check=False, timeout=300)
     if done.returncode:
-        raise SystemExit("the nodes could not be made to compile modules anew, as a user's do")
+        raise SystemExit("cannot remove the nodes' cache of compiled modules, which users' machines do not have")
 
 
 def _rounds(nodes: int, repeat: int, folder: Path, inventory: Path, environment: Mapping[str, str]) -> dict[str, Any]:
@@ -98,11 +98,11 @@ def _rounds(nodes: int, repeat: int, folder: Path, inventory: Path, environment:
 
 
 def _count(costs: Path) -> dict[str, Any]:
-    """What the last run cost the compute node; a run that changed something is no measurement."""
+    """The tasks of the last run on the compute node. A run that changed something is an error."""
     lines = [json.loads(line) for line in costs.read_text(encoding="utf-8").splitlines()]
     changed = [f"{line['host']}: {line['task']}" for line in lines if line["changed"] or line["verdict"] == "failed"]
     if changed:
-        raise SystemExit(f"the run was to change nothing, and changed {'; '.join(changed)}")
+        raise SystemExit(f"the run must change nothing, but changed {'; '.join(changed)}")
     here = [line for line in lines if line["host"] == COMPUTE]
     if not here:
         raise SystemExit(f"no task ran on {COMPUTE}")
@@ -119,7 +119,7 @@ def _count(costs: Path) -> dict[str, Any]:
 
 
 def _pings(number: int) -> str:
-    """As site.yml: no facts, as root, on the same hosts."""
+    """A playbook of pings like site.yml: no facts, as root, on the same hosts."""
     task = {"name": "Ping", "ansible.builtin.ping": {}}
     play = {
         "name": "Floor",
@@ -154,7 +154,7 @@ def _cluster(nodes: int, folder: Path) -> Iterator[Cluster]:
     scenario["scale_sets"][0] |= {"capacity": nodes - 1, "instance_ids": list(range(nodes - 1))}
     file = folder / f"{NAME}.yml"
     file.write_text(yaml.safe_dump(scenario), encoding="utf-8")
-    _say(f"{nodes} nodes: making them")
+    _say(f"{nodes} nodes: starting them")
     simulator("down", "--name", NAME)
     simulator("up", str(file), "--name", NAME, "--port", str(PORT), "--network", NETWORK)
     try:

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Render Slurm's files for clusters of several sizes: by the filter alone, and by Ansible with the role's variables.
+"""Render Slurm's files for clusters of several sizes: with the filter alone, and in Ansible with the role's variables.
 
-Two scale sets of two VM sizes share the nodes, each with 32 spare ones. The filter's time is that of the processor. The
-time of the smallest cluster is what Ansible needs to start; what the others need more is the nodes'. The start of
-slurmctld on such files is measured by molecule/cluster/tests/test_large.py, which has them written by `--write`.
+The nodes are in two scale sets of two VM sizes, with 32 spare nodes each. The filter's time is CPU time. The time of
+the smallest cluster is about Ansible's start; additional time of the others is due to their nodes.
+molecule/cluster/tests/test_large.py measures the start of slurmctld with such files, which it gets with `--write`.
 
 Run it with `tests/benchmarks/run.sh slurm_conf`.
 """
@@ -57,7 +57,7 @@ def by_filter(count: int) -> dict[str, str]:
 
 
 def by_ansible(count: int, folder: Path, variables: dict[str, Any]) -> None:
-    """Have Ansible write the files that the role would write on the controller."""
+    """Let Ansible write the files that the role would write on the controller."""
     folder.mkdir(parents=True, exist_ok=True)
     compute = {
         name: {key: value for key, value in facts.items() if key != "inventory_hostname"}
@@ -115,9 +115,9 @@ def seconds(action: Any, repeat: int, clock: Callable[[], float]) -> float:
 
 
 def main() -> int:
-    """Measure and tell, or write the files of one cluster."""
+    """Measure and print the results, or write the files of one cluster."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeat", type=int, default=3, help="rounds; the median of them is told (default: 3)")
+    parser.add_argument("--repeat", type=int, default=3, help="rounds; the results are medians (default: 3)")
     parser.add_argument("--write", type=Path, metavar="FOLDER", help="write the files of one cluster there instead")
     parser.add_argument("--nodes", type=int, default=600, help="the number of its nodes (default: 600)")
     parser.add_argument("--variables", type=json.loads, default={}, help="variables of the role, in JSON")

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""N shards against one azcopy, in the same run, the account behind a stand-in that answers no faster than a distance.
+"""Compare N shards with one azcopy in the same run, with an account whose answers are delayed.
 
-All nodes are processes of this machine, so what is compared is waiting, not bandwidth: each answer is held back, as the
-way to an account does, and each node has a cap. Against Azurite alone, one azcopy has the machine's CPUs full.
+All nodes are processes on this machine, so the benchmark compares waiting and not bandwidth: each answer is delayed, as
+on the way to a real account, and each node has a cap. Without the delay, one azcopy alone uses all CPUs of the machine.
 
 Run it with `tests/benchmarks/run.sh stage [FILES] [KIB]`.
 """
@@ -32,13 +32,13 @@ _SHARDS = (1, 2, 4)
 
 
 def held(_method: str, _path: str) -> bool:
-    """Hold an answer back, and turn none away."""
+    """Delay each answer, and refuse none."""
     time.sleep(_HELD_S)
     return False
 
 
 def alone(program: str, source: str, target: Path, environment: dict[str, str]) -> float:
-    """One azcopy by itself, as a job script would call it."""
+    """Run one azcopy alone, as a job script would."""
     command = [program, "copy", f"{source}?{account_sas()}", str(target), "--from-to", "BlobLocal", "--recursive"]
     began = time.perf_counter()
     subprocess.run(
@@ -51,7 +51,7 @@ def alone(program: str, source: str, target: Path, environment: dict[str, str]) 
 
 
 def sharded(count: int, program: str, source: str, target: Path, sas: Path, environment: dict[str, str]) -> float:
-    """That many nodes."""
+    """Run hpcnode stage on ``count`` nodes."""
     target.mkdir()
     words = ["stage", "run", "--json", "--source", source, "--target", str(target), "--sas-file", str(sas)]
     words += ["--azcopy", program, "--work", str(target.parent), "--cap-mbps", str(_CAP_MBPS)]

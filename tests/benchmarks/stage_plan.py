@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How good the shards are against what no division can beat, and how long the plan takes.
+"""Compare the balance of the shards with its lower bound, and measure the time of the plan.
 
-Two data sets. That of CosmoFlow: 128,000 files in groups of 64, of some 2 MB as they are stored. And one with a long
-tail: 100,000 files, most of some kB, a few of 10 GB.
+There are two data sets. CosmoFlow's has 128,000 files in groups of 64, of about 2 MB each as stored. The other one has
+a long tail: 100,000 files, most of a few kB, a few of 10 GB.
 
 Run it with `tests/benchmarks/run.sh stage_plan`.
 """
@@ -25,7 +25,7 @@ _NODES = (2, 4, 16, 64, 128)
 
 
 def cosmoflow() -> list[Blob]:
-    """64 files for each of 2,000 universes, which compress a little differently each."""
+    """64 files for each of 2,000 universes, with slightly different sizes after compression."""
     kind = random.Random(1)
     return [
         Blob(f"univ_ics_2019-03_a{sample:07d}_{group:03d}.tfrecord.gz", int(kind.gauss(2_100_000, 90_000)))
@@ -35,13 +35,13 @@ def cosmoflow() -> list[Blob]:
 
 
 def long_tail() -> list[Blob]:
-    """Sizes of a Pareto distribution: half below 20 kB, the largest some 10 GB."""
+    """Files with sizes of a Pareto distribution: half below 20 kB, the largest about 10 GB."""
     kind = random.Random(2)
     return [Blob(f"shard/{number}", min(10**10, int(8_000 * kind.paretovariate(0.8)))) for number in range(_TAIL)]
 
 
 def groups(blobs: Sequence[Blob], count: int) -> list[list[str]]:
-    """The division by names that the tutorial of CosmoFlow makes, as a comparison."""
+    """The division by names in CosmoFlow's tutorial, for comparison."""
     shards: list[list[str]] = [[] for _number in range(count)]
     for blob in blobs:
         shards[int(blob.name[-15:-12]) * count // _GROUPS].append(blob.name)
@@ -50,7 +50,7 @@ def groups(blobs: Sequence[Blob], count: int) -> list[list[str]]:
 
 def main() -> None:
     """Print a table."""
-    print("data set, files, nodes: plan in s, above the best there can be")
+    print("data set, files, nodes: plan in s, above the lower bound")
     for name, blobs in (("cosmoflow", cosmoflow()), ("long tail", long_tail())):
         for count in _NODES:
             began = time.perf_counter()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A static inventory with the hosts, groups and variables of a listed one: what a cached answer is compared with."""
+"""A static inventory with the hosts, groups and variables of a listed one, for comparison with a cached answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REPORT = "azure_inventory"
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The output of `ansible-inventory --list`, without Ansible's marks on strings that are no templates."""
+    """The output of `ansible-inventory --list`, without Ansible's marks for texts that are not templates."""
     return dict(_plain(json.loads(path.read_text(encoding="utf-8"))))
 
 
@@ -27,7 +27,7 @@ def hosts(path: Path) -> int:
 
 
 def write(exported: dict[str, Any], json_file: Path, yaml_file: Path, in_yaml: bool) -> None:
-    """Write what `--list --export` says in the form of Ansible's own YAML inventory, which may also be JSON."""
+    """Write the output of `--list --export` in the format of Ansible's YAML inventory, which may also be JSON."""
     document = {"all": _group("all", exported, set())}
     document["all"]["hosts"] = exported["_meta"]["hostvars"]
     json_file.write_text(json.dumps(document), encoding="utf-8")
@@ -38,7 +38,7 @@ def write(exported: dict[str, Any], json_file: Path, yaml_file: Path, in_yaml: b
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """The first places where two outputs differ, but for where and when they come from."""
+    """The first differences of two outputs, without the source and time of the report."""
     return [place for place, _found in zip(_differences(_settled(one), _settled(other), ""), range(5), strict=False)]
 
 
@@ -54,7 +54,7 @@ def _differences(one: Any, other: Any, place: str) -> Iterator[str]:
 
 
 def _settled(listed: dict[str, Any]) -> dict[str, Any]:
-    """The same with lists of hosts and groups in order, and without what changes from run to run."""
+    """The output with sorted lists of hosts and groups, and without values that change with each run."""
     for group in listed.values():
         for kind in ("hosts", "children"):
             if isinstance(group.get(kind), list):
@@ -70,7 +70,7 @@ def _group(name: str, exported: dict[str, Any], seen: set[str]) -> dict[str, Any
     listed = exported.get(name, {})
     group: dict[str, Any] = {}
     if name not in seen:
-        # Members are written once, wherever else the group appears.
+        # The members of a group are written only once.
         seen.add(name)
         if listed.get("vars"):
             group["vars"] = listed["vars"]

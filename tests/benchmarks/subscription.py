@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Azure to list: half of the instances in a Uniform scale set, half in a Flexible one."""
+"""The subscription to list: half of the instances in Uniform scale sets, half in Flexible ones."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ NETWORK = "10.80.0.0/16"
 
 
 def scenario(instances: int, set_size: int) -> Scenario:
-    """A subscription with so many instances, ``set_size`` at most in one scale set.
+    """A subscription with this many instances, at most ``set_size`` in each scale set.
 
-    Azure puts 1,000 instances into a scale set at most. Larger ones are harder to list than many small ones: their
+    Azure's limit is 1,000 instances per scale set. A large set takes longer to list than many small ones, because its
     pages can only be read one after the other.
     """
     uniform = _split("uniform", "Uniform", instances // 2, set_size)

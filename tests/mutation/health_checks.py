@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether the tests of the health checks notice each comparison and decision that is the wrong way round.
+"""Whether the tests of the health checks detect each comparison and decision that is inverted.
 
-It prints the changes that no test of the file notices, and exits with 1 where one of them is no mere boundary. A file's
-tests are those of the same name; what has none is tried on the tests of the files that import it.
+It prints the mutants that no test of the file detects, and exits with 1 if one of them is more than a moved boundary. A
+file's tests are those of the same name. A file without tests is tried on the tests of the files that import it.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ EQUIVALENT = {
     (
         "checks/gpu_count.py",
         "set(found) <= set(self.busids)  ->  set(found) < set(self.busids)",
-    ): "where all were found, none is missing either way",
-    ("checks/ib_ports.py", "present <= set(expected)  ->  present < set(expected)"): "likewise",
+    ): "if all were found, none is missing either way",
+    ("checks/ib_ports.py", "present <= set(expected)  ->  present < set(expected)"): "as above",
     (
         "deep.py",
         "behind > median * (MARGIN - 1)  ->  behind >= median * (MARGIN - 1)",
-    ): "MARGIN - 1 is 0.05 and some last bits, so figures never tie; of zeros the other condition is false",
+    ): "MARGIN - 1 is not exactly 0.05, so figures never tie; for zeros the other condition is false",
     (
         "deep.py",
         "_TO_SIGMA * behind > _SCORE * deviation  ->  _TO_SIGMA * behind >= _SCORE * deviation",
-    ): "two products of other factors never tie; of zeros the other condition is false",
+    ): "two products of different factors never tie; for zeros the other condition is false",
     (
         "checks/nccl.py",
         "largest < nccl_tests.size_in_bytes(size) * 0.99  ->  largest <= nccl_tests.size_in_bytes(size) * 0.99",
-    ): "0.99 of a power of two is no whole number",
+    ): "0.99 of a power of two is not a whole number",
 }
-"""Changes that change nothing, by file and change, with the reason."""
+"""Mutants that behave like the source, by file and change, with the reason."""
 
 
 def sources() -> list[pathlib.Path]:
-    """Return the files whose decisions are tried."""
+    """Return the files whose decisions get mutants."""
     found = [file for pattern in SOURCES for file in sorted(HEALTH.glob(pattern))]
     return [file for file in found if file.stem != "__init__"]
 
 
 def tests_of(source: pathlib.Path) -> list[pathlib.Path]:
-    """Return the tests of a file; those of the files that import it, where it has none of its own."""
+    """Return the tests of a file, or if it has none, those of the files that import it."""
     own = TESTS / source.relative_to(HEALTH).with_name(f"test_{source.name}")
     if own.exists():
         return [own]
@@ -72,7 +72,7 @@ def tests_of(source: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _imported(file: pathlib.Path) -> set[pathlib.Path]:
-    """Return the files beside it and below that a file imports."""
+    """Return the files that a file imports with relative imports."""
     found = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.level:
@@ -82,14 +82,14 @@ def _imported(file: pathlib.Path) -> set[pathlib.Path]:
 
 
 class _Report:
-    """What is told, as it comes."""
+    """Prints and counts the results."""
 
     def __init__(self) -> None:
         self.counts = {kind: [0, 0] for kind in KINDS}
         self.not_seen = dict(EQUIVALENT)
 
-    def tell(self, outcome: Outcome) -> None:
-        """Tell what became of the mutants of a file."""
+    def add(self, outcome: Outcome) -> None:
+        """Print the mutants of a file that no test detected."""
         name = str(outcome.source.relative_to(HEALTH))
         for kind in KINDS:
             self.counts[kind][0] += outcome.tried.get(kind, 0)
@@ -107,16 +107,16 @@ def main(only: list[str]) -> int:
     report = _Report()
     try:
         with temporary_folder() as scratch:
-            try_mutants({file: tests_of(file) for file in chosen}, scratch, report.tell)
+            try_mutants({file: tests_of(file) for file in chosen}, scratch, report.add)
     except CannotTry as error:
         print(error)
         return 2
     for kind, (tried, survived) in report.counts.items():
-        print(f"{kind}: {tried} mutants, {survived} that no test notices")
+        print(f"{kind}: {tried} mutants, {survived} that no test detects")
     print(f"{len(chosen)} files, {time.monotonic() - began:.0f} s")
     gone = [] if only else list(report.not_seen)
     for name, change in gone:
-        print(f"{name} has no such change that no test notices, take it out of EQUIVALENT: {change}")
+        print(f"{name}: a test detects this mutant, or it no longer exists; remove it from EQUIVALENT: {change}")
     return 1 if gone or report.counts[INVERTED][1] else 0
 
 

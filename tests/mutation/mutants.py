@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The mutants of a source: in each of them one comparison or one other decision is the opposite of what it was.
+"""The mutants of a source file: each of them inverts one comparison or another decision.
 
-A second class moves a boundary: what was above a limit is at it.
+Mutants of a second kind move a boundary, for example from above a limit to at the limit.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _MOVED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """A source with one decision changed.
+    """A source file with one decision changed.
 
     :ivar kind: INVERTED or BOUNDARY.
-    :ivar line: where.
-    :ivar change: the decision as it is and as it was made, in Python.
-    :ivar code: the whole module's.
+    :ivar line: the line of the decision.
+    :ivar change: the decision before and after, in Python.
+    :ivar code: the code of the complete module.
     """
 
     kind: str
@@ -54,7 +54,7 @@ class Mutant:
 
 
 class _Slot(NamedTuple):
-    """A place in the tree that holds a part of it."""
+    """A position in the syntax tree: an item of a list or an attribute of a node."""
 
     holder: Any
     key: Any
@@ -70,7 +70,7 @@ class _Slot(NamedTuple):
 
 
 class _Change(NamedTuple):
-    """One change: what comes where, and the expression in which it is seen."""
+    """One change: the new part, its position, and the expression that shows the change."""
 
     kind: str
     slot: _Slot
@@ -79,9 +79,9 @@ class _Change(NamedTuple):
 
 
 def mutants_of(source: str, path: str) -> Iterator[Mutant]:
-    """Yield the mutants of a source, in the order of its lines.
+    """Yield the mutants of a source file, in the order of its lines.
 
-    :param path: where the code is to say that it comes from.
+    :param path: the file name to set in the code.
     """
     tree = ast.parse(source)
     for change in sorted(_changes(tree), key=lambda one: (one.seen_in.get().lineno, one.seen_in.get().col_offset)):
@@ -94,7 +94,7 @@ def mutants_of(source: str, path: str) -> Iterator[Mutant]:
 
 
 def compile_source(source: str | ast.Module, path: str) -> types.CodeType:
-    """Return the code of a module, as an import makes it."""
+    """Return the code of a module, as an import compiles it."""
     code: types.CodeType = compile(source, path, "exec", dont_inherit=True)
     return code
 
@@ -120,7 +120,7 @@ def _changes(tree: ast.Module) -> Iterator[_Change]:
 
 
 def _negated(condition: _Slot) -> Iterator[_Change]:
-    """Yield the negations of what stands in a condition by itself: a name, a call."""
+    """Yield the negation of each operand of a condition that is not a comparison, such as a name or a call."""
     part = condition.get()
     if isinstance(part, ast.BoolOp):
         for number in range(len(part.values)):

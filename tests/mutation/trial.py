@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Running tests against mutants, in memory: no file changes.
+"""Run tests against mutants in memory; no file is changed.
 
-pytest collects all tests once. For each mutant it forks, and the child puts the mutant's code into the functions that
-were imported, and runs the tests up to the first that fails. So a mutant takes no longer than its tests do.
+pytest collects all tests once. For each mutant it forks. The child replaces the code of the imported functions by the
+mutant's and runs the tests until the first one fails. So a mutant takes no longer than its tests.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ import pytest
 from .mutants import Mutant, compile_source, mutants_of
 
 PATIENCE_S, PATIENCE_TIMES = 10.0, 5.0
-"""A mutant hangs, which is noticed as a failure is, after so many seconds and so many times what its tests take."""
+"""A mutant hangs, which counts as detected, after PATIENCE_S plus PATIENCE_TIMES the time that its tests take."""
 
 Swaps = Mapping[types.FunctionType, types.CodeType]
-"""Functions, and the code that is to be in them."""
+"""Functions, and their new code."""
 
 
 class CannotTry(Exception):
-    """The tests fail without a mutant, or a mutant would reach none of them; the message says which."""
+    """The tests fail without a mutant, or no imported function contains a mutant. The message names the file."""
 
 
 @dataclass
 class Outcome:
-    """What became of the mutants of a source.
+    """The results for the mutants of a source file.
 
-    :ivar tried: how many there were of each kind.
-    :ivar survivors: those that no test noticed.
+    :ivar tried: the number of mutants of each kind.
+    :ivar survivors: the mutants that no test detected.
     """
 
     source: pathlib.Path
@@ -51,16 +51,16 @@ class Outcome:
 
 
 def try_mutants(
-    tests_of: Mapping[pathlib.Path, Sequence[pathlib.Path]], scratch: pathlib.Path, tell: Callable[[Outcome], None]
+    tests_of: Mapping[pathlib.Path, Sequence[pathlib.Path]], scratch: pathlib.Path, report: Callable[[Outcome], None]
 ) -> None:
-    """Try all mutants of sources, each on its tests.
+    """Try all mutants of source files, each on its tests.
 
-    :param scratch: a folder for what the tests write.
-    :param tell: is called as soon as all mutants of a source were tried.
-    :raises CannotTry: nothing can be learnt from these tests.
+    :param scratch: a folder for files that the tests write.
+    :param report: called as soon as all mutants of a source file were tried.
+    :raises CannotTry: these tests or mutants cannot give a result.
     """
     sys.dont_write_bytecode = True
-    trial = _Trial(tests_of, tell)
+    trial = _Trial(tests_of, report)
     files = sorted({str(test) for tests in tests_of.values() for test in tests})
     options = ["-qq", "-s", "-p", "no:cacheprovider", f"--basetemp={scratch / 'tests'}"]
     ended = pytest.main([*options, *files], plugins=[trial])
@@ -69,12 +69,12 @@ def try_mutants(
 
 
 class _Trial:
-    """The plugin that stands where pytest runs its tests."""
+    """The plugin that replaces pytest's loop over the tests."""
 
     def __init__(
-        self, tests_of: Mapping[pathlib.Path, Sequence[pathlib.Path]], tell: Callable[[Outcome], None]
+        self, tests_of: Mapping[pathlib.Path, Sequence[pathlib.Path]], report: Callable[[Outcome], None]
     ) -> None:
-        self._tests_of, self._tell = tests_of, tell
+        self._tests_of, self._report = tests_of, report
         self.is_through, self.problem = False, ""
 
     @pytest.hookimpl(tryfirst=True)
@@ -83,7 +83,7 @@ class _Trial:
             return None
         try:
             for source, tests in self._tests_of.items():
-                self._tell(_outcome([item for item in session.items if item.path in tests], source))
+                self._report(_outcome([item for item in session.items if item.path in tests], source))
             self.is_through = True
         except CannotTry as error:
             self.problem = str(error)
@@ -91,7 +91,7 @@ class _Trial:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> None:
-        """End the child that runs a test where it fails: to tell how would take longer than most tests take."""
+        """End the child at the first failure: to report it in detail would take longer than most tests."""
         if call.excinfo and not call.excinfo.errisinstance(pytest.skip.Exception):
             os._exit(1)
 
@@ -118,13 +118,13 @@ def _outcome(items: Sequence[pytest.Item], source: pathlib.Path) -> Outcome:
 
 
 def _functions_of(source: pathlib.Path) -> dict[types.FunctionType, types.CodeType]:
-    """Return the functions that were imported from a source, closures that stand somewhere among them."""
+    """Return the functions that were imported from a source file, including closures."""
     found = [one for one in gc.get_objects() if isinstance(one, types.FunctionType)]
     return {one: one.__code__ for one in found if os.path.realpath(one.__code__.co_filename) == str(source.resolve())}
 
 
 def _pairs(before: types.CodeType, after: types.CodeType) -> Iterator[tuple[types.CodeType, types.CodeType]]:
-    """Yield the code of all functions, those in functions too, with what it has become."""
+    """Yield the code of all functions, nested ones too, before and after the change."""
     olds, news = ([one for one in code.co_consts if isinstance(one, types.CodeType)] for code in (before, after))
     for old, new in zip(olds, news, strict=True):
         yield old, new
@@ -132,7 +132,7 @@ def _pairs(before: types.CodeType, after: types.CodeType) -> Iterator[tuple[type
 
 
 def _passes(items: Sequence[pytest.Item], swaps: Swaps, patience_s: float) -> bool:
-    """Return whether tests pass with other code in functions."""
+    """Return whether the tests pass with the new code in the functions."""
     child = os.fork()
     if not child:
         os.setsid()
@@ -140,7 +140,7 @@ def _passes(items: Sequence[pytest.Item], swaps: Swaps, patience_s: float) -> bo
     try:
         return _status(child, patience_s) == 0
     finally:
-        # Processes that tests have left.
+        # Kill processes that the tests left behind.
         with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
 
@@ -149,7 +149,7 @@ def _run(items: Sequence[pytest.Item], swaps: Swaps) -> int:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
         os.dup2(nowhere, descriptor)
-    # It would touch, and so copy, all memory that the child shares with us.
+    # The collector would write to, and so copy, all memory that the child shares with its parent.
     gc.disable()
     try:
         for function, code in swaps.items():
@@ -162,7 +162,7 @@ def _run(items: Sequence[pytest.Item], swaps: Swaps) -> int:
 
 
 def _status(child: int, patience_s: float) -> int:
-    """Return how a process ended; one that takes too long is ended."""
+    """Return the exit status of a process. Kill it after patience_s."""
     deadline = time.monotonic() + patience_s
     pause = 0.001
     while time.monotonic() < deadline:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A cluster of its own, and the clone of the release before this one."""
+"""A separate cluster, and a clone of the previous release."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NAME, PORT, NETWORK = "release", 8510, "10.81.0.0/24"
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """A cluster of its own, not yet configured."""
+    """A separate cluster, not yet configured."""
     with simulated(NAME, PORT, NETWORK) as made:
         yield made
 
 
 @pytest.fixture(scope="session")
 def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The release before: the commit in HPCAI_PREVIOUS, else the newest tag, else the last release notes."""
+    """A clone of the previous release: the commit in HPCAI_PREVIOUS, or the newest tag, or the last release notes."""
     commit = os.environ.get("HPCAI_PREVIOUS") or git("describe", "--tags", "--abbrev=0", check=False)
     commit = commit or git("log", "--max-count=1", "--format=%H", "--", "changelogs/changelog.yaml")
     folder = tmp_path_factory.mktemp("previous") / "clone"

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""`make release-check`: a user's repository with the release before, upgraded to this one while a job runs."""
+"""`make release-check`: a user's repository with the previous release, upgraded to this one while a job runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ READY = {"compute-0": "idle", "compute-3": "idle"}
 
 @pytest.fixture(scope="module")
 def repository(cluster: Cluster, previous: Path, tmp_path_factory: pytest.TempPathFactory) -> OpsRepository:
-    """The user's repository, with a cluster that the release before has made."""
+    """The user's repository, with a cluster that the previous release configured."""
     made = OpsRepository.create(tmp_path_factory.mktemp("ops"), cluster, previous)
     run = made.site()
     assert run.rc == 0, run.output
@@ -29,7 +29,7 @@ def repository(cluster: Cluster, previous: Path, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture(scope="module")
 def job(cluster: Cluster, repository: OpsRepository) -> str:
-    """A job that runs all the time."""
+    """A job that runs during the upgrade."""
     return cluster.ssh(CONTROLLER, "sbatch --parsable --output=/dev/null --wrap 'sleep 1800'").strip()
 
 
@@ -41,7 +41,7 @@ def upgraded(repository: OpsRepository, job: str) -> Recap:
     return repository.site()
 
 
-def test_the_upgrade_passes_and_the_job_goes_on(cluster: Cluster, upgraded: Recap, job: str) -> None:
+def test_the_upgrade_passes_and_the_job_keeps_running(cluster: Cluster, upgraded: Recap, job: str) -> None:
     assert upgraded.rc == 0, upgraded.output
     assert cluster.ssh(CONTROLLER, f"squeue --noheader --jobs={job} --format='%T %V'").split()[0] == "RUNNING"
     restarts = cluster.ssh(CONTROLLER, f"squeue --noheader --jobs={job} --Format=RestartCnt").strip()

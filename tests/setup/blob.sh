@@ -5,8 +5,8 @@
 
 # Installs the real azcopy and Azurite, in the versions of tests/setup/blob/package-lock.json, into .cache/blob.
 #
-# Silent and quick when they are there. Prints the folder. Exits with 77 where npm is missing or cannot fetch them, or
-# where the library is missing that azcopy needs; the last line says so.
+# Quick and without output if they are installed. Prints the folder. Exits with 77 if npm is missing or cannot download
+# them, or if a library is missing that azcopy needs; the last line is the reason.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -14,7 +14,7 @@ pins=tests/setup/blob folder=$PWD/.cache/blob
 azcopy=$folder/node_modules/@azure-tools/azcopy-linux/dist/bin/azcopy_linux_amd64
 
 mkdir -p "$folder"
-# Several tests may ask at once.
+# Several tests may call this script at the same time.
 exec 9> "$folder/.lock"
 flock 9
 if ! cmp --quiet "$pins/package-lock.json" "$folder/.installed"; then
@@ -23,17 +23,17 @@ if ! cmp --quiet "$pins/package-lock.json" "$folder/.installed"; then
     exit 77
   }
   cp "$pins/package.json" "$pins/package-lock.json" "$folder"
-  # What the packages would run while they are installed is not needed, and not wanted.
+  # Do not run the installation scripts of the packages: they are not needed.
   (cd "$folder" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error > npm.log 2>&1) || {
     tail -n 5 "$folder/npm.log" >&2
-    echo "npm cannot fetch azcopy and Azurite: its last lines are above"
+    echo "npm cannot download azcopy and Azurite: its last lines are above"
     exit 77
   }
   chmod 0755 "$azcopy"
   cp "$pins/package-lock.json" "$folder/.installed"
 fi
 "$azcopy" --version > /dev/null 2>&1 || {
-  echo "azcopy does not start here: it is for x86-64, and needs libsecret-1-0, which tests/setup/host.sh installs"
+  echo "azcopy does not start: it requires x86-64 and libsecret-1-0, which tests/setup/host.sh installs"
   exit 77
 }
 echo "$folder"

@@ -11,13 +11,13 @@ export PATH=$PWD/.venv/bin:$PATH ANSIBLE_COLLECTIONS_PATH=$PWD/.collections
 site=.cache/docs
 rm -rf "$site"
 mkdir -p "$site"
-# Lenient: links into Ansible's own documentation stay unresolved where that cannot be reached.
+# Lenient: links to Ansible's own documentation stay unresolved if it cannot be reached.
 antsibull-docs sphinx-init --dest-dir "$site" --use-current --squash-hierarchy --fail-on-error --lenient \
   --project hpcai.azure --title hpcai.azure --html-short-title hpcai.azure --copyright 'hpcai.azure contributors' \
   hpcai.azure >/dev/null
 (cd "$site" && bash ./build.sh)
 [ -f "$site/build/html/index.html" ] || {
-  echo "docs.sh: Sphinx wrote no $site/build/html/index.html; its messages above say why" >&2
+  echo "docs.sh: Sphinx did not write $site/build/html/index.html; see its messages above" >&2
   exit 1
 }
 echo "[docs] open $site/build/html/index.html"

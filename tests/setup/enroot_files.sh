@@ -3,10 +3,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# Prints a folder with the release files of enroot and pyxis, or nothing where there are none; says why on stderr.
+# Prints a folder with the release files of enroot and pyxis. If there are none, prints only the reason, on stderr.
 #
-# HPCAI_ENROOT_FILES names one. If that is unset, the files are fetched from where they are published, where that can be
-# reached; if it is empty, there shall be none. Nobody publishes digests of them, so what was fetched is told with its own.
+# HPCAI_ENROOT_FILES is this folder. If it is unset, the files are downloaded from where they are published; if it is
+# empty, no files are used. No digests of these files are published, so the script prints those of the downloaded files.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -23,7 +23,7 @@ if [ -n "${HPCAI_ENROOT_FILES+given}" ]; then
   exit 0
 fi
 
-# fetched URL FILE: whether the file is there, complete.
+# fetched URL FILE: download the file if it is missing; succeeds if it is there and complete.
 fetched() {
   [ -s "$folder/$2" ] || {
     curl --fail --silent --location --connect-timeout 5 --max-time 300 --output "$folder/$2.part" "$base/$1" &&

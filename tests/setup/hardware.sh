@@ -3,14 +3,14 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# The tests on the emulated machine: host packages, its image, then pytest. Arguments are handed on to pytest:
+# The tests on the emulated machine: host packages, its image, then pytest. Arguments are passed on to pytest:
 #
 #   tests/setup/hardware.sh -k refuses -x
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 if [ "$(uname -m)" != x86_64 ]; then
-  echo "the emulated machine is an x86-64; on $(uname -m) this is not run"
+  echo "the emulated machine requires x86-64; this is $(uname -m)"
   exit 77
 fi
 tests/setup/host.sh

@@ -5,8 +5,8 @@
 #
 # Installs the distribution's packages that `make site`, `make test-hardware` and `make test` need on Debian 12/13 and
 # Ubuntu 24.04.
-# Silent and quick when all of them are there. Through sudo where the caller is not root. Of Prometheus it installs only
-# promtool, to /usr/local/bin: the package itself would start a server.
+# Quick and without output if all of them are installed. Uses sudo if the caller is not root. Of Prometheus it installs
+# only promtool, to /usr/local/bin: the package itself would start a server.
 set -euo pipefail
 
 packages=(
@@ -17,25 +17,25 @@ packages=(
   gcc libc6-dev                                                    # the stand-in for NVML
   qemu-system-x86 qemu-utils e2fsprogs                             # the emulated machine
 )
-# Azurite, for the tests of Blob storage, and what azcopy needs. Node.js from elsewhere brings an npm of its own.
+# For the tests of Blob storage: Node.js for Azurite, a library for azcopy. Node.js from elsewhere has its own npm.
 packages+=(libsecret-1-0)
 command -v npm > /dev/null || packages+=(nodejs npm)
-# For the page of the health report. Ubuntu has no such package but an empty one that fetches a snap: there the tests of
-# the page are skipped unless a browser is installed by hand.
+# For the health report page. Ubuntu's package only installs a snap, so on Ubuntu the tests of the page are skipped
+# unless a browser is installed by hand.
 if ! grep --quiet '^ID=ubuntu' /etc/os-release; then packages+=(chromium); fi
-# Docker's own packages bring a runc that does as well, and the distribution's would drive them out.
+# Docker's packages contain a runc that works as well, and the distribution's runc would replace them.
 command -v runc > /dev/null || packages+=(runc)
 
 say() { printf 'host packages: %s\n' "$*" >&2; }
 
 if ! command -v dpkg-query > /dev/null || ! command -v apt-get > /dev/null; then
-  say "this is no Debian or Ubuntu. Install the equivalents of: ${packages[*]}"
+  say "this is neither Debian nor Ubuntu. Install the equivalents of: ${packages[*]}"
   exit 1
 fi
 
 missing=()
 for package in "${packages[@]}"; do
-  # Of a package that it has never heard of, dpkg-query says so and fails: that is an answer, not an error.
+  # dpkg-query fails for an unknown package; such a package is not installed.
   state=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2> /dev/null || true)
   [ "$state" = installed ] || missing+=("$package")
 done
@@ -47,7 +47,7 @@ command -v promtool > /dev/null || promtool=(promtool)
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
   if ! command -v sudo > /dev/null; then
-    say "neither root nor sudo here. As root: tests/setup/host.sh, which installs ${missing[*]} ${promtool[*]}"
+    say "this needs root or sudo. Run tests/setup/host.sh as root; it installs ${missing[*]} ${promtool[*]}"
     exit 1
   fi
   as_root=(sudo)
@@ -62,22 +62,22 @@ attempt() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@" \
     > "$log" 2>&1 < /dev/null
 }
-# The package index of a fresh machine is empty or old; a working one need not be renewed first.
+# The package index of a fresh machine is empty or old. A working index is not updated first.
 attempt_or_update() {
   attempt "$@" || { attempt update && attempt "$@"; }
 }
 give_up() {
   tail -n 15 "$log" >&2
-  say "$1 failed (its last lines are above): put that right and run this again"
+  say "$1 failed (its last lines are above): correct the problem and run this again"
   exit 1
 }
 if [ "${#missing[@]}" -gt 0 ]; then
-  # Nothing is removed for ours: what somebody has installed stays.
+  # --no-remove: never remove a package that someone installed.
   attempt_or_update install --yes --no-install-recommends --no-remove "${missing[@]}" || give_up apt-get
 fi
 if [ "${#promtool[@]}" -gt 0 ]; then
   cd "$work"
-  # apt drops its rights for a download, and could not write into a folder of root's.
+  # By default, apt downloads as an unprivileged user, who cannot write into root's folder.
   attempt_or_update download -o APT::Sandbox::User=root prometheus || give_up "the download of the package prometheus"
   {
     dpkg-deb --fsys-tarfile prometheus_*.deb | tar --extract --file - ./usr/bin/promtool &&

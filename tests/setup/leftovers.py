@@ -1,10 +1,10 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ends what steps leave behind: processes in sessions of their own, and simulated clusters with their containers.
+"""Ends what steps leave behind: processes in their own sessions, and simulated clusters with their containers.
 
-A simulator and its machines outlive the command that starts them. The checks run in a child of this process, which as
-their subreaper becomes the parent of all that they leave, and so can find it.
+A simulator and its machines outlive the command that starts them. The checks run in a child of this process. As a
+subreaper this process becomes the parent of all processes that outlive them, so it can find these.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PR_SET_CHILD_SUBREAPER = 36
 """From linux/prctl.h."""
 INTERRUPT_SECONDS = 30
-"""What a step gets for its own clean-up after SIGINT."""
+"""How long a step may clean up after SIGINT."""
 TERMINATE_SECONDS = 20
 DOWN_SECONDS = 180
 
 
 def supervised(work: Callable[[], int]) -> int:
-    """Run ``work`` in a child; when it has ended, however it did, end what it left, and return its exit status.
+    """Run ``work`` in a child, and return its exit status. End all processes that are left, even if it failed.
 
     SIGINT and SIGTERM are passed on to the child.
     """
@@ -39,7 +39,7 @@ def supervised(work: Callable[[], int]) -> int:
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
-        # Out of the terminal's group: Ctrl-C comes once, from the parent.
+        # Leave the terminal's process group, so that Ctrl-C arrives once, from the parent.
         os.setpgid(0, 0)
         status = 1
         try:
@@ -66,7 +66,7 @@ def _pass_on(child: int, number: int) -> None:
 
 
 def reap_until(child: int) -> int:
-    """Take the exit status of every process that ends below this one, until the child's, which is returned."""
+    """Reap every process that ends below this one until the child ends. Return the child's exit status."""
     while True:
         ended, status = os.waitpid(-1, 0)
         if ended == child:
@@ -74,20 +74,20 @@ def reap_until(child: int) -> int:
             return code if code >= 0 else 128 - code
 
 
-def left() -> list[psutil.Process]:
+def remaining() -> list[psutil.Process]:
     """All processes below this one that have not ended."""
     return [one for one in psutil.Process().children(recursive=True) if one.status() != psutil.STATUS_ZOMBIE]
 
 
 def interrupt(steps: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Ask steps to clean up and end, as Ctrl-C does; those that do not are terminated with ``end``."""
+    """Ask steps to clean up and end, as Ctrl-C does. ``end`` terminates those that do not."""
     _signal_all([psutil.Process(step.pid) for step in steps if step.poll() is None], signal.SIGINT, group=True)
     psutil.wait_procs([psutil.Process(step.pid) for step in steps if step.poll() is None], INTERRUPT_SECONDS)
 
 
 def end(repository: pathlib.Path = REPOSITORY) -> list[str]:
-    """Remove simulators that were started below this process, then end every other process below it; name them all."""
-    found = [_describe(one) for one in left()]
+    """Remove simulators that were started below this process, and end every other process below it. Return them."""
+    found = [_describe(one) for one in remaining()]
     for name in simulators(repository):
         subprocess.run(
             [sys.executable, "-m", "simulator", "down", f"--name={name}"],
@@ -99,14 +99,14 @@ def end(repository: pathlib.Path = REPOSITORY) -> list[str]:
             check=False,
         )
     for number in (signal.SIGTERM, signal.SIGKILL):
-        _signal_all(remaining := left(), number)
-        psutil.wait_procs(remaining, TERMINATE_SECONDS)
+        _signal_all(processes := remaining(), number)
+        psutil.wait_procs(processes, TERMINATE_SECONDS)
     return found
 
 
 def simulators(repository: pathlib.Path = REPOSITORY) -> list[str]:
-    """Names of the simulators whose server runs below this process; those that others have started are theirs."""
-    below = {one.pid for one in left()}
+    """Names of the simulators whose server runs below this process. Simulators of other processes are not included."""
+    below = {one.pid for one in remaining()}
     names = []
     for file in sorted((repository / ".simulator").glob("*/simulator.pid")):
         number = file.read_text(encoding="utf-8").strip()
@@ -123,7 +123,7 @@ def _signal_all(processes: Sequence[psutil.Process], number: signal.Signals, gro
             else:
                 process.send_signal(number)
         except (ProcessLookupError, PermissionError, psutil.NoSuchProcess, psutil.AccessDenied):
-            # It ended in the meantime, or it is root's, and "simulator down" has removed it with sudo.
+            # It has ended, or it belongs to root and "simulator down" removed it with sudo.
             continue
 
 

@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Run a command, and write down how much CPU time it took with all that it started.
+"""Run a command, and record its CPU time, including that of all processes that it started.
 
     python measured.py FILE NICENESS COMMAND...
 
-Simulated machines outlive the command that starts them. As the subreaper this process becomes their parent then, and
-the kernel adds their time to its own when they have ended. FILE gets seconds of CPU time.
+Simulated machines outlive the command that starts them. This process is a subreaper, so it becomes their parent, and
+the kernel adds their CPU time to its own when they end. FILE gets the CPU time in seconds.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ import sys
 from leftovers import PR_SET_CHILD_SUBREAPER, reap_until
 
 AUTOGROUP = pathlib.Path("/proc/self/autogroup")
-"""Where the kernel shares out time by sessions first (sched(7)), a niceness counts within a session alone."""
+"""If the kernel divides CPU time by sessions first, a niceness has an effect only within its session (sched(7))."""
 
 
 def main(file: str, niceness: int, command: list[str]) -> int:
     """Return the command's exit status."""
     if niceness:
         os.nice(niceness)
-        # The kernel takes it from an ordinary user too, unless he has just done the same.
+        # An ordinary user may do this too, unless the user just did the same.
         with contextlib.suppress(OSError):
             AUTOGROUP.write_text(f"{niceness}\n", encoding="ascii")
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for number in (signal.SIGINT, signal.SIGTERM):
-        # They reach the whole group, and this process goes last. A handler, unlike SIG_IGN, is not handed on.
+        # The whole process group gets these signals, and this process must end last. Unlike SIG_IGN, a handler is not
+        # inherited.
         signal.signal(number, lambda *_: None)
     try:
         child = subprocess.Popen(command)
@@ -50,5 +51,5 @@ def main(file: str, niceness: int, command: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    # Without clean-up, which would wait for the child that is reaped already.
+    # Skip Python's clean-up, which would wait for the child that was already reaped.
     os._exit(main(sys.argv[1], int(sys.argv[2]), sys.argv[3:]))

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A folder in memory for temporary files. What the modules write survives a power cut, and so it waits for the disk
-each time: a third of the tests' time went there.
+"""A folder in memory for temporary files. The modules sync each file that they write to disk, and the tests spent a
+third of their time waiting for the disk.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from pathlib import Path
 MEMORY = Path("/dev/shm")
 PREFIX = "hpcai-checks-"
 LEAST_FREE = 6 << 30
-"""Bytes that must be free there: several times what the tests together leave."""
+"""Bytes that must be free there: several times what all tests together write."""
 LEAST_AVAILABLE = 12 << 30
-"""Bytes of memory that must be available: two emulated machines and a dozen nodes take the other half."""
+"""Bytes of memory that must be available. Two emulated machines and a dozen nodes use the other half."""
 
 
 @contextlib.contextmanager
 def temporary_folder(memory: Path = MEMORY, meminfo: Path = Path("/proc/meminfo")) -> Iterator[Path]:
-    """A folder that goes in the end: in memory where there is enough of it, on disk elsewhere.
+    """A folder that is removed at the end: in memory if enough is available, otherwise on disk.
 
-    What killed processes have left in memory is removed first.
+    Folders that killed processes left behind are removed first.
     """
     parent = memory if is_usable(memory, meminfo) else Path(tempfile.gettempdir())
     with (parent / f".{PREFIX}gate").open("a", encoding="ascii") as gate:
-        # Nobody takes a folder for left that is just being made.
+        # Otherwise another process could remove the new folder before it has its lock.
         fcntl.flock(gate, fcntl.LOCK_EX)
-        _remove_left(parent)
+        _remove_abandoned(parent)
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-        # Tests that become other users reach what pytest gives them below it.
+        # Tests that switch to other users must be able to enter the folders that pytest makes below it.
         folder.chmod(0o711)
         lock = (folder / "lock").open("a", encoding="ascii")
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -48,7 +48,7 @@ def temporary_folder(memory: Path = MEMORY, meminfo: Path = Path("/proc/meminfo"
 
 
 def is_usable(memory: Path, meminfo: Path) -> bool:
-    """Whether files may be written there and run, and there is enough memory."""
+    """Whether the folder allows writing and running files, and there is enough memory."""
     try:
         found = os.statvfs(memory)
         lines = meminfo.read_text(encoding="ascii").splitlines()
@@ -63,11 +63,11 @@ def is_usable(memory: Path, meminfo: Path) -> bool:
     )
 
 
-def _remove_left(parent: Path) -> None:
-    """Remove folders whose process is gone, and its lock with it."""
+def _remove_abandoned(parent: Path) -> None:
+    """Remove folders whose process has ended, which also released its lock."""
     for folder in parent.glob(f"{PREFIX}*"):
         try:
-            # It may be gone already where steps went on writing while the rest was removed.
+            # The lock file may be missing if steps still wrote files while their folder was removed.
             with (folder / "lock").open("a", encoding="ascii") as handle:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)

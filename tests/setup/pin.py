@@ -3,9 +3,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Write constraints.txt anew: the newest versions that go together, on Python 3.11 and on 3.12 and later.
+"""Update constraints.txt: the newest versions that are compatible, on Python 3.11 and on Python 3.12 or later.
 
-Run it to update the pins, then `make test`. It needs one interpreter of each kind.
+Run it to update the pins, then run `make test`. It needs one interpreter of each kind.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-# ansible-core 2.20 dropped Python 3.11 on the controller, Sphinx 9.1 as well: this is where the pins part.
+# ansible-core 2.20 and Sphinx 9.1 dropped Python 3.11 (on the controller), so the pins differ from this version on.
 SPLIT = "3.12"
 
 
 def resolved_versions(interpreter: str) -> dict[str, str]:
-    """Install the requirements into a throw-away environment and say what came."""
+    """Install the requirements into a temporary environment, and return the installed versions."""
     with tempfile.TemporaryDirectory() as folder:
         python = str(pathlib.Path(folder, "bin", "python"))
         subprocess.run([interpreter, "-m", "venv", folder], check=True)
@@ -33,7 +33,7 @@ def resolved_versions(interpreter: str) -> dict[str, str]:
 
 
 def merged(old: dict[str, str], new: dict[str, str]) -> list[str]:
-    """One line for a package that is the same everywhere, two with markers where the interpreters differ."""
+    """One line per package, or two with markers if the version depends on the interpreter."""
     lines = []
     for name in sorted({**old, **new}, key=str.lower):
         if old.get(name) == new.get(name):

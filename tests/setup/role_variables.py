@@ -66,7 +66,7 @@ def plain(description: str | list[str]) -> str:
 
 
 def literal(found: re.Match[str]) -> str:
-    """Return marked text as a literal; an option without its role, a plugin without its kind, an address as it is."""
+    """Return marked text as a literal: an option without its role, a plugin without its kind, a URL unchanged."""
     kind, text = found.groups()
     if kind == "U":
         return str(text)
@@ -74,7 +74,7 @@ def literal(found: re.Match[str]) -> str:
 
 
 def default_of(value: Any) -> str:
-    """Return a default as it is written in YAML; nothing where an expression derives it."""
+    """Return a default as YAML, or an empty text if an expression derives it."""
     if value is None or (isinstance(value, str) and "{{" in value):
         return ""
     text = value if isinstance(value, str) and value else yaml.safe_dump(value, default_flow_style=True, width=10**6)

@@ -3,10 +3,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Run the checks of steps.py, four at a time, and say at the end what ran and what did not.
+"""Run the checks of steps.py, four at a time, and print a table of the results at the end.
 
-Each step's output goes to .test-logs/NAME.log; of a failed one the end is shown. A failure does not keep the others
-from running, except those that need the failed step.
+The output of each step goes to .test-logs/NAME.log. If a step fails, the end of its log is printed. The other steps
+still run, except those that need the failed step.
 """
 
 from __future__ import annotations
@@ -36,25 +36,26 @@ COULD_NOT_RUN, DID_NOT_START = 77, 127
 TAIL_LINES = 200
 HEARTBEAT_SECONDS = 60
 LANES = 4
-"""How many steps run at a time, on two CPUs or more. The long ones wait for machines and jobs a third of their time,
-and the plugins' tests most of theirs for servers that are slow on purpose."""
-GIVES_WAY = "5"
-"""The niceness of what is not urgent: a third of the processor time beside what is (sched-prio_to_weight in Linux)."""
+"""How many steps run at a time, on two CPUs or more. The long steps spend a third of their time waiting for machines
+and jobs, and the plugins' tests spend most of theirs waiting for servers that are slow on purpose."""
+LOW_PRIORITY = "5"
+"""The niceness of steps that are not urgent: they get a third of the CPU time of an urgent one (sched_prio_to_weight in
+Linux)."""
 RUNNING: list[subprocess.Popen[bytes]] = []
-"""Steps' processes, to be ended with this one."""
+"""The processes of steps, which end with this process."""
 # pytest's own last line: "=== 12 passed, 1 skipped in 3.21s ===".
 PYTEST_SUMMARY = re.compile(r"^=+ (?P<counts>\d+ (?:passed|failed|skipped|error)[^=]*) in [\d.]+s.*=+$", re.MULTILINE)
-# The row of docs/evidence.md that records it.
-WHOLE_RUN = re.compile(r"^\| `make test-all` \| [^|]*\b(?P<commit>[0-9a-f]{7,40})\b", re.MULTILINE)
-# A line of its short summary: "FAILED tests/unit/test_a.py::test_b - AssertionError: ...".
+# The row of docs/evidence.md that records the last full run.
+FULL_RUN = re.compile(r"^\| `make test-all` \| [^|]*\b(?P<commit>[0-9a-f]{7,40})\b", re.MULTILINE)
+# A line of pytest's short summary: "FAILED tests/unit/test_a.py::test_b - AssertionError: ...".
 PYTEST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (?P<test>\S+::.*)$", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a step ended: passed, failed or skipped, a remark for the table, and which of its tests failed, with why.
+    """How a step ended: passed, failed or skipped, a remark for the table, and the tests that failed, with the reason.
 
-    ``cpu`` is the CPU time in seconds of all that it started and that had ended with it.
+    ``cpu`` is the CPU time in seconds of all processes that it started and that ended with it.
     """
 
     name: str
@@ -66,24 +67,24 @@ class Outcome:
 
 
 def environment(step: Step) -> dict[str, str]:
-    """The step's programs come first in PATH, as in an activated environment."""
+    """The step's environment variables. Its programs come first in PATH, as in an activated virtual environment."""
     folder = REPOSITORY / step.venv
     path = f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     variables = {**os.environ, "PATH": path, "VIRTUAL_ENV": str(folder), "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
-    # Settings of whoever started this must not decide what is tested.
+    # The caller's own settings must not change what is tested.
     foreign = ("ANSIBLE_", "PYTHONPATH", "HPCAI_ENROOT_FILES", "HPCAI_BEEGFS_FILES", "HPCAI_AZCOPY_FILES")
     given = variables.get("HPCAI_ENROOT_FILES")
     variables = {name: value for name, value in variables.items() if not name.startswith(foreign)}
     if step.name == "stand-ins" and given is not None:
         variables["HPCAI_ENROOT_FILES"] = given
     if "stand-ins" in step.needs:
-        # One image of the nodes for all of these steps, and in it what the step of that name builds.
+        # All of these steps use the same node image, which contains what the step stand-ins builds.
         variables["HPCAI_ENROOT_FILES"] = str(REPOSITORY / STAND_INS)
     return variables
 
 
 def wait_for(process: subprocess.Popen[bytes], step: Step, log: pathlib.Path, began: float) -> int | None:
-    """Wait with a sign of life each minute; None if the step exceeded its limit and was ended."""
+    """Wait for a step and print its last line each minute. Return None if it exceeded its limit and was killed."""
     next_sign = began + HEARTBEAT_SECONDS
     while True:
         try:
@@ -104,13 +105,13 @@ def wait_for(process: subprocess.Popen[bytes], step: Step, log: pathlib.Path, be
 
 
 def last_line(log: pathlib.Path) -> str:
-    """The last line that says something, without colours."""
+    """The last line that is not empty, without colours."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", log.read_text(encoding="utf-8", errors="replace"))
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no output")
 
 
 def run(step: Step) -> Outcome:
-    """Run one step into its log file."""
+    """Run one step, with its output in its log file."""
     LOGS.mkdir(exist_ok=True)
     log, cpu = LOGS / f"{step.name}.log", LOGS / f"{step.name}.cpu"
     cpu.unlink(missing_ok=True)
@@ -119,7 +120,7 @@ def run(step: Step) -> Outcome:
         output.write(f"$ {shlex.join(step.command)}\n".encode())
         output.flush()
         process = subprocess.Popen(
-            (sys.executable, MEASURED, cpu, "0" if step.urgent else GIVES_WAY, *step.command),
+            (sys.executable, MEASURED, cpu, "0" if step.urgent else LOW_PRIORITY, *step.command),
             cwd=REPOSITORY,
             env=environment(step),
             stdin=subprocess.DEVNULL,
@@ -147,13 +148,13 @@ def judge(step: Step, code: int | None, log: pathlib.Path, seconds: float) -> Ou
         failures = tuple(found["test"] for found in PYTEST_FAILURE.finditer(text))
         remark = last_line(log) if code == DID_NOT_START else f"exit code {code}"
         return Outcome(step.name, "failed", seconds, counts or remark, failures)
-    # Where every test was skipped, nothing was tested.
+    # If every test was skipped, nothing was tested.
     verdict = "passed" if not summaries or "passed" in counts else "skipped"
-    return Outcome(step.name, verdict, seconds, counts or (last_line(log) if step.tells else ""))
+    return Outcome(step.name, verdict, seconds, counts or (last_line(log) if step.shows_last_line else ""))
 
 
 def show_end_of(log: pathlib.Path) -> None:
-    """Show what a failed step said last."""
+    """Print the end of a failed step's log."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     print(f"      --- the end of {log.relative_to(REPOSITORY)} ---")
     for line in lines[-TAIL_LINES:]:
@@ -162,21 +163,21 @@ def show_end_of(log: pathlib.Path) -> None:
 
 
 def unmet_need(need: str, outcomes: Mapping[str, Outcome]) -> Outcome | None:
-    """What keeps a step from running. A need that is not part of this run is taken as met."""
+    """The outcome that prevents a step from running. A need that is not part of this run counts as met."""
     outcome = outcomes.get(need)
     return outcome if outcome is not None and outcome.verdict != "passed" else None
 
 
 def next_step(waiting: Sequence[Step], started: Collection[str], outcomes: Mapping[str, Outcome]) -> Step | None:
-    """The first waiting step whose needs have all ended; a need that is not part of this run counts as ended."""
+    """The first waiting step whose needs have all ended. A need that is not part of this run counts as ended."""
     unfinished = {step.name for step in waiting} | (set(started) - set(outcomes))
     return next((step for step in waiting if not unfinished & set(step.needs)), None)
 
 
 def run_all(steps: Sequence[Step], lanes: int = LANES) -> list[Outcome]:
-    """Run the steps, as many at a time as there are lanes, leaving out those whose needs are not met.
+    """Run the steps, as many at a time as there are lanes, except those whose needs are not met.
 
-    A step starts as soon as a lane is free and its needs have ended, in the table's order.
+    A step starts as soon as a lane is free and its needs have ended. Steps start in the order of the table.
     """
     outcomes: dict[str, Outcome] = {}
     waiting, started = list(steps), list[str]()
@@ -206,7 +207,7 @@ def run_all(steps: Sequence[Step], lanes: int = LANES) -> list[Outcome]:
                     changed.notify_all()
                 return
             with changed:
-                tell(outcomes, outcome, shown=unmet is None)
+                record(outcomes, outcome, shown=unmet is None)
                 changed.notify_all()
 
     threads = [threading.Thread(target=lane, daemon=True) for _lane in range(lanes)]
@@ -217,7 +218,7 @@ def run_all(steps: Sequence[Step], lanes: int = LANES) -> list[Outcome]:
             thread.join()
     except BaseException as error:
         with changed:
-            # No lane begins another step.
+            # Now no lane starts another step.
             broken.append(error)
         raise
     if broken:
@@ -225,8 +226,8 @@ def run_all(steps: Sequence[Step], lanes: int = LANES) -> list[Outcome]:
     return [outcomes[step.name] for step in steps]
 
 
-def tell(outcomes: dict[str, Outcome], outcome: Outcome, shown: bool = True) -> None:
-    """Note how a step ended, and say so; of a failed one that ran, show the end of its output."""
+def record(outcomes: dict[str, Outcome], outcome: Outcome, shown: bool = True) -> None:
+    """Record and print how a step ended. If it ran and failed, print the end of its output."""
     outcomes[outcome.name] = outcome
     print(f"      {outcome.name} {outcome.verdict} in {outcome.seconds:.0f} s {outcome.remark}".rstrip(), flush=True)
     if outcome.verdict == "failed" and shown:
@@ -234,7 +235,7 @@ def tell(outcomes: dict[str, Outcome], outcome: Outcome, shown: bool = True) -> 
 
 
 def summarize(outcomes: Sequence[Outcome], wall: float) -> str:
-    """The closing table; its last line is the count other programs read."""
+    """The table at the end of a run. Other programs read its last line, the count."""
     width = max(len(outcome.name) for outcome in outcomes)
     lines = [
         f"{o.name:{width}}  {o.verdict:7}  {o.seconds:6.0f} s  {o.cpu / 60:5.1f} CPU min  {o.remark}".rstrip()
@@ -243,7 +244,7 @@ def summarize(outcomes: Sequence[Outcome], wall: float) -> str:
     counts = collections.Counter(outcome.verdict for outcome in outcomes)
     total = sum(outcome.seconds for outcome in outcomes)
     skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
-    # Named here as well, because whoever reads the end of a long output must learn what it was.
+    # Repeated here, so that the end of a long output shows which tests failed.
     lines += [f"{o.name}: {failure}"[:400] for o in outcomes for failure in o.failures]
     cpu = sum(outcome.cpu for outcome in outcomes) / 60
     lines += [
@@ -255,24 +256,24 @@ def summarize(outcomes: Sequence[Outcome], wall: float) -> str:
 
 
 def chosen(arguments: argparse.Namespace) -> list[Step]:
-    """The steps asked for, in the table's order."""
+    """The requested steps, in the order of the table."""
     known = [step.name for step in STEPS]
     unknown = [name for name in arguments.only if name not in known]
     if unknown:
         raise SystemExit(f"run_checks.py: no step is named {', '.join(unknown)}; there are {', '.join(known)}")
     if arguments.all:
-        # Molecule's scenarios learn by this variable which tests to run.
+        # Molecule's scenarios read from this variable which tests to run.
         os.environ["HPCAI_TESTS"] = f"thorough or {NOT_THOROUGH}"
     wanted = [with_thorough_tests(step) for step in STEPS] if arguments.all else STEPS
     if arguments.only:
         named = with_needs(arguments.only)
         return [step for step in wanted if step.name in named]
     wanted = [step for step in wanted if (step.quick or not arguments.quick) and (arguments.all or not step.exhaustive)]
-    return wanted if arguments.all else [step for step in wanted if not is_left_out(step)]
+    return wanted if arguments.all else [step for step in wanted if not is_omitted(step)]
 
 
 def with_needs(names: Collection[str]) -> set[str]:
-    """These steps and all that they need, so that one of them by name runs on a fresh clone too."""
+    """These steps and all that they need, so that a single step also runs on a fresh clone."""
     found, further = set[str](), set(names)
     while further:
         found |= further
@@ -280,28 +281,27 @@ def with_needs(names: Collection[str]) -> set[str]:
     return found
 
 
-def is_left_out(step: Step) -> bool:
-    """Whether all that the step is about was tested as it is now by the last whole run; say so."""
+def is_omitted(step: Step) -> bool:
+    """Whether the files that the step watches are unchanged since the last full run. If so, print that."""
     evidence = (REPOSITORY / "docs/evidence.md").read_text(encoding="utf-8")
-    whole = WHOLE_RUN.search(evidence)
-    if not step.watches or not whole:
+    full_run = FULL_RUN.search(evidence)
+    if not step.watches or not full_run:
         return False
-    # 1: something differs. 128: this clone does not reach back so far.
-    command = ["git", "diff", "--quiet", whole["commit"], "--", *step.watches]
+    # git exits with 1 if something differs, and with 128 if this clone does not contain the commit.
+    command = ["git", "diff", "--quiet", full_run["commit"], "--", *step.watches]
     same = subprocess.run(command, cwd=REPOSITORY, stderr=subprocess.DEVNULL, check=False).returncode == 0
     if same:
-        print(
-            f"{step.name} is left out: {' and '.join(step.watches)} are as in the last whole run ({whole['commit']})."
-        )
+        unchanged = " and ".join(step.watches)
+        print(f"{step.name} is omitted: {unchanged} have not changed since the last full run ({full_run['commit']}).")
     return same
 
 
 def main() -> int:
-    """Choose, run, sum up."""
+    """Choose the steps, run them and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="only the steps for daily work")
     parser.add_argument("--all", action="store_true", help="also the tests marked thorough, and the mutants")
-    parser.add_argument("--list", action="store_true", help="say what would run")
+    parser.add_argument("--list", action="store_true", help="list the steps that would run")
     parser.add_argument("only", nargs="*", metavar="STEP", help="only these steps")
     steps = chosen(arguments := parser.parse_args())
     if arguments.list:
@@ -314,7 +314,7 @@ def main() -> int:
 def run_and_sum_up(steps: Sequence[Step]) -> int:
     """Run the steps; 1 if one of them failed."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    # A background job of a shell ignores Ctrl-C, and would hand that on to the steps.
+    # A background job of a shell ignores Ctrl-C, and the steps would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     began = time.monotonic()
     with temporary_folder() as temporary:
@@ -323,7 +323,7 @@ def run_and_sum_up(steps: Sequence[Step]) -> int:
         try:
             outcomes = run_all(steps)
         except (KeyboardInterrupt, SystemExit):
-            # A second Ctrl-C would leave half of it.
+            # A second Ctrl-C must not interrupt the clean-up.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             print("\nInterrupted: ending the steps and what they started; this takes up to two minutes.", flush=True)

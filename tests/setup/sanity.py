@@ -5,8 +5,8 @@
 
 """Run `ansible-test sanity` over the working tree, without containers and without ignore files.
 
-ansible-test wants a real folder .../ansible_collections/hpcai/azure inside a git tree, so the files are copied to one
-below .cache. Arguments are handed on: `tests/setup/sanity.py --test validate-modules`.
+ansible-test requires a real folder .../ansible_collections/hpcai/azure inside a git tree, so the files are copied to
+one below .cache. Arguments are passed on: `tests/setup/sanity.py --test validate-modules`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import sys
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 COLLECTION = REPOSITORY / ".cache/sanity/ansible_collections/hpcai/azure"
-# The link would lead ansible-test round in circles.
-LEFT_OUT = (".collections/",)
+# ansible-test would follow the link in this folder endlessly.
+EXCLUDED = (".collections/",)
 
-# ansible-test fetches a bootstrap script for pip from a host of its own that is often out of reach; what it finds in
-# its cache it takes as it is, and every interpreter that can make a virtual environment brings a pip along.
+# ansible-test downloads a bootstrap script for pip from its own host, which is often unreachable, unless its cache has
+# one. This script takes pip from the interpreter instead: every one that can make virtual environments has it.
 BOOTSTRAP = """\
 import ensurepip
 import subprocess
@@ -37,13 +37,13 @@ subprocess.run([*pip, *(argument for argument in sys.argv[1:] if "==" in argumen
 
 
 def cache_folder() -> pathlib.Path:
-    """Where ansible-test may keep its own environments, shared by all clones of this repository."""
+    """Where ansible-test keeps its own environments. All clones of this repository share the folder."""
     default = pathlib.Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "hpcai-azure"
     return pathlib.Path(os.environ.get("HPCAI_CACHE", default)) / "ansible-test"
 
 
 def copy_working_tree() -> int:
-    """Lay the files git knows of or would add into the folder, and nothing else."""
+    """Copy the files that git tracks or would add into the folder, and no others. Return their number."""
     shutil.rmtree(COLLECTION, ignore_errors=True)
     listing = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"],
@@ -55,8 +55,8 @@ def copy_working_tree() -> int:
     copied = 0
     for name in filter(None, listing.split("\0")):
         source, target = REPOSITORY / name, COLLECTION / name
-        # A file that was just deleted is still in git's list.
-        if name.startswith(LEFT_OUT) or not source.is_file():
+        # git still lists a file that was just deleted.
+        if name.startswith(EXCLUDED) or not source.is_file():
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, target, follow_symlinks=False)
@@ -66,7 +66,7 @@ def copy_working_tree() -> int:
 
 
 def prepare_home(python: str) -> pathlib.Path:
-    """Give ansible-test a home of its own, with the stand-in where it looks for the bootstrap script."""
+    """Give ansible-test its own home, with our script where it looks for the bootstrap script."""
     script = (
         "import types; from ansible_test._internal.python_requirements import get_venv_packages;"
         "print(get_venv_packages(types.SimpleNamespace(version='3'))['pip'])"
@@ -74,7 +74,7 @@ def prepare_home(python: str) -> pathlib.Path:
     found = subprocess.run([python, "-c", script], capture_output=True, text=True, check=False)
     if found.returncode:
         last = (found.stderr.strip().splitlines() or ["no message"])[-1]
-        raise SystemExit(f"sanity.py: cannot tell which pip this ansible-test wants ({last}); adapt prepare_home()")
+        raise SystemExit(f"sanity.py: cannot find out which pip ansible-test requires ({last}); adapt prepare_home()")
     home = cache_folder()
     bootstrap = home / ".ansible/test/cache" / f"get_pip_{found.stdout.strip().replace('.', '_')}.py"
     bootstrap.parent.mkdir(parents=True, exist_ok=True)
@@ -83,14 +83,14 @@ def prepare_home(python: str) -> pathlib.Path:
 
 
 def main() -> int:
-    """Copy, prepare, run."""
+    """Copy the files, prepare ansible-test's home and run ansible-test."""
     binaries = pathlib.Path(sys.executable).parent
     if not (binaries / "ansible-test").exists():
         raise SystemExit(f"sanity.py: {binaries} has no ansible-test; run tests/setup/venv.sh, then use its Python")
     environment = {
         **os.environ,
         "HOME": str(prepare_home(sys.executable)),
-        # Only this environment and the distribution's interpreters: wrappers of version managers break ansible-test.
+        # Only this environment and the distribution's interpreters: version managers' wrappers break ansible-test.
         "PATH": f"{binaries}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
     }
     print(f"[sanity] {copy_working_tree()} files, in {COLLECTION.relative_to(REPOSITORY)}", flush=True)
@@ -105,18 +105,18 @@ def main() -> int:
             print(line, end="", flush=True)
             if found := re.search(r"Skipping .* on Python ([\d.]+) because it could not be found", line):
                 missing.add(found[1])
-            # A version below the one tests/config.yml asks for is announced as well, and then left out.
+            # ansible-test announces versions older than tests/config.yml requires as well, but does not run them.
             elif found := re.search(r'Running sanity test "import" on Python ([\d.]+)', line):
                 run.update(found.groups() if shutil.which(f"python{found[1]}", path=environment["PATH"]) else ())
     if process.returncode == 0:
         imported = f"; imported on Python {in_order(run)}" if run else ""
-        gap = f"; not on {in_order(missing)}, which are not here" if missing else ""
+        gap = f"; not on {in_order(missing)}, which are not installed" if missing else ""
         print(f"[sanity] clean, without ignore files{imported}{gap}")
     return process.returncode
 
 
 def in_order(versions: set[str]) -> str:
-    """Python versions for people: 3.9 before 3.10."""
+    """Python versions as a text, sorted by number: 3.9 before 3.10."""
     return ", ".join(sorted(versions, key=lambda version: int(version.partition(".")[2])))
 
 

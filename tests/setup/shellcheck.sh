@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# Check every shell script git knows of or would add: those named so and those that start so.
+# Check every shell script that git tracks or would add: files named *.sh, and files that start with a shell's #! line.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

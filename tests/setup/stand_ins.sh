@@ -3,13 +3,13 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# Fills .cache/enroot_pyxis with the release files of enroot and pyxis if they are available (see enroot_files.sh), and
-# otherwise with stand-ins for them. The last line says which.
+# Fills .cache/enroot_pyxis with the release files of enroot and pyxis if they are available (see enroot_files.sh),
+# otherwise with stand-ins for them. The last line of output says which.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 folder=$PWD/.cache/enroot_pyxis
-# A scenario of Molecule has this folder in its environment already.
+# In a Molecule scenario the variable already names this folder.
 [ "${HPCAI_ENROOT_FILES-}" != "$folder" ] || unset HPCAI_ENROOT_FILES
 given=$(tests/setup/enroot_files.sh)
 if [ -n "$given" ]; then

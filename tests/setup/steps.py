@@ -4,7 +4,7 @@
 
 """The table of checks: what `make check`, `make test` and `make test-all` run, in order. To add a check, add a line.
 
-A step that exits with 77 could not run here; its last line of output says why, and it counts as skipped.
+A step that exits with 77 cannot run on this machine. It counts as skipped, and its last line of output is the reason.
 """
 
 from __future__ import annotations
@@ -14,22 +14,24 @@ import dataclasses
 PYTEST = ("python", "-m", "pytest")
 NOT_THOROUGH = "not thorough"
 DAILY = ("-m", NOT_THOROUGH)
-"""By this `make test` leaves tests to `make test-all`."""
-# What depends on the versions of ansible-core and of Azure's SDK. What runs on the nodes imports neither, and has most
-# of the tests. Daily a smoke: the SDK's models and errors, filters, the inventory from sign-in to hosts, a playbook.
+"""Options of pytest with which `make test` omits the tests that only `make test-all` runs."""
+# Most tests are of the code that runs on nodes. It imports neither ansible-core nor the Azure SDK, so these tests do
+# not run again for other versions of them.
 NODE = "tests/unit/plugins/module_utils/_node"
-# The half of these that runs beside the other one: both wait for most of their time.
+# Half of these tests is a step of its own and runs in parallel to the rest: both spend most of their time waiting.
 JOBS = ("cli", "job", "setup", "slurm")
 INVENTORY = "tests/contract/inventory"
+# A daily smoke test for other versions: the SDK's models and errors, filters, the inventory from sign-in to hosts, a
+# playbook.
 VERSION_SMOKE = (
     *PYTEST,
     *("tests/unit/plugins/filter", "tests/unit/plugins/inventory", "tests/unit/plugins/plugin_utils/_azure"),
     *(f"{INVENTORY}/test_inventory_{name}.py" for name in ("hosts", "shipped", "no_hosts")),
     *("tests/contract/playbooks/test_guard_play.py", "tests/contract/modules", *DAILY),
 )
-# What a playbook refuses takes as long as what it does. Which hosts are chosen, how they are reached and what their
-# tags may hold is decided by code of ours on facts that have been read. Neither asks more of the versions.
-OURS_ALONE = (
+# Tests that gain nothing from other versions: they test the collection's own code on facts that were already read
+# (selection, connection, tags), or refusals of playbooks, which take as long as the playbooks themselves.
+VERSION_INDEPENDENT = (
     "inventory_command",
     "inventory_connection",
     "inventory_hostile_tags",
@@ -39,51 +41,50 @@ OURS_ALONE = (
 )
 VERSION_MATRIX = (
     *(*PYTEST, "tests/unit/plugins", f"--ignore={NODE}", "tests/contract/modules"),
-    *(INVENTORY, *(f"--ignore={INVENTORY}/test_{name}.py" for name in OURS_ALONE)),
+    *(INVENTORY, *(f"--ignore={INVENTORY}/test_{name}.py" for name in VERSION_INDEPENDENT)),
 )
-# The tests of what runs the tests.
+# The tests of the test runner.
 RUNNER = ("tests/unit/setup", "tests/unit/mutation")
 # The simulator's own tests.
 SIMULATOR = "tests/contract/simulator"
-# A cluster that has a step of its own, daily.
+# A cluster that has its own step in `make test`.
 OLDEST_NODES = "tests/cluster/test_oldest_nodes.py"
-# Where the release files of enroot and pyxis are, or stand-ins for them.
+# The folder with the release files of enroot and pyxis, or with stand-ins for them.
 STAND_INS = ".cache/enroot_pyxis"
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One command. Its programs come from the virtual environment first, then from the system."""
+    """One command. Programs in the virtual environment come before those of the system."""
 
     name: str
     command: tuple[str, ...]
-    # Part of `make check` as well, whose steps together take less than 90 s on two CPUs that have nothing else to do.
+    # Part of `make check` as well. All of its steps together take less than 90 s on two idle CPUs.
     quick: bool = False
-    # Steps that must have passed before this one makes sense. Nearly all take their programs from the environment.
+    # Steps that must pass before this one can run. Nearly all need the virtual environment.
     needs: tuple[str, ...] = ("venv",)
     venv: str = ".venv"
-    # What `make test-all` runs in the command's place.
-    whole: tuple[str, ...] = ()
-    # Part of `make test` only where one of these has changed since the last whole run that docs/evidence.md records.
+    # What `make test-all` runs instead of the command.
+    full_command: tuple[str, ...] = ()
+    # Part of `make test` only if one of these changed since the last full run that docs/evidence.md records.
     watches: tuple[str, ...] = ()
-    # Part of `make test-all` alone.
+    # Part of `make test-all` only.
     exhaustive: bool = False
-    # Its last line of output belongs into the summary.
-    tells: bool = False
-    # It goes before others wherever both could compute: it waits for jobs, or for a machine that is slow as it is, and
-    # ends last.
+    # The summary shows its last line of output.
+    shows_last_line: bool = False
+    # Has priority for CPU time, because it ends last: it waits for jobs or for a slow machine.
     urgent: bool = False
-    # Seconds after which it counts as hung.
+    # Seconds after which it is killed.
     limit: int = 300
 
 
-# Four run at a time, in this order. The scenario takes longest, as it waits for jobs: it is first.
+# Four steps run at a time, in this order. The scenario comes first because it takes longest: it waits for jobs.
 STEPS = (
-    Step("venv", ("tests/setup/venv.sh",), quick=True, needs=(), tells=True),
+    Step("venv", ("tests/setup/venv.sh",), quick=True, needs=(), shows_last_line=True),
     Step("host", ("tests/setup/host.sh",), needs=(), limit=900),
-    Step("stand-ins", ("tests/setup/stand_ins.sh",), needs=("venv", "host"), tells=True, limit=900),
+    Step("stand-ins", ("tests/setup/stand_ins.sh",), needs=("venv", "host"), shows_last_line=True, limit=900),
     Step("molecule", ("molecule", "test", "-s", "cluster"), needs=("venv", "stand-ins"), urgent=True, limit=4800),
-    # Clusters for tests that need one of their own; molecule's has the others.
+    # Tests that need their own cluster. The others share Molecule's.
     Step(
         "cluster",
         (*PYTEST, "tests/cluster", f"--ignore={OLDEST_NODES}", "--durations=25"),
@@ -92,7 +93,7 @@ STEPS = (
         urgent=True,
         limit=4800,
     ),
-    Step("blob", ("tests/setup/blob.sh",), needs=("host",), tells=True, limit=600),
+    Step("blob", ("tests/setup/blob.sh",), needs=("host",), shows_last_line=True, limit=600),
     Step(
         "contract",
         (*PYTEST, "tests/contract", f"--ignore={SIMULATOR}", *DAILY, "--durations=25"),
@@ -100,10 +101,10 @@ STEPS = (
     ),
     Step(
         "sanity",
-        # The tests are two thirds of all files; ruff and mypy read them too.
+        # Without the tests, which are two thirds of all files: ruff and mypy check them too.
         ("python", "tests/setup/sanity.py", "--exclude", "tests/"),
-        whole=("python", "tests/setup/sanity.py"),
-        tells=True,
+        full_command=("python", "tests/setup/sanity.py"),
+        shows_last_line=True,
         limit=1800,
     ),
     Step(
@@ -118,7 +119,7 @@ STEPS = (
     Step(
         "docs", ("antsibull-docs", "lint-collection-docs", "--plugin-docs", "--check-extra-docs-refs", "."), quick=True
     ),
-    # After the scenario has its cluster: until then both would compute all the time.
+    # At this position it starts when the scenario has its cluster. Until then both would compete for the CPUs.
     Step("hardware", ("tests/setup/hardware.sh", *DAILY), needs=("venv", "host"), urgent=True, limit=4800),
     Step(
         "unit",
@@ -140,7 +141,7 @@ STEPS = (
         limit=1800,
     ),
     Step("runner", (*PYTEST, *RUNNER), watches=("tests/setup", "tests/mutation", *RUNNER), limit=900),
-    # Its roles are in the scenario "cluster" too; here they run on a node with stand-in GPUs.
+    # The scenario "cluster" has the same roles; here they run on a node with stand-in GPUs.
     Step(
         "molecule-node",
         ("molecule", "test", "-s", "node"),
@@ -148,10 +149,10 @@ STEPS = (
         exhaustive=True,
         limit=1800,
     ),
-    # On nodes of the oldest suite: from an empty node to a job, and a second run.
+    # On nodes of the oldest suite: from an empty node to a job, then a second run.
     Step("oldest-nodes", (*PYTEST, OLDEST_NODES), needs=("venv", "stand-ins"), limit=2400),
-    # The whole scenario on the oldest suite, after that on the default suite, because both use the same ports and
-    # addresses.
+    # The complete scenario on the oldest suite. It runs after the one on the default suite, because both use the same
+    # ports and addresses.
     Step(
         "molecule-oldest",
         ("env", "HPCAI_SUITE=bookworm", "molecule", "test", "-s", "cluster"),
@@ -160,21 +161,21 @@ STEPS = (
         urgent=True,
         limit=4800,
     ),
-    Step("venv-oldest", ("tests/setup/venv.sh", "oldest"), needs=(), tells=True, limit=600),
+    Step("venv-oldest", ("tests/setup/venv.sh", "oldest"), needs=(), shows_last_line=True, limit=600),
     Step(
         "tests-oldest",
         VERSION_SMOKE,
-        # Its ansible-core is of the release that .venv has on Python 3.11.
-        whole=(*VERSION_MATRIX, f"--ignore={INVENTORY}/test_replace.py"),
+        # test_replace.py is omitted because its ansible-core is of the same release as .venv's on Python 3.11.
+        full_command=(*VERSION_MATRIX, f"--ignore={INVENTORY}/test_replace.py"),
         needs=("venv-oldest",),
         venv=".venv-oldest",
         limit=2700,
     ),
-    Step("venv-newest", ("tests/setup/venv.sh", "newest"), needs=(), tells=True, limit=600),
+    Step("venv-newest", ("tests/setup/venv.sh", "newest"), needs=(), shows_last_line=True, limit=600),
     Step(
         "tests-newest",
         VERSION_SMOKE,
-        whole=VERSION_MATRIX,
+        full_command=VERSION_MATRIX,
         needs=("venv-newest",),
         venv=".venv-newest",
         limit=2700,
@@ -190,7 +191,7 @@ STEPS = (
 
 
 def with_thorough_tests(step: Step) -> Step:
-    """The step with the tests that `make test` leaves out."""
-    words = step.whole or step.command
+    """The step with the tests that `make test` omits."""
+    words = step.full_command or step.command
     at = next((index for index in range(len(words)) if words[index : index + 2] == DAILY), len(words))
     return dataclasses.replace(step, command=words[:at] + words[at + 2 :], limit=2 * step.limit)

@@ -3,12 +3,12 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# Make a virtual environment the checks run in, or bring it up to date. A second run changes nothing.
+# Create or update a virtual environment for the checks. A second run changes nothing.
 #
 #   tests/setup/venv.sh            .venv         everything, in the pinned versions of constraints.txt
-#   tests/setup/venv.sh oldest     .venv-oldest  what the inventory tests need, in the oldest versions we support
-#   tests/setup/venv.sh newest     .venv-newest  the same with the newest ansible-core; exit code 77, with the reason in
-#                                                the last line, where .venv has it already or no Python runs it
+#   tests/setup/venv.sh oldest     .venv-oldest  what the inventory tests need, in the oldest supported versions
+#   tests/setup/venv.sh newest     .venv-newest  the same with the newest ansible-core; exits with 77, and the reason in
+#                                                the last line, if .venv already has it or there is no Python for it
 #
 # HPCAI_PYTHON        interpreter to use                        (default: the distribution's, 3.11 or newer)
 # HPCAI_ANSIBLE_CORE  ansible-core of .venv, e.g. 2.20.1        (default: the newest for that interpreter)
@@ -25,7 +25,7 @@ case $flavour in
   oldest) venv=.venv-oldest ;;
   newest) venv=.venv-newest oldest_python=3.12 ;;
   *)
-    echo "venv.sh: '$flavour' is no environment; choose 'main', 'oldest' or 'newest'" >&2
+    echo "venv.sh: '$flavour' is not an environment; choose 'main', 'oldest' or 'newest'" >&2
     exit 2
     ;;
 esac
@@ -42,7 +42,7 @@ new_enough() {
   "$1" -c "import sys; raise SystemExit(sys.version_info < (${oldest_python/./, }))" 2>/dev/null
 }
 
-# The distribution's interpreter comes first: version managers put wrappers into PATH that ansible-test cannot use.
+# Prefer the distribution's interpreter: version managers put wrappers into PATH that ansible-test cannot use.
 find_python() {
   local candidate candidates=(/usr/bin/python3 /usr/bin/python3.1[1-9] python3.14 python3.13 python3.12 python3.11
     "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.1[1-9]*/bin/python3)
@@ -59,7 +59,7 @@ find_python() {
 }
 
 install_packages() {
-  command -v apt-get >/dev/null || die "needs $*, and this is no Debian or Ubuntu: install them, then run this again"
+  command -v apt-get >/dev/null || die "needs $*, and this is neither Debian nor Ubuntu: install them, then run this again"
   say "installing the distribution's packages: $*"
   local root=()
   if [ "$(id -u)" -ne 0 ]; then
@@ -71,21 +71,21 @@ install_packages() {
 }
 
 if [ "$flavour" = newest ] && [ -x .venv/bin/python ] && new_enough .venv/bin/python; then
-  echo ".venv has the newest ansible-core already"
+  echo ".venv already has the newest ansible-core"
   exit 77
 fi
 if ! python=$(find_python); then
   if [ "$flavour" = newest ]; then
-    echo "the newest ansible-core needs Python $oldest_python, and there is none here"
+    echo "the newest ansible-core needs Python $oldest_python, which is not installed"
     exit 77
   fi
-  [ -z "${HPCAI_PYTHON:-}" ] || die "HPCAI_PYTHON=$HPCAI_PYTHON is no Python $oldest_python or newer; name another one"
+  [ -z "${HPCAI_PYTHON:-}" ] || die "HPCAI_PYTHON=$HPCAI_PYTHON is not a Python $oldest_python or newer; name another one"
   install_packages python3 python3-venv
-  python=$(find_python) || die "no Python $oldest_python or newer here; install one, name it with HPCAI_PYTHON"
+  python=$(find_python) || die "found no Python $oldest_python or newer; install one, or name one with HPCAI_PYTHON"
 fi
 version=$("$python" -c 'import platform; print(platform.python_version())')
 
-describe() { # what is in the environment, in one line
+describe() { # print the environment's versions in one line
   local core
   core=$("$venv/bin/python" -c 'from ansible.release import __version__ as version; print(version)')
   say "$venv $1: Python $version, ansible-core $core"
@@ -99,15 +99,15 @@ fi
 
 "$python" -c 'import ensurepip' 2>/dev/null || install_packages python3-venv
 if [ "$("$venv/bin/python" -c 'import platform; print(platform.python_version())' 2>/dev/null)" != "$version" ]; then
-  say "making $venv with $python ($version)"
+  say "creating $venv with $python ($version)"
   rm -rf "$venv"
   "$python" -m venv "$venv"
 fi
 rm -f "$venv/.ready"
 
-# Pins that this flavour or the caller replaces are left out of the constraints.
+# Remove pins from the constraints that this flavour or the caller replaces.
 constraints=$venv/constraints.txt
-pin_over() { # file with "name==version" lines that win over those in $constraints
+pin_over() { # file with "name==version" lines that replace those in $constraints
   awk -F'==' 'function key(s) { s = tolower(s); gsub(/[-_.]+/, "-", s); return s }
     NR == FNR { if ($0 ~ /^[A-Za-z]/) won[key($1)]; else next; print; next }
     !(key($1) in won)' "$1" "$constraints" >"$constraints.new"

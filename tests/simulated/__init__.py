@@ -2,4 +2,4 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A simulated cluster as tests see it: Azure behind it, its nodes, and waiting for both."""
+"""The interface of a simulated cluster for tests: Azure, its nodes, and waiting for both."""

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A simulated cluster to run playbooks on: real nodes, the real inventory plugin, the real SDK."""
+"""A simulated cluster for running playbooks: real nodes, the real inventory plugin, the real SDK."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ subscription_ids: [00000000-0000-4000-8000-000000000001]
 resource_groups: [hpcai-sim]
 include_vms: tagged
 tags: {{hpcai_cluster: sim}}
-# What containers need is in the image, and tested by the scenario "cluster"; here it would only cost time.
+# The image has what containers need, and the scenario "cluster" tests it; here it would only cost time.
 compose: {{hpcai_key_source: "'{key_source}'", hpcai_containers: "false"}}
 """
 
 
 @dataclass(frozen=True)
 class Recap:
-    """What a playbook run ended with.
+    """The result of a playbook run.
 
     :ivar rc: exit status of ansible-playbook.
-    :ivar output: everything it printed.
+    :ivar output: its complete output.
     :ivar hosts: for each host of the recap, its counters, e.g. ``{"ctl": {"ok": 18, "changed": 0, ...}}``.
     """
 
@@ -62,7 +62,7 @@ class Recap:
 
     @property
     def summary(self) -> str:
-        """What the play "Sum up" of site.yml and the plays after it printed, on one line."""
+        """The output of the play "Sum up" of site.yml and of the plays after it, on one line."""
         return " ".join(self.output.rpartition("PLAY [Sum up]")[2].split())
 
 
@@ -71,8 +71,8 @@ class Cluster:
     """A running simulator with nodes.
 
     :ivar endpoint: base URL of the simulated Resource Manager.
-    :ivar state: the simulator's state folder, with the ssh key in it.
-    :ivar key_source: hpcai_key_source of its inventory: ``key_vault`` or ``push``; its scenario must say the same.
+    :ivar state: the simulator's state folder, which contains the ssh key.
+    :ivar key_source: hpcai_key_source of its inventory, ``key_vault`` or ``push``. It must match the scenario.
     """
 
     endpoint: str
@@ -84,7 +84,7 @@ class Cluster:
         return clients.compute(self.endpoint)
 
     def set_capacity(self, capacity: int) -> None:
-        """Grow or shrink the scale set as a user would: through the SDK."""
+        """Grow or shrink the scale set through the SDK."""
         update = VirtualMachineScaleSetUpdate(sku=Sku(capacity=capacity))
         self.sdk().virtual_machine_scale_sets.begin_update(RESOURCE_GROUP, SCALE_SET, update).result()
 
@@ -94,16 +94,16 @@ class Cluster:
         self.sdk().virtual_machine_scale_sets.begin_delete_instances(RESOURCE_GROUP, SCALE_SET, which).result()
 
     def restart_instance(self, instance_id: str) -> None:
-        """Restart an instance as an operator would through Azure; it may not be up again when this returns."""
+        """Restart an instance through Azure. It may still be booting when this returns."""
         self.sdk().virtual_machine_scale_set_vms.begin_restart(RESOURCE_GROUP, SCALE_SET, instance_id).result()
 
     def instance_ids(self) -> list[str]:
-        """The ids that the scale set has at present."""
+        """The current instance ids of the scale set."""
         instances = self.sdk().virtual_machine_scale_set_vms.list(RESOURCE_GROUP, SCALE_SET)
         return sorted((str(instance.instance_id) for instance in instances), key=int)
 
     def write_inventory(self, folder: Path) -> Path:
-        """Write what a user's repository would have: the inventory and, beside it, the connection variables."""
+        """Write the files of a user's repository: the inventory, and the connection variables next to it."""
         folder.mkdir(parents=True, exist_ok=True)
         source = folder / "azure_vmss.yml"
         source.write_text(INVENTORY.format(endpoint=self.endpoint, key_source=self.key_source), encoding="utf-8")
@@ -114,7 +114,7 @@ class Cluster:
     def playbook(
         self, playbook: Path | str, inventory: Path, *arguments: str, cwd: Path = REPOSITORY, **environment: str
     ) -> Recap:
-        """Run ansible-playbook as a user would, and return what it ended with."""
+        """Run ansible-playbook as a user would, and return the result."""
         done = subprocess.run(
             [program("ansible-playbook"), str(playbook), "-i", str(inventory), *arguments],
             cwd=cwd,
@@ -138,11 +138,11 @@ class Cluster:
         return self.playbook("playbooks/site.yml", inventory, *arguments)
 
     def slurm(self, inventory: Path, *arguments: str) -> Recap:
-        """Run of site.yml what belongs to Slurm, and the plays around it, in little more than half of the time."""
+        """Run only the Slurm part of site.yml and the plays around it, in a little more than half of the time."""
         return self.site(inventory, "--tags", "slurm", *arguments)
 
     def ssh(self, address: str, command: str, check: bool = True) -> str:
-        """Run a command on a node as the admin user, and return what it printed."""
+        """Run a command on a node as the admin user, and return its output."""
         options = ["-o", "UserKnownHostsFile=/dev/null", "-o", "StrictHostKeyChecking=no", "-o", "LogLevel=ERROR"]
         options += ["-o", "ConnectTimeout=10"]
         key = ["-i", str(self.state / "id_ed25519")]
@@ -158,7 +158,7 @@ class Cluster:
     def wait_for_nodes(self, controller: str, wanted: Mapping[str, str]) -> None:
         """Wait until slurmctld has the nodes in these states.
 
-        It marks a node whose slurmd has just been restarted as not responding ("idle*"), until its next ping.
+        After a restart of slurmd, slurmctld marks the node as not responding ("idle*") until its next ping.
         """
         deadline = time.monotonic() + ANSWER_S
         while (found := self.nodes(controller)) != wanted:
@@ -166,25 +166,22 @@ class Cluster:
             time.sleep(1)
 
     def nodes(self, controller: str) -> dict[str, str]:
-        """The nodes that slurmctld has, with their states in lower case, e.g. ``{"compute-0": "idle"}``.
-
-        Without the spare ones, which are declared for machines to come.
-        """
+        """The nodes of slurmctld without spare nodes, with their states in lower case: ``{"compute-0": "idle"}``."""
         shown = self.ssh(controller, "sinfo --Node --noheader --format=%N:%T:%E")
         lines = [line.split(":", 2) for line in shown.splitlines()]
         return {name: state for name, state, reason in lines if reason != SPARE}
 
     def reasons(self, controller: str) -> list[str]:
-        """The reasons for which nodes are out, without that of the spare ones."""
+        """The drain and down reasons of nodes, without that of spare nodes."""
         shown = self.ssh(controller, "sinfo --noheader --list-reasons --format=%E")
         return [reason for reason in map(str.strip, shown.splitlines()) if reason != SPARE]
 
     def run_job(self, controller: str, command: str, *options: str) -> str:
-        """Run a command as a Slurm job, one task a node, and return what all of them printed."""
+        """Run a command as a Slurm job with one task per node, and return the output of all tasks."""
         words = shlex.join(["srun", "--mpi=none", "--ntasks-per-node=1", "--time=2", *options])
         return self.ssh(controller, f"timeout 60 {words} {command}")
 
 
 def program(name: str) -> str:
-    """Path of a program of the environment that the tests run in."""
+    """Path of a program of the tests' virtual environment."""
     return str(Path(sys.executable).parent / name)

@@ -2,11 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Stand-ins for a simulated node's GPUs and InfiniBand ports, and what can befall them.
+"""Stand-ins for a simulated node's GPUs and InfiniBand ports, and their faults.
 
-A GPU is on the PCI bus and known to a stand-in for NVIDIA's library (tests/stand_ins/nvml); an InfiniBand port is what
-mlx5 shows of one below /sys/class. They are there from the moment that sysinit.target is reached, in each boot, and a
-boot mends what was wrong with them.
+A GPU is on the PCI bus and in the stand-in for NVIDIA's library (tests/stand_ins/nvml). An InfiniBand port has the
+files that mlx5 has below /sys/class. In each boot they exist before sysinit.target, and a boot repairs their faults.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ ExecStart={SHOW}
 [Install]
 WantedBy=sysinit.target
 """
-# The machine is a container, and shows the devices of the host.
+# The machine is a container, so without this it shows the devices of the host.
 SHOW_TEXT = f"""\
 #!/bin/sh -e
 sed -i /lost/d {CONFIG}
@@ -52,7 +51,7 @@ for number in $(seq {{gpus}}); do
     echo 0x10de > $device/vendor; echo 0x030200 > $device/class; echo 0x20b0 > $device/device
 done
 mkdir -p /run/class
-# Links to the devices; a file of a class that may not be read is not missed.
+# Links to the devices. Files of a class that cannot be read are not needed.
 cp -a /sys/class/. /run/class/ 2> /dev/null || :
 mount --bind /run/class /sys/class
 for number in $(seq 0 $(({{hcas}} - 1))); do
@@ -68,12 +67,12 @@ class Devices:
     """The stand-ins of one node."""
 
     def __init__(self, node: Node, folder: Path) -> None:
-        """Of this node; the library is built in a folder."""
+        """The stand-ins of this node. The library is built in ``folder``."""
         self.node = node
         self.folder = folder
 
     def put(self, gpus: int = 0, hcas: int = 0) -> None:
-        """Have so many, as the node's size is expected to have from now on."""
+        """Add this many devices, and make the node's VM size expect them."""
         subprocess.run([str(BUILD), str(self.folder)], check=True, capture_output=True, timeout=120)
         node = self.node
         node.write(LIBRARY, (self.folder / Path(LIBRARY).name).read_bytes(), "0755")
@@ -84,7 +83,7 @@ class Devices:
         expect_devices(node, gpu_count=gpus, hca_count=hcas)
 
     def take_away(self) -> None:
-        """Have none; what lies over sysfs goes with the next boot, or now where nobody uses it."""
+        """Remove all stand-ins. Mounts over sysfs that are in use disappear with the next boot."""
         self.node.sh(
             f"systemctl --quiet disable --now {UNIT}; umount --lazy /sys/class /sys/module /sys/bus/pci/devices; "
             f"rm -rf {LIBRARY} {SHOW} /etc/systemd/system/{UNIT} {Path(CONFIG).parent} /run/class; "
@@ -94,16 +93,16 @@ class Devices:
         expect_devices(self.node, gpu_count=0, hca_count=0)
 
     def lose_gpu(self, number: int) -> None:
-        """Have a GPU fall off the bus, until the next boot."""
+        """Make a GPU fall off the bus until the next boot."""
         self.node.sh(f"echo gpu.{number}.lost=1 >> {CONFIG}")
 
     def flap(self, times: int) -> None:
-        """Have the link of the first port go down and come up again so often."""
+        """Count this many times that the link of the first port went down and up again."""
         self.node.sh(f"echo $(($(cat {DOWNED}) + {times})) > {DOWNED}")
 
 
 def expect_devices(node: Node, **devices: int) -> None:
-    """Expect so many devices of all VM sizes, as the node has the sizes from its inventory."""
+    """Make all VM sizes in the node's settings expect this many devices."""
     held = dict(json.loads(node.sh("cat /etc/hpcai/node.json")))
     for size in held["vm_sizes"].values():
         size.update(devices)
@@ -111,7 +110,7 @@ def expect_devices(node: Node, **devices: int) -> None:
 
 
 def check_only(node: Node, names: Collection[str]) -> None:
-    """Have only these checks run: of other devices a stand-in would have to show more."""
+    """Run only these checks. The others would need more from the stand-ins."""
     others = [one for one in json.loads(node.sh("hpcnode health list --json"))["checks"] if one["name"] not in names]
     settings = dict(json.loads(node.sh("cat /etc/hpcai/health.json")))
     settings["off"] = [one["name"] for one in others]

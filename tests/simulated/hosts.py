@@ -4,7 +4,7 @@
 
 """The hosts and users of a converged cluster, as fixtures for the tests that run on it.
 
-A role without hosts is an error: its tests would otherwise be skipped, and pass for nothing.
+A role without hosts is an error. Otherwise its tests would be skipped without notice.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ ENDPOINT = os.environ.get("HPCAI_AZURE_ENDPOINT", "http://127.0.0.1:8480")
 
 @pytest.fixture(scope="session")
 def inventory_source(request: pytest.FixtureRequest) -> Path:
-    """The inventory that the cluster was converged with, for further runs of playbooks."""
+    """The inventory with which the cluster was converged, for more runs of playbooks."""
     return Path(request.config.getoption("ansible_inventory"))
 
 
 @pytest.fixture(scope="session")
 def inventory(inventory_source: Path) -> dict[str, Any]:
-    """What the inventory plugin gives."""
+    """The output of the inventory plugin."""
     command = [str(Path(sys.executable).parent / "ansible-inventory"), "--list", "-i", str(inventory_source)]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     return dict(json.loads(answer.stdout))
 
 
 def by_role(inventory: dict[str, Any], role: str) -> list[Host]:
-    """The hosts of the group hpcai_ROLE, as the admin user with root's rights, over one ssh connection."""
+    """The hosts of the group hpcai_ROLE, as the admin user with sudo, each over one ssh connection."""
     names = inventory.get(f"hpcai_{role}", {}).get("hosts", [])
     if not names:
         pytest.fail(f"no host is in the group hpcai_{role}")
@@ -52,20 +52,20 @@ def by_role(inventory: dict[str, Any], role: str) -> list[Host]:
 
 
 def connect(address: str) -> Host:
-    """A machine by its address."""
+    """The machine with this address."""
     key = Path(os.environ["HPCAI_SIMULATOR_STATE"]) / "id_ed25519"
     options = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
     return get_host(f"ssh://azureuser@{address}", sudo=True, ssh_identity_file=str(key), ssh_extra_args=options)
 
 
 def plain(value: Any) -> str:
-    """ansible-inventory marks what must not be templated."""
+    """A value without the mark of ansible-inventory for texts that must not be templated."""
     return str(value["__ansible_unsafe"] if isinstance(value, dict) else value)
 
 
 @pytest.fixture(scope="session")
 def controller(inventory: dict[str, Any]) -> Host:
-    """The controller, which is the login node too."""
+    """The controller, which is also the login node."""
     (host,) = by_role(inventory, "controller")
     return host
 
@@ -80,39 +80,39 @@ def computes(inventory: dict[str, Any]) -> list[Host]:
 class User:
     """An ordinary user on the login node.
 
-    Commands are taken as they stand: a per cent sign needs no doubling here, as it does with testinfra's own.
+    Commands are passed on unchanged. Unlike in testinfra's own methods, a per cent sign must not be doubled.
     """
 
     host: Host
     name: str
 
     def run(self, command: str, seconds: int = 90) -> CommandResult:
-        """Run a shell command, from a folder that everybody may enter. After so long it is ended, with status 124."""
+        """Run a shell command in a folder that everyone can enter. After the timeout its exit status is 124."""
         with self.host.sudo(self.name):
             return self.host.run(f"cd /tmp && timeout {seconds} sh -c %s", command)
 
     def check_output(self, command: str, seconds: int = 90) -> str:
-        """What a command prints that has to succeed."""
+        """The output of a command that must succeed."""
         done = self.run(command, seconds)
         assert done.rc == 0, f"{self.name}: {command}: {done.rc}: {done.stdout}{done.stderr}"
         return str(done.stdout).rstrip("\n")
 
     def srun(self, options: str, command: str) -> str:
-        """What a job prints. Without nodes for it srun would wait for ever, and none of its limits would count."""
+        """The output of a job. Without free nodes srun waits forever, and its own limits have no effect."""
         return self.check_output(f"srun --time=2 {options} {command}")
 
     def sbatch(self, options: str, command: str) -> str:
-        """Submit a job; its number."""
-        said = self.check_output(f"sbatch --parsable --output=/dev/null {options} --wrap '{command}'")
-        return said.partition(";")[0]
+        """Submit a job and return its id."""
+        output = self.check_output(f"sbatch --parsable --output=/dev/null {options} --wrap '{command}'")
+        return output.partition(";")[0]
 
     def job(self, number: str) -> dict[str, str]:
-        """What slurmctld has of a job, by key: JobState, NodeList and so on."""
+        """The fields of slurmctld's record of a job, such as JobState and NodeList."""
         shown = self.check_output(f"scontrol --oneliner show job {number}")
         return dict(word.split("=", 1) for word in shown.split() if "=" in word)
 
     def is_put_back(self, number: str) -> bool:
-        """Whether a job is in the queue again, for the first time, and not held."""
+        """Whether a job was requeued once and is not held."""
         shown = self.job(number)
         return shown["JobState"] == "PENDING" and shown["Restarts"] == "1" and "Held" not in shown["Reason"]
 
@@ -131,13 +131,13 @@ def bob(controller: Host) -> User:
 
 @pytest.fixture(scope="session")
 def azure() -> Cluster:
-    """Azure behind the cluster: capacity, restarts and deletions through the SDK, and playbooks on it."""
+    """The cluster's Azure: capacity, restarts and deletions through the SDK, and playbook runs."""
     return Cluster(ENDPOINT, Path(os.environ["HPCAI_SIMULATOR_STATE"]))
 
 
 @pytest.fixture(scope="session")
 def node(azure: Cluster, inventory: dict[str, Any]) -> Callable[[str], Node]:
-    """Gives an instance by its id, as Azure, Slurm and ssh see it: its state, a job on it, commands there as root."""
+    """Returns the node with an instance id: its state in Azure and Slurm, jobs, and commands as root."""
     (name,) = inventory["hpcai_controller"]["hosts"]
     address = plain(inventory["_meta"]["hostvars"][name]["ansible_host"])
     return lambda instance_id: Node.of(azure, address, instance_id)
@@ -145,5 +145,5 @@ def node(azure: Cluster, inventory: dict[str, Any]) -> Callable[[str], Node]:
 
 @pytest.fixture(scope="session")
 def eventually() -> Callable[[Callable[[], bool], float, Callable[[], object]], float]:
-    """Wait until something is so, at most so many seconds; what the last one returns stands in the error."""
+    """Wait until a condition is true, up to a number of seconds. The last argument returns the text of the error."""
     return wait_for

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What tests ask of a node, of Slurm and of the simulator."""
+"""What tests read and change on a node, in Slurm and in the simulator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MPI_PROGRAM = REPOSITORY / "tests/site/machine_ids.py"
 
 @dataclass(frozen=True)
 class Identity:
-    """What makes a machine this one and no other."""
+    """The ids of one machine."""
 
     instance_id: str
     computer_name: str
@@ -37,7 +37,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Node:
-    """An instance of the scale set, as Azure, Slurm and ssh see it."""
+    """An instance of the scale set, through Azure, Slurm and ssh."""
 
     cluster: Cluster
     controller: str
@@ -59,7 +59,7 @@ class Node:
 
     @property
     def host_name(self) -> str:
-        """What it calls itself."""
+        """Its host name."""
         return f"{SCALE_SET}{base36(int(self.instance_id))}"
 
     @property
@@ -68,15 +68,15 @@ class Node:
         return str(self.cluster.sdk().virtual_machine_scale_set_vms.get(RESOURCE_GROUP, SCALE_SET, self.instance_id).id)
 
     def sh(self, command: str, check: bool = True) -> str:
-        """Run a command there as root."""
+        """Run a command on the node as root."""
         return self.cluster.ssh(self.address, f"sudo sh -c {shlex.quote(command)}", check)
 
     def write(self, path: str, content: bytes, mode: str) -> None:
-        """Write a file there."""
+        """Write a file on the node."""
         send(self.cluster, self.address, content, f"sudo install -D -m {mode} /dev/stdin {shlex.quote(path)}")
 
     def identity(self) -> Identity:
-        """Who it is."""
+        """Its ids."""
         shown = self.cluster.sdk().virtual_machine_scale_set_vms.get(RESOURCE_GROUP, SCALE_SET, self.instance_id)
         scan = ["ssh-keyscan", "-T", "10", "-t", "ed25519", self.address]
         key = subprocess.run(scan, capture_output=True, text=True, check=True, timeout=30).stdout.split()[2]
@@ -84,11 +84,11 @@ class Node:
         return Identity(self.instance_id, self.sh("hostname").strip(), str(shown.vm_id), machine_id, key)
 
     def boot(self) -> dict[str, Any]:
-        """What ``hpcnode boot status`` says."""
+        """The output of ``hpcnode boot status``."""
         return dict(json.loads(self.sh("hpcnode boot status --json", check=False)))
 
     def verdicts(self) -> dict[str, str]:
-        """The verdict of each step."""
+        """The verdict of each boot step."""
         return {step["name"]: step["verdict"] for step in self.boot()["steps"]}
 
     def state(self) -> str:
@@ -97,29 +97,29 @@ class Node:
         return shown.strip()
 
     def resumed(self) -> bool:
-        """Whether it is idle; a drain is undone, so that one attack that succeeds does not fail the next test."""
+        """Whether it is idle. A drained node is resumed, so that a successful attack does not fail the next test."""
         if "drain" in self.state():
             self.cluster.ssh(self.controller, f"sudo scontrol update nodename={self.name} state=resume")
         return self.state() == "idle"
 
     def runs_a_job(self) -> bool:
-        """Whether a job on this very node ends well within ten seconds."""
+        """Whether a job on this node succeeds. It must start within 5 s, and end within 15 s."""
         words = f"srun --immediate=5 --mpi=none --time=1 --nodelist={self.name} hostname"
         return self.cluster.ssh(self.controller, f"timeout 15 {words}", check=False).strip() == self.host_name
 
     def ansible_runs(self) -> int:
-        """How many modules of Ansible were run on it in this boot: each writes to the journal under its own name."""
+        """How many Ansible modules ran on it since its boot. Each writes to the journal under its own name."""
         return self.sh("journalctl --boot --no-pager --output=json --output-fields=SYSLOG_IDENTIFIER").count(
             '"SYSLOG_IDENTIFIER":"ansible-'
         )
 
     def slurmd(self) -> str:
-        """Whether slurmd runs."""
+        """The state of slurmd's unit."""
         return self.sh("systemctl is-active slurmd", check=False).strip()
 
 
 def wait_for(what: Callable[[], bool], seconds: float, why: Callable[[], object]) -> float:
-    """Wait until it is so; the seconds that it took."""
+    """Wait until a condition is true, and return the seconds that it took."""
     began = time.monotonic()
     while not what():
         assert time.monotonic() - began < seconds, why()
@@ -128,14 +128,14 @@ def wait_for(what: Callable[[], bool], seconds: float, why: Callable[[], object]
 
 
 def admin(cluster: Cluster, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-    """Ask the simulator for what only tests may."""
+    """Send a request to the simulator's interface for tests."""
     answer = requests.request(method, f"{cluster.endpoint}/_simulator/{path}", json=body, timeout=30)
     answer.raise_for_status()
     return answer.json() if answer.content else None
 
 
 def run_mpi(cluster: Cluster, controller: str, *nodes: Node) -> list[str]:
-    """Run an MPI job of one rank on each of these nodes; where the ranks ran."""
+    """Run an MPI job with one rank on each of these nodes, and return the host names of the ranks."""
     send(cluster, controller, MPI_PROGRAM.read_bytes(), "cat > machine_ids.py")
     names = ",".join(node.name for node in nodes)
     command = (
@@ -153,7 +153,7 @@ def run_mpi(cluster: Cluster, controller: str, *nodes: Node) -> list[str]:
 
 
 def send(cluster: Cluster, address: str, content: bytes, command: str) -> None:
-    """Run a command as the admin user, with this on its standard input."""
+    """Run a command as the admin user, with ``content`` as its standard input."""
     key = Path(cluster.state / "id_ed25519")
     options = ["-F", "none", "-i", str(key), "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
     subprocess.run(

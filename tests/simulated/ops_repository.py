@@ -24,9 +24,9 @@ class OpsRepository:
 
     @classmethod
     def create(cls, path: Path, cluster: Cluster, source: Path = REPOSITORY) -> OpsRepository:
-        """Build the archive, install it below ``path``, and write what a user would: nothing but the two files.
+        """Build the archive, install it below ``path``, and write the two files that a user writes.
 
-        :param source: the clone that the archive is built from.
+        :param source: the clone from which the archive is built.
         """
         made = cls(path, cluster)
         made.install(source)
@@ -36,7 +36,7 @@ class OpsRepository:
         return made
 
     def install(self, source: Path) -> None:
-        """Build the archive of a clone, and install it in the place of the one that is there."""
+        """Build the archive of a clone, and install it in place of the current one."""
         built = self.path / "built"
         _run("collection", "build", str(source), "--output-path", str(built), "--force")
         (archive,) = built.glob("hpcai-azure-*.tar.gz")
@@ -45,7 +45,7 @@ class OpsRepository:
         archive.unlink()
 
     def playbook(self, playbook: str, *arguments: str, inventory: str = "azure_vmss.yml", **environment: str) -> Recap:
-        """Run a playbook in the repository; nothing of the clone is in reach.
+        """Run a playbook in the repository, without access to the clone.
 
         :param inventory: relative to the repository.
         """

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A training of several ranks on files alone: ``training.py DATA CHECKPOINTS LAST_STEP``, each rank a task of Slurm.
+"""A simulated training of several ranks: ``training.py DATA CHECKPOINTS LAST_STEP``. Each rank is a Slurm task.
 
-What a rank knows after a step follows from all before it and from the data, so that one which was killed and resumed
-ends as one that ran through, or has resumed wrongly. Each tenth step is saved as PyTorch's is: a file of each rank, a
-barrier, then the marker.
+The state of a rank after a step depends on all earlier steps and on the data. So a training that was killed and resumed
+correctly ends with the same state as one without interruption. Every tenth step is saved as PyTorch does it: the files
+of each rank, a barrier, then the marker.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from pathlib import Path
 EVERY = 10
 """Steps between checkpoints."""
 PART_BYTES, PARTS = 600_000, 4
-"""What a rank saves."""
+"""The files that a rank saves."""
 STEP_S = 0.4
 
 
 def digest_of(data: Path) -> str:
-    """What the data is, names and content."""
-    told = hashlib.sha256()
+    """A digest of the data's file names and content."""
+    total = hashlib.sha256()
     for path in sorted(path for path in data.rglob("*") if path.is_file() and ".hpcai-stage" not in path.parts):
-        told.update(f"{path.relative_to(data)}\n".encode() + path.read_bytes())
-    return told.hexdigest()
+        total.update(f"{path.relative_to(data)}\n".encode() + path.read_bytes())
+    return total.hexdigest()
 
 
 def after(state: str, step: int, rank: int, digest: str) -> str:
-    """What a rank knows after one more step."""
+    """The state of a rank after one more step."""
     return hashlib.sha256(f"{state} {step} {rank} {digest}".encode()).hexdigest()
 
 
 def newest(run: Path) -> int:
-    """The step of the newest checkpoint there; 0 without one."""
+    """The step of the newest checkpoint, or 0 if there is none."""
     return max([int(path.name.removeprefix("step")) for path in run.glob("step*")], default=0)
 
 
 def save(run: Path, step: int, rank: int, world: int, state: str) -> None:
-    """Write a rank's part; the first one says when all are there."""
+    """Write a rank's files. When all ranks have done so, rank 0 writes the marker."""
     folder = run / f"step{step}"
     folder.mkdir(exist_ok=True)
     kind = random.Random(state)
@@ -56,7 +56,7 @@ def save(run: Path, step: int, rank: int, world: int, state: str) -> None:
 
 
 def meet(run: Path, step: int, rank: int, world: int) -> None:
-    """Wait for all ranks."""
+    """A barrier: wait for all ranks."""
     here = run / ".barrier"
     here.mkdir(exist_ok=True)
     (here / f"{step}.{rank}").touch()

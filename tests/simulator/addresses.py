@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which addresses of a subnet are in use.
 
-Azure keeps the first four addresses and the last one of a subnet and hands out the lowest free one, so a new
-instance gets the address of one that was just deleted. Clients that know a host by its address get caught.
+Azure reserves the first four addresses and the last one of a subnet, and assigns the lowest free one. So a new instance
+gets the address of an instance that was just deleted, which breaks clients that identify hosts by address.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class AddressesExhausted(Exception):
 
 
 class AddressPool:
-    """The addresses from one to another, lowest free one first."""
+    """A range of addresses. The lowest free one is assigned first."""
 
     def __init__(self, first: ipaddress.IPv4Address, last: ipaddress.IPv4Address) -> None:
         self.first = first
@@ -30,7 +30,7 @@ class AddressPool:
         self._used: set[int] = set()
 
     def take(self, wanted: str | None = None) -> str:
-        """The lowest free address, or the wanted one."""
+        """Assign the requested address, or the lowest free one."""
         if wanted is not None:
             number = int(ipaddress.IPv4Address(wanted))
             if number in self._used or not int(self.first) <= number <= int(self.last):
@@ -51,7 +51,7 @@ class AddressPool:
         return str(ipaddress.IPv4Address(number))
 
     def release(self, address: str) -> None:
-        """Give an address back; the next instance gets it if it is the lowest free one."""
+        """Free an address. The next instance gets it if it is the lowest free one."""
         number = int(ipaddress.IPv4Address(address))
         if number in self._used:
             self._used.remove(number)
@@ -59,10 +59,10 @@ class AddressPool:
 
 
 def split(prefix: str) -> tuple[AddressPool, AddressPool]:
-    """A subnet's private pool, and the top fifth of it that stands for public addresses.
+    """A subnet's pool of private addresses, and its top fifth as the pool of public addresses.
 
-    Real public addresses cannot be had on one machine: here they are second addresses in the same network
-    (10.77.0.200 and up in 10.77.0.0/24).
+    One machine cannot have real public addresses, so they are second addresses in the same network (from 10.77.0.200 in
+    10.77.0.0/24).
     """
     network = ipaddress.ip_network(prefix)
     if not isinstance(network, ipaddress.IPv4Network) or network.prefixlen > 28:

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What only tests and the command line may ask: faults, latency, the request log, direct changes of state.
+"""The interface for tests and the command line: faults, latency, the request log, direct changes of state.
 
-On the Resource Manager's listener below ``/_simulator``, which listens on loopback only.
+It is below ``/_simulator`` on Resource Manager's listener, which listens only on loopback.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EDITS: dict[str, tuple[type[Any], ...]] = {
 
 @blueprint.get("/state")
 def state() -> Response:
-    """Every machine with its state and address, and the operations under way."""
+    """Every machine with its state and address, and the running operations."""
     return jsonify(
         {
             "instances": [describe(item) for item in context().model.instances()],
@@ -60,14 +60,14 @@ def add_fault() -> tuple[Response, int]:
 
 @blueprint.delete("/faults")
 def clear_faults() -> tuple[str, int]:
-    """Drop all rules."""
+    """Delete all rules."""
     context().faults.clear()
     return "", 204
 
 
 @blueprint.get("/requests")
 def show_requests() -> tuple[Response, int]:
-    """Which requests came in: ?service=imds for the metadata service's, vault for the key vaults'."""
+    """The received requests. ?service=imds selects those of the metadata service, vault those of the key vaults."""
     log = context().requests.get(request.args.get("service", "arm"))
     if log is None:
         return _refuse(f"no such service; known are {', '.join(context().requests)}", 404)
@@ -76,7 +76,7 @@ def show_requests() -> tuple[Response, int]:
 
 @blueprint.delete("/requests")
 def clear_requests() -> tuple[str, int]:
-    """Forget them."""
+    """Clear the request logs."""
     for log in context().requests.values():
         log.clear()
     return "", 204
@@ -84,7 +84,7 @@ def clear_requests() -> tuple[str, int]:
 
 @blueprint.post("/latency")
 def set_latency() -> tuple[Response, int]:
-    """Milliseconds added to every request."""
+    """Set the milliseconds to add to every request."""
     wanted = (request.get_json(silent=True) or {}).get("ms")
     if not isinstance(wanted, int | float) or wanted < 0:
         return _refuse(f"ms must be a number of milliseconds, not {wanted!r}")
@@ -94,7 +94,7 @@ def set_latency() -> tuple[Response, int]:
 
 @blueprint.patch("/instances/<path:azure_id>")
 def edit_instance(azure_id: str) -> tuple[Response, int]:
-    """Change what Resource Manager says about a machine, without touching the machine."""
+    """Change what Resource Manager returns for a machine, without changing the machine."""
     instance = context().model.find_instance("/" + azure_id)
     if instance is None:
         return _refuse(f"no instance /{azure_id}", 404)
@@ -108,7 +108,7 @@ def edit_instance(azure_id: str) -> tuple[Response, int]:
 
 @blueprint.post("/events/<path:azure_id>")
 def add_event(azure_id: str) -> tuple[Response, int]:
-    """Announce a scheduled event to a machine; without a body, withdraw all."""
+    """Announce a scheduled event to a machine. An empty body withdraws all events."""
     instance = context().model.find_instance("/" + azure_id)
     if instance is None:
         return _refuse(f"no instance /{azure_id}", 404)
@@ -117,8 +117,8 @@ def add_event(azure_id: str) -> tuple[Response, int]:
 
 
 @blueprint.post("/reach/<path:azure_id>")
-def bar_the_way(azure_id: str) -> tuple[Response, int]:
-    """Bar a machine's way to services, such as {"imds": "blackhole", "vault": "refused"}; "normal" opens it."""
+def block_access(azure_id: str) -> tuple[Response, int]:
+    """Block a machine's access to services, such as {"imds": "blackhole", "vault": "refused"}. "normal" allows it."""
     instance = context().model.find_instance("/" + azure_id)
     if instance is None:
         return _refuse(f"no instance /{azure_id}", 404)
@@ -135,7 +135,7 @@ def bar_the_way(azure_id: str) -> tuple[Response, int]:
 
 @blueprint.put("/secrets/<vault>/<name>")
 def put_secret(vault: str, name: str) -> tuple[Response, int]:
-    """A new version of a secret with the given value (or "generated"), or {"enabled": false} for the newest one."""
+    """Add a version of a secret with a value (or "generated"), or disable the newest one with {"enabled": false}."""
     found = context().model.vaults.get(vault.lower())
     wanted = request.get_json(silent=True) or {}
     if found is None:
@@ -145,7 +145,7 @@ def put_secret(vault: str, name: str) -> tuple[Response, int]:
     elif isinstance(wanted.get("enabled"), bool) and found.get(name):
         found.enable(name, wanted["enabled"])
     else:
-        return _refuse("give a value, or enabled for a secret that is there")
+        return _refuse("give a value, or enabled for an existing secret")
     return jsonify({"name": name}), 200
 
 
@@ -159,7 +159,7 @@ def remove_secret(vault: str, name: str) -> tuple[Response, int]:
 
 
 def edit(instance: Instance, changes: dict[str, Any]) -> None:
-    """Change a machine's state by hand."""
+    """Change a machine's state directly."""
     for key, value in changes.items():
         if key not in EDITS:
             raise ValueError(f"unknown key {key!r}; known are {', '.join(sorted(EDITS))}")
@@ -171,7 +171,7 @@ def edit(instance: Instance, changes: dict[str, Any]) -> None:
 
 
 def announce(instance: Instance, event: dict[str, Any]) -> None:
-    """Put a scheduled event into a machine's document; an empty one withdraws all."""
+    """Add a scheduled event to a machine's document. An empty event withdraws all."""
     if event:
         number = instance.events_incarnation
         instance.events = [
@@ -195,7 +195,7 @@ def announce(instance: Instance, event: dict[str, Any]) -> None:
 
 
 def describe(instance: Instance) -> dict[str, Any]:
-    """A machine in a few words."""
+    """The main properties of a machine."""
     return {
         "id": instance.id,
         "name": instance.name,

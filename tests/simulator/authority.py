@@ -1,10 +1,10 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The certificate authority of simulated services: nodes trust it because their base image holds its certificate.
+"""The certificate authority of simulated services. Nodes trust it because their base image contains its certificate.
 
-One for all simulators of a user, kept in the cache folder, so that images need not be made anew. It may vouch for key
-vaults' names only, so that nothing is lost even where its key is.
+All simulators of a user share one authority in the cache folder, so that images need not be built again. It can sign
+only names of key vaults, so a leaked key does no harm.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from simulator.resources import now
 
 CERTIFICATE, KEY = "ca.crt", "ca.key"
 YEARS, DAYS_LEFT = 10, 30
-"""How long a new authority is good for, and when an old one is replaced."""
+"""How many years a new authority is valid, and how many days before its end it is replaced."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Authority:
 
     @classmethod
     def kept(cls, folder: Path) -> Authority:
-        """The one in this folder, made where it is missing or about to expire. The caller holds a lock."""
+        """The authority in this folder. It is created if it is missing or expires soon. The caller holds a lock."""
         try:
             certificate = (folder / CERTIFICATE).read_bytes()
             key = serialization.load_pem_private_key((folder / KEY).read_bytes(), None)
@@ -85,7 +85,7 @@ class Authority:
         return made
 
     def server_context(self, names: list[str]) -> ssl.SSLContext:
-        """TLS for a server of these names, by a certificate that is made for it alone."""
+        """TLS for a server with these names, with a new certificate."""
         key = ec.generate_private_key(ec.SECP256R1())
         authority = x509.load_pem_x509_certificate(self.certificate)
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "simulated key vault")])
@@ -100,7 +100,7 @@ class Authority:
             )
             .sign(self.key, hashes.SHA256())
         )
-        context = PatientContext(ssl.PROTOCOL_TLS_SERVER)
+        context = LazyHandshakeContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         with tempfile.TemporaryDirectory(prefix="hpcai-tls-") as folder:
             file = Path(folder) / "server.pem"
@@ -109,8 +109,8 @@ class Authority:
         return context
 
 
-class PatientContext(ssl.SSLContext):
-    """Lets each connection's handshake happen in its own thread: one silent client must not keep out all others."""
+class LazyHandshakeContext(ssl.SSLContext):
+    """Does the handshake of each connection in its own thread, so that a silent client does not block all others."""
 
     def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
         """Wrap a socket without waiting for its handshake."""
@@ -120,7 +120,7 @@ class PatientContext(ssl.SSLContext):
 def _certificate(
     subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, days: int
 ) -> x509.CertificateBuilder:
-    # A day back, for machines whose clock is not quite right.
+    # Valid from yesterday, for machines whose clock is slightly wrong.
     return (
         x509.CertificateBuilder()
         .subject_name(subject)

@@ -29,15 +29,15 @@ examples:
 
 
 def say(line: str) -> None:
-    """A line of progress."""
+    """Print a line of progress."""
     print(line, flush=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command."""
+    """Run a command."""
     options = _parser().parse_args(arguments)
     try:
-        if _makes_machines(options):
+        if _needs_root(options):
             become_root(list(sys.argv[1:] if arguments is None else arguments), say)
         return int(options.run(options))
     except (ScenarioError, BackendError, ControlError, AlreadyRunning, OSError) as error:
@@ -48,8 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
 
 
-def _makes_machines(options: argparse.Namespace) -> bool:
-    """Whether the command has to do with containers, which takes root."""
+def _needs_root(options: argparse.Namespace) -> bool:
+    """Whether the command uses containers, which need root."""
     if options.run is down:
         return StateDir.of(options.name, options.state_dir).read().get("backend") == "containers"
     return options.run is image or getattr(options, "backend", "") == "containers"
@@ -58,7 +58,7 @@ def _makes_machines(options: argparse.Namespace) -> bool:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m simulator",
-        description="A simulated piece of Azure: Resource Manager, instance metadata, and nodes behind them.",
+        description="A simulation of parts of Azure: Resource Manager, instance metadata, and nodes.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
 
     start = argparse.ArgumentParser(add_help=False)
     start.add_argument("scenario", help=f"a YAML file, or the name of one in {SCENARIOS.name}/ (site)")
-    start.add_argument("--name", help="what to call it (default: the scenario's name)")
+    start.add_argument("--name", help="name of the simulator (default: the scenario's name)")
     start.add_argument("--backend", choices=backends.NAMES, default="containers", help="default: %(default)s")
     start.add_argument("--port", type=int, help="Resource Manager's port on loopback (default: the scenario's)")
     start.add_argument("--network", metavar="CIDR", help="the virtual network's addresses (default: the scenario's)")
@@ -74,17 +74,17 @@ def _parser() -> argparse.ArgumentParser:
     where = argparse.ArgumentParser(add_help=False)
     where.add_argument("--state-dir", type=Path, help="default: .simulator/NAME in the repository")
 
-    command = commands.add_parser("up", parents=[start, where], help="start a simulator and return when it is up")
-    command.add_argument("--timeout", type=float, default=1200, metavar="S", help="in all (default: %(default)s)")
+    command = commands.add_parser("up", parents=[start, where], help="start a simulator and wait until it is up")
+    command.add_argument("--timeout", type=float, default=1200, metavar="S", help="in total (default: %(default)s)")
     command.set_defaults(run=up)
     command = commands.add_parser("serve", parents=[start, where], help="run a simulator in the foreground")
     command.set_defaults(run=run_server)
-    command = commands.add_parser("down", parents=[where], help="end a simulator and remove all it made")
+    command = commands.add_parser("down", parents=[where], help="stop a simulator and remove all that it made")
     command.add_argument("--name", required=True)
     command.set_defaults(run=down)
     command = commands.add_parser("list", parents=[where], help="show simulators and their nodes")
     command.set_defaults(run=show)
-    command = commands.add_parser("image", help="build the node images, or use the ones built before")
+    command = commands.add_parser("image", help="build the node images if they are missing or outdated")
     command.set_defaults(run=image)
     return parser
 
@@ -105,7 +105,7 @@ def up(options: argparse.Namespace) -> int:
         nodes = control.wait_until_up(process, state, options.timeout, say)
     except (ControlError, KeyboardInterrupt):
         if process.poll() is None:
-            say(f"it is left as it is; remove it with: python -m simulator down --name {wanted.name}")
+            say(f"the simulator is still running; remove it with: python -m simulator down --name {wanted.name}")
         raise
     say(f"up: {len(nodes)} nodes")
     _say_how(state)
@@ -113,12 +113,12 @@ def up(options: argparse.Namespace) -> int:
 
 
 def run_server(options: argparse.Namespace) -> int:
-    """Be the server."""
+    """Run the server in the foreground."""
     return serve(_scenario(options), options.backend, _state(options), options.boot_timeout)
 
 
 def down(options: argparse.Namespace) -> int:
-    """End a simulator."""
+    """Stop a simulator and remove all that it made."""
     if control.stop(options.name, StateDir.of(options.name, options.state_dir), say):
         say(f"removed the simulator {options.name}")
     else:
@@ -144,7 +144,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def image(options: argparse.Namespace) -> int:
-    """Build what real nodes start from."""
+    """Build the images of the nodes."""
     backends.load("containers").prepare(say)
     return 0
 
@@ -182,7 +182,7 @@ def _serve_arguments(options: argparse.Namespace, wanted: Scenario, state: State
 
 def _already(wanted: Scenario, backend: str, state: StateDir) -> int:
     document = state.read()
-    remedy = f"end it first: python -m simulator down --name {wanted.name}"
+    remedy = f"stop it first: python -m simulator down --name {wanted.name}"
     answer = control.ask(document.get("endpoint", "")) if document else None
     if answer is None:
         raise ControlError(f"the simulator {wanted.name} (process {state.living()}) does not answer; {remedy}")
@@ -200,4 +200,4 @@ def _say_how(state: StateDir) -> None:
     say(f"  subscription      {document['subscription']}")
     if document["backend"] != "none":
         say(f"  ssh               ssh -i {document['private_key']} {document['admin_username']}@ADDRESS")
-    say(f"  nodes             python -m simulator list       end it: python -m simulator down --name {name}")
+    say(f"  nodes             python -m simulator list       stop it: python -m simulator down --name {name}")

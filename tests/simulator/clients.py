@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The real Azure SDK, pointed at a simulator."""
+"""Clients of the real Azure SDK for a simulator."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from simulator.scenario import SUBSCRIPTION
 
 
 class AllowHttp(SansIOHTTPPolicy[Any, Any]):
-    """The SDK sends tokens over TLS only, unless told otherwise; the simulator is on loopback."""
+    """Allows the SDK to send tokens over plain HTTP, because the simulator is on loopback."""
 
     def on_request(self, request: PipelineRequest[Any]) -> None:
-        """Before each request."""
+        """Set the option before each request."""
         request.context.options.setdefault("enforce_https", False)
 
 
 class StaticToken:
-    """A credential that is always the same token."""
+    """A credential that always returns the same token."""
 
     def __init__(self, token: str) -> None:
         self._token = token
 
     def get_token(self, *scopes: str, **options: Any) -> AccessToken:
-        """The token, good for a day."""
+        """The token, valid for a day."""
         return AccessToken(self._token, int(time.time()) + 86400)
 
 

@@ -1,13 +1,13 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a machine writes to its serial console at its first boot, in the form of Ubuntu 22.04 on Azure.
+"""The output of a machine on its serial console at its first boot, in the format of Ubuntu 22.04 on Azure.
 
-cloud-init writes the block of keys to ``/dev/console`` itself, so its lines have no prefix; the fingerprints before it
-come from logger, and all that goes through journald has a time, a name and a process id in front. A terminal makes two
-characters of each end of a line.
+cloud-init writes the block of keys directly to ``/dev/console``, so its lines have no prefix. The fingerprints before
+the block come from logger. All output through journald has a time, a name and a process id in front. The terminal ends
+each line with two characters.
 
-Not simulated: later boots, and what Azure leaves out of a long log. A reimaged machine has the log of its new system.
+Not simulated: later boots, and how Azure shortens a long log. A reimaged machine has the log of its new system.
 """
 
 from __future__ import annotations

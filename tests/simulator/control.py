@@ -25,11 +25,11 @@ STOP_SECONDS = 90
 
 
 class ControlError(Exception):
-    """One line that says what went wrong and what to do."""
+    """A message of one line: what went wrong and what to do."""
 
 
 def ask(endpoint: str, timeout: float = 5) -> dict[str, Any] | None:
-    """The state that a server answers with, or None when it does not."""
+    """The state from a server, or None if it does not answer."""
     try:
         with urllib.request.urlopen(f"{endpoint}/_simulator/state", timeout=timeout) as answer:
             document = json.load(answer)
@@ -53,18 +53,18 @@ def spawn(arguments: list[str], state: StateDir) -> subprocess.Popen[bytes]:
 
 
 def wait_until_up(process: subprocess.Popen[bytes], state: StateDir, timeout: float, say: Say) -> list[dict[str, Any]]:
-    """Wait until every machine runs, one line for each; raise when the server or a machine fails."""
+    """Wait until every machine runs, and print a line for each. Raise if the server or a machine fails."""
     begun = last_line = time.monotonic()
-    told: dict[str, str] = {}
+    reported: dict[str, str] = {}
     while time.monotonic() - begun < timeout:
         if process.poll() is not None:
-            raise ControlError(f"the simulator ended at once, its log says: {last_log_line(state)}")
+            raise ControlError(f"the simulator ended during its start; the end of its log: {last_log_line(state)}")
         answer = ask(state.read().get("endpoint", "")) if state.read() else None
         instances = answer["instances"] if answer else []
         for item in instances:
             word = _word(item)
-            if told.get(item["name"]) != word:
-                told[item["name"]] = word
+            if reported.get(item["name"]) != word:
+                reported[item["name"]] = word
                 last_line = time.monotonic()
                 say(f"  {item['computer_name']:<16} {word:<9} {item['private_ipv4'] or '-'}")
         if answer and not answer["operations"]:
@@ -76,18 +76,18 @@ def wait_until_up(process: subprocess.Popen[bytes], state: StateDir, timeout: fl
             last_line = time.monotonic()
             say(f"  waiting ({int(last_line - begun)} s): {last_log_line(state)}")
         time.sleep(0.2)
-    raise ControlError(f"not up after {int(timeout)} s, its log says: {last_log_line(state)}")
+    raise ControlError(f"not up after {int(timeout)} s; the end of its log: {last_log_line(state)}")
 
 
 def stop(name: str, state: StateDir, say: Say) -> bool:
-    """End a server, living or dead, and remove what it made; False when there was nothing."""
+    """Stop a server, or clean up after a dead one. Returns False if there was none."""
     document, process_id = state.read(), state.living()
     present = bool(document) or process_id is not None or (state.path / "simulator.pid").exists()
     if process_id is not None:
-        say(f"ending the simulator {name} (process {process_id})")
+        say(f"stopping the simulator {name} (process {process_id})")
         _end(process_id, state)
     if not state.wait_for_guardian(STOP_SECONDS):
-        raise ControlError(f"the guardian of {name} still cleans up: try again in a minute, or see {state.path}")
+        raise ControlError(f"the guardian of {name} is still cleaning up: try again in a minute, or see {state.path}")
     backend = document.get("backend")
     for candidate in [backend] if backend else [word for word in backends.NAMES if present]:
         try:
@@ -99,13 +99,13 @@ def stop(name: str, state: StateDir, say: Say) -> bool:
 
 
 def known(extra: Path | None) -> list[StateDir]:
-    """The folders of all simulators below the usual root, and one given."""
+    """The folders of all simulators below the default root, and one more if given."""
     folders = sorted(path for path in ROOT.iterdir() if path.is_dir()) if ROOT.is_dir() else []
     return [StateDir(path) for path in [*folders, *([extra] if extra else [])]]
 
 
 def last_log_line(state: StateDir) -> str:
-    """What the server said last."""
+    """The last line of the server's log."""
     try:
         lines = state.log.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError:

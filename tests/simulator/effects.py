@@ -1,21 +1,21 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What happens to machines when Resource Manager is told to do something.
+"""How the actions of Resource Manager change machines.
 
-Each method changes at once what Resource Manager shows (``Updating``, ``Creating``, ``Deleting``) and returns the
-work that takes time, for an operation's thread:
+Each method immediately changes the state that Resource Manager shows (``Updating``, ``Creating``, ``Deleting``), and
+returns the work that takes time, for the thread of an operation:
 
 =============  ================================================  ======================================
-asked for      machine                                           identity
+action         machine                                           identity
 =============  ================================================  ======================================
 restart        reboots                                           stays
 power off      stops, disks stay                                 stays
 deallocate     stops, local disks blank                          stays
 redeploy       stops, local disks blank, starts                  stays
-reimage        a fresh copy of the image, local disks blank      same id, name, address; new host key
-delete         gone                                              address free for the next instance
-grow           a fresh copy of the image                         new id, name, vmId and host key
+reimage        a new copy of the image, local disks blank        same id, name, address; new host key
+delete         removed                                           address free for the next instance
+grow           a new copy of the image                           new id, name, vmId and host key
 =============  ================================================  ======================================
 """
 
@@ -33,7 +33,7 @@ from simulator.resources import Instance, ScaleSet
 
 Work = Callable[[], None]
 AT_ONCE = 4
-"""Machines worked on at the same time: real ones boot on one host."""
+"""How many machines are changed at the same time, because they all boot on one host."""
 
 
 class Effects:
@@ -57,15 +57,15 @@ class Effects:
 
     @property
     def actions(self) -> Iterable[str]:
-        """The actions that act() knows, as they stand at the end of a path."""
+        """The actions of act(), as they are written at the end of a path."""
         return self._actions
 
     def boot(self, instances: list[Instance]) -> Work:
-        """Make machines for instances that are in the model already."""
+        """Make machines for instances that are already in the model."""
         return lambda: self._each(instances, self._create)
 
     def scale(self, scale_set: ScaleSet, capacity: int) -> Work:
-        """Grow or shrink a scale set. Shrinking takes the newest ones first, as Azure does without zones."""
+        """Grow or shrink a scale set. The newest instances are deleted first, as in Azure without zones."""
         with self._model.lock:
             members = sorted(scale_set.members.values(), key=lambda item: item.serial)
             alive = [item for item in members if item.provisioning_state != "Deleting"]
@@ -88,7 +88,7 @@ class Effects:
         return self._on_set(scale_set, work)
 
     def delete(self, instances: list[Instance]) -> Work:
-        """Delete machines; a scale set's capacity shrinks with them."""
+        """Delete machines, and reduce the capacity of their scale set."""
         with self._model.lock:
             for instance in instances:
                 if instance.scale_set is not None and instance.provisioning_state != "Deleting":
@@ -98,7 +98,7 @@ class Effects:
         return removal if scale_set is None else self._on_set(scale_set, removal)
 
     def act(self, action: str, instances: list[Instance]) -> Work:
-        """Do one of ``actions`` to machines."""
+        """Run one of ``actions`` on machines."""
         power, change = self._actions[action]
         with self._model.lock:
             for instance in instances:
@@ -106,11 +106,11 @@ class Effects:
         return lambda: self._each(instances, lambda instance: self._apply(action, instance, change))
 
     def reach(self, instance: Instance, service: str, how: str) -> None:
-        """Change at once how a machine reaches a service."""
+        """Change a machine's access to a service immediately."""
         self._backend.reach(instance.vm_id, service, how)
 
     def node_spec(self, instance: Instance) -> NodeSpec:
-        """The machine as the backend has to make it."""
+        """The properties of the machine that the backend has to make."""
         assert instance.private_ipv4 is not None
         return NodeSpec(
             vm_id=instance.vm_id,
@@ -147,7 +147,7 @@ class Effects:
         return run
 
     def _each(self, instances: list[Instance], work: Callable[[Instance], None]) -> None:
-        """Do ``work`` to every instance; one that fails does not keep the others from it."""
+        """Run ``work`` on every instance. A failure does not stop the work on the others."""
         failures: list[OperationFailed] = []
 
         def guarded(instance: Instance) -> None:
@@ -248,7 +248,7 @@ class Effects:
         return "running"
 
     def _upgrade(self, instance: Instance) -> str:
-        """Bring an outdated instance to its scale set's model."""
+        """Update an outdated instance to its scale set's model."""
         scale_set = instance.scale_set
         if scale_set is None or instance.latest_model:
             return instance.power_state or "running"
@@ -266,6 +266,6 @@ class Effects:
 
 
 def _settle(instance: Instance, provisioning_state: str, power_state: str | None = None) -> None:
-    """Show how something ended, unless the machine's deletion is waiting for that end."""
+    """Show the result of an action, unless the machine's deletion is waiting for the end of the action."""
     if instance.provisioning_state != "Deleting" or provisioning_state == "Failed":
         instance.show(provisioning_state, power_state)

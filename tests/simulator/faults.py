@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Faults on demand: which request goes wrong, how, how often and from when."""
+"""Fault rules: which requests fail, how, how often, and from which request on."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SERVICES = ("arm", "imds", "vault")
 
 
 class FaultError(Exception):
-    """A rule that makes no sense."""
+    """An invalid rule."""
 
 
 @dataclass
 class Fault:
-    """One rule. The first rule that applies to a request wins."""
+    """One rule. The first rule that matches a request applies."""
 
     match: str
     """Regular expression on ``METHOD path?query`` (percent-decoded, any case)."""
@@ -31,17 +31,17 @@ class Fault:
     message: str = ""
     headers: dict[str, str] = field(default_factory=dict)
     times: int | None = None
-    """How many requests it applies to; None is all."""
+    """To how many requests it applies; None: to all."""
     after: int = 0
-    """How many matching requests it lets through first."""
+    """How many matching requests it ignores first."""
     fields: list[str] = field(default_factory=list)
     """For strip: dotted paths below each resource, such as properties.orchestrationMode."""
     delay_s: float | None = None
-    """How long the answer is held back; for hang None is until the rules are cleared."""
+    """By how many seconds the answer is delayed. None for hang: until the rules are cleared."""
     service: str = "arm"
-    """Whose requests: Resource Manager's, the metadata service's or the key vaults'."""
+    """The service of the requests: arm (Resource Manager), imds (metadata service) or vault (key vaults)."""
     machines: list[str] = field(default_factory=list)
-    """Which machines' requests, by id, vmId, name or computer name; none is all. They need not exist yet."""
+    """The machines that send the requests, by id, vmId, name or computer name; empty: all. They need not exist yet."""
     id: int = 0
     seen: int = 0
 
@@ -55,22 +55,22 @@ class Fault:
         if self.service not in SERVICES:
             raise FaultError(f"unknown service {self.service!r}: choose one of {', '.join(SERVICES)}")
         if self.machines and self.service == "arm":
-            raise FaultError("'machines' is for the services that machines ask: imds, vault")
+            raise FaultError("'machines' is only for the services that machines use: imds, vault")
         try:
             self.pattern = re.compile(self.match, re.IGNORECASE)
         except re.error as error:
-            raise FaultError(f"match {self.match!r} is no regular expression: {error}") from error
+            raise FaultError(f"match {self.match!r} is not a regular expression: {error}") from error
 
 
 class Faults:
-    """The rules in force."""
+    """The active rules."""
 
     def __init__(self) -> None:
         self._rules: list[Fault] = []
         self._lock = threading.Lock()
         self._count = 0
         self.released = threading.Event()
-        """Set whenever the rules are cleared: hanging requests end then."""
+        """Set when the rules are cleared, which ends hanging requests."""
 
     def add(self, **rule: Any) -> int:
         """Add a rule and return its number."""
@@ -85,17 +85,17 @@ class Faults:
             return fault.id
 
     def clear(self) -> None:
-        """Drop all rules and let hanging requests go."""
+        """Delete all rules and end hanging requests."""
         with self._lock:
             self._rules.clear()
             self.released.set()
             self.released = threading.Event()
 
-    def applying(self, request: str, service: str = "arm", known_as: Set[str] = frozenset()) -> Fault | None:
-        """The rule for this request, which counts as used; ``known_as`` are the names of the machine that asks."""
+    def applying(self, request: str, service: str = "arm", all_names: Set[str] = frozenset()) -> Fault | None:
+        """The rule for this request, which is counted. ``all_names`` are the names of the machine that sends it."""
         with self._lock:
             for fault in self._rules:
-                if fault.service != service or (fault.machines and not known_as & _lower(fault.machines)):
+                if fault.service != service or (fault.machines and not all_names & _lower(fault.machines)):
                     continue
                 if fault.pattern.search(request):
                     fault.seen += 1
@@ -110,7 +110,7 @@ def _lower(names: Iterable[str]) -> set[str]:
 
 
 def strip(payload: Any, path: str) -> None:
-    """Delete the field at a dotted path, in every element of lists on the way."""
+    """Delete the field at a dotted path, in every element of lists in the path."""
     if isinstance(payload, list):
         for item in payload:
             strip(item, path)

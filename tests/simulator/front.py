@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What stands in front of the services that machines ask (metadata, key vaults): faults, and the request log."""
+"""Faults and request log for the services that machines use (metadata, key vaults)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from simulator.resources import Instance
 
 @dataclass(frozen=True)
 class Front:
-    """One service's front.
+    """Applies faults to the requests of one service, and logs them.
 
-    :ivar service: the name that fault rules have for it.
-    :ivar caller: which machine asks, None where that cannot be told.
-    :ivar refuse: an answer of the service's own kind with the status that a fault asks for.
+    :ivar service: its name in fault rules.
+    :ivar caller: returns the machine that sends the request, or None if it is unknown.
+    :ivar refuse: returns an error answer for a fault in the service's own format.
     """
 
     service: str
@@ -32,8 +32,8 @@ class Front:
     faults: Faults = field(default_factory=Faults)
     requests: RequestLog = field(default_factory=RequestLog)
 
-    def stand_before(self, app: Flask) -> None:
-        """Let every request of an application pass through here, before all its own checks."""
+    def install(self, app: Flask) -> None:
+        """Handle every request of an application here first, before all of its own checks."""
         app.before_request_funcs.setdefault(None, []).insert(0, self._begin)
         app.after_request(self._finish)
 
@@ -43,7 +43,7 @@ class Front:
         text = f"{request.method} {request.path}"
         if request.query_string:
             text += f"?{unquote(request.query_string.decode())}"
-        g.fault = self.faults.applying(text, self.service, caller.known_as if caller is not None else frozenset())
+        g.fault = self.faults.applying(text, self.service, caller.all_names if caller is not None else frozenset())
         return misbehaviour.before(g.fault, self.faults, self.refuse) if g.fault else None
 
     def _finish(self, response: Response) -> Response:

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Removes what a simulator made when the simulator dies, however it dies.
+"""Removes what a simulator made if the simulator dies in any way.
 
-It runs as a process of its own and reads from a pipe whose other end only the server holds. The server says
-``clean`` before it ends by itself; anything else is its death, and the backend's cleanup runs.
+The guardian is a separate process. It reads from a pipe whose other end only the server has. The server writes
+``clean`` before it ends normally. If the pipe closes without that, the server died, and the backend's cleanup runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ START_SECONDS = 20
 
 
 def start(name: str, backend: str, state_dir: Path) -> IO[bytes]:
-    """Start a guardian. Keep what is returned open, and write CLEAN to it after cleaning up."""
+    """Start a guardian. Keep the returned pipe open, and write CLEAN to it after cleaning up."""
     with (state_dir / GUARDIAN_LOG).open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "simulator.guardian", name, backend, str(state_dir)],
@@ -49,7 +49,7 @@ def start(name: str, backend: str, state_dir: Path) -> IO[bytes]:
 
 
 def watch(name: str, backend: str, state_dir: Path) -> int:
-    """Wait for the server's end and clean up unless it did."""
+    """Wait for the server's end, and clean up unless the server did."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     lock = StateDir(state_dir).guardian_lock()
@@ -65,7 +65,7 @@ def watch(name: str, backend: str, state_dir: Path) -> int:
 
 
 def main() -> int:
-    """The process."""
+    """Run the guardian process."""
     parser = argparse.ArgumentParser(prog="simulator.guardian", description=__doc__)
     parser.add_argument("name")
     parser.add_argument("backend", choices=backends.NAMES)

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The instance metadata service: what a machine can ask about itself at 169.254.169.254.
+"""The instance metadata service, which returns data about the calling machine at 169.254.169.254.
 
-The caller is known by its source address. Where there are no machines (backend none) the header
-``X-Simulator-Instance`` names one, by Azure id, vmId or name.
+The source address identifies the caller. Without machines (backend none), the header ``X-Simulator-Instance`` names the
+caller by Azure id, vmId or name.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ blueprint = Blueprint("imds", __name__)
 def create_app(
     model: Model, *, by_header: bool, faults: Faults | None = None, requests: RequestLog | None = None
 ) -> Flask:
-    """The metadata service of one simulator; ``by_header`` trusts INSTANCE_HEADER."""
+    """The metadata service of one simulator. ``by_header``: INSTANCE_HEADER can name the caller."""
     app = Flask("imds", static_folder=None)
     app.config.update(model=model, by_header=by_header)
     app.register_blueprint(blueprint)
-    Front("imds", _find_caller, _refusal, faults or Faults(), requests or RequestLog()).stand_before(app)
+    Front("imds", _find_caller, _refusal, faults or Faults(), requests or RequestLog()).install(app)
     app.register_error_handler(ImdsError, lambda error: _json(error.body, error.status))
     app.register_error_handler(404, lambda error: _json({"error": "Not found"}, 404))
     return app
@@ -68,7 +68,7 @@ def create_app(
 
 @blueprint.before_app_request
 def check() -> None:
-    """Refuse what Azure refuses: requests that a proxy or a browser may have been tricked into."""
+    """Refuse requests that Azure refuses because they may be forged through a proxy or a browser."""
     if request.headers.get("Metadata", "").lower() != "true":
         raise _bad("Bad request. Required metadata header not specified")
     if "X-Forwarded-For" in request.headers:
@@ -102,14 +102,14 @@ def instance(path: str = "") -> Response:
 
 @blueprint.get("/metadata/scheduledevents")
 def events() -> Response:
-    """What is announced to the caller."""
+    """The scheduled events of the caller."""
     caller = _caller()
     return _json({"DocumentIncarnation": caller.events_incarnation, "Events": caller.events})
 
 
 @blueprint.post("/metadata/scheduledevents")
 def acknowledge() -> Response:
-    """The caller is ready: its event starts."""
+    """Start the events that the caller acknowledges."""
     caller = _caller()
     wanted = {str(item.get("EventId")) for item in (request.get_json(silent=True) or {}).get("StartRequests", [])}
     known = {event["EventId"] for event in caller.events}
@@ -125,7 +125,7 @@ def acknowledge() -> Response:
 
 @blueprint.get("/metadata/identity/oauth2/token")
 def token() -> Response:
-    """A token of the caller's managed identity for one audience: what opens Resource Manager opens no key vault."""
+    """A token of the caller's managed identity. It is valid for one audience only."""
     caller = _caller()
     resource = request.args.get("resource")
     if not resource:
@@ -139,7 +139,7 @@ def token() -> Response:
         reason = f"AADSTS500011: The resource principal named {resource} was not found in the tenant."
         raise ImdsError(400, {"error": "invalid_resource", "error_description": reason})
     scale_set = caller.scale_set
-    names = caller.known_as | ({scale_set.name} if scale_set is not None else set())
+    names = caller.all_names | ({scale_set.name} if scale_set is not None else set())
     now = int(time.time())
     return _json(
         {
@@ -156,7 +156,7 @@ def token() -> Response:
 
 
 def _has_identity(item: Instance, client_id: str) -> bool:
-    """Without a client id it is the machine's own identity, or the only one that it was given."""
+    """Whether the machine has the identity. Without a client id: its system-assigned or its only user-assigned one."""
     if client_id:
         return client_id in item.client_ids
     return item.identity or len(item.client_ids) == 1

@@ -16,7 +16,7 @@ PUBLIC = "id_ed25519.pub"
 
 
 def make(state_dir: Path, name: str) -> str:
-    """The public key of the pair in the state folder, which is made where it is missing."""
+    """The public key of the pair in the state folder. The pair is made if it is missing."""
     public = state_dir / PUBLIC
     if public.exists() and (state_dir / PRIVATE).exists():
         return public.read_text(encoding="utf-8").strip()

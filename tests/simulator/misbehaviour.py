@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a fault shows in an answer, or in there being none."""
+"""Apply faults: change, delay, replace or drop an answer."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ JSON = "application/json; charset=utf-8"
 
 
 def delay(seconds: float) -> None:
-    """Latency."""
+    """Add latency."""
     if seconds > 0:
         time.sleep(seconds)
 
 
 def before(fault: Fault, faults: Faults, refuse: Callable[[Fault], Response]) -> Response | None:
-    """What comes instead of the real answer, or None where the fault only changes or delays it.
+    """The answer that replaces the real one, or None if the fault only changes or delays it.
 
-    ``refuse`` makes a service's own kind of answer for a status.
+    ``refuse`` makes an error answer in the service's own format.
     """
     if fault.action == "hang":
         faults.released.wait(fault.delay_s)
@@ -41,7 +41,7 @@ def before(fault: Fault, faults: Faults, refuse: Callable[[Fault], Response]) ->
 
 
 def after(fault: Fault, response: Response) -> Response:
-    """The real answer, spoiled."""
+    """The real answer, changed by the fault."""
     if fault.action not in ("strip", "repeat_next_link") or response.status_code >= 300:
         return response
     body = json.loads(response.get_data())
@@ -55,13 +55,13 @@ def after(fault: Fault, response: Response) -> Response:
 
 
 def drop() -> None:
-    """Close the connection without an answer (a reset, so that the client cannot mistake it for an end)."""
+    """Close the connection without an answer. It is a reset, so that the client cannot read it as a normal end."""
     connection: socket.socket = request.environ["werkzeug.socket"]
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.shutdown(socket.SHUT_RDWR)
 
 
 def _dropped() -> Response:
-    """An answer that nobody gets: the connection is closed once the request is noted."""
+    """An answer that is not sent: the connection is closed after the request was logged."""
     g.dropped = True
     return Response(b"", status=500)

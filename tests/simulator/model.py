@@ -1,10 +1,9 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The state of one simulated subscription, and its changes that take no time.
+"""The state of one simulated subscription, and its immediate changes.
 
-Changes and snapshots happen under one lock; whatever takes time (machines) is done by simulator.effects between
-them.
+Changes and snapshots use one lock. simulator.effects does the work that takes time (machines) outside of it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from simulator.scenario import MachineScenario, NetworkScenario, ScaleSetScenari
 from simulator.tokens import Tokens
 
 PLACEMENT_GROUP_SIZE = 100
-"""Azure puts at most so many instances into one placement group."""
+"""The most instances that Azure puts into one placement group."""
 
 Kind = TypeVar("Kind", bound=Resource)
 
@@ -32,7 +31,7 @@ class Listing(list[Kind]):
     """Resources in order of creation."""
 
     def after(self, serial: int) -> int:
-        """The index of the first one created after ``serial``."""
+        """The index of the first resource created after ``serial``."""
         return bisect.bisect_right(self, serial, key=lambda item: item.serial)
 
 
@@ -51,7 +50,7 @@ class Model:
         """Stand-alone and Flexible virtual machines, by lower-case id."""
         self.by_address: dict[str, Instance] = {}
         self.resource_groups: set[str] = set()
-        """Lower-case names. A group outlives what was in it."""
+        """Lower-case names. A group remains when its resources are deleted."""
         self.vaults = {vault.name.lower(): Vault(vault) for vault in scenario.key_vaults}
         self.impacts: dict[str, dict[str, Any]] = {}
         """Reports of workload impacts, by lower-case name."""
@@ -64,7 +63,7 @@ class Model:
         for scale_set in scenario.scale_sets:
             self._add_scale_set(scale_set)
 
-    # What there is
+    # Queries
 
     def instances(self) -> list[Instance]:
         """Every virtual machine, in order of creation."""
@@ -76,7 +75,7 @@ class Model:
         return sorted(found, key=lambda item: item.serial)
 
     def find_instance(self, azure_id: str) -> Instance | None:
-        """The virtual machine with this id, however its letters are written."""
+        """The virtual machine with this id, in any case."""
         wanted = azure_id.lower().rstrip("/")
         with self.lock:
             if wanted in self.machines:
@@ -87,21 +86,21 @@ class Model:
 
     def find_caller(self, wanted: str) -> Instance | None:
         """The virtual machine with this id, vmId, name or computer name."""
-        return next((item for item in self.instances() if wanted.lower() in item.known_as), None)
+        return next((item for item in self.instances() if wanted.lower() in item.all_names), None)
 
     def user_data(self, item: Instance | ScaleSet) -> str:
-        """The user data of a machine or of a scale set's model, its placeholders filled in, in base 64."""
+        """The user data of a machine or of a scale set's model, with filled placeholders, in base64."""
         values = {("address", machine.name): machine.private_ipv4 or "" for machine in list(self.machines.values())}
         for vault in list(self.vaults.values())[:1]:
             values["vault", ""] = vault.url
         return userdata.encode(userdata.fill_in(item.user_data, values))
 
     def listing(self, kind: Iterable[Kind], wanted: Callable[[Kind], bool] | None = None) -> Listing[Kind]:
-        """A snapshot of resources in order of creation (dictionaries here keep that order)."""
+        """A snapshot of resources in order of creation, which is the order of the dictionaries here."""
         with self.lock:
             return Listing(kind if wanted is None else filter(wanted, kind))
 
-    # What changes
+    # Changes
 
     def next_serial(self) -> int:
         """The next number in the order of creation."""
@@ -130,7 +129,7 @@ class Model:
         return self.networks[name] if name else next(iter(self.networks.values()))
 
     def add_machine(self, wanted: MachineScenario) -> Instance:
-        """A new stand-alone virtual machine."""
+        """Add a stand-alone virtual machine."""
         with self.lock:
             network = self._network(wanted.network)
             machine = Instance(
@@ -203,7 +202,7 @@ class Model:
             self.add_instance(scale_set)
 
     def linux_configuration(self) -> dict[str, Any]:
-        """How machines let their administrator in."""
+        """The osProfile.linuxConfiguration of all machines: ssh with the administrator's keys."""
         home = f"/home/{self.admin_username}/.ssh/authorized_keys"
         return {
             "disablePasswordAuthentication": True,
@@ -212,7 +211,7 @@ class Model:
         }
 
     def add_instance(self, scale_set: ScaleSet) -> Instance:
-        """A new instance with a new id, name and vmId, and the lowest free address."""
+        """Add an instance with a new id, name and vmId, and the lowest free address."""
         with self.lock:
             prefix = scale_set.profile["osProfile"]["computerNamePrefix"]
             if scale_set.uniform:
@@ -275,7 +274,7 @@ class Model:
                 self.by_address[address] = instance
 
     def remove(self, instance: Instance) -> None:
-        """Forget a machine; its addresses are free from now on."""
+        """Remove a machine and free its addresses."""
         with self.lock:
             instance.deleted = True
             self.machines.pop(instance.id.lower(), None)
@@ -288,7 +287,7 @@ class Model:
                     self.by_address.pop(address, None)
 
     def outdate(self, scale_set: ScaleSet) -> None:
-        """The set's model changed: instances made before it are no longer the latest."""
+        """Record a change of the set's model: existing instances no longer have the latest model."""
         with self.lock:
             scale_set.model_version += 1
             for instance in scale_set.members.values():

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Names and numbers as Azure makes them.
+"""Names and instance ids in Azure's format.
 
-The rules are those of "Understand names and instance IDs for Azure Virtual Machine Scale Set VMs" (Azure's
-documentation): Uniform ``SET_N`` and PREFIX plus six base-36 digits of N; Flexible ``SET_`` plus eight digits of a
-GUID and PREFIX plus six.
+The rules are from "Understand names and instance IDs for Azure Virtual Machine Scale Set VMs" (Azure's documentation).
+Uniform: name ``SET_N``, computer name PREFIX plus six base-36 digits of N. Flexible: name ``SET_`` plus eight digits of
+a GUID, computer name PREFIX plus six.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def base36(number: int, width: int = 6) -> str:
-    """``number`` in upper-case base 36, filled with zeroes: 17 is 00000H."""
+    """``number`` in upper-case base 36, padded with zeros: 17 is 00000H."""
     digits = ""
     while number:
         number, digit = divmod(number, 36)
@@ -29,10 +29,10 @@ def base36(number: int, width: int = 6) -> str:
 
 
 def instance_ids(first: list[int]) -> Iterator[int]:
-    """The given ids, then ever larger ones with gaps.
+    """The given ids, then larger ones with gaps.
 
-    Azure promises no order and leaves gaps (overprovisioned and deleted instances). The gaps here grow from two to
-    nine and start again, so that no client can count on contiguous ids and every run sees the same ones.
+    Azure guarantees no order and leaves gaps (overprovisioned and deleted instances). Here the steps grow from two to
+    nine and start again, so that no client can rely on contiguous ids, and every run has the same ids.
     """
     yield from first
     last = max(first, default=-1)
@@ -44,14 +44,14 @@ def instance_ids(first: list[int]) -> Iterator[int]:
 
 
 def public_key(seed: str) -> str:
-    """A public host key as in ``ssh_host_ed25519_key.pub``; the same seed gives the same key."""
+    """A public host key in the format of ``ssh_host_ed25519_key.pub``. The same seed gives the same key."""
     kind, key = b"ssh-ed25519", hashlib.sha256(seed.encode()).digest()
     blob = b"".join(len(part).to_bytes(4, "big") + part for part in (kind, key))
     return f"ssh-ed25519 {base64.b64encode(blob).decode()} root@localhost"
 
 
 class Identities:
-    """Random but repeatable identifiers: one seed gives one sequence, and no identifier comes twice."""
+    """Random but repeatable identifiers: a seed always gives the same sequence, without duplicates."""
 
     def __init__(self, seed: int | None) -> None:
         self._random = random.Random(seed)
@@ -62,7 +62,7 @@ class Identities:
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 
     def hexadecimal(self, digits: int) -> str:
-        """So many lower-case hexadecimal digits. Six of them, drawn freely, repeat from some 5,000 draws on."""
+        """A new number in lower-case hexadecimal. Without the check, six digits repeat after about 5,000 draws."""
         while (drawn := f"{self._random.getrandbits(4 * digits):0{digits}x}") in self._given:
             pass
         self._given.add(drawn)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Long-running operations: each runs in a thread of its own and can be asked for its state."""
+"""Long-running operations. Each runs in its own thread, and its state can be queried."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from simulator.resources import now
 
 
 class OperationFailed(Exception):
-    """An operation that ends with an error of Azure's kind."""
+    """An operation that ends with an error code and message of Azure."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class Operations:
         self._lock = threading.Lock()
 
     def start(self, what: str, location: str, work: Callable[[], None]) -> Operation:
-        """Begin ``work`` in a thread."""
+        """Start ``work`` in a thread."""
         with self._lock:
             operation = Operation(self._make_id(), what, location)
             self._all[operation.id] = operation
@@ -59,23 +59,23 @@ class Operations:
             return self._all.get(operation_id.lower())
 
     def running(self) -> list[Operation]:
-        """All that have not ended."""
+        """All operations that have not ended."""
         with self._lock:
             return [operation for operation in self._all.values() if not operation.finished.is_set()]
 
     def wait(self, timeout: float) -> bool:
-        """Wait until none is running; False when ``timeout`` seconds were not enough."""
+        """Wait until no operation is running. Returns False if that takes longer than ``timeout`` seconds."""
         deadline = now().timestamp() + timeout
         return all(operation.finished.wait(max(0.0, deadline - now().timestamp())) for operation in self.running())
 
     def _run(self, operation: Operation, work: Callable[[], None]) -> None:
-        self._log(f"{operation.what}: begins")
+        self._log(f"{operation.what}: started")
         status, error = "Succeeded", None
         try:
             work()
         except OperationFailed as failure:
             status, error = "Failed", {"code": failure.code, "message": str(failure)}
-        except Exception as failure:  # the operation must end, whatever went wrong in it
+        except Exception as failure:  # the operation must end after any error
             status, error = "Failed", {"code": "InternalExecutionError", "message": str(failure) or repr(failure)}
         operation.error = error
         operation.ended = now()

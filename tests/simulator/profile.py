@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The model of a scale set's instances, in Resource Manager's words."""
+"""The model of a scale set's instances, in Resource Manager's format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simulator.resources import ScaleSet
 def virtual_machine_profile(
     scale_set: ScaleSet, prefix: str, admin_username: str, linux_configuration: dict[str, Any]
 ) -> dict[str, Any]:
-    """virtualMachineProfile as Resource Manager shows it (without the user data, which it shows on request only)."""
+    """virtualMachineProfile as Resource Manager returns it, without the user data, which it returns only on request."""
     address: dict[str, Any] = {
         "name": "ipconfig1",
         "properties": {

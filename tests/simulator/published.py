@@ -1,10 +1,10 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which fields Azure's published examples have, per kind of resource.
+"""The fields of Azure's published examples, per kind of resource.
 
-``published_fields.json`` is made from Azure/azure-rest-api-specs by published_fields.py. Pruned to it, an answer
-holds nothing that only this simulator knows.
+published_fields.py makes ``published_fields.json`` from Azure/azure-rest-api-specs. A pruned answer contains only these
+fields.
 """
 
 from __future__ import annotations

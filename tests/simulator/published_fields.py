@@ -1,12 +1,12 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Makes published_fields.json: which fields Azure's published examples have.
+"""Makes published_fields.json, the fields of Azure's published examples.
 
     python -m simulator.published_fields CHECKOUT > tests/simulator/published_fields.json
 
-CHECKOUT is a folder with Azure/azure-rest-api-specs, or with only the files below. The examples themselves stay out
-of this repository; what is kept are the names of their fields and where they were read.
+CHECKOUT is a folder with Azure/azure-rest-api-specs, or with only the files below. This repository does not contain the
+examples themselves, only the names of their fields and their sources.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Example:
     path: str
     commit: str
     within: str = ""
-    """The part of the answer that is meant, as a dotted path; lists are entered."""
+    """The selected part of the answer, as a dotted path. A list stands for all of its items."""
     below: str = ""
-    """Where that part stands in the kind of resource."""
+    """Where that part is in the kind of resource."""
 
 
 SET_VM_LIST = Example(
@@ -99,7 +99,7 @@ def fields(checkout: Path, example: Example) -> Tree:
 
 
 def collect(checkout: Path) -> dict[str, Any]:
-    """The document."""
+    """The document of all kinds."""
     kinds: dict[str, Any] = {}
     for kind, examples in KINDS.items():
         found: Tree = {}
@@ -113,7 +113,7 @@ def collect(checkout: Path) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Write the document for the checkout given."""
+    """Print the document for a checkout."""
     if len(sys.argv) != 2:
         sys.stderr.write(f"usage: python -m simulator.published_fields CHECKOUT   (of {REPOSITORY})\n")
         return 3

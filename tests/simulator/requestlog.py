@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which requests came in."""
+"""A log of the received requests."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections import Counter
 from typing import Any
 
 KEPT = 20_000
-"""So many of the latest requests are kept; the counts go on."""
+"""How many of the latest requests are kept. The counts include all."""
 
 
 class RequestLog:
-    """A log of requests with their answers' status."""
+    """A log of requests with the status of their answers."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -22,7 +22,7 @@ class RequestLog:
         self._counts: Counter[str] = Counter()
 
     def add(self, method: str, path: str, query: str, status: int, **more: str) -> None:
-        """One more; neither headers nor bodies, for there are tokens and secrets in them."""
+        """Add a request, without headers and bodies, because they contain tokens and secrets."""
         with self._lock:
             self._entries.append({"method": method, "path": path, "query": query, "status": status, **more})
             self._counts[f"{method} {path}"] += 1
@@ -30,13 +30,13 @@ class RequestLog:
                 del self._entries[: KEPT // 2]
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Delete all entries and counts."""
         with self._lock:
             self._entries.clear()
             self._counts.clear()
 
     def document(self) -> dict[str, Any]:
-        """All of it: ``total``, ``counts`` by method and path, and the ``requests`` themselves in order."""
+        """The complete log: ``total``, ``counts`` by method and path, and the ``requests`` in order."""
         with self._lock:
             return {
                 "total": sum(self._counts.values()),

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The resources that the simulator keeps: what they are, not what happens to them."""
+"""The resources of the simulator. simulator.effects changes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NETWORK = "Microsoft.Network"
 
 
 def now() -> datetime:
-    """The time, as Azure states it: in UTC."""
+    """The current time in UTC, as Azure uses it."""
     return datetime.now(UTC)
 
 
@@ -33,7 +33,7 @@ class Resource:
     location: str
     tags: dict[str, str]
     serial: int
-    """Order of creation: lists come in this order, page tokens hold it."""
+    """Position in the order of creation. Lists are in this order, and page tokens contain the number."""
 
     @property
     def group_id(self) -> str:
@@ -41,8 +41,8 @@ class Resource:
         return f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group}"
 
     @property
-    def shouted_group_id(self) -> str:
-        """The same with an upper-case group name, as Azure writes it in ids that refer to other resources."""
+    def upper_group_id(self) -> str:
+        """The same with the group's name in capitals, as Azure writes it in ids that refer to other resources."""
         return f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group.upper()}"
 
 
@@ -84,7 +84,7 @@ class ScaleSet(Resource):
     single_placement_group: bool
     unique_id: str
     profile: dict[str, Any]
-    """virtualMachineProfile as Resource Manager shows it."""
+    """virtualMachineProfile as Resource Manager returns it."""
     network: VirtualNetwork
     image: Image
     hardware: Hardware
@@ -104,9 +104,9 @@ class ScaleSet(Resource):
     members: dict[str, Instance] = field(default_factory=dict)
     """Its instances by instance id (Flexible: by lower-case name)."""
     busy: int = 0
-    """How many operations work on it."""
+    """How many operations are running on it."""
     growth: int = 0
-    """How many instances it ever had."""
+    """How many instances it has ever had."""
 
     @property
     def path(self) -> str:
@@ -120,7 +120,7 @@ class ScaleSet(Resource):
 
     @property
     def uniform(self) -> bool:
-        """Whether its instances are no virtual machines of their own."""
+        """Whether its instances are not separate virtual machines."""
         return not self.flexible
 
 
@@ -145,14 +145,14 @@ class Instance(Resource):
     accelerated_networking: bool = True
     model_version: int = 1
     user_data: str = ""
-    """As it was handed over, with placeholders."""
+    """The user data with its placeholders."""
     identity: bool = True
     client_ids: tuple[str, ...] = ()
     boot_diagnostics: bool = True
     host_keys: tuple[str, ...] = ()
     """Public host keys that it printed on its serial console when its system was new."""
     console_log: str | None = None
-    """The log of its serial console, where a test says what is in it."""
+    """The log of its serial console, if a test sets it."""
     provisioning_state: str = "Creating"
     power_state: str | None = "starting"
     has_network_profile: bool = True
@@ -166,11 +166,11 @@ class Instance(Resource):
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     """Held while an operation works on the machine."""
     rendered: dict[str, bytes] = field(default_factory=dict, repr=False)
-    """Answers already encoded, dropped at each change."""
+    """Encoded answers, deleted at each change."""
 
     @property
     def uniform(self) -> bool:
-        """Whether it lives below its scale set."""
+        """Whether its path is below its scale set."""
         return self.instance_id is not None
 
     @property
@@ -191,8 +191,8 @@ class Instance(Resource):
         return self.scale_set is None or self.model_version == self.scale_set.model_version
 
     @property
-    def known_as(self) -> set[str]:
-        """All that may stand for it where somebody names it, in lower case."""
+    def all_names(self) -> set[str]:
+        """All names that identify the machine, in lower case."""
         return {self.id.lower(), self.vm_id.lower(), self.name.lower(), self.computer_name.lower()}
 
     @property
@@ -224,11 +224,11 @@ class Instance(Resource):
         return "pub1" if self.uniform else f"{self.name}-ip"
 
     def touch(self) -> None:
-        """Forget the encoded answers: something changed."""
+        """Delete the encoded answers after a change."""
         self.rendered.clear()
 
     def show(self, provisioning_state: str, power_state: str | None = None) -> None:
-        """Change what Resource Manager says about its state."""
+        """Change the state that Resource Manager returns."""
         self.provisioning_state = provisioning_state
         if power_state is not None:
             self.power_state = power_state

@@ -1,9 +1,10 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Looks through a root file system for what must not be in an image: keys, and what one machine or cluster left there.
+"""Searches a root file system for what must not be in an image: keys, and files of one machine or cluster.
 
-It knows nothing of the code that cleans an image: it looks at names, and into every file of less than a mebibyte.
+It does not depend on the code that cleans an image: it checks the names of all files, and the content of every file
+smaller than 1 MiB.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 LARGEST = 1 << 20
-"""Bytes of the largest file that is looked into; keys are no larger."""
+"""Files of this size in bytes and larger ones are not read; keys are smaller."""
 
 OF_A_MACHINE = (
     r"etc/ssh/ssh_host_.*",
@@ -38,9 +39,9 @@ OF_A_MACHINE = (
     r"var/lib/simulator-provision/.+",
     r"etc/simulator-bake",
 )
-"""Files that a machine makes or gets; relative paths, whole."""
+"""Files that a machine makes or gets: patterns that match the complete relative path."""
 EMPTY = (r"etc/machine-id", r"var/log/.+")
-"""Files that may be there with nothing in them."""
+"""Files that may exist but must be empty."""
 PRIVATE_KEY = re.compile(
     rb"-----BEGIN ((RSA|DSA|EC|OPENSSH|ENCRYPTED|ANY) )?PRIVATE KEY-----\s+([A-Za-z-]+: [^\n]*\n)*\s*[A-Za-z0-9+/=]{20}"
     rb"|PuTTY-User-Key-File-\d: ssh"
@@ -56,14 +57,14 @@ _HOME_OF_PEOPLE = re.compile(r"home/[^/]+/(?P<rest>.+)")
 
 
 def scan(root: Path, known: Sequence[bytes] = ()) -> list[str]:
-    """What was found, one line each: the path, and what is wrong with it.
+    """Return one line for each problem: the path, and what is wrong.
 
-    :param known: secrets of running clusters, which are looked for in every file.
+    :param known: secrets of running clusters, to search for in every file.
     """
     found: list[str] = []
     for path, size in _files(root):
         name = str(path.relative_to(root))
-        if _OF_A_MACHINE.fullmatch(name) or _is_somebodys(root, path, name):
+        if _OF_A_MACHINE.fullmatch(name) or _is_personal(root, path, name):
             found.append(f"/{name}: belongs to one machine or cluster")
         if _EMPTY.fullmatch(name) and size:
             found.append(f"/{name}: {size} bytes, should be empty")
@@ -72,8 +73,8 @@ def scan(root: Path, known: Sequence[bytes] = ()) -> list[str]:
     return found
 
 
-def _is_somebodys(root: Path, path: Path, name: str) -> bool:
-    """Whether it is a file in a home. A home as it is made, with the skeleton's files, is everybody's."""
+def _is_personal(root: Path, path: Path, name: str) -> bool:
+    """Whether it is a file in a home folder, other than an unchanged file of /etc/skel."""
     home = _HOME_OF_PEOPLE.fullmatch(name)
     if not home:
         return False
@@ -82,7 +83,7 @@ def _is_somebodys(root: Path, path: Path, name: str) -> bool:
 
 
 def _files(root: Path) -> Iterator[tuple[Path, int]]:
-    """Ordinary files with their sizes; no link is followed."""
+    """Regular files with their sizes. Links are not followed."""
     for folder, _folders, names in os.walk(root):
         for name in sorted(names):
             path = Path(folder) / name

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a simulator starts with, read from a YAML file or built by a test."""
+"""The initial resources of a simulator, read from a YAML file or built by a test."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ RESOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class ScenarioError(Exception):
-    """One line that says what is wrong in which place of the scenario."""
+    """A message of one line: where the scenario is wrong, and why."""
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a machine really has; its VM size only names what it stands for."""
+    """The real hardware of a machine. Its VM size is only a name."""
 
     cpus: int = 1
     memory_mib: int = 1024
@@ -39,7 +39,7 @@ class Hardware:
 
 @dataclass(frozen=True)
 class Image:
-    """The image reference that instances carry."""
+    """The image reference of instances."""
 
     publisher: str = "microsoft-dsvm"
     offer: str = "ubuntu-hpc"
@@ -85,9 +85,9 @@ class MachineScenario:
     user_data: str = ""
     """Text, or a mapping that becomes JSON; see simulator.userdata for its placeholders."""
     identity: bool = True
-    """Whether machines have a managed identity (one assigned by the system)."""
+    """Whether machines have a system-assigned managed identity."""
     client_ids: tuple[str, ...] = ()
-    """Client ids of further identities, assigned by the user."""
+    """Client ids of additional user-assigned identities."""
     boot_diagnostics: bool = True
     """Whether Azure keeps the log of the serial console, in storage that it manages."""
 
@@ -118,9 +118,9 @@ class ScaleSetScenario:
     user_data: str = ""
     """Text, or a mapping that becomes JSON; see simulator.userdata for its placeholders."""
     identity: bool = True
-    """Whether machines have a managed identity (one assigned by the system)."""
+    """Whether machines have a system-assigned managed identity."""
     client_ids: tuple[str, ...] = ()
-    """Client ids of further identities, assigned by the user."""
+    """Client ids of additional user-assigned identities."""
     boot_diagnostics: bool = True
     """Whether Azure keeps the log of the serial console, in storage that it manages."""
 
@@ -135,12 +135,12 @@ class VaultScenario:
     readers: tuple[str, ...] = ("*",)
     """Machines and scale sets whose identity may read secrets."""
     writers: tuple[str, ...] = ()
-    """Those whose identity may write them."""
+    """Machines and scale sets whose identity may write secrets."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One subscription with what is in it."""
+    """One subscription with its resources."""
 
     name: str = "simulator"
     port: int = 0
@@ -181,9 +181,9 @@ def load(path: Path) -> Scenario:
 
 
 def moved(scenario: Scenario, network: str) -> Scenario:
-    """The scenario with its one virtual network at other addresses, so that several can be up on one machine."""
+    """The scenario with other addresses for its only virtual network, so that several can run on one machine."""
     if len(scenario.virtual_networks) != 1:
-        raise ScenarioError(f"the scenario {scenario.name} has several virtual networks: they cannot all be {network}")
+        raise ScenarioError(f"the scenario {scenario.name} must have exactly one virtual network to move to {network}")
     there = replace(scenario.virtual_networks[0], address_prefixes=(network,), subnet_prefix=network)
     return replace(scenario, virtual_networks=(there,))
 
@@ -287,7 +287,7 @@ def _check_names(scenario: Scenario) -> None:
                 raise ScenarioError(f"{kind}: two are called {name!r}")
     for item in resources:
         if not RESOURCE_NAME.fullmatch(item.name):
-            raise ScenarioError(f"{item.name!r} is no resource name: letters, digits, '-', '_' and '.', 64 at most")
+            raise ScenarioError(f"{item.name!r} is not a resource name: letters, digits, '-', '_' and '.', 64 at most")
         if item.network and item.network not in networks:
             raise ScenarioError(f"{item.name!r}: no virtual network {item.network!r}; known are {', '.join(networks)}")
 
@@ -299,7 +299,7 @@ def _check_scale_set(scale_set: ScaleSetScenario) -> None:
     if scale_set.capacity < 0:
         raise ScenarioError(f"{where}: capacity must not be negative")
     if scale_set.orchestration_mode == "Uniform" and scale_set.single_placement_group and scale_set.capacity > 100:
-        raise ScenarioError(f"{where}: a single placement group holds 100 at most, set single_placement_group: false")
+        raise ScenarioError(f"{where}: a single placement group has at most 100; set single_placement_group: false")
     if sorted(set(scale_set.instance_ids)) != list(scale_set.instance_ids):
         raise ScenarioError(f"{where}: instance_ids must ascend and not repeat")
 

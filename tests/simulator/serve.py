@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The server process: one simulator in the foreground until it is told to end."""
+"""The server process: one simulator in the foreground until it gets SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ GUARDIAN_SECONDS = 120
 
 
 class AlreadyRunning(Exception):
-    """A simulator of that name lives already."""
+    """A simulator with this name is already running."""
 
 
 def digest(scenario: Scenario, backend: str) -> str:
-    """What tells two simulators apart."""
+    """A hash of the scenario and the backend."""
     text = json.dumps([dataclasses.asdict(scenario), backend], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def say(line: str) -> None:
-    """One line of the log, with its time."""
+    """Write a line to the log, with the time."""
     sys.stdout.write(f"{datetime.now():%H:%M:%S} {line}\n")
     sys.stdout.flush()
 
@@ -42,7 +42,7 @@ def serve(scenario: Scenario, backend: str, state: StateDir, boot_timeout: float
     """Run until SIGTERM or SIGINT, then remove every machine."""
     lock = state.lock()
     if lock is None:
-        raise AlreadyRunning(f"the simulator {scenario.name} runs already (process {state.living()})")
+        raise AlreadyRunning(f"the simulator {scenario.name} is already running (process {state.living()})")
     if not state.wait_for_guardian(GUARDIAN_SECONDS):
         raise AlreadyRunning(f"an earlier simulator {scenario.name} is still being cleaned up: try again in a minute")
     module = backends.load(backend)
@@ -84,13 +84,13 @@ def serve(scenario: Scenario, backend: str, state: StateDir, boot_timeout: float
         state.write(about | {"endpoint": server.endpoint, "imds": server.imds_endpoint})
         say(f"Resource Manager at {server.endpoint}, metadata at {server.imds_endpoint}")
         ended.wait()
-        say("ending")
+        say("stopping")
     finally:
         server.stop()
         module.cleanup(scenario.name, state.path)
         (state.path / STATE).unlink(missing_ok=True)
         warden.write(guardian.CLEAN)
         warden.close()
-    say("ended")
+    say("stopped")
     lock.close()
     return 0

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One simulator: model, backend and listeners put together."""
+"""One simulator: its model, backend and listeners."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from simulator.requestlog import RequestLog
 from simulator.scenario import Scenario, ScenarioError
 
 IP_FREEBIND = 15
-"""Linux: listen on an address that no interface has yet (the bridge comes with the first machine)."""
+"""Linux: listen on an address that no interface has yet, because the backend makes the bridge later."""
 BACKLOG = 128
 
 
 class Handler(WSGIRequestHandler):
-    """Quiet, and without waiting to fill packets."""
+    """Writes no log lines, and does not wait to fill packets."""
 
     disable_nagle_algorithm = True
 
     def log(self, *args: Any) -> None:
-        """The request log keeps what matters."""
+        """Write nothing: the simulator has its own request log."""
 
 
 class Server:
@@ -68,12 +68,12 @@ class Server:
         self.operations = Operations(self.model.identities.uuid, report)
         self.faults = Faults()
         self.requests = {service: RequestLog() for service in SERVICES}
-        """What each service was asked."""
+        """The request log of each service."""
         self.options = options or Options()
         effects = Effects(self.model, backend, boot_timeout, report)
         self.context = Context(self.model, effects, self.operations, self.faults, self.requests, self.options)
         self.authority: Authority | None = authority() if self.model.vaults else None
-        """Who vouches for the key vaults, where there are any."""
+        """The certificate authority of the key vaults, if there are any."""
         self._backend = backend
         self._opened = False
         self._real = real
@@ -87,11 +87,11 @@ class Server:
 
     @property
     def gateway(self) -> str:
-        """The address of the network that is not a machine's."""
+        """The host's address in the machines' network."""
         return str(self._network[1])
 
     def start(self) -> Operation:
-        """Listen, and make the machines: the operation ends when all are there."""
+        """Start to listen and to make the machines. The operation ends when all machines are ready."""
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         port = self._listen(LOOPBACK, self._port, arm.create_app(self.context))
         self.endpoint = f"http://{LOOPBACK}:{port}"
@@ -148,7 +148,7 @@ class Server:
             ) from error
         listening.listen(BACKLOG)
         with listening:
-            # The server takes a duplicate: this one would go on listening after the server's end.
+            # The server uses a duplicate. Close this one, which would otherwise listen on after the server's end.
             server = make_server(
                 host,
                 port,

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The folder that belongs to one simulator: what is in it, and whether its process lives.
+"""The folder of one simulator: its files, and whether its process is alive.
 
-The process holds a lock on ``simulator.pid`` as long as it lives; the kernel lets go of it however the process
-ends. So nothing here trusts a process number that may belong to another program by now.
+The process holds a lock on ``simulator.pid`` while it is alive. The kernel releases the lock when the process ends in
+any way, so the code never relies on a process id that may now belong to another program.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class StateDir:
 
     @classmethod
     def of(cls, name: str, path: Path | None) -> StateDir:
-        """The folder given, or the usual one of a simulator of this name."""
+        """The given folder, or the default folder of a simulator with this name."""
         return cls(path if path is not None else ROOT / name)
 
     @property
     def log(self) -> Path:
-        """Where the server writes what it does."""
+        """The server's log file."""
         return self.path / LOG
 
     def read(self) -> dict[str, Any]:
-        """What the server wrote about itself; empty where there is none."""
+        """The server's document about itself, empty if there is none."""
         try:
             document = json.loads((self.path / STATE).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -48,13 +48,13 @@ class StateDir:
         return document if isinstance(document, dict) else {}
 
     def write(self, document: dict[str, Any]) -> None:
-        """Write what the server is, in one step."""
+        """Write the server's document atomically."""
         part = self.path / f"{STATE}.part"
         part.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         part.replace(self.path / STATE)
 
     def lock(self) -> IO[str] | None:
-        """Become the simulator of this folder; None when one lives already. Keep what is returned."""
+        """Lock this folder for a simulator. Returns None if another one is alive. Keep the returned file open."""
         self.path.mkdir(parents=True, exist_ok=True)
         file = (self.path / PID).open("a+", encoding="utf-8")
         try:
@@ -69,7 +69,7 @@ class StateDir:
         return file
 
     def living(self) -> int | None:
-        """The process number of the living server."""
+        """The process id of the server if it is alive."""
         try:
             with (self.path / PID).open(encoding="utf-8") as file:
                 try:
@@ -82,13 +82,13 @@ class StateDir:
         return None
 
     def guardian_lock(self) -> IO[bytes]:
-        """Become the guardian of this folder. Keep what is returned."""
+        """Lock this folder for its guardian. Keep the returned file open."""
         file = (self.path / GUARDIAN_LOG).open("ab")
         fcntl.flock(file, fcntl.LOCK_EX)
         return file
 
     def wait_for_guardian(self, timeout: float) -> bool:
-        """Wait until an earlier simulator's guardian is done: it must not clean up what a new one makes."""
+        """Wait until the guardian of an earlier simulator has ended. Otherwise it would remove what a new one makes."""
         deadline = time.monotonic() + timeout
         while True:
             try:
@@ -104,7 +104,7 @@ class StateDir:
                 return True
 
     def remove(self) -> None:
-        """Delete what the simulator put here, and the folder if nothing else is in it."""
+        """Delete the simulator's files, and the folder if it is empty then."""
         for name in OURS:
             (self.path / name).unlink(missing_ok=True)
         for folder in (self.path, ROOT):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A simulator inside a test's process, without machines."""
+"""A simulator in the process of a test, without machines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
 
 
 class Simulator:
-    """What a test sees of a running simulator."""
+    """The interface of a running simulator for tests."""
 
     token = TOKEN
 
@@ -34,7 +34,7 @@ class Simulator:
         self.subscription_id = server.model.subscription
         self.model: Model = server.model
         self.options = server.options
-        """Page sizes and the like; may be changed while it runs."""
+        """Options such as page sizes. They can be changed while the simulator runs."""
 
     @property
     def authority(self) -> bytes:
@@ -44,33 +44,33 @@ class Simulator:
 
     @property
     def vault_port(self) -> int:
-        """Where the key vaults listen on loopback; which one is meant says the server's name."""
+        """The port of the key vaults on loopback. The host name selects the vault."""
         return self._server.vault_port
 
     def add_fault(self, match: str, action: str = "status", **rule: Any) -> int:
-        """Add a fault rule: see simulator.faults.Fault for what it takes."""
+        """Add a fault rule. simulator.faults.Fault documents its keys."""
         return self._server.faults.add(match=match, action=action, **rule)
 
     def clear(self) -> None:
-        """Drop all faults and forget the requests."""
+        """Delete all faults and clear the request logs."""
         self._server.faults.clear()
         for log in self._server.requests.values():
             log.clear()
 
     def requests(self, service: str = "arm") -> list[dict[str, Any]]:
-        """The requests so far, in order: method, path, query, status (0 for a dropped one)."""
+        """All requests in order: method, path, query, status (0 for a dropped one)."""
         return list(self._server.requests[service].document()["requests"])
 
     def request_counts(self) -> dict[str, int]:
-        """How often each ``METHOD path`` was asked."""
+        """The number of requests per ``METHOD path``."""
         return dict(self._server.requests["arm"].document()["counts"])
 
     def latency(self, milliseconds: float) -> None:
-        """Slow down every answer."""
+        """Delay every answer."""
         self._server.options.latency_ms = milliseconds
 
     def edit(self, azure_id: str, **changes: Any) -> None:
-        """Change what Resource Manager says about a machine: see simulator.admin.EDITS."""
+        """Change what Resource Manager returns for a machine. simulator.admin.EDITS lists the keys."""
         admin.edit(self.instance(azure_id), changes)
 
     def instance(self, wanted: str) -> Instance:
@@ -88,7 +88,7 @@ class Simulator:
         raise KeyError(f"no scale set {name}")
 
     def warm(self) -> None:
-        """Encode every answer once, so that a measurement sees the stated latency and not the simulator's work."""
+        """Encode every answer once, so that a benchmark measures the set latency and not the simulator's work."""
         compute, network = self.compute(), self.network()
         list(compute.virtual_machines.list_all())
         list(compute.virtual_machines.list_all(status_only="true"))
@@ -104,11 +104,11 @@ class Simulator:
         self._server.requests["arm"].clear()
 
     def compute(self, **options: Any) -> Any:
-        """The SDK's compute client for it (untyped: to the SDK every field of every answer may be None)."""
+        """The SDK's compute client (untyped, because in the SDK's types every field of an answer may be None)."""
         return clients.compute(self.endpoint, self.subscription_id, **options)
 
     def network(self, **options: Any) -> Any:
-        """The SDK's network client for it."""
+        """The SDK's network client."""
         return clients.network(self.endpoint, self.subscription_id, **options)
 
 
@@ -121,7 +121,7 @@ def running(
     boot_timeout: float = 10,
     **options: Any,
 ) -> Iterator[Simulator]:
-    """A simulator on a free port, all its machines running.
+    """A simulator on a free port, with all machines running.
 
     ``options`` are those of simulator.arm.context.Options (page sizes, latency_ms, only_published ...). The same
     scenario and seed give the same identifiers.

@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""An MPI program: rank 0 prints, as one line of JSON, where each rank runs, and what all of them add up to."""
+"""An MPI program: rank 0 prints one line of JSON with the place of each rank and the sum over all ranks."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# Makes a small image out of a few programs of this machine, with an os-release of its own:  make_image.sh FILE.sqsh
+# Makes a small image of a few programs of this machine, with its own os-release:  make_image.sh FILE.sqsh
 
 set -euo pipefail
 
@@ -12,7 +12,7 @@ root="$(mktemp -d)"
 trap 'rm -rf "${root}"' EXIT
 
 mkdir -p "${root}"/{dev,etc,proc,sys,tmp,usr/bin,usr/lib,run,var/tmp}
-# As nearly all images have it: Debian 13's PATH has no /bin of its own.
+# Nearly all images have this link. Debian 13's PATH does not contain /bin.
 ln -s usr/bin "${root}/bin"
 chmod 0755 "${root}"
 chmod 1777 "${root}/tmp" "${root}/var/tmp"

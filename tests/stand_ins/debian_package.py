@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Debian packages of stand-ins, made by dpkg-deb, and an index for apt. The same input gives the same bytes."""
+"""Builds Debian packages of stand-ins with dpkg-deb, and an index for apt. The same input gives the same bytes."""
 
 from __future__ import annotations
 
@@ -38,12 +38,13 @@ def make_package(
     architecture: str = "",
     scripts: Mapping[str, str] | None = None,
 ) -> Path:
-    """One package with what ``fill`` puts below a root folder; of this machine's architecture unless another is named.
+    """Build one package from the files that ``fill`` writes below a root folder.
 
-    ``scripts`` are those that dpkg runs, ``postinst`` and the like, without their first line.
+    :param architecture: by default that of this machine.
+    :param scripts: maintainer scripts such as ``postinst``, without their first line.
     """
     architecture = architecture or _ARCHITECTURES.get(platform.machine(), platform.machine())
-    # The epoch is no part of a file's name.
+    # A file's name does not contain the epoch.
     target = folder / f"{name}_{version.partition(':')[2] or version}_{architecture}.deb"
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary) / "root"
@@ -65,7 +66,7 @@ def make_package(
 
 
 def write_index(folder: Path, packages: Iterable[Path]) -> Path:
-    """Make the folder a repository for apt: ``deb [trusted=yes] file:FOLDER ./``."""
+    """Write an index that makes the folder a repository for apt: ``deb [trusted=yes] file:FOLDER ./``."""
     entries = []
     for package in packages:
         command = ["dpkg-deb", "--field", str(package)]

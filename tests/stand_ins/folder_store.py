@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A store of checkpoints in a folder, one operation a blob, with the faults that a killed or slow uploader leaves."""
+"""A checkpoint store in a folder, one operation per blob, that can simulate a killed, failing or slow uploader."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run impo
 
 
 class Killed(BaseException):
-    """The process is gone: nothing catches this, as nothing catches SIGKILL."""
+    """The process is killed. The code under test never catches this, like SIGKILL."""
 
 
 @dataclass
 class Faults:
-    """What goes wrong.
+    """The failures to simulate.
 
-    :ivar kill_at: the number of the operation, from 1, at which the process is killed; 0 never.
-    :ivar torn: whether that operation, where it writes, leaves half of its blob. Blob storage never does.
-    :ivar done_first: whether that operation is done before the process is killed.
+    :ivar kill_at: the number of the operation, from 1, at which the process is killed; 0 for never.
+    :ivar torn: whether that operation, if it writes, leaves half of its blob. Blob storage never does.
+    :ivar done_first: whether that operation completes before the process is killed.
     :ivar fail_at: the number of the operation that fails.
-    :ivar slow_s: how long each write takes.
-    :ivar before: called before each operation with its number and its words.
+    :ivar slow_s: seconds that each write takes.
+    :ivar before: called before each operation with its number and its text.
     """
 
     kill_at: int = 0
@@ -48,8 +48,8 @@ class Faults:
 class FolderStore:
     """The blobs below a folder.
 
-    :ivar log: the operations, in words.
-    :ivar stale: blobs that are there, and that no listing shows yet.
+    :ivar log: the operations as text.
+    :ivar stale: blobs that exist but are not in any listing yet.
     """
 
     folder: Path
@@ -71,7 +71,7 @@ class FolderStore:
         for path in sorted((self.folder / folder).rglob("*")):
             name = path.relative_to(self.folder).as_posix()
             if path.is_file() and name not in self.stale and not path.name.endswith(".being-written"):
-                # Another one's pruning may remove it meanwhile.
+                # Another uploader may prune it at the same time.
                 with contextlib.suppress(FileNotFoundError):
                     found.append(Stored(name, path.stat().st_size, path.stat().st_mtime))
         return found
@@ -105,7 +105,7 @@ class FolderStore:
             self._operation(f"remove {name}", functools.partial((self.folder / name).unlink, missing_ok=True))
 
     def names(self) -> Sequence[str]:
-        """What is there."""
+        """Return the names of all blobs."""
         return sorted(path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file())
 
     def _write(self, name: str, data: bytes) -> None:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A machine with stand-ins for its GPUs' driver: our code runs in child processes that load the stand-in library."""
+"""A machine with a stand-in for its GPU driver. The product's code runs in child processes that load that library."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "tests" / "stand_ins" / "nvml" / "build.sh"
 PLAYED = REPOSITORY / "tests" / "stand_ins" / "played.py"
-# NVML's codes of errors, as its header numbers them.
+# NVML's error codes, as in its header.
 NOT_SUPPORTED, NO_PERMISSION, DRIVER_NOT_LOADED, IRQ_ISSUE, RESET_REQUIRED, MISMATCH = 3, 4, 9, 11, 16, 18
 DEPRECATED, UNKNOWN_ERROR = 26, 999
 
@@ -25,16 +25,16 @@ SHOW_PERSISTENCED = "systemctl show nvidia-persistenced --property=LoadState,Act
 
 
 def build(folder: pathlib.Path, *definitions: str) -> pathlib.Path:
-    """Build the stand-in library into a folder; without a compiler build.sh installs one, or says why it could not."""
+    """Build the stand-in library into a folder; build.sh installs a compiler if there is none."""
     done = subprocess.run([BUILD, folder, *definitions], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"the stand-in for NVML could not be built:\n{done.stdout}{done.stderr}"
     return folder
 
 
 class GpuMachine:
-    """A machine: its files in a tree, its GPUs in the stand-in's folder.
+    """A machine with its files in a tree and its GPUs in the stand-in's folder.
 
-    The product reads GPUs on a live root only, so `played.py` says to it that the tree is the live root.
+    The product reads GPUs only on a live root, so `played.py` pretends that the tree is the live root.
     """
 
     def __init__(self, folder: pathlib.Path, library: pathlib.Path | None, gpus: int = 8) -> None:
@@ -50,7 +50,7 @@ class GpuMachine:
         self.play(gpus=gpus)
 
     def boot(self) -> None:
-        """Start the machine: /run is empty, the driver loaded anew."""
+        """Restart the machine: /run is empty and the driver is reloaded."""
         run, boot_id = self.root / "run/hpcai/clocks.json", self.root / "proc/sys/kernel/random/boot_id"
         run.unlink(missing_ok=True)
         boot_id.parent.mkdir(parents=True, exist_ok=True)
@@ -58,10 +58,10 @@ class GpuMachine:
         self.reload_driver()
 
     def reload_driver(self) -> None:
-        """Unload the driver and load it: it forgets what was set, and its folder in sysfs is another one."""
+        """Reload the driver: it loses all settings, and its folder in sysfs has a new inode."""
         module = self.root / "sys/module/nvidia"
         fresh = module.with_name("nvidia.new")
-        # Made before the old one goes, lest the file system hand out its number again.
+        # Created before the old one is removed, so that the file system does not reuse its inode number.
         fresh.mkdir(parents=True)
         if module.exists():
             module.rmdir()
@@ -69,19 +69,19 @@ class GpuMachine:
         (self.gpus / "state").unlink(missing_ok=True)
 
     def play(self, **settings: Any) -> None:
-        """Add lines to the stand-in's settings; a double underscore is a dot: gpu__3__lost=1."""
+        """Add lines to the stand-in's settings; a double underscore becomes a dot: gpu__3__lost=1."""
         with (self.gpus / "config").open("a", encoding="ascii") as file:
             file.writelines(f"{name.replace('__', '.')}={value}\n" for name, value in settings.items())
 
     @property
     def state(self) -> dict[str, int]:
-        """What was set, by the stand-in's keys."""
+        """The values that were set, by the stand-in's keys."""
         file = self.gpus / "state"
         lines = file.read_text(encoding="ascii").splitlines() if file.exists() else []
         return {key: int(value) for key, value in (line.split("=") for line in lines)}
 
     def calls(self, *words: str) -> list[str]:
-        """The calls since the last time that hold one of the words, without the process."""
+        """Return the calls since the last time that contain one of the words, without the process ID."""
         file = self.gpus / "calls"
         lines = file.read_text(encoding="ascii").splitlines() if file.exists() else []
         file.unlink(missing_ok=True)
@@ -89,7 +89,7 @@ class GpuMachine:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment in which the stand-ins are found."""
+        """The environment in which programs find the stand-ins."""
         library = {"LD_LIBRARY_PATH": str(self.library)} if self.library else {}
         return {
             "PATH": self.path,
@@ -103,7 +103,7 @@ class GpuMachine:
         return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=limit, check=False)
 
     def module(self, check_mode: bool = False, **options: Any) -> dict[str, Any]:
-        """Run the module gpu_clocks and return what it answers."""
+        """Run the module gpu_clocks and return its result."""
         done = self._python("module", {**options, "_ansible_check_mode": check_mode, "_ansible_diff": True})
         assert done.stdout.lstrip().startswith("{"), f"the module did not answer: {done.stdout}{done.stderr}"
         answer: dict[str, Any] = json.loads(done.stdout)
@@ -125,7 +125,7 @@ class GpuMachine:
     def step(
         self, answers: dict[str, tuple[int, str]] | None = None, check: bool = False, seconds: float = 60
     ) -> dict[str, Any]:
-        """Perform the boot's step `gpu`; modules load and the persistence daemon runs, unless told otherwise."""
+        """Perform the boot step `gpu`; by default modules load and the persistence daemon runs."""
         usual = {
             "modprobe nvidia_uvm": (0, ""),
             "modprobe nvidia_peermem": (0, ""),
@@ -137,7 +137,7 @@ class GpuMachine:
         return outcome
 
     def health(self, *questions: str, limit_s: float = 30) -> dict[str, Any]:
-        """Ask for the GPUs' health by the names of what can be asked; all of them by default."""
+        """Read the GPUs' health; ``questions`` are methods of ``Gpus``, by default all of them."""
         asked = {"questions": questions or ("versions", "all", "links", "inforoms"), "limit_s": limit_s}
         done = self._python("health", asked)
         assert done.stdout.startswith("{"), f"no answer came: {done.stdout}{done.stderr}"
@@ -145,6 +145,6 @@ class GpuMachine:
         return answers
 
     def processes(self) -> dict[int, list[str]] | None:
-        """Ask which processes compute on which GPUs."""
+        """Return the GPUs on which each process computes."""
         answer = json.loads(self._python("processes", None).stdout)
         return None if answer is None else {int(pid): busids for pid, busids in answer.items()}

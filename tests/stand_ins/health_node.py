@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A healthy Standard_ND96isr_H100_v5 as hpcnode and azurehpc-health-checks see it, played on this machine.
+"""A healthy Standard_ND96isr_H100_v5, as hpcnode and azurehpc-health-checks see it, in namespaces of this machine.
 
-hpcnode is installed as node_tools installs it, into a tree that the node's namespace alone has over /usr.
+hpcnode is installed as node_tools installs it, into a tree that is mounted over /usr in the node's namespace only.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ INTERPRETER = "/usr/bin/python3"
 MEMORY_MIB = 1915071
 CPUS = 96
 INTERFACES = ("eth0", "docker0", *(f"ib{number}" for number in range(8)))
-"""Of AzNHC's list for the size."""
+"""The interfaces in AzNHC's list for the size."""
 
-# Answer at once, and say that all is well.
+# Programs that answer immediately and report no faults.
 _PROGRAMS = {
     "systemctl": """\
 #!/bin/sh
@@ -41,7 +41,7 @@ for word; do
   esac
 done
 """,
-    # The metadata service's one answer that AzNHC's checks ask for.
+    # AzNHC's checks ask the metadata service only for the VM size.
     "curl": f"#!/bin/sh\necho {SIZE}\n",
     "lspci": "#!/bin/sh\necho '0001:00:00.0 3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)'\n",
     "lstopo-no-graphics": '#!/bin/sh\nexec cat "$HEALTH_NODE/lstopo"\n',
@@ -62,7 +62,7 @@ while [ $# -gt 1 ]; do ip link add "$1" type veth peer name "$2"; shift 2; done
 
 
 class HealthNode:
-    """The node, with what both sides need."""
+    """The node, with everything that hpcnode and AzNHC need."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -86,7 +86,7 @@ class HealthNode:
         self.node.write("/etc/hpcai/scratch.json", json.dumps({"schema": 1, "mountpoint": "/opt/scratch"}))
 
     def hook(self, script: str) -> None:
-        """Let slurmd's prolog run a script."""
+        """Install a script for slurmd's prolog to run."""
         self.node.write("/etc/hpcai/prolog.d/30-health", script)
         self.node.run("chmod", "0755", "/etc/hpcai/prolog.d/30-health")
 
@@ -101,7 +101,7 @@ class HealthNode:
         os.link(library / "nvidia-smi", tree / "usr/bin/nvidia-smi")
 
     def _describe(self) -> None:
-        """What the kernel, hwloc and the HPC images' topology file say of the size."""
+        """Write what the kernel, hwloc and the HPC images' topology file show for the size."""
         size = find_size(SIZE)
         mine = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n", 1)[0].splitlines()
         other = [line for line in mine if line.partition(":")[0].strip() not in _OF_A_CPU]
@@ -117,12 +117,12 @@ class HealthNode:
         topology = topology_of(size)
         assert not isinstance(topology, str), topology
         (self.folder / "ndv5-topo.xml").write_text(as_xml(topology), encoding="utf-8")
-        told = ["Machine (1870GB total)"]
+        lstopo = ["Machine (1870GB total)"]
         for node in size.numa_nodes or ():
-            told += ["  Package", f"    NUMANode L#{node.id} (P#{node.id} 935GB)"]
-            told += [f"      PCI {gpu.busid} (3D)" for gpu in size.gpus or () if gpu.numa_node == node.id]
-            told += [f"      PCI {hca.busid} (InfiniBand)" for hca in size.hcas or () if hca.numa_node == node.id]
-        (self.folder / "lstopo").write_text("\n".join(told) + "\n", encoding="utf-8")
+            lstopo += ["  Package", f"    NUMANode L#{node.id} (P#{node.id} 935GB)"]
+            lstopo += [f"      PCI {gpu.busid} (3D)" for gpu in size.gpus or () if gpu.numa_node == node.id]
+            lstopo += [f"      PCI {hca.busid} (InfiniBand)" for hca in size.hcas or () if hca.numa_node == node.id]
+        (self.folder / "lstopo").write_text("\n".join(lstopo) + "\n", encoding="utf-8")
 
 
 _OF_A_CPU = ("processor", "physical id", "siblings", "core id", "cpu cores", "apicid", "initial apicid")

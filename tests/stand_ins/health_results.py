@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Results of a whole cluster, as ``hpcnode health`` prints them and a task registers them, of as many nodes as wanted.
+"""Health results of a cluster of any size, as ``hpcnode health`` prints them and a task registers them.
 
-Most nodes are well. A few have what real ones have: a GPU that fell off the bus, a slow link, a tool that hangs, a
-driver that was forgotten; one is silent. The same seed gives the same cluster.
+Most nodes are healthy. A few have realistic faults: a GPU that fell off the bus, slow copies, a slow link, a check that
+hangs, an old driver, a hot GPU, no SSH. The same seed gives the same cluster.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PORTS = tuple(f"mlx5_ib{number}" for number in range(8))
 DISKS = tuple(f"nvme{number}n1" for number in range(8))
 SIZES = ("Standard_ND96asr_v4", "Standard_ND96isr_H100_v5")
 
-# Name, what it says where all is well, and its readings: name, unit, devices, usual value, spread, limit, at most.
+# Name, summary if healthy, and readings: name, unit, devices, usual value, spread, limit, whether that is a maximum.
 Readings = tuple[tuple[str, str, tuple[str, ...], float, float, "float | None", bool], ...]
 CHECKS: tuple[tuple[str, str, Readings], ...] = (
     ("gpu_count", "8 of 8 GPUs", (("gpu_count", "", ("",), 8, 0, 8, False),)),
@@ -69,7 +69,7 @@ CHECKS: tuple[tuple[str, str, Readings], ...] = (
 
 @dataclass
 class Node:
-    """A node's answer before it is one document."""
+    """A node's results before they become a document."""
 
     host: str
     size: str
@@ -79,15 +79,15 @@ class Node:
 
 
 def cluster(count: int, seed: int = 7) -> list[dict[str, Any]]:
-    """Return, for each node, its inventory name, its variables there and what the task registered."""
+    """Return the inventory name, inventory variables and registered result of each node."""
     chance = random.Random(seed)
-    nodes = [_well(f"compute-{number}", SIZES[number % 4 == 3], chance) for number in range(count)]
-    for place, plant in zip(chance.sample(range(count), min(count, len(PLANTED))), PLANTED, strict=False):
-        plant(nodes[place])
+    nodes = [_healthy(f"compute-{number}", SIZES[number % 4 == 3], chance) for number in range(count)]
+    for place, add_fault in zip(chance.sample(range(count), min(count, len(FAULTS))), FAULTS, strict=False):
+        add_fault(nodes[place])
     return [_registered(number, node, chance) for number, node in enumerate(nodes)]
 
 
-def _well(host: str, size: str, chance: random.Random) -> Node:
+def _healthy(host: str, size: str, chance: random.Random) -> Node:
     checks = {name: _check(name, words, list(_readings(readings, chance))) for name, words, readings in CHECKS}
     checks["gpu_driver"]["readings"] = [reading("gpu_driver", "570.86.15")]
     if size.endswith("H100_v5"):
@@ -113,7 +113,7 @@ def _check(name: str, words: str, readings: list[dict[str, Any]]) -> dict[str, A
 
 
 def reading(name: str, value: Any, unit: str = "", device: str = "", **more: Any) -> dict[str, Any]:
-    """Return a reading as a document has it."""
+    """Return a reading in the format of the document."""
     return {"name": name, "value": value, "unit": unit, "device": device, "limit": None, "at_most": False, **more}
 
 
@@ -125,7 +125,7 @@ def _readings(of: Readings, chance: random.Random) -> Iterator[dict[str, Any]]:
 
 
 def find(node: Node, check: str, verdict: str, summary: str, hint: str, **more: Any) -> None:
-    """Let a check of the node find something."""
+    """Add a finding to a check of the node."""
     finding = {"verdict": verdict, "summary": summary, "device": more.pop("device", ""), "hint": hint}
     full = {**finding, "action": more.get("action"), "fault": more.get("fault"), "cause": "node", "latch": False}
     node.checks[check].update(verdict=verdict, summary=summary, hint=hint, findings=[full], **more)
@@ -169,7 +169,7 @@ def _silent(node: Node) -> None:
     node.silent = "Failed to connect to the host via ssh: connect to host 10.0.0.9 port 22: No route to host"
 
 
-PLANTED = (_lost_gpu, _silent, _slow_copy, _weak_link, _hanging_tool, _old_driver, _hot, _hot)
+FAULTS = (_lost_gpu, _silent, _slow_copy, _weak_link, _hanging_tool, _old_driver, _hot, _hot)
 
 
 def _registered(number: int, node: Node, chance: random.Random) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def _registered(number: int, node: Node, chance: random.Random) -> dict[str, Any
 
 
 def suspect(host_name: str, words: str = "7 of 8 GPUs") -> dict[str, Any]:
-    """A node on a host that had two faults, the older one first."""
+    """Return a node on a host that had two faults, the older one first."""
     fault = {"check": "gpu_count", "code": "NHC2009", "device": "0003:00:00.0", "summary": words, "vm_id": "vm-3"}
     old = {**fault, "node": words, "first": "2026-10-01T00:00:00Z", "last": "2026-10-02T00:00:00Z"}
     new = {**old, "check": "gpu_xid", "last": "2026-11-20T00:00:00Z"}

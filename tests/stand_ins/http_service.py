@@ -17,10 +17,10 @@ Before = Callable[[BaseHTTPRequestHandler], None]
 
 
 class Service:
-    """Gives its answers one after the other, the last one for ever, and remembers the requests.
+    """Gives its answers in order, repeats the last one, and records the requests.
 
-    :ivar requests: path and headers (lower case) of each.
-    :ivar posted: what came with those that posted something.
+    :ivar requests: path and headers (lower case) of each request.
+    :ivar posted: the bodies of POST requests.
     """
 
     def __init__(self, *answers: Answer, before: Before | None = None, tls: ssl.SSLContext | None = None) -> None:
@@ -46,11 +46,11 @@ class Service:
                 self.do_GET()
 
             def log_message(self, *_arguments: Any) -> None:
-                """Not on the test's output."""
+                """Log nothing."""
 
         class Server(ThreadingHTTPServer):
             def handle_error(self, *_arguments: Any) -> None:
-                """A client that hangs up is no news."""
+                """Ignore clients that close the connection."""
 
         self.server = Server(("127.0.0.1", 0), Handler)
         self.port = int(self.server.server_address[1])
@@ -60,6 +60,6 @@ class Service:
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def stop(self) -> None:
-        """End it; its port is closed then."""
+        """Stop the server and close its port."""
         self.server.shutdown()
         self.server.server_close()

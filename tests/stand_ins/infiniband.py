@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""RDMA devices below a machine's /sys, as mlx5 shows them; words as in the kernel's documentation."""
+"""RDMA devices below a machine's /sys, as mlx5 shows them; the texts are from the kernel's documentation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def put_port(
     link_layer: str = "InfiniBand",
     number: int = 1,
 ) -> None:
-    """Put an RDMA device with a port there, or change the port."""
+    """Add an RDMA device with a port, or change the port."""
     folder = root / f"sys/class/infiniband/{device}"
     port = folder / f"ports/{number}"
     port.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ def put_port(
 
 
 def put_ports_of(root: Path, size: str) -> None:
-    """Put all that is expected of a size there, active, and the Ethernet device of accelerated networking."""
+    """Add all adapters of a VM size with active ports, and the Ethernet device of accelerated networking."""
     found = find_size(size)
     for number, hca in enumerate(found.hcas or ()):
         put_port(root, f"mlx5_ib{number}", hca.busid, gbps=found.ib_rate_gbps or 0)

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 Thread = tuple[int, str, int, str]
-"""Thread id, CPUs it may run on as a list, the last one, state."""
+"""Thread ID, list of CPUs that it may run on, last CPU, state."""
 
 NVIDIA, MELLANOX = 0x10DE, 0x15B3
 
 
 class MachineTree:
-    """A folder that is filled bit by bit; CPUs and NUMA nodes first."""
+    """A folder to which methods add parts of the machine. Add CPUs and NUMA nodes first."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -30,14 +30,14 @@ class MachineTree:
         file.write_text(text, encoding="utf-8")
 
     def cpus(self, online: str, siblings: Mapping[int, str] | None = None) -> MachineTree:
-        """The CPUs, and of those with several hardware threads a core the CPUs of their core."""
+        """Add the CPUs, and for each CPU in ``siblings`` the CPUs of its core."""
         self.write("/sys/devices/system/cpu/online", online + "\n")
         for cpu, core in (siblings or {}).items():
             self.write(f"/sys/devices/system/cpu/cpu{cpu}/topology/core_cpus_list", core + "\n")
         return self
 
     def node(self, number: int, cpus: str, memory_mib: int = 1024, distances: Sequence[int] = ()) -> MachineTree:
-        """A NUMA node."""
+        """Add a NUMA node."""
         folder = f"/sys/devices/system/node/node{number}"
         self.write(f"{folder}/cpulist", cpus + "\n")
         self.write(f"{folder}/meminfo", f"Node {number} MemTotal:       {memory_mib * 1024} kB\n")
@@ -45,7 +45,7 @@ class MachineTree:
         return self
 
     def device(self, busid: str, class_code: int, vendor: int, node: int, rdma: str = "") -> None:
-        """A PCI device; node -1 where the firmware does not say."""
+        """Add a PCI device; node -1 if the firmware does not report one."""
         folder = f"/sys/bus/pci/devices/{busid}"
         self.write(f"{folder}/class", f"0x{class_code:04x}00\n")
         self.write(f"{folder}/vendor", f"0x{vendor:04x}\n")
@@ -55,18 +55,18 @@ class MachineTree:
             self.write(f"{folder}/infiniband/{rdma}/node_type", "1: CA\n")
 
     def gpu(self, busid: str, node: int) -> MachineTree:
-        """An NVIDIA GPU."""
+        """Add an NVIDIA GPU."""
         self.device(busid, 0x0302, NVIDIA, node)
         return self
 
     def hca(self, busid: str, node: int, name: str, uverbs: int) -> MachineTree:
-        """An InfiniBand adapter, and the number of its device file."""
+        """Add an InfiniBand adapter and its device file ``uverbsN``."""
         self.device(busid, 0x0207, MELLANOX, node, name)
         self.write(f"/sys/class/infiniband_verbs/uverbs{uverbs}/ibdev", name + "\n")
         return self
 
     def cgroup(self, path: str, pids: Iterable[int] = (), **files: str) -> MachineTree:
-        """A control group; further files by name, ``__`` for each dot."""
+        """Add a control group; further files by name, with ``__`` for each dot."""
         folder = f"/sys/fs/cgroup/{path.strip('/')}"
         self.write(f"{folder}/cgroup.procs", "".join(f"{pid}\n" for pid in pids))
         for name, text in files.items():
@@ -91,7 +91,7 @@ class MachineTree:
         files: Sequence[str] = (),
         uid: int = 0,
     ) -> MachineTree:
-        """A process: the CPUs of its main thread, and its threads; none but the main one by default."""
+        """Add a process that may run on ``cpus``; by default it has only its main thread."""
         first = last_cpu if last_cpu is not None else int((re.findall(r"\d+", cpus) or ["0"])[0])
         proc = f"/proc/{pid}"
         for tid, allowed, last, how in threads or [(pid, cpus, first, state)]:
@@ -115,14 +115,14 @@ class MachineTree:
 
 
 def stat(tid: int, name: str, state: str, parent: int, flags: int, last_cpu: int) -> str:
-    """A line as /proc/PID/stat has it, of 52 fields."""
+    """Return a line in the format of /proc/PID/stat, with 52 fields."""
     fields = ["0"] * 49
     fields[0], fields[5], fields[35] = str(parent), str(flags), str(last_cpu)
     return f"{tid} ({name}) {state} {' '.join(fields)}\n"
 
 
 def status(name: str, cpus: str, mems: str, uid: int = 0) -> str:
-    """The lines of /proc/PID/status that matter, and some around them."""
+    """Return the lines of /proc/PID/status that the product reads, and some others."""
     return (
         f"Name:\t{name}\nUmask:\t0022\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n"
         f"Cpus_allowed:\tffffffff\nCpus_allowed_list:\t{cpus}\n"
@@ -137,21 +137,21 @@ _ND_A100_DOMAINS = (1, 2, 3, 4, 0xB, 0xC, 0xD, 0xE)
 
 
 def nd_a100_v4(path: Path) -> MachineTree:
-    """A Standard_ND96asr_v4: four NUMA nodes of 24 CPUs, eight GPUs, eight adapters, no SMT."""
+    """Return a Standard_ND96asr_v4: four NUMA nodes of 24 CPUs, eight GPUs, eight adapters, no SMT."""
     tree = MachineTree(path).cpus("0-95")
     for number, cpus in enumerate(ND_A100_NODES):
         tree.node(number, cpus, 232186, [10 if number == other else 21 for other in range(4)])
     for index, (domain, node) in enumerate(zip(_ND_A100_DOMAINS, ND_A100_GPUS, strict=True)):
         tree.gpu(f"{domain:04x}:00:00.0", node)
         tree.hca(f"{0x101 + index:04x}:00:00.0", node, f"mlx5_ib{index}", index)
-    # The front-end network's adapter and the display: neither is one of ours.
+    # Devices to ignore: the front-end network's adapter and the display.
     tree.device("f0f0:00:02.0", 0x0200, MELLANOX, 0, "mlx5_an0")
     tree.device("0000:00:08.0", 0x0300, 0x1414, -1)
     return tree
 
 
 def smt_siblings(cores: int, threads: int = 2) -> dict[int, str]:
-    """Siblings as bare machines number them: CPU n, n + cores, and so on, are one core."""
+    """Return siblings as physical machines number them: CPUs n, n + cores, and so on, share a core."""
     return {
         cpu + cores * thread: ",".join(str(cpu + cores * other) for other in range(threads))
         for cpu in range(cores)

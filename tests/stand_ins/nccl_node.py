@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module nccl_topology on a machine's tree, with files in folders of the test."""
+"""Runs the module nccl_topology on a machine's tree, with output in the test's folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RunModule = Callable[..., dict[str, Any]]
 
 
 class Node:
-    """A machine's tree, the files that the module writes, and the module with options for both."""
+    """A machine's tree and the files that the module writes from it."""
 
     def __init__(
         self, folder: Path, run_module: RunModule, monkeypatch: pytest.MonkeyPatch, size: str = "nd96asr_v4"
@@ -34,11 +34,11 @@ class Node:
         self.run_module = run_module
         self.conf.parent.mkdir()
         self.warned: list[str] = []
-        # What a module warns of does not reach its answer in the process of a test.
+        # A module's result lacks its warnings when it runs in the process of a test, so record them here.
         monkeypatch.setattr(nccl_topology.AnsibleModule, "warn", lambda _module, warning: self.warned.append(warning))
 
     def run(self, check_mode: bool = False, **options: Any) -> dict[str, Any]:
-        """Run the module."""
+        """Run the module; ``_warned`` in the result has its warnings."""
         given = {
             "vm_size": self.size,
             "root": str(self.tree.path),
@@ -51,6 +51,6 @@ class Node:
         return {**answer, "_warned": "\n".join(self.warned)}
 
     def files(self) -> dict[str, bytes]:
-        """All files that were written, with their contents."""
+        """Return all files that the module wrote, with their contents."""
         below = self.conf.parent
         return {str(file.relative_to(below)): file.read_bytes() for file in below.rglob("*") if file.is_file()}

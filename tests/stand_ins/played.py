@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Run our code in a process of its own, with a tree of files as the live root: played.py ROOT WHAT ARGUMENT.
+"""Runs the product's code with a tree of files as the live root: played.py ROOT WHAT ARGUMENT.
 
-`module` runs main() of gpu_clocks with the options, `command` runs `hpcnode clocks`, `processes` asks for processes,
-`step` performs a step of the boot phase, its commands answered by a table.
+`module` runs main() of gpu_clocks with options, `command` runs `hpcnode clocks`, `processes` lists processes on GPUs,
+`health` reads the GPUs' health, `step` performs the boot step `gpu` with prepared answers to its commands.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ansible_collections.hpcai.azure.plugins.modules import gpu_clocks
 
 
 class Played(Root):
-    """A tree that says of itself that it is this machine."""
+    """A tree that pretends to be this machine."""
 
     def __init__(self, path: str = "/") -> None:
         super().__init__(sys.argv[1] if path == "/" else path)
@@ -46,7 +46,7 @@ class Played(Root):
 
 
 def step(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Perform the step `gpu`. A command that is not in the table is not there; a loaded module stands in sysfs."""
+    """Perform the step `gpu`. Commands without a prepared answer do not exist; a loaded module appears in sysfs."""
     ran: list[str] = []
 
     def run(command: Sequence[str]) -> Result:
@@ -61,7 +61,7 @@ def step(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def health(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask for the GPUs' health, one question after the other; an error is its kind and its words."""
+    """Read the GPUs' health by each method in turn; an error is returned as its kind and message."""
     gpus = Gpus(Played(), asked["limit_s"])
     answers: dict[str, Any] = {}
     for question in asked["questions"]:

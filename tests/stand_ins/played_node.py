@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A node with GPUs, played on this machine: namespaces of its own hide the real /sys, /etc and network."""
+"""A node with GPUs, simulated on this machine: its namespaces hide the real /sys, /etc and network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stand_ins.sized_machine import SizedMachine
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
-# What is written below these folders stays in a file system in memory, which ends with the namespace.
+# Writes below these folders go to a file system in memory, which disappears with the namespace.
 _ENTER = """\
 set -e
 mount -t tmpfs tmpfs "$1/above"
@@ -37,16 +37,16 @@ _HPCNODE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from _node.cli.main
 
 
 class PlayedNode:
-    """The node: commands and playbooks run on it, files are read from it."""
+    """The node, on which commands and playbooks run."""
 
     def __init__(self, folder: Path, size: str, role: str) -> None:
         self.folder, self.role = folder, role
         self.environment: dict[str, str] = {}
-        # As site.yml gathers them; most roles need none of them.
+        # Whether to gather the facts that site.yml gathers; most roles need none.
         self.minimal_facts = False
         self.tree = SizedMachine.of_size(folder, size)
         (folder / "above").mkdir()
-        # Without a network nobody can answer for the metadata service.
+        # The node has no network, so it cannot reach a real metadata service.
         self._holder = subprocess.Popen(
             ["unshare", "--mount", "--net", "sh", "-c", _ENTER, "node", str(folder)],
             stdout=subprocess.PIPE,
@@ -59,12 +59,12 @@ class PlayedNode:
             pytest.skip("this machine cannot mount an overlay in a namespace")
 
     def end(self) -> None:
-        """Let it go."""
+        """End the node."""
         self._holder.kill()
         self._holder.communicate()
 
     def run(self, *command: str, check: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run a command on it."""
+        """Run a command on the node."""
         return subprocess.run(
             ["nsenter", "--target", str(self._holder.pid), "--mount", "--net", f"--wd={self.folder}", *command],
             env={**os.environ, **self.environment, **environment},
@@ -75,20 +75,20 @@ class PlayedNode:
         )
 
     def hpcnode(self, *arguments: str) -> tuple[int, dict[str, Any]]:
-        """Run hpcnode on it, and return its exit status and what it says."""
+        """Run hpcnode on the node and return its exit status and output."""
         core = str(REPOSITORY / "plugins/module_utils")
         done = self.run(sys.executable, "-I", "-c", _HPCNODE, core, *arguments, "--json", check=False)
         return done.returncode, json.loads(done.stdout)
 
     def play(self, entry_point: str, *options: str, **variables: Any) -> dict[str, int]:
-        """Run the role on it, and return Ansible's counts."""
+        """Run the role on the node, which must succeed, and return Ansible's counts."""
         done = self.try_to_play(entry_point, *options, **variables)
         assert done.returncode == 0, done.stdout + done.stderr
         counts = done.stdout[done.stdout.rindex("node ") :].split()[2:]
         return {name: int(number) for name, _equals, number in (count.partition("=") for count in counts)}
 
     def try_to_play(self, entry_point: str, *options: str, **variables: Any) -> subprocess.CompletedProcess[str]:
-        """Run the role on it, and return how that ended."""
+        """Run the role on the node and return the finished process."""
         imported = {"name": f"hpcai.azure.{self.role}", "tasks_from": entry_point}
         task = {"name": "Role", "ansible.builtin.import_role": imported}
         facts = {"gather_facts": self.minimal_facts, "gather_subset": ["min"]}
@@ -112,7 +112,7 @@ class PlayedNode:
         )
 
     def text(self, path: str) -> str | None:
-        """What a file holds; None where there is none."""
+        """Return a file's content, or None if there is no such file."""
         done = self.run("cat", path, check=False)
         return done.stdout if done.returncode == 0 else None
 
@@ -121,7 +121,7 @@ class PlayedNode:
         self.run("sh", "-c", 'mkdir -p "$(dirname "$1")"; printf %s "$2" > "$1"', "write", path, text)
 
     def files(self) -> dict[str, str]:
-        """Digests of all files that are not the host's own, by path."""
+        """Return the digests of all files written on the node, by path."""
         above = self.run("find", str(self.folder / "above"), "-path", "*/upper/*", "-type", "f", "-size", "+0")
         paths = [path for path in above.stdout.split("\n") if path and ".ansible" not in path]
         digests = self.run("sha256sum", *paths).stdout.splitlines() if paths else []

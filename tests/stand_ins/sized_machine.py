@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A tree of /sys as a machine of a VM size has it, to be made wrong by a test."""
+"""A tree of /sys like that of a VM size, in which a test can change or remove parts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SizedMachine:
 
     @classmethod
     def of_size(cls, path: Path, name: str) -> SizedMachine:
-        """A machine that has just what the table of VM sizes says."""
+        """Return a machine that matches the table of VM sizes exactly."""
         size, tree = find_size(name), cls(path)
         nodes = size.numa_nodes or ()
         last = max(int(node.cpus.rpartition("-")[2]) for node in nodes)
@@ -40,21 +40,21 @@ class SizedMachine:
         return tree
 
     def write(self, path: str, text: str) -> None:
-        """A file below the root, with a newline at its end as sysfs has it."""
+        """Write a file below the root, with a newline at its end as in sysfs."""
         file = self.path / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{text}\n", encoding="utf-8")
 
     def numa_node(self, number: int, cpus: str) -> None:
-        """A NUMA node with these CPUs, none for one of memory only."""
+        """Add a NUMA node with these CPUs; it may have memory only and no CPUs."""
         self.write(f"sys/devices/system/node/node{number}/cpulist", cpus)
 
     def without_numa_node(self, number: int) -> None:
-        """Take a NUMA node out."""
+        """Remove a NUMA node."""
         shutil.rmtree(self.path / f"sys/devices/system/node/node{number}")
 
     def device(self, busid: str, pci_class: int, vendor: int, numa_node: int, rdma: str = "") -> None:
-        """A PCI device."""
+        """Add a PCI device."""
         folder = f"sys/bus/pci/devices/{busid}"
         self.write(f"{folder}/class", f"{pci_class:#08x}")
         self.write(f"{folder}/vendor", f"{vendor:#06x}")
@@ -64,13 +64,13 @@ class SizedMachine:
             self.write(f"{folder}/infiniband/{rdma}/node_type", "1: CA")
 
     def on_numa_node(self, busid: str, numa_node: int) -> None:
-        """Move a device."""
+        """Move a device to a NUMA node."""
         self.write(f"sys/bus/pci/devices/{busid}/numa_node", str(numa_node))
 
     def without(self, busid: str) -> None:
-        """Take a device out."""
+        """Remove a device."""
         shutil.rmtree(self.path / f"sys/bus/pci/devices/{busid}")
 
     def without_devices(self) -> None:
-        """Take all devices out, as in a container or on a machine without GPUs."""
+        """Remove all devices, as in a container."""
         shutil.rmtree(self.path / "sys/bus/pci/devices")

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What topology files say, as their sources describe them: right ones, and the wrong ones that images shipped.
+"""Topology files as their sources describe them: correct ones, and wrong ones that images shipped.
 
-Written down from the descriptions, not derived from the table of VM sizes, so that the two can disagree.
+They are written from those descriptions, not derived from the table of VM sizes, so that tests compare both.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-# NUMA node, affinity, then behind each switch (or directly, for None) GPUs and adapters in the order of the file.
+# NUMA node, affinity, then behind each switch (directly for None) the GPUs and adapters in the order of the file.
 Row = tuple[int, str, list[tuple[str | None, str]]]
 
 NDV4: list[Row] = [
@@ -61,7 +61,7 @@ def system(
     peers: dict[str, str] | None = None,
     ethernet: bool = False,
 ) -> ElementTree.Element:
-    """The root element of the file that these rows describe."""
+    """Return the root element of the file that these rows describe."""
     root = ElementTree.Element("system", version="1")
     for numa_node, affinity, branches in rows:
         attributes = {"numaid": str(numa_node), "affinity": affinity, "arch": "x86_64", **cpu}
@@ -97,19 +97,19 @@ THEMSELVES = {domain: domain for domain in PAIRS}
 
 
 def relabelled(rows: Sequence[Row], masks: Sequence[str], numa_nodes: Sequence[int] | None = None) -> list[Row]:
-    """The same rows with other masks, and with other NUMA nodes."""
+    """Return the rows with other masks and other NUMA nodes."""
     nodes = numa_nodes or [row[0] for row in rows]
     return [(node, mask, row[2]) for row, mask, node in zip(rows, masks, nodes, strict=True)]
 
 
 def text(root: ElementTree.Element) -> str:
-    """The file."""
+    """Return the file's text."""
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
 def right() -> dict[str, str]:
-    """By VM size the file that is right for it."""
+    """Return the correct file of each VM size."""
     return {
         "Standard_ND96asr_v4": text(system(NDV4, AMD_ROME, GEN4)),
         "Standard_ND96amsr_A100_v4": text(system(NDV4, AMD_ROME, GEN4)),
@@ -121,7 +121,7 @@ def right() -> dict[str, str]:
 
 
 def broken() -> dict[str, tuple[str, str]]:
-    """By its label: a VM size, and the wrong file that images for it had."""
+    """Return, by label, a VM size and a wrong file that its images contained."""
     first = [(0, NONSENSE, [branch for row in NDV4 for branch in row[2]])]
     ndv4_swapped = relabelled(NDV4, [NONSENSE] * 4, [1, 0, 3, 2])
     low, high = NDV5[0][1], NDV5[1][1]

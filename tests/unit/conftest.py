@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What all unit tests stand on: the collection as Ansible imports it."""
+"""For all unit tests: import the collection as Ansible does."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ API_VERSION = re.compile(r"\d{4}-\d{2}-\d{2}(-preview)?")
 
 
 class LowerCasePaths:
-    """Resource Manager does not mind the case of a path: routes are lower-case, names are looked up so."""
+    """Ignores the case of paths, as Resource Manager does: routes and the keys of lookups are in lower case."""
 
     def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
         self._application = application
@@ -56,7 +56,7 @@ def create_app(state: Context) -> Flask:
 
 
 def _begin() -> Response | None:
-    """Latency, faults and the checks that come before any resource is looked at."""
+    """Apply latency and faults, and check the request before any resource is looked up."""
     if request.path.startswith(ADMIN):
         return None
     text = f"{request.method} {request.environ['simulator.path']}"
@@ -71,7 +71,7 @@ def _begin() -> Response | None:
 
 
 def _finish(response: Response) -> Response:
-    """Spoil the answer where a fault wants it, and note the request."""
+    """Apply a fault to the answer, and log the request."""
     if request.path.startswith(ADMIN):
         return response
     fault = g.get("fault")
@@ -81,9 +81,9 @@ def _finish(response: Response) -> Response:
     response.headers["x-ms-correlation-request-id"] = str(uuid.uuid4())
     dropped = bool(g.get("dropped"))
     status = 0 if dropped else response.status_code
-    # Who has the signature of a log's address may read the log.
-    asked = "" if request.path.startswith(boot_diagnostics.STORAGE) else unquote(request.query_string.decode())
-    context().requests["arm"].add(request.method, request.environ["simulator.path"], asked, status)
+    # The query of a boot log's URL contains its signature, which gives access to the log.
+    logged_query = "" if request.path.startswith(boot_diagnostics.STORAGE) else unquote(request.query_string.decode())
+    context().requests["arm"].add(request.method, request.environ["simulator.path"], logged_query, status)
     if dropped:
         misbehaviour.drop()
     return response
@@ -103,7 +103,7 @@ def _broken(error: Exception) -> Response:
 
 
 def _check_request() -> None:
-    """Who asks, for which subscription, with which api-version: before anything else, as Azure does."""
+    """Check the token, the api-version and the subscription before anything else, as Azure does."""
     authorization = request.headers.get("Authorization", "")
     if not authorization:
         raise _unauthorized("AuthenticationFailed", "Authentication failed. The 'Authorization' header is missing.")

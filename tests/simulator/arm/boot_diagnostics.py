@@ -1,10 +1,10 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Boot diagnostics with storage that Azure manages: Resource Manager gives signed addresses, storage gives the logs.
+"""Boot diagnostics with storage managed by Azure: Resource Manager returns signed URLs, and storage returns the logs.
 
-The published example of ``retrieveBootDiagnosticsData`` has the two addresses and no error. That a machine without boot
-diagnostics is refused with 409 OperationNotAllowed is how a user's report has it, not known from Azure's own documents.
+The published example of ``retrieveBootDiagnosticsData`` has the two URLs and no error. According to a user's report,
+Azure answers 409 OperationNotAllowed for a machine without boot diagnostics; Azure's documentation does not say so.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from simulator.resources import Instance
 blueprint = Blueprint("boot_diagnostics", __name__)
 ACTION = "retrievebootdiagnosticsdata"
 STORAGE = "/bootdiagnostics/"
-"""Where the logs are, as on a storage account of their own: no token opens them, the signature does."""
+"""Where the logs are, as on a separate storage account: access requires the signature, not a token."""
 _KEY = secrets.token_bytes(32)
 _LONGEST_MINUTES = 1440
 
 
 @blueprint.post(f"{machines.GROUP}/<name>/{ACTION}")
 def of_machine(subscription: str, group: str, name: str) -> Response:
-    """The addresses of a virtual machine's logs."""
+    """The URLs of a virtual machine's logs."""
     return _addresses(lookup.machine(group, name))
 
 
 @blueprint.post(f"{set_instances.ALL}/<instance_id>/{ACTION}")
 def of_instance(subscription: str, group: str, name: str, instance_id: str) -> Response:
-    """The addresses of an instance's logs."""
+    """The URLs of an instance's logs."""
     return _addresses(lookup.member(group, name, instance_id))
 
 
 @blueprint.get(f"{STORAGE}<vm_id>/<name>.serialconsole.log")
 def log(vm_id: str, name: str) -> Response:
-    """The log of a serial console, for who has its signed address."""
-    asked = request.args
-    signed = hmac.compare_digest(_signature(vm_id, asked.get("se", "")), asked.get("sig", ""))
-    if "Authorization" in request.headers or not signed or float(asked["se"]) < time.time():
+    """The log of a serial console, for requests with its signed URL."""
+    parameters = request.args
+    signed = hmac.compare_digest(_signature(vm_id, parameters.get("se", "")), parameters.get("sig", ""))
+    if "Authorization" in request.headers or not signed or float(parameters["se"]) < time.time():
         return _refused(403, "AuthenticationFailed", "Server failed to authenticate the request.")
     machine = context().model.find_caller(vm_id)
     if machine is None:
@@ -79,6 +79,6 @@ def _signature(vm_id: str, end: str) -> str:
 
 
 def _refused(status: int, code: str, message: str) -> Response:
-    """No, in the words of Azure Storage."""
+    """An error in the format of Azure Storage."""
     text = f'<?xml version="1.0" encoding="utf-8"?><Error><Code>{code}</Code><Message>{message}</Message></Error>'
     return Response(text, status=status, content_type="application/xml", headers={"x-ms-error-code": code})

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Scale sets and virtual machines as Azure's published examples show them."""
+"""Scale sets and virtual machines in the format of Azure's published examples."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ PROVISIONING_STATES = {
 
 
 def timestamp(moment: datetime) -> str:
-    """A time as Azure writes it."""
+    """A time in Azure's format."""
     return moment.isoformat(timespec="microseconds")
 
 
 def scale_set(item: ScaleSet, user_data: str = "") -> dict[str, Any]:
-    """A scale set; its user data is shown to those who asked for it."""
+    """A scale set, with its user data if the request asks for it."""
     properties: dict[str, Any] = {
         "singlePlacementGroup": item.single_placement_group and item.uniform,
         "orchestrationMode": "Flexible" if item.flexible else "Uniform",
@@ -72,7 +72,7 @@ def scale_set_view(item: ScaleSet) -> dict[str, Any]:
 
 
 def uniform_instance(model: Model, item: Instance, view: bool) -> dict[str, Any]:
-    """An instance of a Uniform scale set. Its size stands in ``sku``: the hardware profile is empty."""
+    """An instance of a Uniform scale set. Its size is in ``sku``; the hardware profile is empty."""
     assert item.scale_set is not None
     profile = item.scale_set.profile
     properties: dict[str, Any] = {
@@ -119,7 +119,7 @@ def machine(model: Model, item: Instance, view: bool) -> dict[str, Any]:
     if item.priority is not None:
         properties["priority"] = item.priority
     if item.scale_set is not None:
-        properties["virtualMachineScaleSet"] = {"id": item.shouted_group_id + item.scale_set.path}
+        properties["virtualMachineScaleSet"] = {"id": item.upper_group_id + item.scale_set.path}
         properties["platformFaultDomain"] = item.fault_domain
     if view:
         properties["instanceView"] = machine_view(item)
@@ -134,7 +134,7 @@ def machine(model: Model, item: Instance, view: bool) -> dict[str, Any]:
 
 
 def machine_status(item: Instance) -> dict[str, Any]:
-    """What a list with statusOnly=true holds: who, and the instance view."""
+    """An item of a list with statusOnly=true: the machine's ids and its instance view."""
     return {
         "name": item.name,
         "id": item.id,
@@ -145,7 +145,7 @@ def machine_status(item: Instance) -> dict[str, Any]:
 
 
 def uniform_view(item: Instance) -> dict[str, Any]:
-    """The instance view of a Uniform instance. It holds the placement group, and no computer name."""
+    """The instance view of a Uniform instance. It has the placement group, but no computer name."""
     view: dict[str, Any] = {
         "platformUpdateDomain": item.fault_domain,
         "platformFaultDomain": item.fault_domain,
@@ -233,7 +233,7 @@ def _storage(item: Instance) -> dict[str, Any]:
             "caching": "ReadWrite",
             "managedDisk": {
                 "storageAccountType": "Premium_LRS",
-                "id": f"{item.shouted_group_id}/providers/{COMPUTE}/disks/{name}",
+                "id": f"{item.upper_group_id}/providers/{COMPUTE}/disks/{name}",
             },
             "diskSizeGB": 64,
         },

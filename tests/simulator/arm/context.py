@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a request handler works with."""
+"""State and options for request handlers, and answers with one or many resources."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Options:
     vm_page_size: int = 120
     interface_page_size: int = 100
     page_size: int = 100
-    """Of all other lists."""
+    """Page size of all other lists."""
     latency_ms: float = 0
     """Added to every request."""
     poll_ms: int = 1000
-    """How long clients are told to wait between looks at a long-running operation."""
+    """How long clients should wait between polls of a long-running operation."""
     unregistered: tuple[str, ...] = ()
     """Resource providers that the subscription is not registered for."""
     only_published: bool = False
@@ -50,7 +50,7 @@ class Context:
     operations: Operations
     faults: Faults
     requests: dict[str, RequestLog]
-    """What each service was asked, by the service's name."""
+    """The request log of each service, by the service's name."""
     options: Options
 
     def encode(self, kind: str, payload: dict[str, Any]) -> bytes:
@@ -62,7 +62,7 @@ class Context:
     def encode_instance(
         self, kind: str, instance: Instance, render: Callable[[], dict[str, Any]], variant: str = ""
     ) -> bytes:
-        """The same for what shows a machine; encoded once until the machine changes."""
+        """A machine as JSON. It is encoded again only after the machine has changed."""
         key = kind + variant
         encoded = instance.rendered.get(key)
         if encoded is None:
@@ -72,7 +72,7 @@ class Context:
 
 
 def context() -> Context:
-    """The context of the simulator that handles the present request."""
+    """The context of the simulator that handles the current request."""
     return cast(Context, current_app.config["context"])
 
 

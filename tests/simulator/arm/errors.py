@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Answers that say no, in Azure's words."""
+"""Error answers with Azure's codes and messages."""
 
 from __future__ import annotations
 
@@ -71,16 +71,16 @@ def instance_not_found(instance_id: str) -> ArmError:
 
 
 def bad_parameter(name: str, message: str) -> ArmError:
-    """A parameter that Azure refuses."""
+    """An invalid parameter."""
     return ArmError(400, "InvalidParameter", f"{name}: {message}")
 
 
 def conflict(message: str) -> ArmError:
-    """Something else is being done to that resource."""
+    """An operation that the state of the resource does not allow."""
     return ArmError(409, "OperationNotAllowed", message)
 
 
 def refusal(fault: Fault) -> Response:
-    """The answer with the status that a fault asks for."""
+    """The error answer for a fault."""
     code, message = CODES.get(fault.status, ("InternalServerError", "An internal error occurred."))
     return ArmError(fault.status, fault.code or code, fault.message or message, fault.headers).response()

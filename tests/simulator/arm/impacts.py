@@ -1,10 +1,11 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reports of workload impacts (Microsoft.Impact), as Azure's Guest Health Reporting takes them.
+"""Reports of workload impacts (Microsoft.Impact), as Azure's Guest Health Reporting accepts them.
 
-What is refused, and with which status, is as the documentation says (learn.microsoft.com, azure-impact-reporting,
-"guest-health-impact-report" and "guest-health-impact-categories"); the words of the refusals are not known.
+Which reports are refused, and with which status, follows the documentation (learn.microsoft.com,
+azure-impact-reporting, "guest-health-impact-report" and "guest-health-impact-categories"). The messages of Azure's
+errors are not known.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ blueprint = Blueprint("impacts", __name__)
 NAMESPACE = "Microsoft.Impact"
 ALL = "/subscriptions/<subscription>/providers/microsoft.impact/workloadimpacts"
 VERSIONS = ("2023-12-01-preview", "2024-05-01-preview", "2025-01-01-preview", "2025-02-01-preview")
-# The pattern of the API's description.
+# The pattern from the API's description.
 NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9-:]*[a-zA-Z0-9]{3,120}")
 CATEGORIES = frozenset(
     {"Resource.Hpc.Healthy", "Resource.Hpc.Reset", "Resource.Hpc.Reboot", "Resource.Hpc.Investigate.NVLink"}
@@ -63,7 +64,7 @@ REQUIRED = ("startDateTime", "impactCategory", "impactDescription", "impactedRes
 
 @blueprint.before_request
 def check() -> None:
-    """A provider that nobody registered answers nothing."""
+    """Refuse requests if the resource provider is not registered or does not have the API version."""
     model = context().model
     if NAMESPACE in context().options.unregistered:
         raise ArmError(
@@ -98,7 +99,7 @@ def show(subscription: str, name: str) -> Response:
 
 @blueprint.put(f"{ALL}/<name>")
 def create(subscription: str, name: str) -> Response:
-    """Take a report; a name is taken once."""
+    """Accept a report. Its name must be new."""
     path: str = request.environ["simulator.path"]
     written = path.rstrip("/").rsplit("/", 1)[1]
     if not NAME.fullmatch(written):
@@ -113,7 +114,7 @@ def create(subscription: str, name: str) -> Response:
 
 
 def payload(subscription: str, name: str, properties: dict[str, Any], unique_id: str) -> dict[str, Any]:
-    """A report as Azure shows it."""
+    """A report in Azure's format."""
     return {
         "id": f"/subscriptions/{subscription}/providers/{NAMESPACE}/workloadImpacts/{name}",
         "name": name,
@@ -128,7 +129,7 @@ def payload(subscription: str, name: str, properties: dict[str, Any], unique_id:
 
 
 def _properties(body: Any) -> dict[str, Any]:
-    """The properties of a report that Azure would take."""
+    """The properties of a report, after the checks that Azure makes."""
     properties = body.get("properties") if isinstance(body, dict) else None
     if not isinstance(properties, dict):
         raise ArmError(400, "InvalidRequestContent", "The request content was invalid and could not be deserialized.")
@@ -138,7 +139,7 @@ def _properties(body: Any) -> dict[str, Any]:
     try:
         datetime.fromisoformat(properties["startDateTime"].replace("Z", "+00:00"))
     except ValueError:
-        raise _bad("properties.startDateTime is no time.") from None
+        raise _bad("properties.startDateTime is not a valid time.") from None
     category = properties["impactCategory"]
     if category not in CATEGORIES:
         raise _bad(f"The impact category '{category}' is not supported.")

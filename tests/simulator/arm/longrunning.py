@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long-running operations are announced and asked after."""
+"""Starting and polling of long-running operations."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ PATH = "/subscriptions/<subscription>/providers/microsoft.compute/locations/<loc
 def accepted(
     what: str, location: str, work: Work, body: bytes | None = None, status: int = 202, *, final: bool = True
 ) -> Response:
-    """Start ``work`` and answer where its state can be seen.
+    """Start ``work``, and answer with the URL of its state.
 
-    Azure answers a PATCH with the resource (200) and Azure-AsyncOperation, a POST or DELETE with 202 and Location
-    as well.
+    Azure answers a PATCH with the resource (200) and Azure-AsyncOperation, and a POST or DELETE with 202 and also
+    Location.
     """
     operation = context().operations.start(what, location, work)
     version = query()["api-version"]
@@ -68,7 +68,7 @@ def _monitor(operation: Operation, done: bool) -> Response:
 
 
 def _wait() -> dict[str, str]:
-    """Retry-After in whole seconds, as Azure sends it; in milliseconds where a test wants to be quicker."""
+    """Retry-After in whole seconds, as Azure sends it, or in milliseconds if a test sets less than a second."""
     poll_ms = context().options.poll_ms
     if poll_ms < 1000:
         return {"Retry-After-Ms": str(max(1, poll_ms))}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finding what a path names, however its letters are written, or saying what is missing as Azure does."""
+"""Find the resource of a path in any case, or raise Azure's error for a missing one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulator.resources import COMPUTE, Instance, ScaleSet
 
 
 def group(name: str | None) -> str | None:
-    """A resource group's lower-case name, known to exist."""
+    """The lower-case name of an existing resource group."""
     if name is not None and name.lower() not in context().model.resource_groups:
         raise group_not_found(name)
     return name.lower() if name is not None else None
@@ -32,7 +32,7 @@ def scale_set(resource_group: str, name: str) -> ScaleSet:
 
 
 def member(resource_group: str, set_name: str, instance_id: str) -> Instance:
-    """An instance of a scale set by its instance id (Flexible: by its name)."""
+    """An instance of a scale set by its instance id (in a Flexible set: by its name)."""
     found = scale_set(resource_group, set_name).members.get(instance_id.lower())
     if found is None:
         raise instance_not_found(instance_id)

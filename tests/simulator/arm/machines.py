@@ -49,11 +49,11 @@ def encode_status(item: Instance) -> bytes:
 @blueprint.get(SUBSCRIPTION)
 @blueprint.get(GROUP)
 def list_machines(subscription: str, group: str | None = None) -> Response:
-    """Virtual machines of the subscription or of a group; instances of Uniform scale sets are not among them."""
+    """Virtual machines of the subscription or of a group, without instances of Uniform scale sets."""
     wanted = lookup.group(group)
-    asked = query()
-    of_set = _filter(asked.get("$filter"))
-    view = (asked.get("$expand") or "").lower() == "instanceview"
+    parameters = query()
+    of_set = _filter(parameters.get("$filter"))
+    view = (parameters.get("$expand") or "").lower() == "instanceview"
     if view and of_set is None:
         raise bad_parameter("$expand", "'instanceView' can only be used with a $filter on virtualMachineScaleSet/id")
     listing = context().model.listing(
@@ -61,7 +61,7 @@ def list_machines(subscription: str, group: str | None = None) -> Response:
         lambda item: (wanted is None or item.resource_group.lower() == wanted) and (of_set is None or of_set(item)),
     )
     found, next_link = page(listing, context().options.vm_page_size)
-    if (asked.get("statusonly") or "").lower() == "true":
+    if (parameters.get("statusonly") or "").lower() == "true":
         return many([encode_status(item) for item in found], next_link)
     return many([encode_machine(item, view) for item in found], next_link)
 
@@ -90,7 +90,7 @@ def remove(subscription: str, group: str, name: str) -> Response:
 
 @blueprint.post(f"{GROUP}/<name>/<action>")
 def act(subscription: str, group: str, name: str, action: str) -> Response:
-    """Do something to a virtual machine."""
+    """Run an action on a virtual machine."""
     machine = lookup.machine(group, name)
     effects = context().effects
     if action not in effects.actions or action in ("manualupgrade", "reimageall"):

@@ -15,12 +15,12 @@ from simulator.resources import ScaleSet
 
 
 def capacity(body: dict[str, Any], scale_set: ScaleSet) -> int:
-    """The capacity that the body asks for."""
+    """The capacity that the body requests."""
     wanted = (body.get("sku") or {}).get("capacity")
     if wanted is None:
         return scale_set.capacity
     if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 0:
-        raise bad_parameter("sku.capacity", f"{wanted!r} is no capacity")
+        raise bad_parameter("sku.capacity", f"{wanted!r} is not a capacity")
     if scale_set.uniform and scale_set.single_placement_group and wanted > 100:
         raise bad_parameter(
             "sku.capacity", f"{wanted} is more than the 100 instances that a single placement group holds"
@@ -29,7 +29,7 @@ def capacity(body: dict[str, Any], scale_set: ScaleSet) -> int:
 
 
 def merge(body: dict[str, Any], scale_set: ScaleSet) -> bool:
-    """Merge the rest of the body into the scale set; True when its model changed."""
+    """Merge the rest of the body into the scale set. Returns whether its model changed."""
     if isinstance(body.get("tags"), dict):
         scale_set.tags = {str(key): str(value) for key, value in body["tags"].items()}
     before = (scale_set.vm_size, copy.deepcopy(scale_set.profile), scale_set.user_data)
@@ -61,7 +61,7 @@ def _take_image(scale_set: ScaleSet) -> None:
 
 
 def _take_user_data(scale_set: ScaleSet) -> None:
-    """Resource Manager shows it on request only, so it does not stay in the profile."""
+    """Move the user data out of the profile, because Resource Manager returns it only on request."""
     encoded = scale_set.profile.pop("userData", None)
     if encoded is None:
         return

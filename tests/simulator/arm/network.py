@@ -58,7 +58,7 @@ def _of_machines(group: str | None, wanted: Callable[[Instance], bool]) -> Listi
 def _of_set(group: str, name: str, kind: str, wanted: Callable[[Instance], bool]) -> Listing[Instance]:
     scale_set = lookup.scale_set(group, name)
     if scale_set.flexible:
-        # Flexible instances have interfaces of their own: azure-cli issue 28258, terraform-provider-azurerm 22439.
+        # Flexible instances have their own interfaces: azure-cli issue 28258, terraform-provider-azurerm 22439.
         raise resource_not_found(f"Microsoft.Compute/virtualMachineScaleSets/{kind}", name, group)
     return context().model.listing(scale_set.members.values(), wanted)
 
@@ -66,7 +66,7 @@ def _of_set(group: str, name: str, kind: str, wanted: Callable[[Instance], bool]
 @blueprint.get(f"{SUBSCRIPTION}/networkinterfaces")
 @blueprint.get(f"{GROUP}/networkinterfaces")
 def list_interfaces(subscription: str, group: str | None = None) -> Response:
-    """Interfaces of virtual machines; those of Uniform instances are not among them."""
+    """Interfaces of virtual machines, without those of Uniform instances."""
     return _answer(_of_machines(group, _has_interface), encode_interface)
 
 
@@ -96,7 +96,7 @@ def list_instance_interfaces(subscription: str, group: str, name: str, instance_
 @blueprint.get(f"{SUBSCRIPTION}/publicipaddresses")
 @blueprint.get(f"{GROUP}/publicipaddresses")
 def list_public_addresses(subscription: str, group: str | None = None) -> Response:
-    """Public addresses of virtual machines; those of Uniform instances are not among them."""
+    """Public addresses of virtual machines, without those of Uniform instances."""
     return _answer(_of_machines(group, _has_public_address), encode_public_address)
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Network interfaces, public addresses and virtual networks as Azure's published examples show them."""
+"""Network interfaces, public addresses and virtual networks in the format of Azure's published examples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulator.resources import NETWORK, Instance, VirtualNetwork
 
 
 def interface(item: Instance) -> dict[str, Any]:
-    """The network interface of a machine. It names its machine with an upper-case resource group, as Azure does."""
+    """The network interface of a machine. The id of its machine has the resource group in capitals, as in Azure."""
     configuration: dict[str, Any] = {
         "name": "ipconfig1",
         "id": f"{item.group_id}{item.interface_path}/ipConfigurations/ipconfig1",
@@ -38,7 +38,7 @@ def interface(item: Instance) -> dict[str, Any]:
             "enableAcceleratedNetworking": item.accelerated_networking,
             "enableIPForwarding": False,
             "primary": True,
-            "virtualMachine": {"id": item.shouted_group_id + item.path},
+            "virtualMachine": {"id": item.upper_group_id + item.path},
         },
     }
     if not item.uniform:
@@ -90,6 +90,6 @@ def virtual_network(item: VirtualNetwork) -> dict[str, Any]:
 
 
 def mac_address(item: Instance) -> str:
-    """An address from the range of Azure's network cards."""
+    """A MAC address from the range of Azure's network cards."""
     number = f"{item.serial & 0xFFFFFF:06X}"
     return f"00-22-48-{number[0:2]}-{number[2:4]}-{number[4:6]}"

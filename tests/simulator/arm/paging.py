@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Pages and the links between them.
 
-A link is absolute and keeps $expand, $filter and api-version, as Azure's does; its token holds the last resource
-shown, so that a list that changes while it is read neither repeats nor loses the others.
+A link is absolute and keeps $expand, $filter and api-version, as Azure's does. Its token contains the last resource of
+the page, so a list that changes while it is read neither repeats nor omits other resources.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ TOKEN = "$skiptoken"
 
 
 def query() -> dict[str, str]:
-    """The query's parameters with lower-case names: Azure does not mind their case."""
+    """The query's parameters with lower-case names, because Azure ignores their case."""
     return {name.lower(): value for name, value in request.args.items()}
 
 
 def page(listing: Listing[Kind], size: int) -> tuple[list[Kind], str | None]:
-    """The page that the request asks for, and the link to the next one."""
+    """The requested page, and the link to the next one."""
     token = query().get(TOKEN)
     start = listing.after(_serial(token)) if token else 0
     found = listing[start : start + size]
@@ -51,4 +51,4 @@ def _serial(token: str) -> int:
             return int(number)
     except (ValueError, binascii.Error):
         pass
-    raise bad_parameter("$skipToken", "the token is not one that this service gave out")
+    raise bad_parameter("$skipToken", "this service did not issue the token")

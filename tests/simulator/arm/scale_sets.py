@@ -54,13 +54,13 @@ def show(subscription: str, group: str, name: str) -> Response:
 
 @blueprint.get(f"{GROUP}/<name>/instanceview")
 def view(subscription: str, group: str, name: str) -> Response:
-    """How many of its instances are in which state."""
+    """The number of its instances per state."""
     return one(context().encode("scale_set_view", compute_payloads.scale_set_view(lookup.scale_set(group, name))))
 
 
 @blueprint.route(f"{GROUP}/<name>", methods=["PATCH", "PUT"])
 def change(subscription: str, group: str, name: str) -> Response:
-    """Change capacity, size, tags or the model of a scale set (PUT of an existing one does the same)."""
+    """Change the capacity, size, tags or model of a scale set. PUT of an existing one does the same."""
     scale_set = lookup.scale_set(group, name)
     body = request.get_json(silent=True)
     if not isinstance(body, dict):
@@ -94,7 +94,7 @@ def remove(subscription: str, group: str, name: str) -> Response:
 
 @blueprint.post(f"{GROUP}/<name>/<action>")
 def act(subscription: str, group: str, name: str, action: str) -> Response:
-    """Do something to the instances named in the body, or to all where the action allows it."""
+    """Run an action on the instances in the body, or on all if the action allows that."""
     scale_set = lookup.scale_set(group, name)
     effects = context().effects
     if action != "delete" and action not in effects.actions:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Instances of scale sets, as Uniform ones are reached: below their set."""
+"""Instances of scale sets, at paths below their set."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FILTERS: tuple[tuple[str, Callable[[Instance, str], bool]], ...] = (
 
 
 def encode(item: Instance, view: bool) -> bytes:
-    """An instance as JSON: a Uniform one in its own shape, a Flexible one as the virtual machine that it is."""
+    """An instance as JSON: a Uniform one in its own format, a Flexible one as a virtual machine."""
     if not item.uniform:
         return encode_machine(item, view)
     model = context().model
@@ -59,9 +59,9 @@ def encode(item: Instance, view: bool) -> bytes:
 def list_instances(subscription: str, group: str, name: str) -> Response:
     """The instances of a scale set."""
     scale_set = lookup.scale_set(group, name)
-    asked = query()
-    view = _wants_view(asked.get("$expand"))
-    listing = context().model.listing(scale_set.members.values(), _filter(asked.get("$filter")))
+    parameters = query()
+    view = _wants_view(parameters.get("$expand"))
+    listing = context().model.listing(scale_set.members.values(), _filter(parameters.get("$filter")))
     found, next_link = page(listing, context().options.vm_page_size)
     return many([encode(item, view) for item in found], next_link)
 
@@ -85,21 +85,21 @@ def view_instance(subscription: str, group: str, name: str, instance_id: str) ->
     """The state of one instance."""
     instance = lookup.member(group, name, instance_id)
     if not instance.uniform:
-        # Azure's own words for a Flexible set, whose instances are virtual machines: see steampipe issue 829.
+        # Azure's own message for a Flexible set, whose instances are virtual machines: see steampipe issue 829.
         raise bad_parameter("instanceId", "The value of parameter instanceId is invalid: it must be a number.")
     return one(context().encode("uniform_view", compute_payloads.uniform_view(instance)))
 
 
 @blueprint.delete(f"{ALL}/<instance_id>")
 def remove(subscription: str, group: str, name: str, instance_id: str) -> Response:
-    """Delete one instance; the scale set's capacity shrinks by one."""
+    """Delete one instance and reduce the scale set's capacity by one."""
     instance = lookup.member(group, name, instance_id)
     return accepted(f"delete {instance.name}", instance.location, context().effects.delete([instance]))
 
 
 @blueprint.post(f"{ALL}/<instance_id>/<action>")
 def act(subscription: str, group: str, name: str, instance_id: str, action: str) -> Response:
-    """Do something to one instance."""
+    """Run an action on one instance."""
     instance = lookup.member(group, name, instance_id)
     effects = context().effects
     if action not in effects.actions:

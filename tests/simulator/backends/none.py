@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The backend that makes no machines: state only, for thousands of instances."""
+"""The backend without machines: state only, for thousands of instances."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class NoneBackend:
         """There is no machine to delete."""
 
     def reach(self, vm_id: str, service: str, how: str) -> None:
-        """There is no machine whose way could be barred."""
-        raise BackendError("without machines there is no way to bar: add a fault of the service instead")
+        """There is no machine whose access could be blocked."""
+        raise BackendError("without machines no access can be blocked: add a fault of the service instead")
 
     def wait_ready(self, vm_id: str, timeout: float) -> None:
         """A machine that does not exist is always ready."""
 
     def host_keys(self, vm_id: str) -> tuple[str, ...]:
-        """A key that nobody has the other half of, always the same for a machine."""
+        """A public key without a private half, always the same for a machine."""
         return (names.public_key(vm_id),)
 
     def close(self) -> None:
@@ -65,9 +65,9 @@ def prepare(report: Callable[[str], None]) -> None:
 
 
 def authority() -> Authority:
-    """One that nobody trusts yet."""
+    """A new authority that no machine trusts."""
     return Authority.fresh()
 
 
 def cleanup(name: str, state_dir: Path) -> None:
-    """Nothing was made, so nothing is left."""
+    """There is nothing to remove."""

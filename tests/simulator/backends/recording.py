@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A backend for tests: it makes no machines, but notes every call and can be slow or fail."""
+"""A backend for tests: it makes no machines, but records every call, and can be slow or fail."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from simulator.backends import BackendError, NetworkSpec, NodeNotReady, NodeSpec
 
 
 class RecordingBackend:
-    """Notes calls in order; each takes ``delay`` seconds, those in ``broken`` fail."""
+    """Records calls in order. Each call takes ``delay`` seconds; those in ``broken`` fail."""
 
     def __init__(self, delay: float = 0) -> None:
         self.delay = delay
         self.broken: set[str] = set()
         """Names of calls that fail."""
         self.gate = threading.Event()
-        """Calls wait until it is set (it is at first)."""
+        """Calls wait until it is set. It is set at first."""
         self.gate.set()
         self.calls: list[tuple[str, str]] = []
         self.specs: dict[str, NodeSpec] = {}
         self.copies: dict[str, int] = defaultdict(int)
-        """How many fresh systems each machine got."""
+        """How many new systems each machine got."""
         self.closed = False
 
     def of(self, vm_id: str) -> list[str]:
@@ -80,7 +80,7 @@ class RecordingBackend:
         self._note("wait_ready", vm_id)
 
     def host_keys(self, vm_id: str) -> tuple[str, ...]:
-        """Another key for each fresh system."""
+        """A different key for each new system."""
         return (names.public_key(f"{vm_id} {self.copies[vm_id]}"),)
 
     def close(self) -> None:

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What cloud-init does on an Azure machine, as far as a simulated one needs it.
+"""The part of cloud-init's work on an Azure machine that a simulated machine needs.
 
-Asks the instance metadata service who this machine is, then sets host name, admin user, keys and host keys: once
-per virtual machine, which is told by its vmId. Runs inside the machine with the standard library only.
+It reads this machine's data from the instance metadata service, then sets the host name, the admin user, its keys and
+the host keys, once per vmId. It runs inside the machine and uses only the standard library.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ METADATA = "http://169.254.169.254/metadata/instance?api-version=2021-02-01"
 SEEDED = Path("/var/lib/simulator-provision/vm-id")
 PATIENCE_S = 60.0
 PATIENCE_KNOWN_S = 10.0
-"""How long a machine that has been provisioned before waits: it can do without."""
+"""How long a machine waits that was provisioned before: it does not need the metadata."""
 
 
 def say(text: str) -> None:
-    """One line for the journal."""
+    """Write a line to the journal."""
     print(text, flush=True)
 
 
 def ask(patience: float) -> dict[str, Any]:
-    """The instance document; raises OSError or ValueError when there is none in time."""
+    """The instance document. Raises OSError or ValueError if there is none in time."""
     deadline = time.monotonic() + patience
-    # Straight to the address: a proxy for the outside world knows nothing of this machine's metadata.
+    # Without a proxy, which cannot reach this machine's metadata.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while True:
         try:
@@ -48,12 +48,12 @@ def ask(patience: float) -> dict[str, Any]:
         except (OSError, ValueError) as error:
             if time.monotonic() >= deadline:
                 raise
-            say(f"metadata service: {error}; asking again")
+            say(f"metadata service: {error}; retrying")
             time.sleep(0.5)
 
 
 def set_host_name(name: str) -> None:
-    """Host name now and after a restart, and a way to resolve it."""
+    """Set the host name for now and for later boots, and make it resolvable."""
     Path("/etc/hostname").write_text(name + "\n", encoding="ascii")
     socket.sethostname(name)
     kept = [
@@ -63,7 +63,7 @@ def set_host_name(name: str) -> None:
 
 
 def add_admin(user: str, keys: list[str]) -> None:
-    """The admin user with these keys and sudo without a password."""
+    """Add the admin user with these keys, and sudo without a password."""
     try:
         account = pwd.getpwnam(user)
     except KeyError:
@@ -82,7 +82,7 @@ def add_admin(user: str, keys: list[str]) -> None:
 
 
 def make_host_keys() -> None:
-    """Host keys of this machine alone; two kinds, because RSA ones take a second of CPU and nobody asks for them."""
+    """Make this machine's host keys: of two types, without RSA, which takes a second of CPU and is not needed."""
     for old in Path("/etc/ssh").glob("ssh_host_*"):
         old.unlink()
     for kind in ("ed25519", "ecdsa"):
@@ -91,7 +91,7 @@ def make_host_keys() -> None:
 
 
 def main() -> int:
-    """Provision this machine unless it has been."""
+    """Provision this machine unless it was provisioned before."""
     known = SEEDED.read_text(encoding="ascii").strip() if SEEDED.exists() else ""
     try:
         compute = ask(PATIENCE_KNOWN_S if known else PATIENCE_S)["compute"]
@@ -104,7 +104,7 @@ def main() -> int:
         keys = [str(key["keyData"]) for key in compute["publicKeys"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         if known:
-            say(f"metadata service: {error!r}; this machine stays what it was ({known})")
+            say(f"metadata service: {error!r}; this machine stays provisioned as {known}")
             return 0
         say(f"NOT PROVISIONED: no usable answer from {METADATA}: {error!r}. Nobody can log in to this machine.")
         return 1

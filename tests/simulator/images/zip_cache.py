@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Keeps what Python compiles out of zip archives, by the text that it was compiled of.
+"""Caches the code that Python compiles from zip archives, by its source text.
 
-Ansible sends each module with all that it imports in an archive, which Python compiles anew each time: a third of
-the work of a task, where all nodes of a test share the few processors of one machine, or have an emulated one. Imported
-by hpcai_zip_cache.pth at each start of Python; without that file nothing is kept.
+Ansible sends each module and its imports in an archive, and Python compiles them each time. That is a third of a task's
+work if all nodes of a test share the few CPUs of one machine, or have emulated CPUs. hpcai_zip_cache.pth imports this
+file at each start of Python; without it nothing is cached.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import os
 import types
 import zipimport
 
-# hashlib would bring all of OpenSSL along, at each start.
+# hashlib would load all of OpenSSL at each start.
 from _sha1 import sha1  # type: ignore[import-not-found]
 
 FOLDER = "/var/cache/hpcai-zip"
@@ -31,7 +31,7 @@ def _kept(pathname: str, source: bytes) -> types.CodeType:
             code = marshal.load(file)
         return code
     except (OSError, EOFError, ValueError, TypeError):
-        # Not there yet, or cut off by the power cut of a test.
+        # Not cached yet, or truncated by the power cut of a test.
         code = _compile(pathname, source)
     own = f"{path}.{os.getpid()}"
     try:

@@ -1,4 +1,4 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Simulated key vaults: Azure Key Vault's secrets, over TLS, as their REST interface is documented."""
+"""Simulated key vaults: Azure Key Vault's REST interface for secrets, over TLS."""

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Key Vault's REST interface, as far as secrets go: which vault is meant says the Host header.
+"""Key Vault's REST interface for secrets. The Host header selects the vault.
 
-Codes and messages are those of Azure's documentation ("Azure Key Vault REST API Error Codes") and of users' reports.
+Codes and messages come from Azure's documentation ("Azure Key Vault REST API Error Codes") and from users' reports.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def create_app(model: Model, faults: Faults | None = None, requests: RequestLog 
     app.register_error_handler(VaultError, VaultError.response)
     app.register_error_handler(404, lambda error: VaultError(404, *CODES[404]).response())
     app.register_error_handler(405, lambda error: VaultError(405, "MethodNotAllowed", "Not allowed.").response())
-    Front("vault", _caller, _refusal, faults or Faults(), requests or RequestLog()).stand_before(app)
+    Front("vault", _caller, _refusal, faults or Faults(), requests or RequestLog()).install(app)
     return app
 
 
@@ -88,7 +88,7 @@ def get_secret(name: str, version: str = "") -> Response:
 
 @blueprint.put("/secrets/<name>")
 def set_secret(name: str) -> Response:
-    """A new version of a secret."""
+    """Add a version of a secret."""
     vault, grant = _vault(), _grant()
     _check_version()
     _check_right(grant, vault, name, vault.writers, "setSecret")
@@ -99,7 +99,7 @@ def set_secret(name: str) -> Response:
 
 
 def payload(vault: Vault, secret: Secret) -> dict[str, Any]:
-    """A secret as Azure shows it."""
+    """A secret in Azure's format."""
     return {
         "value": secret.value,
         "id": f"{vault.url}/secrets/{secret.name}/{secret.version}",
@@ -129,7 +129,7 @@ def _vault() -> Vault:
 
 
 def _grant() -> Grant:
-    """Who asks, before anything else is looked at: clients send their first request without a token on purpose."""
+    """Check the token before anything else: clients send their first request without one, to get the challenge."""
     scheme, _blank, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
         raise _unauthorized(CODES[401][1])

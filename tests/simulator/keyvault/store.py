@@ -26,7 +26,7 @@ def generate() -> str:
 
 @dataclass(frozen=True)
 class Secret:
-    """One version of a secret. Its value shows in no log and no traceback."""
+    """One version of a secret. Its value is not in the repr, so no log or traceback contains it."""
 
     name: str
     version: str
@@ -51,7 +51,7 @@ class Vault:
             self.put(name, value)
 
     def get(self, name: str, version: str = "") -> Secret | None:
-        """The version asked for, or the newest."""
+        """The requested version, or the newest one."""
         with self._lock:
             versions = self._secrets.get(name.lower(), [])
             if not version:
@@ -59,7 +59,7 @@ class Vault:
             return next((item for item in versions if item.version == version.lower()), None)
 
     def put(self, name: str, value: str) -> Secret:
-        """A new version; ``generated`` becomes a random text."""
+        """Add a version. ``generated`` becomes a random text."""
         value = generate() if value == GENERATED else value
         moment = now()
         secret = Secret(name, secrets.token_hex(16), value, moment, moment)
@@ -68,17 +68,17 @@ class Vault:
         return secret
 
     def enable(self, name: str, enabled: bool) -> None:
-        """Let the newest version be read, or not."""
+        """Enable or disable the newest version."""
         with self._lock:
             versions = self._secrets[name.lower()]
             versions[-1] = replace(versions[-1], enabled=enabled, updated=now())
 
     def remove(self, name: str) -> bool:
-        """Delete a secret with all its versions; False when there was none."""
+        """Delete a secret with all its versions. Returns False if there was none."""
         with self._lock:
             return self._secrets.pop(name.lower(), None) is not None
 
 
 def may(names: frozenset[str], allowed: tuple[str, ...]) -> bool:
-    """Whether a caller is among those allowed."""
+    """Whether one of the caller's names is allowed."""
     return "*" in allowed or bool(names & {name.lower() for name in allowed})

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The packages, of the real names, out of what lies in ``program``; dpkg-deb makes them.
+"""Builds the packages, named as the real ones, from the files in ``program``, with dpkg-deb.
 
-The same input gives the same bytes: the nodes' image is made anew when a file changes.
+The same input gives the same bytes, and the nodes' image is rebuilt when a file changes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stand_ins.beegfs.program.settings import VERSION as REAL_VERSION
 from stand_ins.debian_package import make_package, write_index
 
 PROGRAM = Path(__file__).parent / "program"
-# With the epoch of the real ones. No version of theirs sorts between: "apt-get install beegfs-meta=20:7.4.7*" finds it.
+# With the epoch of the real packages, so that "apt-get install beegfs-meta=20:7.4.7*" finds this version.
 VERSION = f"20:{REAL_VERSION}+standin"
 LIBRARY = "opt/beegfs/lib/stand-in"
 DAEMONS = ("mgmtd", "meta", "storage", "helperd")
@@ -53,7 +53,7 @@ TimeoutStopSec=300
 [Install]
 WantedBy=multi-user.target
 """
-# As the real packages: enabled, but not started. Nothing of a package's own may be left when it goes.
+# Like the real packages, the unit is enabled but not started. Removing a package removes all of its files.
 _ENABLE = "if [ -d /run/systemd/system ]; then systemctl --quiet enable beegfs-{name}.service; fi\n"
 _DISABLE = """\
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then systemctl --quiet disable beegfs-{name}.service; fi
@@ -62,7 +62,7 @@ _CLEAN = f"find /{LIBRARY} -name __pycache__ -prune -exec rm -rf {{}} +\n"
 
 
 def build(folder: Path) -> list[Path]:
-    """Make the packages in a folder, which is made where it is missing and becomes a repository; return them."""
+    """Build the packages in ``folder``, create it if it is missing, add an index for apt, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     made = [_package(folder, "beegfs-common", _common, depends="python3:any", scripts={"prerm": _CLEAN})]
     for name in DAEMONS:
@@ -70,7 +70,7 @@ def build(folder: Path) -> list[Path]:
         made.append(_package(folder, f"beegfs-{name}", _daemon(name), scripts=scripts))
     made.append(_package(folder, "beegfs-utils", _utils))
     made.append(_package(folder, "libbeegfs-ib", lambda _root: None))
-    # The real one needs dkms, and so has modprobe.
+    # kmod provides modprobe; the real package has it through dkms.
     client = f"beegfs-common (= {VERSION}), kmod"
     made.append(_package(folder, "beegfs-client-dkms", _client, depends=client, architecture="all"))
     write_index(folder, made)
@@ -139,11 +139,11 @@ def _utils(root: Path) -> None:
 
 def _client(root: Path) -> None:
     _command(root, "sbin/mount.beegfs", "mounting", "mount")
-    # The kernel calls a file system of FUSE by this name.
+    # umount looks for a helper named after the type of the FUSE file system.
     _command(root, "sbin/umount.fuse.beegfs", "mounting", "unmount")
     _command(root, f"{LIBRARY}/client.py", "client")
     _write(root, "etc/beegfs/beegfs-client.conf", f"connAuthFile =\n{_CONFIGURATIONS['client']}")
     _write(root, "etc/beegfs/beegfs-client-autobuild.conf", "buildArgs=-j8\n")
     _write(root, "etc/beegfs/beegfs-client-build.mk", "# The real package reads OFED_INCLUDE_PATH from here.\n")
-    # There is no module: what loads it is content without.
+    # There is no kernel module, so "modprobe beegfs" does nothing and succeeds.
     _write(root, "etc/modprobe.d/beegfs-stand-in.conf", "install beegfs /bin/true\n")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What programs do with a file system, in a folder of it: ``python operations.py DIR``. Fails where it is none."""
+"""Tests the usual operations of a file system in one of its folders: ``python operations.py DIR``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 
 def attributes() -> None:
-    """Sizes, owners, modes and times; a folder hands its group down."""
+    """Test sizes, owners, modes and times; a setgid folder passes its group on."""
     os.mkdir("d", 0o750)
     file = Path("d/a")
     file.write_bytes(b"x" * 1000)
@@ -43,7 +43,7 @@ def attributes() -> None:
 
 
 def names() -> None:
-    """Links, renaming over another, odd names, and what is refused."""
+    """Test links, renaming over an existing file, odd names, and calls that must fail."""
     os.symlink("a", "d/s")
     os.link("d/a", "d/l")
     assert os.readlink("d/s") == "a"
@@ -65,7 +65,7 @@ def names() -> None:
 
 
 def refused(number: int, call: Callable[[str], Any], path: str) -> None:
-    """A call that must fail, and how."""
+    """Check that a call fails with this error number."""
     answer = 0
     try:
         call(path)
@@ -75,7 +75,7 @@ def refused(number: int, call: Callable[[str], Any], path: str) -> None:
 
 
 def content() -> None:
-    """Holes, a file that lost its name while it is open, appending."""
+    """Test holes, an open file that is unlinked, and appending."""
     sparse = os.open("sparse", os.O_RDWR | os.O_CREAT)
     os.pwrite(sparse, b"end", 3 * MIB)
     assert os.pread(sparse, 4, 700 * 1024) == b"\0" * 4
@@ -91,7 +91,7 @@ def content() -> None:
 
 
 def threads() -> None:
-    """Eight at once."""
+    """Test eight threads that write and read at once."""
     done = []
 
     def work(number: int) -> None:

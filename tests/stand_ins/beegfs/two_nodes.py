@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Two nodes without containers: namespaces of this host, a cable between them, and the packages' files in place.
+"""Two nodes without containers: namespaces of this host, a virtual cable, and the packages' files.
 
-Nothing of it is seen outside, and all of it ends with the first process of each node.
+The host sees nothing of them, and everything ends with the first process of each node.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from .program.settings import FOREIGN
 
 ADDRESSES = {"n1": "10.99.0.1", "n2": "10.99.0.2"}
 PATIENCE_S = 10.0
-# dash reaps what is left to it while it waits, as the first process of a system must. It ends with whoever started it.
+# The first process of a node. While dash waits it reaps orphans, as an init process must. It exits when its standard
+# input closes, that is when the test process ends.
 _FIRST = """
 hostname "$0"
 mount --make-rprivate /
@@ -43,7 +44,7 @@ wait $!
 
 
 def unable() -> str:
-    """Why this host cannot run such nodes; empty where it can."""
+    """Return why this host cannot run such nodes, or an empty string if it can."""
     if os.geteuid() != 0:
         return "nodes need root"
     try:
@@ -58,7 +59,7 @@ def unable() -> str:
 
 
 class Node:
-    """One node: a place for commands."""
+    """One node, in which commands run."""
 
     def __init__(self, name: str, installed: Path) -> None:
         self.name, self.address = name, ADDRESSES[name]
@@ -76,7 +77,7 @@ class Node:
         self._enter = ["nsenter", f"--target={self.first}", "--net", "--uts", "--mount", "--pid", "--"]
 
     def run(self, *argv: str, check: bool = True, timeout: float = 20, **more: Any) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end."""
+        """Run a command and wait for its end."""
         done = subprocess.run(
             [*self._enter, *argv], capture_output=True, text=True, check=False, timeout=timeout, **more
         )
@@ -85,37 +86,37 @@ class Node:
         return done
 
     def start(self, *argv: str) -> str:
-        """Start a command that stays; its process ID there. What it says is kept in /run/job/said."""
+        """Start a command in the background and return its process ID in the node. Its output is in /run/job/said."""
         return self.run("sh", "-c", '"$@" >> /run/job/said 2>&1 < /dev/null & echo $!', "sh", *argv).stdout.strip()
 
     def runs(self, pid: str) -> bool:
-        """Whether a process that was started still runs."""
+        """Return whether a started process still runs."""
         return self.run("sh", "-c", f"grep -q '^State:.[^Z]' /proc/{pid}/status", check=False).returncode == 0
 
     def write(self, path: str, text: str) -> None:
-        """Write a file there."""
+        """Write a file on the node."""
         self.run("sh", "-c", 'mkdir -p "${0%/*}" && umask 077 && cat > "$0"', path, input=text)
 
     def read(self, path: str) -> str:
-        """Read a file there."""
+        """Read a file on the node."""
         return self.run("cat", path).stdout
 
     def faults(self, *lines: str) -> None:
-        """What is to go wrong on this node from now on."""
+        """Set the failures on this node from now on."""
         self.write("/etc/beegfs/stand-in-faults", "".join(f"{line}\n" for line in lines))
 
     def end(self) -> None:
-        """Everything there ends."""
+        """End the node with all its processes."""
         self._process.kill()
         self._process.wait()
 
 
 def two_nodes(packages: list[Path], installed: Path) -> tuple[Node, Node]:
-    """Both, with the packages' files and a cable between them."""
+    """Start two connected nodes with the packages' files."""
     for package in packages:
         subprocess.run(["dpkg-deb", "-x", str(package), str(installed)], check=True)
     nodes = Node("n1", installed), Node("n2", installed)
-    # Made in place: the host's own network never sees it.
+    # Both ends are created inside the nodes, so the host's network never shows them.
     ends = [["name", "eth0", "netns", node.first] for node in nodes]
     subprocess.run(["ip", "link", "add", *ends[0], "type", "veth", "peer", *ends[1]], check=True)
     for node in nodes:
@@ -125,9 +126,9 @@ def two_nodes(packages: list[Path], installed: Path) -> tuple[Node, Node]:
 
 
 class FileSystem:
-    """A BeeGFS over two nodes, management and metadata on the first. ``shift`` keeps it apart from others.
+    """A BeeGFS on two nodes, with management and metadata on the first. ``shift`` (of ports) separates file systems.
 
-    Of the same shift but another name, it is the same once more with other settings: for a second mount.
+    The same ``shift`` with another ``name`` is a second mount of the same file system with other settings.
     """
 
     def __init__(self, nodes: tuple[Node, Node], shift: int, *, name: str = "", **settings: object) -> None:
@@ -155,55 +156,55 @@ class FileSystem:
                 node.write(self.configuration(kind), "".join(lines))
 
     def folder(self, kind: str) -> str:
-        """Where a daemon keeps what it has."""
+        """Return a daemon's storage folder."""
         return f"{self._place}/{kind}"
 
     def configuration(self, kind: str) -> str:
-        """The file of a daemon or of the client."""
+        """Return the configuration file of a daemon or of the client."""
         return f"{self._place}/{kind}.conf"
 
     def log(self, node: Node, kind: str) -> str:
-        """What a daemon has logged."""
+        """Return a daemon's log."""
         return node.run("cat", f"{self._place}/{kind}.log", check=False).stdout
 
     def start(self, node: Node, *kinds: str) -> None:
-        """Start daemons."""
+        """Start daemons on a node."""
         for kind in kinds:
             command = [f"/opt/beegfs/sbin/beegfs-{kind}", f"cfgFile={self.configuration(kind)}"]
             self.running[node.name, kind] = node.start(*command)
 
     def start_all(self) -> None:
-        """All daemons, and wait until they are there."""
+        """Start all daemons and wait until they are registered."""
         first, second = self.nodes
         self.start(first, "mgmtd", "meta", "storage", "helperd")
-        # Numbers are given in the order of registration.
+        # Start the nodes in turn: IDs are assigned in the order of registration.
         wait(lambda: "Online" in self.targets(first))
         self.start(second, "storage", "helperd")
         wait(lambda: self.targets(first).count("Online") == 2 and "n1" in self.ctl(first, "--nodetype=meta").stdout)
 
     def ctl(self, node: Node, *options: str, mode: str = "--listnodes") -> subprocess.CompletedProcess[str]:
-        """``beegfs-ctl`` on a node."""
+        """Run ``beegfs-ctl`` on a node."""
         return node.run("beegfs-ctl", f"--cfgFile={self.configuration('client')}", mode, *options, check=False)
 
     def targets(self, node: Node) -> str:
-        """The list of storage targets."""
+        """Return the list of storage targets."""
         return self.ctl(node, "--nodetype=storage", "--state", mode="--listtargets").stdout
 
     def mount_command(self) -> list[str]:
-        """What mounts it."""
+        """Return the command that mounts the file system."""
         options = f"cfgFile={self.configuration('client')},_netdev,nosuid,nodev"
         return ["mount", "-t", "beegfs", "beegfs_nodev", self.mountpoint, "-o", options]
 
     def mount(self, *nodes: Node) -> None:
-        """Mount it."""
+        """Mount the file system on nodes."""
         for node in nodes:
             node.run(*self.mount_command())
 
 
 def wait(true: Any, patience_s: float = PATIENCE_S) -> None:
-    """Until something is true; AssertionError when it does not become so."""
+    """Wait until ``true()`` is true; raise AssertionError if that takes too long."""
     until = time.monotonic() + patience_s
     while not true():
         if time.monotonic() > until:
-            raise AssertionError("it did not come to that")
+            raise AssertionError(f"the condition is still false after {patience_s} s")
         time.sleep(0.1)

@@ -2,4 +2,4 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A storage account on this machine: Azurite, the real azcopy beside it, and an account that throttles."""
+"""A storage account on this machine: Azurite, a proxy that throttles, and the real azcopy."""

@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Packs azcopy as its release file has it: ``python -m stand_ins.blob DIR``. Nothing where it cannot be had."""
+"""Packs azcopy into an archive like its release file: ``python -m stand_ins.blob DIR``.
+
+If azcopy cannot be installed, it prints why and removes the folder.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Azurite, started and ended."""
+"""Installs, starts and stops Azurite."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _SCRIPT = Path(__file__).resolve().parents[2] / "setup/blob.sh"
 
 
 class NotHere(RuntimeError):
-    """azcopy and Azurite cannot be had on this machine; the message says why."""
+    """azcopy and Azurite cannot be installed on this machine; the message says why."""
 
 
 def installed() -> Path:
-    """Return the folder of azcopy and Azurite, which are installed where they are missing.
+    """Return the folder of azcopy and Azurite; install them if they are missing.
 
-    :raises NotHere: they cannot be.
+    :raises NotHere: they cannot be installed.
     """
     done = subprocess.run([str(_SCRIPT)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     last = (done.stdout.strip().splitlines() or ["nothing"])[-1]
@@ -40,18 +40,18 @@ def installed() -> Path:
 
 
 def azcopy_in(folder: Path) -> str:
-    """Return the program azcopy."""
+    """Return the path of the program azcopy."""
     return str(folder / "node_modules/@azure-tools/azcopy-linux/dist/bin/azcopy_linux_amd64")
 
 
 class Azurite:
-    """A storage account with blobs, on a port of its own.
+    """A storage account with blobs, on a free port.
 
     :param folder: where azcopy and Azurite are installed.
-    :param data: where it keeps what it is given.
-    :param address: of this machine; who is to reach it from elsewhere needs another than the loopback's.
-    :param certificate: for TLS; without one it speaks http.
-    :param oauth: take bearer tokens too, which it does over TLS only.
+    :param data: its data folder.
+    :param address: of this machine, where it listens; other machines cannot reach the loopback address.
+    :param certificate: for TLS; without one it uses http.
+    :param oauth: accept bearer tokens too, which needs TLS.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Azurite:
 
     @property
     def url(self) -> str:
-        """The account's, by its address: the name stands in the path."""
+        """The account's URL, with an IP address; the account's name is in the path."""
         return f"http{'s' if self._certificate else ''}://{self._address}:{self.port}/{ACCOUNT}"
 
     def end(self) -> None:
@@ -108,8 +108,8 @@ class Azurite:
     def answer(
         self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
     ) -> tuple[int, bytes]:
-        """Send a request and return its status and what came back."""
-        # It closes a connection that was idle for some seconds.
+        """Send a request and return its status and body."""
+        # Azurite closes connections that are idle for some seconds.
         if time.monotonic() - self._asked > 2:
             self._connection.close()
         self._asked = time.monotonic()
@@ -125,7 +125,7 @@ class Azurite:
         return answer.status, answer.read()
 
     def container(self, name: str) -> str:
-        """Make a container and return its URL."""
+        """Create a container and return its URL."""
         assert self.ask("PUT", f"{name}?restype=container") == 201
         return f"{self.url}/{name}"
 
@@ -135,7 +135,7 @@ class Azurite:
         assert self.ask("PUT", f"{container}/{quote(name)}", content, {"x-ms-blob-type": "BlockBlob", **given}) == 201
 
     def names(self, container: str, prefix: str = "") -> list[str]:
-        """Names of blobs, sorted; of the first thousands."""
+        """Return the sorted names of blobs, from the first page of the list (5000)."""
         status, listed = self.answer("GET", f"{container}?restype=container&comp=list&prefix={quote(prefix)}")
         assert status == 200
         return [str(one.text) for one in ElementTree.fromstring(listed).iter("Name")]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A bearer token for Azurite, which checks what is in it and not who signed it."""
+"""A bearer token for Azurite, which checks the claims but not the signature."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 
 def bearer_token(audience: str = "https://storage.azure.com/") -> str:
-    """Return a token of a machine's identity for an hour."""
+    """Return a token of a managed identity, valid for an hour."""
     now = int(time.time())
     claims = {
         "aud": audience,

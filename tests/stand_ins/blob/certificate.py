@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A certificate that vouches for one server alone, by itself: who is to trust it is given it."""
+"""A self-signed certificate for one server. Clients that must trust it get the certificate itself."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Certificate:
 
 
 def certificate_for(name: str, address: str, folder: Path) -> Certificate:
-    """Make one for a server of this name and address, good for a day."""
+    """Create a certificate for a server with this name and address, valid for a day."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hpcai.azure storage account in a test")])
     now = datetime.datetime.now(datetime.UTC)

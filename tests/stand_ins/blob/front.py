@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Stands in front of Azurite, counts what goes through, and throttles as an account does that is over its limit."""
+"""A proxy in front of Azurite that counts transferred bytes and throttles like an account over its limit."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _OWN = ("connection", "transfer-encoding", "content-length", "keep-alive")
 
 
 class Front:
-    """An account before another one.
+    """A proxy with the URL of a storage account.
 
-    :param port: Azurite's.
-    :param busy: whether a request, by its method and path, is turned away.
-    :ivar sent: bytes of blobs that went out.
+    :param port: Azurite's port.
+    :param busy: called with method and path; if it returns true, the request is throttled.
+    :ivar sent: bytes of blobs that clients downloaded.
     """
 
     def __init__(self, port: int, busy: Callable[[str, str], bool] = lambda _method, _path: False) -> None:
@@ -40,7 +40,7 @@ class Front:
                     self._say(503, {"x-ms-error-code": "ServerBusy", "Content-Type": "application/xml"}, _BUSY)
                     return
                 behind = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-                # Its own Host, for the SAS is signed for the account alone.
+                # Pass the client's Host header on. A SAS covers only the account, so its signature stays valid.
                 behind.request(self.command, self.path, body, dict(self.headers.items()))
                 answer = behind.getresponse()
                 content = answer.read()
@@ -62,7 +62,7 @@ class Front:
             do_GET = do_HEAD = do_PUT = do_DELETE = _answer
 
             def log_message(self, *_arguments: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -70,7 +70,7 @@ class Front:
 
     @property
     def url(self) -> str:
-        """The account's URL through this."""
+        """The account's URL through the proxy."""
         return f"http://127.0.0.1:{self._server.server_address[1]}/{ACCOUNT}"
 
     def end(self) -> None:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The real azcopy in an archive of the form and name that its release files have."""
+"""Packs the real azcopy into an archive with the layout and name of its release files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathlib import Path
 from .azurite import azcopy_in
 
 VERSION = "10.32.2"
-"""Of azcopy in tests/setup/blob/package-lock.json."""
+"""Version of azcopy in tests/setup/blob/package-lock.json."""
 NAME = f"azcopy_linux_amd64_{VERSION}"
 ARCHIVE = f"{NAME}.tar.gz"
 
 
 def pack(programs: Path, folder: Path) -> Path:
-    """Make the archive in ``folder``, always the same, and return it.
+    """Create a reproducible archive in ``folder`` and return its path.
 
     :param programs: where azcopy is installed.
     """
@@ -44,5 +44,5 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def remove(folder: Path) -> None:
-    """Remove the folder of the archive, if it is there."""
+    """Remove the archive's folder, if it exists."""
     shutil.rmtree(folder, ignore_errors=True)

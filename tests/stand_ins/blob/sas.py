@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Account SAS for Azurite's one account, whose key is public."""
+"""Account SAS for Azurite's only account, whose key is public."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VERSION = "2021-12-02"
 
 
 def account_sas(permissions: str = "rwdlac", hours: float = 6) -> str:
-    """Return a SAS for all containers and blobs, without a question mark."""
+    """Return a SAS for all containers and blobs, without a leading question mark."""
     expiry = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + hours * 3600))
     signed = "\n".join([ACCOUNT, permissions, "b", "sco", "", expiry, "", "https,http", _VERSION, "", ""])
     signature = hmac.new(base64.b64decode(_KEY), signed.encode(), hashlib.sha256).digest()
@@ -36,5 +36,5 @@ def account_sas(permissions: str = "rwdlac", hours: float = 6) -> str:
 
 
 def wrong_sas() -> str:
-    """Return one whose signature is another."""
+    """Return a SAS with an invalid signature."""
     return account_sas().partition("sig=")[0] + "sig=" + "A" * 43 + "%3D"

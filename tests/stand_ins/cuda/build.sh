@@ -9,7 +9,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$1
 
-# A compiler is one of the distribution's packages that the tests need; a fresh machine has none.
+# A fresh machine has no compiler: host.sh installs the distribution's packages that the tests need.
 command -v cc > /dev/null || "$here/../../setup/host.sh"
 
 mkdir -p "$folder"

@@ -2,14 +2,15 @@
  * GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
  * SPDX-License-Identifier: GPL-3.0-or-later
  *
- * A stand-in for NVIDIA's CUDA driver and cuBLAS: GPUs with memory of the host, whose time is made of what was copied
- * and multiplied. The file named by CUDA_STAND_IN says how they are, one "key=value" a line:
- *   to_gpu, to_host, peer     GB/s of copies; also of one GPU: 0003:00:00.0.to_gpu (peer: of the reader)
- *   tflops                    of products; also of one GPU
- *   no_access                 1: no GPU has access to another
- *   wrong                     elements of a product's result that are wrong; also of one GPU
- *   fail.FUNCTION             error code that a function returns; hang.FUNCTION 1: it never returns
- * A GPU is there where its PCI address is given as "gpu=0001:00:00.0".
+ * A stand-in for NVIDIA's CUDA driver and cuBLAS: GPUs use memory of the host, and their time is computed from the
+ * amount of data copied and multiplied. The file named by CUDA_STAND_IN configures them, one "key=value" per line:
+ *   gpu                       PCI address of a GPU that exists: gpu=0001:00:00.0
+ *   to_gpu, to_host, peer     GB/s of copies; also for one GPU: 0003:00:00.0.to_gpu (peer: the GPU that reads)
+ *   tflops                    of matrix products; also for one GPU
+ *   no_access                 1: no GPU can access another
+ *   wrong                     number of wrong elements in a product's result; also for one GPU
+ *   fail.FUNCTION             error code that a function returns
+ *   hang.FUNCTION             1: the function never returns
  */
 
 #include <stdint.h>
@@ -112,7 +113,7 @@ int cuDeviceGetByPCIBusId(int *device, const char *busid)
     return INVALID_DEVICE;
 }
 
-/* A context is the number of its GPU, plus one. */
+/* A context is the index of its GPU, plus one. */
 int cuDevicePrimaryCtxRetain(uintptr_t *context, int device) { MAY_FAIL; *context = device + 1; return 0; }
 int cuCtxSetCurrent(uintptr_t context) { MAY_FAIL; current = (int)context - 1; return 0; }
 int cuStreamCreate(uintptr_t *stream, unsigned flags) { MAY_FAIL; *stream = 1; return flags == 1 ? 0 : 1; }
@@ -207,7 +208,7 @@ int cublasCreate_v2(uintptr_t *handle) { MAY_FAIL; *handle = 7; return 0; }
 int cublasSetStream_v2(uintptr_t handle, uintptr_t stream) { return handle == 7 && stream == 1 ? 0 : 1; }
 int cublasDestroy_v2(uintptr_t handle) { return handle == 7 ? 0 : 1; }
 
-/* As all elements are alike, one element of the result says it all. */
+/* All elements of a matrix are equal, so one element of each is enough to compute the result. */
 int cublasGemmEx(uintptr_t handle, int op_left, int op_right, int m, int n, int k, const float *alpha,
                  const unsigned short *left, int type_left, int lead_left, const unsigned short *right, int type_right,
                  int lead_right, const float *beta, unsigned short *result, int type_result, int lead_result,

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The release files, of the same names and the same shape, out of what lies here; dpkg-deb and a C compiler make them.
+"""Builds files with the names and layout of the release files, with dpkg-deb and a C compiler.
 
-The same input gives the same bytes: the nodes' image is made anew when a file changes.
+The same input gives the same bytes, and the nodes' image is rebuilt when a file changes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PURPOSE = "It has the commands that pyxis calls, for local squashfs files only."
 
 
 def build(folder: Path) -> list[Path]:
-    """Make the release files in a folder, which is made where it is missing, and return them."""
+    """Build the release files in ``folder``, create it if it is missing, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     return [
         _package(folder, "enroot", "bash, squashfs-tools, util-linux", _enroot_tree),
@@ -52,7 +52,7 @@ def _enroot_tree(root: Path) -> None:
     for source, target in programs.items():
         shutil.copyfile(HERE / source, root / target)
         (root / target).chmod(0o755)
-    # Static: it runs whatever C library the node has.
+    # Linked statically, so that it runs with any C library on the node.
     compiler = ["gcc", "-O2", "-Wall", "-Wextra", "-static", "-o", str(root / "usr/bin/enroot-switchroot")]
     subprocess.run([*compiler, str(HERE / "enroot/switchroot.c")], check=True)
 

@@ -3,17 +3,17 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A stand-in for Azure's metadata service, inside the emulated machine, where no simulator can be reached.
+"""A stand-in for Azure's metadata service inside the emulated machine, which cannot reach the simulator.
 
-It takes the address 169.254.169.254 on the loopback interface and answers from /etc/stand-in-imds.json::
+It adds the address 169.254.169.254 to the loopback interface and answers from /etc/stand-in-imds.json::
 
-    {"compute": {...},     what /metadata/instance/compute answers
-     "token": "...",       the managed identity's token; without it, as of a machine that has none
-     "refusing": 403,      the status that all questions are answered with
-     "failing": 3,         how many questions are answered with HTTP status 500 first
+    {"compute": {...},     the answer of /metadata/instance/compute
+     "token": "...",       the managed identity's token; without it the machine has no identity
+     "refusing": 403,      the status of all answers
+     "failing": 3,         the number of requests that are first answered with HTTP status 500
      "drip": 1.0}          seconds between two bytes of an answer
 
-The file is read anew for each question. A machine without a metadata service is one where this does not run.
+The file is read for each request. To play a machine without a metadata service, do not run this.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ SETTINGS = Path("/etc/stand-in-imds.json")
 
 
 class Answers(BaseHTTPRequestHandler):
-    """One question."""
+    """Answers one request."""
 
     asked = 0
 
     def do_GET(self) -> None:
-        """Answer as the settings say."""
+        """Answer according to the settings."""
         Answers.asked += 1
         settings = json.loads(SETTINGS.read_text(encoding="utf-8"))
         place, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
@@ -66,7 +66,7 @@ class Answers(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Take the address and serve."""
+    """Add the address and serve."""
     subprocess.run(["ip", "address", "replace", f"{ADDRESS}/32", "dev", "lo"], check=True)
     ThreadingHTTPServer((ADDRESS, 80), Answers).serve_forever()
 

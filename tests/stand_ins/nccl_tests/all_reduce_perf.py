@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A stand-in for nccl-tests' all_reduce_perf, not NVIDIA's: the ranks meet through MPI, and print what it would.
+"""A stand-in for nccl-tests' all_reduce_perf, not NVIDIA's: the ranks connect through MPI and print its output format.
 
-A file of a node says how it is there: "slow", "wrong" or "dies". One such node spoils the run for all.
+A file on a node sets its behaviour: "slow", "wrong" or "dies". One such node affects the result of the run.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 // GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// A stand-in for nvidia-smi over the stand-in for NVML: of ours, and only what our code and the plain commands that it
-// replaces ask for. Its sentences are those that public reports quote of the real one; the README says which.
+// A stand-in for nvidia-smi on top of the stand-in for NVML, written for these tests. It supports only what this
+// collection and the plain commands that it replaces use. The README lists the public reports that quote its messages.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +84,7 @@ typedef Answer (*GetNumber)(Device *, unsigned *);
 static const struct {
     const char *field;
     GetNumber get;
-    // nvidia-smi says watts where the library has milliwatts.
+    // nvidia-smi prints watts, the library returns milliwatts.
     double divided_by;
 } NUMBERS[] = {
     {"power.draw", nvmlDeviceGetPowerUsage, 1000},
@@ -110,7 +110,7 @@ static int print_number(const char *field, Device *gpu) {
     return 0;
 }
 
-// `ecc.errors.uncorrected.volatile.sram` and its kind.
+// `ecc.errors.uncorrected.volatile.sram` and similar.
 static void print_errors(const char *field, Device *gpu) {
     unsigned long long count;
     Answer answer = nvmlDeviceGetMemoryErrorCounter(gpu, strstr(field, "uncorrected") != NULL,
@@ -136,7 +136,7 @@ static void print_fabric(const char *field, Device *gpu) {
     else printf("%s", info.status ? "Unknown Error" : "Success");
 }
 
-// Before 535 the reasons of clocks had another name.
+// Before driver 535 the clock reasons had another name.
 static int is_old(void) {
     char version[96] = "";
     nvmlSystemGetDriverVersion(version, sizeof version);
@@ -269,14 +269,14 @@ static void list_links(unsigned index, Device *gpu, int errors) {
             printf("\t Link %u: %s\n", link, active ? "25 GB/s" : "<inactive>");
             continue;
         }
-        // The library here counts for all links together: they stand at the first one.
+        // The library counts the errors of all links together, so they are printed for the first link.
         printf("\t Link %u: Replay Errors: %llu\n", link, link ? 0 : counted[0].value.big);
         printf("\t Link %u: Recovery Errors: %llu\n", link, link ? 0 : counted[1].value.big);
         printf("\t Link %u: CRC Errors: %llu\n", link, link ? 0 : counted[2].value.big);
     }
 }
 
-// Say what became of a change; 0 goes on.
+// Print the result of a change; return 0 to continue.
 static int said(Answer answer, const char *what, const char *bus_id) {
     if (answer == NOT_SUPPORTED) {
         printf("Setting %s clocks is not supported for GPU %s.\nTreating as warning and moving on.\n", what, bus_id);
@@ -363,7 +363,7 @@ int main(int argc, char **argv) {
         char *end;
         if (id && strtoul(id, &end, 10) != index && !*end) continue;
         answer = nvmlDeviceGetHandleByIndex_v2(index, &gpu);
-        // Its address comes from elsewhere: domain index + 1 as in the stand-in for NVML.
+        // Not from the library: domain is index + 1, as in the stand-in for NVML.
         char lost_id[32];
         snprintf(lost_id, sizeof lost_id, "%04X:00:00.0", index + 1);
         if (answer && id && *end && !strstr(id, lost_id)) continue;

@@ -2,8 +2,8 @@
 // GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// What a client of NVML and the library agree on in binary form: the numbers and layouts that the stand-in needs of
-// them, written down from the public header (CUDA 13.3). Not the header: only what is used here.
+// The binary interface between NVML and its clients: the numbers and layouts that the stand-in needs, written down
+// from the public header (CUDA 13.3). This is not a copy of that header.
 #pragma once
 
 #define EXPORT __attribute__((visibility("default")))
@@ -26,7 +26,7 @@ enum { CLOCK_GRAPHICS = 0, CLOCK_SM = 1, CLOCK_MEMORY = 2, CLOCK_VIDEO = 3 };
 
 typedef int Answer;
 
-// A handle is opaque to clients: here it is one of these. `instance` is -1 for the GPU itself.
+// A handle, which is opaque to clients, points to one of these. `instance` is -1 for the GPU itself.
 typedef struct {
     unsigned gpu;
     int instance;

@@ -4,19 +4,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
 # Builds the stand-ins for NVML and nvidia-smi into a folder:  build.sh FOLDER [-DWITHOUT_APPLICATION_CLOCKS]
-# With that definition it is a library of CUDA 14 or later, which has no functions for application clocks at all, and
-# there is no nvidia-smi.
+# With that definition it plays a library of CUDA 14 or later, which has no functions for application clocks, and builds
+# no nvidia-smi.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$1
 shift
 
-# A compiler is one of the distribution's packages that the tests need; a fresh machine has none.
+# A fresh machine has no compiler: host.sh installs the distribution's packages that the tests need.
 command -v cc > /dev/null || "$here/../../setup/host.sh"
 
 mkdir -p "$folder"
-# To a name of its own and then into place: whoever has the old one loaded keeps it.
+# Build under another name and then rename, so that processes that use the old library keep it.
 cc -std=gnu11 -O1 -fPIC -shared -fvisibility=hidden -Wall -Wextra -Werror "$@" \
   -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,defs -o "$folder/libnvidia-ml.so.1.$$" "$here"/*.c
 mv "$folder/libnvidia-ml.so.1.$$" "$folder/libnvidia-ml.so.1"

@@ -2,7 +2,7 @@
 // GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// Clocks: what a GPU can do, what is set, what it runs at.
+// Clocks: supported, set and current ones.
 #include <string.h>
 
 #include "models.h"
@@ -56,7 +56,7 @@ static unsigned application(unsigned gpu, unsigned type) {
     return (unsigned)number(model->default_graphics, "gpu.%u.set.application_graphics", gpu);
 }
 
-// The lock's upper end wins over the application clock; without both it is what runs.
+// The clock that a GPU runs at: the lock's upper limit if there is one, else the application clock.
 static unsigned running(unsigned gpu, unsigned type) {
     if (type == CLOCK_MEMORY) {
         long locked = number(0, "gpu.%u.set.locked_memory_most", gpu);
@@ -74,7 +74,7 @@ EXPORT Answer nvmlDeviceGetClockInfo(Device *device, unsigned type, unsigned *mh
     return SUCCESS;
 }
 
-// Bits of the reasons why clocks are not higher: `gpu.N.reasons=BITS`, e.g. 4 for the power cap.
+// Reasons why clocks are not higher: `gpu.N.reasons=BITS`, for example 4 for the power cap.
 static Answer reasons(const char *function, Device *device, unsigned long long *bits) {
     Answer answer = begin(function, device);
     if (answer == SUCCESS) *bits = (unsigned long long)number(0, "gpu.%u.reasons", device->gpu);
@@ -95,7 +95,7 @@ static int has_graphics_clock(const Model *model, unsigned mhz) {
            (model->graphics_most - mhz) % model->graphics_step == 0;
 }
 
-// `application_clocks=CODE` is a driver that has none any more: 3 for not supported, 26 for deprecated.
+// `application_clocks=CODE` plays a driver without application clocks: 3 for not supported, 26 for deprecated.
 static Answer without_application_clocks(Answer answer) {
     return answer == SUCCESS ? (Answer)number(SUCCESS, "application_clocks") : answer;
 }

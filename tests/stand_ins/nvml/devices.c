@@ -2,7 +2,7 @@
 // GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// Which GPUs there are and what each is: handles, names, addresses, MIG, persistence mode, processes.
+// The list of GPUs: handles, names, addresses, MIG, persistence mode, processes.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 #define MOST_INSTANCES 7
 
-// The handles that were given out stay valid for as long as the process lives. Row N: GPU N and its instances.
+// Handles stay valid until the process ends. Row N: GPU N and its instances.
 static Device handles[MOST_GPUS][MOST_INSTANCES + 1];
 
 static Device *handle(unsigned gpu, int instance) {
@@ -23,7 +23,7 @@ static Device *handle(unsigned gpu, int instance) {
     return device;
 }
 
-// Domains as on Azure's ND sizes: one for each GPU, bus 0.
+// PCI domains as on Azure's ND sizes: one per GPU, bus 0.
 static void bus_id(unsigned gpu, char *to, size_t length) {
     char given[128];
     if (text(given, "gpu.%u.busid", gpu)) snprintf(to, length, "%s", given);
@@ -153,7 +153,7 @@ EXPORT Answer nvmlDeviceGetDeviceHandleFromMigDeviceHandle(Device *instance, Dev
     return answer;
 }
 
-// `gpu.N.processes=100,200@1`: pid 100, and pid 200 on MIG instance 1. A GPU with MIG tells only root of all of them.
+// `gpu.N.processes=100,200@1`: PID 100, and PID 200 on MIG instance 1. With MIG, only root sees all processes.
 EXPORT Answer nvmlDeviceGetComputeRunningProcesses_v3(Device *device, unsigned *count, Process *processes) {
     char listed[128] = "";
     unsigned room = *count, found = 0;

@@ -2,20 +2,20 @@
 // GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// How a GPU is: temperature, power, errors in its memory, its links. Keys are `gpu.N.KEY` for one GPU, `KEY` for all.
-// A healthy GPU is what answers without any key. The figures of a healthy one are the stand-in's own.
+// Health of a GPU: temperature, power, memory errors, links. Keys are `gpu.N.KEY` for one GPU, `KEY` for all.
+// Without any key a GPU is healthy. The values of a healthy GPU are invented, not measured.
 #include <stdio.h>
 #include <string.h>
 
 #include "models.h"
 #include "state.h"
 
-// The value of a key for this GPU, or else for all.
+// The value of a key for this GPU, or else for all GPUs.
 static long value(const Device *device, long otherwise, const char *key) {
     return number(number(otherwise, "%s", key), "gpu.%u.%s", device->gpu, key);
 }
 
-// Begin a function that tells one number, and tell it: `KEY=none` is a GPU that does not have it.
+// Begin a function that returns one number, and return it. `KEY=none` plays a GPU that does not support it.
 static Answer tell(const char *function, const Device *device, long otherwise, const char *key, unsigned *to) {
     char said[128];
     Answer answer = begin(function, device);
@@ -46,7 +46,7 @@ EXPORT Answer nvmlDeviceGetTemperature(Device *device, unsigned sensor, unsigned
     return tell("nvmlDeviceGetTemperature", device, 31, "temperature", degrees);
 }
 
-// Thresholds 0 to 3: shutdown, slowdown, memory, the GPU's highest. `thresholds=none` is a GPU with margins instead.
+// Thresholds 0 to 3: shutdown, slowdown, memory, GPU maximum. `thresholds=none` plays a GPU with margins instead.
 EXPORT Answer nvmlDeviceGetTemperatureThreshold(Device *device, unsigned threshold, unsigned *degrees) {
     static const unsigned found[] = {92, 89, 95, 85};
     Answer answer = tell("nvmlDeviceGetTemperatureThreshold", device, 0, "thresholds", degrees);
@@ -61,7 +61,7 @@ typedef struct {
     int margin;
 } Margin;
 
-// Degrees left until the highest temperature to be used at; only GPUs that have no thresholds tell it.
+// Degrees below the maximum operating temperature; only GPUs without thresholds report it.
 EXPORT Answer nvmlDeviceGetMarginTemperature(Device *device, Margin *margin) {
     Answer answer = begin("nvmlDeviceGetMarginTemperature", device);
     if (answer == SUCCESS) margin->margin = (int)(87 - value(device, 31, "temperature"));
@@ -98,7 +98,7 @@ EXPORT Answer nvmlDeviceGetMemoryErrorCounter(Device *device, unsigned kind, uns
                                               unsigned long long *count) {
     Answer answer = begin("nvmlDeviceGetMemoryErrorCounter", device);
     if (answer != SUCCESS) return answer;
-    // 2 is the device's memory, 7 the SRAM as a whole.
+    // 2 is the device's memory, 7 is SRAM.
     if (where != 2 && where != 7) return NOT_SUPPORTED;
     *count = (unsigned long long)errors(device, where == 2 ? "dram" : "sram", kind, since);
     return SUCCESS;
@@ -125,7 +125,7 @@ EXPORT Answer nvmlDeviceGetSramEccErrorStatus(Device *device, SramStatus *status
     return SUCCESS;
 }
 
-// Rows are remapped where memory is HBM2e or newer, pages retired before.
+// GPUs with HBM2e or newer remap rows, older ones retire pages.
 EXPORT Answer nvmlDeviceGetRemappedRows(Device *device, unsigned *corrected, unsigned *uncorrected, unsigned *pending,
                                         unsigned *failure) {
     Answer answer = begin("nvmlDeviceGetRemappedRows", device);
@@ -148,7 +148,7 @@ EXPORT Answer nvmlDeviceGetMaxPcieLinkWidth(Device *device, unsigned *width) {
 
 static unsigned own_generation(unsigned gpu) {
     unsigned id = model_of(gpu)->pci_device_id >> 16;
-    // Hopper has 5, Ampere 4, what came before 3.
+    // Hopper has 5, Ampere 4, older ones 3.
     return id >= 0x2300 ? 5 : id >= 0x2000 ? 4 : 3;
 }
 
@@ -179,10 +179,10 @@ EXPORT Answer nvmlDeviceGetMemoryInfo_v2(Device *device, MemoryInfo *memory) {
     return SUCCESS;
 }
 
-// What is wrong is told by `fail.nvmlDeviceValidateInforom.N=14`.
+// `fail.nvmlDeviceValidateInforom.N=14` plays a corrupt inforom.
 EXPORT Answer nvmlDeviceValidateInforom(Device *device) { return begin("nvmlDeviceValidateInforom", device); }
 
-// `nvlinks=NUMBER`; without it as many as the model has.
+// `nvlinks=NUMBER`; by default the model's number.
 static unsigned links(const Device *device) {
     const char *name = model_of(device->gpu)->name;
     long usual = strstr(name, "A100") ? 12 : strstr(name, "V100") ? 6 : 0;
@@ -190,7 +190,7 @@ static unsigned links(const Device *device) {
     return (unsigned)value(device, usual, "nvlinks");
 }
 
-// `gpu.N.link.L=0` is a link that is down.
+// `gpu.N.link.L=0` plays a link that is down.
 EXPORT Answer nvmlDeviceGetNvLinkState(Device *device, unsigned link, unsigned *active) {
     Answer answer = begin("nvmlDeviceGetNvLinkState", device);
     if (answer != SUCCESS) return answer;
@@ -202,7 +202,7 @@ EXPORT Answer nvmlDeviceGetNvLinkState(Device *device, unsigned link, unsigned *
 
 enum { UNSIGNED_INT = 1, UNSIGNED_LONG_LONG = 3, SIGNED_INT = 5 };
 
-// The fields that are asked for: retired pages, errors of all NVLinks together, their number, margins of temperature.
+// The fields that the product reads: retired pages, errors of all NVLinks together, their number, temperature margins.
 static Answer one_field(const Device *device, FieldValue *field) {
     const char *key;
     int page = !model_of(device->gpu)->mig;
@@ -219,7 +219,7 @@ static Answer one_field(const Device *device, FieldValue *field) {
         field->type = UNSIGNED_INT;
         field->value.number = links(device);
         return SUCCESS;
-    // Two degrees beyond the highest temperature to be used at, and that one itself.
+    // Margins: slowdown is 2 degrees above the maximum operating temperature, which itself has margin 0.
     case 194:
     case 196:
         field->type = SIGNED_INT;
@@ -247,7 +247,7 @@ typedef struct {
 } FabricV2;
 
 // `fabric.state`: 1 not started, 2 in progress, 3 completed; `fabric.status`: an error; `fabric.health`: two bits for
-// each trait. GPUs before Hopper know nothing of it.
+// each condition. GPUs before Hopper do not support it.
 static Answer fabric(const char *function, Device *device, Answer *status, unsigned *state) {
     Answer answer = begin(function, device);
     if (answer != SUCCESS) return answer;

@@ -2,7 +2,7 @@
 // GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// The library itself: beginning, end, versions, texts of errors.
+// The library itself: initialization, shutdown, versions, error texts.
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static Answer copy(const char *from, char *to, unsigned length) {
     return SUCCESS;
 }
 
-// Without persistence mode the driver forgets a GPU's clocks when its last client leaves. Who comes next sees that.
+// Without persistence mode the driver resets a GPU's clocks when its last client disconnects. The next one sees that.
 static void forget_what_does_not_persist(void) {
     for (unsigned gpu = 0; gpu < gpu_count(); gpu++) {
         char processes[128];

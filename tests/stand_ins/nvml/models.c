@@ -8,8 +8,8 @@
 
 #include "state.h"
 
-// Highest clocks and the A100's default: docs of the collection name the sources. The other defaults and the steps are
-// the stand-in's own; nothing may be concluded from them about real GPUs.
+// The collection's documentation has the sources of the highest clocks and of the A100's default. The other defaults
+// and the steps are invented and say nothing about real GPUs.
 static const Model MODELS[] = {
     {"a100-40", "NVIDIA A100-SXM4-40GB", 0x20B010DE, {1215}, 1410, 210, 15, 1215, 1095, 1, 0, 1},
     {"a100-80", "NVIDIA A100-SXM4-80GB", 0x20B210DE, {1593}, 1410, 210, 15, 1593, 1095, 1, 0, 1},

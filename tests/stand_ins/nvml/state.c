@@ -19,7 +19,7 @@ int initialized = 0;
 
 static const char *folder(void) {
     const char *path = getenv("NVML_STAND_IN");
-    // Where a node that stands for one with GPUs has them; its units know no such variable.
+    // The folder on a simulated node with GPUs, whose systemd units do not set NVML_STAND_IN.
     return path ? path : "/var/lib/nvml-stand-in";
 }
 
@@ -29,7 +29,7 @@ static FILE *open_file(const char *name, const char *mode) {
     return fopen(path, mode);
 }
 
-// All reading and writing happens under one lock. Its descriptor is the caller's to close.
+// All reads and writes happen under one lock. The caller closes the descriptor.
 static int lock(int how) {
     char path[4096];
     snprintf(path, sizeof path, "%s/lock", folder());
@@ -79,7 +79,7 @@ long number(long otherwise, const char *key, ...) {
     return find(value, name) ? strtol(value, NULL, 10) : otherwise;
 }
 
-// Copy the state without the keys that begin with `prefix`, add a line, and put the copy in its place.
+// Replace the state by a copy without the keys that begin with `prefix`, with a line added.
 static void rewrite(const char *prefix, const char *added) {
     char line[LINE], old_path[4096], new_path[4096];
     int descriptor = lock(LOCK_EX);
@@ -131,7 +131,7 @@ static void note(const char *function, const Device *device) {
     if (descriptor >= 0) close(descriptor);
 }
 
-// A number for this function on this GPU, or else for this function on all.
+// A number for this function on this GPU, or else for this function on all GPUs.
 static long asked_for(const char *what, const char *function, const Device *device) {
     long everywhere = number(0, "%s.%s", what, function);
     return device ? number(everywhere, "%s.%s.%u", what, function, device->gpu) : everywhere;

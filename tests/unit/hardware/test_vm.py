@@ -23,12 +23,15 @@ echo the-new-boot
 test "$(wc -l < {calls})" -gt 3 || exec sleep 60
 echo running
 """
-"""An ssh to a machine that tells which boot it is at once, and three times longer than it is waited for boots on."""
+"""An ssh that prints the boot's id at once, but reports a complete boot only on the fourth call.
+
+The first three calls take longer than vm.py waits for a call.
+"""
 
 
 @pytest.fixture
 def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[vm.Machine]:
-    """A machine that is on, and reached by what the test puts in ssh's place."""
+    """A running machine. The test installs a fake ssh to reach it."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     made = object.__new__(vm.Machine)
     made.ssh_config, made.console, made.boots = tmp_path / "ssh_config", tmp_path / "console", []
@@ -39,10 +42,10 @@ def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     process.communicate()
 
 
-def test_a_boot_that_takes_long_after_ssh_answers_is_not_taken_for_a_machine_that_hangs(
+def test_a_slow_boot_does_not_count_as_a_hang_once_ssh_answers(
     machine: vm.Machine, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was powered off in the middle of its boot then, and the test of that boot began anew."""
+    """Otherwise the machine would be powered off during its boot, and the test of that boot would start again."""
     monkeypatch.setattr(vm, "ASK_S", 0.4)
     monkeypatch.setattr(vm, "ANSWER_PATIENCE_S", 0.6)
     ssh = tmp_path / "ssh"
@@ -53,7 +56,7 @@ def test_a_boot_that_takes_long_after_ssh_answers_is_not_taken_for_a_machine_tha
     assert len((tmp_path / "calls").read_text().split()) == 4
 
 
-def test_a_machine_that_never_answers_is_one_that_hangs(
+def test_a_machine_that_never_answers_counts_as_a_crash(
     machine: vm.Machine, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vm, "ASK_S", 0.2)

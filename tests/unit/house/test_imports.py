@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Arrows point down only: what each part of the plugins may import."""
+"""What each part of the plugins may import: only lower layers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PLUGINS = pathlib.PurePosixPath("plugins")
 CORE = PLUGINS / "module_utils" / "_node"
 COLLECTION = "ansible_collections.hpcai.azure."
 
-# Inside the node core: a part imports itself and parts on a lower floor.
-FLOORS = {
+# Inside the node core: a part imports itself and parts of a lower layer.
+LAYERS = {
     "version": 0,
     "forms": -1,
     "sku": 0,
@@ -32,7 +32,7 @@ FLOORS = {
     "cli": 6,
 }
 
-# Prefixes within the collection that files below the key may import, the longest matching key decides.
+# Prefixes within the collection that files below the key may import. The longest matching key decides.
 ALLOWED_WITHIN = {
     "plugins/module_utils": ("plugins.module_utils.",),
     "plugins/module_utils/_node": ("plugins.module_utils._node.",),
@@ -41,7 +41,7 @@ ALLOWED_WITHIN = {
     "plugins/plugin_utils/_azure": ("plugins.plugin_utils._azure.", "plugins.module_utils._node.sku."),
     "plugins/inventory": ("plugins.plugin_utils.", "plugins.module_utils."),
     "plugins/filter": ("plugins.plugin_utils.", "plugins.module_utils."),
-    # The argument_spec of the module that an action stands before.
+    # An action plugin reads the argument_spec of its module.
     "plugins/action": ("plugins.plugin_utils.", "plugins.module_utils.", "plugins.modules."),
     "plugins/doc_fragments": (),
 }
@@ -50,7 +50,7 @@ Import = tuple[pathlib.PurePosixPath, int, str]
 
 
 def imported_names(file: pathlib.PurePosixPath, source: str) -> Iterator[Import]:
-    """Each import of a file, relative ones resolved, those from this collection starting with 'plugins.'."""
+    """Each import of a file, as an absolute name. Names in this collection start with 'plugins.'."""
     package = list(file.parts[:-1])
     for node in ast.walk(ast.parse(source, filename=str(file))):
         if isinstance(node, ast.Import):
@@ -78,16 +78,16 @@ def imports(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> lis
 
 
 def rule_for(file: pathlib.PurePosixPath) -> str:
-    """The entry of ALLOWED_WITHIN that decides about a file."""
+    """The key of ALLOWED_WITHIN that applies to a file."""
     return max((key for key in ALLOWED_WITHIN if file.is_relative_to(key)), key=len, default="")
 
 
 def test_each_kind_of_plugin_has_a_rule(imports: list[Import]) -> None:
     without = {str(file) for file, _line, _name in imports if not rule_for(file)}
-    assert not without, "say in ALLOWED_WITHIN what these may import"
+    assert not without, "add to ALLOWED_WITHIN what these files may import"
 
 
-def test_imports_within_the_collection_point_down(imports: list[Import]) -> None:
+def test_imports_within_the_collection_go_to_lower_layers(imports: list[Import]) -> None:
     upward = [
         f"{file}:{line} imports {name}"
         for file, line, name in imports
@@ -106,7 +106,7 @@ def test_the_node_core_uses_the_standard_library_only(imports: list[Import]) -> 
     assert not foreign
 
 
-def test_modules_use_nothing_a_node_may_lack(imports: list[Import]) -> None:
+def test_modules_import_only_what_every_node_has(imports: list[Import]) -> None:
     foreign = [
         f"{file}:{line} imports {name}"
         for file, line, name in imports
@@ -117,28 +117,26 @@ def test_modules_use_nothing_a_node_may_lack(imports: list[Import]) -> None:
     assert not foreign
 
 
-def test_parts_of_the_node_core_import_lower_floors_only(imports: list[Import]) -> None:
+def test_parts_of_the_node_core_import_lower_layers_only(imports: list[Import]) -> None:
     wrong = []
     for file, line, name in imports:
         if not file.is_relative_to(CORE) or not name.startswith("plugins.module_utils._node."):
             continue
         here, there = file.relative_to(CORE).parts[0].removesuffix(".py"), name.split(".")[3]
-        unknown = {here, there} - FLOORS.keys()
+        unknown = {here, there} - LAYERS.keys()
         if unknown:
-            wrong.append(f"{file}:{line}: say in FLOORS where {unknown} belongs")
-        elif here != there and FLOORS[here] <= FLOORS[there]:
-            wrong.append(f"{file}:{line}: {here} imports {there}, which does not lie below it")
+            wrong.append(f"{file}:{line}: add {unknown} to LAYERS")
+        elif here != there and LAYERS[here] <= LAYERS[there]:
+            wrong.append(f"{file}:{line}: {here} imports {there}, which is not in a lower layer")
     assert not wrong
 
 
-def test_the_metadata_service_is_spoken_to_in_one_place(
-    repository: pathlib.Path, files: list[pathlib.PurePosixPath]
-) -> None:
-    speakers = [
+def test_only_imds_py_calls_the_metadata_service(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> None:
+    callers = [
         str(file)
         for file in files
         if file.is_relative_to(PLUGINS)
         and file != CORE / "machine" / "imds.py"
         and "//169.254.169.254" in (repository / file).read_text(encoding="utf-8")
     ]
-    assert not speakers
+    assert not callers

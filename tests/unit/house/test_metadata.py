@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Facts that stand in several files agree: versions, floors, lists of modules."""
+"""Facts that several files repeat must agree: versions, minimum versions, lists of modules."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def runtime(repository: pathlib.Path) -> Any:
 
 
 def test_the_action_group_lists_every_module(repository: pathlib.Path, runtime: Any) -> None:
-    # The others work where Ansible runs.
+    # Modules that do not use this fragment run on the controller.
     modules = {
         path.stem
         for path in (repository / "plugins/modules").glob("*.py")
@@ -40,49 +40,50 @@ def test_the_action_group_lists_every_module(repository: pathlib.Path, runtime: 
     assert set(runtime["action_groups"]["node"]) == modules
 
 
-def test_the_guide_lists_every_module_and_says_of_the_internal_ones_that_they_are(repository: pathlib.Path) -> None:
+def test_the_guide_lists_every_module_as_public_or_internal(repository: pathlib.Path) -> None:
     guide = (repository / "docs/docsite/rst/guide_modules.rst").read_text(encoding="utf-8")
     public, internal = (
         re.findall(r"^(?:- )?:ansplugin:`hpcai\.azure\.(\w+)#module`", part, re.MULTILINE)
         for part in guide.split("\nInternal modules\n")
     )
-    said = {
+    documented = {
         path.stem: "  - hpcai.azure.internal\n" in path.read_text(encoding="utf-8")
         for path in (repository / "plugins/modules").glob("*.py")
     }
-    assert sorted(public) == sorted(name for name, is_internal in said.items() if not is_internal)
-    assert sorted(internal) == sorted(name for name, is_internal in said.items() if is_internal)
+    assert sorted(public) == sorted(name for name, is_internal in documented.items() if not is_internal)
+    assert sorted(internal) == sorted(name for name, is_internal in documented.items() if is_internal)
 
 
-def test_the_floors_are_the_versions_tested_as_oldest(repository: pathlib.Path) -> None:
-    floors = pins(repository / "requirements.txt", ">=")
+def test_minimum_versions_are_those_tested_as_oldest(repository: pathlib.Path) -> None:
+    minimum = pins(repository / "requirements.txt", ">=")
     oldest = pins(repository / "tests/setup/constraints-oldest.txt", "==")
-    assert {name: oldest.get(name) for name in floors} == floors
+    assert {name: oldest.get(name) for name in minimum} == minimum
 
 
-def test_the_inventory_documents_the_floors_of_the_sdk(repository: pathlib.Path) -> None:
+def test_the_inventory_documents_the_sdks_minimum_versions(repository: pathlib.Path) -> None:
     source = (repository / "plugins/inventory/azure_vmss.py").read_text(encoding="utf-8")
     documented = dict(re.findall(r"^  - (azure-[\w-]+) >= ([\d.]+)$", source, re.MULTILINE))
-    floors = pins(repository / "requirements.txt", ">=")
-    assert documented == {name: version for name, version in floors.items() if name.startswith("azure-")}
+    minimum = pins(repository / "requirements.txt", ">=")
+    assert documented == {name: version for name, version in minimum.items() if name.startswith("azure-")}
 
 
-def test_the_oldest_ansible_core_tested_is_the_one_required(repository: pathlib.Path, runtime: Any) -> None:
+def test_the_required_ansible_core_is_the_oldest_tested_one(repository: pathlib.Path, runtime: Any) -> None:
     oldest = pins(repository / "tests/setup/constraints-oldest.txt", "==")
     assert runtime["requires_ansible"] == f">={oldest['ansible-core']}"
 
 
-def test_the_version_to_be_built_follows_the_changelog(repository: pathlib.Path) -> None:
+def test_the_next_version_is_newer_than_the_changelogs_last_release(repository: pathlib.Path) -> None:
     galaxy = yaml.safe_load((repository / "galaxy.yml").read_text(encoding="utf-8"))
     changes = yaml.safe_load((repository / "changelogs/changelog.yaml").read_text(encoding="utf-8"))
     released = [tuple(map(int, version.split("."))) for version in changes["releases"]]
     fragments = list((repository / "changelogs/fragments").glob("*.yml"))
-    # A release turns the fragments into the changelog's last version; until then the next version is being made.
+    # A release turns the fragments into the changelog's last version. While there are fragments, galaxy.yml has the
+    # next version.
     to_be_built = tuple(map(int, galaxy["version"].split(".")))
     assert to_be_built > max(released) if fragments else to_be_built == max(released)
 
 
-def test_the_execution_environment_names_files_that_exist(repository: pathlib.Path) -> None:
+def test_files_named_by_the_execution_environment_exist(repository: pathlib.Path) -> None:
     environment = yaml.safe_load((repository / "meta/execution-environment.yml").read_text(encoding="utf-8"))
     named = list(environment["dependencies"].values())
     assert named

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Each role says what it takes: argument_specs.yml, README.md and defaults agree."""
+"""The argument_specs.yml, README.md and defaults of each role agree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import role_variables
 import yaml
 
-# `ansible_facts['x']` is the only way to a fact. These are no facts, but Ansible's own variables.
+# Facts are read as `ansible_facts['x']` only. These names are not facts but Ansible's own variables.
 MAGIC = re.compile(
     r"ansible_("
     r"facts|host|port|user|connection|check_mode|diff_mode|managed|inventory_sources|collections?|collection_name|role_names?"
@@ -27,7 +27,7 @@ NO_SHELL = re.compile(r"^\s*(?:- )?(?:ansible\.builtin\.)?(?:shell|raw|script):"
 
 
 def load(path: pathlib.Path) -> Any:
-    """What a YAML file holds."""
+    """The content of a YAML file."""
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
@@ -46,7 +46,7 @@ def options(role: pathlib.Path, entry_point: str = "main") -> dict[str, Any]:
 
 
 def defaults(role: pathlib.Path) -> dict[str, Any]:
-    """The role's defaults; private ones are nobody's business."""
+    """The role's defaults, without private variables."""
     path = role / "defaults/main.yml"
     content = (load(path) or {}) if path.exists() else {}
     return {name: value for name, value in content.items() if not name.startswith("__")}
@@ -58,8 +58,8 @@ def test_the_page_of_all_role_variables_is_up_to_date(repository: pathlib.Path) 
     ), "run tests/setup/role_variables.py"
 
 
-def test_each_variable_starts_with_its_roles_name(roles: list[pathlib.Path]) -> None:
-    """Or with the collection's, where roles share it."""
+def test_each_variable_starts_with_its_roles_name_or_hpcai(roles: list[pathlib.Path]) -> None:
+    """Variables that several roles share start with hpcai_."""
     wrong = [
         f"{role.name}: {name}"
         for role in roles
@@ -84,7 +84,7 @@ def test_each_default_is_a_documented_option(roles: list[pathlib.Path]) -> None:
     assert not undocumented
 
 
-def test_each_documented_option_has_a_default_or_is_required(roles: list[pathlib.Path]) -> None:
+def test_each_optional_option_has_a_default(roles: list[pathlib.Path]) -> None:
     dangling = [
         f"{role.name}: {name}"
         for role in roles
@@ -94,7 +94,7 @@ def test_each_documented_option_has_a_default_or_is_required(roles: list[pathlib
     assert not dangling
 
 
-def test_documented_default_values_are_the_real_ones(roles: list[pathlib.Path]) -> None:
+def test_documented_defaults_equal_the_real_ones(roles: list[pathlib.Path]) -> None:
     different = [
         f"{role.name}: {name} is {defaults(role)[name]!r}, documented as {option['default']!r}"
         for role in roles
@@ -104,7 +104,7 @@ def test_documented_default_values_are_the_real_ones(roles: list[pathlib.Path]) 
     assert not different
 
 
-def test_each_option_stands_in_the_readme(roles: list[pathlib.Path]) -> None:
+def test_the_readme_lists_each_option(roles: list[pathlib.Path]) -> None:
     missing = [
         f"{role.name}: {name}"
         for role in roles
@@ -135,7 +135,9 @@ def test_entry_points_that_playbooks_use_are_documented(repository: pathlib.Path
     assert not undocumented
 
 
-def test_no_fact_is_read_as_a_variable(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> None:
+def test_facts_are_read_through_ansible_facts_only(
+    repository: pathlib.Path, files: list[pathlib.PurePosixPath]
+) -> None:
     injected = []
     for file in files:
         if file.parts[0] not in ("roles", "playbooks", "inventories", "molecule") or file.suffix not in (".yml", ".j2"):
@@ -146,7 +148,9 @@ def test_no_fact_is_read_as_a_variable(repository: pathlib.Path, files: list[pat
     assert not injected
 
 
-def test_roles_and_playbooks_hold_no_shell(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> None:
+def test_roles_and_playbooks_contain_no_shell_commands(
+    repository: pathlib.Path, files: list[pathlib.PurePosixPath]
+) -> None:
     shells = [
         str(file)
         for file in files

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Nothing that runs on a cluster asks Slurm about jobs in a form that prints text which the jobs' users chose.
+"""No code queries Slurm for jobs in a format that prints text chosen by users.
 
-A job named ``x JobState=CONFIGURING`` is enough to forge a field of ``scontrol show job``.
+For example, a job named ``x JobState=CONFIGURING`` forges a field of ``scontrol show job``.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job import reque
 
 ROOT = pathlib.Path(__file__).parents[3]
 WITH_TEXT = re.compile(r"show\s+(job|step)s?\b|(?<!C\()\b(sacct|strigger)\b")
-# squeue(1): id, array, user, state, nodes. None of them is chosen by a user in free form.
+# squeue(1): id, array, user, state, nodes. Users cannot choose the text of any of them.
 PLAIN_LETTERS = {"%A", "%i", "%u", "%U", "%T", "%t", "%N", "%D"}
 PLAIN_FIELDS = {"JobID", "State", "RestartCnt", "BatchFlag", "Requeue", "ArrayJobID", "ArrayTaskID"}
 
 
 def commands() -> Iterator[tuple[str, str]]:
-    """The commands of Python code, a list or a call's words each, and the lines of other files, with their place."""
+    """Place and text of each list, tuple and call in Python code, and of each line of other files."""
     for folder in ("plugins", "roles", "playbooks"):
         for path in sorted((ROOT / folder).rglob("*")):
             if not path.is_file() or path.suffix in (".md", ".json", ".pyc"):
@@ -36,16 +36,16 @@ def commands() -> Iterator[tuple[str, str]]:
             for node in ast.walk(ast.parse(text)):
                 words = node.elts if isinstance(node, (ast.List, ast.Tuple)) else getattr(node, "args", ())
                 if isinstance(words, list):
-                    said = [str(word.value) for word in words if isinstance(word, ast.Constant)]
-                    yield f"{where}:{getattr(node, 'lineno', 0)}", " ".join(said)
+                    constants = [str(word.value) for word in words if isinstance(word, ast.Constant)]
+                    yield f"{where}:{getattr(node, 'lineno', 0)}", " ".join(constants)
 
 
-def test_no_command_prints_a_jobs_text() -> None:
+def test_no_command_prints_text_that_a_user_chose() -> None:
     found = [f"{where}: {words}" for where, words in commands() if WITH_TEXT.search(words)]
     assert found == []
 
 
-def test_squeue_is_asked_for_plain_fields() -> None:
+def test_squeue_prints_only_fields_without_user_text() -> None:
     asked = [(where, words) for where, words in commands() if "--format=" in words and "squeue" in words]
     assert asked
     wrong = [where for where, words in asked if set(re.findall(r"%[.\d]*\w", words)) - PLAIN_LETTERS]

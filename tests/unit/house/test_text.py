@@ -2,14 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What no file of the tree may hold, and how long and how named files are."""
+"""What no file may contain, and rules for the names and lengths of files."""
 
 from __future__ import annotations
 
 import pathlib
 import re
 
-# Put together here, so that this file does not hold them either.
+# Joined from parts, so that this file does not contain the names either.
 REGISTRIES = re.compile(
     "|".join(
         re.escape(".".join(parts))
@@ -26,9 +26,9 @@ REGISTRIES = re.compile(
         )
     )
 )
-# A path of one machine: somebody's home or work folder. The simulated nodes have a home too, azureuser's.
+# A path of a developer's machine: a home or work folder. /home/azureuser is the home on simulated nodes.
 LOCAL_PATH = re.compile(r"(?<![\w.$}])/(?:work/|root/\.|home/(?!azureuser\b)[a-z]\w*/)")
-NAMES_THAT_SAY_NOTHING = {"utils.py", "util.py", "common.py", "helpers.py", "helper.py", "misc.py"}
+VAGUE_NAMES = {"utils.py", "util.py", "common.py", "helpers.py", "helper.py", "misc.py"}
 CODE = {".py", ".yml", ".j2", ".sh"}
 LONGEST_FILE = 400
 
@@ -55,16 +55,18 @@ def test_no_file_names_a_package_registry(repository: pathlib.Path, files: list[
     assert not lines_matching(REGISTRIES, repository, files)
 
 
-def test_no_file_holds_a_path_of_one_machine(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> None:
+def test_no_file_contains_a_developers_local_path(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> None:
     assert not lines_matching(LOCAL_PATH, repository, files)
 
 
-def test_file_names_say_what_is_inside(files: list[pathlib.PurePosixPath]) -> None:
-    assert not [str(file) for file in files if file.name in NAMES_THAT_SAY_NOTHING]
+def test_no_file_has_a_vague_name(files: list[pathlib.PurePosixPath]) -> None:
+    assert not [str(file) for file in files if file.name in VAGUE_NAMES]
 
 
-def test_no_file_grows_beyond_one_idea(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> None:
-    # Ansible reads a role's argument specs out of one file, however many variables it has.
-    looked_at = [file for file in files if file.suffix in CODE and file.name != "argument_specs.yml"]
-    lengths = {str(file): len(readable(repository, file).splitlines()) for file in looked_at}
+def test_no_file_exceeds_the_longest_allowed_length(
+    repository: pathlib.Path, files: list[pathlib.PurePosixPath]
+) -> None:
+    # Ansible reads all argument specs of a role from one file, so this file may be longer.
+    checked = [file for file in files if file.suffix in CODE and file.name != "argument_specs.yml"]
+    lengths = {str(file): len(readable(repository, file).splitlines()) for file in checked}
     assert not {name: length for name, length in lengths.items() if length > LONGEST_FILE}

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The guide to troubleshooting quotes messages that the product really has.
+"""The troubleshooting guide quotes messages that the product really prints.
 
-Its entries are definition lists. A term consists of quotes in double backquotes. In a quote, ``…`` or ``<name>`` is
-what the product fills in at run time.
+Its entries are definition lists. A term consists of quotes in double backquotes. In a quote, ``…`` or ``<name>`` marks
+text that the product fills in at run time.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ DOCUMENTATION = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
 TERM = re.compile(r"^(?=``)(?P<quotes>.+``)\n(?P<indent> *)", re.MULTILINE)
 QUOTE = re.compile(r"``(.+?)``")
 COMMAND = re.compile(r"``(?:sudo )?hpcnode ([a-z]+)")
-# `{{ ... }}` of Jinja, and what a text in it is joined with: 'a ' ~ b ~ ' c'.
+# `{{ ... }}` of Jinja, and the joins inside of one: 'a ' ~ b ~ ' c'.
 EXPRESSION = re.compile(r"\{\{.*?\}\}")
 JOINED = re.compile(r"' ~ [\w.]+ ~ '")
 FEWEST = 40
 
 
 def plain(text: str) -> str:
-    """A text on one line, with one mark for what is filled in."""
+    """A text on one line; adjacent marks (…) become one."""
     return re.sub(r"…+", "…", " ".join(text.split()))
 
 
 def literals(tree: ast.AST, constants: Mapping[str, str]) -> Iterator[str]:
-    """The strings of Python code, but for its documentation. Parts of one string are joined."""
+    """The strings of Python code without its documentation. Parts of one string are joined."""
     for node in ast.iter_child_nodes(tree):
         match node:
             case ast.Expr(value=ast.Constant()):
@@ -54,7 +54,7 @@ def literals(tree: ast.AST, constants: Mapping[str, str]) -> Iterator[str]:
 
 
 def filled(part: ast.expr, constants: Mapping[str, str]) -> str:
-    """A part of an f-string: its text, the constant that it names, or the mark."""
+    """A part of an f-string: its text, the value of the constant that it names, or the mark."""
     match part:
         case ast.Constant(value=str(text)):
             return text
@@ -72,31 +72,31 @@ def constants_of(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """The text of YAML or of a template on one line, without comments; once as it is, once with expressions marked."""
+    """YAML or a template on one line, without comments: once with joins marked, once with expressions marked."""
     line = " ".join(line.strip() for line in text.splitlines() if not line.lstrip().startswith("#"))
     yield JOINED.sub("…", line)
     yield EXPRESSION.sub("…", line)
 
 
 def has_messages(file: pathlib.PurePosixPath) -> bool:
-    """Whether a file may hold what the product prints. Descriptions of options are documentation."""
+    """Whether a file may contain messages of the product. Descriptions of options are documentation."""
     return file.parts[0] in FOLDERS and file.suffix in (".py", ".yml", ".j2") and file.name != "argument_specs.yml"
 
 
 @pytest.fixture(scope="module")
-def said(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> str:
-    """All that the product may print, a text on each line."""
+def printed(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> str:
+    """All texts that the product may print, one per line."""
     texts = {file: (repository / file).read_text(encoding="utf-8") for file in files if has_messages(file)}
     trees = [ast.parse(text) for file, text in texts.items() if file.suffix == ".py"]
     values: dict[str, set[str]] = {}
     for tree in trees:
         for name, value in constants_of(tree):
             values.setdefault(name, set()).add(value)
-    # A name with several values is left open.
+    # A name with several values becomes the mark.
     constants = {name: next(iter(known)) for name, known in values.items() if len(known) == 1}
     found = [text for tree in trees for text in literals(tree, constants)]
     found += [line for file, text in texts.items() if file.suffix != ".py" for line in lines_of(text)]
-    assert len(found) > 5000, f"only {len(found)} texts were found; these tests would prove nothing"
+    assert len(found) > 5000, f"found only {len(found)} texts; these tests would prove nothing"
     return "\n".join(map(plain, found))
 
 
@@ -112,9 +112,9 @@ def quotes(guide: str) -> list[str]:
     return [quote for term in TERM.finditer(guide) for quote in QUOTE.findall(term["quotes"])]
 
 
-def test_each_quoted_message_is_one_of_the_products(said: str, quotes: list[str]) -> None:
-    stale = [quote for quote in quotes if plain(re.sub(r"<[^<>]+>", "…", quote)) not in said]
-    assert not stale, "quote what the product says now, or remove the entry"
+def test_the_product_prints_each_quoted_message(printed: str, quotes: list[str]) -> None:
+    stale = [quote for quote in quotes if plain(re.sub(r"<[^<>]+>", "…", quote)) not in printed]
+    assert not stale, "quote what the product prints now, or remove the entry"
 
 
 def test_each_message_is_explained_and_quoted_once(guide: str, quotes: list[str]) -> None:
@@ -124,7 +124,7 @@ def test_each_message_is_explained_and_quoted_once(guide: str, quotes: list[str]
     assert sorted(quotes) == sorted(set(quotes))
 
 
-def test_each_command_of_hpcnode_exists(guide: str) -> None:
+def test_each_hpcnode_command_in_the_guide_exists(guide: str) -> None:
     named = set(COMMAND.findall(guide))
     assert named
     assert not named - set(NAMES)
@@ -138,10 +138,10 @@ def test_each_command_of_hpcnode_exists(guide: str) -> None:
         ("words = f\"the node {'is out' if out else 'stays'}\"", "is out"),
     ],
 )
-def test_a_message_that_is_split_or_filled_in_is_found(source: str, text: str) -> None:
+def test_finds_messages_that_are_split_or_filled_in(source: str, text: str) -> None:
     assert text in literals(ast.parse(source), {"PREFIX": "hpcai:"})
 
 
-def test_documentation_is_no_message() -> None:
+def test_documentation_does_not_count_as_a_message() -> None:
     source = '"""Of the module."""\nDOCUMENTATION = "Of the plugin."\n\n\ndef f():\n    """Of the function."""\n'
     assert not list(literals(ast.parse(source), {}))

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Below a folder that users can write to, root works through machine/user_folders.py alone.
+"""Below a folder that users can write to, root uses only machine/user_folders.py.
 
-A call by path (os.makedirs, os.chown, shutil.rmtree, 'rm -rf') does what a user leads it to, who swaps a folder and a
-link meanwhile. So each function that makes such calls is named below, with the reason why no user can do that. Calls
-with dir_fd, and on descriptors, are free.
+A user can redirect a call by path (os.makedirs, os.chown, shutil.rmtree, 'rm -rf'): the user replaces a folder with a
+link while the call runs. So each function that makes such calls is listed below, with the reason why no user can
+redirect them. Calls with dir_fd and on descriptors are allowed everywhere.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ COMMANDS = {
 }
 BY_DESCRIPTOR = {"dir_fd", "src_dir_fd", "dst_dir_fd"}
 
-AS_USER = "hpcnode stage, checkpoint and enroot's importer run as the job's user, who gains nothing from himself"
+AS_USER = "hpcnode stage, checkpoint and enroot's importer run as the job's user, who gains no rights by it"
 ROOTS_OWN = "files in /etc, /usr, /run/hpcai or /var, whose folders only root can write to"
-SERVICE = "folders of slurmctld or the database on the controller, in which their own accounts can write, and no user"
-MOUNT_POINT = "the mount point of the scratch or of BeeOND, whose parts walk() or the operator keeps from users"
-NEW_NAME = "a new file or folder of a name that cannot be foreseen, in a folder with the sticky bit"
+SERVICE = "folders of slurmctld or the database on the controller: only their service accounts can write there"
+MOUNT_POINT = "the mount point of the scratch or of BeeOND: walk() or the operator keeps users from changing its path"
+NEW_NAME = "a new file or folder with an unpredictable name, in a folder with the sticky bit"
 OPERATOR = "the image before it has users"
 
-# By file: functions that make calls by path, and why no user can lead these elsewhere.
+# By file: functions that make calls by path, and why no user can redirect them.
 ALLOWED: dict[str, dict[str, str]] = {
     "boot/steps/instance.py": {"_identify": ROOTS_OWN},
     "cli/checkpoint.py": {"_fetch": AS_USER, "_Opened.__exit__": AS_USER},
@@ -80,7 +80,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "install": ROOTS_OWN,
         "compile_plugin": NEW_NAME,
         "_unpack": NEW_NAME,
-        "_give_away": "for the account nobody, as which no job runs, and no link is followed",
+        "_give_away": "gives files to the account nobody, which runs no jobs, and follows no link",
     },
     "setup/directories/apply.py": {
         "make_fallback": MOUNT_POINT,
@@ -90,7 +90,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     "setup/scratch/apply.py": dict.fromkeys(
         (
             *("Applier._mount", "Applier._remount", "Applier._own", "Applier._undo"),
-            # Compare the words, and run no command.
+            # These compare words; they run no command.
             *("Applier.apply", "_message"),
         ),
         MOUNT_POINT,
@@ -117,7 +117,7 @@ IN_TEXT = re.compile(
 OF_MODULES = re.compile(
     r"^\s*(?:path|dest|chdir):\s.*(?:scratch|work_folder|data_root|cache_path|/tmp\b|/dev/shm|/home\b|/run/lock)"
 )
-# What OF_MODULES finds in roles and playbooks, and why no user can lead it elsewhere: part of the line, and the reason.
+# Lines that OF_MODULES finds in roles and playbooks, and why no user can redirect them: part of the line, the reason.
 ALLOWED_LINES = {"/etc/ansible/facts.d/hpcai_scratch.fact": ROOTS_OWN}
 
 
@@ -128,7 +128,7 @@ def _calls(tree: ast.AST, where: str = "") -> Iterator[tuple[str, int, str]]:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             inside = f"{where}.{node.name}".strip(".")
         if isinstance(node, ast.Call) and any(word.arg in BY_DESCRIPTOR for word in node.keywords):
-            # Its function is not looked at, what it is given is.
+            # The call itself is allowed; its arguments are still checked.
             for part in (*node.args, *node.keywords):
                 yield from _calls(part, inside)
             continue
@@ -143,7 +143,7 @@ def _calls(tree: ast.AST, where: str = "") -> Iterator[tuple[str, int, str]]:
 
 @pytest.fixture(scope="module")
 def by_path(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> dict[tuple[str, str], list[str]]:
-    """The calls by path in what runs on nodes, by file and function."""
+    """The calls by path in code that runs on nodes, by file and function."""
     found: dict[tuple[str, str], list[str]] = {}
     for file in files:
         name = str(file)
@@ -151,47 +151,45 @@ def by_path(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> dic
         if file.suffix == ".py" and on_nodes and name not in HELPERS:
             for function, line, call in _calls(ast.parse((repository / file).read_text(encoding="utf-8"))):
                 found.setdefault((name.removeprefix(NODE), function), []).append(f"{name}:{line}: {call}")
-    assert len(found) > 30, "hardly any call was found; these tests would prove nothing"
+    assert len(found) > 30, f"found only {len(found)} functions; these tests would prove nothing"
     return found
 
 
-def test_nothing_else_works_by_path_below_users_folders(by_path: dict[tuple[str, str], list[str]]) -> None:
-    strange = [
+def test_only_listed_functions_make_calls_by_path(by_path: dict[tuple[str, str], list[str]]) -> None:
+    unlisted = [
         f"{use} in {function}()"
         for (file, function), uses in by_path.items()
         for use in uses
         if function not in ALLOWED.get(file, {})
     ]
-    assert not strange, "use machine/user_folders.py, or say in ALLOWED why no user can lead this elsewhere"
+    assert not unlisted, "use machine/user_folders.py, or state in ALLOWED why no user can redirect this"
 
 
-def test_nothing_is_allowed_that_is_not_there(by_path: dict[tuple[str, str], list[str]]) -> None:
+def test_each_listed_function_makes_calls_by_path(by_path: dict[tuple[str, str], list[str]]) -> None:
     stale = [(file, name) for file, functions in ALLOWED.items() for name in functions if (file, name) not in by_path]
     assert not stale
 
 
-def test_no_role_removes_makes_or_owns_by_path_where_users_can_write(
+def test_no_role_makes_calls_by_path_where_users_can_write(
     repository: pathlib.Path, files: list[pathlib.PurePosixPath]
 ) -> None:
-    looked_at = [
+    checked = [
         file
         for file in files
         if file.parts[0] in ("roles", "playbooks") and file.suffix != ".md" and "meta" not in file.parts
     ]
-    assert len(looked_at) > 50
-    strange = [
+    assert len(checked) > 50
+    unlisted = [
         f"{file}:{number}: {line.strip()[:100]}"
-        for file in looked_at
+        for file in checked
         for number, line in enumerate((repository / file).read_text(encoding="utf-8").splitlines(), start=1)
         if (IN_TEXT.search(line) and not line.lstrip().startswith("#")) or OF_MODULES.search(line)
         if not any(part in line for part in ALLOWED_LINES)
     ]
-    assert not strange, "call hpcnode, which uses machine/user_folders.py, or a module that does"
+    assert not unlisted, "call hpcnode, which uses machine/user_folders.py, or a module that does"
 
 
-def test_root_locks_nothing_where_a_user_could_hold_the_lock(
-    repository: pathlib.Path, files: list[pathlib.PurePosixPath]
-) -> None:
+def test_no_lock_file_is_where_users_can_write(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> None:
     open_to_users = re.compile(r"^\w*LOCK\w* = \"/(?:run/lock|var/lock|tmp|var/tmp|dev/shm|scratch)/", re.MULTILINE)
     names = [str(file) for file in files if file.suffix == ".py" and file.parts[0] == "plugins"]
     assert not [name for name in names if open_to_users.search((repository / name).read_text(encoding="utf-8"))]
@@ -207,11 +205,11 @@ def test_root_locks_nothing_where_a_user_could_hold_the_lock(
         "import os\nremove = os.unlink",
     ],
 )
-def test_a_call_by_path_is_found(text: str) -> None:
+def test_finds_a_call_by_path(text: str) -> None:
     assert list(_calls(ast.parse(text)))
 
 
-def test_a_call_by_descriptor_is_free() -> None:
+def test_allows_a_call_by_descriptor() -> None:
     lines = (
         "os.mkdir('x', 0o700, dir_fd=here)",
         "os.rename('a', 'b', src_dir_fd=here, dst_dir_fd=here)",
@@ -230,5 +228,5 @@ def test_a_call_by_descriptor_is_free() -> None:
         "        mkdir -p /scratch/x",
     ],
 )
-def test_a_line_of_a_role_that_works_by_path_is_found(line: str) -> None:
+def test_finds_a_line_of_a_role_that_makes_a_call_by_path(line: str) -> None:
     assert IN_TEXT.search(line) or OF_MODULES.search(line)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Words and phrases that readers stumble over, and what to write in their place."""
+"""Words and phrases that are hard to read, and plain words for them."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ PLAIN: dict[str, str] = {
     r"\bin the midst\b": "during",
     r"\bnobody else's\b": "say whose",
 }
-"""A pattern, and what to write in its place."""
+"""A pattern, and plain words for it."""
 READ = {".md", ".rst", ".yml", ".py", ".j2", ".sh", ".toml"}
 NOT_PROSE = ("LICENSES/", "changelogs/changelog.yaml", "CHANGELOG.md", "tests/", "molecule/")
 
 
 def prose(text: str) -> str:
-    """The text with its lines joined and without comment signs, so that a phrase over two lines is found too."""
+    """The text on one line without comment signs, so that a phrase that is split over two lines is found too."""
     return " ".join(re.sub(r"^\s*(?:#+|//|--|\.\.)?\s*", "", line).strip() for line in text.splitlines())
 
 
-def stumbles(text: str) -> list[str]:
-    """The phrases in a text that have a plainer word."""
+def odd_phrases(text: str) -> list[str]:
+    """The phrases in a text that match PLAIN, with their replacements."""
     joined = prose(text)
     return [
         f"{joined[max(0, found.start() - 30) : found.end() + 30]!r}: {better}"
@@ -56,10 +56,10 @@ def stumbles(text: str) -> list[str]:
     ]
 
 
-def test_texts_are_plain(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> None:
+def test_texts_contain_no_odd_phrases(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> None:
     read = [file for file in files if file.suffix in READ and not str(file).startswith(NOT_PROSE)]
     assert len(read) > 300
-    found = {str(file): stumbles((repository / file).read_text(encoding="utf-8")) for file in read}
+    found = {str(file): odd_phrases((repository / file).read_text(encoding="utf-8")) for file in read}
     assert not {file: phrases for file, phrases in found.items() if phrases}
 
 
@@ -72,5 +72,5 @@ def test_texts_are_plain(repository: pathlib.Path, files: list[pathlib.PurePosix
         ("for the 2. time", "for the second time"),
     ],
 )
-def test_a_phrase_is_found_over_lines_and_comment_signs(text: str, better: str) -> None:
-    assert [found.rpartition(": ")[2] for found in stumbles(text)] == [better]
+def test_finds_a_phrase_that_is_split_over_comment_lines(text: str, better: str) -> None:
+    assert [found.rpartition(": ")[2] for found in odd_phrases(text)] == [better]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Each comparison and each other decision of a source has its mutants."""
+"""Each comparison and each other decision in a source file has mutants."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from mutation.mutants import BOUNDARY, mutants_of
         ("f(a) + b", []),
     ],
 )
-def test_each_decision_is_turned_once(expression: str, changed: list[str]) -> None:
+def test_each_decision_is_inverted_once(expression: str, changed: list[str]) -> None:
     mutants = list(mutants_of(f"def f(a, b, c):\n    return {expression}\n", "demo.py"))
     assert [mutant.change.split("  ->  ")[1] for mutant in mutants] == changed
     assert {mutant.line for mutant in mutants} <= {2}
 
 
-def test_a_mutant_is_the_source_with_one_change_only() -> None:
+def test_a_mutant_differs_from_the_source_in_one_decision() -> None:
     source = "def f(a, b):\n    return a < b, a == b\n"
     answers = {}
     for mutant in mutants_of(source, "demo.py"):

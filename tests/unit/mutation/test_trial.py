@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A change that no test notices is told, and none that a test notices."""
+"""Mutants that no test detects are reported, and only those."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from mutation import trial
 
 trial.PATIENCE_S = 1.0
 
-def tell(outcome):
+def report(outcome):
     print("tried", sum(outcome.tried.values()))
     for mutant in outcome.survivors:
         print(mutant.kind, mutant.line, mutant.change)
 
 folder = pathlib.Path.cwd()
 try:
-    trial.try_mutants({folder / "demo.py": [folder / "test_demo.py"]}, folder / "scratch", tell)
+    trial.try_mutants({folder / "demo.py": [folder / "test_demo.py"]}, folder / "scratch", report)
 except trial.CannotTry as error:
     print("cannot try:", error)
 """
@@ -33,7 +33,7 @@ SOURCE = """
 def is_hot(celsius):
     return celsius is not None and celsius > 80
 """
-WHOLE = """
+COMPLETE = """
 from demo import is_hot
 
 def test_is_hot(tmp_path):
@@ -43,8 +43,8 @@ def test_is_hot(tmp_path):
 """
 
 
-def told(folder: pathlib.Path, test: str, source: str = SOURCE) -> list[str]:
-    """What is told of the mutants of a source with this test."""
+def reported(folder: pathlib.Path, test: str, source: str = SOURCE) -> list[str]:
+    """What is reported about the mutants of a source file with this test."""
     (folder / "scratch").mkdir()
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     (folder / "demo.py").write_text(source, encoding="utf-8")
@@ -63,21 +63,21 @@ def told(folder: pathlib.Path, test: str, source: str = SOURCE) -> list[str]:
     return [line for line in run.stdout.splitlines() if line.startswith(("tried", "inverted", "boundary", "cannot"))]
 
 
-def test_nothing_survives_a_test_that_tests_all(tmp_path: pathlib.Path) -> None:
-    assert told(tmp_path, WHOLE) == ["tried 4"]
+def test_a_complete_test_detects_every_mutant(tmp_path: pathlib.Path) -> None:
+    assert reported(tmp_path, COMPLETE) == ["tried 4"]
 
 
-def test_what_no_test_notices_is_told_with_its_place(tmp_path: pathlib.Path) -> None:
-    without = WHOLE.replace("    assert not is_hot(None)\n", "").replace("80", "40")
-    assert told(tmp_path, without) == [
+def test_an_undetected_mutant_is_reported_with_its_line(tmp_path: pathlib.Path) -> None:
+    without = COMPLETE.replace("    assert not is_hot(None)\n", "").replace("80", "40")
+    assert reported(tmp_path, without) == [
         "tried 4",
         "boundary 3 celsius > 80  ->  celsius >= 80",
     ]
 
 
-def test_a_test_that_asserts_nothing_notices_nothing(tmp_path: pathlib.Path) -> None:
+def test_a_test_without_assertions_detects_no_mutant(tmp_path: pathlib.Path) -> None:
     test = "from demo import is_hot\n\ndef test_is_hot():\n    is_hot(81)\n"
-    assert told(tmp_path, test) == [
+    assert reported(tmp_path, test) == [
         "tried 4",
         "inverted 3 celsius is not None and celsius > 80  ->  celsius is not None or celsius > 80",
         "inverted 3 celsius is not None  ->  celsius is None",
@@ -86,24 +86,24 @@ def test_a_test_that_asserts_nothing_notices_nothing(tmp_path: pathlib.Path) -> 
     ]
 
 
-def test_a_closure_that_stands_in_a_table_is_changed_too(tmp_path: pathlib.Path) -> None:
+def test_a_closure_created_at_import_gets_mutants_too(tmp_path: pathlib.Path) -> None:
     source = "def above(limit):\n    def is_above(value):\n        return value > limit\n    return is_above\n\n\n"
     test = "from demo import HOT\n\ndef test_hot():\n    assert HOT(81) and not HOT(80)\n"
-    assert told(tmp_path, test, f"{source}HOT = above(80)\n") == ["tried 2"]
+    assert reported(tmp_path, test, f"{source}HOT = above(80)\n") == ["tried 2"]
 
 
-def test_an_endless_loop_is_noticed(tmp_path: pathlib.Path) -> None:
+def test_a_mutant_that_loops_forever_counts_as_detected(tmp_path: pathlib.Path) -> None:
     source = "def first(text):\n    while text.startswith(' '):\n        text = text[1:]\n    return text\n"
     test = "from demo import first\n\ndef test_first():\n    assert first('') == ''\n    assert first(' a') == 'a'\n"
-    assert told(tmp_path, test, source) == ["tried 1"]
+    assert reported(tmp_path, test, source) == ["tried 1"]
 
 
-def test_a_test_that_fails_anyway_notices_nothing(tmp_path: pathlib.Path) -> None:
-    (line,) = told(tmp_path, WHOLE.replace("81", "79"))
+def test_a_test_that_fails_without_a_mutant_is_an_error(tmp_path: pathlib.Path) -> None:
+    (line,) = reported(tmp_path, COMPLETE.replace("81", "79"))
     assert line.startswith("cannot try:")
     assert line.endswith("has no tests, or they fail without a mutant")
 
 
-def test_what_is_decided_at_import_cannot_be_tried(tmp_path: pathlib.Path) -> None:
-    (line,) = told(tmp_path, WHOLE, f"{SOURCE}\nLIMIT = 80 if SOME else 81\n".replace("SOME", "is_hot"))
+def test_a_decision_made_at_import_is_an_error(tmp_path: pathlib.Path) -> None:
+    (line,) = reported(tmp_path, COMPLETE, f"{SOURCE}\nLIMIT = 80 if SOME else 81\n".replace("SOME", "is_hot"))
     assert "no function that was imported decides" in line

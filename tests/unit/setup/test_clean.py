@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""`make clean` removes every environment that the commands make, and nothing of the source."""
+"""`make clean` removes every environment that the commands create, and no source files."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What tests/setup/host.sh asks of apt, on hosts that have some of the packages already."""
+"""Which packages tests/setup/host.sh installs with apt, on hosts that already have some of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOOLS = ("bash", "cat", "env", "grep", "id", "mktemp", "rm", "tail", "tar")
 
 @dataclasses.dataclass
 class Host:
-    """A host whose package manager only notes what it is asked for."""
+    """A host whose package manager only records its arguments."""
 
     folder: pathlib.Path
 
@@ -40,11 +40,11 @@ class Host:
         path.chmod(0o755)
 
     def install(self, *packages: str) -> None:
-        """Say which packages are installed."""
+        """Set which packages are installed."""
         (self.folder / "installed").write_text("".join(f"{package}\n" for package in packages), encoding="utf-8")
 
     def set_up(self) -> list[str]:
-        """Run the script, and return the words of its call of apt-get; none when it did not call it."""
+        """Run the script, and return the arguments of its calls of apt-get: empty if it made none."""
         asked = self.folder / "asked"
         asked.unlink(missing_ok=True)
         environment = {"PATH": str(self.folder / "bin"), "TMPDIR": str(self.folder)}
@@ -60,18 +60,18 @@ def host(tmp_path: pathlib.Path) -> Host:
 
 
 def packages_of(words: list[str]) -> list[str]:
-    """The packages that a call of apt-get names."""
+    """The packages in the arguments of apt-get."""
     return [word for word in words[words.index("install") + 1 :] if not word.startswith("-")]
 
 
-def test_asks_for_everything_on_a_fresh_host_and_for_nothing_the_second_time(host: Host) -> None:
+def test_installs_all_packages_once(host: Host) -> None:
     packages = packages_of(host.set_up())
     assert {"podman", "runc", "mmdebstrap", "python3-venv"} <= set(packages)
     host.install(*packages)
     assert host.set_up() == []
 
 
-def test_leaves_a_runc_that_is_there_without_its_package(host: Host) -> None:
+def test_does_not_replace_a_runc_that_no_package_owns(host: Host) -> None:
     host.add("runc", "")
     packages = packages_of(host.set_up())
     assert "podman" in packages
@@ -82,7 +82,8 @@ def test_never_lets_apt_remove_a_package(host: Host) -> None:
     assert "--no-remove" in host.set_up()
 
 
-def test_takes_only_promtool_of_prometheus_whose_package_would_start_a_server(host: Host) -> None:
+def test_installs_only_promtool_from_the_prometheus_package(host: Host) -> None:
+    """The package itself would start a server."""
     host.install(*packages_of(host.set_up()))
     (host.folder / "bin/promtool").unlink()
     program = host.folder / "data/usr/bin/promtool"

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where the checks' temporary files lie, and that none are left."""
+"""Where the checks put their temporary files, and that they remove all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 @pytest.fixture
 def meminfo(tmp_path: Path) -> Path:
-    """What the kernel tells of a machine with enough memory."""
+    """/proc/meminfo of a machine with enough memory."""
     file = tmp_path / "meminfo"
     file.write_text("MemTotal: 24000000 kB\nMemAvailable: 20000000 kB\n", encoding="ascii")
     return file
@@ -23,25 +23,25 @@ def meminfo(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def shm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in memory, whatever this machine's free space."""
+    """A folder that stands in for memory, regardless of this machine's free space."""
     monkeypatch.setattr(memory, "LEAST_FREE", 0)
     folder = tmp_path / "shm"
     folder.mkdir()
     return folder
 
 
-def test_it_is_in_memory_and_goes(shm: Path, meminfo: Path) -> None:
+def test_the_folder_is_in_memory_and_is_removed(shm: Path, meminfo: Path) -> None:
     with memory.temporary_folder(shm, meminfo) as folder:
         assert folder.parent == shm
         (folder / "file").touch()
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("told", ["MemAvailable: 4000000 kB\n", ""])
-def test_with_little_memory_it_is_on_disk(
-    shm: Path, meminfo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
+@pytest.mark.parametrize("text", ["MemAvailable: 4000000 kB\n", ""])
+def test_the_folder_is_on_disk_when_memory_is_short_or_unknown(
+    shm: Path, meminfo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    meminfo.write_text(told, encoding="ascii")
+    meminfo.write_text(text, encoding="ascii")
     disk = tmp_path / "disk"
     disk.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(disk))
@@ -49,7 +49,7 @@ def test_with_little_memory_it_is_on_disk(
         assert folder.parent == disk
 
 
-def test_without_room_or_without_the_folder_it_is_on_disk(
+def test_memory_is_unusable_without_the_folder_or_free_space(
     shm: Path, meminfo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert memory.is_usable(shm, meminfo)
@@ -59,7 +59,7 @@ def test_without_room_or_without_the_folder_it_is_on_disk(
 
 
 @pytest.mark.parametrize("names", [("lock", "file"), ("file",)])
-def test_what_a_killed_process_left_goes_and_what_is_in_use_stays(
+def test_removes_folders_of_killed_processes_and_keeps_those_in_use(
     shm: Path, meminfo: Path, names: tuple[str, ...]
 ) -> None:
     left = shm / f"{memory.PREFIX}left"

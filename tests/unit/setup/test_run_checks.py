@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The runner of the checks: it must never call something passed that did not run."""
+"""The runner of the checks. It must never report a step as passed that did not run."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(autouse=True)
-def logs_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
-    """Keep the logs of the run these tests may be part of."""
+def separate_logs(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    """Do not overwrite the logs of a run that includes these tests."""
     monkeypatch.setattr(run_checks, "REPOSITORY", tmp_path)
     monkeypatch.setattr(run_checks, "LOGS", tmp_path / "logs")
 
@@ -37,26 +37,26 @@ def verdicts(outcomes: list[run_checks.Outcome]) -> dict[str, str]:
     return {outcome.name: outcome.verdict for outcome in outcomes}
 
 
-def test_a_failed_step_does_not_hide_the_others() -> None:
+def test_other_steps_run_after_a_failed_one() -> None:
     outcomes = run_checks.run_all([shell("bad", "exit 3"), shell("good", "exit 0")])
     assert verdicts(outcomes) == {"bad": "failed", "good": "passed"}
 
 
-def test_a_step_whose_need_failed_fails_without_running(tmp_path: pathlib.Path) -> None:
+def test_a_step_fails_without_running_if_a_step_it_needs_failed(tmp_path: pathlib.Path) -> None:
     trace = tmp_path / "ran"
     outcomes = run_checks.run_all([shell("host", "exit 1"), shell("nodes", f"touch {trace}", needs=("host",))])
     assert verdicts(outcomes) == {"host": "failed", "nodes": "failed"}
     assert not trace.exists()
 
 
-def test_two_steps_run_at_a_time_and_count_in_their_places(tmp_path: pathlib.Path) -> None:
-    waits = "for i in 1 2 3 4 5 6 7 8 9 10; do test -e {0} && exit 0; sleep 0.5; done; exit 1"
-    long = shell("long", waits.format(tmp_path / "later"))
+def test_steps_run_in_parallel_and_are_listed_in_order(tmp_path: pathlib.Path) -> None:
+    wait_for_later = "for i in 1 2 3 4 5 6 7 8 9 10; do test -e {0} && exit 0; sleep 0.5; done; exit 1"
+    long = shell("long", wait_for_later.format(tmp_path / "later"))
     outcomes = run_checks.run_all([long, shell("later", f"touch {tmp_path / 'later'}")])
     assert [(outcome.name, outcome.verdict) for outcome in outcomes] == [("long", "passed"), ("later", "passed")]
 
 
-def test_no_more_steps_than_lanes_run_at_a_time(tmp_path: pathlib.Path) -> None:
+def test_at_most_as_many_steps_as_lanes_run_at_a_time(tmp_path: pathlib.Path) -> None:
     full = f'test "$(ls {tmp_path} | wc -l)" -gt {run_checks.LANES}'
     waits = f"for i in 1 2 3 4 5 6 7 8 9 10; do {full} && break; sleep 0.3; done; sleep 0.2"
     counts = f"touch {tmp_path}/$$; {waits}; ls {tmp_path} | wc -l >> {tmp_path}.counts; rm {tmp_path}/$$"
@@ -65,11 +65,11 @@ def test_no_more_steps_than_lanes_run_at_a_time(tmp_path: pathlib.Path) -> None:
     outcomes = run_checks.run_all([shell(name, counts) for name in "abcdefgh"])
     assert [outcome.verdict for outcome in outcomes] == ["passed"] * 8
     most = max(int(line) for line in pathlib.Path(f"{tmp_path}.counts").read_text().split())
-    # The folder of the logs counts as well.
+    # The logs' folder is one of the entries.
     assert most == run_checks.LANES + 1
 
 
-def test_a_step_waits_for_what_it_needs_and_lets_others_go_first(tmp_path: pathlib.Path) -> None:
+def test_other_steps_run_while_a_step_waits_for_its_needs(tmp_path: pathlib.Path) -> None:
     trace = tmp_path / "trace"
     steps = [
         shell("host", f"sleep 0.5; echo host >> {trace}"),
@@ -80,28 +80,28 @@ def test_a_step_waits_for_what_it_needs_and_lets_others_go_first(tmp_path: pathl
     assert trace.read_text().split() == ["unit", "host", "nodes"]
 
 
-def test_a_step_in_the_other_lane_that_fails_fails_the_run() -> None:
+def test_a_failure_while_other_steps_run_is_kept() -> None:
     outcomes = run_checks.run_all([shell("long", "sleep 0.2; exit 3"), shell("b", "")])
     assert [outcome.verdict for outcome in outcomes] == ["failed", "passed"]
 
 
-def test_exit_code_77_is_a_skip_and_gives_its_reason() -> None:
+def test_exit_code_77_skips_a_step_and_shows_the_reason() -> None:
     (outcome,) = run_checks.run_all([shell("newest", "echo no such Python here; exit 77")])
     assert (outcome.verdict, outcome.remark) == ("skipped", "no such Python here")
 
 
-def test_what_needs_a_skipped_step_is_skipped() -> None:
+def test_a_step_is_skipped_if_a_step_it_needs_was_skipped() -> None:
     outcomes = run_checks.run_all([shell("venv", "exit 77"), shell("tests", "exit 0", needs=("venv",))])
     assert verdicts(outcomes) == {"venv": "skipped", "tests": "skipped"}
 
 
-def test_a_program_that_is_missing_is_a_failure() -> None:
+def test_a_missing_program_fails_the_step() -> None:
     (outcome,) = run_checks.run_all([Step("missing", ("no-such-program-at-all",), needs=())])
     assert outcome.verdict == "failed"
     assert "no-such-program-at-all did not start" in outcome.remark
 
 
-def test_a_step_that_hangs_is_ended_with_its_children() -> None:
+def test_a_step_over_its_limit_is_killed_with_its_children() -> None:
     began = time.monotonic()
     (outcome,) = run_checks.run_all([shell("hung", "sleep 60 & sleep 60", limit=1)])
     assert outcome.verdict == "failed"
@@ -109,18 +109,18 @@ def test_a_step_that_hangs_is_ended_with_its_children() -> None:
     assert time.monotonic() - began < 20
 
 
-def test_the_remark_is_what_pytest_counted() -> None:
+def test_the_remark_shows_pytests_counts() -> None:
     (outcome,) = run_checks.run_all([shell("unit", "echo '===== 12 passed, 1 skipped in 3.21s ====='")])
     assert outcome.remark == "12 passed, 1 skipped"
 
 
-def test_a_run_of_nothing_but_skipped_tests_has_not_passed() -> None:
+def test_a_step_with_only_skipped_tests_is_skipped() -> None:
     (outcome,) = run_checks.run_all([shell("nodes", "echo '===== 3 skipped in 0.21s ====='")])
     assert outcome.verdict == "skipped"
 
 
-def test_cpu_time_counts_what_outlived_the_command_that_started_it(tmp_path: pathlib.Path) -> None:
-    """As a simulated machine does, whose container is nobody's child."""
+def test_cpu_time_includes_processes_that_outlive_their_parent(tmp_path: pathlib.Path) -> None:
+    """The containers of simulated machines do."""
     done, busy = tmp_path / "done", tmp_path / "busy.py"
     busy.write_text(f"import time\nwhile time.process_time() < 1: pass\nopen({str(done)!r}, 'w')\n")
     script = f"sh -c 'setsid {sys.executable} {busy} &'; until test -e {done}; do sleep 0.1; done; sleep 0.3"
@@ -130,29 +130,29 @@ def test_cpu_time_counts_what_outlived_the_command_that_started_it(tmp_path: pat
     assert "CPU min" in run_checks.summarize([outcome], 1.0)
 
 
-def test_the_summary_ends_in_the_plain_count() -> None:
+def test_the_last_line_of_the_summary_is_the_count() -> None:
     outcomes = run_checks.run_all([shell("a", "exit 0"), shell("b", "exit 1"), shell("c", "exit 77")])
     assert run_checks.summarize(outcomes, 1.0).splitlines()[-1] == "1 passed, 1 failed, 1 skipped"
 
 
-def test_an_unknown_step_is_an_error() -> None:
+def test_an_unknown_step_name_is_an_error() -> None:
     runner = [sys.executable, str(REPOSITORY / "tests/setup/run_checks.py"), "no-such-step"]
     done = subprocess.run(runner, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "no step is named no-such-step" in done.stderr
 
 
-def test_names_are_unique_and_needs_come_before() -> None:
+def test_step_names_are_unique_and_needs_come_first() -> None:
     names = [step.name for step in STEPS]
     assert len(names) == len(set(names))
     for position, step in enumerate(STEPS):
         assert set(step.needs) <= set(names[:position])
 
 
-def test_the_summary_names_the_tests_that_failed() -> None:
-    said = "FAILED tests/test_a.py::test_b[x y] - assert 1 == 2"
+def test_the_summary_lists_failed_tests() -> None:
+    failure = "FAILED tests/test_a.py::test_b[x y] - assert 1 == 2"
     outcomes = run_checks.run_all(
-        [shell("nodes", f"echo '{said}'; echo '=== 1 failed, 2 passed in 3.21s ==='; exit 1")]
+        [shell("nodes", f"echo '{failure}'; echo '=== 1 failed, 2 passed in 3.21s ==='; exit 1")]
     )
     lines = run_checks.summarize(outcomes, 1.0).splitlines()
     assert "nodes: tests/test_a.py::test_b[x y] - assert 1 == 2" in lines
@@ -179,7 +179,7 @@ raise SystemExit(run_checks.main())
 
 
 def runner(folder: pathlib.Path, script: str) -> subprocess.Popen[str]:
-    """The runner as a process of its own, with a step that runs this script and one after it."""
+    """Start the runner in a new process, with a step that runs this script and another step after it."""
     code = RUN_THESE.format(
         setup=str(REPOSITORY / "tests/setup"), tests=str(REPOSITORY / "tests"), folder=str(folder), script=script
     )
@@ -195,10 +195,10 @@ def wait_for_file(path: pathlib.Path) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_leaves_no_process_and_starts_no_step(
+def test_an_interrupted_run_ends_all_processes_and_starts_no_step(
     tmp_path: pathlib.Path, number: signal.Signals
 ) -> None:
-    # A daemon as the simulator is one: in a session of its own, and its parent ends.
+    # A daemon like the simulator: in its own session, and its parent ends.
     daemon = f"setsid sh -c 'echo $$ > {tmp_path}/daemon; exec sleep 600' &"
     with runner(tmp_path, f"{daemon} echo $$ > {tmp_path}/step; exec sleep 600") as process:
         pids = [int(wait_for_file(tmp_path / name)) for name in ("daemon", "step")]
@@ -209,7 +209,7 @@ def test_an_interrupted_run_leaves_no_process_and_starts_no_step(
     assert not (tmp_path / "later").exists()
 
 
-def test_a_process_that_a_step_leaves_running_is_ended_and_named(tmp_path: pathlib.Path) -> None:
+def test_a_process_that_outlives_its_step_is_ended_and_reported(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "daemon"
     script = f"setsid sh -c 'echo $$ > {file}; exec sleep 601' & until [ -s {file} ]; do sleep 0.1; done"
     with runner(tmp_path, script) as process:
@@ -219,7 +219,7 @@ def test_a_process_that_a_step_leaves_running_is_ended_and_named(tmp_path: pathl
     assert not psutil.pid_exists(int((tmp_path / "daemon").read_text()))
 
 
-def test_an_interrupted_run_removes_the_simulators_it_has_started(tmp_path: pathlib.Path) -> None:
+def test_an_interrupted_run_removes_its_simulators(tmp_path: pathlib.Path) -> None:
     scenario = REPOSITORY / "tests/simulator/scenarios/site.yml"
     state = tmp_path / ".simulator/interrupted"
     start = (
@@ -235,7 +235,7 @@ def test_an_interrupted_run_removes_the_simulators_it_has_started(tmp_path: path
     assert not psutil.pid_exists(pid)
 
 
-def test_the_thorough_run_leaves_no_test_out() -> None:
+def test_a_run_with_all_includes_the_thorough_tests() -> None:
     commands = {step.name: with_thorough_tests(step).command for step in STEPS}
     assert commands["hardware"] == ("tests/setup/hardware.sh",)
     assert commands["contract"][3:] == ("tests/contract", "--ignore=tests/contract/simulator", "--durations=25")
@@ -245,12 +245,12 @@ def test_the_thorough_run_leaves_no_test_out() -> None:
     assert not [words for words in commands.values() if "thorough" in " ".join(words)]
 
 
-def test_a_step_by_name_brings_what_it_needs() -> None:
+def test_a_step_chosen_by_name_runs_with_the_steps_it_needs() -> None:
     arguments = argparse.Namespace(only=["cluster"], all=False, quick=False)
     assert [step.name for step in run_checks.chosen(arguments)] == ["venv", "host", "stand-ins", "cluster"]
 
 
-def test_a_step_is_left_out_only_where_nothing_that_it_watches_has_changed_since_the_whole_run(
+def test_a_step_is_omitted_only_if_its_files_are_unchanged(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def git(*words: str) -> str:
@@ -267,19 +267,19 @@ def test_a_step_is_left_out_only_where_nothing_that_it_watches_has_changed_since
     git("init", "--quiet")
     git("add", ".")
     git("commit", "--quiet", "-m", "x")
-    # No whole run is recorded, and then one is.
-    assert not run_checks.is_left_out(step)
+    # At first no full run is recorded, then one is.
+    assert not run_checks.is_omitted(step)
     commit = git("rev-parse", "--short=7", "HEAD")
     evidence.write_text(f"| `make test-all` | fresh clone of {commit}, 2 CPUs | x |\n")
-    assert run_checks.is_left_out(step)
+    assert run_checks.is_omitted(step)
     assert commit in capsys.readouterr().out
     watched.write_text("y\n")
-    assert not run_checks.is_left_out(step)
-    # A clone that does not hold that commit, and a step that watches nothing.
+    assert not run_checks.is_omitted(step)
+    # A clone without that commit, and a step that watches no files.
     evidence.write_text("| `make test-all` | fresh clone of 1234567, 2 CPUs | x |\n")
-    assert not run_checks.is_left_out(step)
-    assert not run_checks.is_left_out(shell("unit", "true"))
+    assert not run_checks.is_omitted(step)
+    assert not run_checks.is_omitted(shell("unit", "true"))
 
 
-def test_the_last_whole_run_is_recorded() -> None:
-    assert run_checks.WHOLE_RUN.search((REPOSITORY / "docs/evidence.md").read_text(encoding="utf-8"))
+def test_docs_evidence_records_the_last_full_run() -> None:
+    assert run_checks.FULL_RUN.search((REPOSITORY / "docs/evidence.md").read_text(encoding="utf-8"))

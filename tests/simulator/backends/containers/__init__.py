@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Backend `containers`: instances are systemd containers of podman, each on an address of its own."""
+"""Backend `containers`: instances are systemd containers in podman, each with its own address."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def make() -> Backend:
 
 
 def prepare(report: Callable[[str], None]) -> None:
-    """Build the images that are missing, and allow the kernel's objects that the machines need."""
+    """Build missing images, and raise the kernel's limits for the machines."""
     privilege.require_root()
     for line in (*inotify.raise_limit(), *abilities.probe().lines()):
         report(line)
@@ -28,7 +28,7 @@ def prepare(report: Callable[[str], None]) -> None:
 
 
 def authority() -> Authority:
-    """The one whose certificate is in the base image."""
+    """The authority whose certificate is in the base image."""
     return base_image.authority()
 
 

@@ -18,7 +18,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 NEEDED_V1 = ("cpuset", "devices", "freezer", "memory")
 """Controllers of Slurm's cgroup/v1 (src/plugins/cgroup/v1/cgroup_v1.c); cpuacct is part of cpuset there."""
 NEEDED_V2 = ("cpuset", "memory")
-"""Controllers of Slurm's cgroup/v2; it limits devices by a BPF program."""
+"""Controllers of Slurm's cgroup/v2, which limits devices with a BPF program."""
 _TRIES = 4
 # Makes a namespace on one CPU, and in it mounts namespaces made on another CPU on a file, as job_container/tmpfs does.
 _NESTED = """
@@ -52,12 +52,12 @@ class Abilities:
 
 
 def probe(cgroups: Path = CGROUPS) -> Abilities:
-    """Test them. This takes less than a second and leaves nothing behind."""
+    """Test the features. This takes less than a second and leaves nothing behind."""
     return Abilities(*_cgroups(cgroups), *_namespaces())
 
 
 def write(abilities: Abilities, state_dir: Path) -> None:
-    """Write them where the inventory reads them."""
+    """Write the result to the file that the inventory reads."""
     (state_dir / FILE).write_text(json.dumps(asdict(abilities), indent=2) + "\n", encoding="utf-8")
 
 

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the machines' packages come from: the mirrors, proxies and options that this host's own apt uses.
+"""Where the machines' packages come from: the mirrors, proxies and options of this host's own apt.
 
-A Debian host's sources are taken over for the machines' suite; on any other host mmdebstrap's defaults apply.
+On a Debian host, the machines use the host's sources for their own suite; on any other host, mmdebstrap's defaults.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OPTIONS = re.compile(r'^(Acquire::(?:http|https)::Proxy|Acquire::Retries) "(?P<v
 
 
 def _codename() -> str:
-    """The host's suite when it is Debian, else nothing."""
+    """The host's suite if the host is a Debian, otherwise an empty text."""
     if not OS_RELEASE.exists():
         return ""
     fields = dict(line.split("=", 1) for line in OS_RELEASE.read_text(encoding="utf-8").splitlines() if "=" in line)
@@ -55,7 +55,7 @@ def _one_line(text: str) -> list[dict[str, str]]:
 
 
 def for_suite(suite: str) -> list[str]:
-    """Source files (deb822) for a suite, after this host's own; none where the host is not a Debian."""
+    """Source files (deb822) for a suite, derived from this host's own. Empty if the host is not a Debian."""
     codename = _codename()
     if not codename:
         return []
@@ -81,7 +81,7 @@ def for_suite(suite: str) -> list[str]:
 
 
 def options() -> list[str]:
-    """apt options for building and for the machines: proxies that can be reached from there, retries."""
+    """apt options for the build and the machines: retries, and proxies that the machines can reach."""
     found = []
     for line in run(["apt-config", "dump"], check=False).splitlines():
         match = OPTIONS.match(line)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The containers backend: every instance of the simulated subscription is a systemd machine on this host."""
+"""The containers backend: every instance of the simulated subscription is a systemd container on this host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from simulator.backends.containers.reboots import RebootWatch
 
 
 class ContainersBackend:
-    """Machines of one simulator. Calls for different machines may come at the same time."""
+    """Machines of one simulator. Calls for different machines may be concurrent."""
 
     def __init__(self) -> None:
         self._podman = Podman()
@@ -32,7 +32,7 @@ class ContainersBackend:
         self._image = ""
 
     def open(self, network: NetworkSpec, state_dir: Path) -> None:
-        """Make the network; what a dead simulator of the same name left in this state folder goes first."""
+        """Make the network, after removing what a dead simulator of the same name left behind."""
         cleanup(network.name, state_dir)
         self._image = images.present()
         self._spec, self._state_dir = network, state_dir.resolve()
@@ -55,21 +55,21 @@ class ContainersBackend:
             self._boot(spec)
         except BackendError as error:
             self.delete(spec.vm_id)
-            raise BackendError(f"machine {spec.name} ({spec.computer_name}) was not made: {error}") from error
+            raise BackendError(f"cannot make machine {spec.name} ({spec.computer_name}): {error}") from error
 
     def start(self, vm_id: str) -> None:
         """Start a stopped machine."""
         self._boot(self._known(vm_id))
 
     def stop(self, vm_id: str) -> None:
-        """Shut a machine down; its address stops answering."""
+        """Shut a machine down. Its address no longer answers."""
         spec = self._known(vm_id)
         self._reboots.forget(self._container(spec))
         machine.stop(self._podman, self._container(spec))
         self._network.plug(spec.name, up=False)
 
     def restart(self, vm_id: str) -> None:
-        """Shut down and start."""
+        """Shut a machine down and start it."""
         self.stop(vm_id)
         self.start(vm_id)
 
@@ -81,7 +81,7 @@ class ContainersBackend:
             disk.mkdir()
 
     def replace(self, spec: NodeSpec) -> None:
-        """A fresh copy of the image with the same name and addresses; the local disk stays."""
+        """Replace the machine by a new copy of the image with the same name and addresses. The local disk stays."""
         old = self._known(spec.vm_id)
         self._remove_container(old)
         with self._lock:
@@ -103,7 +103,7 @@ class ContainersBackend:
             self._reaches.pop(vm_id, None)
 
     def reach(self, vm_id: str, service: str, how: str) -> None:
-        """Bar or open a machine's way to a service; it stays so over reboots."""
+        """Block or allow a machine's access to a service. This persists over reboots."""
         spec = self._known(vm_id)
         with self._lock:
             self._reaches.setdefault(vm_id, {})[service] = how
@@ -124,15 +124,15 @@ class ContainersBackend:
         def answers() -> bool:
             if (status := self._reboots.exit_status(container)) is not None:
                 raise NodeNotReady(
-                    f"the container of machine {spec.name} ended with status {status} before anybody could log in; "
-                    f"the last lines of its first process: {machine.console(self._podman, container)}"
+                    f"the container of machine {spec.name} ended with status {status} before ssh answered; "
+                    f"the last lines of its process 1: {machine.console(self._podman, container)}"
                 )
             return machine.answers([*login, "true"])
 
         machine.wait_until(answers, timeout, failed)
 
     def host_keys(self, vm_id: str) -> tuple[str, ...]:
-        """The public halves of the keys that its sshd has."""
+        """The public halves of its sshd's keys."""
         return machine.host_keys(self._podman, self._container(self._known(vm_id)))
 
     def close(self) -> None:
@@ -182,7 +182,7 @@ class ContainersBackend:
         self._network.redirect(spec.name, self._spec.imds_port, self._spec.vault_port, reaches)
 
     def _rebooted(self, vm_id: str) -> None:
-        """The machine restarted itself from inside: what the hypervisor does then."""
+        """Start a machine that rebooted itself from inside, as a hypervisor does."""
         self._boot(self._known(vm_id))
 
     def _remove_container(self, spec: NodeSpec) -> None:
@@ -191,7 +191,7 @@ class ContainersBackend:
 
 
 def machines_folder(state_dir: Path) -> Path:
-    """Where the machines' local disks lie."""
+    """The folder of the machines' local disks."""
     return state_dir.resolve() / "machines"
 
 
@@ -201,9 +201,9 @@ def _network_of(spec: NetworkSpec, state_dir: Path) -> network.Network:
 
 
 def cleanup(name: str, state_dir: Path) -> None:
-    """Remove containers, namespaces, bridge, rules and disks of one simulator, dead or alive; nothing else.
+    """Remove the containers, namespaces, bridge, rules and disks of one simulator, dead or alive, and nothing else.
 
-    Needs nothing but the name and the folder, so that it works after everything of it has been killed.
+    It needs only the name and the folder, so it also works after all processes of the simulator were killed.
     """
     podman = Podman()
     left = podman.containers({LABEL_NAME: name, LABEL_STATE: str(state_dir.resolve())})

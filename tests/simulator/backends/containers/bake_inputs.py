@@ -1,11 +1,11 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which files of this repository the baked image is made of, so that it is baked again when one of them changes.
+"""Which files of this repository the baked image depends on. If one of them changes, the image is baked again.
 
-What belongs in an image stands in the roles' `tasks/install*.yml`, and the task files that those include, with the
-roles' variables, templates and files and the modules they may use; everything else of a role is configured later, and
-may change without a new image.
+The roles' `tasks/install*.yml` and the task files that they include install what belongs in an image. They use the
+roles' variables, templates and files, and the modules. Everything else in a role is configured later, and can change
+without a new image.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import re
 from pathlib import Path
 
 FOLDERS = ("HPCAI_ENROOT_FILES", "HPCAI_BEEGFS_FILES", "HPCAI_AZCOPY_FILES")
-"""Environment variables: folders with the release files of enroot and pyxis, with the packages of BeeGFS, and with the
-release file of azcopy, where the nodes are to have them."""
+"""Environment variables: folders with the release files of enroot and pyxis, the packages of BeeGFS, and the release
+file of azcopy, if the nodes should have them."""
 VARIABLES = Path("inventories/simulated/group_vars/all.yml")
-"""Variables that the playbook is run with."""
+"""Variables of the playbook run."""
 
 _PATTERNS = (
     "playbooks/image.yml",
@@ -35,13 +35,13 @@ _INCLUDES = re.compile(r"(?:import|include)_tasks: *(\S+\.yml)")
 
 
 def bake_inputs(repository: Path) -> list[Path]:
-    """All files of this repository that the bake is made of, sorted."""
+    """All files of this repository that the bake depends on, sorted."""
     found = {path for pattern in _PATTERNS for path in repository.glob(pattern) if path.is_file()}
     return sorted(found | _task_files(repository) | {repository / VARIABLES})
 
 
 def _task_files(repository: Path) -> set[Path]:
-    """The task files of installing, with those that they include."""
+    """The task files that install, with those that they include."""
     found: set[Path] = set()
     waiting = [*repository.glob("roles/*/tasks/install*.yml")]
     while waiting:
@@ -52,8 +52,8 @@ def _task_files(repository: Path) -> set[Path]:
     return found
 
 
-def brought_files() -> list[Path]:
-    """The files that the image gets from folders of the user's, sorted; none where no folder is given."""
+def provided_files() -> list[Path]:
+    """The files in the user's folders that are installed in the image, sorted."""
     folders = [Path(folder) for folder in map(os.environ.get, FOLDERS) if folder]
     there = [folder for folder in folders if folder.is_dir()]
     return [path for folder in there for path in sorted(folder.iterdir()) if path.is_file()]

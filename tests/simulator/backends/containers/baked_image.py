@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The baked image: a machine of the base image after `playbooks/image.yml`, as a real one would be captured."""
+"""The baked image: a machine of the base image after `playbooks/image.yml`, captured as in Azure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from pathlib import Path
 
 from simulator.backends import BackendError, NodeNotReady
 from simulator.backends.containers import base_image, machine, network
-from simulator.backends.containers.bake_inputs import VARIABLES, bake_inputs, brought_files
+from simulator.backends.containers.bake_inputs import VARIABLES, bake_inputs, provided_files
 from simulator.backends.containers.places import LABEL_NAME, LABEL_STATE, REPOSITORY, cache_dir, run_dir, tag_of
 from simulator.backends.containers.podman import Podman
 from simulator.scan import scan
 
 REPOSITORY_NAME = "localhost/hpcai-simulator/baked"
 OWNER = "image-build"
-"""What the builder's own container and network are labelled with, where a machine's bear the simulator's name."""
+"""The label of the builder's own container and network. A machine's have the simulator's name instead."""
 TIMEOUT_S = 1800.0
 HEARTBEAT_S = 10.0
 MARKER = "etc/simulator-bake"
@@ -34,18 +34,18 @@ TASK = re.compile(r"^(?:TASK|RUNNING HANDLER) \[(?:[\w.]+ : )?(.+?)\] \**$")
 
 
 def key() -> str:
-    """Content hash of all that goes into the baked image."""
+    """Content hash of all inputs of the baked image."""
     version = re.search(r"^version:.*$", (REPOSITORY / "galaxy.yml").read_text(encoding="utf-8"), re.MULTILINE)
     parts = [base_image.key().encode(), (version[0] if version else "").encode()]
     for path in bake_inputs(REPOSITORY):
         parts += [str(path.relative_to(REPOSITORY)).encode(), path.read_bytes()]
-    for path in brought_files():
+    for path in provided_files():
         parts += [path.name.encode(), path.read_bytes()]
     return base_image.digest(parts)
 
 
 def reference() -> str:
-    """Name and tag of the baked image for the present inputs."""
+    """Name and tag of the baked image for the current inputs."""
     return f"{REPOSITORY_NAME}:{key()}"
 
 
@@ -57,31 +57,31 @@ def clean_up(podman: Podman) -> None:
 
 
 def build(podman: Podman, base: str, report: Callable[[str], None]) -> str:
-    """Bake the image unless the store has it; its reference. The caller holds the image lock."""
+    """Bake the image unless the store has it, and return its reference. The caller holds the image lock."""
     wanted = reference()
     if podman.image_exists(wanted):
         return wanted
     began = time.monotonic()
 
-    def tell(text: str) -> None:
+    def progress(text: str) -> None:
         report(f"node image: {time.monotonic() - began:3.0f} s: {text}")
 
-    report("node image: a machine of the base image, playbooks/image.yml on it, then captured (two minutes or so)")
+    report("node image: running playbooks/image.yml on a machine of the base image (about two minutes)")
     clean_up(podman)
     try:
-        _bake(podman, base, wanted, tell)
+        _bake(podman, base, wanted, progress)
     finally:
         clean_up(podman)
     report(f"node image: ready after {time.monotonic() - began:.0f} s")
     if reference() != wanted:
-        report("node image: files it is made of changed meanwhile: it serves this run and is baked again for the next")
+        report("node image: its inputs changed during the build: this run uses it, and the next run bakes it again")
         podman.run("tag", wanted, f"{wanted}-mixed")
         podman.run("untag", wanted, wanted)
         return f"{wanted}-mixed"
     return wanted
 
 
-def _bake(podman: Podman, base: str, wanted: str, tell: Callable[[str], None]) -> None:
+def _bake(podman: Podman, base: str, wanted: str, progress: Callable[[str], None]) -> None:
     net, address = network.free_network(tag_of(OWNER, run_dir()), OWNER)
     net.open()
     net.connect(OWNER, [address])
@@ -96,7 +96,7 @@ def _bake(podman: Podman, base: str, wanted: str, tell: Callable[[str], None]) -
             labels={LABEL_NAME: OWNER, LABEL_STATE: str(run_dir())},
             local_disk=None,
         )
-        _let_root_in(machine.root_folder(podman, OWNER), public_key)
+        _allow_root_login(machine.root_folder(podman, OWNER), public_key)
         machine.release(podman, OWNER)
         machine.start(podman, OWNER)
         ssh = machine.ssh_argv(address, "root", str(folder / "key"))
@@ -105,24 +105,24 @@ def _bake(podman: Podman, base: str, wanted: str, tell: Callable[[str], None]) -
             60,
             lambda: NodeNotReady(f"node image: no ssh within 60 s: {machine.last_words(podman, OWNER)}"),
         )
-        tell("the machine answers")
-        _run_playbook(folder, address, tell)
-    tell("shutting down, looking for what must not be in an image, capturing")
+        progress("the machine answers")
+        _run_playbook(folder, address, progress)
+    progress("shutting down, checking for files that must not be in an image, capturing")
     machine.stop(podman, OWNER)
     _check(machine.root_folder(podman, OWNER))
     machine.release(podman, OWNER)
     podman.run("commit", "--quiet", OWNER, wanted, timeout=300)
 
 
-def _let_root_in(root: Path, public_key: str) -> None:
-    """Nobody provisions this machine: a key of ours for root, host keys, and a mark that says so."""
+def _allow_root_login(root: Path, public_key: str) -> None:
+    """Prepare the machine, because nothing provisions it: a marker, our key for root, and a host key."""
     (root / MARKER).touch()
     (root / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
     (root / "root/.ssh/authorized_keys").write_text(public_key + "\n", encoding="ascii")
     machine.make_key(root / "etc/ssh/ssh_host_ed25519_key")
 
 
-def _run_playbook(folder: Path, address: str, tell: Callable[[str], None]) -> None:
+def _run_playbook(folder: Path, address: str, progress: Callable[[str], None]) -> None:
     inventory = folder / "hosts.ini"
     inventory.write_text(
         "[hpcai_image]\n"
@@ -135,17 +135,17 @@ def _run_playbook(folder: Path, address: str, tell: Callable[[str], None]) -> No
     beside = Path(sys.executable).with_name("ansible-playbook")
     playbook = str(beside) if beside.exists() else shutil.which("ansible-playbook")
     if playbook is None:
-        raise BackendError("ansible-playbook is not installed beside this Python: make setup")
+        raise BackendError("ansible-playbook is not installed with this Python: run make setup")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
     environment |= {
         "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
         "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / ".collections"),
         "ANSIBLE_NOCOLOR": "1",
-        # Otherwise a task's name is written only when its first result is there: progress would name the one before.
+        # Otherwise Ansible prints a task's name only with its first result, so the progress would be a task behind.
         "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "1",
         "ANSIBLE_DISPLAY_OK_HOSTS": "1",
         "ANSIBLE_PIPELINING": "1",
-        # Connections of this build alone: the next one may have the same address, and another host behind it.
+        # Do not share connections with the next build: it may have another host at the same address.
         "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=5s",
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(folder / "cp"),
         "PYTHONUNBUFFERED": "1",
@@ -172,14 +172,14 @@ def _run_playbook(folder: Path, address: str, tell: Callable[[str], None]) -> No
         with log_path.open("w", encoding="utf-8") as log:
             for line in _lines(process):
                 if line is None:
-                    tell(f"still at: {doing}")
+                    progress(f"still at: {doing}")
                     if time.monotonic() > deadline:
                         raise BackendError(f"node image: {doing}: not done within {TIMEOUT_S:.0f} s (see {log_path})")
                     continue
                 log.write(line)
                 if match := TASK.match(line.rstrip()):
                     doing = match[1]
-                    tell(doing)
+                    progress(doing)
         if process.wait():
             raise BackendError(f"node image: playbooks/image.yml failed: {_failure(log_path)} (all of it: {log_path})")
     finally:
@@ -188,7 +188,7 @@ def _run_playbook(folder: Path, address: str, tell: Callable[[str], None]) -> No
 
 
 def _lines(process: subprocess.Popen[str]) -> Iterator[str | None]:
-    """Lines as they come; None for every HEARTBEAT_S of silence."""
+    """Yield each line as it arrives, and None after every HEARTBEAT_S without one."""
     assert process.stdout is not None
     stream = process.stdout
     lines: queue.Queue[str | None] = queue.Queue()
@@ -214,15 +214,15 @@ def _lines(process: subprocess.Popen[str]) -> Iterator[str | None]:
 def _failure(log_path: Path) -> str:
     lines = [line.strip() for line in log_path.read_text(encoding="utf-8").splitlines() if line.strip()]
     fatal = [line for line in lines if line.startswith(("fatal:", "ERROR", "[ERROR]"))]
-    return (fatal or lines or ["it said nothing"])[-1][:600]
+    return (fatal or lines or ["no output"])[-1][:600]
 
 
 def _check(root: Path) -> None:
-    """Refuse to capture a machine on which the playbook has left something that is its own, or a key."""
+    """Refuse to capture a machine if the playbook left data of this machine or a key."""
     (root / MARKER).unlink(missing_ok=True)
     found = scan(root)
     if found:
         more = f" and {len(found) - 3} more" if len(found) > 3 else ""
         raise BackendError(
-            f"node image: {'; '.join(found[:3])}{more}: the last step of playbooks/image.yml must take it out"
+            f"node image: {'; '.join(found[:3])}{more}: the last step of playbooks/image.yml must remove it"
         )

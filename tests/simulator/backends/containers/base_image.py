@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The base image: a small Debian made by mmdebstrap, with what stands in for cloud-init."""
+"""The base image: a small Debian made by mmdebstrap, with a stand-in for cloud-init."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def packages() -> list[str]:
 
 
 def digest(parts: list[bytes]) -> str:
-    """Twelve characters that change with any of the parts."""
+    """A hash of all parts, twelve characters long."""
     total = hashlib.sha256()
     for part in parts:
         total.update(hashlib.sha256(part).digest())
@@ -43,7 +43,7 @@ def digest(parts: list[bytes]) -> str:
 
 
 def key() -> str:
-    """Content hash of all that goes into the base image."""
+    """Content hash of all inputs of the base image."""
     parts = [suite().encode(), platform.machine().encode()]
     parts += [text.encode() for text in apt_sources.for_suite(suite()) + apt_sources.options()]
     for path in sorted(IMAGE_FILES.iterdir()):
@@ -65,19 +65,17 @@ def authority() -> Authority:
 
 
 def reference() -> str:
-    """Name and tag of the base image for the present inputs."""
+    """Name and tag of the base image for the current inputs."""
     return f"{REPOSITORY}:{key()}"
 
 
 def build(podman: Podman, report: Callable[[str], None]) -> str:
-    """Make the base image unless the store has it; its reference. The caller holds the image lock."""
+    """Make the base image unless the store has it, and return its reference. The caller holds the image lock."""
     wanted = reference()
     if podman.image_exists(wanted):
         return wanted
     began = time.monotonic()
-    report(
-        f"base image: Debian {suite()} by mmdebstrap, {len(packages())} packages and what they need (under a minute)"
-    )
+    report(f"base image: Debian {suite()}, {len(packages())} packages and their dependencies (less than a minute)")
     log_path = cache_dir() / "base-image.log"
     with tempfile.TemporaryDirectory(prefix="hpcai-base-") as folder:
         sources = apt_sources.for_suite(suite())
@@ -111,7 +109,7 @@ def _pipe(
     began: float,
     report: Callable[[str], None],
 ) -> None:
-    """Stream the root file system into the store, passing on what mmdebstrap says it is doing."""
+    """Stream the root file system into the store, and report mmdebstrap's steps."""
     environment = {**os.environ, **env, "LC_ALL": "C.UTF-8", "TMPDIR": "/var/tmp"}
     with log_path.open("w", encoding="utf-8") as log:
         try:
@@ -132,4 +130,4 @@ def _pipe(
         failed = [argv[0] for argv, process in ((make, maker), (take, taker)) if process.wait()]
     if failed:
         tail = log_path.read_text(encoding="utf-8").strip().splitlines()[-3:]
-        raise BackendError(f"base image: {' and '.join(failed)} failed: {' | '.join(tail)} (all of it: {log_path})")
+        raise BackendError(f"base image: {' and '.join(failed)} failed: {' | '.join(tail)} (see {log_path})")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Running the host's commands: one place for time limits and for errors that name the command."""
+"""Run commands of the host, with timeouts and with errors that name the command."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from simulator.backends import BackendError
 
 
 class CommandFailed(BackendError):
-    """A command of the host failed; the message holds the last line it wrote."""
+    """A command of the host failed. The message contains its last line of output."""
 
 
-def _last_words(text: str) -> str:
+def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "no output"
 
 
 def run(
@@ -30,7 +30,7 @@ def run(
     timeout: float = 60,
     env: Mapping[str, str] | None = None,
 ) -> str:
-    """Run one command and return what it wrote to standard output."""
+    """Run one command and return its standard output."""
     try:
         done = subprocess.run(
             list(argv),
@@ -49,6 +49,6 @@ def run(
         raise CommandFailed(f"{shlex.join(argv)}: no answer within {timeout:.0f} s") from error
     if check and done.returncode:
         raise CommandFailed(
-            f"{shlex.join(argv)}: exit status {done.returncode}: {_last_words(done.stderr or done.stdout)}"
+            f"{shlex.join(argv)}: exit status {done.returncode}: {_last_line(done.stderr or done.stdout)}"
         )
     return done.stdout

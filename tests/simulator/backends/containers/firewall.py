@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The host's packet filter and forwarding, changed for as long as a simulator runs and put back afterwards."""
+"""The host's packet filter and forwarding: changed while a simulator runs, and restored afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _table(tag: str) -> str:
 
 
 def open_for(tag: str, bridge: str, cidr: str) -> None:
-    """Let machines out through NAT, and let them and the host reach each other."""
+    """Allow machines to connect to the outside through NAT, and to and from the host."""
     with locked(run_dir() / "firewall.lock"):
         before = FORWARDING.read_text(encoding="ascii").strip()
         if before == "0":
@@ -39,8 +39,8 @@ def open_for(tag: str, bridge: str, cidr: str) -> None:
             "}\n"
         ),
     )
-    # A table of ours cannot overrule what another one drops (container engines and ufw set FORWARD to DROP), so the
-    # way is opened in that chain itself, and only where it is not open anyway.
+    # Our own table cannot accept packets that another table drops (container engines and ufw set FORWARD to DROP). So
+    # the rules are added to that chain itself, and only if it does not accept everything.
     for chain, rules in (("FORWARD", (["-i", bridge], ["-o", bridge])), ("INPUT", (["-i", bridge],))):
         if _closed(chain):
             for rule in rules:
@@ -54,7 +54,7 @@ def _closed(chain: str) -> bool:
 
 
 def close_for(tag: str) -> None:
-    """Take all of it back; forwarding too when this was the last network of ours and it was off before."""
+    """Remove all rules. If this was our last network and forwarding was off before, switch it off again."""
     if _table(tag) in run(["nft", "list", "tables", "ip"]):
         run(["nft", "delete", "table", "ip", _table(tag)], check=False)
     if shutil.which("iptables"):

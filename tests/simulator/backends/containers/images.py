@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The image store: what is built when, what is thrown away, and one builder at a time."""
+"""The image store: builds missing images, one builder at a time, and removes old ones."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from simulator.backends.containers.places import cache_dir, locked
 from simulator.backends.containers.podman import Podman
 
 PINNED = "HPCAI_NODE_IMAGE"
-"""Environment variable: the image that prepare() found or built, for this process and the server it starts. The
-files it was made of may change while the server runs, or between the two. Set beforehand, it is the image to take."""
+"""Environment variable: the image that prepare() found or built, for this process and the server that it starts. The
+image's inputs may change meanwhile. If the variable is set before, this image is used."""
 KEPT = 4
-"""Images of each kind that stay, by last use: two checkouts side by side keep theirs, of either suite."""
+"""How many images of each kind are kept, by last use: enough for two checkouts with both suites."""
 
 
 def prepare(report: Callable[[str], None]) -> str:
-    """Build whatever of base and baked image is missing; the baked image's reference."""
+    """Build the base and the baked image if they are missing, and return the baked image's reference."""
     podman = Podman()
     if os.environ.get(PINNED):
         return present()
@@ -42,7 +42,7 @@ def prepare(report: Callable[[str], None]) -> str:
 
 
 def present() -> str:
-    """The baked image that fits this checkout; an error where it has not been built."""
+    """The baked image for this checkout. It is an error if it is not built."""
     wanted = os.environ.get(PINNED) or baked_image.reference()
     if not Podman().image_exists(wanted):
         raise BackendError(
@@ -64,7 +64,7 @@ def _used(reference: str) -> None:
 
 
 def _prune(podman: Podman, repository: str, newest: str) -> None:
-    """Remove all but the last used ones. One that a machine still runs from is refused by podman, and stays."""
+    """Remove all but the images used last. podman refuses to remove an image that a machine still uses."""
     marks = cache_dir() / "images-used"
 
     def last_use(reference: str) -> float:

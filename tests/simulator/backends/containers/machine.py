@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One machine as a container: how it is made, started, stopped, and what it says when it does not come up."""
+"""One machine as a container: create, start and stop it, and find out why it does not start."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def create(
     local_disk: Path | None,
     hosts: Mapping[str, str] | None = None,
 ) -> None:
-    """Make a machine's container in its network namespace. Its host name is set by provisioning, from inside.
+    """Make a machine's container in its network namespace. Provisioning sets the host name from inside.
 
-    ``hosts`` are names with their addresses that it knows beside those of its resolver (see images/init.sh).
+    ``hosts`` are names and addresses for its /etc/hosts (see images/init.sh).
     """
     argv = [
         "create",
@@ -57,27 +57,28 @@ def create(
 
 
 def start(podman: Podman, name: str) -> None:
-    """Start it, without waiting for anything inside."""
+    """Start a machine, without waiting for anything inside."""
     podman.run("start", name)
 
 
 def stop(podman: Podman, name: str) -> None:
-    """Shut it down in order; after a while by force."""
+    """Shut a machine down. Kill it after STOP_PATIENCE_S."""
     podman.run("stop", f"--time={STOP_PATIENCE_S}", name, timeout=STOP_PATIENCE_S + 30)
 
 
 def last_words(podman: Podman, name: str) -> str:
-    """What its provisioning and the end of its journal say, on one line; or why there is none."""
-    told = _journal(podman, name, "--unit=simulator-provision.service", "--lines=3")
-    # Whoever waits has asked for a login again and again: those lines would be all there is.
-    rest = [line for line in _journal(podman, name, "--lines=400") if "[preauth]" not in line and line not in told]
-    return " | ".join(told + rest[-JOURNAL_LINES:]) or "no journal: the container is not running"
+    """The output of its provisioning and the end of its journal, on one line."""
+    provisioning = _journal(podman, name, "--unit=simulator-provision.service", "--lines=3")
+    # Without the lines about login attempts: whoever waits for the machine makes many of them.
+    journal = _journal(podman, name, "--lines=400")
+    rest = [line for line in journal if "[preauth]" not in line and line not in provisioning]
+    return " | ".join(provisioning + rest[-JOURNAL_LINES:]) or "no journal: the container is not running"
 
 
 def console(podman: Podman, name: str) -> str:
-    """Return the last lines that its first process printed, joined. systemd reports only there why it stopped."""
+    """Return the last lines that its process 1 printed, joined. systemd reports only there why it stopped."""
     file = Path(podman.run("inspect", "--format={{.HostConfig.LogConfig.Path}}", name).strip())
-    # Each line begins with a time, the stream and F or P (a part of a line).
+    # Each line starts with a time, the stream, and F (a full line) or P (a part of a line).
     lines = [line.split(" ", 3)[-1].strip() for line in file.read_text(errors="replace").splitlines()]
     return " | ".join([line for line in lines if line][-CONSOLE_LINES:]) or "it printed nothing"
 
@@ -88,7 +89,7 @@ def _journal(podman: Podman, name: str, *options: str) -> list[str]:
 
 
 def ssh_argv(address: str, user: str, key: str) -> list[str]:
-    """ssh to a machine whose host key nobody can know yet."""
+    """The ssh command for a machine whose host key is not known yet."""
     return [
         "ssh",
         *("-F", "none", "-i", key, "-l", user),
@@ -105,13 +106,13 @@ def host_keys(podman: Podman, name: str) -> tuple[str, ...]:
 
 
 def wait_until(answers: Callable[[], bool], timeout: float, failed: Callable[[], NodeNotReady]) -> None:
-    """Ask until the answer is yes; raise what ``failed`` makes when time is up."""
+    """Repeat ``answers`` until it returns True. After the timeout, raise the exception from ``failed``."""
     began = time.monotonic()
     while not answers():
         waited = time.monotonic() - began
         if waited >= timeout:
             raise failed()
-        # Closely at first, when an answer is near; then leave the processors to the machines.
+        # Poll often at first, then less often, to leave the CPUs to the machines.
         time.sleep(min(2.0, 0.2 + waited / 10))
 
 
@@ -125,16 +126,16 @@ def answers(argv: Sequence[str], timeout: float = 10) -> bool:
 
 
 def root_folder(podman: Podman, name: str) -> Path:
-    """Where a stopped container's root file system lies on the host, until ``release``."""
+    """Mount a stopped container's root file system on the host until ``release``, and return the path."""
     return Path(podman.run("mount", name).strip())
 
 
 def release(podman: Podman, name: str) -> None:
-    """Give the root file system back."""
+    """Unmount the root file system."""
     podman.run("unmount", name, check=False)
 
 
 def make_key(path: Path) -> str:
-    """A key pair without passphrase; the public half."""
+    """Make a key pair without a passphrase, and return the public key."""
     run(["ssh-keygen", "-q", "-N", "", "-t", "ed25519", "-C", "simulator", "-f", str(path)])
     return path.with_name(path.name + ".pub").read_text(encoding="ascii").strip()

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A simulator's network on this host: one bridge, one network namespace per machine, the way out through NAT.
+"""A simulator's network on this host: one bridge, one network namespace per machine, and NAT to the outside.
 
-Not podman's networks: a namespace of our own outlives a reboot of the machine in it, and what is to be removed
-after a crash is one interface, one nft table and a folder's worth of named namespaces, all bearing the same tag.
+podman's own networks are not used: our namespaces outlive a reboot of their machine. After a crash, only one bridge,
+one nft table and the named namespaces must be removed, and all of their names contain the same tag.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from simulator.backends.containers.command import run
 
 NAMESPACES = Path("/run/netns")
 SMALL_NETWORKS = ipaddress.IPv4Network("10.76.0.0/24")
-"""Where the image builder takes its network from."""
+"""The range from which the image builder takes its network."""
 METADATA_ADDRESS = "169.254.169.254"
 BARS = {"refused": "reject with tcp reset", "blackhole": "drop"}
 
 
 @dataclass(frozen=True)
 class Network:
-    """One bridge and its namespaces; ``tag`` is what everything of it is named by."""
+    """One bridge and its namespaces. All names contain ``tag``."""
 
     tag: str
     cidr: str
     gateway: str
     owner: str
-    """Who uses it, for people who read `ip link` (the interface's alias)."""
+    """Who uses the network: the interface's alias, which `ip link` shows."""
 
     @property
     def bridge(self) -> str:
@@ -53,11 +53,11 @@ class Network:
         return f"hpcai-{self.tag}-{machine}"
 
     def port(self, machine: str) -> str:
-        """The host's end of a machine's cable."""
+        """The name of the host's end of a machine's veth pair."""
         return f"hp{self.tag[:5]}{zlib.crc32(machine.encode()):08x}"
 
     def open(self) -> None:
-        """Make the bridge, after checking that nobody else on this host has those addresses."""
+        """Make the bridge, after checking that its addresses are not in use on this host."""
         self._refuse_overlap()
         run(["ip", "link", "add", self.bridge, "type", "bridge"])
         run(["ip", "link", "set", self.bridge, "alias", self.owner[:255]])
@@ -70,12 +70,12 @@ class Network:
         for taken, device in _routes():
             if wanted.overlaps(taken):
                 raise BackendError(
-                    f"network {self.cidr} overlaps {taken} on {device} ({_alias(device)}): stop what uses it, "
-                    "or give the scenario another address range"
+                    f"network {self.cidr} overlaps {taken} on {device} ({_alias(device)}): stop its user, "
+                    "or set another address range in the scenario"
                 )
 
     def connect(self, machine: str, addresses: list[str]) -> None:
-        """Give a machine its namespace, cable and addresses (the first one is what it speaks from)."""
+        """Make a machine's namespace, veth pair and addresses. The first address is its source address."""
         space, port = self.namespace(machine), self.port(machine)
         run(["ip", "netns", "add", space])
         run(["ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", space])
@@ -86,68 +86,68 @@ class Network:
         run(["ip", "-n", space, "-batch", "-"], stdin="\n".join(commands) + "\n")
 
     def redirect(self, machine: str, imds_port: int, vault_port: int, reaches: Mapping[str, str]) -> None:
-        """Lead a machine's metadata address, and the gateway's port 443, to the simulator; or bar the way.
+        """Redirect a machine's metadata address and the gateway's port 443 to the simulator, or block them.
 
-        169.254.169.254 is never put on the host. ``reaches`` says how it is for ``imds`` and ``vault``, where it is
-        not as it should be (see simulator.backends.REACHES).
+        The host itself never has the address 169.254.169.254. ``reaches`` has the access to ``imds`` and ``vault`` if
+        it is not normal (see simulator.backends.REACHES).
         """
-        ways = {"imds": (f"ip daddr {METADATA_ADDRESS} tcp dport 80", imds_port)}
+        targets = {"imds": (f"ip daddr {METADATA_ADDRESS} tcp dport 80", imds_port)}
         if vault_port:
-            ways["vault"] = (f"ip daddr {self.gateway} tcp dport 443", vault_port)
-        barred = "".join(
-            f"    {ways[service][0]} {BARS[how]}\n"
+            targets["vault"] = (f"ip daddr {self.gateway} tcp dport 443", vault_port)
+        blocked = "".join(
+            f"    {targets[service][0]} {BARS[how]}\n"
             for service, how in reaches.items()
-            if service in ways and how in BARS
+            if service in targets and how in BARS
         )
-        led = "".join(f"    {way} dnat to {self.gateway}:{port}\n" for way, port in ways.values())
+        redirected = "".join(f"    {match} dnat to {self.gateway}:{port}\n" for match, port in targets.values())
         run(
             ["ip", "netns", "exec", self.namespace(machine), "nft", "-f", "-"],
             stdin=(
                 "table ip hpcai_imds\n"
                 "delete table ip hpcai_imds\n"
                 "table ip hpcai_imds {\n"
-                # Before addresses are translated, and for connections that are open already.
+                # Before address translation, and also for open connections.
                 "  chain barred {\n"
                 "    type filter hook output priority -150;\n"
-                f"{barred}"
+                f"{blocked}"
                 "  }\n"
                 "  chain output {\n"
                 "    type nat hook output priority -100;\n"
-                f"{led}"
+                f"{redirected}"
                 "  }\n"
                 "}\n"
             ),
         )
 
     def plug(self, machine: str, up: bool) -> None:
-        """Plug or pull the cable: a stopped machine must not answer, not even with 'connection refused'."""
+        """Set the link up or down: a stopped machine must not answer, not even with 'connection refused'."""
         run(["ip", "link", "set", self.port(machine), "up" if up else "down"])
 
     def disconnect(self, machine: str) -> None:
-        """Remove a machine's namespace, and its cable with it."""
+        """Remove a machine's namespace and its veth pair."""
         space = self.namespace(machine)
-        # The kernel keeps the cable until the last process of the namespace is gone: take our end away first.
+        # Delete our end first: the kernel keeps the pair until the last process of the namespace has ended.
         run(["ip", "link", "delete", self.port(machine)], check=False)
         if (NAMESPACES / space).exists():
             run(["ip", "netns", "delete", space])
 
     def close(self) -> None:
-        """Remove everything that bears this network's tag."""
+        """Remove everything with this network's tag."""
         remove(self.tag)
 
 
 def free_network(tag: str, owner: str) -> tuple[Network, str]:
-    """A small network that overlaps no route of this host, and the one machine's address in it."""
+    """A small network that overlaps no route of this host, and the address for its only machine."""
     taken = [network for network, _device in _routes()]
     for small in SMALL_NETWORKS.subnets(new_prefix=29):
         if not any(small.overlaps(network) for network in taken):
             gateway, address = (str(host) for host in list(small.hosts())[:2])
             return Network(tag=tag, cidr=str(small), gateway=gateway, owner=owner), address
-    raise BackendError(f"every network of {SMALL_NETWORKS} is in use on this host: free one of its routes")
+    raise BackendError(f"every network of {SMALL_NETWORKS} is in use on this host: remove one of the routes to them")
 
 
 def _routes() -> list[tuple[ipaddress.IPv4Network, str]]:
-    """What this host's main table leads to, without the default route."""
+    """The routes in this host's main table, without the default route."""
     routes: list[dict[str, Any]] = json.loads(run(["ip", "-4", "-json", "route", "show", "table", "main"]) or "[]")
     return [
         (ipaddress.IPv4Network(route["dst"], strict=False), str(route.get("dev", "?")))
@@ -162,7 +162,7 @@ def _alias(device: str) -> str:
 
 
 def remove(tag: str) -> None:
-    """Remove bridge, cables, namespaces and firewall rules of one tag; what is not there is no error."""
+    """Remove the bridge, veth pairs, namespaces and firewall rules of one tag. Missing ones are not an error."""
     prefix = f"hp{tag[:5]}"
     bridge = f"hpcai{tag}"
     links: list[dict[str, Any]] = json.loads(run(["ip", "-json", "link", "show"]))

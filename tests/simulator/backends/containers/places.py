@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where images, containers and their run-time files live on this host, and how a simulator's things are told apart."""
+"""Where images, containers and their run-time files are on this host, and how simulators are distinguished."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def cache_dir() -> Path:
 
 
 def authority_dir() -> Path:
-    """Where the certificate authority of the simulated key vaults lies, for all simulators and images."""
+    """The folder of the certificate authority of the simulated key vaults, for all simulators and images."""
     return cache_dir() / "authority"
 
 
 def run_dir() -> Path:
-    """Run-time files of that store. Short on purpose: podman puts Unix sockets below it (108 characters at most)."""
+    """Run-time files of that store. The path is short because podman makes Unix sockets below it (108 characters)."""
     return Path("/run/hpcai-azure") / hashlib.sha256(str(cache_dir()).encode()).hexdigest()[:8]
 
 
@@ -45,7 +45,7 @@ def tag_of(name: str, state_dir: Path) -> str:
 
 @contextlib.contextmanager
 def locked(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold a lock that the kernel releases with the process, however it ends."""
+    """Hold a lock, which the kernel releases when the process ends in any way."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as handle:
         try:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""podman with a store, run-time folder and configuration of our own: containers made by others are out of its sight."""
+"""podman with our own store, run-time folder and configuration, so that it does not see containers of others."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _prepared = threading.Lock()
 
 
 def plain_cgroup_v2() -> bool:
-    """Whether the host has the unified hierarchy alone (v1 and hybrid mounts have no such file at the top)."""
+    """Whether the host has only the unified hierarchy. v1 and hybrid mounts do not have this file."""
     return (CGROUPS / "cgroup.controllers").exists()
 
 
 def _limits() -> list[str]:
-    # Without CAP_SYS_RESOURCE podman's own default (1048576) is refused, so ask for no more than what we have.
+    # Without CAP_SYS_RESOURCE podman's own default (1048576) is refused, so request at most our own limit.
     limits = []
     for word, number in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC)):
         hard = resource.getrlimit(number)[1]
@@ -41,7 +41,7 @@ def _limits() -> list[str]:
 
 
 def _runtime() -> str:
-    # crun cannot start systemd on v1 or hybrid hierarchies; runc can. Elsewhere crun is the distributions' choice.
+    # Only runc can start systemd on v1 or hybrid hierarchies. On v2, crun is the distributions' default.
     wanted = ("crun", "runc") if plain_cgroup_v2() else ("runc",)
     for name in wanted:
         if shutil.which(name):
@@ -74,7 +74,7 @@ def _write_configuration(folder: Path) -> None:
 
 
 def _prepare() -> Path:
-    """The run-time folder, emptied when the host has been restarted since: podman would believe that all still runs."""
+    """The run-time folder. It is emptied after a reboot of the host: podman would assume that all containers run."""
     folder = run_dir()
     with _prepared, locked(folder / "prepare.lock"):
         boot_id = BOOT_ID.read_text(encoding="ascii").strip()
@@ -117,21 +117,21 @@ class Podman:
 
     @property
     def env(self) -> dict[str, str]:
-        """What the environment needs besides."""
+        """The additional environment variables."""
         return dict(self._env)
 
     def run(self, *args: str, stdin: str | None = None, check: bool = True, timeout: float = 60) -> str:
-        """Run one podman sub-command; its output."""
+        """Run one podman sub-command and return its output."""
         return run([*self._argv, *args], stdin=stdin, check=check, timeout=timeout, env=self._env)
 
     def containers(self, labels: Mapping[str, str]) -> list[dict[str, Any]]:
-        """All containers, running or not, that carry these labels."""
+        """All containers with these labels, running or not."""
         filters = [f"--filter=label={key}={value}" for key, value in labels.items()]
         found = json.loads(self.run("ps", "--all", "--format=json", *filters) or "[]")
         return list(found or [])
 
     def images(self, repository: str) -> list[dict[str, Any]]:
-        """Images of one repository, the newest first."""
+        """Images of one repository, newest first."""
         found = json.loads(self.run("images", "--format=json", f"--filter=reference={repository}") or "[]")
         return sorted(found or [], key=lambda image: int(image["Created"]), reverse=True)
 
@@ -140,6 +140,6 @@ class Podman:
         return bool(self.run("images", "--quiet", reference).strip())
 
     def remove_containers(self, ids: list[str]) -> None:
-        """Kill and remove containers; those already gone are no error."""
+        """Kill and remove containers. Missing containers are not an error."""
         if ids:
             self.run("rm", "--force", "--ignore", "--time=0", "--volumes", *ids, timeout=120)

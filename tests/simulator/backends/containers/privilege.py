@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Machines need root (bridges, network namespaces, systemd in containers): getting it, and saying so."""
+"""Machines need root (bridges, network namespaces, systemd in containers): check for root, or become root."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ KEPT = ("PYTHONPATH", "PATH", "http_proxy", "https_proxy", "no_proxy")
 
 
 ROOTS_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-"""Where nft, iptables and runc lie. A Debian user's PATH, which comes along through sudo and su, lacks them."""
+"""Folders of nft, iptables and runc. sudo and su keep a Debian user's PATH, which does not contain them."""
 
 
 def require_root() -> None:
-    """Refuse early and in words, instead of a failing podman later; let this process find root's programs."""
+    """Fail early with a clear message if this process is not root, and add root's folders to PATH."""
     if os.geteuid() != 0:
         raise BackendError("machines need root: run this with sudo, or use --backend none")
     path = os.environ.get("PATH", os.defpath).split(os.pathsep)
@@ -30,14 +30,14 @@ def require_root() -> None:
 
 
 def become_root(arguments: list[str], report: Callable[[str], None]) -> None:
-    """Run `python -m simulator ARGUMENTS` again through sudo unless this is root already. Does not return then."""
+    """If this process is not root, replace it by `python -m simulator ARGUMENTS` under sudo."""
     if os.geteuid() == 0:
         return
     sudo = shutil.which("sudo")
     if sudo is None:
-        raise BackendError("machines need root and there is no sudo here: run this as root, or use --backend none")
-    report("machines are containers with networks of their own, which takes root: going on through sudo")
-    # Folders that root would otherwise own for good, in a home or a clone that is not root's.
+        raise BackendError("machines need root, and sudo is not installed: run this as root, or use --backend none")
+    report("machines are containers with their own networks, which need root: continuing with sudo")
+    # Make these folders now, so that they belong to the user and not to root.
     for folder in (cache_dir(), REPOSITORY / ".simulator"):
         folder.mkdir(parents=True, exist_ok=True)
     kept = [f"{name}={os.environ[name]}" for name in KEPT if name in os.environ]
@@ -47,7 +47,7 @@ def become_root(arguments: list[str], report: Callable[[str], None]) -> None:
 
 
 def give_to_caller(*paths: Path) -> None:
-    """Let files made by root belong to the user who called sudo, who is the one to use them (the admin's key)."""
+    """Change the owner of files made by root to the user who called sudo and will use them (the admin's key)."""
     user, group = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
     if user and group and os.geteuid() == 0:
         for path in paths:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reboots from inside a machine: a container ends then, a virtual machine comes back."""
+"""Reboots from inside a machine: a container ends then, but a virtual machine starts again."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from simulator.backends import BackendError
 from simulator.backends.containers.podman import Podman
 
 REBOOTED = 129
-"""Exit status of a container whose first process asked the kernel for a reboot (SIGHUP; 130 is a power-off)."""
+"""Exit status of a container whose process 1 asked the kernel for a reboot (SIGHUP; 130 is a power-off)."""
 
 
 class RebootWatch:
-    """Sleeps on the first processes of the machines and starts those again that rebooted."""
+    """Waits for the end of the machines' first processes, and starts the machines again that rebooted."""
 
     def __init__(self, podman: Podman, rebooted: Callable[[str], None]) -> None:
         self._podman = podman
@@ -35,7 +35,7 @@ class RebootWatch:
         self._thread: threading.Thread | None = None
 
     def watch(self, container: str, vm_id: str) -> None:
-        """Begin to watch a machine that has just been started."""
+        """Start to watch a machine that was just started."""
         pid = self._state(container).get("Pid", 0)
         try:
             descriptor = os.pidfd_open(pid) if pid else -1
@@ -55,14 +55,14 @@ class RebootWatch:
                 self._thread.start()
 
     def forget(self, container: str) -> None:
-        """Stop watching: whoever calls this ends the machine on purpose."""
+        """Stop watching a machine, because the caller is going to end it."""
         with self._lock:
             self._wanted.discard(container)
             for descriptor in [known for known, (name, _vm_id) in self._watched.items() if name == container]:
                 self._drop(descriptor)
 
     def exit_status(self, container: str) -> int | None:
-        """The exit status of a machine that ended by itself and does not come back; None while it runs or reboots."""
+        """The exit status of a machine that ended without a reboot or a request; None while it runs or reboots."""
         with self._lock:
             return self._exits.get(container)
 
@@ -104,11 +104,11 @@ class RebootWatch:
             self._podman.run("wait", container, check=False, timeout=30)
             status = self._state(container).get("ExitCode", -1)
             with self._lock:
-                # Stopped or deleted from outside in the meantime: then it stays down.
+                # If it was stopped or deleted from outside meanwhile, it stays down.
                 by_itself = container in self._wanted
                 if by_itself and status != REBOOTED:
                     self._exits[container] = status
             if by_itself and status == REBOOTED:
                 self._rebooted(vm_id)
         except BackendError as error:
-            print(f"machine {container} rebooted and did not come back: {error}", file=sys.stderr, flush=True)
+            print(f"machine {container} rebooted and did not start again: {error}", file=sys.stderr, flush=True)

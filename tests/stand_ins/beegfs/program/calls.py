@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What Python's library has not: mount, umount2, and another command line in the list of processes."""
+"""Calls that Python's library lacks: mount, umount2, and changing the process's own command line."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def mount(source: str, target: str, kind: str, flags: int, options: str) -> None
 
 
 def unmount(target: str, flags: int) -> None:
-    """Take it away, lazily or by force where the flags say so."""
+    """Unmount, lazily or by force according to ``flags``."""
     _checked(_libc.umount2(os.fsencode(target), flags), target)
 
 
 def show_as(words: list[str]) -> None:
-    """Stand in the list of processes with the words of the real one, not with those of an interpreter and a script."""
+    """Show the real program's command line in the process list, not that of an interpreter with a script."""
     fields = Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     start, end = int(fields[45]), int(fields[46])
     shown = b"".join(os.fsencode(word) + b"\0" for word in words)

@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Out of the control group of whoever mounts: the real client is no process, and stops with no service or job."""
+"""Moves the client out of the control group that mounted it.
+
+The real client is not a process, so it does not stop with a service or job.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from pathlib import Path
 
 
 def groups_of_first(mountinfo: str, cgroup: str) -> list[str]:
-    """The folders of the first process's control groups, as this machine sees them.
+    """Return the folders of process 1's control groups, as this machine sees them.
 
-    A container may see a part of the hierarchy only, while the process's own list names the whole path.
+    A container may see only a part of the hierarchy, while /proc/1/cgroup contains the full path.
     """
     listed = {}
     for line in cgroup.splitlines():
@@ -33,7 +36,7 @@ def groups_of_first(mountinfo: str, cgroup: str) -> list[str]:
 
 
 def join_first() -> None:
-    """Go where the first process is, on a machine that systemd keeps."""
+    """Move this process into the control groups of process 1, if the machine runs systemd."""
     if not Path("/run/systemd/system").is_dir():
         return
     texts = [Path(path).read_text(encoding="utf-8") for path in ("/proc/self/mountinfo", "/proc/1/cgroup")]

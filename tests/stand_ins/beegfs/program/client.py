@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The client: a process in place of the kernel module. It checks, mounts, serves, and signs off at the end."""
+"""The client: a process in place of the kernel module. It checks, mounts, serves, and deregisters at the end."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ AGAIN_S = 0.2
 
 
 class Cancelled(Exception):
-    """The mount is not to be."""
+    """The mount is cancelled."""
 
 
 class Mount:
-    """One mount from its checks to its end."""
+    """One mount, from the checks before it to its end."""
 
     def __init__(self, settings: Settings, mountpoint: str) -> None:
         self.settings, self.mountpoint = settings, mountpoint
@@ -47,20 +47,20 @@ class Mount:
         self._me["address"] = settings.address()
         self._in_touch = threading.Lock()
         self._helperd = ("127.0.0.1", settings.port("connHelperdPortTCP"))
-        # The real client takes this port for the servers' datagrams, or another when it is taken.
+        # The real client receives the servers' datagrams on this port, or on another if it is in use.
         self._datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         with contextlib.suppress(OSError):
             self._datagrams.bind(("0.0.0.0", settings.port("connClientPortUDP")))
 
     def tell(self, context: str, text: str) -> None:
-        """Into the helper's log."""
+        """Write a line into the helper's log."""
         with contextlib.suppress(OSError):
             Peers(self.settings.secret()).ask(self._helperd, "log", context=context, text=text)
 
     def check(self) -> None:
-        """As the real one before it mounts: helper, management, metadata, storage, in this order and without patience.
+        """Check like the real client before it mounts: helper, management, metadata, storage, in this order.
 
-        Only the management is waited for.
+        It waits only for the management.
         """
         patience_ms = self.settings.number("sysMountSanityCheckMS")
         if not patience_ms:
@@ -98,14 +98,14 @@ class Mount:
                 time.sleep(AGAIN_S)
 
     def mount(self, flags: int) -> int:
-        """Open the device and mount; the kernel's requests wait there until somebody reads them."""
+        """Open the device and mount; the kernel's requests wait in the device until ``serve`` reads them."""
         device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
         options = f"fd={device},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other"
         calls.mount("beegfs_nodev", self.mountpoint, "fuse.beegfs", flags, options)
         return device
 
     def serve(self, device: int) -> None:
-        """Until nobody uses it any more."""
+        """Serve until the file system is unmounted and no longer in use."""
         client = Client.make(self.name, self.mountpoint)
         client.show(self.servers.found, self.settings)
         threading.Thread(target=self._keep_in_touch, args=(client,), daemon=True).start()
@@ -127,12 +127,12 @@ class Mount:
             time.sleep(SYNC_S)
 
     def give_up(self) -> None:
-        """The management knew of us, perhaps."""
+        """Deregister after a failed mount, in case the management had registered this client."""
         with contextlib.suppress(OSError):
             self.servers.tell_management("remove", kind="client", name=self.name)
 
     def _sign_off(self) -> None:
-        """The real one asks a management that is gone again and again, and whoever unmounts waits as long."""
+        """Deregister. Like the real client, retry while the management does not answer; ``umount`` waits for this."""
         patience_s = self.settings.number("connCommRetrySecs") if self.settings.true("connUnmountRetries") else 0
         until = time.monotonic() + patience_s
         while True:
@@ -150,11 +150,11 @@ class Mount:
 
 
 def _obey_first_process() -> None:
-    """A machine that shuts down need not wait for us; to anybody else a real client is deaf."""
+    """Stop on a signal from process 1, so that shutdown does not wait; ignore others, as a real client does."""
     signals = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     for number in signals:
-        # Who started us ignores them, and what is ignored cannot be waited for.
+        # mount.beegfs ignores these signals, this process inherits that, and ignored signals cannot be waited for.
         signal.signal(number, signal.SIG_DFL)
 
     def listen() -> None:
@@ -166,7 +166,7 @@ def _obey_first_process() -> None:
 
 
 def main(_argv: list[str]) -> int:
-    """Started by mount.beegfs, which tells what to do and waits for a line: nothing for good, or what is wrong."""
+    """Mount as mount.beegfs asks on standard input; print an empty line on success, else the error."""
     _obey_first_process()
     calls.show_as(["[beegfs_client]"])
     asked = json.loads(sys.stdin.readline())

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is known of this node's mounts: a folder for each, where the real client has one below /proc/fs/beegfs."""
+"""The state of this node's mounts: a folder for each, like the real client's folders below /proc/fs/beegfs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KERNEL_LOG = Path("/var/log/beegfs-stand-in-kernel.log")
 
 
 def printk(text: str) -> None:
-    """What the real client leaves in the kernel's log."""
+    """Log a message that the real client writes to the kernel's log."""
     with KERNEL_LOG.open("a", encoding="utf-8") as log:
         log.write(f"beegfs: {text}\n")
 
@@ -33,7 +33,7 @@ class Client:
 
     @staticmethod
     def make(name: str, mountpoint: str) -> Client:
-        """A new one, of this process."""
+        """Create the folder of a mount that this process serves."""
         made = Client(FOLDER / name)
         made.folder.mkdir(parents=True)
         made.write("pid", str(os.getpid()))
@@ -42,7 +42,7 @@ class Client:
 
     @staticmethod
     def all() -> list[Client]:
-        """Those that live; what a killed one left is cleared away."""
+        """Return the mounts whose client runs, and remove the folders of killed clients."""
         found = []
         for folder in sorted(FOLDER.iterdir()) if FOLDER.exists() else []:
             client = Client(folder)
@@ -53,28 +53,28 @@ class Client:
         return found
 
     def write(self, name: str, text: str) -> None:
-        """Replace one of its files, so that nobody reads half of it."""
+        """Replace one of its files atomically."""
         fresh = self.folder / f".{name}"
         fresh.write_text(text, encoding="utf-8")
         fresh.replace(self.folder / name)
 
     def read(self, name: str) -> str:
-        """One of its files, nothing where it is missing."""
+        """Return the content of one of its files, or an empty string if it is missing."""
         try:
             return (self.folder / name).read_text(encoding="utf-8")
         except OSError:
             return ""
 
     def alive(self) -> bool:
-        """Whether its process runs."""
+        """Return whether its process runs."""
         return Path(f"/proc/{self.read('pid') or 'none'}").exists()
 
     def remove(self) -> None:
-        """It is no more."""
+        """Remove its folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def show(self, found: dict[str, Any], settings: Settings) -> None:
-        """Its connections, as beegfs-net prints them."""
+        """Write its connections in the format that beegfs-net prints."""
         for kind in ("mgmt", "meta", "storage"):
             nodes = found.get(kind, [])
             root = min((node["number"] for node in nodes), default=0)
@@ -87,18 +87,18 @@ class Client:
 
 
 def reaches(settings: Settings) -> str:
-    """By what a client reaches metadata and storage here: RDMA, TCP, or TCP as a fallback."""
+    """Return how a client reaches metadata and storage: "RDMA", "TCP", or "fallback" (TCP as a fallback)."""
     wrong = faults("client")
     if not settings.true("connUseRDMA"):
         return "TCP"
     if "tcp-fallback" in wrong:
         return "fallback"
-    # Without a device TCP is the first choice, and no fallback.
+    # Without an RDMA device TCP is the first choice, not a fallback.
     return "RDMA" if "rdma" in wrong or (INFINIBAND.is_dir() and any(INFINIBAND.iterdir())) else "TCP"
 
 
 def _connections(kind: str, node: dict[str, Any], settings: Settings) -> str:
     peer = f"{node['address']}:{node['port']}"
-    # The real management knows no RDMA.
+    # The real management does not use RDMA.
     by = "TCP" if kind == "mgmt" else reaches(settings)
     return f"TCP: 1 ({peer} [fallback route]); " if by == "fallback" else f"{by}: 1 ({peer}); "

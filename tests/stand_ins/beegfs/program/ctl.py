@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""``beegfs-ctl``: the two lists that show whether a file system is up, laid out as the real tool does."""
+"""``beegfs-ctl``: the two lists that show whether a file system is up, in the real tool's format."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LIST_TARGETS = {"--nodetype", "--state", "--nodesfirst", "--longnodes", "--hide
 
 
 class Failed(Exception):
-    """The management cannot be asked."""
+    """The management does not answer."""
 
 
 def _ask(settings: Settings, doing: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The life of a daemon: configuration, folder, port, log, registration, signals; and its failures on request."""
+"""What all daemons share: configuration, folder, port, log, registration, signals and failures on request."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class Daemon:
 
     @property
     def mgmtd(self) -> Peer:
-        """Where the management listens."""
+        """The address and port of the management."""
         host = self.settings.text("sysMgmtdHost")
         if not host:
             raise Wrong("Management host undefined")
         return host, self.settings.port("connMgmtdPortTCP")
 
     def folder(self, path: str) -> Path:
-        """A storage folder, made and locked: two daemons never share one."""
+        """Create and lock a storage folder, so that two daemons never share one."""
         if not path:
             raise Wrong(f"No {TITLES[self.kind].lower()} storage directory specified")
         if not path.startswith("/"):
@@ -75,7 +75,7 @@ class Daemon:
         return made
 
     def listen(self, port: int, handler: Handler) -> Server:
-        """Take the port; the real ones say so in these words when it is not free."""
+        """Listen on a port. The messages for a port in use are those of the real daemons."""
         if "hang-at-start" in faults(self.kind):
             self._stop.wait()
             self.leave()
@@ -92,7 +92,7 @@ class Daemon:
         return server
 
     def register(self, port: int, **more: Any) -> dict[str, Any]:
-        """Get to know the management, for as long as it takes; then report to it for ever. The answer holds our ID."""
+        """Register with the management, however long that takes, then keep reporting. The answer contains the ID."""
         if "half-start" in faults(self.kind):
             self._stop.wait()
             self.leave()
@@ -128,7 +128,7 @@ class Daemon:
             self._report(node, quiet=True)
 
     def run(self) -> None:
-        """Stay until told to stop."""
+        """Run until a signal stops the daemon."""
         self.log("App", f"Version: {VERSION} (stand-in)")
         after = faults(self.kind).get("dies-after")
         if after is not None:
@@ -137,7 +137,7 @@ class Daemon:
             pass
 
     def leave(self) -> None:
-        """Log the end and go, at once: nobody waits for the threads that still answer."""
+        """Log the end and exit immediately, without waiting for threads that still answer."""
         self.log("App", "All components stopped. Exiting now!")
         sys.stdout.flush()
         os._exit(0)
@@ -146,7 +146,7 @@ class Daemon:
         """Stop on SIGTERM and SIGINT, unless a fault says otherwise."""
 
         def stop(number: int, _frame: object) -> None:
-            # Asked here and not at the start: a test may teach a running daemon not to listen.
+            # Read here, not at the start, because a test may add this failure while the daemon runs.
             if "ignore-sigterm" not in faults(self.kind):
                 self.log("App", f"Received a {signal.Signals(number).name}. Shutting down...")
                 self._stop.set()
@@ -156,7 +156,7 @@ class Daemon:
 
 
 def live(kind: str, words: list[str], serve: Callable[[Daemon], Callable[[], None]]) -> int:
-    """The main function of each daemon: ``serve`` starts it and returns what to do at the end."""
+    """Run a daemon: ``serve`` starts it and returns a function that is called at the end."""
     show_as([f"/opt/beegfs/sbin/beegfs-{kind}", *words])
     try:
         daemon = Daemon(kind, words)

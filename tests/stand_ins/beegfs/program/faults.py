@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Failures on request: one file of the node says which part fails how. It is read anew each time."""
+"""Failures on request: a file on the node lists which part fails how. It is read each time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILE = "/etc/beegfs/stand-in-faults"
 
 
 def faults(part: str) -> dict[str, str]:
-    """What is wrong with this part now: lines ``PART FAULT [ARGUMENT]``."""
+    """Return the failures requested for this part, from lines ``PART FAULT [ARGUMENT]``."""
     try:
         text = Path(os.environ.get("BEEGFS_STAND_IN_FAULTS", FILE)).read_text(encoding="utf-8")
     except OSError:

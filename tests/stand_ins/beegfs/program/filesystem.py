@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The file system as the kernel sees it: a request in, names to the metadata server, bytes to the storage servers."""
+"""Answers the kernel's requests: names come from the metadata server, content from the storage servers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SECOND = 10**9
 
 
 def attributes(inode: Inode) -> bytes:
-    """An inode as ``struct fuse_attr``."""
+    """Return an inode as ``struct fuse_attr``."""
     times = [divmod(inode[key], _SECOND) for key in ("atime", "mtime", "ctime")]
     blocks = (inode["size"] + 511) // 512
     return fuse.ATTRIBUTES.pack(
@@ -34,7 +34,7 @@ def attributes(inode: Inode) -> bytes:
 
 
 def entry(inode: Inode) -> bytes:
-    """What a name stands for. Nothing of it may be kept: another node may change it."""
+    """Return ``struct fuse_entry_out`` for an inode. The kernel must not cache it: another node may change it."""
     return fuse.ENTRY.pack(inode["number"], 0, 0, 0, 0, 0) + attributes(inode)
 
 
@@ -94,7 +94,7 @@ class FileSystem:
         }
 
     def answer(self, operation: int, node: int, owner: Owner, content: memoryview) -> bytes | None:
-        """One request; None where the kernel wants no answer."""
+        """Answer one request; None if the kernel expects no answer."""
         if operation in self._silent:
             return None
         do = self._operations.get(operation)
@@ -150,10 +150,10 @@ class FileSystem:
 
     def _unlink(self, node: int, _owner: Owner, content: memoryview) -> bytes:
         done = self._servers.meta("unlink", directory=node, name=os.fsdecode(fuse.name(content)))
-        self._swept(done["gone"], done["targets"])
+        self._remove_content(done["gone"], done["targets"])
         return b""
 
-    def _swept(self, gone: int, targets: list[int]) -> None:
+    def _remove_content(self, gone: int, targets: list[int]) -> None:
         if gone:
             self._targets.pop(gone, None)
             if targets:
@@ -176,7 +176,7 @@ class FileSystem:
     def _move(self, node: int, directory: int, names: memoryview, replace: bool) -> bytes:
         old, new = (os.fsdecode(name) for name in bytes(names).split(b"\0")[:2])
         done = self._servers.meta("rename", source=[node, old], target=[directory, new], replace=replace)
-        self._swept(done["gone"], done["targets"])
+        self._remove_content(done["gone"], done["targets"])
         return b""
 
     def _link(self, node: int, _owner: Owner, content: memoryview) -> bytes:
@@ -217,7 +217,7 @@ class FileSystem:
 
     def _release(self, node: int, _owner: Owner, _content: memoryview) -> bytes:
         targets = self._targets.get(node, [])
-        self._swept(self._servers.meta("close", number=node)["gone"], targets)
+        self._remove_content(self._servers.meta("close", number=node)["gone"], targets)
         return b""
 
     def _fsync(self, node: int, _owner: Owner, _content: memoryview) -> bytes:
@@ -228,7 +228,7 @@ class FileSystem:
         self._servers.meta("sync")
         return b""
 
-    # Directories and the whole.
+    # Directories and the file system as a whole.
 
     def _opendir(self, node: int, _owner: Owner, _content: memoryview) -> bytes:
         handle = next(self._handles)
@@ -238,7 +238,7 @@ class FileSystem:
     def _readdir(self, node: int, _owner: Owner, content: memoryview) -> bytes:
         handle, offset, length, *_unused = fuse.TRANSFER.unpack_from(content)
         if not offset:
-            # From the start again, rewinddir(): what is there now.
+            # rewinddir() starts from the beginning, so list the current entries.
             self._lists[handle] = self._servers.meta("list", directory=node)["entries"]
         answer = b""
         for position, (name, number, mode) in enumerate(self._lists[handle][offset:], offset + 1):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The kernel's side of FUSE: its structures and numbers, protocol 7.31, as include/uapi/linux/fuse.h defines them."""
+"""Structures and numbers of the kernel's FUSE protocol 7.31, as include/uapi/linux/fuse.h defines them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OPEN, READ, WRITE, STATFS_OF, RELEASE, FSYNC = 14, 15, 16, 17, 18, 20
 START, OPENDIR, READDIR, RELEASEDIR, FSYNCDIR = 26, 27, 28, 29, 30
 CREATE_FILE, INTERRUPT, DESTROY, BATCH_FORGET, RENAME_NEW = 35, 36, 38, 42, 45
 
-# What we can do, in the words of INIT: ASYNC_READ, BIG_WRITES, AUTO_INVAL_DATA, ASYNC_DIO, PARALLEL_DIROPS, MAX_PAGES.
+# Flags for INIT: ASYNC_READ, BIG_WRITES, AUTO_INVAL_DATA, ASYNC_DIO, PARALLEL_DIROPS, MAX_PAGES.
 ABILITIES = 1 << 0 | 1 << 5 | 1 << 12 | 1 << 15 | 1 << 18 | 1 << 22
 
 SET_MODE, SET_UID, SET_GID, SET_SIZE, SET_ATIME, SET_MTIME = 1, 2, 4, 8, 16, 32
@@ -48,5 +48,5 @@ NO_REPLACE = 1
 
 
 def name(content: memoryview | bytes) -> bytes:
-    """A name that ends with a zero."""
+    """Return the zero-terminated name at the start of ``content``."""
     return bytes(content).split(b"\0", 1)[0]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reads the kernel's requests from /dev/fuse and answers them, each in a thread of its own where others wait."""
+"""Reads the kernel's requests from /dev/fuse and answers them in as many threads as necessary."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Answer = Callable[[int, int, tuple[int, int], memoryview], "bytes | None"]
 
 
 class Loop:
-    """Serves one mount. A request that waits for a dead server holds up nobody else."""
+    """Serves one mount. A request that waits for a dead server does not delay other requests."""
 
     def __init__(self, device: int, answer: Answer, interrupts: Interrupts) -> None:
         self._device, self._answer, self._interrupts = device, answer, interrupts
@@ -31,11 +31,11 @@ class Loop:
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Until the file system is unmounted, lazily or not, and nobody uses it any more."""
-        self._another()
+        """Serve until the file system is unmounted, lazily or not, and no longer in use."""
+        self._add_thread()
         self._ended.wait()
 
-    def _another(self) -> None:
+    def _add_thread(self) -> None:
         with self._lock:
             if self._threads >= THREADS_AT_MOST:
                 return
@@ -57,7 +57,7 @@ class Loop:
                 self._waiting -= 1
                 short = not self._waiting
             if short:
-                self._another()
+                self._add_thread()
             self._handle(memoryview(buffer)[:length])
             with self._lock:
                 self._waiting += 1
@@ -81,6 +81,6 @@ class Loop:
         if content is None:
             return
         reply = fuse.REPLY.pack(fuse.REPLY.size + len(content), -failed, unique) + content
-        # Nobody waits any more where the request was given up, or the file system is gone.
+        # This fails if the kernel gave up the request or the file system is unmounted.
         with contextlib.suppress(OSError):
             os.write(self._device, reply)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The helper: writes what the client has to say into a log file, and resolves names for it."""
+"""The helper daemon: writes the client's messages into a log file and resolves host names for it."""
 
 from __future__ import annotations
 

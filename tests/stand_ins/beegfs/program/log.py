@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Log lines of the shape that the real programs write."""
+"""Log lines in the format of the real programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _lock = threading.Lock()
 
 
 class Log:
-    """A log file, or standard output where none is named."""
+    """A log file, or standard output if no file is configured."""
 
     def __init__(self, file: str) -> None:
         self._file = Path(file or "/dev/stdout")

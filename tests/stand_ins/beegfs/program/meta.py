@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The metadata server. The one with the lowest number keeps all names; further ones only report for duty."""
+"""The metadata server. The one with the lowest number keeps all names; others only register."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ STRIPES = 4
 
 
 class Metadata:
-    """Answers of the metadata server, out of its tree of names."""
+    """Answers requests from the tree of names."""
 
     def __init__(self, daemon: Daemon, names: Names) -> None:
         self._daemon, self._names = daemon, names
 
     def answer(self, asked: dict[str, Any], _content: bytes) -> Reply:
-        """One question."""
+        """Answer one request."""
         reply: dict[str, Any] = getattr(self, "do_" + asked.pop("op"))(**asked)
         return reply, b""
 
@@ -107,12 +107,12 @@ def _serve(daemon: Daemon) -> Callable[[], None]:
     daemon.listen(port, Metadata(daemon, names).answer)
     daemon.register(port)
 
-    def keep_now_and_then() -> None:
+    def keep_regularly() -> None:
         while True:
             time.sleep(HEARTBEAT_S)
             names.keep_all()
 
-    threading.Thread(target=keep_now_and_then, daemon=True).start()
+    threading.Thread(target=keep_regularly, daemon=True).start()
     return names.keep_all
 
 

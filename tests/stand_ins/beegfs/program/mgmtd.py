@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The management: who is there, under which numbers, and how long ago each was heard of."""
+"""The management daemon: registers nodes and targets, assigns their IDs, and tracks when each last reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLIENT_FORGOTTEN_S = 1800.0
 
 
 class Registry:
-    """Nodes and targets, kept in a file of the management's folder."""
+    """Nodes and targets, stored in a file in the management's folder."""
 
     def __init__(self, folder: Path, offline_s: float, new_allowed: bool) -> None:
         self._file, self._offline_s, self._new_allowed = folder / "nodes.json", offline_s, new_allowed
@@ -43,7 +43,7 @@ class Registry:
         fresh.replace(self._file)
 
     def register(self, node: dict[str, Any]) -> Reply:
-        """Enter a node, or hear of it again; give it and its targets their numbers."""
+        """Add a node or record its report; return its ID and those of its targets."""
         kind, wanted = node["kind"], {key: node[key] for key in ("name", "address", "port")}
         with self._lock:
             nodes, before = self._nodes[kind], json.dumps([self._nodes, self._targets])
@@ -68,14 +68,14 @@ class Registry:
         return number
 
     def remove(self, kind: str, name: str) -> Reply:
-        """A client signs off."""
+        """Deregister a client."""
         with self._lock:
             self._nodes[kind] = {number: one for number, one in self._nodes[kind].items() if one["name"] != name}
             self._keep()
         return {}, b""
 
     def state(self, kind: str, number: int) -> str:
-        """How sure it is that a node still lives: the real one doubts after half the time that it waits."""
+        """Return a node's state. Like the real management, it is "Probably-offline" after half of the timeout."""
         heard = self._heard.get((kind, number))
         silent = time.monotonic() - heard if heard is not None else self._offline_s / 2
         if silent >= self._offline_s:
@@ -83,7 +83,7 @@ class Registry:
         return "Probably-offline" if silent >= self._offline_s / 2 else "Online"
 
     def all(self) -> Reply:
-        """Everything, for tools, clients and the metadata server."""
+        """Return all nodes and targets, for tools, clients and the metadata server."""
         with self._lock:
             self._forget_clients()
             nodes = {

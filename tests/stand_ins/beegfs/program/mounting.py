@@ -25,7 +25,7 @@ LAZY_PATIENCE_S = 1.0
 def mount(argv: list[str]) -> int:
     """``mount.beegfs beegfs_nodev MOUNT [-sfnv] -o cfgFile=FILE,nosuid,...``"""
     for number in (signal.SIGTERM, signal.SIGINT):
-        # Whoever waits in the kernel for a real mount cannot be asked to stop either.
+        # A real mount waits in the kernel, where these signals do not stop it either.
         signal.signal(number, signal.SIG_IGN)
     mountpoint, options = os.path.abspath(argv[2]), ""
     for word, following in zip(argv[3:], [*argv[4:], ""], strict=True):
@@ -33,7 +33,7 @@ def mount(argv: list[str]) -> int:
     listed = options.split(",")
     flags = sum(flag for name, flag in calls.FLAGS.items() if name in listed)
     words = [option for option in listed if "=" in option and not option.startswith("x-")]
-    # Under a name that hides the configuration's path: the real client is no process at all.
+    # Named without the configuration's path, because the real client is not a process that a search could find.
     client = subprocess.Popen(
         ["[beegfs_client]", "-S", f"{LIBRARY}/client.py"],
         executable="/usr/bin/python3",
@@ -42,14 +42,14 @@ def mount(argv: list[str]) -> int:
         start_new_session=True,
         text=True,
     )
-    said, _unused = _tell(client, {"words": words, "mountpoint": mountpoint, "flags": flags})
+    said, _unused = _send_request(client, {"words": words, "mountpoint": mountpoint, "flags": flags})
     if said != "\n":
         print(f"mount: {mountpoint}: mount(2) system call failed: {said.strip()}", file=sys.stderr)
         return FAILED
     return 0
 
 
-def _tell(client: subprocess.Popen[str], asked: dict[str, object]) -> tuple[str, int]:
+def _send_request(client: subprocess.Popen[str], asked: dict[str, object]) -> tuple[str, int]:
     if client.stdin is None or client.stdout is None:
         raise RuntimeError("no pipes")
     client.stdin.write(json.dumps(asked) + "\n")
@@ -58,7 +58,7 @@ def _tell(client: subprocess.Popen[str], asked: dict[str, object]) -> tuple[str,
 
 
 def unmount(argv: list[str]) -> int:
-    """``umount.fuse.beegfs MOUNT [-flnrv]``: gone from the table at once, then as slow as the client signs off."""
+    """``umount.fuse.beegfs MOUNT [-flnrv]``: unmount, then wait until the client has deregistered."""
     mountpoint = os.path.abspath(argv[1])
     given = "".join(word[1:] for word in argv[2:] if word.startswith("-"))
     lazy = "l" in given
@@ -73,7 +73,7 @@ def unmount(argv: list[str]) -> int:
     began = time.monotonic()
     for client in mounted[-1:]:
         while client.alive():
-            # Somebody still has a file open: then the real one goes when he does, and nobody waits.
+            # A file is still open. After a lazy unmount the client ends when it is closed; umount does not wait.
             if lazy and not client.read("signing-off") and time.monotonic() - began > LAZY_PATIENCE_S:
                 break
             time.sleep(LOOK_S)

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The tree of names: directories and inodes in memory, and each change at once in the metadata server's folder.
+"""The tree of names: directories and inodes in memory. Changes of names are written to disk immediately.
 
-``dentries/DIRECTORY/NAME`` holds the number of an inode, ``inodes/NUMBER`` what is known of it.
+``dentries/DIRECTORY/NAME`` contains the number of an inode, ``inodes/NUMBER`` its attributes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _error(number: int) -> OSError:
 
 
 class Names:
-    """All operations are whole: one lock, held from the question to the answer."""
+    """All operations are atomic: each holds the one lock from request to answer."""
 
     def __init__(self, folder: Path) -> None:
         self._inodes_at, self._dentries_at, self._next_at = folder / "inodes", folder / "dentries", folder / "nextInode"
@@ -52,7 +52,7 @@ class Names:
         if ROOT not in self._inodes:
             self._add({"mode": stat.S_IFDIR | 0o777, "uid": 0, "gid": 0, "parent": ROOT})
 
-    # What lies on the disk.
+    # The files on disk.
 
     def _keep(self, number: int) -> None:
         path = self._inodes_at / f"{number:X}"
@@ -62,12 +62,12 @@ class Names:
     def _entry_path(self, directory: int, name: str) -> Path:
         return self._dentries_at / f"{directory:X}" / name
 
-    def _enter(self, directory: int, name: str, number: int) -> None:
+    def _add_entry(self, directory: int, name: str, number: int) -> None:
         self._entries[directory][name] = number
         self._entry_path(directory, name).write_text(f"{number:X}", encoding="ascii")
         self._touched(directory)
 
-    def _leave(self, directory: int, name: str) -> None:
+    def _remove_entry(self, directory: int, name: str) -> None:
         del self._entries[directory][name]
         self._entry_path(directory, name).unlink()
         self._touched(directory)
@@ -77,7 +77,7 @@ class Names:
         self._dirty.add(directory)
 
     def keep_all(self) -> None:
-        """Write what is still in memory only: sizes and times."""
+        """Write sizes and times that are only in memory so far."""
         with self._lock:
             for number in list(self._dirty):
                 self._keep(number)
@@ -85,7 +85,7 @@ class Names:
     def _add(self, what: Inode) -> int:
         number, self._next = self._next, self._next + 1
         if self._next > self._reserved:
-            # A number is never given twice, not after a crash either.
+            # Reserve numbers in advance, so that none is assigned twice, even after a crash.
             self._reserved = self._next + _RESERVED
             self._next_at.write_text(f"{self._reserved}\n", encoding="ascii")
         now = time.time_ns()
@@ -97,7 +97,7 @@ class Names:
         self._keep(number)
         return number
 
-    # What is asked.
+    # Requests.
 
     def _inode(self, number: int) -> Inode:
         found = self._inodes.get(number)
@@ -117,17 +117,17 @@ class Names:
         return number
 
     def get(self, number: int) -> Inode:
-        """What is known of an inode."""
+        """Return an inode's attributes."""
         with self._lock:
             return {"number": number, **self._inode(number)}
 
     def lookup(self, directory: int, name: str) -> Inode:
-        """The inode of a name."""
+        """Return the inode of a name."""
         with self._lock:
             return self.get(self._child(directory, name))
 
     def make(self, directory: int, name: str, what: Inode) -> Inode:
-        """A new file, directory, link or the like."""
+        """Create a file, directory, symbolic link or special file."""
         if len(os.fsencode(name)) > NAME_AT_MOST:
             raise _error(errno.ENAMETOOLONG)
         with self._lock:
@@ -143,11 +143,11 @@ class Names:
                 what["parent"] = directory
                 above["nlink"] += 1
             number = self._add(what)
-            self._enter(directory, name, number)
+            self._add_entry(directory, name, number)
             return self.get(number)
 
     def link(self, number: int, directory: int, name: str) -> Inode:
-        """Another name of a file."""
+        """Add another name for a file."""
         with self._lock:
             if name in self._directory(directory):
                 raise _error(errno.EEXIST)
@@ -155,16 +155,16 @@ class Names:
             inode["nlink"] += 1
             inode["ctime"] = time.time_ns()
             self._keep(number)
-            self._enter(directory, name, number)
+            self._add_entry(directory, name, number)
             return self.get(number)
 
     def unlink(self, directory: int, name: str) -> int:
-        """Take a name away. The number of the file when it has no name left and nobody has it open, else 0."""
+        """Remove a name. Return the file's number if it has no other name and is not open, else 0."""
         with self._lock:
             number = self._child(directory, name)
             if number in self._entries:
                 raise _error(errno.EISDIR)
-            self._leave(directory, name)
+            self._remove_entry(directory, name)
             return self._drop(number)
 
     def _drop(self, number: int) -> int:
@@ -183,19 +183,19 @@ class Names:
         return number
 
     def rmdir(self, directory: int, name: str) -> None:
-        """Take an empty directory away."""
+        """Remove an empty directory."""
         with self._lock:
             number = self._child(directory, name)
             if self._directory(number):
                 raise _error(errno.ENOTEMPTY)
-            self._leave(directory, name)
+            self._remove_entry(directory, name)
             self._inodes[directory]["nlink"] -= 1
             del self._entries[number]
             shutil.rmtree(self._dentries_at / f"{number:X}")
             self._forget(number)
 
     def rename(self, source: tuple[int, str], target: tuple[int, str], replace: bool) -> int:
-        """Move a name. The number of the file that went with it, as for ``unlink``."""
+        """Move a name. Return the number of a replaced file, as ``unlink`` does."""
         with self._lock:
             number = self._child(*source)
             other = self._directory(target[0]).get(target[1])
@@ -211,8 +211,8 @@ class Names:
                 self._inodes[target[0]]["nlink"] += 1
                 self._inodes[number]["parent"] = target[0]
                 self._dirty.add(number)
-            self._leave(*source)
-            self._enter(*target, number)
+            self._remove_entry(*source)
+            self._add_entry(*target, number)
             return gone
 
     def _make_room(self, number: int, other: int, target: tuple[int, str]) -> int:
@@ -226,14 +226,14 @@ class Names:
         return 0
 
     def list(self, directory: int) -> list[tuple[str, int, int]]:
-        """Names with numbers and types."""
+        """Return a directory's entries: name, number and mode."""
         with self._lock:
             above = self._inode(directory).get("parent", ROOT)
             entries = [(".", directory), ("..", above), *self._directory(directory).items()]
             return [(name, number, self._inode(number)["mode"]) for name, number in entries]
 
     def change(self, number: int, changes: Inode) -> Inode:
-        """New mode, owner, size or times."""
+        """Change mode, owner, size or times."""
         with self._lock:
             inode = self._inode(number)
             if "mode" in changes:
@@ -245,7 +245,7 @@ class Names:
             return self.get(number)
 
     def wrote(self, number: int, end: int) -> None:
-        """A client has written up to here."""
+        """Record that a client has written up to ``end``."""
         with self._lock:
             inode = self._inode(number)
             now = time.time_ns()
@@ -253,14 +253,14 @@ class Names:
             self._dirty.add(number)
 
     def open(self, number: int) -> Inode:
-        """A client holds it open from now on."""
+        """Record that a client has opened the file."""
         with self._lock:
             found = self.get(number)
             self._opened[number] = self._opened.get(number, 0) + 1
             return found
 
     def close(self, number: int) -> int:
-        """A client has closed it; the number if that was the last there was of it, else 0."""
+        """Record that a client has closed the file. Return its number if it is now removed, else 0."""
         with self._lock:
             left = self._opened.get(number, 1) - 1
             if left > 0:
@@ -277,5 +277,5 @@ class Names:
             return self._forget(number)
 
     def count(self) -> int:
-        """How many inodes there are."""
+        """Return the number of inodes."""
         return len(self._inodes)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""``beegfs-net``: the connections of this node's mounts, laid out as the real one does."""
+"""``beegfs-net``: the connections of this node's mounts, in the real tool's format."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
     print()
     for position, client in enumerate(clients):
         if "-n" not in options:
-            # As the real one does, and as slow when a server does not answer.
+            # As in the real tool, this is slow if a server does not answer.
             with contextlib.suppress(OSError):
                 os.statvfs(client.read("mountpoint"))
         if position:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a client knows of the servers, and how long it asks them again before it gives up."""
+"""A client's connections to the servers, with retries for ``connCommRetrySecs``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Question = tuple[int, dict[str, Any], "bytes | memoryview"]
 
 
 class Servers:
-    """The management, the metadata server that has the names, and the storage targets."""
+    """The management, the active metadata server and the storage targets."""
 
     def __init__(self, settings: Settings, interrupts: Interrupts) -> None:
         self._given_up = interrupts.given_up
@@ -35,7 +35,7 @@ class Servers:
         self.retries = True
 
     def refresh(self) -> None:
-        """Ask the management who is there."""
+        """Get the current nodes and targets from the management."""
         found, _unused = self._peers.ask(self.mgmtd, "all")
         nodes = {node["number"]: (node["address"], node["port"]) for node in found["storage"]}
         with self._lock:
@@ -43,11 +43,11 @@ class Servers:
             self._targets = {target["number"]: nodes[target["node"]] for target in found["targets"]}
 
     def tell_management(self, op: str, **what: Any) -> dict[str, Any]:
-        """One message to the management, not repeated."""
+        """Send one message to the management, without retries."""
         return self._peers.ask(self.mgmtd, op, **what)[0]
 
     def meta(self, op: str, **args: Any) -> dict[str, Any]:
-        """Ask the metadata server with the lowest number, which keeps the root and all below."""
+        """Ask the metadata server with the lowest number, which keeps all names."""
 
         def ask() -> list[Reply]:
             node = min(self.found["meta"], key=lambda found: int(found["number"]), default=None)
@@ -55,10 +55,10 @@ class Servers:
                 raise ConnectionError("no metadata server")
             return [self._peers.ask((node["address"], node["port"]), op, **args)]
 
-        return self._patiently(ask)[0][0]
+        return self._with_retries(ask)[0][0]
 
     def storage(self, questions: list[Question]) -> list[Reply]:
-        """Ask storage targets, all at once."""
+        """Ask several storage targets at once."""
 
         def ask() -> list[Reply]:
             asked = []
@@ -69,9 +69,9 @@ class Servers:
                 asked.append((peer, {**header, "target": target}, content))
             return self._peers.ask_all(asked)
 
-        return self._patiently(ask)
+        return self._with_retries(ask)
 
-    def _patiently(self, ask: Callable[[], list[Reply]]) -> list[Reply]:
+    def _with_retries(self, ask: Callable[[], list[Reply]]) -> list[Reply]:
         until = time.monotonic() + self._patience_s
         while True:
             try:

@@ -54,19 +54,19 @@ FOREIGN = {
     "storage": _CLIENTS | _FOLDERS - {"storeStorageDirectory"} | {"sysAllowNewServers"},
     "helperd": _CLIENTS | _FOLDERS | {"storeAllowFirstRunInit", "sysAllowNewServers", "sysTargetOfflineTimeoutSecs"},
 }
-"""Keys of others, which a daemon refuses. beegfs-ctl takes all of them, the client those of daemons too."""
+"""Keys that a daemon rejects because they belong to others. beegfs-ctl and the client accept all keys."""
 
 
 class Wrong(Exception):
-    """What makes a daemon or tool refuse its configuration."""
+    """The configuration is invalid."""
 
 
 class Insecure(Exception):
-    """There is no secret, and nobody has said that none is wanted."""
+    """There is no secret, and authentication is not disabled."""
 
 
 class Settings:
-    """What a file and words such as ``connPortShift=1000`` say; without them what the real programs assume."""
+    """Settings from a file and words such as ``connPortShift=1000``, with the real programs' defaults."""
 
     def __init__(self, words: list[str], default_file: str = "", kind: str = "") -> None:
         given = dict(word.lstrip("-").split("=", 1) for word in words if "=" in word)
@@ -91,26 +91,26 @@ class Settings:
         return found
 
     def text(self, key: str) -> str:
-        """The value as it is written."""
+        """Return a value as text."""
         return self._values[key]
 
     def number(self, key: str) -> int:
-        """A whole number."""
+        """Return a value as an integer."""
         try:
             return int(self._values[key])
         except ValueError:
             raise Wrong(f"Invalid value for {key}: {self._values[key]}") from None
 
     def true(self, key: str) -> bool:
-        """A yes or no."""
+        """Return a value as a boolean."""
         return self._values[key].lower() in _TRUE
 
     def port(self, key: str) -> int:
-        """A port, moved by connPortShift."""
+        """Return a port, shifted by connPortShift."""
         return self.number(key) + self.number("connPortShift")
 
     def secret(self) -> str:
-        """What a peer must say; empty where authentication is switched off."""
+        """Return the secret that peers must send, or an empty string if authentication is disabled."""
         file = self.text("connAuthFile")
         if not file:
             if self.true("connDisableAuthentication"):
@@ -125,7 +125,7 @@ class Settings:
         return hashlib.sha256(content).hexdigest()
 
     def address(self) -> str:
-        """The address that others reach this machine by. As with the real ones, ``lo`` does not count."""
+        """Return the address at which others reach this machine. Like the real programs, ignore ``lo``."""
         listed = self.text("connInterfacesFile")
         allowed = Path(listed).read_text(encoding="utf-8").split() if listed else []
         found = {name: _address_of(name) for _number, name in socket.if_nameindex() if name != "lo"}

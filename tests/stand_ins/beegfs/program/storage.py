@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The storage server: pieces of files, one file for each in a target's folder ``chunks``."""
+"""The storage server: keeps a target's part of each file in one file in the folder ``chunks``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"[0-9A-F]{1,16}")
 
 
 class Targets:
-    """The folders of this server, by the numbers that the management gave them."""
+    """The folders of this server, by the target IDs that the management assigned."""
 
     def __init__(self) -> None:
         self.folders: dict[int, Path] = {}
@@ -33,7 +33,7 @@ class Targets:
         return folder / "chunks" / str(asked["file"])
 
     def write(self, asked: dict[str, Any], content: bytes) -> Reply:
-        """Write at an offset of our piece."""
+        """Write at an offset of this target's part."""
         if "disk-full" in faults("storage"):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         descriptor = os.open(self._path(asked), os.O_WRONLY | os.O_CREAT, 0o600)
@@ -46,7 +46,7 @@ class Targets:
         return {}, b""
 
     def read(self, asked: dict[str, Any], _content: bytes) -> Reply:
-        """Read from an offset; less, or nothing, where there is no more."""
+        """Read from an offset; returns fewer bytes, or none, at the end."""
         try:
             descriptor = os.open(self._path(asked), os.O_RDONLY)
         except FileNotFoundError:
@@ -57,14 +57,14 @@ class Targets:
             os.close(descriptor)
 
     def truncate(self, asked: dict[str, Any], _content: bytes) -> Reply:
-        """Cut our piece; one that was never written needs no cutting."""
+        """Truncate this target's part, if it exists."""
         path = self._path(asked)
         if path.exists() and path.stat().st_size > asked["length"]:
             os.truncate(path, asked["length"])
         return {}, b""
 
     def sync(self, asked: dict[str, Any], _content: bytes) -> Reply:
-        """Bring our piece to the disk."""
+        """Flush this target's part to the disk."""
         try:
             descriptor = os.open(self._path(asked), os.O_RDONLY)
         except FileNotFoundError:
@@ -76,12 +76,12 @@ class Targets:
         return {}, b""
 
     def remove(self, asked: dict[str, Any], _content: bytes) -> Reply:
-        """The file is no more."""
+        """Remove this target's part of a file."""
         self._path(asked).unlink(missing_ok=True)
         return {}, b""
 
     def space(self, _asked: dict[str, Any], _content: bytes) -> Reply:
-        """Blocks of 4096 bytes, all and free, of each target."""
+        """Return blocks of 4096 bytes and inodes, total and free, of each target."""
         full, found = "disk-full" in faults("storage"), {}
         for number, folder in self.folders.items():
             disk = os.statvfs(folder)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where the bytes of a file lie: pieces of 512 KiB, in turn on each of its targets."""
+"""Distributes the bytes of a file in chunks of 512 KiB over its targets, in turn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHUNK = 512 * 1024
 
 
 def pieces(offset: int, length: int, targets: int) -> list[tuple[int, int, int]]:
-    """For a range of a file: which of its targets, where in that one's piece, how many bytes."""
+    """Split a range of a file into (index of the target, offset in that target's part, bytes)."""
     found = []
     end = offset + length
     while offset < end:
@@ -26,7 +26,7 @@ def pieces(offset: int, length: int, targets: int) -> list[tuple[int, int, int]]
 
 
 def share(size: int, index: int, targets: int) -> int:
-    """How long the piece of one target is in a file of this size."""
+    """Return the length of one target's part of a file of this size."""
     whole, rest = divmod(size, CHUNK)
     rounds, left = divmod(whole, targets)
     return rounds * CHUNK + (CHUNK if index < left else rest if index == left else 0)
@@ -39,7 +39,7 @@ class Content:
         self._servers = servers
 
     def write(self, file: int, targets: list[int], offset: int, content: memoryview) -> None:
-        """Write a range."""
+        """Write a range of a file."""
         questions: list[Question] = []
         done = 0
         for index, at, size in pieces(offset, len(content), len(targets)):
@@ -49,7 +49,7 @@ class Content:
         self._servers.storage(questions)
 
     def read(self, file: int, targets: list[int], offset: int, length: int) -> bytes:
-        """Read a range that lies within the file; what was never written is zeros."""
+        """Read a range within the file; bytes that were never written are zero."""
         questions: list[Question] = []
         sizes = []
         for index, at, size in pieces(offset, length, len(targets)):
@@ -59,15 +59,15 @@ class Content:
         return b"".join(content.ljust(size, b"\0") for (_unused, content), size in zip(answers, sizes, strict=True))
 
     def truncate(self, file: int, targets: list[int], size: int) -> None:
-        """Cut at a size."""
+        """Truncate a file."""
         self._each("truncate", file, targets, [share(size, index, len(targets)) for index in range(len(targets))])
 
     def sync(self, file: int, targets: list[int]) -> None:
-        """Bring it to the servers' disks."""
+        """Flush a file to the servers' disks."""
         self._each("sync", file, targets)
 
     def remove(self, file: int, targets: list[int]) -> None:
-        """It is no more."""
+        """Remove a file's content."""
         self._each("remove", file, targets)
 
     def _each(self, op: str, file: int, targets: list[int], lengths: list[int] | None = None) -> None:
@@ -76,7 +76,7 @@ class Content:
         self._servers.storage([(target, one, b"") for target, one in zip(targets, per_target, strict=True)])
 
     def space(self) -> tuple[int, int, int, int]:
-        """Blocks of 4096 bytes, all and free, and inodes, all and free, of all targets."""
+        """Return blocks of 4096 bytes, total and free, and inodes, total and free, of all targets."""
         storage = {target["node"]: target["number"] for target in self._servers.found["targets"]}
         answers = self._servers.storage([(target, {"op": "space"}, b"") for target in storage.values()])
         targets = [space for answer, _unused in answers for space in answer["targets"].values()]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How the parts talk: over TCP, a header in JSON and bytes. Not the real protocol; nothing else speaks it."""
+"""The protocol between the parts: a JSON header and bytes over TCP. It is not BeeGFS's own protocol."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ Peer = tuple[str, int]
 
 
 class Refused(ConnectionError):
-    """The peer hung up on our secret, as the real ones do: without a word."""
+    """The peer rejected our secret. Like the real daemons, it closes the connection without a message."""
 
 
 def send(sock: socket.socket, header: dict[str, Any], content: bytes | memoryview = b"") -> None:
-    """One message."""
+    """Send one message."""
     text = json.dumps(header).encode("ascii")
     sock.sendall(_FRAME.pack(len(text), len(content)) + text)
     if content:
@@ -39,10 +39,10 @@ def send(sock: socket.socket, header: dict[str, Any], content: bytes | memoryvie
 
 
 def receive(sock: socket.socket) -> Reply:
-    """One message; ConnectionError when the peer has gone."""
+    """Receive one message; raise ConnectionError if the peer has closed the connection."""
     length, more = _FRAME.unpack(_exactly(sock, _FRAME.size))
     if length > _HEADER_AT_MOST or more > _BYTES_AT_MOST:
-        raise ConnectionError("no message of ours")
+        raise ConnectionError("invalid message")
     header = json.loads(bytes(_exactly(sock, length)))
     return header, bytes(_exactly(sock, more)) if more else b""
 
@@ -59,14 +59,14 @@ def _exactly(sock: socket.socket, length: int) -> bytearray:
 
 
 class Server:
-    """Listens for messages and answers them, a thread for each connection."""
+    """Listens for messages and answers them in one thread per connection."""
 
     def __init__(self, port: int, secret: str, handler: Handler, log: Log) -> None:
         self._secret, self._handler, self._log = secret, handler, log
         self.mute = False
         self._listening = _bound(socket.SOCK_STREAM, port)
         self._listening.listen(128)
-        # The real ones take the port for datagrams too. Ours have nothing to say there.
+        # The real daemons use this port for datagrams too. These only occupy it.
         self._datagrams = _bound(socket.SOCK_DGRAM, port)
 
     def start(self) -> None:
@@ -115,7 +115,7 @@ def _bound(kind: socket.SocketKind, port: int) -> socket.socket:
 
 
 def connect(peer: Peer, secret: str) -> socket.socket:
-    """A connection on which both agree."""
+    """Open an authenticated connection."""
     sock = socket.create_connection(peer, timeout=PATIENCE_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     send(sock, {"secret": secret})
@@ -128,7 +128,7 @@ def connect(peer: Peer, secret: str) -> socket.socket:
 
 
 class Peers:
-    """Connections to any number of peers, kept for the next question."""
+    """Connections to any number of peers, kept open for further requests."""
 
     def __init__(self, secret: str) -> None:
         self._secret = secret
@@ -136,11 +136,11 @@ class Peers:
         self._lock = threading.Lock()
 
     def ask(self, peer: Peer, op: str, content: bytes | memoryview = b"", **args: Any) -> Reply:
-        """One question and its answer; what the peer's disk or tables refuse is an OSError with its number."""
+        """Send one request and return the answer; an error of the peer is raised as OSError with its number."""
         return self.ask_all([(peer, {"op": op, **args}, content)])[0]
 
     def ask_all(self, questions: list[tuple[Peer, dict[str, Any], bytes | memoryview]]) -> list[Reply]:
-        """Several questions at once, to as many peers."""
+        """Send several requests at once, to as many peers."""
         asked: list[tuple[Peer, socket.socket]] = []
         answers: list[Reply] = []
         try:
@@ -171,14 +171,14 @@ class Peers:
         sock = connect(peer, self._secret)
         sock.settimeout(None)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        # A peer that vanished with its machine must not be waited for all day.
+        # Do not wait long for a peer whose machine has disappeared.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10000)
         send(sock, header, content)
         return sock
 
 
 def _alive(sock: socket.socket) -> bool:
-    """Whether an idle connection still has its peer: nothing is to be read from it then."""
+    """Return whether an idle connection is still open. An open one has nothing to read."""
     try:
         sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:

@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: GPL-3.0-or-later
  */
 
-/* Runs a command in another root: a user and a mount namespace of its own, the root file system of an unpacked image.
+/* Runs a command in a new user and mount namespace, with an unpacked image as its root file system.
  *
  *     enroot-switchroot ROOTFS [SOURCE:TARGET]... -- COMMAND [ARGUMENT]...
  */
@@ -69,7 +69,7 @@ int main(int argc, char **argv)
     snprintf(text, sizeof(text), "%u %u 1\n", gid, gid);
     put("/proc/self/gid_map", text);
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-        die("cannot part from the host's mounts", "/");
+        die("cannot make the host's mounts private", "/");
     if (mount(argv[1], argv[1], NULL, MS_BIND | MS_REC, NULL) < 0)
         die("cannot mount", argv[1]);
     for (size_t i = 0; i < sizeof(of_host) / sizeof(*of_host); i++) {

@@ -3,8 +3,8 @@
  * SPDX-License-Identifier: GPL-3.0-or-later
  */
 
-/* A stand-in for pyxis: a SPANK plugin with its file names, its options of plugstack.conf, and three of its options of srun.
- * A step with --container-image runs in the root file system and the mount namespace of a container that enroot made.
+/* A stand-in for pyxis: a SPANK plugin with its file names, its plugstack.conf options and three of its srun options.
+ * A step with --container-image runs in the root file system and mount namespace of a container that enroot creates.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -64,16 +64,16 @@ static struct spank_option options[] = {
 
 static int configure(int count, char **words)
 {
-    static const char *const passed_over[] = {"execute_entrypoint=", "sbatch_support=", "use_enroot_load=", "importer=",
-                                              "use_squashfuse=", NULL};
+    static const char *const ignored[] = {"execute_entrypoint=", "sbatch_support=", "use_enroot_load=", "importer=",
+                                          "use_squashfuse=", NULL};
     for (int i = 0; i < count; i++) {
         int known = 0;
         if (strncmp(words[i], "runtime_path=", 13) == 0)
             known = snprintf(runtime_path, sizeof(runtime_path), "%s", words[i] + 13) > 0;
         if (strncmp(words[i], "container_scope=", 16) == 0)
             known = (scope_is_job = strcmp(words[i] + 16, "job") == 0) || strcmp(words[i] + 16, "global") == 0;
-        for (int j = 0; passed_over[j]; j++)
-            known |= strncmp(words[i], passed_over[j], strlen(passed_over[j])) == 0;
+        for (int j = 0; ignored[j]; j++)
+            known |= strncmp(words[i], ignored[j], strlen(ignored[j])) == 0;
         if (!known) {
             slurm_error("pyxis: unknown configuration option: %s", words[i]);
             return -1;
@@ -82,7 +82,7 @@ static int configure(int count, char **words)
     return 0;
 }
 
-/* Become the job's user for good; only in a child. */
+/* Become the job's user irrevocably. Call this only in a child process. */
 static void become_user(void)
 {
     if (geteuid() != 0 && seteuid(0) < 0 && getuid() == 0)
@@ -92,7 +92,7 @@ static void become_user(void)
     setenv("PATH", "/usr/local/bin:/usr/bin:/bin", 0);
 }
 
-/* Run a command as the user; what it says goes to the log, or into a buffer. */
+/* Run a command as the user. Its output goes into a buffer, or on failure to the log. */
 static int run(char *const words[], char *said, size_t size)
 {
     int pipes[2], status;
@@ -188,7 +188,7 @@ int slurm_spank_init(spank_t sp, int count, char **words)
     return 0;
 }
 
-/* As with pyxis root makes the folder of the user's images, unless it is there, and a step without it does not start. */
+/* As in pyxis, root creates the folder for the user's images if it is missing. If that fails, no step starts. */
 int slurm_spank_init_post_opt(spank_t sp, int count, char **words)
 {
     char path[512];
@@ -239,7 +239,7 @@ int slurm_spank_user_init(spank_t sp, int count, char **words)
         failed = run((char *const[]){"enroot", "create", "--name", container, path, NULL}, NULL, 0);
     if (failed == 0)
         failed = hold();
-    /* As with pyxis the tasks fail, not the step's start: that would drain the node. */
+    /* As in pyxis, the tasks fail and not the step's start, because that would drain the node. */
     return 0;
 }
 

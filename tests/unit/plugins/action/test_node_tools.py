@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The action node_tools: what it asks the node's hpcnode, by which Python, and when it does not ask."""
+"""The action node_tools: when it calls the node's hpcnode instead of the module, with which arguments and Python."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Action(ActionModule):
         self._task: Any = SimpleNamespace(args=options, delegate_to=delegate_to)
         self._templar: Any = SimpleNamespace(template=lambda text: text)
 
-    def asked(self) -> list[str] | None:
-        """The words that it would call hpcnode with."""
+    def arguments(self) -> list[str] | None:
+        """The arguments with which it would call hpcnode."""
         return self.words({"state": "present", **self._task.args})
 
 
@@ -33,15 +33,15 @@ class Action(ActionModule):
         ({}, ["tools", "check"]),
         ({"root": "/"}, ["tools", "check"]),
         ({"interpreter": "/opt/python"}, ["tools", "check", "--interpreter=/opt/python"]),
-        # As it is written: the node, not the controller, knows what the variable is.
+        # Passed on unchanged: only the node can expand the variable.
         ({"interpreter": "$HOME/python"}, ["tools", "check", "--interpreter=$HOME/python"]),
         ({"state": "absent"}, None),
         ({"root": "/mnt/image"}, None),
         ({"root": "//"}, None),
     ],
 )
-def test_only_this_machines_own_hpcnode_is_asked(options: dict[str, str], words: list[str] | None) -> None:
-    assert Action(**options).asked() == words
+def test_calls_hpcnode_only_for_the_running_machine(options: dict[str, str], words: list[str] | None) -> None:
+    assert Action(**options).arguments() == words
 
 
 @pytest.mark.parametrize(
@@ -56,18 +56,16 @@ def test_only_this_machines_own_hpcnode_is_asked(options: dict[str, str], words:
         ("python3", None, None),
     ],
 )
-def test_it_is_asked_by_the_python_that_the_module_would_run_with(
-    chosen: str | None, discovered: str | None, python: str | None
-) -> None:
+def test_calls_hpcnode_with_the_modules_python(chosen: str | None, discovered: str | None, python: str | None) -> None:
     facts = {"discovered_interpreter_python": discovered} if discovered else {}
     task_vars: dict[str, Any] = {"ansible_facts": facts}
     if chosen:
         task_vars["ansible_python_interpreter"] = chosen
     assert Action().python(task_vars) == python
-    # Its variables are those of another host.
+    # A delegated task has the variables of another host.
     assert Action(delegate_to="other").python(task_vars) is None
 
 
-def test_the_module_runs_where_something_would_change() -> None:
+def test_the_module_runs_if_something_would_change() -> None:
     document = {"schema": 1, "command": "tools", "status": 1, "changed": True, "written": ["/usr/bin/hpcnode"]}
     assert Action().result(Answer(document, []), {}) is None

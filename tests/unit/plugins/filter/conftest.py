@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Rendering templates with the collection's filters, by Ansible itself."""
+"""Let Ansible render templates with the collection's filters."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ EXPRESSION = "settings | hpcai.azure.blob_grants"
         ({"life_s": 1}, "blob_staging_grants: life_s must be a whole number from 300 to 302400, not 1"),
     ],
 )
-def test_what_a_node_could_not_use_is_an_error_on_the_controller(
+def test_invalid_settings_are_an_error_on_the_controller(
     render: Callable[..., Any], settings: Any, message: str
 ) -> None:
     with pytest.raises(AnsibleError, match=message):

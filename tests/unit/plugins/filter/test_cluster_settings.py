@@ -16,7 +16,7 @@ EXPRESSION = "settings | hpcai.azure.cluster_settings"
 SETTINGS: dict[str, Any] = {"cluster": "training", "functions": ["compute"], "controllers": ["10.0.0.4"]}
 
 
-def test_completes_what_was_left_out(render: Callable[..., Any]) -> None:
+def test_adds_the_defaults_of_missing_settings(render: Callable[..., Any]) -> None:
     assert render(EXPRESSION, settings=SETTINGS) == {
         "schema": 1,
         **SETTINGS,
@@ -35,7 +35,7 @@ def test_completes_what_was_left_out(render: Callable[..., Any]) -> None:
         ),
     ],
 )
-def test_what_a_node_could_not_use_is_an_error_on_the_controller(
+def test_invalid_settings_are_an_error_on_the_controller(
     render: Callable[..., Any], settings: Any, message: str
 ) -> None:
     with pytest.raises(AnsibleError, match=message):

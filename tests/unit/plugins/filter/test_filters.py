@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filters as templates use them: by their full names, with Ansible's own values, errors in one line."""
+"""The filters as templates call them: with their full names, Ansible's own values, and errors in one line."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_slurm_config_needs_no_lines(render: Render) -> None:
     assert render("{'A': 1} | hpcai.azure.slurm_config") == "A=1\n"
 
 
-def test_slurm_config_lets_a_null_delete_a_setting_that_is_merged_over(render: Render) -> None:
+def test_slurm_config_omits_settings_that_are_null(render: Render) -> None:
     merged = "{'A': 1, 'B': 2} | combine({'A': none, 'C': [1, 2]}) | hpcai.azure.slurm_config"
     assert render(merged) == "B=2\nC=1,2\n"
 
@@ -56,12 +56,12 @@ def test_slurm_config_lets_a_null_delete_a_setting_that_is_merged_over(render: R
         ("A=1", [], "slurm_config takes a mapping of settings, not"),
     ],
 )
-def test_slurm_config_says_what_it_refuses(render: Render, settings: Any, lines: Any, words: str) -> None:
+def test_slurm_config_refuses_invalid_settings(render: Render, settings: Any, lines: Any, words: str) -> None:
     with pytest.raises(AnsibleError, match=words):
         render("settings | hpcai.azure.slurm_config(lines)", settings=settings, lines=lines)
 
 
-def test_health_settings_are_those_of_the_file(render: Render) -> None:
+def test_health_settings_have_the_format_of_the_settings_file(render: Render) -> None:
     stated = {
         "skip": ["gemm"],
         "warn_only": None,
@@ -97,7 +97,7 @@ def test_health_settings_are_those_of_the_file(render: Render) -> None:
         ([], r"health_checks_config must be a mapping, not \[\]"),
     ],
 )
-def test_health_settings_refuse_what_no_check_knows(render: Render, stated: Any, words: str) -> None:
+def test_health_settings_refuse_unknown_names(render: Render, stated: Any, words: str) -> None:
     with pytest.raises(AnsibleError, match=words):
         render("stated | hpcai.azure.health_settings", stated=stated)
 
@@ -115,14 +115,12 @@ def test_health_settings_refuse_what_no_check_knows(render: Render, stated: Any,
         ([], r"health_checks_arbiter must be a mapping, not \[\]"),
     ],
 )
-def test_health_arbiter_settings_refuse_what_the_arbiter_would_not_take(
-    render: Render, stated: Any, words: str
-) -> None:
+def test_health_arbiter_settings_refuse_invalid_settings(render: Render, stated: Any, words: str) -> None:
     with pytest.raises(AnsibleError, match=words):
         render("stated | hpcai.azure.health_arbiter_settings", stated=stated)
 
 
-def test_health_arbiter_settings_are_what_was_stated(render: Render) -> None:
+def test_health_arbiter_settings_returns_valid_settings_unchanged(render: Render) -> None:
     stated = {"max_out": 4, "confirm": {"free_space": 3}, "interval_s": None}
     assert render("stated | hpcai.azure.health_arbiter_settings", stated=stated) == stated
 
@@ -142,18 +140,18 @@ def test_slurm_node_name_maps_over_hosts(render: Render) -> None:
         ({"release": "24.11", "vm_sizes": {"nd96asr_v4": {"cpus": 1}}}, "unknown keys cpus"),
     ],
 )
-def test_slurm_files_says_what_is_wrong(render: Render, wanted: dict[str, Any], words: str) -> None:
+def test_slurm_files_refuses_invalid_options(render: Render, wanted: dict[str, Any], words: str) -> None:
     with pytest.raises(AnsibleError, match=words):
         render("hosts | hpcai.azure.slurm_files(wanted)", hosts=[COMPUTE], wanted=wanted)
 
 
-def test_slurm_files_takes_null_for_what_is_not_wanted(render: Render) -> None:
+def test_slurm_files_treats_null_as_not_set(render: Render) -> None:
     wanted = {"release": "24.11", "plugstack": None, "gres": None}
     files = render("hosts | hpcai.azure.slurm_files(wanted)", hosts=[COMPUTE], wanted=wanted)
     assert [file["name"] for file in files if file["text"]] == ["slurm.conf", "gres.conf", "topology.conf"]
 
 
-def test_what_azure_says_is_never_taken_for_a_template(render: Render) -> None:
+def test_text_from_azure_is_never_rendered_as_a_template(render: Render) -> None:
     hostile = "{{ 7*6 }}"
     hosts = [{**COMPUTE, "azure_vmss": hostile}]
     names = render("hosts | map('hpcai.azure.slurm_node_name') | list", hosts=hosts)
@@ -162,7 +160,7 @@ def test_what_azure_says_is_never_taken_for_a_template(render: Render) -> None:
     assert text == 'ClusterName="{{ 7*6 }}"\n'
 
 
-def test_inventory_problems_are_told_in_a_list(render: Render) -> None:
+def test_inventory_problems_returns_a_list(render: Render) -> None:
     expression = "inventory | hpcai.azure.inventory_problems(groups, hosts, sources)"
     good = {"hpcai_controller": ["a"], "hpcai_compute": ["b"]}
     assert render(expression, inventory={}, groups=good, hosts=[], sources=[]) == []
@@ -170,7 +168,7 @@ def test_inventory_problems_are_told_in_a_list(render: Render) -> None:
     assert problem.startswith("No host is in the group hpcai_compute")
 
 
-def test_role_problems_are_told_in_a_list_and_controllers_may_be_text(render: Render) -> None:
+def test_role_problems_returns_a_list_and_accepts_controllers_as_text(render: Render) -> None:
     expression = "inventory | hpcai.azure.role_problems(groups, hosts, controllers)"
     groups = {"hpcai_controller": ["a", "b"]}
     assert render(expression, inventory={}, groups=groups, hosts=[], controllers="a, b") == []
@@ -178,7 +176,7 @@ def test_role_problems_are_told_in_a_list_and_controllers_may_be_text(render: Re
     assert "hpcai_controllers does not list b." in problem
 
 
-def test_inventory_report_tells_a_line_for_each_set(render: Render) -> None:
+def test_inventory_report_returns_a_line_for_each_scale_set(render: Render) -> None:
     line = "compute: 1 of 2 Standard_ND96asr_v4, Uniform, single placement group yes, accelerated networking unknown"
     inventory = {"sources": [{"scale_sets": [line]}]}
     assert render("inventory | hpcai.azure.inventory_report", inventory=inventory) == [line]
@@ -246,9 +244,9 @@ def texts_in(node: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("*.yml")), ids=lambda file: file.stem)
-def test_the_documented_examples_give_what_they_say(render: Render, file: pathlib.Path) -> None:
+def test_the_documented_examples_return_the_expected_values(render: Render, file: pathlib.Path) -> None:
     examples = yaml.safe_load(yaml.safe_load(file.read_text(encoding="utf-8"))["EXAMPLES"])
-    # A whole scale set does not retire.
+    # Four hosts, because an example retires some of them, and never all hosts of a scale set.
     siblings = {
         name: {
             **COMPUTE,

@@ -18,7 +18,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs 
 Render = Callable[..., Any]
 
 
-def test_networks_are_joined_and_the_servers_own_is_handed_on(render: Render) -> None:
+def test_merges_networks_and_passes_on_local(render: Render) -> None:
     names = ["10.0.0.5", "local", "10.0.0.4", "10.1.0.7/24"]
     shown = render("names | hpcai.azure.private_networks", names=names)
     assert shown == ["local", "10.0.0.4/31", "10.1.0.0/24"]
@@ -32,21 +32,21 @@ def test_networks_are_joined_and_the_servers_own_is_handed_on(render: Render) ->
         ("nowhere", "'nowhere' is not a network"),
     ],
 )
-def test_what_a_server_must_not_trust_is_named(render: Render, name: str, words: str) -> None:
+def test_refuses_networks_that_are_not_private_and_names_them(render: Render, name: str, words: str) -> None:
     with pytest.raises(AnsibleError, match=words):
         render("names | hpcai.azure.private_networks", names=["10.0.0.4", name])
 
 
-def test_public_networks_are_taken_on_purpose_and_everybody_never(render: Render) -> None:
+def test_accepts_public_networks_on_request_but_never_all_clients(render: Render) -> None:
     assert render("['20.0.0.0/8'] | hpcai.azure.private_networks(true)") == ["20.0.0.0/8"]
     with pytest.raises(AnsibleError, match="every client"):
         render("['::/0'] | hpcai.azure.private_networks(true)")
 
 
-def test_a_text_is_no_list(render: Render) -> None:
+def test_a_text_instead_of_a_list_is_refused(render: Render) -> None:
     with pytest.raises(AnsibleError, match="takes a list"):
         render("'10.0.0.0/24' | hpcai.azure.private_networks")
 
 
-def test_both_sides_mean_the_same_by_private() -> None:
+def test_the_controller_and_the_node_agree_on_private_networks() -> None:
     assert tuple(map(str, exports.PRIVATE)) == private_networks.PRIVATE

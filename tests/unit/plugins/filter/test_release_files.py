@@ -20,11 +20,11 @@ FILES = [
 
 
 def found(render: Render, **options: Any) -> Any:
-    """What the filter answers."""
+    """The filter's return value."""
     return render("files | hpcai.azure.release_files('containers', **options)", files=FILES, options=options)
 
 
-def test_a_folder_that_has_them_needs_no_digest(render: Render, tmp_path: Path) -> None:
+def test_a_folder_with_all_files_needs_no_digests(render: Render, tmp_path: Path) -> None:
     for name in ("a.deb", "b-1.tar.gz"):
         (tmp_path / name).touch()
     wanted = {"a.deb": f"{tmp_path}/a.deb", "v1.tar.gz": f"{tmp_path}/b-1.tar.gz"}
@@ -33,7 +33,7 @@ def test_a_folder_that_has_them_needs_no_digest(render: Render, tmp_path: Path) 
     assert found(render, folder=str(tmp_path))["local"]["v1.tar.gz"] == f"{tmp_path}/v1.tar.gz"
 
 
-def test_a_folder_that_lacks_some_is_named_whatever_digests_there_are(render: Render, tmp_path: Path) -> None:
+def test_files_missing_in_the_folder_are_problems_even_with_digests(render: Render, tmp_path: Path) -> None:
     (tmp_path / "a.deb").mkdir()
     assert found(render, folder=str(tmp_path), digests={"a.deb": "0" * 64})["problems"] == [
         f"{tmp_path} (containers_files) has no a.deb.",
@@ -42,7 +42,7 @@ def test_a_folder_that_lacks_some_is_named_whatever_digests_there_are(render: Re
 
 
 @pytest.mark.parametrize("digest", ["", "0" * 63, "0" * 65, "g" * 64, None])
-def test_what_is_fetched_needs_a_digest(render: Render, digest: str | None) -> None:
+def test_each_downloaded_file_needs_a_digest(render: Render, digest: str | None) -> None:
     answer = found(render, digests={"v1.tar.gz": "0aF" + "0" * 61, "a.deb": digest})
     assert answer["local"] == {}
     assert answer["problems"] == [

@@ -22,11 +22,11 @@ Render = Callable[..., Any]
 
 
 @pytest.mark.parametrize("name", ["Standard_ND96asr_v4", "nd96asr_v4"])
-def test_a_size_of_the_table_is_found_by_any_spelling(render: Render, name: str) -> None:
+def test_finds_a_known_size_in_any_spelling(render: Render, name: str) -> None:
     assert render("name | hpcai.azure.vm_size", name=name) == facts_of(SIZES["Standard_ND96asr_v4"])
 
 
-def test_a_description_wins(render: Render) -> None:
+def test_a_users_description_overrides_the_table(render: Render) -> None:
     expression = "azure_vm_size | hpcai.azure.vm_size(hpcai_vm_sizes)"
     facts = render(
         expression,
@@ -38,7 +38,7 @@ def test_a_description_wins(render: Render) -> None:
     assert (facts["vcpus"], facts["memory_mib"]) == (8, None)
 
 
-def test_facts_are_used_like_any_variable(render: Render) -> None:
+def test_templates_can_use_the_facts_like_variables(render: Render) -> None:
     assert render("('nd96asr_v4' | hpcai.azure.vm_size).gpus | map(attribute='numa_node') | join(' ')") == (
         "1 1 0 0 3 3 2 2"
     )
@@ -55,12 +55,12 @@ def test_facts_are_used_like_any_variable(render: Render) -> None:
         ("'x' | hpcai.azure.vm_size(['x'])", "hpcai_vm_sizes must be a mapping"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(render: Render, expression: str, words: str) -> None:
+def test_invalid_arguments_are_an_error_in_one_line(render: Render, expression: str, words: str) -> None:
     with pytest.raises(AnsibleError, match=words):
         render(expression)
 
 
-def test_the_documentation_names_every_fact() -> None:
+def test_the_documentation_lists_every_fact() -> None:
     here = pathlib.Path(__file__).resolve()
     documented = yaml.safe_load((here.parents[4] / "plugins/filter/vm_size.yml").read_text(encoding="utf-8"))
     contains = documented["RETURN"]["_value"]["contains"]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which files the plugin takes for its own."""
+"""Which files the plugin accepts as its own."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from ansible_collections.hpcai.azure.plugins.inventory.azure_vmss import Invento
         ("hosts", False),
     ],
 )
-def test_files_by_their_names(tmp_path: Path, name: str, ours: bool) -> None:
+def test_accepts_files_by_name(tmp_path: Path, name: str, ours: bool) -> None:
     path = tmp_path / name
     path.touch()
 
     assert InventoryModule().verify_file(str(path)) is ours
 
 
-def test_a_file_that_is_not_there_is_not_ours(tmp_path: Path) -> None:
+def test_a_missing_file_is_not_accepted(tmp_path: Path) -> None:
     assert InventoryModule().verify_file(str(tmp_path / "azure_vmss.yml")) is False

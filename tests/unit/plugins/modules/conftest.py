@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Running a module's main() as Ansible does, in this process."""
+"""Run a module's main() in this process, as Ansible does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RunModule = Callable[..., Outcome]
 
 @pytest.fixture
 def run_module(capsys: pytest.CaptureFixture[str]) -> RunModule:
-    """Call main() with arguments and return what it answers; `_exit` is its exit status."""
+    """Call main() with arguments and return its result. `_exit` is its exit status."""
 
     def run(main: Callable[[], NoReturn], check_mode: bool = False, **arguments: Any) -> Outcome:
         with (

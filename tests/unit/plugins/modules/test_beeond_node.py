@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module beeond_node: settings, units, and the sweep at each boot."""
+"""The module beeond_node: settings, units, and the clean-up at each boot."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ UNITS = "etc/systemd/system"
 
 
 class Machine:
-    """The machine, and what systemd was asked."""
+    """The machine, and the commands that were run."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
-        self.asked: list[tuple[str, ...]] = []
+        self.commands: list[tuple[str, ...]] = []
 
     def run(self, command: Sequence[str]) -> Result:
-        """Answer a command."""
-        self.asked.append(tuple(command))
+        """Record a command and return success."""
+        self.commands.append(tuple(command))
         return Result(tuple(command), 0, "", "")
 
 
@@ -46,20 +46,20 @@ def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return made
 
 
-def test_brings_all_once_as_check_mode_foresaw(machine: Machine, run_module: RunModule) -> None:
+def test_installs_everything_once_and_check_mode_predicts_it(machine: Machine, run_module: RunModule) -> None:
     foreseen = run_module(beeond_node.main, check_mode=True, settings={"metadata_nodes": 2})
     assert not (machine.folder / "etc").exists()
     done = run_module(beeond_node.main, settings={"metadata_nodes": 2})
     assert (done["changed"], done["actions"], done["diff"]) == (True, foreseen["actions"], foreseen["diff"])
-    assert machine.asked == [("systemctl", "daemon-reload")]
+    assert machine.commands == [("systemctl", "daemon-reload")]
     again = run_module(beeond_node.main, settings={"metadata_nodes": 2})
     assert (again["changed"], again["actions"], again["diff"]) == (False, [], [])
-    assert len(machine.asked) == 1
+    assert len(machine.commands) == 1
     stated = json.loads((machine.folder / "etc/hpcai/beeond.json").read_text(encoding="utf-8"))
     assert (stated["schema"], stated["metadata_nodes"]) == (1, 2)
 
 
-def test_each_daemon_has_a_unit_that_runs_the_jobs_configuration(machine: Machine, run_module: RunModule) -> None:
+def test_each_daemon_has_a_unit_that_uses_the_jobs_configuration(machine: Machine, run_module: RunModule) -> None:
     run_module(beeond_node.main, settings={"daemons": "/opt/other/sbin"})
     folder = machine.folder / UNITS
     assert sorted(path.name for path in folder.glob("*.service")) == [
@@ -76,22 +76,22 @@ def test_each_daemon_has_a_unit_that_runs_the_jobs_configuration(machine: Machin
     )
 
 
-def test_a_change_of_settings_alone_asks_nothing_of_systemd(machine: Machine, run_module: RunModule) -> None:
+def test_a_change_of_settings_does_not_call_systemd(machine: Machine, run_module: RunModule) -> None:
     run_module(beeond_node.main)
-    machine.asked.clear()
+    machine.commands.clear()
     assert run_module(beeond_node.main, settings={"port_shift": 2000})["actions"] == [
         f"write {machine.folder}/etc/hpcai/beeond.json"
     ]
-    assert machine.asked == []
+    assert machine.commands == []
 
 
-def test_an_image_at_rest_is_not_asked(machine: Machine, run_module: RunModule) -> None:
+def test_systemd_is_not_called_in_an_offline_image(machine: Machine, run_module: RunModule) -> None:
     (machine.folder / "run/systemd/system").rmdir()
     assert run_module(beeond_node.main)["changed"]
-    assert machine.asked == []
+    assert machine.commands == []
 
 
-def test_settings_that_make_no_sense_change_nothing(machine: Machine, run_module: RunModule) -> None:
+def test_invalid_settings_change_nothing(machine: Machine, run_module: RunModule) -> None:
     failed = run_module(beeond_node.main, settings={"rdma": "maybe"})
     assert failed["failed"]
     assert "settings.rdma must be auto, required, allowed or off, not 'maybe'" in failed["msg"]

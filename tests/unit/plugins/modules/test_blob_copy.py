@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module blob_copy: what it refuses before azcopy is called. What it copies is in tests/contract/blob."""
+"""The module blob_copy: what it refuses before it calls azcopy. The tests of copying are in tests/contract/blob."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ URL = "https://a.blob.core.windows.net/data"
         ({"azcopy": "/nonexistent/azcopy", "source": "http://127.0.0.1:9/a/data"}, "/nonexistent/azcopy"),
     ],
 )
-def test_refuses_in_one_line_and_leaves_nothing(
+def test_refuses_invalid_options_in_one_line_and_leaves_no_files(
     run_module: RunModule,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: pathlib.Path,

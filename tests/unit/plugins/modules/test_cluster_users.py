@@ -24,7 +24,7 @@ ALICE = {"name": "alice", "uid": 4001}
 
 @pytest.fixture
 def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """A machine with an ssh server, to which an admin came by sudo."""
+    """A machine with an ssh server, where an admin runs the module through sudo."""
     played = Machine(tmp_path)
     played.file("etc/pam.d/sshd", DEBIAN)
     played.file("etc/pam.d/common-session", COMMON_SESSION)
@@ -38,7 +38,7 @@ def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return played
 
 
-def test_users_are_made_once_as_check_mode_foresaw(machine: Machine, run_module: RunModule) -> None:
+def test_creates_users_once_and_check_mode_predicts_it(machine: Machine, run_module: RunModule) -> None:
     options: dict[str, Any] = {"users": [ALICE], "homes": "never"}
     foreseen = run_module(cluster_users.main, check_mode=True, **options)
     assert machine.commands == []
@@ -49,14 +49,14 @@ def test_users_are_made_once_as_check_mode_foresaw(machine: Machine, run_module:
     assert (again["changed"], again["actions"], again["diff"]) == (False, [], {})
 
 
-def test_a_conflict_fails_in_one_line(machine: Machine, run_module: RunModule) -> None:
+def test_a_uid_conflict_fails_in_one_line(machine: Machine, run_module: RunModule) -> None:
     failed = run_module(cluster_users.main, users=[{"name": "carol", "uid": 1000}])
     assert failed["failed"] is True
     assert failed["msg"] == ("uid 1000 of user carol already belongs to user azureuser. Set another uid")
     assert machine.commands == []
 
 
-def test_access_is_guarded_once_and_freed_again(machine: Machine, run_module: RunModule) -> None:
+def test_restricts_access_once_and_removes_the_restriction(machine: Machine, run_module: RunModule) -> None:
     options: dict[str, Any] = {"admins": ["azureuser"], "node_name": "compute-17"}
     foreseen = run_module(compute_access.main, check_mode=True, **options)
     assert machine.text("etc/pam.d/sshd") == DEBIAN
@@ -70,7 +70,7 @@ def test_access_is_guarded_once_and_freed_again(machine: Machine, run_module: Ru
     assert run_module(compute_access.main, state="absent")["changed"] is False
 
 
-def test_whoever_would_lock_himself_out_is_told(
+def test_refuses_to_lock_out_the_user_who_runs_it(
     machine: Machine, run_module: RunModule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SUDO_USER", "carol")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module of containers: what it answers, check mode, a second run."""
+"""The module container_node: its result, check mode and a second run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENROOT = {"settings": {"ENROOT_DATA_PATH": "/scratch/enroot/data/user-$(id -u)"}
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    """A node that is the running machine for the modules."""
+    """A node that the module treats as the running machine."""
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     played = Node(tmp_path / "node")
     monkeypatch.setattr(container_node, "Root", lambda _path: Root(str(played.folder)))
@@ -43,7 +43,7 @@ def image(node: Node, run_module: RunModule, check_mode: bool = False, **given: 
     return run_module(container_node.main, check_mode=check_mode, **{**options, **given})
 
 
-def test_container_node_does_all_three_and_once(node: Node, run_module: RunModule) -> None:
+def test_configures_enroot_pyxis_and_folders_once(node: Node, run_module: RunModule) -> None:
     before = node.files()
     foreseen = image(node, run_module, check_mode=True)
     assert node.files() == before
@@ -59,7 +59,7 @@ def test_container_node_does_all_three_and_once(node: Node, run_module: RunModul
     ]
 
 
-def test_container_node_warns_in_check_mode_where_slurm_is_not_installed_yet(
+def test_check_mode_warns_if_slurm_is_not_installed_yet(
     node: Node, run_module: RunModule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.version = ""
@@ -72,7 +72,7 @@ def test_container_node_warns_in_check_mode_where_slurm_is_not_installed_yet(
     assert node.text("/etc/hpcai/directories.json") is None
 
 
-def test_container_node_refuses_what_it_does_not_know(node: Node, run_module: RunModule) -> None:
+def test_refuses_unknown_options(node: Node, run_module: RunModule) -> None:
     assert "pyxis.sources" in image(node, run_module, pyxis={"sources": "x"})["msg"]
     assert "needs source and version" in image(node, run_module, pyxis={"source": "x"})["msg"]
     assert "enroot.hook" in image(node, run_module, enroot={"hook": []})["msg"]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module daemon against a systemd that is played here."""
+"""The module daemon with a fake systemd."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RunModule = Callable[..., dict[str, Any]]
 
 @dataclasses.dataclass
 class Systemd:
-    """One service, started at a time that only moves when it is restarted; remembers what was asked of it."""
+    """One service. Its start time changes only when it is restarted. Records the verbs of systemctl."""
 
     active: str = "active"
     enabled: str = "enabled"
@@ -36,7 +36,7 @@ class Systemd:
     verbs: list[str] = dataclasses.field(default_factory=list)
 
     def run(self, command: Sequence[str]) -> Result:
-        """Stand in for the runner."""
+        """Replace the command runner."""
         if command[0] == "journalctl":
             return Result(tuple(command), 0, "fatal: no such key\n", "")
         verb = command[1]
@@ -67,7 +67,7 @@ class Systemd:
 
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long the module slept, which takes no time here."""
+    """The module's pauses in seconds. They take no time in the tests."""
     times: list[float] = []
     monkeypatch.setattr(daemon, "time", SimpleNamespace(sleep=times.append))
     return times
@@ -75,7 +75,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the module warned of. In a test's process Ansible shows a warning at once and does not return it."""
+    """The module's warnings. In this process Ansible prints warnings at once and does not return them."""
     warnings: list[str] = []
     monkeypatch.setattr(daemon.AnsibleModule, "warn", lambda _module, warning: warnings.append(warning))
     return warnings
@@ -83,7 +83,7 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def systemd(monkeypatch: pytest.MonkeyPatch, slept: list[float]) -> Systemd:
-    """A service that runs and is enabled."""
+    """A running and enabled service."""
     played = Systemd()
     monkeypatch.setattr(daemon, "run", played.run)
     return played
@@ -91,7 +91,7 @@ def systemd(monkeypatch: pytest.MonkeyPatch, slept: list[float]) -> Systemd:
 
 @pytest.fixture
 def key(tmp_path: pathlib.Path) -> pathlib.Path:
-    """A configuration file from before the service was started."""
+    """A configuration file that is older than the service's start."""
     file = tmp_path / "munge.key"
     file.touch()
     os.utime(file, (5, 5))
@@ -107,7 +107,7 @@ def test_nothing_to_do_changes_nothing(
     assert (systemd.verbs, slept) == ([], [])
 
 
-def test_restarts_once_for_a_younger_file_and_says_why(
+def test_restarts_once_for_a_newer_file_and_gives_the_reason(
     systemd: Systemd, run_module: RunModule, key: pathlib.Path, slept: list[float]
 ) -> None:
     os.utime(key, (20, 20))
@@ -122,7 +122,7 @@ def test_restarts_once_for_a_younger_file_and_says_why(
     assert systemd.verbs == ["restart"]
 
 
-def test_check_mode_tells_the_same_and_does_nothing(
+def test_check_mode_predicts_all_commands_and_runs_none(
     systemd: Systemd, run_module: RunModule, slept: list[float]
 ) -> None:
     systemd.active, systemd.enabled, systemd.needs_daemon_reload = "inactive", "disabled", True
@@ -132,9 +132,7 @@ def test_check_mode_tells_the_same_and_does_nothing(
     assert (systemd.verbs, slept) == ([], [])
 
 
-def test_check_mode_foresees_a_restart_for_a_file_that_would_be_written(
-    systemd: Systemd, run_module: RunModule
-) -> None:
+def test_check_mode_predicts_a_restart_for_a_file_to_be_written(systemd: Systemd, run_module: RunModule) -> None:
     answer = run_module(daemon.main, check_mode=True, name="munge", pending=True)
     assert (answer["changed"], answer["commands"]) == (True, ["restart"])
     assert answer["reasons"] == ["one of its files would be written first"]
@@ -147,13 +145,13 @@ def test_a_stopped_service_starts_and_is_enabled(systemd: Systemd, run_module: R
     assert run_module(daemon.main, name="munge")["changed"] is False
 
 
-def test_stopping_disables_unless_told_otherwise(systemd: Systemd, run_module: RunModule) -> None:
+def test_stopping_also_disables_unless_enabled_is_set(systemd: Systemd, run_module: RunModule) -> None:
     assert run_module(daemon.main, name="munge", state="stopped", enabled=True)["commands"] == ["stop"]
     assert run_module(daemon.main, name="munge", state="stopped")["commands"] == ["disable"]
     assert run_module(daemon.main, name="munge", state="stopped")["changed"] is False
 
 
-def test_a_started_service_must_stay_up_for_a_second_by_itself(
+def test_by_default_a_started_service_must_stay_up_for_a_second(
     systemd: Systemd, run_module: RunModule, slept: list[float]
 ) -> None:
     systemd.active = "inactive"
@@ -170,7 +168,7 @@ def test_a_started_service_must_stay_up_for_a_second_by_itself(
         ({"name": "munge", "settle": "long"}, "argument 'settle' is of type"),
     ],
 )
-def test_refuses_arguments_it_does_not_know(
+def test_refuses_invalid_arguments(
     systemd: Systemd, run_module: RunModule, arguments: dict[str, Any], words: str
 ) -> None:
     answer = run_module(daemon.main, **arguments)
@@ -179,12 +177,12 @@ def test_refuses_arguments_it_does_not_know(
     assert systemd.verbs == []
 
 
-def test_running_can_be_left_disabled(systemd: Systemd, run_module: RunModule) -> None:
+def test_a_running_service_can_stay_disabled(systemd: Systemd, run_module: RunModule) -> None:
     systemd.active, systemd.enabled = "inactive", "disabled"
     assert run_module(daemon.main, name="munge", enabled=False)["commands"] == ["restart"]
 
 
-def test_fails_with_the_services_last_words_if_it_does_not_stay_up(systemd: Systemd, run_module: RunModule) -> None:
+def test_fails_with_the_last_log_line_if_the_service_does_not_stay_up(systemd: Systemd, run_module: RunModule) -> None:
     systemd.active, systemd.survives = "inactive", False
     answer = run_module(daemon.main, name="munge")
     assert answer["failed"] is True
@@ -199,7 +197,7 @@ def test_fails_if_systemctl_refuses(systemd: Systemd, run_module: RunModule) -> 
     assert answer["msg"] == "'systemctl restart munge' failed: fatal: no such key"
 
 
-def test_does_not_ask_whether_a_stopped_service_is_up(
+def test_does_not_wait_for_a_stopped_service_to_stay_up(
     systemd: Systemd, run_module: RunModule, slept: list[float]
 ) -> None:
     assert run_module(daemon.main, name="munge", state="stopped")["commands"] == ["disable", "stop"]
@@ -217,7 +215,7 @@ def test_fails_for_a_unit_that_cannot_be_loaded(
     assert systemd.verbs == []
 
 
-def test_check_mode_says_that_it_would_start_what_a_package_may_bring(
+def test_check_mode_predicts_the_start_of_a_unit_not_installed_yet(
     systemd: Systemd, run_module: RunModule, warned: list[str]
 ) -> None:
     systemd.loaded, systemd.active, systemd.enabled = "not-found", "inactive", ""
@@ -232,7 +230,7 @@ def test_check_mode_says_that_it_would_start_what_a_package_may_bring(
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_a_unit_that_is_not_there_and_shall_not_run_is_nothing_to_speak_of(
+def test_a_missing_unit_that_must_be_stopped_changes_nothing(
     systemd: Systemd, run_module: RunModule, warned: list[str], check_mode: bool
 ) -> None:
     systemd.loaded, systemd.active, systemd.enabled = "not-found", "inactive", ""

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a node is told to do about its GPUs at boot."""
+"""The module gpu_boot: it saves what a node does with its GPUs at boot."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Node:
         self.ran: list[str] = []
 
     def run(self, command: Sequence[str]) -> Result:
-        """Answer as systemctl does."""
+        """Respond as systemctl does."""
         line = " ".join(command)
         if line == "systemctl is-enabled nvidia-persistenced":
             return Result(tuple(command), int(self.daemon != "enabled"), f"{self.daemon}\n", "")
@@ -51,7 +51,7 @@ class Node:
         return self.run_module(gpu_boot.main, check_mode=check_mode, **options)
 
     def file(self, name: str) -> str:
-        """A settings file; empty where it is not there."""
+        """The text of a settings file, empty if it does not exist."""
         file = self.path / f"etc/hpcai/{name}.json"
         return file.read_text(encoding="utf-8") if file.exists() else ""
 
@@ -65,7 +65,7 @@ def node(tmp_path: Path, run_module: RunModule, monkeypatch: pytest.MonkeyPatch)
     return made
 
 
-def test_writes_what_is_wanted_once(node: Node) -> None:
+def test_writes_the_settings_once(node: Node) -> None:
     checked = node.module(check_mode=True, **ALL)
     assert (checked["changed"], node.file("gpu"), node.ran) == (True, "", [])
     answer = node.module(**ALL)
@@ -88,8 +88,8 @@ def test_defaults_need_no_file(node: Node) -> None:
     assert answer["settings"] == {"min_driver": None, "gpu_count": None, "timeout": 30.0}
 
 
-def test_an_empty_file_is_no_missing_one(node: Node) -> None:
-    """A machine that was cut off while somebody wrote may have one; no boot can use it."""
+def test_an_empty_file_is_removed_when_defaults_are_set(node: Node) -> None:
+    """A power cut during a write may leave one, and the boot phase cannot read it."""
     node.daemon = "enabled"
     folder = node.path / "etc/hpcai"
     folder.mkdir(parents=True)
@@ -102,7 +102,7 @@ def test_an_empty_file_is_no_missing_one(node: Node) -> None:
     assert node.module(**options)["changed"] is False
 
 
-def test_clocks_that_nobody_named_stay_as_they_are(node: Node) -> None:
+def test_clocks_stay_unchanged_if_the_option_is_not_set(node: Node) -> None:
     node.module(**ALL)
     before = node.file("clocks")
     node.module(min_driver="535")
@@ -120,18 +120,18 @@ def test_absent_removes_both_files_and_nothing_else(node: Node) -> None:
 
 
 @pytest.mark.parametrize("state", ["static", "masked", "", "not-found", "enabled-runtime"])
-def test_a_daemon_that_is_not_simply_disabled_is_left_alone(node: Node, state: str) -> None:
+def test_enables_the_daemon_only_if_it_is_disabled(node: Node, state: str) -> None:
     node.daemon = state
     assert node.module()["changed"] is False
     assert node.ran == []
 
 
-def test_a_daemon_that_is_not_wanted_is_not_looked_at(node: Node) -> None:
+def test_does_not_enable_the_daemon_if_persistence_daemon_is_off(node: Node) -> None:
     assert node.module(persistence_daemon=False)["changed"] is False
     assert node.daemon == "disabled"
 
 
-def test_a_daemon_that_cannot_be_enabled_is_a_failure(node: Node) -> None:
+def test_fails_if_the_daemon_cannot_be_enabled(node: Node) -> None:
     node.enabling = 1
     answer = node.module()
     assert (answer["failed"], "Read-only file system" in answer["msg"]) == (True, True)
@@ -145,9 +145,7 @@ def test_a_daemon_that_cannot_be_enabled_is_a_failure(node: Node) -> None:
         ({"gpu_count": -1}, "gpu_count must be a whole number of 0 or more, not -1"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_anything_is_written(
-    node: Node, options: dict[str, Any], words: str
-) -> None:
+def test_refuses_invalid_options_before_writing(node: Node, options: dict[str, Any], words: str) -> None:
     answer = node.module(**{**ALL, **options})
     assert (answer["failed"], words in answer["msg"]) == (True, True)
     assert (node.path / "etc").exists() is False
@@ -164,10 +162,10 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_written(
     ],
     ids=["defaults", "max", "explicit", "default"],
 )
-def test_clocks_are_written_as_gpu_clocks_writes_them(
+def test_writes_the_same_clocks_file_as_gpu_clocks(
     node: Node, run_module: RunModule, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
-    """Otherwise a node would change its file in every run of the role, which does both."""
+    """The role runs both modules. If they differed, each run would change the file."""
     node.module(clocks=options)
     root = node.path / "other"
     monkeypatch.setattr(gpu_clocks, "Root", lambda: Root(str(root)))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module gpu_clocks against a driver that is played here."""
+"""The module gpu_clocks with a fake driver."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def gpu(index: int) -> GpuFacts:
 
 
 class Driver:
-    """Two GPUs; remembers what was changed, and refuses what it is told to."""
+    """Two GPUs. Records all changes, and fails for the calls in ``refuses``."""
 
     via = "nvml"
 
@@ -53,7 +53,7 @@ class Driver:
         self.closed = 0
 
     def connect(self, root: Root, limit_s: float) -> Driver:
-        """Stand in for connect()."""
+        """Replace connect()."""
         self.limit_s = limit_s
         if "connect" in self.refuses:
             raise self.refuses["connect"]
@@ -64,7 +64,7 @@ class Driver:
         return tuple(one for one in self.gpus if not only or one.index in only)
 
     def change(self, what: str, index: int, *values: int) -> None:
-        """Take application clocks and persistence mode."""
+        """Record a change, and apply those of application clocks."""
         if what in self.refuses:
             raise self.refuses[what]
         self.changes.append((what, index, values))
@@ -74,16 +74,16 @@ class Driver:
             self.gpus[index] = dataclasses.replace(self.gpus[index], application=self.gpus[index].default)
 
     def processes(self) -> None:
-        """Nothing is known of them."""
+        """The processes on the GPUs are unknown."""
 
     def close(self) -> None:
-        """Count."""
+        """Count the calls."""
         self.closed += 1
 
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Driver:
-    """The driver, and a tree for the machine's files."""
+    """The fake driver, and a folder with the machine's files."""
     played = Driver()
     (tmp_path / "sys/module/nvidia").mkdir(parents=True)
     (tmp_path / "proc/sys/kernel/random").mkdir(parents=True)
@@ -93,7 +93,7 @@ def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Driver:
     return played
 
 
-def test_sets_once_and_lets_go_of_the_driver(driver: Driver, run_module: RunModule) -> None:
+def test_sets_the_clocks_once_and_closes_the_driver(driver: Driver, run_module: RunModule) -> None:
     first = run_module(gpu_clocks.main, timeout=7)
     assert (first["_exit"], first["changed"], first["via"], driver.limit_s) == (0, True, "nvml", 7.0)
     assert first["gpus"][1]["actions"] == ["set_application 1215 1410", "unlock_graphics", "unlock_memory"]
@@ -104,7 +104,7 @@ def test_sets_once_and_lets_go_of_the_driver(driver: Driver, run_module: RunModu
     assert driver.closed == 2
 
 
-def test_the_sample_of_the_documentation_is_what_it_returns(driver: Driver, run_module: RunModule) -> None:
+def test_returns_the_keys_of_the_documented_sample(driver: Driver, run_module: RunModule) -> None:
 
     documented = yaml.safe_load(gpu_clocks.RETURN)["gpus"]
     returned = run_module(gpu_clocks.main)["gpus"][0]
@@ -112,7 +112,7 @@ def test_the_sample_of_the_documentation_is_what_it_returns(driver: Driver, run_
     assert set(documented["sample"][0]["clocks"]) == set(returned["clocks"])
 
 
-def test_check_mode_changes_nothing_and_tells_the_same(
+def test_check_mode_returns_the_same_diff_and_changes_nothing(
     driver: Driver, run_module: RunModule, tmp_path: pathlib.Path
 ) -> None:
     foreseen = run_module(gpu_clocks.main, check_mode=True, persistent=True)
@@ -122,7 +122,7 @@ def test_check_mode_changes_nothing_and_tells_the_same(
     assert run_module(gpu_clocks.main, persistent=True)["diff"] == foreseen["diff"]
 
 
-def test_one_failure_fails_the_module_with_all_results(driver: Driver, run_module: RunModule) -> None:
+def test_fails_if_one_gpu_fails_and_returns_all_results(driver: Driver, run_module: RunModule) -> None:
     driver.gpus[0] = GpuFacts(index=0, busid="0001:00:00.0", problem="GPU is lost")
     answer = run_module(gpu_clocks.main)
     assert (answer["failed"], answer["changed"], answer["_exit"]) == (True, True, 1)
@@ -141,7 +141,7 @@ def test_one_failure_fails_the_module_with_all_results(driver: Driver, run_modul
         ({"gpus": ["7"]}, "7 is not a GPU of this machine"),
     ],
 )
-def test_refuses_arguments_that_make_no_sense(
+def test_refuses_invalid_arguments(
     driver: Driver, run_module: RunModule, arguments: dict[str, Any], words: str
 ) -> None:
     answer = run_module(gpu_clocks.main, **arguments)
@@ -150,7 +150,7 @@ def test_refuses_arguments_that_make_no_sense(
     assert driver.changes == []
 
 
-def test_without_a_driver_it_fails_and_writes_no_wish(
+def test_fails_without_a_driver_and_saves_no_settings(
     driver: Driver, run_module: RunModule, tmp_path: pathlib.Path
 ) -> None:
     driver.refuses["connect"] = GpuError("no_answer", "the driver did not answer within 30 s")
@@ -159,15 +159,17 @@ def test_without_a_driver_it_fails_and_writes_no_wish(
     assert not (tmp_path / "etc").exists()
 
 
-def test_the_wish_of_some_gpus_is_written_as_given(
+def test_saves_the_settings_of_some_gpus_unchanged(
     driver: Driver, run_module: RunModule, tmp_path: pathlib.Path
 ) -> None:
     run_module(gpu_clocks.main, state="explicit", graphics_mhz=1395, gpus=[1], persistent=True)
-    wish = json.loads((tmp_path / "etc/hpcai/clocks.json").read_text(encoding="utf-8"))
-    assert (wish["state"], wish["graphics_mhz"], wish["gpus"]) == ("explicit", 1395, ["1"])
+    saved = json.loads((tmp_path / "etc/hpcai/clocks.json").read_text(encoding="utf-8"))
+    assert (saved["state"], saved["graphics_mhz"], saved["gpus"]) == ("explicit", 1395, ["1"])
 
 
-def test_only_a_warning_where_told_so(driver: Driver, run_module: RunModule, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_unsupported_warn_turns_the_failure_into_a_warning(
+    driver: Driver, run_module: RunModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
     warnings: list[str] = []
     monkeypatch.setattr(gpu_clocks.AnsibleModule, "warn", lambda _module, warning: warnings.append(warning))
     refused = GpuError("not_supported", "Not Supported")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module image_generalise, in this process and as Ansible sends it to a node."""
+"""The module image_generalise, in this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RunModule = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def root(tmp_path: pathlib.Path) -> pathlib.Path:
-    """A machine with a host key, a log, and a key that nobody thought of."""
+    """A machine with a host key, a log, and a private key that the module does not know."""
     for name, text in {
         "etc/ssh/ssh_host_rsa_key": "-----BEGIN OPENSSH PRIVATE KEY-----",
         "var/log/syslog": "boot",
@@ -33,14 +33,14 @@ def root(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path / "root"
 
 
-def test_refuses_unless_told_that_it_is_meant(root: pathlib.Path, run_module: RunModule) -> None:
+def test_refuses_without_confirm(root: pathlib.Path, run_module: RunModule) -> None:
     answer = run_module(image_generalise.main, root=str(root))
     assert answer["_exit"] == 1
     assert "nobody can log in" in answer["msg"]
     assert (root / "etc/ssh/ssh_host_rsa_key").exists()
 
 
-def test_check_mode_lists_what_would_go_and_needs_no_confirmation(root: pathlib.Path, run_module: RunModule) -> None:
+def test_check_mode_lists_what_would_be_removed_without_confirm(root: pathlib.Path, run_module: RunModule) -> None:
     would = run_module(image_generalise.main, check_mode=True, root=str(root))
     assert would["changed"]
     assert (root / "etc/ssh/ssh_host_rsa_key").exists()
@@ -53,12 +53,12 @@ def test_check_mode_lists_what_would_go_and_needs_no_confirmation(root: pathlib.
     assert (again["changed"], again["removed"], again["emptied"]) == (False, [], [])
 
 
-def test_warns_of_private_keys_that_are_left(root: pathlib.Path, run_module: RunModule) -> None:
+def test_lists_private_keys_that_remain(root: pathlib.Path, run_module: RunModule) -> None:
     answer = run_module(image_generalise.main, root=str(root), confirm=True)
     assert answer["private_keys"] == ["/etc/tool/own.pem"]
 
 
-def test_does_nothing_where_it_cannot_tell_what_is_mounted(
+def test_changes_nothing_if_the_mounts_are_unknown(
     root: pathlib.Path, run_module: RunModule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(_root: object) -> None:
@@ -70,6 +70,6 @@ def test_does_nothing_where_it_cannot_tell_what_is_mounted(
     assert (root / "etc/ssh/ssh_host_rsa_key").exists()
 
 
-def test_the_documented_kinds_are_those_there_are() -> None:
+def test_the_documented_kinds_are_those_in_the_code() -> None:
     options = yaml.safe_load(image_generalise.DOCUMENTATION)["options"]
     assert options["keep"]["choices"] == list(NAMES)

@@ -21,7 +21,7 @@ RunModule = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def root(tmp_path: pathlib.Path) -> pathlib.Path:
-    """An image at rest of Debian, with settings of its own."""
+    """An offline image of Debian that already has a sysctl setting."""
     (tmp_path / "root/etc/apt").mkdir(parents=True)
     (tmp_path / "root/etc/sysctl.conf").write_text("vm.zone_reclaim_mode = 1\n")
     return tmp_path / "root"
@@ -41,7 +41,7 @@ def files(root: pathlib.Path) -> set[str]:
     return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
 
 
-def test_check_mode_tells_the_same_and_does_nothing(root: pathlib.Path, run_module: RunModule) -> None:
+def test_check_mode_returns_the_same_result_and_writes_nothing(root: pathlib.Path, run_module: RunModule) -> None:
     before = files(root)
     would = run_module(image_settings.main, check_mode=True, root=str(root), **OPTIONS)
     assert files(root) == before
@@ -61,14 +61,14 @@ def test_check_mode_tells_the_same_and_does_nothing(root: pathlib.Path, run_modu
     assert (again["changed"], again["written"], again["diff"]) == (False, [], [])
 
 
-def test_without_options_everything_is_taken_back(root: pathlib.Path, run_module: RunModule) -> None:
+def test_without_options_all_settings_are_removed(root: pathlib.Path, run_module: RunModule) -> None:
     before = files(root)
     run_module(image_settings.main, root=str(root), **OPTIONS)
     assert run_module(image_settings.main, root=str(root))["changed"]
     assert files(root) == before
 
 
-def test_a_file_that_cannot_be_read_is_one_line(root: pathlib.Path, run_module: RunModule) -> None:
+def test_an_unreadable_file_fails_in_one_line(root: pathlib.Path, run_module: RunModule) -> None:
     (root / "etc/waagent.conf").mkdir()
     answer = run_module(image_settings.main, root=str(root), agent={"OS.EnableRDMA": "y"})
     assert answer["_exit"] == 1
@@ -76,12 +76,12 @@ def test_a_file_that_cannot_be_read_is_one_line(root: pathlib.Path, run_module: 
     assert "\n" not in answer["msg"]
 
 
-def test_the_documented_choices_are_those_there_are() -> None:
+def test_the_documented_choices_are_those_in_the_code() -> None:
     options = yaml.safe_load(image_settings.DOCUMENTATION)["options"]
     assert options["updates"]["choices"] == list(services.UPDATE_MODES)
     assert set(options["time"]["choices"]) == set(services.TIME_MODES)
 
 
-def test_a_root_that_is_not_there_is_refused(run_module: RunModule) -> None:
+def test_a_missing_root_is_refused(run_module: RunModule) -> None:
     answer = run_module(image_settings.main, root="/there/is/none")
     assert answer["msg"] == "root /there/is/none: there is no such folder"

@@ -26,7 +26,7 @@ def root(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Pat
     return tmp_path
 
 
-def test_installs_once_as_check_mode_foresaw(root: pathlib.Path, run_module: RunModule) -> None:
+def test_installs_once_and_check_mode_predicts_it(root: pathlib.Path, run_module: RunModule) -> None:
     foreseen = run_module(job_hooks.main, check_mode=True, name="site", prolog=GPU)
     assert not (root / "etc").exists()
     done = run_module(job_hooks.main, name="site", prolog=GPU)
@@ -36,14 +36,14 @@ def test_installs_once_as_check_mode_foresaw(root: pathlib.Path, run_module: Run
     assert (again["changed"], again["actions"], again["diff"]) == (False, [], [])
 
 
-def test_takes_away_what_the_set_no_longer_names(root: pathlib.Path, run_module: RunModule) -> None:
+def test_removes_scripts_that_the_set_no_longer_contains(root: pathlib.Path, run_module: RunModule) -> None:
     run_module(job_hooks.main, name="site", prolog=GPU)
     done = run_module(job_hooks.main, name="site")
     assert done["actions"][0] == f"remove {root}/etc/hpcai/prolog.d/50-gpu"
     assert not list((root / "etc/hpcai/prolog.d").iterdir())
 
 
-def test_refuses_before_it_writes_anything(root: pathlib.Path, run_module: RunModule) -> None:
+def test_refuses_an_invalid_name_before_writing(root: pathlib.Path, run_module: RunModule) -> None:
     failed = run_module(job_hooks.main, name="site", prolog={**GPU, "gpu": GPU["50-gpu"]})
     assert failed["failed"] is True
     assert "a key of prolog must be two digits" in failed["msg"]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module metadata_access: what it answers, check mode, a second run, and switched off."""
+"""The module metadata_access: its result, check mode, a second run, and state absent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAIN = metadata_access.main
 
 @pytest.fixture
 def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The warnings that the module gave."""
+    """The module's warnings."""
     warnings: list[str] = []
     monkeypatch.setattr(metadata_access.AnsibleModule, "warn", lambda _module, warning: warnings.append(warning))
     return warnings
@@ -29,14 +29,14 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """A machine that is the running one for the module."""
+    """A machine that the module treats as the running one."""
     played = Machine(tmp_path)
     monkeypatch.setattr(metadata_access, "Root", lambda _path: Root(str(tmp_path)))
     monkeypatch.setattr(metadata_access, "run", played.run)
     return played
 
 
-def test_check_mode_foresees_the_run_and_a_second_one_changes_nothing(
+def test_check_mode_predicts_the_run_and_a_second_run_changes_nothing(
     machine: Machine, run_module: RunModule, warned: list[str]
 ) -> None:
     foreseen = run_module(MAIN, check_mode=True, users=["telegraf"])
@@ -51,7 +51,7 @@ def test_check_mode_foresees_the_run_and_a_second_one_changes_nothing(
     assert warned == []
 
 
-def test_rules_that_are_gone_are_a_change(machine: Machine, run_module: RunModule) -> None:
+def test_missing_rules_are_loaded_again(machine: Machine, run_module: RunModule) -> None:
     run_module(MAIN)
     machine.loaded = None
     foreseen, done = run_module(MAIN, check_mode=True), run_module(MAIN)
@@ -60,9 +60,7 @@ def test_rules_that_are_gone_are_a_change(machine: Machine, run_module: RunModul
     assert run_module(MAIN)["changed"] is False
 
 
-def test_switching_off_warns_each_time_and_changes_once(
-    machine: Machine, run_module: RunModule, warned: list[str]
-) -> None:
+def test_absent_warns_each_time_and_changes_once(machine: Machine, run_module: RunModule, warned: list[str]) -> None:
     run_module(MAIN)
     foreseen, done = run_module(MAIN, check_mode=True, state="absent"), run_module(MAIN, state="absent")
     assert (foreseen["files"], done["changed"], machine.loaded) == (done["files"], True, None)
@@ -71,7 +69,7 @@ def test_switching_off_warns_each_time_and_changes_once(
     assert "a job can take the node's identity" in warned[2]
 
 
-def test_where_azure_enforces_it_is_reported_and_no_warning(
+def test_absent_does_not_warn_if_azure_enforces_access_control(
     machine: Machine, run_module: RunModule, warned: list[str]
 ) -> None:
     machine.file("etc/azure/proxy-agent.json", "{}")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module nccl_environment on a machine's tree: files, answers, check mode, a second run, and back."""
+"""The module nccl_environment on a machine's files: its result, check mode, a second run, and state absent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONFIG = "etc/hpcai/nccl_environment.json"
 
 
 class Node:
-    """A machine's tree that is the running one for the module."""
+    """The files of a machine that the module treats as the running one."""
 
     def __init__(self, path: Path, run_module: RunModule, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path, self.run_module = path, run_module
@@ -59,7 +59,7 @@ class Node:
         return {str(file.relative_to(self.path)): file.read_bytes() for file in self.path.rglob("*") if file.is_file()}
 
     def text(self, path: str) -> str:
-        """What a file holds."""
+        """The text of a file."""
         return (self.path / path).read_text()
 
 
@@ -69,7 +69,7 @@ def node(tmp_path: Path, run_module: RunModule, monkeypatch: pytest.MonkeyPatch)
     return Node(tmp_path, run_module, monkeypatch)
 
 
-def test_the_modules_defaults_are_those_of_a_boot_without_settings(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_modules_defaults_are_those_of_the_boot_phase(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     received: list[EnvironmentOptions] = []
 
     def configure(_root: Root, _run: Any, options: EnvironmentOptions, check_mode: bool) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def test_the_modules_defaults_are_those_of_a_boot_without_settings(node: Node, m
     assert received[0].remembered() == EnvironmentOptions().remembered()
 
 
-def test_writes_drop_in_and_blocks(node: Node) -> None:
+def test_writes_the_profile_and_the_blocks(node: Node) -> None:
     answer = node.run()
     assert (answer["_exit"], answer["changed"], node.warned) == (0, True, [])
     assert answer["environment"] == {
@@ -99,7 +99,7 @@ def test_writes_drop_in_and_blocks(node: Node) -> None:
     ]
 
 
-def test_says_what_it_found(node: Node) -> None:
+def test_returns_what_it_found(node: Node) -> None:
     answer = node.run()
     assert (answer["vm_size"], answer["vm_size_from"]) == ("Standard_ND96asr_v4", "given")
     assert (answer["nccl"]["verdict"], answer["nccl"]["version"]) == ("pass", "2.18.5")
@@ -107,7 +107,7 @@ def test_says_what_it_found(node: Node) -> None:
     assert answer["sharp_plugin"] == {"found": [PLUGIN], "reason": "", "sharp": False}
 
 
-def test_check_mode_tells_the_same_and_writes_nothing(node: Node) -> None:
+def test_check_mode_returns_the_same_result_and_writes_nothing(node: Node) -> None:
     before = node.files()
     foretold = node.run(check_mode=True)
     assert node.files() == before
@@ -125,12 +125,12 @@ def test_a_second_run_changes_nothing(node: Node) -> None:
     assert node.files() == before
 
 
-def test_absent_takes_all_of_it_back(node: Node) -> None:
+def test_absent_removes_everything(node: Node) -> None:
     before = node.files()
     node.run()
     answer = node.run(state="absent")
     assert (answer["changed"], answer["vm_size"], answer["nccl"]) == (True, None, None)
-    # A boot without settings would write it all again.
+    # Without this file, the next boot would write everything again.
     assert json.loads(node.text(CONFIG)) == {"schema": 1, "state": "absent"}
     assert node.run(state="absent")["changed"] is False
     assert node.run(state="absent", persistent=False)["changed"] is True
@@ -138,19 +138,19 @@ def test_absent_takes_all_of_it_back(node: Node) -> None:
 
 
 @pytest.mark.parametrize("options", [{"mpi_files": False}, {"settings": {"OMPI_MCA_coll_hcoll_enable": None}}])
-def test_takes_blocks_back_that_are_no_longer_wanted(node: Node, options: dict[str, Any]) -> None:
+def test_removes_blocks_that_are_no_longer_requested(node: Node, options: dict[str, Any]) -> None:
     node.run()
     assert node.run(**options)["changed"] is True
     assert node.text("etc/openmpi/openmpi-mca-params.conf") == "# theirs\n"
 
 
-def test_warns_of_an_old_nccl_and_goes_on(node: Node) -> None:
+def test_an_old_nccl_is_a_warning(node: Node) -> None:
     answer = node.run(min_version="2.20")
     assert (answer["_exit"], answer["nccl"]["verdict"]) == (0, "warn")
     assert node.warned == [f"{NCCL}.18.5 is NCCL 2.18.5; 2.20 or newer is needed."]
 
 
-def test_fails_for_an_old_nccl_before_anything_is_written(node: Node) -> None:
+def test_when_old_fail_fails_for_an_old_nccl_before_writing(node: Node) -> None:
     before = node.files()
     answer = node.run(min_version="2.20", when_old="fail")
     assert (answer["_exit"], answer["nccl"]["verdict"]) == (1, "fail")
@@ -158,7 +158,7 @@ def test_fails_for_an_old_nccl_before_anything_is_written(node: Node) -> None:
     assert node.files() == before
 
 
-def test_no_nccl_is_unknown_and_no_failure(node: Node) -> None:
+def test_a_missing_nccl_is_unknown_and_does_not_fail(node: Node) -> None:
     (node.path / f"{NCCL}.18.5".lstrip("/")).unlink()
     answer = node.run(when_old="fail")
     assert (answer["_exit"], answer["nccl"]["verdict"]) == (0, "unknown")
@@ -166,7 +166,7 @@ def test_no_nccl_is_unknown_and_no_failure(node: Node) -> None:
 
 
 @pytest.mark.parametrize("options", [{"min_version": "new"}, {"library_paths": ["lib"]}, {"settings": {"A B": 1}}])
-def test_refuses_options_that_make_no_sense(node: Node, options: dict[str, Any]) -> None:
+def test_refuses_invalid_options(node: Node, options: dict[str, Any]) -> None:
     before = node.files()
     answer = node.run(**options)
     assert answer["_exit"] == 1
@@ -174,9 +174,9 @@ def test_refuses_options_that_make_no_sense(node: Node, options: dict[str, Any])
     assert node.files() == before
 
 
-def test_keeps_the_options_alone_for_an_image(node: Node) -> None:
+def test_saves_only_the_options_in_an_image(node: Node) -> None:
     before = node.files()
-    # Neither a size nor NCCL is asked for.
+    # Neither the VM size nor NCCL is looked up.
     answer = node.run(vm_size=None, apply=False, settings={"UCX_TLS": "rc"})
     assert (answer["changed"], answer["vm_size"], answer["nccl"]) == (True, None, None)
     assert set(node.files()) - set(before) == {CONFIG}
@@ -186,7 +186,7 @@ def test_keeps_the_options_alone_for_an_image(node: Node) -> None:
     assert kept["vm_size"] is None
 
 
-def test_an_image_and_a_node_keep_the_same_bytes(node: Node) -> None:
+def test_an_image_and_a_node_save_the_same_bytes(node: Node) -> None:
     (node.path / "etc/hpcai").mkdir()
     (node.path / "etc/hpcai/node.json").write_text('{"schema": 1, "vm_size": "nd96asr_v4"}')
     options: dict[str, Any] = {"vm_size": None, "settings": {"UCX_TLS": "rc", "FLAG": True}, "min_version": "2.18.5"}
@@ -196,7 +196,7 @@ def test_an_image_and_a_node_keep_the_same_bytes(node: Node) -> None:
     assert node.files()[CONFIG] == baked
 
 
-def test_forgets_the_options_when_told(node: Node) -> None:
+def test_persistent_false_removes_the_saved_options(node: Node) -> None:
     node.run()
     assert node.run(persistent=False)["changed"] is True
     assert CONFIG not in node.files()

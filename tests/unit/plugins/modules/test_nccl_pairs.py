@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module nccl_pairs on a cluster that is played: it finds the bad node, and keeps away from nodes with jobs."""
+"""The module nccl_pairs on a fake cluster: it finds the slow node, and does not use nodes with jobs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ SIZE = "Standard_ND96asr_v4"
 
 
 class Slurm:
-    """Six nodes. On the sixth a job runs, the third is slow."""
+    """Six nodes. The third is slow, and the sixth runs a job."""
 
     def __init__(self) -> None:
         self.commands: list[tuple[str, ...]] = []
         self.answers = True
 
     def run(self, command: Sequence[str], timeout_s: float = 120) -> Result:
-        """Stand in for the runner."""
+        """Replace the command runner."""
         words = tuple(command)
         if not self.answers:
             return Result(words, 1, "", "Unable to contact slurm controller")
@@ -50,13 +50,13 @@ class Slurm:
 
 @pytest.fixture
 def slurm(monkeypatch: pytest.MonkeyPatch) -> Slurm:
-    """That cluster."""
+    """The fake cluster."""
     played = Slurm()
     monkeypatch.setattr(nccl_pairs, "run", played.run)
     return played
 
 
-def test_finds_the_slow_node_and_leaves_jobs_alone(slurm: Slurm, run_module: RunModule) -> None:
+def test_finds_the_slow_node_and_omits_nodes_with_jobs(slurm: Slurm, run_module: RunModule) -> None:
     done = run_module(nccl_pairs.main, nodes=["n-[0-5]"], vm_size=SIZE)
     assert (done["changed"], done["bad"]) == (False, ["n-2"])
     assert done["left_out"] == {"n-5": "jobs run there: 4711 (alice, running)"}
@@ -69,7 +69,7 @@ def test_finds_the_slow_node_and_leaves_jobs_alone(slurm: Slurm, run_module: Run
     assert all("--ntasks-per-node=8" in command for command in slurm.commands)
 
 
-def test_the_known_limit_counts_only_for_its_own_message_size(slurm: Slurm, run_module: RunModule) -> None:
+def test_the_known_limit_applies_only_to_its_message_size(slurm: Slurm, run_module: RunModule) -> None:
     done = run_module(nccl_pairs.main, nodes=["n-[0-3]"], vm_size=SIZE, size="1G")
     assert (done["limit"], done["bad"]) == (None, [])
     assert run_module(nccl_pairs.main, nodes=["n-[0-3]"], gpus=4, size="1G", limit=100)["bad"] == ["n-2"]
@@ -95,13 +95,15 @@ def test_check_mode_runs_nothing(slurm: Slurm, run_module: RunModule) -> None:
         ({"nodes": ["n-[0-1]"], "vm_size": SIZE, "limit": float("nan")}, "limit is nan: give GB/s above 0"),
     ],
 )
-def test_says_what_it_cannot_do(slurm: Slurm, run_module: RunModule, options: dict[str, Any], words: str) -> None:
+def test_fails_before_it_measures_if_it_cannot(
+    slurm: Slurm, run_module: RunModule, options: dict[str, Any], words: str
+) -> None:
     done = run_module(nccl_pairs.main, **options)
     assert done["_exit"] == 1
     assert words in done["msg"]
     assert slurm.commands == []
 
 
-def test_fails_where_slurmctld_does_not_answer(slurm: Slurm, run_module: RunModule) -> None:
+def test_fails_if_slurmctld_does_not_answer(slurm: Slurm, run_module: RunModule) -> None:
     slurm.answers = False
     assert "Unable to contact slurm controller" in run_module(nccl_pairs.main, nodes=["n-[0-1]"], vm_size=SIZE)["msg"]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module nccl_topology on folders of its own: files, answers, check mode, a second run, and back."""
+"""The module nccl_topology on temporary folders: files, result, check mode, a second run, and state absent."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ BEGIN, END = "# BEGIN hpcai.azure nccl_topology\n", "# END hpcai.azure nccl_topo
 
 @pytest.fixture
 def node(tmp_path: Path, run_module: RunModule, monkeypatch: pytest.MonkeyPatch) -> Node:
-    """An ND A100 v4 without any file of ours."""
+    """An ND A100 v4 without any of the module's files."""
     return Node(tmp_path, run_module, monkeypatch)
 
 
-def test_writes_topology_block_and_drop_ins(node: Node) -> None:
+def test_writes_the_topology_the_block_and_the_drop_ins(node: Node) -> None:
     answer = node.run()
     assert (answer["_exit"], answer["changed"]) == (0, True)
     assert ElementTree.fromstring(node.topology.read_text()).tag == "system"
@@ -44,7 +44,7 @@ def test_writes_topology_block_and_drop_ins(node: Node) -> None:
     assert answer["files"] == [str(node.topology), str(node.conf), str(node.mounts), str(node.environment)]
 
 
-def test_says_what_it_wrote_and_how_it_knew(node: Node) -> None:
+def test_returns_what_it_wrote_and_the_source_of_the_size(node: Node) -> None:
     answer = node.run()
     assert (answer["vm_size"], answer["vm_size_from"], answer["family"]) == ("Standard_ND96asr_v4", "given", "ndv4")
     assert [gpu["numa_node"] for gpu in answer["gpus"]] == [1, 1, 0, 0, 3, 3, 2, 2]
@@ -63,7 +63,7 @@ def test_a_second_run_changes_nothing(node: Node) -> None:
     assert node.files() == before
 
 
-def test_check_mode_tells_the_same_and_writes_nothing(node: Node) -> None:
+def test_check_mode_returns_the_same_result_and_writes_nothing(node: Node) -> None:
     node.conf.write_text("NCCL_DEBUG=INFO\n")
     before = node.files()
     foretold = node.run(check_mode=True)
@@ -75,7 +75,7 @@ def test_check_mode_tells_the_same_and_writes_nothing(node: Node) -> None:
     assert [entry["before"] for entry in foretold["diff"]] == ["", "NCCL_DEBUG=INFO\n", "", ""]
 
 
-def test_lines_of_the_hpc_images_lose_and_are_named(node: Node) -> None:
+def test_overrides_lines_of_the_hpc_images_and_reports_them(node: Node) -> None:
     old = node.tree.path / "opt/microsoft/ndv4/topo.xml"
     label = "ndv4, before 2025-02: affinity masks wrong"
     node.tree.write("opt/microsoft/ndv4/topo.xml", topology_files.broken()[label][1])
@@ -92,17 +92,17 @@ def test_lines_of_the_hpc_images_lose_and_are_named(node: Node) -> None:
     assert old.exists()
 
 
-def test_lines_that_are_no_text_can_be_told_of(node: Node) -> None:
+def test_reports_lines_that_are_not_utf_8(node: Node) -> None:
     node.conf.write_bytes(b"NCCL_SOCKET_IFNAME=\xe9\nNCCL_TOPO_FILE=/\xe9.xml\nNCCL_\xe9=1\n")
     answer = node.run()
-    # Ansible refuses an answer that is not UTF-8.
+    # Ansible refuses a result that is not UTF-8.
     assert json.dumps(answer, ensure_ascii=False).encode()
     assert answer["overridden"] == ["NCCL_SOCKET_IFNAME=\ufffd", "NCCL_TOPO_FILE=/\ufffd.xml"]
     assert answer["environment"]["NCCL_\ufffd"] == "1"
     assert b"NCCL_SOCKET_IFNAME=\xe9\n" in node.conf.read_bytes()
 
 
-def test_what_wins_over_our_block_is_named(node: Node) -> None:
+def test_warns_of_settings_that_override_the_block(node: Node) -> None:
     node.tree.write("etc/environment", 'PATH=/bin\nNCCL_TOPO_FILE="/opt/microsoft/ndv5-topo.xml"')
     (node.enroot / "environ.d").mkdir(parents=True)
     (node.enroot / "environ.d/90-site.env").write_text("NCCL_TOPO_FILE=/site.xml\n")
@@ -115,7 +115,7 @@ def test_what_wins_over_our_block_is_named(node: Node) -> None:
     assert node.run()["changed"] is False
 
 
-def test_the_users_settings_reach_the_file_and_null_takes_out(node: Node) -> None:
+def test_writes_the_users_settings_and_null_removes_one(node: Node) -> None:
     answer = node.run(settings={"NCCL_DEBUG": "WARN", "NCCL_IGNORE_CPU_AFFINITY": None, "NCCL_CHECKS": True})
     assert answer["environment"] == {
         "NCCL_CHECKS": "1",
@@ -127,7 +127,7 @@ def test_the_users_settings_reach_the_file_and_null_takes_out(node: Node) -> Non
     assert "NCCL_DEBUG" not in node.environment.read_text()
 
 
-def test_a_topology_file_of_the_user_is_what_containers_get(node: Node) -> None:
+def test_containers_get_a_users_topology_file(node: Node) -> None:
     node.run(settings={"NCCL_TOPO_FILE": "/site/topo.xml"})
     assert "NCCL_TOPO_FILE=/site/topo.xml\n" in node.conf.read_text()
     assert "/site/topo.xml /site/topo.xml none" in node.mounts.read_text()
@@ -135,7 +135,7 @@ def test_a_topology_file_of_the_user_is_what_containers_get(node: Node) -> None:
 
 
 @pytest.mark.parametrize("nothing", ["", None])
-def test_without_a_topology_file_containers_get_the_variables_only(node: Node, nothing: str | None) -> None:
+def test_without_a_topology_file_containers_get_only_the_variables(node: Node, nothing: str | None) -> None:
     node.run()
     answer = node.run(settings={"NCCL_TOPO_FILE": nothing})
     assert answer["environment"].get("NCCL_TOPO_FILE") == nothing
@@ -144,12 +144,12 @@ def test_without_a_topology_file_containers_get_the_variables_only(node: Node, n
 
 
 @pytest.mark.parametrize("none", ["", "none"])
-def test_no_drop_ins_where_none_are_wanted(node: Node, none: str) -> None:
+def test_without_enroot_dir_it_writes_no_drop_ins(node: Node, none: str) -> None:
     node.run(enroot_dir=none)
     assert set(node.files()) == {"topo.xml", "nccl.conf"}
 
 
-def test_a_size_without_topology_gets_variables_only(node: Node) -> None:
+def test_a_size_without_topology_gets_only_variables(node: Node) -> None:
     answer = node.run(vm_size="nc24ads_a100_v4", settings={"NCCL_DEBUG": "WARN"})
     assert (answer["topology"], answer["family"], answer["gpus"], answer["verified"]) == (None, None, [], None)
     assert "one GPU has no peer" in answer["topology_reason"]
@@ -157,12 +157,12 @@ def test_a_size_without_topology_gets_variables_only(node: Node) -> None:
     assert answer["environment"] == {"NCCL_DEBUG": "WARN"}
 
 
-def test_a_size_without_anything_leaves_nothing(node: Node) -> None:
+def test_a_size_without_topology_and_variables_gets_no_files(node: Node) -> None:
     answer = node.run(vm_size="nc24ads_a100_v4")
     assert (answer["changed"], node.files()) == (False, {})
 
 
-def test_a_machine_that_lost_its_topology_loses_the_file(node: Node) -> None:
+def test_a_change_to_a_size_without_topology_removes_the_file(node: Node) -> None:
     node.run()
     answer = node.run(vm_size="nc40ads_h100_v5")
     assert answer["changed"] is True
@@ -173,12 +173,12 @@ def test_a_machine_that_lost_its_topology_loses_the_file(node: Node) -> None:
     assert "was left unchanged" in answer["_warned"]
 
 
-def test_a_size_described_by_hand(node: Node) -> None:
+def test_accepts_a_size_that_the_user_describes(node: Node) -> None:
     answer = node.run(vm_size="simulated", vm_sizes={"Standard_Simulated": {"vcpus": 2}})
     assert (answer["_exit"], answer["vm_size"], answer["topology"]) == (0, "Standard_Simulated", None)
 
 
-def test_absent_takes_everything_back_and_leaves_what_others_wrote(node: Node) -> None:
+def test_absent_removes_everything_but_lines_of_others(node: Node) -> None:
     foreign = b"NCCL_DEBUG=INFO\r\nno end"
     node.conf.write_bytes(foreign)
     node.run()
@@ -192,13 +192,13 @@ def test_absent_takes_everything_back_and_leaves_what_others_wrote(node: Node) -
     assert (again["changed"], again["vm_size"]) == (False, None)
 
 
-def test_absent_needs_no_size_and_removes_a_file_that_was_only_ours(node: Node) -> None:
+def test_absent_needs_no_size_and_removes_files_that_become_empty(node: Node) -> None:
     node.run()
     assert node.run(state="absent", vm_size=None)["changed"] is True
     assert node.files() == {}
 
 
-def test_absent_leaves_files_that_are_not_ours(node: Node) -> None:
+def test_absent_keeps_files_that_the_module_did_not_write(node: Node) -> None:
     node.topology.write_text(topology_files.right()["Standard_ND96asr_v4"])
     node.conf.write_text("")
     answer = node.run(state="absent")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module nccl_topology: what it replaces, what it refuses, and what it warns of."""
+"""The module nccl_topology: what it replaces, refuses and warns of."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ BEGIN = "# BEGIN hpcai.azure nccl_topology\n"
 
 @pytest.fixture
 def node(tmp_path: Path, run_module: RunModule, monkeypatch: pytest.MonkeyPatch) -> Node:
-    """An ND A100 v4 without any file of ours."""
+    """An ND A100 v4 without any of the module's files."""
     return Node(tmp_path, run_module, monkeypatch)
 
 
-def test_warns_of_lines_of_others_that_nccl_ignores(node: Node) -> None:
+def test_warns_of_existing_lines_that_nccl_ignores(node: Node) -> None:
     node.conf.write_text("NCCL_DEBUG=WARNING\nnccl_ib_disable=1\n")
     warnings = node.run()["_warned"]
     assert "NCCL_DEBUG is 'WARNING', which NCCL ignores. Valid values are VERSION, WARN" in warnings
     assert "nccl_ib_disable has no effect, because names are case-sensitive. Write NCCL_IB_DISABLE." in warnings
 
 
-def test_a_folder_in_the_place_of_a_file_is_refused_in_one_line(node: Node) -> None:
+def test_refuses_a_folder_as_topology_path_in_one_line(node: Node) -> None:
     node.topology.unlink(missing_ok=True)
     node.topology.mkdir(parents=True)
     answer = node.run()
     assert answer["msg"] == f"topology_path must be a file, but {node.topology} is a folder. Set a file in it."
 
 
-def test_a_root_that_is_not_there_is_refused_in_one_line(node: Node, tmp_path: Path) -> None:
+def test_refuses_a_missing_root_in_one_line(node: Node, tmp_path: Path) -> None:
     answer = node.run(root=f"{tmp_path}/none")
     assert answer["msg"] == f"root {tmp_path}/none: there is no such folder"
 
@@ -60,7 +60,7 @@ def test_replaces_each_broken_file_of_the_hpc_images(
 
 
 @pytest.mark.parametrize("size", list(topology_files.right()))
-def test_leaves_a_file_that_says_the_same(
+def test_keeps_a_file_with_the_same_topology(
     tmp_path: Path, run_module: RunModule, monkeypatch: pytest.MonkeyPatch, size: str
 ) -> None:
     node = Node(tmp_path, run_module, monkeypatch, size)
@@ -73,7 +73,7 @@ def test_leaves_a_file_that_says_the_same(
     assert answer["replaced"] is None
 
 
-def test_makes_a_right_file_readable(node: Node) -> None:
+def test_makes_a_correct_file_readable(node: Node) -> None:
     node.run()
     node.topology.chmod(0o600)
     assert node.run()["files"] == [str(node.topology)]
@@ -90,7 +90,7 @@ def test_refuses_a_topology_file_of_unknown_origin(node: Node) -> None:
     assert node.files() == before
 
 
-def test_force_replaces_it_and_keeps_a_copy(node: Node) -> None:
+def test_force_replaces_a_file_of_unknown_origin_and_saves_it(node: Node) -> None:
     node.topology.write_text("my own")
     answer = node.run(force=True)
     assert (answer["changed"], answer["replaced"]) == (True, "a file of unknown origin")
@@ -99,7 +99,7 @@ def test_force_replaces_it_and_keeps_a_copy(node: Node) -> None:
     assert node.run(force=True)["changed"] is False
 
 
-def test_keeps_a_copy_of_a_right_file_that_somebody_tuned(node: Node) -> None:
+def test_saves_a_copy_of_a_known_file_that_was_edited(node: Node) -> None:
     tuned = topology_files.right()["Standard_ND96asr_v4"].replace('link_width="16"', 'link_width="8"', 1)
     node.topology.write_text(tuned)
     answer = node.run()
@@ -107,7 +107,7 @@ def test_keeps_a_copy_of_a_right_file_that_somebody_tuned(node: Node) -> None:
     assert [file.read_text() for file in node.topology.parent.glob("*.saved")] == [tuned]
 
 
-def test_replaces_what_it_wrote_for_another_size_or_in_another_release(node: Node) -> None:
+def test_replaces_its_own_file_for_another_size_or_release(node: Node) -> None:
     node.run()
     text = node.topology.read_text()
     for older in (text.replace('link_width="16"', 'link_width="4"'), text.split("\n")[0] + "\n<system version='1'/>"):
@@ -117,7 +117,7 @@ def test_replaces_what_it_wrote_for_another_size_or_in_another_release(node: Nod
     assert not list(node.topology.parent.glob("*.saved"))
 
 
-def test_strict_fails_before_anything_is_written(node: Node) -> None:
+def test_verify_strict_fails_on_a_mismatch_before_writing(node: Node) -> None:
     node.tree.on_numa_node("0001:00:00.0", 0)
     answer = node.run()
     assert answer["failed"] is True
@@ -132,7 +132,7 @@ def test_strict_fails_before_anything_is_written(node: Node) -> None:
     assert node.run(check_mode=True)["failed"] is True
 
 
-def test_strict_fails_clearly_on_a_machine_without_gpus(node: Node) -> None:
+def test_verify_strict_fails_on_a_machine_without_gpus(node: Node) -> None:
     node.tree.without_devices()
     answer = node.run()
     assert answer["failed"] is True
@@ -142,7 +142,7 @@ def test_strict_fails_clearly_on_a_machine_without_gpus(node: Node) -> None:
     assert node.files() == {}
 
 
-def test_a_long_list_of_mismatches_is_cut_in_the_message_only(node: Node) -> None:
+def test_a_long_list_of_mismatches_is_shortened_in_the_message_only(node: Node) -> None:
     for busid in ("0001", "0002", "0003", "0004", "000b"):
         node.tree.on_numa_node(f"{busid}:00:00.0", 2)
     answer = node.run()
@@ -150,7 +150,7 @@ def test_a_long_list_of_mismatches_is_cut_in_the_message_only(node: Node) -> Non
     assert len(answer["mismatches"]) == 5
 
 
-def test_warn_writes_and_warns(node: Node) -> None:
+def test_verify_warn_writes_and_warns(node: Node) -> None:
     node.tree.device("000f:00:00.0", GPU_CLASS, NVIDIA, 3)
     answer = node.run(verify="warn")
     assert (answer["changed"], answer["verified"]) == (True, False)
@@ -159,7 +159,7 @@ def test_warn_writes_and_warns(node: Node) -> None:
     assert node.topology.exists()
 
 
-def test_omit_writes_all_but_the_file_and_takes_an_untrue_one_away(node: Node) -> None:
+def test_verify_omit_removes_a_wrong_topology_and_writes_the_rest(node: Node) -> None:
     node.run()
     node.tree.on_numa_node("0001:00:00.0", 0)
     foretold = node.run(verify="omit", check_mode=True)
@@ -168,7 +168,7 @@ def test_omit_writes_all_but_the_file_and_takes_an_untrue_one_away(node: Node) -
     assert foretold == answer
     assert answer["topology_reason"].startswith("No topology file is written, because this machine does not match")
     assert not node.topology.exists()
-    # Empty and not absent, so that no later line names another file.
+    # Set to an empty value instead of left out, so that no later line sets another file.
     assert answer["environment"]["NCCL_TOPO_FILE"] == ""
     assert answer["environment"]["NCCL_SOCKET_IFNAME"] == "eth0"
     assert node.run(verify="omit")["changed"] is False
@@ -178,19 +178,19 @@ def test_omit_writes_all_but_the_file_and_takes_an_untrue_one_away(node: Node) -
 
 
 @pytest.mark.parametrize("mine", ["/site/topo.xml", None])
-def test_omit_leaves_a_topology_file_of_the_users(node: Node, mine: str | None) -> None:
+def test_verify_omit_keeps_a_users_topology_file(node: Node, mine: str | None) -> None:
     node.tree.on_numa_node("0001:00:00.0", 0)
     answer = node.run(verify="omit", settings={"NCCL_TOPO_FILE": mine})
     assert answer["environment"].get("NCCL_TOPO_FILE") == mine
 
 
-def test_ignore_does_not_look(node: Node) -> None:
+def test_verify_ignore_does_not_check_the_machine(node: Node) -> None:
     node.tree.without_devices()
     answer = node.run(verify="ignore")
     assert (answer["changed"], answer["verified"], answer["mismatches"]) == (True, None, [])
 
 
-def test_what_the_machine_does_not_tell_is_no_failure(node: Node) -> None:
+def test_an_unknown_numa_node_is_not_a_failure(node: Node) -> None:
     node.tree.on_numa_node("0001:00:00.0", -1)
     answer = node.run()
     assert (answer["changed"], answer["verified"], len(answer["unknown"])) == (True, None, 1)
@@ -207,7 +207,7 @@ def test_refuses_a_file_whose_block_is_broken(node: Node, state: str) -> None:
     assert node.files() == before
 
 
-def test_an_interface_that_is_not_there_is_told(node: Node) -> None:
+def test_warns_of_a_missing_interface(node: Node) -> None:
     answer = node.run(settings={"NCCL_SOCKET_IFNAME": "=eth"})
     assert "matches none of this machine's interfaces (eth0, lo)" in answer["_warned"]
     for fine in ("eth", "=eth0", "ib,eth0", "^docker,lo"):
@@ -229,7 +229,7 @@ def test_an_interface_that_is_not_there_is_told(node: Node) -> None:
         ({"persistent": True}, "persistent is for the running machine only"),
     ],
 )
-def test_refuses_options_that_make_no_sense(node: Node, options: dict[str, Any], words: str) -> None:
+def test_refuses_invalid_options(node: Node, options: dict[str, Any], words: str) -> None:
     answer = node.run(**options)
     assert answer["failed"] is True
     assert words in answer["msg"]
@@ -238,9 +238,7 @@ def test_refuses_options_that_make_no_sense(node: Node, options: dict[str, Any],
 
 
 @pytest.mark.parametrize("option", ["topology_path", "conf_path", "enroot_dir"])
-def test_facts_of_another_machine_do_not_reach_this_machines_own_files(
-    node: Node, run_module: RunModule, option: str
-) -> None:
+def test_another_root_needs_all_paths_to_be_set(node: Node, run_module: RunModule, option: str) -> None:
     elsewhere = {
         "topology_path": str(node.topology),
         "conf_path": str(node.conf),
@@ -255,7 +253,7 @@ def test_facts_of_another_machine_do_not_reach_this_machines_own_files(
     assert run_module(nccl_topology.main, check_mode=True, **given)["_exit"] == 0
 
 
-def test_a_file_that_cannot_be_written_is_named(node: Node) -> None:
+def test_names_a_file_that_cannot_be_written(node: Node) -> None:
     node.topology.mkdir()
     answer = node.run()
     assert answer["failed"] is True

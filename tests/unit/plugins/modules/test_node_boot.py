@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module node_boot: which verdicts fail a run, which only warn, and what check mode says."""
+"""The module node_boot: which verdicts fail a run, which only warn, and what check mode reports."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
 from ansible_collections.hpcai.azure.plugins.modules import node_boot
 
 RunModule = Callable[..., dict[str, Any]]
-Have = Callable[..., list[tuple[str, bool]]]
+FakeSteps = Callable[..., list[tuple[str, bool]]]
 
 
 @pytest.fixture
-def have(monkeypatch: pytest.MonkeyPatch) -> Have:
-    """Have these steps: name, verdict, whether it blocks, what it changes. What was performed, and how, is noted."""
-    noted: list[tuple[str, bool]] = []
+def fake_steps(monkeypatch: pytest.MonkeyPatch) -> FakeSteps:
+    """Replace the boot's steps by these: name, verdict, whether it blocks, changes.
+
+    Returns a list of the steps that ran, each with whether it ran in check mode.
+    """
+    performed: list[tuple[str, bool]] = []
 
     def install(*steps: tuple[str, str, bool, tuple[str, ...]]) -> list[tuple[str, bool]]:
         made = {
@@ -36,31 +39,31 @@ def have(monkeypatch: pytest.MonkeyPatch) -> Have:
         }
 
         def perform(step: Step, _root: Any, _run: Any, check: bool = False) -> engine.StepRun:
-            noted.append((step.name, check))
+            performed.append((step.name, check))
             return made[step.name]
 
         monkeypatch.setattr(catalog, "NAMES", tuple(made))
         monkeypatch.setattr(catalog, "load", lambda name: made[name].step)
         monkeypatch.setattr(engine, "perform", perform)
-        return noted
+        return performed
 
     return install
 
 
 @pytest.fixture
 def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the module warned of. In a test's process Ansible shows a warning at once and does not return it."""
+    """The module's warnings. In this process Ansible prints warnings at once and does not return them."""
     warnings: list[str] = []
     monkeypatch.setattr(node_boot.AnsibleModule, "warn", lambda _module, warning: warnings.append(warning))
     return warnings
 
 
-def test_all_is_well_and_unchanged(have: Have, run_module: RunModule) -> None:
-    noted = have(("gpu", PASS, True, ()), ("clocks", SKIP, False, ()), ("join", PASS, True, ()))
+def test_passes_unchanged_if_every_step_passes(fake_steps: FakeSteps, run_module: RunModule) -> None:
+    performed = fake_steps(("gpu", PASS, True, ()), ("clocks", SKIP, False, ()), ("join", PASS, True, ()))
     answer = run_module(node_boot.main)
     assert (answer["changed"], answer.get("failed", False), answer["blocking"]) == (False, False, [])
     assert answer["diff"] == {"prepared": ""}
-    assert noted == [("gpu", False), ("clocks", False)]
+    assert performed == [("gpu", False), ("clocks", False)]
     assert answer["steps"][0] == {
         "name": "gpu",
         "blocking": True,
@@ -74,10 +77,10 @@ def test_all_is_well_and_unchanged(have: Have, run_module: RunModule) -> None:
 
 
 @pytest.mark.parametrize("verdict", [FAIL, UNKNOWN])
-def test_a_blocking_step_that_failed_fails_the_task_and_tells_of_all(
-    have: Have, run_module: RunModule, warned: list[str], verdict: str
+def test_failed_blocking_steps_fail_the_task_and_are_all_listed(
+    fake_steps: FakeSteps, run_module: RunModule, warned: list[str], verdict: str
 ) -> None:
-    have(("gpu", verdict, True, ()), ("scratch", verdict, True, ("made it",)), ("clocks", FAIL, False, ()))
+    fake_steps(("gpu", verdict, True, ()), ("scratch", verdict, True, ("made it",)), ("clocks", FAIL, False, ()))
     answer = run_module(node_boot.main)
     assert answer["failed"] is True
     assert answer["msg"] == "gpu: gpu is so. To do: mend it. scratch: scratch is so. To do: mend it."
@@ -88,41 +91,41 @@ def test_a_blocking_step_that_failed_fails_the_task_and_tells_of_all(
 
 
 @pytest.mark.parametrize(("verdict", "blocking"), [(WARN, True), (WARN, False), (FAIL, False), (UNKNOWN, False)])
-def test_what_blocks_nothing_is_a_warning(
-    have: Have, run_module: RunModule, warned: list[str], verdict: str, blocking: bool
+def test_a_verdict_that_does_not_block_is_a_warning(
+    fake_steps: FakeSteps, run_module: RunModule, warned: list[str], verdict: str, blocking: bool
 ) -> None:
-    have(("demo", verdict, blocking, ()))
+    fake_steps(("demo", verdict, blocking, ()))
     answer = run_module(node_boot.main)
     assert answer.get("failed", False) is False
     assert len(warned) == 1
     assert warned[0].startswith("demo: demo is so.")
 
 
-def test_changes_are_told_by_step(have: Have, run_module: RunModule) -> None:
-    have(("gpu", PASS, True, ("load it",)), ("scratch", WARN, True, ("make it", "mount it")))
+def test_changes_are_listed_per_step(fake_steps: FakeSteps, run_module: RunModule) -> None:
+    fake_steps(("gpu", PASS, True, ("load it",)), ("scratch", WARN, True, ("make it", "mount it")))
     answer = run_module(node_boot.main)
     assert answer["changed"] is True
     assert answer["diff"] == {"prepared": "gpu: load it\nscratch: make it\nscratch: mount it\n"}
 
 
-def test_check_mode_performs_nothing_and_warns_of_what_would_block(
-    have: Have, run_module: RunModule, warned: list[str]
+def test_check_mode_changes_nothing_and_warns_of_blocking_steps(
+    fake_steps: FakeSteps, run_module: RunModule, warned: list[str]
 ) -> None:
-    noted = have(("gpu", FAIL, True, ("load it",)))
+    performed = fake_steps(("gpu", FAIL, True, ("load it",)))
     answer = run_module(node_boot.main, check_mode=True)
-    assert noted == [("gpu", True)]
+    assert performed == [("gpu", True)]
     assert (answer["changed"], answer.get("failed", False), answer["blocking"]) == (True, False, ["gpu"])
     assert "slurmd would not start" in warned[0]
 
 
-def test_steps_run_in_the_order_of_the_boot(have: Have, run_module: RunModule) -> None:
-    noted = have(("gpu", PASS, True, ()), ("scratch", PASS, True, ()), ("clocks", PASS, False, ()))
+def test_steps_always_run_in_the_order_of_the_boot(fake_steps: FakeSteps, run_module: RunModule) -> None:
+    performed = fake_steps(("gpu", PASS, True, ()), ("scratch", PASS, True, ()), ("clocks", PASS, False, ()))
     run_module(node_boot.main, steps=["clocks", "gpu"])
-    assert [name for name, _check in noted] == ["gpu", "clocks"]
+    assert [name for name, _check in performed] == ["gpu", "clocks"]
 
 
-def test_a_name_that_is_no_step_is_refused_before_anything_is_done(have: Have, run_module: RunModule) -> None:
-    noted = have(("gpu", PASS, True, ()))
+def test_refuses_an_unknown_step_before_running_any(fake_steps: FakeSteps, run_module: RunModule) -> None:
+    performed = fake_steps(("gpu", PASS, True, ()))
     answer = run_module(node_boot.main, steps=["gpu", "gpus"])
     assert (answer["failed"], answer["msg"]) == (True, "there is no step gpus: the steps are gpu")
-    assert noted == []
+    assert performed == []

@@ -37,13 +37,15 @@ def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 @pytest.fixture
 def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What it warns of."""
+    """The module's warnings."""
     warnings: list[str] = []
     monkeypatch.setattr(node_directories.AnsibleModule, "warn", lambda _module, warning: warnings.append(warning))
     return warnings
 
 
-def test_keeps_and_makes_once_as_check_mode_foresaw(machine: Machine, run_module: RunModule, warned: list[str]) -> None:
+def test_saves_and_creates_once_and_check_mode_predicts_it(
+    machine: Machine, run_module: RunModule, warned: list[str]
+) -> None:
     foreseen = run_module(node_directories.main, check_mode=True, name="site", folders=[JOBS])
     assert not machine.path(SETTINGS).exists()
     assert not machine.path("/scratch/jobs").exists()
@@ -59,21 +61,21 @@ def test_keeps_and_makes_once_as_check_mode_foresaw(machine: Machine, run_module
     assert warned == []
 
 
-def test_an_image_keeps_the_settings_and_needs_no_scratch(machine: Machine, run_module: RunModule) -> None:
+def test_an_image_saves_the_settings_and_needs_no_scratch(machine: Machine, run_module: RunModule) -> None:
     machine.run(["umount", "/scratch"])
     machine.path("/scratch").rmdir()
     kept = run_module(node_directories.main, name="site", state="configured", folders=[JOBS], fallback=[])
     assert (kept["changed"], kept["actions"], kept["kind"]) == (True, ["write /etc/hpcai/directories.json"], None)
     assert not machine.path("/scratch").exists()
     before = machine.path(SETTINGS).read_bytes()
-    # The later run with the same options finds them as they are.
+    # A later run on the node with the same options does not change the settings.
     machine.mount("/scratch", number="9:127", source="/dev/md127", kind="xfs")
     done = run_module(node_directories.main, name="site", folders=[JOBS], fallback=[])
     assert len(done["actions"]) == 1
     assert machine.path(SETTINGS).read_bytes() == before
 
 
-def test_warns_of_a_slow_scratch_each_time(machine: Machine, run_module: RunModule, warned: list[str]) -> None:
+def test_warns_of_a_slow_scratch_in_each_run(machine: Machine, run_module: RunModule, warned: list[str]) -> None:
     machine.run(["umount", "/scratch"])
     for _time in range(2):
         warned.clear()
@@ -83,9 +85,7 @@ def test_warns_of_a_slow_scratch_each_time(machine: Machine, run_module: RunModu
     assert done["changed"] is False
 
 
-def test_a_directory_that_cannot_be_made_fails_and_the_settings_stay_for_the_boot(
-    machine: Machine, run_module: RunModule
-) -> None:
+def test_fails_if_a_directory_cannot_be_created_but_saves_the_settings(machine: Machine, run_module: RunModule) -> None:
     failed = run_module(node_directories.main, name="site", folders=[{"path": "a", "owner": "nobody-here"}, JOBS])
     assert failed["failed"] is True
     assert "/scratch/a: owner: there is no user 'nobody-here'" in failed["msg"]
@@ -93,7 +93,7 @@ def test_a_directory_that_cannot_be_made_fails_and_the_settings_stay_for_the_boo
     assert "nobody-here" in machine.path(SETTINGS).read_text()
 
 
-def test_a_refusal_fails_in_one_line(machine: Machine, run_module: RunModule) -> None:
+def test_fails_in_one_line_if_the_scratch_is_not_mounted(machine: Machine, run_module: RunModule) -> None:
     machine.run(["umount", "/scratch"])
     failed = run_module(node_directories.main, name="site", nvme_count=8)
     assert failed["failed"] is True
@@ -109,7 +109,7 @@ def test_a_refusal_fails_in_one_line(machine: Machine, run_module: RunModule) ->
         ({"name": "a b"}, "must be a name of letters"),
     ],
 )
-def test_options_that_make_no_sense_fail_and_nothing_is_kept(
+def test_refuses_invalid_options_and_saves_nothing(
     machine: Machine, run_module: RunModule, options: dict[str, Any], words: str
 ) -> None:
     failed = run_module(node_directories.main, **options)
@@ -118,7 +118,7 @@ def test_options_that_make_no_sense_fail_and_nothing_is_kept(
     assert not machine.path(SETTINGS).exists()
 
 
-def test_forgets_a_set_and_keeps_the_directories(machine: Machine, run_module: RunModule) -> None:
+def test_absent_with_a_name_removes_the_set_and_keeps_its_directories(machine: Machine, run_module: RunModule) -> None:
     run_module(node_directories.main, name="site", folders=[JOBS])
     run_module(node_directories.main, name="other", folders=[])
     gone = run_module(node_directories.main, name="site", state="absent")
@@ -128,7 +128,7 @@ def test_forgets_a_set_and_keeps_the_directories(machine: Machine, run_module: R
     assert run_module(node_directories.main, name="site", state="absent")["changed"] is False
 
 
-def test_forgets_all_and_unmounts_what_took_the_disks_place(machine: Machine, run_module: RunModule) -> None:
+def test_absent_without_a_name_unmounts_the_fallback(machine: Machine, run_module: RunModule) -> None:
     machine.run(["umount", "/scratch"])
     machine.temporary_disk()
     run_module(node_directories.main, name="site", folders=[JOBS], nvme_count=0)
@@ -143,7 +143,7 @@ def test_forgets_all_and_unmounts_what_took_the_disks_place(machine: Machine, ru
     assert run_module(node_directories.main, state="absent")["changed"] is False
 
 
-def test_absent_never_unmounts_the_disks(machine: Machine, run_module: RunModule) -> None:
+def test_absent_never_unmounts_the_nvme_scratch(machine: Machine, run_module: RunModule) -> None:
     run_module(node_directories.main, name="site", folders=[JOBS])
     gone = run_module(node_directories.main, state="absent")
     assert gone["actions"] == ["remove /etc/hpcai/directories.json"]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module node_health_info: it returns what was found, and fails only when asked to."""
+"""The module node_health_info: it returns the results of the checks, and fails only if fail_on requires it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ RunModule = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def have(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Callable[..., None]:
-    """Have checks with these verdicts, on a machine of which nothing is known."""
+def fake_checks(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Callable[..., None]:
+    """Replace the checks by ones with these verdicts, on an empty machine."""
     monkeypatch.setattr(node_health_info, "Root", lambda: Root(str(tmp_path)))
 
     def install(*verdicts: str) -> None:
@@ -41,7 +41,7 @@ def have(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Callable[..
             found = () if name in ("pass", SKIP) else (Finding(name, f"it is {name}"),)
             answer = Answer("it is well", (Reading("n", 1),), found)
             if name == SKIP:
-                answer = Answer(skipped="there is none here")
+                answer = Answer(skipped="not on this machine")
             return Check(name, name, name, TIERS, lambda _context: answer)
 
         monkeypatch.setattr(catalog, "NAMES", verdicts)
@@ -52,8 +52,8 @@ def have(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Callable[..
 
 
 @pytest.mark.parametrize("check_mode", [False, True])
-def test_what_was_found_is_returned_and_nothing_is_changed(have: Any, run_module: RunModule, check_mode: bool) -> None:
-    have("pass", FAIL, UNKNOWN)
+def test_returns_the_results_and_changes_nothing(fake_checks: Any, run_module: RunModule, check_mode: bool) -> None:
+    fake_checks("pass", FAIL, UNKNOWN)
     answer = run_module(node_health_info.main, check_mode=check_mode)
     assert (answer["changed"], answer.get("failed", False)) == (False, False)
     health = answer["health"]
@@ -69,10 +69,10 @@ def test_what_was_found_is_returned_and_nothing_is_changed(have: Any, run_module
     [("never", ()), ("fail", (FAIL,)), ("unknown", (FAIL, UNKNOWN)), ("warn", (FAIL, UNKNOWN, WARN))],
 )
 @pytest.mark.parametrize("verdict", ["pass", WARN, UNKNOWN, FAIL])
-def test_it_fails_from_the_verdict_on_that_was_asked_for(
-    have: Any, run_module: RunModule, fail_on: str, failing: tuple[str, ...], verdict: str
+def test_fails_for_fail_on_and_worse_verdicts(
+    fake_checks: Any, run_module: RunModule, fail_on: str, failing: tuple[str, ...], verdict: str
 ) -> None:
-    have("pass", verdict) if verdict != "pass" else have("pass")
+    fake_checks("pass", verdict) if verdict != "pass" else fake_checks("pass")
     answer = run_module(node_health_info.main, fail_on=fail_on)
     assert answer.get("failed", False) is (verdict in failing)
     if verdict in failing:
@@ -81,22 +81,22 @@ def test_it_fails_from_the_verdict_on_that_was_asked_for(
 
 
 @pytest.mark.parametrize(("fail_on", "fails"), [("never", False), ("fail", False), ("unknown", True), ("warn", True)])
-def test_a_tier_that_measured_nothing_counts_as_unknown(
-    have: Any, run_module: RunModule, fail_on: str, fails: bool
+def test_a_tier_in_which_every_check_skips_counts_as_unknown(
+    fake_checks: Any, run_module: RunModule, fail_on: str, fails: bool
 ) -> None:
-    have(SKIP)
+    fake_checks(SKIP)
     answer = run_module(node_health_info.main, fail_on=fail_on)
     assert (answer.get("failed", False), answer["health"]["status"]) == (fails, 2)
 
 
-def test_only_some_checks_are_run(have: Any, run_module: RunModule) -> None:
-    have("pass", FAIL, WARN)
+def test_only_runs_the_selected_checks(fake_checks: Any, run_module: RunModule) -> None:
+    fake_checks("pass", FAIL, WARN)
     answer = run_module(node_health_info.main, tier="prolog", only=[WARN])
     assert [check["name"] for check in answer["health"]["checks"]] == [WARN]
 
 
-def test_a_name_that_is_no_check_is_refused(have: Any, run_module: RunModule) -> None:
-    have("pass")
+def test_refuses_an_unknown_check(fake_checks: Any, run_module: RunModule) -> None:
+    fake_checks("pass")
     answer = run_module(node_health_info.main, only=["gpu_cont"])
     assert answer["failed"] is True
     assert "there is no check gpu_cont" in answer["msg"]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module node_tools, in this process and as Ansible sends it to a node."""
+"""The module node_tools, in this process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RunModule = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def root(tmp_path: pathlib.Path) -> pathlib.Path:
-    """The root of a machine that has nothing yet."""
+    """The root of an empty machine."""
     folder = tmp_path / "root"
     folder.mkdir()
     return folder
@@ -30,7 +30,7 @@ def root(tmp_path: pathlib.Path) -> pathlib.Path:
 
 @pytest.fixture
 def commands_run(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The commands that went out."""
+    """The commands that the module ran."""
     commands: list[list[str]] = []
 
     def run(command: Sequence[str]) -> Result:
@@ -42,11 +42,11 @@ def commands_run(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 def paths(root: pathlib.Path) -> set[str]:
-    """All there is below the root."""
+    """All paths below the root."""
     return {str(path.relative_to(root)) for path in root.rglob("*")}
 
 
-def test_check_mode_tells_the_same_and_does_nothing(root: pathlib.Path, run_module: RunModule) -> None:
+def test_check_mode_returns_the_same_diff_and_writes_nothing(root: pathlib.Path, run_module: RunModule) -> None:
     would = run_module(node_tools.main, check_mode=True, root=str(root))
     assert paths(root) == set()
     did = run_module(node_tools.main, root=str(root))
@@ -69,7 +69,7 @@ def test_restores_and_reports_an_edited_file(root: pathlib.Path, run_module: Run
     assert edited.read_bytes() == original
 
 
-def test_absent_and_present_again(root: pathlib.Path, run_module: RunModule) -> None:
+def test_absent_removes_everything_and_present_installs_again(root: pathlib.Path, run_module: RunModule) -> None:
     run_module(node_tools.main, root=str(root))
     gone = run_module(node_tools.main, root=str(root), state="absent")
     assert (gone["changed"], gone["written"]) == (True, [])
@@ -95,7 +95,7 @@ def test_launcher_runs_on_the_given_interpreter(root: pathlib.Path, run_module: 
         ({"state": "latest"}, "value of state must be one of: present, absent"),
     ],
 )
-def test_refuses_what_makes_no_sense_and_changes_nothing(
+def test_refuses_invalid_options_and_changes_nothing(
     root: pathlib.Path, run_module: RunModule, arguments: dict[str, Any], words: str
 ) -> None:
     answer = run_module(node_tools.main, root=str(root), **arguments)
@@ -104,14 +104,14 @@ def test_refuses_what_makes_no_sense_and_changes_nothing(
     assert paths(root) == set()
 
 
-def test_says_what_is_in_the_way(root: pathlib.Path, run_module: RunModule) -> None:
+def test_refuses_to_replace_a_file_that_it_did_not_write(root: pathlib.Path, run_module: RunModule) -> None:
     (root / "usr/bin").mkdir(parents=True)
     (root / "usr/bin/hpcnode").write_text("mine", encoding="utf-8")
     answer = run_module(node_tools.main, root=str(root))
     assert answer["msg"] == "/usr/bin/hpcnode was not made by this module. Move it away"
 
 
-def test_a_full_disk_is_an_error_of_one_line(
+def test_a_full_disk_is_an_error_in_one_line(
     root: pathlib.Path, run_module: RunModule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_arguments: Any) -> None:
@@ -122,7 +122,7 @@ def test_a_full_disk_is_an_error_of_one_line(
     assert answer["msg"] == "[Errno 28] No space left on device: '/usr/lib/hpcai'"
 
 
-def test_systemd_of_this_machine_is_not_told_of_another_root(
+def test_does_not_call_systemd_for_another_root(
     root: pathlib.Path, run_module: RunModule, commands_run: list[list[str]]
 ) -> None:
     run_module(node_tools.main, root=str(root))
@@ -130,7 +130,7 @@ def test_systemd_of_this_machine_is_not_told_of_another_root(
 
 
 @pytest.mark.parametrize(("booted", "commands"), [(True, [["systemctl", "daemon-reload"]]), (False, [])])
-def test_running_systemd_is_told_of_its_units(
+def test_reloads_a_running_systemd_once_after_a_change(
     root: pathlib.Path,
     run_module: RunModule,
     commands_run: list[list[str]],
@@ -158,7 +158,7 @@ def test_running_systemd_is_told_of_its_units(
     assert commands_run == commands
 
 
-def test_installed_tool_is_for_all_users(root: pathlib.Path, run_module: RunModule) -> None:
+def test_installed_files_are_readable_by_all_users(root: pathlib.Path, run_module: RunModule) -> None:
     before = os.umask(0o077)
     try:
         run_module(node_tools.main, root=str(root))
@@ -170,6 +170,6 @@ def test_installed_tool_is_for_all_users(root: pathlib.Path, run_module: RunModu
     assert (root / "usr/bin/hpcnode").stat().st_mode & 0o7777 == 0o755
 
 
-def test_a_root_that_is_not_there_is_refused(run_module: RunModule) -> None:
+def test_a_missing_root_is_refused(run_module: RunModule) -> None:
     answer = run_module(node_tools.main, root="/there/is/none")
     assert answer["msg"] == "root /there/is/none: there is no such folder"

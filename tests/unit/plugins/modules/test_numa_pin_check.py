@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module numa_pin_check on captured trees."""
+"""The module numa_pin_check on a recorded machine's files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tree(tmp_path: Path) -> MachineTree:
 
 
 @pytest.mark.parametrize("check_mode", [False, True])
-def test_reports_and_never_changes_anything(run_module: RunModule, tree: MachineTree, check_mode: bool) -> None:
+def test_reports_findings_and_changes_nothing(run_module: RunModule, tree: MachineTree, check_mode: bool) -> None:
     before = {file: file.stat().st_mtime_ns for file in tree.path.rglob("*") if file.is_file()}
     answer = run_module(numa_pin_check.main, check_mode, root=str(tree.path), processes="xhpl")
     assert (answer["_exit"], answer["changed"], answer["verdict"]) == (0, False, "bad")
@@ -38,7 +38,7 @@ def test_reports_and_never_changes_anything(run_module: RunModule, tree: Machine
     assert {file: file.stat().st_mtime_ns for file in tree.path.rglob("*") if file.is_file()} == before
 
 
-def test_fails_on_a_code_with_one_line_and_all_that_was_found(run_module: RunModule, tree: MachineTree) -> None:
+def test_fails_on_a_selected_code_in_one_line_with_all_findings(run_module: RunModule, tree: MachineTree) -> None:
     answer = run_module(numa_pin_check.main, root=str(tree.path), processes="xhpl", fail_on=["overlap"])
     assert answer["_exit"] == 1
     assert answer["msg"] == (
@@ -47,7 +47,7 @@ def test_fails_on_a_code_with_one_line_and_all_that_was_found(run_module: RunMod
     assert answer["findings"][0]["pids"] == [50, 51]
 
 
-def test_does_not_fail_on_other_findings(run_module: RunModule, tree: MachineTree) -> None:
+def test_does_not_fail_on_codes_that_are_not_selected(run_module: RunModule, tree: MachineTree) -> None:
     assert run_module(numa_pin_check.main, root=str(tree.path), processes="xhpl", fail_on=["unpinned"])["_exit"] == 0
 
 
@@ -65,7 +65,7 @@ def test_does_not_fail_on_other_findings(run_module: RunModule, tree: MachineTre
         ({"threads_per_rank": 0, "processes": "xhpl"}, "threads_per_rank must be at least 1, not 0."),
     ],
 )
-def test_a_check_of_nothing_and_a_zero_are_refused(
+def test_refuses_fail_on_without_processes_and_counts_of_zero(
     run_module: RunModule, tree: MachineTree, options: dict[str, Any], words: str
 ) -> None:
     tree.cgroup("", [50, 51])
@@ -74,18 +74,18 @@ def test_a_check_of_nothing_and_a_zero_are_refused(
     assert answer["msg"].startswith(words)
 
 
-def test_advice_alone_is_no_verdict(run_module: RunModule, tree: MachineTree) -> None:
+def test_the_verdict_is_unknown_without_processes(run_module: RunModule, tree: MachineTree) -> None:
     answer = run_module(numa_pin_check.main, root=str(tree.path))
     assert (answer["verdict"], answer["advice"]["ranks_per_node"]) == ("unknown", 8)
 
 
-def test_no_such_process_is_never_a_pass(run_module: RunModule, tree: MachineTree) -> None:
+def test_a_missing_process_is_never_a_pass(run_module: RunModule, tree: MachineTree) -> None:
     asked = {"root": str(tree.path), "processes": "nothing"}
     assert run_module(numa_pin_check.main, **asked)["verdict"] == "unknown"
     assert "[no_process]" in run_module(numa_pin_check.main, **asked, fail_on=["unpinned"])["msg"]
 
 
-def test_advises_for_a_size_with_whole_domains(run_module: RunModule, tree: MachineTree) -> None:
+def test_recommends_masks_of_whole_domains_for_a_size(run_module: RunModule, tree: MachineTree) -> None:
     answer = run_module(
         numa_pin_check.main, root=str(tree.path), vm_size="nd96asr_v4", ranks_per_node=8, masks="whole_domain"
     )
@@ -96,7 +96,7 @@ def test_advises_for_a_size_with_whole_domains(run_module: RunModule, tree: Mach
     assert [rank["gpus"] for rank in answer["advice"]["ranks"]] == [[index] for index in range(8)]
 
 
-def test_knows_sizes_described_by_hand(run_module: RunModule, tmp_path: Path) -> None:
+def test_accepts_a_size_that_the_user_describes(run_module: RunModule, tmp_path: Path) -> None:
     sizes = {"Standard_Mine": {"numa_nodes": [{"id": 0, "cpus": "0-1"}, {"id": 1, "cpus": "2-3"}]}}
     answer = run_module(
         numa_pin_check.main, root=str(tmp_path), vm_size="mine", vm_sizes=sizes, launcher="openmpi", threads_per_rank=2
@@ -114,7 +114,7 @@ def test_knows_sizes_described_by_hand(run_module: RunModule, tmp_path: Path) ->
         ({"ranks_per_node": 1000}, "cannot have one core each"),
     ],
 )
-def test_says_in_one_line_what_is_wrong_with_the_options(
+def test_invalid_options_fail_in_one_line(
     run_module: RunModule, tree: MachineTree, options: dict[str, Any], message: str
 ) -> None:
     answer = run_module(numa_pin_check.main, root=str(tree.path), **options)
@@ -123,11 +123,11 @@ def test_says_in_one_line_what_is_wrong_with_the_options(
     assert "\n" not in answer["msg"]
 
 
-def test_a_folder_that_is_no_machine_is_an_error(run_module: RunModule, tmp_path: Path) -> None:
+def test_a_root_without_cpus_is_an_error(run_module: RunModule, tmp_path: Path) -> None:
     assert "lists no CPU" in run_module(numa_pin_check.main, root=str(tmp_path))["msg"]
 
 
-def test_asks_the_driver_which_gpus_are_used(
+def test_takes_the_used_gpus_from_the_driver(
     run_module: RunModule, tree: MachineTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use = {50: ("0001:00:00.0",), 51: ("0003:00:00.0",)}
@@ -137,6 +137,6 @@ def test_asks_the_driver_which_gpus_are_used(
     assert "far_from_gpu" in {finding["code"] for finding in answer["findings"]}
 
 
-def test_a_root_that_is_not_there_is_refused(run_module: RunModule) -> None:
+def test_a_missing_root_is_refused(run_module: RunModule) -> None:
     answer = run_module(numa_pin_check.main, root="/there/is/none")
     assert answer["msg"] == "root /there/is/none: there is no such folder"

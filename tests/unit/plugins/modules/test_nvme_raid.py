@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module nvme_raid and the boot's settings, on a node that is played; Ansible's side of it."""
+"""The module nvme_raid and the settings for the boot, on a fake node; Ansible's side of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTINGS = "/etc/hpcai/scratch.json"
 
 @pytest.fixture
 def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    """Eight blank disks, and the service for the boot installed."""
+    """Eight blank disks. The boot's service is installed."""
     played = Node(tmp_path)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "chown", lambda *_arguments: None)
@@ -41,7 +41,7 @@ def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 ME = {"owner": str(os.getuid()), "group": str(os.getgid())}
 
 
-def test_builds_then_changes_nothing_and_tells_what_there_is(node: Node, run_module: RunModule) -> None:
+def test_builds_once_and_returns_the_scratch_each_time(node: Node, run_module: RunModule) -> None:
     foreseen = run_module(nvme_raid.main, check_mode=True, **ME)
     assert node.commands == []
     assert node.root.text(SETTINGS) is None
@@ -57,7 +57,7 @@ def test_builds_then_changes_nothing_and_tells_what_there_is(node: Node, run_mod
         assert again[key] == built[key]
 
 
-def test_keeps_the_settings_for_the_boot_without_the_force(node: Node, run_module: RunModule) -> None:
+def test_saves_the_settings_for_the_boot_without_force_devices(node: Node, run_module: RunModule) -> None:
     options = {"expected_count": 8, "chunk": "256K", "force_devices": ["/dev/nvme0n1"], **ME}
     run_module(nvme_raid.main, **options)
     kept = json.loads(node.root.text(SETTINGS) or "")
@@ -71,7 +71,7 @@ def test_keeps_the_settings_for_the_boot_without_the_force(node: Node, run_modul
     assert '"on_count_mismatch": "warn"' in changed["diff"]["after"]["settings"]
 
 
-def test_an_image_keeps_the_settings_and_no_disk_is_looked_at(node: Node, run_module: RunModule) -> None:
+def test_an_image_saves_the_settings_and_reads_no_disk(node: Node, run_module: RunModule) -> None:
     foreseen = run_module(nvme_raid.main, check_mode=True, state="configured", chunk="1M", **ME)
     assert (foreseen["changed"], node.root.text(SETTINGS)) == (True, None)
     kept = run_module(nvme_raid.main, state="configured", chunk="1M", **ME)
@@ -81,9 +81,7 @@ def test_an_image_keeps_the_settings_and_no_disk_is_looked_at(node: Node, run_mo
     assert "chunk" in run_module(nvme_raid.main, state="configured", chunk="5M", **ME)["msg"]
 
 
-def test_the_sizes_count_holds_for_this_run_and_leaves_an_images_settings_as_they_are(
-    node: Node, run_module: RunModule
-) -> None:
+def test_nvme_count_applies_to_this_run_and_is_not_saved(node: Node, run_module: RunModule) -> None:
     run_module(nvme_raid.main, state="configured", **ME)
     before = (node.folder / SETTINGS.lstrip("/")).read_bytes()
     refused = run_module(nvme_raid.main, nvme_count=9, **ME)
@@ -95,13 +93,13 @@ def test_the_sizes_count_holds_for_this_run_and_leaves_an_images_settings_as_the
     assert not run_module(nvme_raid.main, nvme_count=8, expected_count=8, **ME).get("failed")
 
 
-def test_named_devices_count_more_than_the_sizes_number(node: Node, run_module: RunModule) -> None:
+def test_listed_devices_override_nvme_count(node: Node, run_module: RunModule) -> None:
     built = run_module(nvme_raid.main, nvme_count=8, devices=["/dev/nvme1n1", "/dev/nvme2n1"], **ME)
     assert built["devices"] == ["/dev/nvme1n1", "/dev/nvme2n1"]
 
 
 @pytest.mark.parametrize("goal", [{"persistent": False}, {"state": "absent"}])
-def test_removes_the_settings(node: Node, run_module: RunModule, goal: dict[str, Any]) -> None:
+def test_removes_the_saved_settings(node: Node, run_module: RunModule, goal: dict[str, Any]) -> None:
     run_module(nvme_raid.main, **ME)
     gone = run_module(nvme_raid.main, **{**ME, **goal})
     assert "remove /etc/hpcai/scratch.json" in gone["actions"]
@@ -109,7 +107,7 @@ def test_removes_the_settings(node: Node, run_module: RunModule, goal: dict[str,
     assert run_module(nvme_raid.main, **{**ME, **goal})["changed"] is False
 
 
-def test_warns_where_nothing_mounts_it_at_boot(
+def test_warns_if_no_service_mounts_the_scratch_at_boot(
     node: Node, run_module: RunModule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warnings: list[str] = []
@@ -124,7 +122,7 @@ def test_warns_where_nothing_mounts_it_at_boot(
     assert len(warnings) == 1
 
 
-def test_a_refusal_fails_in_one_line_and_keeps_the_settings(node: Node, run_module: RunModule) -> None:
+def test_a_wrong_disk_count_fails_in_one_line_and_keeps_the_settings(node: Node, run_module: RunModule) -> None:
     run_module(nvme_raid.main, **ME)
     before = node.root.text(SETTINGS)
     node.commands.clear()
@@ -134,7 +132,7 @@ def test_a_refusal_fails_in_one_line_and_keeps_the_settings(node: Node, run_modu
     assert (node.root.text(SETTINGS), node.commands) == (before, [])
 
 
-def test_an_option_that_makes_no_sense_fails(node: Node, run_module: RunModule) -> None:
+def test_an_invalid_option_fails(node: Node, run_module: RunModule) -> None:
     answer = run_module(nvme_raid.main, label="hpcai-scratch")
     assert answer["failed"] is True
     assert "label must be 1 to 12 letters" in answer["msg"]
@@ -150,7 +148,7 @@ def test_an_option_that_makes_no_sense_fails(node: Node, run_module: RunModule) 
         ({"mount_options": ["rw ; x"]}, r"mount_options[0] must be an option"),
         ({"mountpoint": "/scratch\nb"}, "mountpoint must be one line"),
         ({"models": []}, "models and devices are both empty"),
-        # YAML's 01777 without quotes.
+        # What YAML makes of 01777 without quotes.
         ({"mode": 1023}, "mode must be octal digits in quotes, such as '1777', not 1023"),
         ({"expected_count": -1}, "expected_count must be a whole number of 0 or more, not -1"),
         ({"nvme_count": -3}, "nvme_count must be a whole number of 0 or more, not -3"),
@@ -161,7 +159,7 @@ def test_an_option_that_makes_no_sense_fails(node: Node, run_module: RunModule) 
         ),
     ],
 )
-def test_settings_for_the_boot_are_refused_as_the_boot_would(
+def test_refuses_settings_that_the_boot_would_refuse(
     node: Node, run_module: RunModule, state: str, option: dict[str, Any], words: str
 ) -> None:
     answer = run_module(nvme_raid.main, state=state, **{**ME, **option})
@@ -172,7 +170,7 @@ def test_settings_for_the_boot_are_refused_as_the_boot_would(
     assert node.root.text(SETTINGS) is None
 
 
-def test_a_second_run_at_the_same_time_is_refused_after_its_wait(node: Node, run_module: RunModule) -> None:
+def test_a_second_run_at_the_same_time_fails_after_lock_timeout(node: Node, run_module: RunModule) -> None:
     with only_one(node.root.at(core.LOCK), 0):
         answer = run_module(nvme_raid.main, lock_timeout=0, **ME)
     assert answer["failed"] is True
@@ -181,7 +179,7 @@ def test_a_second_run_at_the_same_time_is_refused_after_its_wait(node: Node, run
     assert run_module(nvme_raid.main, lock_timeout=0, **ME)["changed"]
 
 
-def test_a_root_that_is_not_there_is_refused(run_module: RunModule) -> None:
+def test_a_missing_root_is_refused(run_module: RunModule) -> None:
     answer = run_module(nvme_raid.main, root="/there/is/none", **ME)
     assert answer["msg"] == "root /there/is/none: there is no such folder"
 

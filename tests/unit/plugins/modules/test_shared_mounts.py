@@ -33,7 +33,7 @@ def systemd(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Systemd:
     return played
 
 
-def test_mounts_once_as_check_mode_foresaw(systemd: Systemd, run_module: RunModule) -> None:
+def test_mounts_once_and_check_mode_predicts_it(systemd: Systemd, run_module: RunModule) -> None:
     foreseen = run_module(shared_mounts.main, check_mode=True, mounts=[SHARED])
     assert systemd.commands == []
     done = run_module(shared_mounts.main, mounts=[SHARED])
@@ -44,7 +44,7 @@ def test_mounts_once_as_check_mode_foresaw(systemd: Systemd, run_module: RunModu
     assert (again["changed"], again["actions"], again["diff"]) == (False, [], [])
 
 
-def test_a_server_that_is_away_fails_the_run_and_leaves_the_units(
+def test_an_unreachable_server_fails_the_run_and_keeps_the_units(
     systemd: Systemd, run_module: RunModule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warnings: list[str] = []
@@ -59,7 +59,7 @@ def test_a_server_that_is_away_fails_the_run_and_leaves_the_units(
     assert warnings == [failed["msg"]]
 
 
-def test_exports_once_and_tells_a_server_that_runs(
+def test_exports_once_and_reloads_a_running_server(
     systemd: Systemd, run_module: RunModule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands: list[str] = []
@@ -81,7 +81,7 @@ def test_exports_once_and_tells_a_server_that_runs(
     assert run_module(nfs_exports.main, **options)["changed"] is False
 
 
-def test_everybody_is_refused_in_one_line(systemd: Systemd, run_module: RunModule) -> None:
+def test_refuses_to_export_to_everybody_in_one_line(systemd: Systemd, run_module: RunModule) -> None:
     failed = run_module(nfs_exports.main, exports=[{"path": "/shared", **ME}], networks=["0.0.0.0/0"])
     assert failed["failed"] is True
     assert failed["msg"].startswith("0.0.0.0/0 includes everybody")

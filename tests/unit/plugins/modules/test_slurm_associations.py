@@ -20,15 +20,18 @@ RunModule = Callable[..., dict[str, Any]]
 
 @dataclasses.dataclass
 class Slurmdbd:
-    """Knows a cluster and a QOS or two; remembers what it was told."""
+    """Has a cluster and one or more QOS, and records the changes.
+
+    :ivar ignores_changes: it reports success but changes nothing.
+    """
 
     qos: list[str] = dataclasses.field(default_factory=lambda: ["normal"])
     changes: list[str] = dataclasses.field(default_factory=list)
     down: bool = False
-    deaf: bool = False
+    ignores_changes: bool = False
 
     def run(self, command: Sequence[str]) -> Result:
-        """Stand in for the runner."""
+        """Replace the command runner."""
         words = " ".join(command)
         if self.down:
             return Result(tuple(command), 1, "", "sacctmgr: error: Sending PersistInit msg: Connection refused\n")
@@ -39,9 +42,9 @@ class Slurmdbd:
             answer = "".join(f"{name}{'|' * 27}\n" for name in self.qos)
         elif "--immediate" in command:
             self.changes.append(words)
-            if not self.deaf:
+            if not self.ignores_changes:
                 self.qos.append(command[-1])
-        return Result(tuple(command), 0, answer, "access denied to qos\n" if self.deaf else "")
+        return Result(tuple(command), 0, answer, "access denied to qos\n" if self.ignores_changes else "")
 
 
 @pytest.fixture
@@ -52,7 +55,7 @@ def slurmdbd(monkeypatch: pytest.MonkeyPatch) -> Slurmdbd:
     return played
 
 
-def test_changes_once_as_check_mode_foresaw(slurmdbd: Slurmdbd, run_module: RunModule) -> None:
+def test_changes_once_and_check_mode_predicts_it(slurmdbd: Slurmdbd, run_module: RunModule) -> None:
     asked: dict[str, Any] = {"cluster": "hpcai", "qos": {"urgent": {}}}
     foreseen = run_module(slurm_associations.main, check_mode=True, **asked)
     assert (foreseen["changed"], slurmdbd.changes) == (True, [])
@@ -63,13 +66,13 @@ def test_changes_once_as_check_mode_foresaw(slurmdbd: Slurmdbd, run_module: RunM
     assert (again["changed"], again["commands"]) == (False, [])
 
 
-def test_a_success_that_changed_nothing_is_a_failure(slurmdbd: Slurmdbd, run_module: RunModule) -> None:
-    slurmdbd.deaf = True
+def test_fails_if_sacctmgr_reports_success_but_changes_nothing(slurmdbd: Slurmdbd, run_module: RunModule) -> None:
+    slurmdbd.ignores_changes = True
     failed = run_module(slurm_associations.main, cluster="hpcai", qos={"urgent": {}})
     assert failed["msg"] == "sacctmgr did not do 'add qos urgent'. Output: access denied to qos"
 
 
-def test_a_slurmdbd_that_is_not_there_yet_fails_only_the_real_run(
+def test_a_missing_slurmdbd_is_only_a_warning_in_check_mode(
     slurmdbd: Slurmdbd, run_module: RunModule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warned: list[str] = []
@@ -82,7 +85,7 @@ def test_a_slurmdbd_that_is_not_there_yet_fails_only_the_real_run(
     assert failed["msg"].endswith("Connection refused")
 
 
-def test_bad_settings_change_nothing(slurmdbd: Slurmdbd, run_module: RunModule) -> None:
+def test_invalid_settings_change_nothing(slurmdbd: Slurmdbd, run_module: RunModule) -> None:
     failed = run_module(slurm_associations.main, cluster="hpcai", qos={"urgent": {"MaxGpus": 1}})
     assert "MaxGpus is not a known setting" in failed["msg"]
     assert slurmdbd.changes == []

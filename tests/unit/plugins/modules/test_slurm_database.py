@@ -22,14 +22,17 @@ RunModule = Callable[..., dict[str, Any]]
 
 @dataclasses.dataclass
 class MariaDB:
-    """A server that is installed, and does as it is told."""
+    """An installed server that executes commands and records the changes.
+
+    :ivar dead: it does not start.
+    """
 
     running: bool = False
     dead: bool = False
     changes: list[str] = dataclasses.field(default_factory=list)
 
     def run(self, command: Sequence[str]) -> Result:
-        """Stand in for the runner."""
+        """Replace the command runner."""
         words = " ".join(command)
         answer = ""
         if words.startswith("systemctl show"):
@@ -54,7 +57,7 @@ class MariaDB:
 
 @pytest.fixture
 def server(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> MariaDB:
-    """An installed server that does not run yet."""
+    """An installed server that is not running yet."""
     played = MariaDB()
     monkeypatch.setattr(slurm_database, "run", played.run)
     monkeypatch.setattr(slurm_database, "Root", lambda _path: Root(str(tmp_path)))
@@ -62,7 +65,7 @@ def server(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> MariaDB:
     return played
 
 
-def test_runs_and_fills_the_server_once_as_check_mode_foresaw(server: MariaDB, run_module: RunModule) -> None:
+def test_starts_and_fills_the_server_once_and_check_mode_predicts_it(server: MariaDB, run_module: RunModule) -> None:
     foreseen = run_module(slurm_database.main, check_mode=True)
     assert server.changes == []
     done = run_module(slurm_database.main)
@@ -78,13 +81,13 @@ def test_runs_and_fills_the_server_once_as_check_mode_foresaw(server: MariaDB, r
     assert (again["changed"], again["actions"]) == (False, [])
 
 
-def test_a_server_that_does_not_come_is_told_with_where_to_look(server: MariaDB, run_module: RunModule) -> None:
+def test_fails_with_a_hint_if_the_server_does_not_start(server: MariaDB, run_module: RunModule) -> None:
     server.dead = True
     failed = run_module(slurm_database.main)
     assert "does not answer root on its socket" in failed["msg"]
     assert "journalctl -u mariadb" in failed["msg"]
 
 
-def test_a_bad_name_touches_nothing(server: MariaDB, run_module: RunModule) -> None:
+def test_refuses_an_invalid_name_and_changes_nothing(server: MariaDB, run_module: RunModule) -> None:
     assert "name must be letters" in run_module(slurm_database.main, name="a`b")["msg"]
     assert server.changes == []

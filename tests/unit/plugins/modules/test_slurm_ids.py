@@ -27,9 +27,9 @@ RIGHT = Facts(
 
 
 class Machine:
-    """A machine whose accounts are as its commands made them.
+    """A machine whose commands change its accounts and labels.
 
-    :ivar wrong: what has a wrong SELinux label.
+    :ivar wrong: paths with a wrong SELinux label.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return played
 
 
-def test_makes_both_accounts_once_as_check_mode_foresaw(machine: Machine, run_module: RunModule) -> None:
+def test_creates_both_accounts_once_and_check_mode_predicts_it(machine: Machine, run_module: RunModule) -> None:
     foreseen = run_module(slurm_ids.main, check_mode=True, **IDS)
     assert machine.commands == []
     done = run_module(slurm_ids.main, **IDS)
@@ -68,7 +68,7 @@ def test_makes_both_accounts_once_as_check_mode_foresaw(machine: Machine, run_mo
     assert (again["changed"], again["actions"], again["diff"]) == (False, [], {})
 
 
-def test_labels_are_set_right_once(machine: Machine, run_module: RunModule) -> None:
+def test_corrects_selinux_labels_once(machine: Machine, run_module: RunModule) -> None:
     machine.facts, machine.wrong = RIGHT, ["/etc/munge/munge.key"]
     assert run_module(slurm_ids.main, check_mode=True, **IDS, label=["/etc/munge"])["changed"] is True
     assert machine.commands == []
@@ -77,7 +77,7 @@ def test_labels_are_set_right_once(machine: Machine, run_module: RunModule) -> N
     assert run_module(slurm_ids.main, **IDS, label=["/etc/munge"])["changed"] is False
 
 
-def test_a_refusal_says_what_to_do_and_changes_nothing(machine: Machine, run_module: RunModule) -> None:
+def test_refuses_to_change_ids_while_jobs_run_and_says_what_to_do(machine: Machine, run_module: RunModule) -> None:
     machine.facts = Facts(users={"munge": (105, 110)}, groups={"munge": 110}, has_steps=True)
     failed = run_module(slurm_ids.main, **IDS)
     assert failed["failed"] is True

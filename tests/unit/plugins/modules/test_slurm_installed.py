@@ -30,7 +30,7 @@ ASKED: dict[str, Any] = {
 class Machine:
     """A machine with Debian's packages.
 
-    :ivar version: that of slurm-client; None where it is not installed.
+    :ivar version: the version of slurm-client, or None if it is not installed.
     """
 
     def __init__(self, folder: pathlib.Path) -> None:
@@ -53,7 +53,7 @@ def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return played
 
 
-def test_records_once_as_check_mode_foresaw(machine: Machine, run_module: RunModule) -> None:
+def test_records_the_version_once_and_check_mode_predicts_it(machine: Machine, run_module: RunModule) -> None:
     foreseen = run_module(slurm_installed.main, check_mode=True, **ASKED)
     assert not machine.record.exists()
     done = run_module(slurm_installed.main, **ASKED)
@@ -68,7 +68,7 @@ def test_records_once_as_check_mode_foresaw(machine: Machine, run_module: RunMod
     assert run_module(slurm_installed.main, **ASKED)["changed"] is False
 
 
-def test_check_mode_does_not_mind_that_nothing_is_installed_yet(machine: Machine, run_module: RunModule) -> None:
+def test_check_mode_passes_if_slurm_is_not_installed_yet(machine: Machine, run_module: RunModule) -> None:
     machine.version = None
     foreseen = run_module(slurm_installed.main, check_mode=True, **ASKED)
     assert (foreseen["changed"], foreseen["version"]) == (True, None)
@@ -78,7 +78,7 @@ def test_check_mode_does_not_mind_that_nothing_is_installed_yet(machine: Machine
     assert not machine.record.exists()
 
 
-def test_an_upgrade_that_nobody_asked_for_is_refused_in_check_mode_too(machine: Machine, run_module: RunModule) -> None:
+def test_refuses_an_upgrade_without_the_option_in_check_mode_too(machine: Machine, run_module: RunModule) -> None:
     for check in (True, False):
         failed = run_module(slurm_installed.main, check_mode=check, **ASKED, state="allowed", version="24.11")
         assert failed["failed"] is True
@@ -95,7 +95,7 @@ def test_an_upgrade_is_recorded(machine: Machine, run_module: RunModule) -> None
     assert json.loads(machine.record.read_text())["version"] == "23.11.4"
 
 
-def test_a_preinstalled_slurm_that_is_not_there_is_refused(machine: Machine, run_module: RunModule) -> None:
+def test_a_missing_preinstalled_slurm_is_refused(machine: Machine, run_module: RunModule) -> None:
     asked = {**ASKED, "source": "preinstalled", "packages": [], "client": ""}
     failed = run_module(slurm_installed.main, **asked, state="allowed", prefix="/opt/slurm/")
     assert failed["failed"] is True

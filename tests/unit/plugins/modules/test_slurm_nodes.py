@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module slurm_nodes against a slurmctld that is played here."""
+"""The module slurm_nodes with a fake slurmctld."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.modules import slurm_nodes
 
-from .slurmctld_played import Slurmctld, play
+from .fake_slurmctld import Slurmctld, play
 
 RunModule = Callable[..., dict[str, Any]]
 
@@ -27,13 +27,13 @@ def slurmctld(monkeypatch: pytest.MonkeyPatch) -> Slurmctld:
 
 @pytest.fixture
 def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the module warned of. In a test's process Ansible shows a warning at once and does not return it."""
+    """The module's warnings. In this process Ansible prints warnings at once and does not return them."""
     warnings: list[str] = []
     monkeypatch.setattr(slurm_nodes.AnsibleModule, "warn", lambda _module, warning: warnings.append(warning))
     return warnings
 
 
-def test_drains_and_resumes_and_says_so(slurmctld: Slurmctld, run_module: RunModule) -> None:
+def test_drains_and_resumes_nodes_and_returns_them(slurmctld: Slurmctld, run_module: RunModule) -> None:
     answer = run_module(
         slurm_nodes.main, keep_out=["compute-18"], put_to_work=["compute-0", "compute-3"], reason="could not be reached"
     )
@@ -53,13 +53,13 @@ def test_drains_and_resumes_and_says_so(slurmctld: Slurmctld, run_module: RunMod
     }
 
 
-def test_waits_until_a_resumed_node_answers_anew(slurmctld: Slurmctld, run_module: RunModule) -> None:
+def test_waits_until_a_resumed_node_answers_again(slurmctld: Slurmctld, run_module: RunModule) -> None:
     answer = run_module(slurm_nodes.main, put_to_work=["compute-3"])
     assert (answer["resumed"], answer["not_answering"]) == (["compute-3"], [])
     assert slurmctld.now == 1
 
 
-def test_says_which_resumed_node_does_not_answer_anew(slurmctld: Slurmctld, run_module: RunModule) -> None:
+def test_returns_resumed_nodes_that_do_not_answer_again(slurmctld: Slurmctld, run_module: RunModule) -> None:
     answer = run_module(slurm_nodes.main, put_to_work=["compute-3"], timeout=0)
     assert (answer["resumed"], answer["not_answering"]) == (["compute-3"], ["compute-3"])
 
@@ -74,7 +74,7 @@ def test_a_second_run_changes_nothing(slurmctld: Slurmctld, run_module: RunModul
     assert slurmctld.updates == []
 
 
-def test_check_mode_tells_the_same_and_does_nothing(slurmctld: Slurmctld, run_module: RunModule) -> None:
+def test_check_mode_returns_the_same_changes_and_makes_none(slurmctld: Slurmctld, run_module: RunModule) -> None:
     slurmctld.nodes["compute-0"] = ("IDLE+NOT_RESPONDING", "")
     slurmctld.registers_after["compute-0"] = 1000
     arguments = {"keep_out": ["compute-18"], "put_to_work": ["compute-0", "compute-3"]}
@@ -86,7 +86,7 @@ def test_check_mode_tells_the_same_and_does_nothing(slurmctld: Slurmctld, run_mo
     assert slurmctld.now == 0
 
 
-def test_a_reason_that_is_not_ours_stays(slurmctld: Slurmctld, run_module: RunModule) -> None:
+def test_a_drain_reason_of_others_is_kept(slurmctld: Slurmctld, run_module: RunModule) -> None:
     slurmctld.nodes["compute-18"] = ("DOWN", "disk broken")
     answer = run_module(slurm_nodes.main, keep_out=["compute-18"], put_to_work=["compute-17"])
     assert answer["changed"] is False
@@ -94,7 +94,7 @@ def test_a_reason_that_is_not_ours_stays(slurmctld: Slurmctld, run_module: RunMo
     assert slurmctld.updates == []
 
 
-def test_does_not_wait_for_a_node_that_is_left_out(slurmctld: Slurmctld, run_module: RunModule) -> None:
+def test_does_not_wait_for_a_node_that_others_drained(slurmctld: Slurmctld, run_module: RunModule) -> None:
     slurmctld.nodes["compute-17"] = ("IDLE+DRAIN+NOT_RESPONDING", "bad fan")
     slurmctld.registers_after["compute-17"] = 1000
     assert run_module(slurm_nodes.main, put_to_work=["compute-17"])["not_answering"] == []
@@ -107,12 +107,10 @@ def test_resumes_a_drained_node_only_after_it_registered(slurmctld: Slurmctld, r
     answer = run_module(slurm_nodes.main, put_to_work=["compute-3"], timeout=60)
     assert answer["_exit"] == 0
     assert answer["resumed"] == ["compute-3"]
-    assert slurmctld.now == 8  # 7 to register, 1 to answer anew
+    assert slurmctld.now == 8  # 7 to register, 1 to answer again
 
 
-def test_names_nodes_that_do_not_answer_in_time_and_leaves_them_drained(
-    slurmctld: Slurmctld, run_module: RunModule
-) -> None:
+def test_nodes_that_do_not_answer_in_time_stay_drained(slurmctld: Slurmctld, run_module: RunModule) -> None:
     slurmctld.nodes["compute-3"] = ("DOWN+DRAIN+NOT_RESPONDING", "hpcai: site: could not be configured")
     slurmctld.nodes["compute-18"] = ("IDLE+DRAIN", "hpcai: site: could not be configured")
     slurmctld.registers_after["compute-3"] = 1000
@@ -121,7 +119,7 @@ def test_names_nodes_that_do_not_answer_in_time_and_leaves_them_drained(
     assert answer["not_answering"] == ["compute-3"]
     assert answer["resumed"] == ["compute-18"]
     assert slurmctld.updates == [("NodeName=compute-18", "State=RESUME")]
-    assert slurmctld.now == 6  # 5 for compute-3, 1 for compute-18 to answer anew
+    assert slurmctld.now == 6  # 5 for compute-3, 1 for compute-18 to answer again
     assert "compute-3" not in answer["diff"]["after"]
 
 
@@ -143,23 +141,21 @@ def test_drains_before_it_waits(slurmctld: Slurmctld, run_module: RunModule) -> 
     assert slurmctld.now == 3
 
 
-def test_waits_for_a_minute_by_itself(slurmctld: Slurmctld, run_module: RunModule) -> None:
+def test_the_default_timeout_is_60_seconds(slurmctld: Slurmctld, run_module: RunModule) -> None:
     slurmctld.nodes["compute-0"] = ("DOWN+NOT_RESPONDING", "Not responding")
     slurmctld.registers_after["compute-0"] = 1000
     assert run_module(slurm_nodes.main, put_to_work=["compute-0"])["not_answering"] == ["compute-0"]
     assert slurmctld.now == 60
 
 
-def test_a_timeout_of_zero_looks_once(slurmctld: Slurmctld, run_module: RunModule) -> None:
+def test_a_timeout_of_zero_checks_once(slurmctld: Slurmctld, run_module: RunModule) -> None:
     slurmctld.nodes["compute-0"] = ("DOWN+NOT_RESPONDING", "Not responding")
     slurmctld.registers_after["compute-0"] = 1000
     assert run_module(slurm_nodes.main, put_to_work=["compute-0"], timeout=0)["not_answering"] == ["compute-0"]
     assert slurmctld.now == 0
 
 
-def test_fails_before_it_touches_anything_if_slurmctld_lacks_a_node(
-    slurmctld: Slurmctld, run_module: RunModule
-) -> None:
+def test_fails_before_any_change_if_slurmctld_lacks_a_node(slurmctld: Slurmctld, run_module: RunModule) -> None:
     answer = run_module(slurm_nodes.main, keep_out=["compute-18", "compute-99"])
     assert answer["failed"] is True
     assert answer["_exit"] == 1
@@ -167,7 +163,7 @@ def test_fails_before_it_touches_anything_if_slurmctld_lacks_a_node(
     assert slurmctld.updates == []
 
 
-def test_fails_in_slurms_words_if_slurmctld_is_down(slurmctld: Slurmctld, run_module: RunModule) -> None:
+def test_fails_with_slurms_message_if_slurmctld_is_down(slurmctld: Slurmctld, run_module: RunModule) -> None:
     slurmctld.down = True
     answer = run_module(slurm_nodes.main, keep_out=["compute-18"])
     assert answer["failed"] is True
@@ -175,7 +171,7 @@ def test_fails_in_slurms_words_if_slurmctld_is_down(slurmctld: Slurmctld, run_mo
 
 
 @pytest.mark.parametrize("prefix", ["", "site:", "hpcai", " hpcai:"])
-def test_refuses_a_prefix_that_would_take_other_peoples_reasons(
+def test_refuses_a_prefix_that_does_not_start_with_hpcai(
     slurmctld: Slurmctld, run_module: RunModule, prefix: str
 ) -> None:
     answer = run_module(slurm_nodes.main, put_to_work=["compute-17"], prefix=prefix)
@@ -184,13 +180,13 @@ def test_refuses_a_prefix_that_would_take_other_peoples_reasons(
     assert slurmctld.updates == []
 
 
-def test_another_prefix_has_its_own_reasons(slurmctld: Slurmctld, run_module: RunModule) -> None:
+def test_does_not_resume_nodes_with_another_prefix(slurmctld: Slurmctld, run_module: RunModule) -> None:
     answer = run_module(slurm_nodes.main, put_to_work=["compute-3"], prefix="hpcai: health:")
     assert answer["resumed"] == []
     assert answer["left_out"] == {"compute-3": "hpcai: site: could not be configured"}
 
 
-def test_check_mode_does_not_ask_for_a_slurmctld_that_the_run_would_start(
+def test_check_mode_only_warns_if_slurmctld_is_down(
     slurmctld: Slurmctld, run_module: RunModule, warned: list[str]
 ) -> None:
     slurmctld.down = True
@@ -201,7 +197,7 @@ def test_check_mode_does_not_ask_for_a_slurmctld_that_the_run_would_start(
     assert "Unable to contact slurm controller. Check mode cannot tell" in warning
 
 
-def test_check_mode_does_not_ask_for_a_node_that_the_run_would_add(
+def test_check_mode_only_warns_if_slurmctld_lacks_a_node(
     slurmctld: Slurmctld, run_module: RunModule, warned: list[str]
 ) -> None:
     answer = run_module(slurm_nodes.main, check_mode=True, put_to_work=["compute-3", "compute-99"])
@@ -212,7 +208,7 @@ def test_check_mode_does_not_ask_for_a_node_that_the_run_would_add(
     assert slurmctld.updates == []
 
 
-def test_spare_nodes_are_set_down_once(slurmctld: Slurmctld, run_module: RunModule) -> None:
+def test_sets_spare_nodes_down_once(slurmctld: Slurmctld, run_module: RunModule) -> None:
     slurmctld.nodes = {"compute-0": ("IDLE", ""), "compute-18": ("IDLE+CLOUD", ""), "compute-19": ("IDLE+CLOUD", "")}
     slurmctld.addresses["compute-19"] = "10.0.0.9"
     answer = run_module(slurm_nodes.main, absent=["compute-18", "compute-19"])
@@ -227,7 +223,9 @@ def test_spare_nodes_are_set_down_once(slurmctld: Slurmctld, run_module: RunModu
     assert len(slurmctld.updates) == 1
 
 
-def test_spare_nodes_in_check_mode(slurmctld: Slurmctld, run_module: RunModule, warned: list[str]) -> None:
+def test_check_mode_predicts_which_spare_nodes_are_set_down(
+    slurmctld: Slurmctld, run_module: RunModule, warned: list[str]
+) -> None:
     slurmctld.nodes["compute-30"] = ("IDLE+CLOUD", "")
     slurmctld.held = True
     answer = run_module(slurm_nodes.main, check_mode=True, absent=["compute-30", "compute-31"])
@@ -235,9 +233,7 @@ def test_spare_nodes_in_check_mode(slurmctld: Slurmctld, run_module: RunModule, 
     assert slurmctld.updates == []
 
 
-def test_check_mode_foresees_spare_nodes_that_slurmctld_would_learn_of(
-    slurmctld: Slurmctld, run_module: RunModule
-) -> None:
+def test_check_mode_predicts_spare_nodes_unknown_to_slurmctld(slurmctld: Slurmctld, run_module: RunModule) -> None:
     options: dict[str, Any] = {"absent": ["compute-30", "compute-31"], "pending": True}
     answer = run_module(slurm_nodes.main, check_mode=True, **options)
     assert (answer["changed"], answer["set_down"]) == (True, ["compute-30", "compute-31"])
@@ -245,13 +241,13 @@ def test_check_mode_foresees_spare_nodes_that_slurmctld_would_learn_of(
     assert slurmctld.updates == []
 
 
-def test_check_mode_foresees_the_end_of_holding_jobs_back(slurmctld: Slurmctld, run_module: RunModule) -> None:
+def test_check_mode_predicts_the_end_of_the_reservation(slurmctld: Slurmctld, run_module: RunModule) -> None:
     assert run_module(slurm_nodes.main, check_mode=True, absent=[], pending=True)["changed"] is True
     assert run_module(slurm_nodes.main, check_mode=True, absent=[])["changed"] is False
 
 
-def test_spare_nodes_that_slurmctld_hides_are_set_down_unseen(slurmctld: Slurmctld, run_module: RunModule) -> None:
-    """As it does where PrivateData lacks "cloud". Whether that changes anything cannot be told."""
+def test_sets_spare_nodes_down_that_slurmctld_hides(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    """slurmctld hides them if PrivateData lacks "cloud". The module cannot know whether this changes anything."""
     slurmctld.nodes["compute-30"] = ("IDLE+CLOUD", "")
     slurmctld.hidden = {"compute-30"}
     answer = run_module(slurm_nodes.main, absent=["compute-30"])
@@ -259,14 +255,14 @@ def test_spare_nodes_that_slurmctld_hides_are_set_down_unseen(slurmctld: Slurmct
     assert slurmctld.nodes["compute-30"] == ("DOWN", "hpcai: no such instance")
 
 
-def test_new_jobs_are_held_back_until_the_spare_nodes_are_down(slurmctld: Slurmctld, run_module: RunModule) -> None:
+def test_a_reservation_holds_new_jobs_until_spare_nodes_are_down(slurmctld: Slurmctld, run_module: RunModule) -> None:
     answer = run_module(slurm_nodes.main, hold=True)
     assert (answer["changed"], answer["set_down"], answer["drained"]) == (True, [], [])
     assert slurmctld.updates == [
         ("create", "reservation", "ReservationName=hpcai-new-nodes", "Duration=5", "StartTime=now", "Nodes=ALL",
          "Users=root", "Flags=MAINT,IGNORE_JOBS"),
     ]  # fmt: skip
-    # What a run that was cut off left is made to last.
+    # A reservation left behind by an interrupted run is extended.
     run_module(slurm_nodes.main, hold=True)
     assert slurmctld.updates[1:] == [("update", "ReservationName=hpcai-new-nodes", "EndTime=now+5minutes")]
     slurmctld.nodes["compute-30"] = ("IDLE+CLOUD", "")
@@ -279,7 +275,7 @@ def test_new_jobs_are_held_back_until_the_spare_nodes_are_down(slurmctld: Slurmc
     assert run_module(slurm_nodes.main, absent=[])["changed"] is False
 
 
-def test_hold_ends_also_where_there_are_no_spare_nodes(slurmctld: Slurmctld, run_module: RunModule) -> None:
+def test_the_reservation_ends_even_without_spare_nodes(slurmctld: Slurmctld, run_module: RunModule) -> None:
     slurmctld.held = True
     assert run_module(slurm_nodes.main, keep_out=[])["changed"] is False
     assert slurmctld.held
@@ -287,12 +283,12 @@ def test_hold_ends_also_where_there_are_no_spare_nodes(slurmctld: Slurmctld, run
     assert not slurmctld.held
 
 
-def test_nothing_is_held_back_where_no_slurmctld_runs(slurmctld: Slurmctld, run_module: RunModule) -> None:
+def test_hold_does_nothing_if_slurmctld_is_down(slurmctld: Slurmctld, run_module: RunModule) -> None:
     slurmctld.down = True
     assert run_module(slurm_nodes.main, hold=True)["changed"] is False
 
 
-def test_slurmctld_that_refuses_to_hold_jobs_back_is_no_hindrance(
+def test_a_refused_reservation_is_only_a_warning(
     slurmctld: Slurmctld, run_module: RunModule, warned: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(command: Sequence[str]) -> Result:
@@ -307,12 +303,12 @@ def test_slurmctld_that_refuses_to_hold_jobs_back_is_no_hindrance(
     assert "Access/permission denied. Until the spare nodes are set down" in warning
 
 
-def test_check_mode_says_that_jobs_would_be_held_back(slurmctld: Slurmctld, run_module: RunModule) -> None:
+def test_check_mode_predicts_the_reservation(slurmctld: Slurmctld, run_module: RunModule) -> None:
     assert run_module(slurm_nodes.main, check_mode=True, hold=True)["changed"] is True
     assert slurmctld.updates == []
 
 
-def test_hold_stands_alone(slurmctld: Slurmctld, run_module: RunModule) -> None:
+def test_hold_excludes_other_options(slurmctld: Slurmctld, run_module: RunModule) -> None:
     answer = run_module(slurm_nodes.main, hold=True, absent=["compute-18"])
     assert "hold excludes absent" in answer["msg"]
     assert slurmctld.updates == []

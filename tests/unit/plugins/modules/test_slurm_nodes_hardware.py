@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module slurm_nodes on nodes that have less than slurm.conf says, and on those that are right again."""
+"""The module slurm_nodes: nodes with less hardware than slurm.conf declares, and nodes that have it again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.modules import slurm_nodes
 
-from .slurmctld_played import Slurmctld, play
+from .fake_slurmctld import Slurmctld, play
 
 RunModule = Callable[..., dict[str, Any]]
 
@@ -26,7 +26,7 @@ def slurmctld(monkeypatch: pytest.MonkeyPatch) -> Slurmctld:
 
 
 def reading(**counts: int) -> dict[str, Any]:
-    """What the module slurmd found on a node."""
+    """What the module slurmd measured on a node."""
     return {"hardware": {"CPUs": 2, "RealMemory": 2000, **counts}, "missing_files": [], "waits": []}
 
 
@@ -38,7 +38,9 @@ def conf(tmp_path: pathlib.Path) -> str:
     return str(tmp_path)
 
 
-def test_a_node_that_lacks_memory_is_named_and_kept_out(slurmctld: Slurmctld, run_module: RunModule, conf: str) -> None:
+def test_drains_a_node_that_lacks_memory_with_the_figures(
+    slurmctld: Slurmctld, run_module: RunModule, conf: str
+) -> None:
     reason = "hpcai: hardware: RealMemory is 1900, configured 1945"
     readings = {
         "compute-0": reading(RealMemory=1900),
@@ -60,10 +62,12 @@ def test_a_node_that_lacks_memory_is_named_and_kept_out(slurmctld: Slurmctld, ru
     assert (again["changed"], again["unfit"]) == (False, answer["unfit"])
 
 
-def test_a_node_that_is_right_again_comes_back(slurmctld: Slurmctld, run_module: RunModule, conf: str) -> None:
+def test_resumes_a_node_whose_hardware_is_complete_again(
+    slurmctld: Slurmctld, run_module: RunModule, conf: str
+) -> None:
     slurmctld.nodes["compute-0"] = ("IDLE+DRAIN", "hpcai: hardware: RealMemory is 1900, configured 1945")
     arguments: dict[str, Any] = {"put_to_work": ["compute-0"], "conf": conf}
-    # Nobody looked, or could: the reason stays.
+    # Not measured, or not measurable: the reason stays.
     unseen: list[dict[str, Any]] = [{}, {"compute-0": {}}, {"compute-0": {"hardware": {}}}]
     for readings in unseen:
         assert run_module(slurm_nodes.main, seen=readings, **arguments)["resumed"] == []
@@ -71,7 +75,7 @@ def test_a_node_that_is_right_again_comes_back(slurmctld: Slurmctld, run_module:
     assert (answer["resumed"], answer["unfit"]) == (["compute-0"], {})
 
 
-def test_figures_come_from_slurm_conf_and_not_from_a_reason(
+def test_takes_the_expected_figures_from_slurm_conf_not_from_the_reason(
     slurmctld: Slurmctld, run_module: RunModule, conf: str
 ) -> None:
     slurmctld.nodes["compute-0"] = (
@@ -82,7 +86,7 @@ def test_figures_come_from_slurm_conf_and_not_from_a_reason(
     assert answer["resumed"] == ["compute-0"]
 
 
-def test_slurmctlds_own_verdict_gets_our_figures_and_a_persons_reason_stays(
+def test_replaces_slurmctlds_own_reason_but_not_an_operators(
     slurmctld: Slurmctld, run_module: RunModule, conf: str
 ) -> None:
     slurmctld.nodes["compute-0"] = ("IDLE+DRAIN", "Low RealMemory (reported:1900 < 100.00% of configured:1945)")

@@ -21,8 +21,8 @@ RunModule = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def asked(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What is asked of a host that has slurmctld's state alone."""
+def options(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The options for a host that has only slurmctld's state."""
     monkeypatch.setattr(slurm_state, "Root", lambda _path: Root(str(tmp_path)))
     monkeypatch.setattr(slurm_state, "LOCK", str(tmp_path / "lock"))
     monkeypatch.setattr(slurm_state, "run", lambda words: Result(tuple(words), 0, "slurm-wlm 22.05.8\n", ""))
@@ -31,40 +31,40 @@ def asked(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
     return {"cluster": "hpcai", "state_save_location": str(tmp_path / "state"), "path": str(tmp_path / "dumps")}
 
 
-def test_settings_are_kept_once_as_check_mode_foresaw(
-    asked: dict[str, Any], run_module: RunModule, tmp_path: pathlib.Path
+def test_saves_the_settings_once_and_check_mode_predicts_it(
+    options: dict[str, Any], run_module: RunModule, tmp_path: pathlib.Path
 ) -> None:
     file = tmp_path / "etc/hpcai/slurm_state.json"
-    foreseen = run_module(slurm_state.main, check_mode=True, state="configured", **asked)
+    foreseen = run_module(slurm_state.main, check_mode=True, state="configured", **options)
     assert (foreseen["changed"], file.exists()) == (True, False)
-    done = run_module(slurm_state.main, state="configured", **asked)
+    done = run_module(slurm_state.main, state="configured", **options)
     assert done["diff"]["after"] == foreseen["diff"]["after"] == file.read_text("utf-8")
     assert json.loads(file.read_text("utf-8"))["cluster"] == "hpcai"
-    assert not run_module(slurm_state.main, state="configured", **asked)["changed"]
+    assert not run_module(slurm_state.main, state="configured", **options)["changed"]
 
 
-def test_a_dump_is_made_each_time_and_not_in_check_mode(asked: dict[str, Any], run_module: RunModule) -> None:
-    foreseen = run_module(slurm_state.main, check_mode=True, state="dumped", **asked)
+def test_creates_a_dump_in_each_run_but_not_in_check_mode(options: dict[str, Any], run_module: RunModule) -> None:
+    foreseen = run_module(slurm_state.main, check_mode=True, state="dumped", **options)
     assert (foreseen["changed"], foreseen["dump"]) == (True, "")
-    done = run_module(slurm_state.main, state="dumped", **asked)
+    done = run_module(slurm_state.main, state="dumped", **options)
     assert pathlib.Path(done["dump"], "manifest.json").is_file()
 
 
-def test_a_machine_that_was_restored_is_left_alone(
-    asked: dict[str, Any], run_module: RunModule, tmp_path: pathlib.Path
+def test_a_restored_machine_is_not_restored_again(
+    options: dict[str, Any], run_module: RunModule, tmp_path: pathlib.Path
 ) -> None:
-    dumped = run_module(slurm_state.main, state="dumped", **asked)["dump"]
+    dumped = run_module(slurm_state.main, state="dumped", **options)["dump"]
     (tmp_path / "var/lib/hpcai").mkdir(parents=True)
     (tmp_path / "var/lib/hpcai/slurm_restored.json").write_text(json.dumps({"dump": dumped}), encoding="utf-8")
-    again = run_module(slurm_state.main, state="restored", **asked)
+    again = run_module(slurm_state.main, state="restored", **options)
     assert (again["changed"], again["dump"]) == (False, "")
 
 
-def test_a_folder_without_dumps_is_named(asked: dict[str, Any], run_module: RunModule) -> None:
-    failed = run_module(slurm_state.main, state="restored", **asked)
+def test_refuses_a_folder_without_dumps(options: dict[str, Any], run_module: RunModule) -> None:
+    failed = run_module(slurm_state.main, state="restored", **options)
     assert "is not a dump, and contains none of the cluster hpcai" in failed["msg"]
 
 
-def test_a_path_that_is_none_is_refused(asked: dict[str, Any], run_module: RunModule) -> None:
-    failed = run_module(slurm_state.main, state="dumped", **{**asked, "path": "dumps"})
+def test_refuses_a_path_that_is_not_absolute(options: dict[str, Any], run_module: RunModule) -> None:
+    failed = run_module(slurm_state.main, state="dumped", **{**options, "path": "dumps"})
     assert failed["msg"] == "path must be the absolute path of a folder of dumps, not 'dumps'."

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module slurmctld: what it says, and what it refuses."""
+"""The module slurmctld: its result, and what it refuses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HELD = {"slurm.conf SchedulerParameters": "a", "slurm.conf PartitionName=p": "b"
 
 @pytest.fixture
 def applied(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """What was carried out."""
+    """The verbs of the commands that were applied."""
     done: list[tuple[str, ...]] = []
     monkeypatch.setattr(core, "apply", lambda made, *_rest: done.append(made.verbs))
     return done
@@ -34,7 +34,7 @@ def applied(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 
 @pytest.fixture
 def on_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], None]:
-    """A running slurmctld that has taken HELD, and other files."""
+    """A running slurmctld that has loaded HELD. Call the fixture to put other settings on disk."""
 
     def put(entries: dict[str, str]) -> None:
         facts = core.Facts(SERVICE, Process(7, "8", 1.0), Snapshot(HELD), Snapshot(entries), (22, 5))
@@ -49,7 +49,7 @@ def on_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], None]
     return put
 
 
-def test_says_what_it_does_and_why(
+def test_returns_its_commands_and_the_reasons(
     run_module: RunModule, on_disk: Callable[[dict[str, str]], None], applied: list[tuple[str, ...]]
 ) -> None:
     on_disk({**HELD, "slurm.conf PartitionName=p": "c"})
@@ -66,7 +66,7 @@ def test_says_what_it_does_and_why(
     assert applied == [("reconfigure",)]
 
 
-def test_check_mode_says_the_same_and_does_nothing(
+def test_check_mode_returns_the_same_commands_and_runs_none(
     run_module: RunModule, on_disk: Callable[[dict[str, str]], None], applied: list[tuple[str, ...]]
 ) -> None:
     on_disk({**HELD, "slurm.conf PartitionName=p": "c"})
@@ -74,7 +74,7 @@ def test_check_mode_says_the_same_and_does_nothing(
     assert (answer["changed"], answer["commands"], applied) == (True, ["reconfigure"], [])
 
 
-def test_check_mode_foresees_files_that_an_earlier_task_would_have_written(
+def test_check_mode_takes_the_pending_files_instead_of_those_on_disk(
     run_module: RunModule,
     on_disk: Callable[[dict[str, str]], None],
     applied: list[tuple[str, ...]],
@@ -91,17 +91,17 @@ def test_check_mode_foresees_files_that_an_earlier_task_would_have_written(
     assert list(for_slurmd["files"]) == ["slurm.conf"]
     assert "slurm.conf TaskPlugin" in for_slurmd["part"]["entries"]
     assert (tmp_path / "slurm.conf").read_text(encoding="utf-8") == "ClusterName=c\n"
-    assert run_module(slurmctld.main, **options)["commands"] == [], "a real run looks at what is there"
+    assert run_module(slurmctld.main, **options)["commands"] == [], "a real run reads the files on disk"
 
 
-def test_check_mode_foresees_a_restart_for_a_drop_in(
+def test_check_mode_predicts_a_restart_for_a_pending_drop_in(
     run_module: RunModule, on_disk: Callable[[dict[str, str]], None], applied: list[tuple[str, ...]]
 ) -> None:
     assert run_module(slurmctld.main, check_mode=True, unit_pending=True)["commands"] == ["restart"]
     assert run_module(slurmctld.main, unit_pending=True)["changed"] is False
 
 
-def test_refuses_to_lose_jobs_unless_told(
+def test_refuses_to_lose_jobs_without_the_option(
     run_module: RunModule, on_disk: Callable[[dict[str, str]], None], applied: list[tuple[str, ...]]
 ) -> None:
     on_disk({"slurm.conf SchedulerParameters": "a"})

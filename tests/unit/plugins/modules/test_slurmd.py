@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module slurmd: what it says to people and to the controller."""
+"""The module slurmd: its result and warnings, and the facts for the controller."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SERVICE = ServiceFacts("slurmd", True, "loaded", "active", True, 1.0, None, Fals
 
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A node with a running slurmd; what it held, what is wanted and whether jobs run can be changed."""
+    """A node with a running slurmd. Its loaded and new settings and whether jobs run can be changed."""
     played: dict[str, Any] = {"held": {}, "wanted": {}, "jobs": False, "applied": []}
 
     def read_facts(*_arguments: Any) -> core.Facts:
@@ -35,7 +35,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return played
 
 
-def test_restarts_for_what_it_takes_at_its_start_alone(run_module: RunModule, node: dict[str, Any]) -> None:
+def test_restarts_for_a_key_that_slurmd_reads_only_at_start(run_module: RunModule, node: dict[str, Any]) -> None:
     node["wanted"] = {"slurm.conf TaskPlugin": "b"}
     answer = run_module(slurmd.main)
     assert (answer["changed"], answer["commands"], node["applied"]) == (True, ["restart"], [("restart",)])
@@ -44,9 +44,7 @@ def test_restarts_for_what_it_takes_at_its_start_alone(run_module: RunModule, no
     assert (check["changed"], check["commands"], len(node["applied"])) == (True, ["restart"], 1)
 
 
-def test_check_mode_foresees_a_restart_for_a_file_that_would_be_written(
-    run_module: RunModule, node: dict[str, Any]
-) -> None:
+def test_check_mode_predicts_a_restart_for_a_file_to_be_written(run_module: RunModule, node: dict[str, Any]) -> None:
     assert run_module(slurmd.main, check_mode=True, pending=True)["commands"] == ["restart"]
     assert run_module(slurmd.main, pending=True)["commands"] == []
 
@@ -60,7 +58,7 @@ def test_check_mode_foresees_a_restart_for_a_file_that_would_be_written(
         ({"files": {"slurm.conf": "new"}, "handed_out": True}, {}, "old"),
     ],
 )
-def test_check_mode_foresees_what_the_node_would_hold(
+def test_check_mode_predicts_the_files_that_the_node_would_have(
     run_module: RunModule,
     node: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
@@ -72,7 +70,7 @@ def test_check_mode_foresees_what_the_node_would_hold(
     assert run_module(slurmd.main, controller=controller, **options)["node"]["held"] == {"slurm.conf": held}
 
 
-def test_says_that_it_waits_for_jobs(
+def test_warns_that_the_restart_waits_for_jobs(
     run_module: RunModule, node: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warned: list[str] = []

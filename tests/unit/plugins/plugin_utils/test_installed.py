@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""An installed hpcnode is called only where its code is the controller's, to the byte."""
+"""An installed hpcnode is called only if its code is byte-identical to the controller's."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ exit "${STATUS:-0}"
 
 @dataclass
 class Node:
-    """A folder that holds what a node has."""
+    """A folder with the files of a node."""
 
     folder: Path
 
@@ -60,7 +60,7 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    """A node with a part of the core, which here is all of it."""
+    """A node with a part of the core. The tests treat this part as the complete core."""
     made = Node(tmp_path)
     digest = core_digest(made.core)
     monkeypatch.setattr(_installed, "core_digest", lambda: digest)
@@ -68,11 +68,11 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 
 
 def ask(node: Any, *words: str) -> Answer | None:
-    """What the installed hpcnode answers to an action, of which the node plays the one method that is used."""
+    """The answer of the installed hpcnode to an action. The node replaces the action's only method that is used."""
     return call(node, words)
 
 
-def test_the_same_code_is_called_with_its_words(node: Node) -> None:
+def test_identical_code_is_called_with_the_arguments(node: Node) -> None:
     answer = ask(node, "boot", "run", "scratch disks")
     assert answer == Answer(
         {"schema": 1, "command": "boot", "status": 0, "words": "--json boot run scratch disks"},
@@ -99,7 +99,7 @@ def lose(node: Node) -> None:
 
 
 @pytest.mark.parametrize("change", [edit, rename, add, lose])
-def test_other_code_is_not_called(node: Node, change: Callable[[Node], None]) -> None:
+def test_different_code_is_not_called(node: Node, change: Callable[[Node], None]) -> None:
     change(node)
     done = node.sh(command(["boot", "run"], _installed.core_digest()))
     assert (done.returncode, done.stdout) == (OTHER_CODE, "")
@@ -115,6 +115,6 @@ def test_other_code_is_not_called(node: Node, change: Callable[[Node], None]) ->
         """echo '{"status": 3, "error": "wrong usage"}'; exit 3""",
     ],
 )
-def test_what_is_no_answer_is_none(node: Node, answer: str) -> None:
+def test_an_invalid_answer_is_none(node: Node, answer: str) -> None:
     (node.folder / "usr/bin/hpcnode").write_text(f"#!/bin/sh\n{answer}\n")
     assert ask(node, "boot", "run") is None

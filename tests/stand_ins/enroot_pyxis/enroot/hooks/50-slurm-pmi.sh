@@ -3,4 +3,4 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# Stands where enroot's hook of this name does, and does nothing.
+# Takes the place of enroot's hook of the same name and does nothing.

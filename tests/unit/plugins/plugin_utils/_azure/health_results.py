@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What hpcnode health printed on nodes."""
+"""Output of `hpcnode health run`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GPU = "0003:00:00.0"
 
 
 def check(name: str = "gpu_count", **more: Any) -> dict[str, Any]:
-    """A check that failed, by a fault of the hardware."""
+    """A failed check with a hardware fault."""
     action, fault = more.pop("action", "replace"), more.pop("fault", "NHC2009")
     finding: dict[str, Any] = {
         "verdict": "fail",

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Facts of instances and scale sets, and what the SDK gives for them, to test with."""
+"""Builders of facts about instances and scale sets, and of the SDK's objects for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GROUP_ID = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/cluster"
 
 
 class Nothing(SimpleNamespace):
-    """An object of the SDK in which everything that is not given is None, as in all its releases."""
+    """An object of the SDK: attributes that were not set are None, as in all its releases."""
 
     def __getattr__(self, name: str) -> None:
         if name.startswith("__"):
@@ -31,7 +31,7 @@ class Nothing(SimpleNamespace):
 
 
 def make_facts(**changes: Any) -> InstanceFacts:
-    """Facts of a running stand-alone VM `vm`, with some changed; names go without `azure_`."""
+    """Facts of a running stand-alone VM named `vm`, with changes. The names of changes omit `azure_`."""
     vm = Nothing(id=f"{GROUP_ID}/providers/Microsoft.Compute/virtualMachines/vm", name="vm")
     facts = from_virtual_machine(vm, None)
     ready = {"power_state": "running", "provisioning_state": "Succeeded", **changes}
@@ -39,7 +39,7 @@ def make_facts(**changes: Any) -> InstanceFacts:
 
 
 def make_interface(**changes: Any) -> Interface:
-    """An interface without any address, with some things changed."""
+    """An interface without addresses, with changes."""
     interface: Interface = {
         "name": "nic",
         "primary": True,
@@ -59,6 +59,6 @@ def make_instance(*interfaces: Interface, **changes: Any) -> Instance:
 def make_scale_set(
     name: str = "set", group: str = "cluster", subscription: str = SUBSCRIPTION, **sdk: Any
 ) -> ScaleSetFacts:
-    """A scale set of which Azure says nothing but its id, and what is given."""
+    """A scale set with an id and a name, and these attributes of the SDK's object."""
     prefix = f"/subscriptions/{subscription}/resourceGroups/{group}/providers"
     return from_scale_set(Nothing(id=f"{prefix}/Microsoft.Compute/virtualMachineScaleSets/{name}", name=name, **sdk))

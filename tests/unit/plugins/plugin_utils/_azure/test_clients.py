@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The SDK's clients: retries, time limits, lists, pages, and classes that threads complete."""
+"""The SDK's clients: retries, timeouts, lists, pages, and classes that are initialised by several threads."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from .test_concurrency import Clock
 
 
 class PreparedAnswers(HttpTransport[Any, Any]):
-    """Gives the answers that it was told to give."""
+    """A transport that returns prepared answers. It repeats the last one."""
 
     def __init__(self, *answers: tuple[int, dict[str, str], str] | Exception) -> None:
         self.answers = list(answers)
@@ -104,29 +104,29 @@ def send(clock: Clock) -> Callable[..., Any]:
     return sending
 
 
-def test_a_list_passes(send: Callable[..., Any]) -> None:
+def test_a_list_is_accepted(send: Callable[..., Any]) -> None:
     assert send(LIST)[:2] == (200, 1)
 
 
 @pytest.mark.parametrize("body", ["{}", "[]", "null", '"text"', '{"value": null}', '{"error": {"code": "x"}}'])
-def test_what_is_no_list_is_refused(send: Callable[..., Any], body: str) -> None:
+def test_an_answer_without_a_list_is_refused(send: Callable[..., Any], body: str) -> None:
     with pytest.raises(UnreadableAnswer):
         send((200, {}, body))
 
 
-def test_a_resource_that_was_asked_for_by_name_passes(send: Callable[..., Any]) -> None:
+def test_a_single_resource_is_accepted(send: Callable[..., Any]) -> None:
     assert send((200, {}, '{"id": "/x"}'))[0] == 200
 
 
 @pytest.mark.parametrize("status", [403, 404])
-def test_a_refusal_is_the_sdks_own_business(send: Callable[..., Any], status: int) -> None:
+def test_403_and_404_are_left_to_the_sdk(send: Callable[..., Any], status: int) -> None:
     assert send((status, {}, "{}"))[:2] == (status, 1)
 
 
 @pytest.mark.parametrize(
     "failure", [(500, {}, "{}"), (503, {}, "{}"), ServiceRequestError("x"), ServiceResponseError("x")]
 )
-def test_a_failure_is_tried_again_three_times(send: Callable[..., Any], clock: Clock, failure: Any) -> None:
+def test_a_failure_is_retried_three_times(send: Callable[..., Any], clock: Clock, failure: Any) -> None:
     assert send(failure, failure, failure, LIST)[:2] == (200, 4)
     assert clock.now - 100 == 3  # after 0, 1 and 2 seconds
 
@@ -137,19 +137,19 @@ def test_a_failure_is_tried_again_three_times(send: Callable[..., Any], clock: C
         assert send(failure)[:2] == (failure[0], 4)
 
 
-def test_throttling_is_waited_for_as_long_as_azure_asks(send: Callable[..., Any], clock: Clock) -> None:
+def test_throttling_waits_as_long_as_azure_requests(send: Callable[..., Any], clock: Clock) -> None:
     throttled = (429, {"Retry-After": "5"}, "{}")
 
     assert send(*[throttled] * 8, LIST)[:2] == (200, 9)
     assert clock.now - 100 == 40
 
 
-def test_throttling_without_a_time_is_waited_for_longer_and_longer(send: Callable[..., Any], clock: Clock) -> None:
+def test_throttling_without_retry_after_backs_off_exponentially(send: Callable[..., Any], clock: Clock) -> None:
     assert send(*[(429, {}, "{}")] * 6, LIST)[:2] == (200, 7)
     assert clock.now - 100 == 0 + 1 + 2 + 4 + 8 + 16
 
 
-def test_a_wait_beyond_the_deadline_is_not_begun(send: Callable[..., Any], clock: Clock) -> None:
+def test_throttling_beyond_the_deadline_fails_at_once(send: Callable[..., Any], clock: Clock) -> None:
     budget = {"Retry-After": "3600", "x-ms-ratelimit-remaining-resource": "Microsoft.Compute/X;0"}
 
     with pytest.raises(Throttled, match=r"\(budget used up: Microsoft.Compute/X\) and asks to wait 3600 seconds"):
@@ -158,7 +158,7 @@ def test_a_wait_beyond_the_deadline_is_not_begun(send: Callable[..., Any], clock
     assert clock.now == 100
 
 
-def test_a_server_error_with_a_long_wait_does_not_outlast_the_deadline(send: Callable[..., Any]) -> None:
+def test_a_retry_beyond_the_deadline_fails_at_once(send: Callable[..., Any]) -> None:
     with pytest.raises(DeadlineExceeded, match="the next attempt is due in 3600 seconds"):
         send((503, {"Retry-After": "3600"}, "{}"))
 
@@ -168,7 +168,7 @@ def test_nothing_is_sent_after_the_deadline(send: Callable[..., Any], clock: Clo
         send(LIST, seconds=0)
 
 
-def test_an_attempt_that_ends_with_the_deadline_says_so(clock: Clock) -> None:
+def test_a_timeout_at_the_deadline_is_reported_as_the_deadline(clock: Clock) -> None:
     deadline = Deadline(10, clock, clock.sleep)
 
     class Hanging(PreparedAnswers):
@@ -184,7 +184,9 @@ def test_an_attempt_that_ends_with_the_deadline_says_so(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "limit"), [(10, 10), (100, 30), (400, 100)])
-def test_each_attempt_gets_its_share_of_the_time(send: Callable[..., Any], seconds: float, limit: float) -> None:
+def test_the_timeout_of_an_attempt_depends_on_the_time_left(
+    send: Callable[..., Any], seconds: float, limit: float
+) -> None:
     (options,) = send(LIST, seconds=seconds)[2]
 
     assert options["connection_timeout"] == options["read_timeout"] == limit
@@ -194,7 +196,7 @@ def test_each_attempt_gets_its_share_of_the_time(send: Callable[..., Any], secon
     ("url", "allowed"),
     [("http://127.0.0.1:8470/x", True), ("http://management.azure.com/x", False), ("http://10.0.0.4/x", False)],
 )
-def test_a_token_goes_over_plain_http_to_this_machine_only(url: str, allowed: bool) -> None:
+def test_a_token_is_sent_over_plain_http_only_to_loopback(url: str, allowed: bool) -> None:
     credential = make_credential(Identity(token="t0ken"), find_cloud("AzureCloud", "http://127.0.0.1:8470"))
     transport = PreparedAnswers(LIST)
     policies: list[Any] = [AllowLoopbackHttp(), BearerTokenCredentialPolicy(credential, "scope")]
@@ -208,12 +210,12 @@ def test_a_token_goes_over_plain_http_to_this_machine_only(url: str, allowed: bo
             assert not transport.options
 
 
-def test_attempts_of_all_threads_are_counted(send: Callable[..., Any]) -> None:
+def test_retries_count_as_requests(send: Callable[..., Any]) -> None:
     assert send((500, {}, "{}"), LIST)[1] == 2
 
 
 REPOSITORY = Path(__file__).resolve().parents[5]
-# Threads change places as often as they can, as they do by chance on a busy machine.
+# A short switch interval makes threads interrupt each other often, as happens by chance on a busy machine.
 FIRST_ANSWERS = """
 import sys, threading
 sys.path.insert(0, sys.argv[1])
@@ -242,22 +244,24 @@ print(len(kinds), len(failed))
 
 
 def first_answers(how: str) -> tuple[int, int]:
-    """How many classes eight threads completed at the same time in a fresh process, and how many failed."""
+    """Initialise the SDK's classes in eight threads of a new process. Returns the numbers of classes and failures."""
     command = [sys.executable, "-c", FIRST_ANSWERS, str(REPOSITORY / ".collections"), how]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     kinds, failures = done.stdout.split()
     return int(kinds), int(failures)
 
 
-def test_no_thread_fails_over_another_ones_work() -> None:
-    pytest.importorskip("azure.mgmt.network._utils.model_base", reason="this release of the SDK completes no classes")
+def test_threads_can_initialise_the_sdks_classes_at_the_same_time() -> None:
+    pytest.importorskip(
+        "azure.mgmt.network._utils.model_base", reason="this release of the SDK does not initialise classes"
+    )
     kinds, failures = first_answers("safe")
     assert kinds > 500
     assert failures == 0
 
 
 class Base:
-    """As the SDK's base of classes is, as far as it matters here; slow."""
+    """A slow version of the SDK's base class, with what matters here."""
 
     _calculated: ClassVar[set[str]] = set()
     inside, most = 0, 0
@@ -272,7 +276,7 @@ class Base:
 
 
 def made_together(*kinds: type) -> int:
-    """Make an object of each class at the same time; how many threads were at work at most."""
+    """Create an object of each class at the same time. Returns how many threads did so at once."""
     Base.most = 0
     threads = [threading.Thread(target=kind) for kind in kinds]
     for thread in threads:
@@ -282,7 +286,7 @@ def made_together(*kinds: type) -> int:
     return Base.most
 
 
-def test_classes_are_completed_one_by_one_and_used_together() -> None:
+def test_classes_are_initialised_one_by_one_and_used_in_parallel() -> None:
     kinds = [type(f"Kind{number}", (Base,), {}) for number in range(4)]
     assert made_together(*kinds) > 1
     Base._calculated.clear()
@@ -292,12 +296,12 @@ def test_classes_are_completed_one_by_one_and_used_together() -> None:
     assert isinstance(kinds[0](), kinds[0])
 
 
-def test_a_package_without_such_classes_is_left_alone() -> None:
+def test_a_package_without_such_classes_is_not_changed() -> None:
     make_safe("json")
 
 
 def listing(answers: dict[str | None, tuple[str | None, list[int]]]) -> ItemPaged[int]:
-    """What the SDK gives for a list whose pages are these, by their links."""
+    """The SDK's object for a list with these pages: link to the page, link to the next page, and items."""
 
     def extract(link: str | None) -> tuple[str | None, Iterator[int]]:
         following, items = answers[link]
@@ -321,6 +325,6 @@ def test_items_are_converted() -> None:
         {None: ("a", [1]), "a": ("b", [2]), "b": ("c", [3]), "c": ("a", [4])},
     ],
 )
-def test_pages_in_a_circle_end(answers: dict[str | None, Any]) -> None:
+def test_pages_that_form_a_loop_are_an_error(answers: dict[str | None, Any]) -> None:
     with pytest.raises(UnreadableAnswer, match="form a loop"):
         read_list(listing(answers), id)

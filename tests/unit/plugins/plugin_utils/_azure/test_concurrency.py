@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The time limit, and the queue of requests."""
+"""The deadline and the queue of requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.errors import A
 
 
 class Clock:
-    """Time that passes only while somebody sleeps."""
+    """A clock that advances only in sleep()."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -28,7 +28,7 @@ class Clock:
         self.now += seconds
 
 
-def test_time_that_is_left_gets_less_and_is_never_negative() -> None:
+def test_the_remaining_time_decreases_and_is_never_negative() -> None:
     clock = Clock()
     deadline = Deadline(10, clock, clock.sleep)
 
@@ -39,7 +39,7 @@ def test_time_that_is_left_gets_less_and_is_never_negative() -> None:
     assert deadline.remaining() == 0
 
 
-def test_nobody_waits_longer_than_there_is_time() -> None:
+def test_a_wait_ends_at_the_deadline() -> None:
     clock = Clock()
     deadline = Deadline(10, clock, clock.sleep)
 
@@ -48,7 +48,7 @@ def test_nobody_waits_longer_than_there_is_time() -> None:
     assert clock.now == 110
 
 
-def test_waiting_is_allowed_only_if_time_is_left_afterwards() -> None:
+def test_a_wait_is_allowed_only_if_time_is_left_afterwards() -> None:
     clock = Clock()
     deadline = Deadline(10, clock, clock.sleep)
 
@@ -60,7 +60,7 @@ ASKING = Asking("ask", "nothing")
 
 
 def ignore(_answer: Any) -> None:
-    """Neither answers nor errors matter."""
+    """Ignore an answer or an error."""
 
 
 def job(
@@ -69,7 +69,7 @@ def job(
     return Job(ASKING, work, done, failed)
 
 
-def test_never_more_at_a_time_than_allowed_and_as_many_as_allowed() -> None:
+def test_runs_exactly_as_many_jobs_at_a_time_as_allowed() -> None:
     lock, running, most = threading.Lock(), 0, 0
 
     def work() -> None:
@@ -90,7 +90,7 @@ def test_never_more_at_a_time_than_allowed_and_as_many_as_allowed() -> None:
     assert most == 3
 
 
-def test_an_answer_may_add_more_work() -> None:
+def test_an_answer_can_add_jobs() -> None:
     queue, answers = WorkQueue(2, Deadline(10)), []
 
     def done(number: int) -> None:
@@ -116,7 +116,7 @@ def test_answers_are_handled_in_the_thread_that_drains() -> None:
     assert threads == [threading.current_thread()] * 8
 
 
-def test_an_error_reaches_its_own_job_only() -> None:
+def test_an_error_is_passed_only_to_its_job() -> None:
     queue = WorkQueue(2, Deadline(10))
     answers: list[int] = []
     errors: list[Exception] = []
@@ -133,7 +133,7 @@ def test_an_error_reaches_its_own_job_only() -> None:
     assert answers == [1]
 
 
-def test_whoever_hangs_beyond_the_deadline_is_given_up_and_so_is_what_waits_behind_it() -> None:
+def test_a_hanging_job_and_those_behind_it_fail_at_the_deadline() -> None:
     release = threading.Event()
     errors: list[Exception] = []
     started: list[int] = []
@@ -152,7 +152,7 @@ def test_whoever_hangs_beyond_the_deadline_is_given_up_and_so_is_what_waits_behi
     assert not started
 
 
-def test_many_that_hang_are_given_up_together() -> None:
+def test_all_hanging_jobs_end_at_the_deadline() -> None:
     release = threading.Event()
     queue = WorkQueue(8, Deadline(0.1))
     for _job in range(8):
@@ -166,7 +166,7 @@ def test_many_that_hang_are_given_up_together() -> None:
     release.set()
 
 
-def test_no_thread_is_left_behind() -> None:
+def test_no_thread_remains_after_close() -> None:
     before = set(threading.enumerate())
     queue = WorkQueue(8, Deadline(10))
     for _job in range(8):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Host keys are read from consoles as Ubuntu, RHEL 9 and Debian write them, and from no text of users."""
+"""Host keys are read from consoles in the formats of Ubuntu, RHEL 9 and Debian, and never from text of users."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ compute000003 login: <14>Nov 24 08:00:19 cloud-init: ###########################
 {END}
 [   19.707112] cloud-init[1187]: Cloud-init v. 25.1.4-0ubuntu0~22.04.1 finished at Tue, 24 Nov 2026 08:00:19 +0000.
 """
-# Without a name of the machine, what follows the key is empty.
+# If the machine has no name, the comment after the key is empty.
 BLANK = " "
 RHEL_9 = f"""\
 [    0.000000][    T0] Linux version 5.14.0-570.12.1.el9_6.x86_64 (mockbuild@x64-builder) #1 SMP PREEMPT_DYNAMIC
@@ -77,7 +77,7 @@ def keys(log: str) -> list[str]:
 
 
 def lacks(log: str) -> str:
-    """Why a console shows none."""
+    """Why a console shows no keys."""
     console = read_console(log)
     assert not console.keys
     return console.problem
@@ -85,12 +85,12 @@ def lacks(log: str) -> str:
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r\r\n"])
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
-def test_keys_of_each_distribution(name: str, end: str) -> None:
+def test_reads_the_keys_of_each_distribution(name: str, end: str) -> None:
     assert keys(DISTRIBUTIONS[name].replace("\n", end)) == SHOWN[name]
 
 
 def block(*lines: str) -> str:
-    """Lines between the marks."""
+    """Lines between the begin and end marks."""
     return "\n".join([BEGIN, *lines, END]) + "\n"
 
 
@@ -107,7 +107,7 @@ def block(*lines: str) -> str:
     ],
 )
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
-def test_line_with_anything_before_its_key_is_no_key(name: str, prefix: str) -> None:
+def test_ignores_keys_with_a_prefix_in_the_line(name: str, prefix: str) -> None:
     forged = "".join(f"{prefix}{line}\n" for line in block(EVIL).splitlines())
     log = DISTRIBUTIONS[name]
     kernel, _newline, rest = log.partition("\n")
@@ -124,31 +124,31 @@ def test_only_a_line_feed_ends_a_line(separator: str) -> None:
     assert keys(f"{kernel}\n{forged}\n{rest}") == SHOWN["ubuntu"]
 
 
-def test_log_without_its_beginning_shows_none() -> None:
+def test_a_log_without_the_start_of_a_boot_has_no_keys() -> None:
     assert "does not contain the start of a boot" in lacks(UBUNTU.partition("earlyprintk=ttyS0\n")[2])
     assert "does not contain the start of a boot" in lacks("")
     assert "does not contain the start of a boot" in lacks(block(EVIL) + UBUNTU.partition("\n")[2])
 
 
-def test_keys_before_the_kernel_are_none() -> None:
+def test_ignores_keys_before_the_kernels_first_line() -> None:
     assert keys(block(EVIL) + UBUNTU) == SHOWN["ubuntu"]
 
 
-def test_console_without_keys_says_so() -> None:
+def test_a_console_without_keys_is_reported() -> None:
     assert "shows no host keys" in lacks(UBUNTU.replace(BEGIN, ""))
     assert "shows no host keys" in lacks(UBUNTU.replace(END, ""))
 
 
-def test_two_different_blocks_are_as_good_as_none() -> None:
+def test_different_blocks_are_refused() -> None:
     assert "different sets" in lacks(UBUNTU + block(EVIL))
     assert "different sets" in lacks(UBUNTU + block(ED25519, EVIL))
 
 
-def test_block_that_is_repeated_is_no_other_one() -> None:
+def test_a_repeated_block_is_accepted() -> None:
     assert keys(UBUNTU + block(ED25519)) == SHOWN["ubuntu"]
 
 
-def test_block_that_begins_anew_counts_from_there() -> None:
+def test_a_second_begin_mark_starts_the_block_again() -> None:
     assert keys(UBUNTU.replace(BEGIN, f"{BEGIN}\n{RSA} x\n{BEGIN}")) == SHOWN["ubuntu"]
 
 
@@ -168,12 +168,12 @@ def test_block_that_begins_anew_counts_from_there() -> None:
         "",
     ],
 )
-def test_damaged_key_is_none(line: str) -> None:
+def test_a_damaged_key_is_refused(line: str) -> None:
     assert complete_key(line) is None
     assert "damaged" in lacks(UBUNTU.partition(BEGIN)[0] + block(line))
 
 
-def test_fingerprint_is_the_one_of_ssh_keygen() -> None:
+def test_the_fingerprint_has_the_format_of_ssh_keygen() -> None:
     key = complete_key(f"{ED25519} root@x")
 
     assert key is not None

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which Azure is used, and who signs in."""
+"""Which cloud is used, and with which identity the plugin signs in."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.errors import I
         ("AzureChinaCloud", "https://management.chinacloudapi.cn", "login.chinacloudapi.cn"),
     ],
 )
-def test_each_cloud_has_its_own_endpoint_and_tokens(name: str, endpoint: str, authority: str) -> None:
+def test_each_cloud_has_its_own_endpoint_and_token_scope(name: str, endpoint: str, authority: str) -> None:
     cloud = find_cloud(name, None)
 
     assert (cloud.endpoint, cloud.authority) == (endpoint, authority)
@@ -44,7 +44,7 @@ def test_each_cloud_has_its_own_endpoint_and_tokens(name: str, endpoint: str, au
     assert not cloud.plain_http
 
 
-def test_an_unknown_cloud_names_the_known_ones() -> None:
+def test_an_unknown_cloud_is_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(InventoryError, match="AzureCloud, AzureUSGovernment, AzureChinaCloud"):
         find_cloud("AzureMoonCloud", None)
 
@@ -52,7 +52,7 @@ def test_an_unknown_cloud_names_the_known_ones() -> None:
 @pytest.mark.parametrize(
     "endpoint", ["http://127.0.0.1:8470", "http://127.0.0.1:8470/", "http://[::1]:80", "http://localhost:1"]
 )
-def test_plain_http_is_for_this_machine(endpoint: str) -> None:
+def test_plain_http_is_allowed_for_loopback(endpoint: str) -> None:
     cloud = find_cloud("AzureCloud", endpoint)
 
     assert cloud.loopback
@@ -70,7 +70,7 @@ def test_plain_http_is_for_this_machine(endpoint: str) -> None:
         "http://0.0.0.0",
     ],
 )
-def test_plain_http_is_refused_for_any_other(endpoint: str) -> None:
+def test_plain_http_is_refused_for_other_hosts(endpoint: str) -> None:
     with pytest.raises(InventoryError, match="would send the token unencrypted; use https"):
         find_cloud("AzureCloud", endpoint)
 
@@ -79,7 +79,7 @@ def test_plain_http_is_refused_for_any_other(endpoint: str) -> None:
     "endpoint",
     ["management.azure.com", "ftp://localhost", "https://", "https://user@host", "https://a/?b", "file:///x"],
 )
-def test_what_is_no_base_url_is_refused(endpoint: str) -> None:
+def test_refuses_an_endpoint_that_is_not_a_base_url(endpoint: str) -> None:
     with pytest.raises(InventoryError, match="is not a base URL"):
         find_cloud("AzureCloud", endpoint)
 
@@ -92,17 +92,17 @@ def test_what_is_no_base_url_is_refused(endpoint: str) -> None:
         ("https://management.azure.com.example.org", "https://management.azure.com.example.org/.default"),
     ],
 )
-def test_only_doors_of_a_cloud_get_its_tokens(endpoint: str, scope: str) -> None:
+def test_only_endpoints_of_a_cloud_get_its_tokens(endpoint: str, scope: str) -> None:
     assert find_cloud("AzureCloud", endpoint).scope == scope
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "[::1]", "LOCALHOST"])
-def test_loopback(host: str) -> None:
+def test_recognises_loopback_hosts(host: str) -> None:
     assert is_loopback(host)
 
 
 @pytest.mark.parametrize("host", [None, "", "10.0.0.1", "8.8.8.8", "localhost.", "127.0.0.1.nip.io", "::2"])
-def test_not_loopback(host: str | None) -> None:
+def test_does_not_treat_other_hosts_as_loopback(host: str | None) -> None:
     assert not is_loopback(host)
 
 
@@ -113,7 +113,7 @@ SECRETS = {"client_secret": "s3cret", "token": "t0ken"}
 
 
 class Counting:
-    """A credential that counts how often it is asked."""
+    """A credential that records the requests for tokens."""
 
     def __init__(self, lifetime: float = 3600) -> None:
         self.calls: list[tuple[tuple[str, ...], dict[str, Any]]] = []
@@ -126,7 +126,7 @@ class Counting:
 
 
 @pytest.mark.parametrize("auth_source", ["auto", "token"])
-def test_a_fixed_token_is_for_this_machine_only(auth_source: str) -> None:
+def test_a_fixed_token_is_allowed_for_loopback_only(auth_source: str) -> None:
     identity = Identity(auth_source, token="t0ken")
 
     check_identity(identity, HERE)
@@ -137,33 +137,33 @@ def test_a_fixed_token_is_for_this_machine_only(auth_source: str) -> None:
     assert "t0ken" not in str(raised.value)
 
 
-def test_a_token_of_the_environment_does_not_disturb_another_way_to_sign_in() -> None:
+def test_another_auth_source_ignores_a_fixed_token() -> None:
     check_identity(Identity("cli", token="t0ken"), AZURE)
 
 
-def test_a_fixed_token_is_handed_out_as_it_is() -> None:
+def test_a_fixed_token_is_returned_unchanged() -> None:
     token = make_credential(Identity("auto", token="t0ken"), HERE).get_token(HERE.scope)
 
     assert token.token == "t0ken"
     assert token.expires_on > time.time() + 3600
 
 
-def test_auth_source_token_needs_one() -> None:
+def test_auth_source_token_requires_a_token() -> None:
     with pytest.raises(InventoryError, match="HPCAI_AZURE_TOKEN"):
         check_identity(Identity("token"), HERE)
 
 
-def test_an_unknown_way_to_sign_in_names_the_known_ones() -> None:
+def test_an_unknown_auth_source_is_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(InventoryError, match="managed_identity"):
         check_identity(Identity("password"), AZURE)
 
 
-def test_a_service_principal_says_all_that_it_lacks() -> None:
+def test_an_incomplete_service_principal_lists_all_missing_options() -> None:
     with pytest.raises(InventoryError, match="needs tenant_id, client_id, client_secret or certificate_path"):
         check_identity(Identity("service_principal"), AZURE)
 
 
-def test_a_service_principal_with_everything_is_fine() -> None:
+def test_a_complete_service_principal_is_accepted() -> None:
     check_identity(Identity("service_principal", "tenant", "client", "secret"), AZURE)
     check_identity(Identity("service_principal", "tenant", "client", certificate_path="/c.pem"), AZURE)
 
@@ -179,7 +179,7 @@ def test_a_service_principal_with_everything_is_fine() -> None:
         ("environment", sdk.EnvironmentCredential),
     ],
 )
-def test_each_way_to_sign_in_is_azure_identitys_own(
+def test_each_auth_source_uses_its_class_of_azure_identity(
     auth_source: str, kind: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", "/token")
@@ -190,26 +190,26 @@ def test_each_way_to_sign_in_is_azure_identitys_own(
     assert isinstance(credential._inner, kind)
 
 
-def test_every_way_to_sign_in_is_tested_here() -> None:
+def test_every_auth_source_is_tested_here() -> None:
     assert set(AUTH_SOURCES) == {
         *("auto", "cli", "managed_identity", "workload_identity", "service_principal", "environment", "token")
     }
 
 
-def test_a_sovereign_cloud_signs_in_at_its_own_directory() -> None:
+def test_a_sovereign_cloud_has_its_own_sign_in_host() -> None:
     credential = make_credential(Identity("service_principal", "tenant", "client", "secret"), GOVERNMENT)
 
     assert "login.microsoftonline.us" in str(vars(credential._inner))
 
 
-def test_automatic_sign_in_opens_no_window() -> None:
+def test_auth_source_auto_never_opens_a_browser() -> None:
     chain = make_credential(Identity("auto"), AZURE)._inner.credentials
 
     assert not [link for link in chain if "Interactive" in type(link).__name__ or "SharedToken" in type(link).__name__]
     assert [link for link in chain if isinstance(link, sdk.AzureCliCredential)]
 
 
-def test_all_clients_and_threads_share_one_sign_in() -> None:
+def test_all_threads_share_one_token() -> None:
     inner = Counting()
     shared = SharedCredential(inner)
     threads = [threading.Thread(target=shared.get_token, args=("scope",)) for _thread in range(8)]
@@ -224,7 +224,7 @@ def test_all_clients_and_threads_share_one_sign_in() -> None:
     assert len(inner.calls) == 2
 
 
-def test_a_token_that_is_about_to_end_is_renewed() -> None:
+def test_a_token_that_expires_soon_is_renewed() -> None:
     inner = Counting(lifetime=60)
     shared = SharedCredential(inner)
 
@@ -234,7 +234,7 @@ def test_a_token_that_is_about_to_end_is_renewed() -> None:
     assert len(inner.calls) == 2
 
 
-def test_a_demand_of_the_service_for_a_better_token_is_passed_on() -> None:
+def test_additional_claims_are_passed_on() -> None:
     inner = Counting()
     shared = SharedCredential(inner)
 
@@ -244,7 +244,7 @@ def test_a_demand_of_the_service_for_a_better_token_is_passed_on() -> None:
     assert inner.calls[1] == (("scope",), {"claims": "more"})
 
 
-def test_no_secret_is_printed_or_part_of_a_fingerprint() -> None:
+def test_secrets_are_not_in_the_repr_or_the_fingerprint() -> None:
     identity = Identity("auto", "tenant", "client", **SECRETS)
 
     for secret in SECRETS.values():
@@ -259,7 +259,7 @@ def test_different_identities_have_different_fingerprints(other: Identity) -> No
     assert other.fingerprint() != Identity("auto").fingerprint()
 
 
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_arguments: Any) -> Any:
         raise ImportError("azure.identity")
 

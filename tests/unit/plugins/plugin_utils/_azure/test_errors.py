@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+"""The text of Azure's errors: what failed, why, and what to do."""
+
 from __future__ import annotations
 
 from types import SimpleNamespace
@@ -49,7 +51,7 @@ def refused(status: int, code: str = "", message: str = "", **headers: str) -> A
         (KeyError("x"), "KeyError: 'x'"),
     ],
 )
-def test_an_error_says_what_why_and_what_to_do(error: Exception, text: str) -> None:
+def test_an_error_says_what_failed_why_and_what_to_do(error: Exception, text: str) -> None:
     assert explain(error, ASKING).startswith(f"could not list the things: {text}")
 
 
@@ -65,7 +67,7 @@ To mitigate this issue, please refer to the troubleshooting guidelines here at \
 https://aka.ms/azsdk/python/identity/defaultazurecredential/troubleshoot."""
 
 
-def test_the_cause_of_a_sign_in_that_failed_is_not_cut_off() -> None:
+def test_a_failed_sign_in_keeps_the_cause_and_drops_the_links() -> None:
     text = explain(sdk.ClientAuthenticationError(ATTEMPTS), ASKING)
 
     assert "AADSTS700082: The refresh token has expired due to inactivity. Interactive sign-in is needed." in text
@@ -75,21 +77,21 @@ def test_the_cause_of_a_sign_in_that_failed_is_not_cut_off() -> None:
     assert "\n" not in text
 
 
-def test_each_way_to_sign_in_has_some_length() -> None:
+def test_the_text_of_each_attempted_credential_is_shortened() -> None:
     text = explain(sdk.ClientAuthenticationError(f"A: {'x' * 5000}\nB: the cause"), ASKING)
 
     assert text.endswith("…; B: the cause.")
     assert len(text) < 600
 
 
-def test_an_error_is_one_line_of_some_length() -> None:
+def test_a_long_error_is_shortened_to_one_line() -> None:
     text = explain(refused(500, "Broken", "a\nb " * 500), ASKING)
 
     assert "\n" not in text
     assert len(text) < 400
 
 
-def test_a_server_that_names_no_code() -> None:
+def test_an_error_without_a_code_has_only_the_message() -> None:
     assert explain(refused(502, message="Bad Gateway"), ASKING) == "could not list the things: 502 Bad Gateway."
 
 
@@ -106,7 +108,7 @@ def test_a_server_that_names_no_code() -> None:
         (ValueError(), False),
     ],
 )
-def test_only_a_resource_that_does_not_exist_is_gone(error: Exception, gone: bool) -> None:
+def test_only_a_missing_resource_counts_as_gone(error: Exception, gone: bool) -> None:
     assert is_gone(error) is gone
 
 
@@ -119,7 +121,7 @@ def test_only_a_resource_that_does_not_exist_is_gone(error: Exception, gone: boo
         ("A;10, B;0", " (budget used up: B)"),
     ],
 )
-def test_which_budget_is_used_up(header: str, summary: str) -> None:
+def test_the_throttle_summary_names_the_used_up_budget(header: str, summary: str) -> None:
     headers = {"x-ms-ratelimit-remaining-resource": header} if header else {}
 
     assert throttle_summary(SimpleNamespace(headers=headers)) == summary

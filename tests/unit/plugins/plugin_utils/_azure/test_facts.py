@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Facts from SDK objects: what is not there is None, whatever is missing."""
+"""Facts from the SDK's objects: any missing value is None."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ EMPTY = [
 
 
 @pytest.mark.parametrize("vm", EMPTY)
-def test_a_machine_of_which_nothing_is_known_has_all_facts(vm: Any) -> None:
+def test_an_empty_machine_has_all_facts(vm: Any) -> None:
     for facts in (from_virtual_machine(vm, None), from_scale_set_vm(vm, make_scale_set())):
         assert set(facts) == set(InstanceFacts.__annotations__)
         assert facts["azure_name"] == "vm"
@@ -53,7 +53,7 @@ def test_a_machine_of_which_nothing_is_known_has_all_facts(vm: Any) -> None:
         assert facts["azure_tags"] == {}
 
 
-def test_real_sdk_objects_without_anything_can_be_read() -> None:
+def test_empty_objects_of_the_real_sdk_can_be_read() -> None:
     vm = compute.VirtualMachine(location="West US")
     vm.id = VM_ID
     instance = compute.VirtualMachineScaleSetVM(location="westus")
@@ -73,13 +73,13 @@ def test_real_sdk_objects_without_anything_can_be_read() -> None:
         ([None], None),
     ],
 )
-def test_power_state(codes: list[str | None], state: str | None) -> None:
+def test_the_power_state_comes_from_the_status_codes(codes: list[str | None], state: str | None) -> None:
     view = Nothing(statuses=[Nothing(code=code) for code in codes])
 
     assert from_virtual_machine(Nothing(id=VM_ID, instance_view=view), None)["azure_power_state"] == state
 
 
-def test_health_that_the_application_reports() -> None:
+def test_the_health_state_comes_from_the_application() -> None:
     view = Nothing(vm_health=Nothing(status=Nothing(code="HealthState/unhealthy")))
 
     facts = from_scale_set_vm(Nothing(id=VM_ID, instance_view=view), make_scale_set())
@@ -87,20 +87,20 @@ def test_health_that_the_application_reports() -> None:
     assert facts["azure_health_state"] == "unhealthy"
 
 
-def test_enum_members_become_plain_text() -> None:
+def test_enum_members_become_text() -> None:
     facts = from_virtual_machine(Nothing(id=VM_ID, priority=compute.VirtualMachinePriorityTypes.SPOT), None)
 
     assert facts["azure_priority"] == "Spot"
     assert not isinstance(facts["azure_priority"], enum.Enum)
 
 
-def test_the_groups_name_is_spelled_as_the_set_does() -> None:
+def test_the_resource_group_is_spelled_as_in_the_scale_set() -> None:
     shouted = VM_ID.replace("cluster", "CLUSTER")
 
     assert from_scale_set_vm(Nothing(id=shouted), make_scale_set())["azure_resource_group"] == "cluster"
 
 
-def test_fault_domain_of_the_view_counts_where_the_machine_has_none() -> None:
+def test_the_fault_domain_falls_back_to_the_instance_view() -> None:
     view = Nothing(platform_fault_domain=2)
 
     assert from_virtual_machine(Nothing(id=VM_ID, instance_view=view), None)["azure_fault_domain"] == 2
@@ -111,16 +111,16 @@ def test_fault_domain_of_the_view_counts_where_the_machine_has_none() -> None:
 
 
 @pytest.mark.parametrize("mode", [None, "Uniform", compute.OrchestrationMode.UNIFORM])
-def test_a_set_is_uniform_unless_it_says_otherwise(mode: Any) -> None:
+def test_a_scale_set_is_uniform_by_default(mode: Any) -> None:
     assert make_scale_set(orchestration_mode=mode)["orchestration_mode"] == "Uniform"
 
 
 @pytest.mark.parametrize("mode", ["Flexible", compute.OrchestrationMode.FLEXIBLE])
-def test_a_flexible_set(mode: Any) -> None:
+def test_a_flexible_scale_set_is_recognised(mode: Any) -> None:
     assert make_scale_set(orchestration_mode=mode)["orchestration_mode"] == "Flexible"
 
 
-def test_a_set_of_which_nothing_is_known() -> None:
+def test_an_empty_scale_set_has_none_for_unknown_facts() -> None:
     scale_set = make_scale_set()
 
     assert scale_set["capacity"] is None
@@ -129,7 +129,7 @@ def test_a_set_of_which_nothing_is_known() -> None:
     assert scale_set["virtual_networks"] == []
 
 
-def test_accelerated_networking_of_a_set_is_that_of_its_primary_interface() -> None:
+def test_accelerated_networking_is_that_of_the_primary_interface() -> None:
     def configuration(primary: bool | None, enabled: bool | None) -> Nothing:
         return Nothing(primary=primary, enable_accelerated_networking=enabled)
 
@@ -148,7 +148,7 @@ def nic(**values: Any) -> Any:
     return Nothing(id=f"{GROUP_ID}/nic", name="nic", virtual_machine=Nothing(id=VM_ID.upper()), **values)
 
 
-def test_an_interface_knows_its_machine_in_lower_case() -> None:
+def test_an_interface_has_its_machines_id_in_lower_case() -> None:
     attached = from_network_interface(nic())
 
     assert attached is not None
@@ -156,12 +156,12 @@ def test_an_interface_knows_its_machine_in_lower_case() -> None:
     assert attached.interface["private_ipv4"] == []
 
 
-def test_an_interface_of_nobody_is_left_out() -> None:
+def test_an_interface_without_a_machine_is_ignored() -> None:
     assert from_network_interface(Nothing(id="/nic", name="nic")) is None
     assert from_network_interface(Nothing(id="/nic", name="nic", virtual_machine=Nothing())) is None
 
 
-def test_the_primary_address_comes_first_and_ipv6_does_not_come() -> None:
+def test_the_primary_address_comes_first_and_ipv6_is_ignored() -> None:
     configurations = [
         Nothing(private_ip_address="10.0.0.9", subnet=Nothing(id="/second")),
         Nothing(private_ip_address="fd00::1", primary=False),
@@ -176,18 +176,18 @@ def test_the_primary_address_comes_first_and_ipv6_does_not_come() -> None:
     assert attached.interface["subnet"] == "/first"
 
 
-def test_interfaces_come_in_one_order() -> None:
+def test_interfaces_are_sorted_with_the_primary_first() -> None:
     interfaces = [make_interface(name=name, primary=name == "m") for name in ("z", "m", "a")]
 
     assert [interface["name"] for interface in primary_first(interfaces)] == ["m", "a", "z"]
 
 
-def test_a_public_address_that_is_not_there_yet() -> None:
+def test_a_public_address_without_ipv4_is_ignored() -> None:
     assert from_public_address(Nothing(id="/A")) is None
     assert from_public_address(Nothing(id="/A", ip_address="2001:db8::1")) is None
     assert from_public_address(Nothing(id="/A", ip_address="20.0.0.1")) == ("/a", "20.0.0.1")
 
 
-def test_a_network_without_address_space() -> None:
+def test_a_network_without_address_space_has_none() -> None:
     assert from_virtual_network(Nothing(id="/net/n"))["address_prefixes"] is None
     assert from_virtual_network(Nothing(id="/net/n"))["name"] == "n"

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Hardware faults, and the physical hosts that had one."""
+"""Hardware faults, and the record of physical hosts with faults."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from .health_results import GPU, TIME, check, document
 
 
 def finding(**changes: Any) -> dict[str, Any]:
-    """A failed check whose finding differs."""
+    """A failed check with changes in its finding."""
     found = check()
     found["findings"][0].update(changes)
     return found
 
 
-def test_failed_check_whose_action_is_to_replace_is_one() -> None:
+def test_a_failed_check_with_action_replace_is_a_fault() -> None:
     (fault,) = faults_of(document(check()))
     assert (fault.check, fault.code, fault.summary, fault.device, fault.time) == (
         "gpu_count",
@@ -47,7 +47,7 @@ def test_failed_check_whose_action_is_to_replace_is_one() -> None:
     )
 
 
-def test_finding_wins_over_its_check() -> None:
+def test_the_finding_overrides_its_check() -> None:
     assert [fault.code for fault in faults_of(document(finding(fault="NHC2013")))] == ["NHC2013"]
     assert [fault.code for fault in faults_of(document(finding(fault="")))] == [""]
     assert faults_of(document(finding(action="reboot"))) == []
@@ -56,7 +56,7 @@ def test_finding_wins_over_its_check() -> None:
     assert len(faults_of(document(reboot))) == 1
 
 
-def test_check_that_failed_without_a_finding_speaks_itself() -> None:
+def test_a_failed_check_without_findings_is_a_fault_itself() -> None:
     (fault,) = faults_of(document(check(findings=[])))
     assert (fault.code, fault.summary, fault.device) == ("NHC2009", "7 of 8 GPUs", "")
 
@@ -76,17 +76,17 @@ def test_check_that_failed_without_a_finding_speaks_itself() -> None:
         check(findings=[], cause="user"),
     ],
 )
-def test_everything_else_is_none(harmless: dict[str, Any]) -> None:
+def test_other_verdicts_actions_and_causes_are_not_faults(harmless: dict[str, Any]) -> None:
     assert faults_of(document(harmless)) == []
 
 
-def test_device_of_a_check_counts_once() -> None:
+def test_a_device_is_listed_once_per_check() -> None:
     twice = check()
     twice["findings"] *= 2
     assert len(faults_of(document(twice))) == 1
 
 
-def test_readings_of_any_check_tell_which_gpu_it_is() -> None:
+def test_the_gpus_serial_and_model_come_from_any_checks_readings() -> None:
     readings = [
         {"name": "gpu_serial", "value": "1234", "device": GPU},
         {"name": "gpu_model", "value": "NVIDIA A100", "device": GPU},
@@ -97,17 +97,17 @@ def test_readings_of_any_check_tell_which_gpu_it_is() -> None:
     assert fault.facts == {"serial": "1234", "model": "NVIDIA A100"}
 
 
-def test_text_of_a_node_commands_no_terminal() -> None:
+def test_control_characters_in_a_nodes_text_are_replaced() -> None:
     (fault,) = faults_of(document(finding(summary="7 of\n8\x1b[2J GPUs")))
     assert fault.summary == "7 of 8?[2J GPUs"
 
 
-def test_host_goes_by_its_bare_name() -> None:
+def test_the_physical_host_has_its_short_name_in_capitals() -> None:
     assert machine_of(document(), "x").host == "LVL09PRDAPP12"
     assert machine_of(document(host=""), "x").host == ""
 
 
-def test_node_without_a_name_goes_by_the_inventorys() -> None:
+def test_a_node_without_a_name_gets_that_of_the_inventory() -> None:
     assert machine_of(document(name=""), "compute000003").name == "compute000003"
 
 
@@ -120,7 +120,7 @@ def test_node_without_a_name_goes_by_the_inventorys() -> None:
         ({"time": "yesterday"}, r"has an invalid time \(yesterday\)"),
     ],
 )
-def test_what_is_no_health_result_is_refused(changes: dict[str, Any], words: str) -> None:
+def test_refuses_a_document_that_is_not_a_health_result(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InventoryError, match=words):
         machine_of({**document(), **changes}, "compute-3")
 
@@ -137,22 +137,22 @@ BAD = machine_with("vm-3", "HOSTA", MONDAY, BROKEN)
 RECORD = update_record({}, [BAD], 90)
 
 
-def test_fault_is_written_down_with_its_host() -> None:
+def test_a_fault_is_recorded_with_its_host() -> None:
     (fault,) = RECORD["HOSTA"]
     assert (fault["code"], fault["vm_id"], fault["first"], fault["last"]) == ("NHC2009", "vm-3", MONDAY, MONDAY)
 
 
-def test_fault_that_lasts_keeps_its_first_time() -> None:
+def test_a_lasting_fault_keeps_its_first_time() -> None:
     again = update_record(RECORD, [machine_with("vm-3", "HOSTA", TUESDAY, replace(BROKEN, time=TUESDAY))], 90)
     assert [(fault["first"], fault["last"]) for fault in again["HOSTA"]] == [(MONDAY, TUESDAY)]
     assert with_first_time(again, machine_with(time=TUESDAY).machine, replace(BROKEN, time=TUESDAY)).time == MONDAY
 
 
-def test_same_fault_of_another_machine_begins_anew() -> None:
+def test_the_same_fault_on_another_machine_has_its_own_first_time() -> None:
     assert with_first_time(RECORD, machine_with("vm-9").machine, replace(BROKEN, time=TUESDAY)).time == TUESDAY
 
 
-def test_machine_that_comes_up_on_such_a_host_is_named() -> None:
+def test_warns_of_a_machine_that_starts_on_a_recorded_host() -> None:
     (suspect,) = suspects(RECORD, [machine_with("vm-9", time=TUESDAY), machine_with("vm-8", "HOSTB", TUESDAY)])
     assert suspect["node"] == "node of vm-9"
     assert suspect["warning"] == (
@@ -161,46 +161,46 @@ def test_machine_that_comes_up_on_such_a_host_is_named() -> None:
     )
 
 
-def test_machine_that_stayed_there_is_named_too() -> None:
+def test_warns_of_a_machine_that_is_still_on_a_recorded_host() -> None:
     (suspect,) = suspects(RECORD, [machine_with("VM-3", time=TUESDAY)])
     assert "is still on the physical host HOSTA" in suspect["warning"]
 
 
-def test_machine_that_moved_away_is_not() -> None:
+def test_does_not_warn_of_a_machine_that_moved_to_another_host() -> None:
     assert suspects(RECORD, [machine_with("vm-3", "HOSTB", TUESDAY)]) == []
 
 
-def test_machine_that_has_the_fault_now_needs_no_warning() -> None:
+def test_does_not_warn_of_a_machine_that_has_the_fault_now() -> None:
     assert suspects(RECORD, [BAD]) == []
 
 
-def test_machine_whose_host_is_not_known_is_neither_written_down_nor_named() -> None:
+def test_ignores_machines_whose_host_is_unknown() -> None:
     record = update_record({}, [machine_with("vm-3", "", MONDAY, BROKEN)], 90)
     assert record == {}
     assert suspects({"": RECORD["HOSTA"]}, [machine_with("vm-9", "HOSTB")]) == []
 
 
-def test_host_is_forgotten_after_its_days() -> None:
+def test_a_host_is_removed_from_the_record_after_its_days() -> None:
     later = [machine_with("vm-9", "HOSTB", MAY)]
     assert update_record(RECORD, later, 90) == {}
     assert update_record(RECORD, later, 365) == RECORD
 
 
-def test_record_outlives_a_run_that_saw_nobody() -> None:
+def test_a_run_without_machines_keeps_the_record() -> None:
     assert update_record(RECORD, [], 90) == RECORD
 
 
-def test_record_is_read_as_it_was_written() -> None:
+def test_the_record_is_read_as_it_was_written() -> None:
     assert read_record(record_text(RECORD), "hosts.json") == RECORD
     assert read_record(None, "hosts.json") == {}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": 1}', '{"schema": 1, "hosts": {"A": [{}]}}', "1"])
-def test_broken_record_is_not_begun_anew(text: str) -> None:
+def test_a_broken_record_is_an_error(text: str) -> None:
     with pytest.raises(InventoryError, match=r"hosts\.json is not a valid record of physical hosts"):
         read_record(text, "hosts.json")
 
 
-def test_newer_record_is_refused() -> None:
+def test_a_record_of_a_newer_schema_is_refused() -> None:
     with pytest.raises(InventoryError, match="has schema 2"):
         read_record(json.dumps({"schema": 2, "hosts": {}}), "hosts.json")

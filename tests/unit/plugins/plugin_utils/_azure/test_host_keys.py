@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which hosts are verified, and what becomes of those that nobody can vouch for."""
+"""Which hosts' keys are verified, and how the others are reported."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def machines(*names: str) -> list[Machine]:
     return machines_of_hosts(names, hosts, None)[0]
 
 
-def test_hosts_are_machines_with_the_file_of_their_cluster() -> None:
+def test_each_host_has_the_known_hosts_file_of_its_cluster() -> None:
     hosts = {"a": NODE, "b": {**NODE, "hpcai_known_hosts": "/x"}, "static": {}, "half": {"azure_id": f"{ID}h"}}
 
     found, left_out = machines_of_hosts(["a", "b", "static", "half", "unknown", "a"], hosts, None)
@@ -48,16 +48,16 @@ def test_hosts_are_machines_with_the_file_of_their_cluster() -> None:
 @pytest.mark.parametrize(
     "connection", ["local", "ansible.builtin.local", "community.general.chroot", "containers.podman.podman"]
 )
-def test_hosts_that_are_not_reached_by_ssh_are_ignored(connection: str) -> None:
+def test_hosts_without_an_ssh_connection_are_ignored(connection: str) -> None:
     assert machines_of_hosts(["a"], {"a": {**NODE, "ansible_connection": connection}}, None) == ([], [])
 
 
 @pytest.mark.parametrize("connection", ["ssh", "ansible.builtin.ssh", "smart", "ansible.netcommon.paramiko_ssh"])
-def test_hosts_that_are_reached_by_ssh_are_not(connection: str) -> None:
+def test_hosts_with_an_ssh_connection_are_included(connection: str) -> None:
     assert len(machines_of_hosts(["a"], {"a": {**NODE, "ansible_connection": connection}}, None)[0]) == 1
 
 
-def test_what_ssh_knows_and_what_consoles_show_is_compared() -> None:
+def test_compares_known_keys_with_those_on_consoles() -> None:
     new, same, silent, wrong, unknown = machines("new", "same", "silent", "wrong", "unknown")
     known = {new: (), same: (KEY,), silent: (KEY,), wrong: (OTHER,), unknown: ()}
     shown = {one.target: Console((KEY,)) for one in (new, same, wrong)}
@@ -72,7 +72,7 @@ def test_what_ssh_knows_and_what_consoles_show_is_compared() -> None:
     assert KEY.fingerprint in contradiction
 
 
-def test_key_of_a_kind_that_the_console_does_not_show_contradicts_it() -> None:
+def test_a_known_key_of_another_type_is_a_contradiction() -> None:
     (machine,) = machines("n")
 
     outcome = compare_keys({machine: (HostKey("ssh-rsa", "AAAAother"), KEY)}, {machine.target: Console((KEY,))})
@@ -80,7 +80,7 @@ def test_key_of_a_kind_that_the_console_does_not_show_contradicts_it() -> None:
     assert len(outcome.contradictions) == 1
 
 
-def test_one_warning_counts_all_and_names_each_reason_once() -> None:
+def test_one_warning_counts_all_hosts_and_lists_each_reason_once() -> None:
     found = machines(*(f"n{number}" for number in range(8)))
 
     outcome = compare_keys(dict.fromkeys(found, ()), {one.target: Console(problem="why.") for one in found[1:]})
@@ -91,13 +91,13 @@ def test_one_warning_counts_all_and_names_each_reason_once() -> None:
     assert "and 2 more: why." in warning
 
 
-def test_lines_that_name_no_machine_are_no_keys_of_it() -> None:
+def test_ignores_known_hosts_lines_that_do_not_name_the_machine() -> None:
     text = f"# v\n\nv\n@revoked v {KEY}\n* {KEY}\nv2 {KEY}\n|1|x|y {KEY}\n|1|AAAA {KEY}\nw,V {OTHER} comment\n"
 
     assert known_keys(text, "v") == (OTHER,)
 
 
-def test_lines_are_added_at_the_end_of_what_is_there_by_then(tmp_path: Path) -> None:
+def test_appends_to_lines_that_ssh_added_meanwhile(tmp_path: Path) -> None:
     path = tmp_path / "ssh" / "known"
     assert read_known_hosts(path) == ""
     append_lines(path, "", "a\n")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The reports that Azure gets."""
+"""The impact reports for Azure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def one(*faults: Fault, machine: Machine = MACHINE, target: Target = TARGET) -> 
     return impact
 
 
-def test_report_says_what_azure_wants_to_know() -> None:
+def test_the_report_has_the_fields_that_azure_requires() -> None:
     assert one(MISSING).body == {
         "properties": {
             "startDateTime": TIME,
@@ -54,7 +54,7 @@ def test_report_says_what_azure_wants_to_know() -> None:
     assert one(MISSING).lacks == ""
 
 
-def test_what_is_not_known_is_left_out() -> None:
+def test_unknown_fields_are_omitted() -> None:
     more = one(replace(MISSING, facts={})).body["properties"]["additionalProperties"]
     assert set(more) == {"PhysicalHostName", "VmUniqueId", "Location"}
 
@@ -71,20 +71,20 @@ def test_what_is_not_known_is_left_out() -> None:
         ("nvme_count", "", "HpcGenericFailure"),
     ],
 )
-def test_category_follows_the_fault_code(check: str, code: str, category: str) -> None:
+def test_the_category_follows_the_fault_code(check: str, code: str, category: str) -> None:
     assert category_of(Fault(check, code, "x", "", TIME)) == f"Resource.Hpc.Unhealthy.{category}"
 
 
-def test_every_code_of_the_dictionary_has_a_category() -> None:
+def test_every_known_fault_code_has_a_category() -> None:
     assert sorted(CATEGORIES) == [f"NHC{number}" for number in range(2001, 2023)]
 
 
-def test_name_stays_the_same_for_the_same_fault() -> None:
+def test_the_same_fault_has_the_same_report_name() -> None:
     later = replace(MISSING, time="2026-11-23T08:00:00Z", summary="6 of 8 GPUs")
     assert one(MISSING).name == one(later).name
 
 
-def test_name_is_another_for_another_fault_machine_host_or_gpu() -> None:
+def test_another_fault_machine_host_or_gpu_has_another_name() -> None:
     names = [
         one(MISSING).name,
         one(replace(MISSING, code="NHC2013")).name,
@@ -95,11 +95,11 @@ def test_name_is_another_for_another_fault_machine_host_or_gpu() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_name_is_one_that_the_interface_takes() -> None:
+def test_the_report_name_matches_azures_pattern() -> None:
     assert re.fullmatch(r"[a-zA-Z0-9][a-zA-Z0-9-:]*[a-zA-Z0-9]{3,120}", one(MISSING).name)
 
 
-def test_each_gpu_is_reported_but_a_machine_once() -> None:
+def test_each_gpu_has_a_report_and_other_faults_share_one() -> None:
     gpus = impacts_of(TARGET, MACHINE, [MISSING, replace(MISSING, device="0004:00:00.0")])
     assert len({impact.name for impact in gpus}) == 2
     ports = [Fault("ib_ports", "NHC2004", f"port {n} is down", f"mlx5_ib{n}", TIME) for n in (0, 1)]
@@ -110,19 +110,19 @@ def test_each_gpu_is_reported_but_a_machine_once() -> None:
 
 
 @pytest.mark.parametrize("host", ["", "not known", "host_1"])
-def test_report_without_its_host_cannot_be_sent(host: str) -> None:
+def test_a_report_without_a_physical_host_is_incomplete(host: str) -> None:
     assert "physical host is unknown" in one(MISSING, machine=replace(MACHINE, host=host)).lacks
 
 
-def test_long_story_is_cut() -> None:
+def test_a_long_description_is_shortened() -> None:
     assert len(one(replace(MISSING, summary="x" * 5000)).body["properties"]["impactDescription"]) == 1000
 
 
-def test_sound_machine_has_no_report() -> None:
+def test_a_machine_without_faults_has_no_report() -> None:
     assert impacts_of(TARGET, MACHINE, []) == []
 
 
-def test_prepared_report_can_be_sent_by_anybody() -> None:
+def test_a_prepared_report_contains_the_request_to_send() -> None:
     prepared = one(MISSING).prepared()
     path = "/subscriptions/s1/providers/Microsoft.Impact/workloadImpacts"
     assert prepared["request"] == f"PUT {path}/{prepared['name']}?api-version=2025-01-01-preview"

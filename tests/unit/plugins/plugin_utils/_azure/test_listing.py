@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is asked of the SDK, and in which order; the clients here give lists that a test wrote down."""
+"""Which lists are requested from the SDK, and in which order. Fake clients return the lists of a test."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class Paged:
 
 
 class Azure:
-    """Stands for the SDK's clients: `lists` maps "operations.method arguments" to items; all else is empty."""
+    """Fake clients of the SDK. `lists` maps "operations.method arguments" to items; other lists are empty."""
 
     requests = 0
 
     def __init__(self, lists: dict[str, list[Any]], seconds: float = 0) -> None:
         self.lists = lists
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.at_once = self.most_at_once = 0
         self._seconds = seconds
         self._lock = threading.Lock()
@@ -72,15 +72,15 @@ class Azure:
 
     def close(self) -> None: ...
 
-    def answer(self, question: str) -> Paged:
+    def answer(self, request: str) -> Paged:
         with self._lock:
-            self.asked.append(question)
+            self.requested.append(request)
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
         time.sleep(self._seconds)
         with self._lock:
             self.at_once -= 1
-        return Paged(self.lists.get(question, []))
+        return Paged(self.lists.get(request, []))
 
 
 class _Client:
@@ -135,7 +135,7 @@ def nic(group: str, of: str, address: str) -> Any:
     )
 
 
-def test_interfaces_in_another_resource_group_than_their_machine_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finds_interfaces_in_other_resource_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     far = nic("Network", "far", "10.0.0.5")
     azure = Azure(
         {
@@ -149,56 +149,56 @@ def test_interfaces_in_another_resource_group_than_their_machine_are_found(monke
 
     found = {item["facts"]["azure_name"]: item["interfaces"][0]["private_ipv4"] for item in answer["instances"]}
     assert found == {"near": ["10.0.0.4"], "far": ["10.0.0.5"]}
-    assert azure.asked.count("network_interfaces.list cluster") == 1
+    assert azure.requested.count("network_interfaces.list cluster") == 1
 
 
-def test_interfaces_of_flexible_and_stand_alone_machines_are_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_interfaces_of_flexible_sets_and_vms_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sets = [scale_set(name, orchestration_mode="Flexible") for name in ("a", "b", "c")]
     azure = Azure({"virtual_machine_scale_sets.list_all": sets})
 
     ask(azure, monkeypatch, include_vms="all")
 
-    assert azure.asked.count("network_interfaces.list_all") == 1
+    assert azure.requested.count("network_interfaces.list_all") == 1
 
 
-def test_uniform_sets_alone_need_no_other_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uniform_scale_sets_need_no_other_list_of_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
     azure = Azure({"virtual_machine_scale_sets.list_all": [scale_set("a")]})
 
     ask(azure, monkeypatch)
 
-    assert azure.asked[0] == "virtual_machine_scale_sets.list_all"
-    assert sorted(azure.asked[1:]) == [
+    assert azure.requested[0] == "virtual_machine_scale_sets.list_all"
+    assert sorted(azure.requested[1:]) == [
         "network_interfaces.list_virtual_machine_scale_set_network_interfaces cluster a",
         "virtual_machine_scale_set_vms.list cluster a",
     ]
 
 
-def test_several_subscriptions_and_groups_are_all_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_lists_of_all_subscriptions_and_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     azure = Azure({f"{OTHER} virtual_machine_scale_sets.list b": [scale_set("x", "b", OTHER)]})
 
     answer = ask(azure, monkeypatch, subscription_ids=(SUBSCRIPTION, OTHER), resource_groups=("a", "b"))
 
     assert [item["name"] for item in answer["scale_sets"]] == ["x"]
-    assert {question for question in azure.asked if "sets.list " in question} == {
+    assert {request for request in azure.requested if "sets.list " in request} == {
         "virtual_machine_scale_sets.list a",
         "virtual_machine_scale_sets.list b",
         f"{OTHER} virtual_machine_scale_sets.list a",
         f"{OTHER} virtual_machine_scale_sets.list b",
     }
-    assert f"{OTHER} virtual_machine_scale_set_vms.list b x" in azure.asked
+    assert f"{OTHER} virtual_machine_scale_set_vms.list b x" in azure.requested
 
 
 @pytest.mark.parametrize("concurrency", [1, 5])
-def test_as_many_at_a_time_as_allowed_and_no_more(monkeypatch: pytest.MonkeyPatch, concurrency: int) -> None:
+def test_sends_exactly_max_concurrency_requests_at_a_time(monkeypatch: pytest.MonkeyPatch, concurrency: int) -> None:
     azure = Azure({"virtual_machine_scale_sets.list_all": [scale_set(str(number)) for number in range(8)]}, 0.02)
 
     ask(azure, monkeypatch, concurrency)
 
     assert azure.most_at_once == concurrency
-    assert len(azure.asked) == 17
+    assert len(azure.requested) == 17
 
 
-def test_a_machine_that_two_lists_name_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_in_two_lists_is_one_instance(monkeypatch: pytest.MonkeyPatch) -> None:
     shouted = machine("vm")
     shouted.id = shouted.id.upper()
     azure = Azure({"virtual_machines.list_all": [machine("vm"), shouted]})
@@ -206,7 +206,7 @@ def test_a_machine_that_two_lists_name_is_one(monkeypatch: pytest.MonkeyPatch) -
     assert len(ask(azure, monkeypatch, include_vms="all")["instances"]) == 1
 
 
-def test_states_come_from_the_list_of_states(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_power_states_come_from_the_list_of_states(monkeypatch: pytest.MonkeyPatch) -> None:
     state = Nothing(id=machine("vm").id.upper(), instance_view=Nothing(statuses=[Nothing(code="PowerState/stopped")]))
     azure = Azure({"virtual_machines.list_all": [machine("vm")], "virtual_machines.list_all states": [state]})
 
@@ -215,7 +215,7 @@ def test_states_come_from_the_list_of_states(monkeypatch: pytest.MonkeyPatch) ->
     assert instance["facts"]["azure_power_state"] == "stopped"
 
 
-def test_public_addresses_are_listed_in_any_spelling_of_the_subscription(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finds_public_addresses_in_any_case_of_the_subscription_id(monkeypatch: pytest.MonkeyPatch) -> None:
     login = machine("vm")
     attached = nic("cluster", "vm", "10.0.0.4")
     public = Nothing(id=f"{group_id('cluster')}/Microsoft.Network/publicIPAddresses/p", ip_address="20.0.0.4")
@@ -239,7 +239,7 @@ def test_public_addresses_are_listed_in_any_spelling_of_the_subscription(monkeyp
     assert instance["interfaces"][0]["public_ipv4"] == ["20.0.0.4"]
 
 
-def test_nobody_to_sign_in_as_is_the_only_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_sign_in_is_the_only_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Nobody:
         def get_token(self, *_scopes: str, **_kwargs: Any) -> Any:
             raise RuntimeError("az is not installed")
@@ -249,10 +249,10 @@ def test_nobody_to_sign_in_as_is_the_only_error(monkeypatch: pytest.MonkeyPatch)
 
     with pytest.raises(InventoryError, match="could not sign in with auth_source auto: RuntimeError: az is not"):
         ask(azure, monkeypatch)
-    assert azure.asked == []
+    assert azure.requested == []
 
 
-def test_an_answer_is_plain_data(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_listing_can_be_stored_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     azure = Azure(
         {"virtual_machine_scale_sets.list_all": [scale_set("a")], "virtual_machines.list_all": [machine("vm")]}
     )

@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+"""Reading and checking the inventory's options."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -49,7 +51,7 @@ def read(**changes: Any) -> Options:
     return read_options({**DEFAULTS, **changes}.__getitem__)
 
 
-def test_defaults() -> None:
+def test_the_defaults_select_all_scale_sets_and_no_vms() -> None:
     options = read()
 
     assert options.selection.subscription_ids == (SUBSCRIPTION,)
@@ -69,12 +71,12 @@ def test_defaults() -> None:
         (["00000000-0000-0000-0000-000000000000"], "is a placeholder"),
     ],
 )
-def test_subscriptions_that_cannot_be(subscriptions: Any, error: str) -> None:
+def test_invalid_subscription_ids_are_refused(subscriptions: Any, error: str) -> None:
     with pytest.raises(InventoryError, match=f"subscription_ids: .*{error}"):
         read(subscription_ids=subscriptions)
 
 
-def test_a_subscription_counts_once_in_any_case() -> None:
+def test_a_subscription_in_several_spellings_counts_once() -> None:
     options = read(subscription_ids=["AAAAAAAA-2222-3333-4444-555555555555", "aaaaaaaa-2222-3333-4444-555555555555 "])
 
     assert options.selection.subscription_ids == ("aaaaaaaa-2222-3333-4444-555555555555",)
@@ -90,12 +92,12 @@ def test_a_subscription_counts_once_in_any_case() -> None:
         ({"a": 1}, {"a": ("1",)}),
     ],
 )
-def test_tags(tags: Any, expected: Any) -> None:
+def test_tags_accept_a_text_a_list_a_number_and_null(tags: Any, expected: Any) -> None:
     assert read(tags=tags).selection.tags == expected
 
 
 @pytest.mark.parametrize("value", [True, {"b": "c"}, [False]])
-def test_a_tag_that_yaml_made_something_else_of(value: Any) -> None:
+def test_a_tag_value_that_is_not_text_is_refused(value: Any) -> None:
     with pytest.raises(InventoryError, match=r"tags: a: .* is not a text; put it in quotes"):
         read(tags={"a": value})
 
@@ -108,7 +110,7 @@ def test_a_tag_that_yaml_made_something_else_of(value: Any) -> None:
         {"hostnames": ["public_ipv4"]},
     ],
 )
-def test_whatever_needs_public_addresses_has_them_listed(changes: dict[str, Any]) -> None:
+def test_options_that_need_public_addresses_list_them(changes: dict[str, Any]) -> None:
     assert read(**changes).selection.public_addresses
 
 
@@ -126,7 +128,7 @@ def test_whatever_needs_public_addresses_has_them_listed(changes: dict[str, Any]
         ({"token": "x"}, "token: "),
     ],
 )
-def test_an_option_that_cannot_be_is_named(changes: dict[str, Any], error: str) -> None:
+def test_the_error_names_an_invalid_option(changes: dict[str, Any], error: str) -> None:
     with pytest.raises(InventoryError, match=error) as raised:
         read(**changes)
     assert "\n" not in str(raised.value)
@@ -136,5 +138,5 @@ def test_an_option_that_cannot_be_is_named(changes: dict[str, Any], error: str) 
     ("changes", "needs"),
     [({"on_error": "use_cache"}, "on_error: use_cache"), ({"max_drop_percent": 0}, "max_drop_percent")],
 )
-def test_what_needs_a_cache(changes: dict[str, Any], needs: str) -> None:
+def test_some_options_need_a_cache(changes: dict[str, Any], needs: str) -> None:
     assert read(**changes).needs_cache == needs

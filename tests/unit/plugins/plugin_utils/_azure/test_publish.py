@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The groups of an instance, and reading without garbage collection."""
+"""The groups of an instance, and garbage collection while hosts are added."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ OTHER = SUBSCRIPTION.replace("1", "9")
 @pytest.mark.parametrize(
     ("name", "expected"), [("Standard_ND96asr_v4", "standard_nd96asr_v4"), ("gpu-a.b", "gpu_a_b"), ("ä\n{", "___")]
 )
-def test_names_become_parts_of_group_names(name: str, expected: str) -> None:
+def test_characters_that_groups_do_not_allow_become_underscores(name: str, expected: str) -> None:
     assert safe(name) == expected
 
 
-def test_groups_of_an_instance_that_is_ready() -> None:
+def test_a_ready_instance_is_in_all_its_groups() -> None:
     facts = make_facts(
         vm_size="Standard_D4s_v5",
         location="westus",
@@ -59,7 +59,7 @@ def test_groups_of_an_instance_that_is_ready() -> None:
     }
 
 
-def test_an_instance_that_is_not_ready_is_in_no_group_to_work_on() -> None:
+def test_an_instance_that_is_not_ready_is_in_no_hpcai_group() -> None:
     facts = make_facts(power_state=None, provisioning_state=None, roles=["login"], ready=False)
 
     assert set(groups_of(facts, None)) == {
@@ -71,11 +71,11 @@ def test_an_instance_that_is_not_ready_is_in_no_group_to_work_on() -> None:
 
 
 @pytest.mark.parametrize("latest", [True, None])
-def test_only_a_model_that_is_known_to_be_old_is_outdated(latest: bool | None) -> None:
+def test_an_unknown_model_is_not_outdated(latest: bool | None) -> None:
     assert "azure_model_outdated" not in groups_of(make_facts(latest_model=latest), None)
 
 
-def test_each_scale_set_has_a_group_of_its_own() -> None:
+def test_each_scale_set_has_its_own_group() -> None:
     sets = [
         make_scale_set("gpu"),
         make_scale_set("cpu-a", "one"),
@@ -94,27 +94,27 @@ def test_each_scale_set_has_a_group_of_its_own() -> None:
 
 
 class Circle:
-    """Refers to itself, so only the search for garbage finds that nobody else does."""
+    """Refers to itself, so only the garbage collector can free it."""
 
     def __init__(self) -> None:
         self.itself = self
 
 
 @pytest.fixture(autouse=True)
-def _leave_the_collector_as_it_was() -> Iterator[None]:
+def _restore_the_garbage_collector() -> Iterator[None]:
     yield
     gc.unfreeze()
     gc.enable()
 
 
-def test_no_search_while_hosts_are_read_but_again_afterwards() -> None:
+def test_garbage_collection_is_off_only_during_the_block() -> None:
     with no_garbage_collection():
         assert not gc.isenabled()
 
     assert gc.isenabled()
 
 
-def test_a_search_that_was_off_stays_off() -> None:
+def test_garbage_collection_stays_off_if_it_was_off() -> None:
     gc.disable()
 
     with no_garbage_collection():
@@ -123,14 +123,14 @@ def test_a_search_that_was_off_stays_off() -> None:
     assert not gc.isenabled()
 
 
-def test_search_goes_on_after_an_error() -> None:
+def test_garbage_collection_is_on_again_after_an_error() -> None:
     with pytest.raises(ValueError, match="broken"), no_garbage_collection():
         raise ValueError("broken")
 
     assert gc.isenabled()
 
 
-def test_what_was_read_is_not_searched_again() -> None:
+def test_objects_from_the_block_are_frozen() -> None:
     before = gc.get_freeze_count()
 
     with no_garbage_collection():
@@ -139,7 +139,7 @@ def test_what_was_read_is_not_searched_again() -> None:
     assert gc.get_freeze_count() >= before + len(hosts)
 
 
-def test_an_inventory_that_is_read_anew_does_not_keep_the_old_one() -> None:
+def test_a_second_read_frees_the_first_inventory() -> None:
     with no_garbage_collection():
         circle = Circle()
         old = weakref.ref(circle)

@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+"""The report of the inventory's sources, and the summary line."""
+
 from __future__ import annotations
 
 from typing import Any, cast
@@ -45,7 +47,7 @@ def outcome(
     )
 
 
-def test_what_a_source_says() -> None:
+def test_the_report_of_a_source_has_all_fields() -> None:
     report = report_source("file", SCOPE, outcome({}, problems=["bad."], left_out={"x": 1}, from_cache=True), now=90.7)
 
     assert report == {
@@ -63,7 +65,7 @@ def test_what_a_source_says() -> None:
     }
 
 
-def test_only_networks_in_use_are_reported_and_all_of_them() -> None:
+def test_reports_all_networks_in_use_and_no_others() -> None:
     listed = [
         {"id": NETWORK, "name": "main", "address_prefixes": ["10.0.0.0/16"]},
         {"id": "/unused", "name": "unused", "address_prefixes": ["172.16.0.0/16"]},
@@ -80,7 +82,7 @@ def test_only_networks_in_use_are_reported_and_all_of_them() -> None:
     ]
 
 
-def test_the_network_of_a_set_counts_also_without_instances() -> None:
+def test_reports_the_network_of_a_scale_set_without_instances() -> None:
     scale_set = make_scale_set()
     scale_set["virtual_networks"] = [NETWORK]
 
@@ -89,7 +91,7 @@ def test_the_network_of_a_set_counts_also_without_instances() -> None:
     assert [network["id"] for network in report["virtual_networks"]] == [NETWORK]
 
 
-def test_what_the_model_of_a_set_leaves_open_is_taken_from_its_instances() -> None:
+def test_unknown_facts_of_a_scale_set_come_from_its_instances() -> None:
     scale_set = make_scale_set()
 
     def entry(*accelerated: bool | None) -> ScaleSetFacts:
@@ -101,13 +103,13 @@ def test_what_the_model_of_a_set_leaves_open_is_taken_from_its_instances() -> No
     assert entry(True, False)["accelerated_networking"] is False
     assert entry(None)["accelerated_networking"] is None
     assert entry(True)["virtual_networks"] == [NETWORK]
-    # The answer itself stays as Azure gave it.
+    # The listing itself is not changed.
     assert scale_set["accelerated_networking"] is None
     assert scale_set["virtual_networks"] == []
 
 
 def described(**changes: Any) -> ScaleSetFacts:
-    """A scale set of which everything is known."""
+    """A scale set with all facts."""
     known = {
         **make_scale_set("compute"),
         "vm_size": "Standard_ND96asr_v4",
@@ -119,7 +121,7 @@ def described(**changes: Any) -> ScaleSetFacts:
     return cast(ScaleSetFacts, {**known, **changes})
 
 
-def test_each_host_is_told_of_every_set_in_one_line() -> None:
+def test_the_merged_report_has_one_line_per_scale_set() -> None:
     sets = [
         described(),
         described(name="slow", found=1, single_placement_group=False, accelerated_networking=False),
@@ -134,7 +136,7 @@ def test_each_host_is_told_of_every_set_in_one_line() -> None:
     ]
 
 
-def test_a_set_tells_its_hosts_what_they_do_not_say_themselves() -> None:
+def test_the_scale_set_variable_has_the_facts_that_hosts_lack() -> None:
     assert scale_set_variable(described(found=1)) == {
         "vm_size": "Standard_ND96asr_v4",
         "capacity": 2,
@@ -144,7 +146,7 @@ def test_a_set_tells_its_hosts_what_they_do_not_say_themselves() -> None:
     }
 
 
-def test_of_networks_each_host_is_told_only_what_the_guard_compares() -> None:
+def test_the_merged_report_has_only_the_address_ranges_of_networks() -> None:
     listed = [{"id": NETWORK, "name": "main", "address_prefixes": ["10.0.0.0/16"]}]
     report = report_source("file", SCOPE, outcome({"virtual_network": NETWORK}, networks=listed), now=0)
 
@@ -153,7 +155,7 @@ def test_of_networks_each_host_is_told_only_what_the_guard_compares() -> None:
     ]
 
 
-def test_several_sources_are_complete_only_together() -> None:
+def test_the_merged_report_is_complete_only_if_all_sources_are() -> None:
     good = report_source("good", SCOPE, outcome(), now=0)
     bad = report_source("bad", SCOPE, outcome(problems=["x"]), now=0)
 
@@ -165,7 +167,7 @@ def test_several_sources_are_complete_only_together() -> None:
     assert merge_reports(None, good)["complete"] is True
 
 
-def test_a_source_that_is_read_again_counts_once() -> None:
+def test_a_source_that_is_read_again_replaces_its_report() -> None:
     bad = report_source("file", SCOPE, outcome(problems=["x"]), now=0)
     good = report_source("file", SCOPE, outcome(), now=0)
 
@@ -175,13 +177,13 @@ def test_a_source_that_is_read_again_counts_once() -> None:
     assert merged["complete"] is True
 
 
-def test_summary_of_a_quiet_day() -> None:
+def test_the_summary_without_problems_is_short() -> None:
     result = outcome({})
 
     assert summary(report_source("file", SCOPE, result, 0), result, 1.25) == "file: 1 host, 1 ready; 1 request in 1.2 s"
 
 
-def test_summary_names_everything_that_is_not_as_ordered() -> None:
+def test_the_summary_lists_missing_addresses_and_instances() -> None:
     scale_set = make_scale_set("gpu")
     scale_set["capacity"], scale_set["found"] = 8, 6
     result = outcome({}, {"address": None}, scale_sets=[scale_set], left_out={"b": 2, "a": 1})

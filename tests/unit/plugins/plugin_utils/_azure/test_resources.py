@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading resource ids and tags."""
+"""Resource ids and tags."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ NETWORK = "/subscriptions/S/resourceGroups/Group/providers/Microsoft.Network/vir
 
 
 @pytest.mark.parametrize("resource_id", [SET, SET.upper(), SET.lower(), f"{SET}/virtualMachines/3"])
-def test_parts_are_found_in_any_case(resource_id: str) -> None:
+def test_finds_the_parts_of_an_id_in_any_case(resource_id: str) -> None:
     assert str(resource_group_of(resource_id)).lower() == "group"
     assert str(subscription_of(resource_id)).lower() == "s"
 
 
 @pytest.mark.parametrize("resource_id", [None, "", "/", "resourceGroups", "/subscriptions/S/resourceGroups/"])
-def test_what_is_not_there_is_none(resource_id: str | None) -> None:
+def test_a_missing_resource_group_is_none(resource_id: str | None) -> None:
     assert resource_group_of(resource_id) is None
 
 
-def test_name_is_the_last_part() -> None:
+def test_the_name_is_the_last_part() -> None:
     assert name_of(SET) == name_of(SET + "/") == "set"
 
 
@@ -44,17 +44,17 @@ def test_name_is_the_last_part() -> None:
     ("subnet", "network"),
     [(f"{NETWORK}/subnets/a", NETWORK), (f"{NETWORK}/SUBNETS/a", NETWORK), (NETWORK, None), (None, None)],
 )
-def test_network_of_a_subnet(subnet: str | None, network: str | None) -> None:
+def test_finds_the_network_of_a_subnet(subnet: str | None, network: str | None) -> None:
     assert virtual_network_of(subnet) == network
 
 
-def test_instance_3_comes_before_17() -> None:
+def test_instance_3_is_sorted_before_17() -> None:
     ids = [f"{SET}/virtualMachines/{number}" for number in (17, 3, 0, 100)]
 
     assert [name_of(item) for item in sorted(ids, key=in_natural_order)] == ["0", "3", "17", "100"]
 
 
-def test_names_of_digits_and_letters_can_be_ordered() -> None:
+def test_mixed_names_of_digits_and_letters_can_be_sorted() -> None:
     assert sorted(["flex_7204e52d", "flex_f1fd42a2", "9", "a"], key=in_natural_order)
 
 
@@ -69,7 +69,7 @@ def test_names_of_digits_and_letters_can_be_ordered() -> None:
         ({"a": None}, {}, {"a": ""}),
     ],
 )
-def test_tags_of_the_set_count_where_the_instance_has_none(
+def test_an_instances_tags_override_those_of_its_scale_set(
     instance_tags: Any, scale_set: Any, tags: dict[str, str]
 ) -> None:
     assert effective_tags(instance_tags, scale_set) == tags
@@ -90,7 +90,7 @@ def test_tags_of_the_set_count_where_the_instance_has_none(
         ({"empty": ("",)}, True),
     ],
 )
-def test_matching(required: Any, found: bool) -> None:
+def test_tags_match_keys_in_any_case_and_values_exactly(required: Any, found: bool) -> None:
     assert tags_match({"cluster": "a", "role": "compute", "empty": ""}, required) is found
 
 
@@ -104,9 +104,9 @@ def test_matching(required: Any, found: bool) -> None:
         (",,", []),
     ],
 )
-def test_roles(value: str, roles: list[str]) -> None:
+def test_roles_are_split_at_commas_and_lower_case(value: str, roles: list[str]) -> None:
     assert roles_of({"HPCAI_role": value}, "hpcai_role") == roles
 
 
-def test_no_tag_is_no_role() -> None:
+def test_a_missing_tag_gives_no_roles() -> None:
     assert roles_of({}, "hpcai_role") == []

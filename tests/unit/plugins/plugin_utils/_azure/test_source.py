@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One source: its cache, and what it does where Azure fails."""
+"""One inventory source: its cache, and what it does if Azure fails."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ANSWER: Listing = {
 
 
 class Store(dict[str, Any]):
-    """A cache plugin that only remembers."""
+    """A cache plugin in memory that counts the writes."""
 
     written = 0
 
@@ -49,7 +49,7 @@ def cache(store: Store, now: float = 1000, timeout: float = 60) -> ListingCache:
     return ListingCache(store, "key", timeout, lambda: now)
 
 
-def test_what_is_kept_comes_back_as_it_was() -> None:
+def test_a_cached_answer_is_loaded_unchanged() -> None:
     store = Store()
     cache(store).store(ANSWER)
 
@@ -64,7 +64,7 @@ def test_what_is_kept_comes_back_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("age", "timeout", "fresh"), [(0, 60, True), (59, 60, True), (60, 60, False), (10**9, 0, True), (-1, 60, False)]
 )
-def test_fresh(age: float, timeout: float, fresh: bool) -> None:
+def test_an_answer_is_fresh_until_the_timeout(age: float, timeout: float, fresh: bool) -> None:
     store = Store()
     kept = cache(store).store(ANSWER)
 
@@ -85,11 +85,11 @@ def test_fresh(age: float, timeout: float, fresh: bool) -> None:
         {"version": 1, "key": "key", "fetched_at": 1},
     ],
 )
-def test_what_is_no_answer_of_ours_is_nothing(envelope: Any) -> None:
+def test_an_invalid_cache_entry_is_ignored(envelope: Any) -> None:
     assert cache(Store(key=envelope)).load() is None
 
 
-def test_a_cache_plugin_that_raises_has_nothing() -> None:
+def test_a_cache_plugin_that_raises_counts_as_empty() -> None:
     class Broken(Store):
         def get(self, key: str, default: Any = None) -> Any:
             raise RuntimeError("cut short")
@@ -97,7 +97,7 @@ def test_a_cache_plugin_that_raises_has_nothing() -> None:
     assert cache(Broken()).load() is None
 
 
-def test_the_same_question_has_the_same_key() -> None:
+def test_the_same_options_have_the_same_cache_key() -> None:
     again = Selection((SUBSCRIPTION,), tags={"a": ("b",)})
 
     assert cache_key(SELECTION, CLOUD, Identity()) == cache_key(again, CLOUD, Identity())
@@ -113,12 +113,12 @@ def test_the_same_question_has_the_same_key() -> None:
         (SELECTION, CLOUD, Identity(client_id="x")),
     ],
 )
-def test_another_question_has_another_key(selection: Selection, cloud: Any, identity: Identity) -> None:
+def test_other_options_have_another_cache_key(selection: Selection, cloud: Any, identity: Identity) -> None:
     assert cache_key(selection, cloud, identity) != cache_key(SELECTION, CLOUD, Identity())
 
 
-def test_a_secret_does_not_count() -> None:
-    # A token is another one every hour, and must not be found in what is kept.
+def test_secrets_do_not_change_the_cache_key() -> None:
+    # A token changes every hour, and must not be readable from the cache.
     secret = Identity(token="t0ken", client_secret="s3cret")
 
     assert cache_key(SELECTION, CLOUD, secret) == cache_key(SELECTION, CLOUD, Identity())
@@ -134,7 +134,7 @@ def answer(hosts: int, *errors: str) -> Listing:
 
 
 class Azure:
-    """Answers once."""
+    """A function that returns an answer or raises an error, and counts its calls."""
 
     def __init__(self, given: Listing | InventoryError) -> None:
         self.given = given
@@ -158,7 +158,7 @@ def outcome(azure: Azure, kept: ListingCache | None = None, remember: bool = Tru
     return read_source(read(**options), azure, kept, remember=remember, clock=lambda: NOW)
 
 
-def test_a_good_answer_is_used_and_kept() -> None:
+def test_a_complete_answer_is_used_and_cached() -> None:
     kept, azure = cache_of_source(), Azure(answer(3))
 
     result = outcome(azure, kept)
@@ -168,7 +168,7 @@ def test_a_good_answer_is_used_and_kept() -> None:
     assert kept.load() is not None
 
 
-def test_a_fresh_answer_needs_no_question() -> None:
+def test_a_fresh_cached_answer_needs_no_request() -> None:
     azure = Azure(answer(1))
 
     result = outcome(azure, cache_of_source(answer(2), age=59))
@@ -180,19 +180,19 @@ def test_a_fresh_answer_needs_no_question() -> None:
 
 
 @pytest.mark.parametrize(("age", "remember"), [(60, True), (0, False)])
-def test_an_old_or_unwanted_answer_is_not_used(age: float, remember: bool) -> None:
+def test_an_expired_or_disabled_cache_is_not_used(age: float, remember: bool) -> None:
     azure = Azure(answer(1))
 
     assert len(outcome(azure, cache_of_source(answer(2), age), remember).hosts.hosts) == 1
     assert azure.asked == 1
 
 
-def test_a_fresh_answer_with_too_few_hosts_is_asked_for_again() -> None:
+def test_a_cached_answer_below_min_hosts_is_requested_again() -> None:
     assert len(outcome(Azure(answer(3)), cache_of_source(answer(2)), min_hosts=3).hosts.hosts) == 3
 
 
 @pytest.mark.parametrize("given", [answer(2, "could not list x."), InventoryError("could not list x.")])
-def test_an_error_ends_the_source(given: Any) -> None:
+def test_by_default_an_error_fails_the_source(given: Any) -> None:
     kept = cache_of_source()
 
     with pytest.raises(InventoryError, match=r"^could not list x\.$"):
@@ -200,14 +200,14 @@ def test_an_error_ends_the_source(given: Any) -> None:
     assert kept.load() is None
 
 
-def test_many_errors_are_some_and_a_number() -> None:
+def test_many_errors_are_shortened_to_five_and_a_count() -> None:
     errors = [f"could not list {number}." for number in range(12)]
 
     with pytest.raises(InventoryError, match=r"could not list 4\. \(and 7 more errors\)$"):
         outcome(Azure(answer(0, *errors)))
 
 
-def test_with_warn_what_came_is_used_and_not_kept() -> None:
+def test_on_error_warn_uses_a_partial_answer_and_does_not_cache_it() -> None:
     kept = cache_of_source()
 
     result = outcome(Azure(answer(2, "could not list x.")), kept, on_error="warn")
@@ -218,13 +218,13 @@ def test_with_warn_what_came_is_used_and_not_kept() -> None:
 
 
 @pytest.mark.parametrize("given", [answer(0, "could not list x."), InventoryError("could not list x.")])
-def test_with_warn_nothing_at_all_is_an_error(given: Any) -> None:
+def test_on_error_warn_fails_without_any_answer(given: Any) -> None:
     with pytest.raises(InventoryError, match="could not list x"):
         outcome(Azure(given), on_error="warn")
 
 
 @pytest.mark.parametrize("given", [answer(1, "could not list x."), InventoryError("could not list x.")])
-def test_with_use_cache_the_earlier_answer_is_used(given: Any) -> None:
+def test_on_error_use_cache_uses_the_cached_answer(given: Any) -> None:
     result = outcome(Azure(given), cache_of_source(answer(3), age=10**6), on_error="use_cache")
 
     assert len(result.hosts.hosts) == 3
@@ -234,13 +234,13 @@ def test_with_use_cache_the_earlier_answer_is_used(given: Any) -> None:
 
 
 @pytest.mark.parametrize(("kept", "remember"), [(cache_of_source(), True), (cache_of_source(answer(3), age=99), False)])
-def test_with_use_cache_and_no_earlier_answer_the_error_stands(kept: ListingCache, remember: bool) -> None:
+def test_on_error_use_cache_fails_without_a_cached_answer(kept: ListingCache, remember: bool) -> None:
     with pytest.raises(InventoryError, match="There is no cached answer to use instead"):
         outcome(Azure(answer(1, "x.")), kept, remember, on_error="use_cache")
 
 
 @pytest.mark.parametrize(("drop", "refused"), [(29, True), (30, False), (100, False)])
-def test_a_drop(drop: float, refused: bool) -> None:
+def test_a_drop_above_max_drop_percent_fails(drop: float, refused: bool) -> None:
     kept = cache_of_source(answer(10), age=99)
 
     if refused:
@@ -253,11 +253,11 @@ def test_a_drop(drop: float, refused: bool) -> None:
         assert len(outcome(Azure(answer(7)), kept, max_drop_percent=drop).hosts.hosts) == 7
 
 
-def test_growth_is_no_drop() -> None:
+def test_growth_does_not_count_as_a_drop() -> None:
     assert len(outcome(Azure(answer(9)), cache_of_source(answer(1), age=99), max_drop_percent=0).hosts.hosts) == 9
 
 
-def test_the_number_of_hosts_is_not_judged_when_lists_failed() -> None:
+def test_min_hosts_is_not_checked_if_lists_failed() -> None:
     with pytest.raises(InventoryError) as raised:
         outcome(Azure(answer(1, "could not list x.")), min_hosts=5)
     assert "min_hosts" not in str(raised.value)

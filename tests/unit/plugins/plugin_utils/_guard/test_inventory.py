@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reasons not to run on an inventory."""
+"""Problems of an inventory that prevent a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMPUTE = "compute: 2 of 2 Standard_ND96asr_v4, Uniform, single placement group 
 
 
 def source(path: pathlib.Path | str = "/ops/azure_vmss.yml", **changes: Any) -> dict[str, Any]:
-    """One source of azure_inventory, complete and without a flaw."""
+    """One complete source of azure_inventory without problems."""
     network = {"id": "/x/virtualNetworks/hpc", "address_prefixes": ["10.77.0.0/24"]}
     return {
         "source": str(path),
@@ -47,29 +47,30 @@ def found(
     hosts: Iterable[dict[str, Any]] = HOSTS,
     given: Iterable[pathlib.Path | str] = (),
 ) -> list[str]:
-    """The problems of an inventory of these sources; without any it was written by hand."""
+    """The problems of an inventory of these sources. Without sources it is a static inventory."""
     inventory = {"sources": list(sources)} if sources else None
     return problems(inventory, groups, hosts, [str(path) for path in given])
 
 
 def network(*prefixes: str) -> dict[str, Any]:
-    """What a source says of a virtual network with these address ranges."""
+    """The entry of a source for a virtual network with these address ranges."""
     return {"virtual_networks": [{"id": "/x/virtualNetworks/hpc", "address_prefixes": list(prefixes)}]}
 
 
-def test_a_good_inventory_of_the_plugin_has_no_problem(tmp_path: pathlib.Path) -> None:
+def test_a_good_inventory_of_the_plugin_has_no_problems(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "azure_vmss.yml"
     file.touch()
     assert found(source(file), given=[file]) == []
 
 
-def test_cached_answer_is_a_problem_because_a_node_that_joined_since_would_leave() -> None:
+def test_a_cached_inventory_is_a_problem() -> None:
+    """The run would remove nodes that joined after the inventory was cached."""
     (problem,) = found(source(from_cache=True, age_seconds=42))
     assert "42 s old" in problem
     assert "--flush-cache" in problem
 
 
-def test_a_good_inventory_written_by_hand_has_no_problem(tmp_path: pathlib.Path) -> None:
+def test_a_good_static_inventory_has_no_problems(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "hosts.yml"
     file.touch()
     hosts: list[dict[str, Any]] = [
@@ -79,7 +80,7 @@ def test_a_good_inventory_written_by_hand_has_no_problem(tmp_path: pathlib.Path)
     assert found(hosts=hosts, given=[file, "compute-0,", "localhost,"]) == []
 
 
-def test_a_source_that_was_given_and_not_read_is_named(tmp_path: pathlib.Path) -> None:
+def test_names_a_source_that_could_not_be_read(tmp_path: pathlib.Path) -> None:
     read, failed = tmp_path / "a.azure_vmss.yml", tmp_path / "b.azure_vmss.yaml"
     for file in (read, failed):
         file.touch()
@@ -90,23 +91,25 @@ def test_a_source_that_was_given_and_not_read_is_named(tmp_path: pathlib.Path) -
     )
 
 
-def test_a_source_that_failed_beside_one_written_by_hand_is_named(tmp_path: pathlib.Path) -> None:
+def test_names_a_failed_source_next_to_a_static_one(tmp_path: pathlib.Path) -> None:
     failed = tmp_path / "azure_vmss.yml"
     failed.touch()
     [problem] = found(given=[tmp_path / "hosts.yml", failed])
     assert problem.startswith(f"The inventory source {failed} could not be read")
 
 
-def test_a_source_that_does_not_exist_is_named() -> None:
+def test_names_a_source_that_does_not_exist() -> None:
     [problem] = found(given=["/ops/inventories/azrue/azure_vmss.yml"])
     assert problem.startswith("The inventory source /ops/inventories/azrue/azure_vmss.yml could not be read")
 
 
-def test_a_list_of_hosts_is_no_source() -> None:
+def test_a_list_of_hosts_is_not_a_source_file() -> None:
     assert found(given=["ctl,azure_vmss.yml"]) == []
 
 
-def test_a_source_counts_as_read_by_whatever_path(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_counts_as_read_under_any_of_its_paths(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file, link = tmp_path / "azure_vmss.yml", tmp_path / "link.azure_vmss.yml"
     file.touch()
     link.symlink_to(file)
@@ -114,7 +117,7 @@ def test_a_source_counts_as_read_by_whatever_path(tmp_path: pathlib.Path, monkey
     assert found(source(file), given=["azure_vmss.yml", f"{tmp_path}/../{tmp_path.name}/azure_vmss.yml", link]) == []
 
 
-def test_the_sources_in_a_folder_and_below_it_are_looked_at(tmp_path: pathlib.Path) -> None:
+def test_checks_the_sources_in_a_folder_and_its_subfolders(tmp_path: pathlib.Path) -> None:
     names = ["azure_vmss.yml", "east/azure_vmss.yml", "hosts.yml", ".azure_vmss.yml", "group_vars/all/azure_vmss.yml"]
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -133,7 +136,7 @@ def test_the_sources_in_a_folder_and_below_it_are_looked_at(tmp_path: pathlib.Pa
     )
 
 
-def test_a_partial_source_is_named_with_its_errors() -> None:
+def test_names_a_partial_source_with_its_errors() -> None:
     partial = source("/ops/b_azure_vmss.yml", complete=False, errors=["403 on compute", "429 on login"])
     assert found(source(), partial) == [
         "The inventory of /ops/b_azure_vmss.yml is partial (403 on compute; 429 on login). Fix this first, because the"
@@ -146,14 +149,14 @@ def test_a_source_from_an_outdated_cache_is_partial() -> None:
     assert "is partial (it came from an outdated cache)" in problem
 
 
-def test_a_partial_source_out_of_the_cache_is_told_once() -> None:
+def test_a_partial_source_from_the_cache_is_one_problem() -> None:
     [problem] = found(source(complete=False, errors=["403"], from_cache=True, age_seconds=90))
     assert "is partial (403)" in problem
 
 
 @pytest.mark.parametrize("role", ["controller", "compute"])
 @pytest.mark.parametrize("empty", [True, False])
-def test_a_cluster_without_that_role_is_refused(role: str, empty: bool) -> None:
+def test_a_cluster_without_a_controller_or_compute_node_is_refused(role: str, empty: bool) -> None:
     groups = {name: hosts for name, hosts in GROUPS.items() if name != f"hpcai_{role}"}
     if empty:
         groups[f"hpcai_{role}"] = []
@@ -163,12 +166,12 @@ def test_a_cluster_without_that_role_is_refused(role: str, empty: bool) -> None:
     ]
 
 
-def test_a_login_node_of_its_own_is_not_asked_for() -> None:
+def test_a_cluster_needs_no_login_node() -> None:
     assert "hpcai_login" not in GROUPS
     assert found(source()) == []
 
 
-def test_two_clusters_are_refused_with_a_host_of_each() -> None:
+def test_two_clusters_are_refused_with_an_example_host_of_each() -> None:
     other = [{"inventory_hostname": f"b-{number}", "azure_tags": {"hpcai_cluster": "b"}} for number in range(2)]
     assert found(source(), hosts=[*HOSTS, *other]) == [
         "The inventory contains several clusters: 'b' (b-0), 'sim' (ctl). "
@@ -176,7 +179,7 @@ def test_two_clusters_are_refused_with_a_host_of_each() -> None:
     ]
 
 
-def test_a_host_without_the_clusters_tag_is_no_other_cluster() -> None:
+def test_hosts_without_the_clusters_tag_are_accepted() -> None:
     others: list[dict[str, Any]] = [
         {"inventory_hostname": "a", "azure_tags": {"team": "x"}},
         {"inventory_hostname": "b"},
@@ -185,22 +188,22 @@ def test_a_host_without_the_clusters_tag_is_no_other_cluster() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["172.16.0.0/16", "172.16.255.0/24", "172.16.0.0/12", "0.0.0.0/0", "172.16.5.1/24"])
-def test_a_network_that_overlaps_the_reserved_one_is_named(prefix: str) -> None:
+def test_names_a_network_that_overlaps_the_reserved_one(prefix: str) -> None:
     assert found(source(**network("10.0.0.0/16", prefix))) == [
         f"Virtual network /x/virtualNetworks/hpc ({prefix}) overlaps 172.16.0.0/16, which is reserved for RDMA."
     ]
 
 
 @pytest.mark.parametrize("prefix", ["172.17.0.0/16", "172.15.255.0/24", "10.0.0.0/8", "fd00::/8", "::/0"])
-def test_a_network_beside_the_reserved_one_is_fine(prefix: str) -> None:
+def test_a_network_outside_the_reserved_one_is_accepted(prefix: str) -> None:
     assert found(source(**network(prefix))) == []
 
 
-def test_a_network_whose_ranges_nobody_knows_is_no_problem() -> None:
+def test_a_network_with_unknown_ranges_is_accepted() -> None:
     assert found(source(virtual_networks=[{"id": "/x", "address_prefixes": None}])) == []
 
 
-def test_a_network_that_two_sources_share_is_named_once() -> None:
+def test_names_a_network_of_two_sources_once() -> None:
     assert (
         len(
             found(
@@ -212,7 +215,7 @@ def test_a_network_that_two_sources_share_is_named_once() -> None:
     )
 
 
-def test_hosts_in_the_reserved_network_are_named_in_one_line() -> None:
+def test_names_hosts_in_the_reserved_network_in_one_line() -> None:
     hosts = [{"inventory_hostname": f"c-{number}", "azure_private_ipv4": f"172.16.0.{number}"} for number in range(9)]
     assert found(source(), hosts=[*HOSTS, *hosts]) == [
         "Hosts have addresses in 172.16.0.0/16, which is reserved for RDMA: "
@@ -221,11 +224,11 @@ def test_hosts_in_the_reserved_network_are_named_in_one_line() -> None:
     assert found(source(), hosts=[*HOSTS, *hosts[:3]])[0].endswith("c-2 (172.16.0.2).")
 
 
-def test_a_host_without_address_is_no_problem() -> None:
+def test_a_host_without_address_is_accepted() -> None:
     assert found(source(), hosts=[*HOSTS, {"inventory_hostname": "c-0", "azure_private_ipv4": None}]) == []
 
 
-def test_every_problem_is_told_and_each_once(tmp_path: pathlib.Path) -> None:
+def test_every_problem_is_listed_once(tmp_path: pathlib.Path) -> None:
     failed = tmp_path / "azure_vmss.yml"
     failed.touch()
     hosts = [
@@ -253,5 +256,5 @@ def test_reports_one_line_for_each_scale_set() -> None:
     assert report(inventory) == [COMPUTE, "flex: 0", "slow: 1"]
 
 
-def test_an_inventory_written_by_hand_has_nothing_to_report() -> None:
+def test_a_static_inventory_has_an_empty_report() -> None:
     assert report(None) == []

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who may hold a role."""
+"""Which hosts may have a role."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def vm(name: str, group: str = "training", subscription: str = SUBSCRIPTION) -> 
 
 
 def instance(name: str, scale_set: str = "compute", group: str = "training") -> dict[str, Any]:
-    """An instance of a Uniform scale set with a role; Azure spells its group in capitals."""
+    """An instance of a Uniform scale set with a role. Azure writes its resource group in capitals."""
     prefix = f"/subscriptions/{SUBSCRIPTION}/resourceGroups"
     sets = "providers/Microsoft.Compute/virtualMachineScaleSets"
     return {
@@ -40,7 +40,7 @@ def instance(name: str, scale_set: str = "compute", group: str = "training") -> 
 
 
 def source(**scope: list[str]) -> dict[str, Any]:
-    """A source without any flaw that names these places."""
+    """A source without problems that names these resource groups or scale sets."""
     named = {"subscription_ids": [SUBSCRIPTION], "resource_groups": [], "scale_sets": [], **scope}
     return {
         "source": "/ops/azure_vmss.yml",
@@ -60,11 +60,11 @@ def found(
     return problems({"sources": [source(**scope)]}, groups, hosts, [], named)
 
 
-def test_hosts_in_a_named_resource_group_are_good() -> None:
+def test_hosts_in_a_named_resource_group_are_accepted() -> None:
     assert found(vm("ctl"), instance("n0"), resource_groups=["TRAINING"]) == []
 
 
-def test_hosts_in_named_scale_sets_are_good() -> None:
+def test_hosts_in_named_scale_sets_are_accepted() -> None:
     sets = ["training/control", "Training/comp*"]
     assert found(instance("ctl", "control"), instance("n0"), scale_sets=sets) == []
 
@@ -77,18 +77,18 @@ def test_hosts_in_named_scale_sets_are_good() -> None:
         (vm("a", subscription=OTHER_SUBSCRIPTION), {"resource_groups": ["training"]}),
         (instance("a", "compute", "lab"), {"scale_sets": ["training/*"]}),
         (instance("a", "other"), {"scale_sets": ["training/co*"]}),
-        # A stand-alone VM named like a scale set.
+        # A stand-alone VM, which the pattern for scale sets must not match.
         (vm("a"), {"scale_sets": ["training/*"]}),
     ],
 )
-def test_a_host_outside_of_what_the_inventory_names_is_refused(stranger: dict[str, Any], scope: dict[str, Any]) -> None:
+def test_a_host_outside_the_named_groups_and_sets_is_refused(stranger: dict[str, Any], scope: dict[str, Any]) -> None:
     [problem] = found(instance("ctl"), instance("n0"), stranger, **scope)
 
     assert problem.startswith("Host a is in the group hpcai_compute, but belongs to resource group ")
     assert stranger["azure_id"] in problem
 
 
-def test_a_controller_outside_is_refused_for_both_reasons() -> None:
+def test_a_second_controller_in_another_group_has_two_problems() -> None:
     outside, several = found(
         vm("ctl"), instance("n0"), vm("a", "lab"), controllers=("a", "ctl"), resource_groups=["training"]
     )
@@ -99,14 +99,14 @@ def test_a_controller_outside_is_refused_for_both_reasons() -> None:
     )
 
 
-def test_the_name_of_a_scale_set_alone_is_no_place() -> None:
-    """Anybody with a resource group of his own can make a scale set of that name."""
+def test_a_scale_set_without_its_resource_group_does_not_count() -> None:
+    """Anyone with a resource group can create a scale set with the same name."""
     [problem] = found(instance("ctl"), instance("n0"))
 
     assert "resource_groups: [training]" in problem
 
 
-def test_a_source_that_names_nothing_gets_the_line_to_paste() -> None:
+def test_a_source_without_groups_gets_a_line_to_paste() -> None:
     hosts = [*(instance(f"n{number}") for number in range(4)), vm("a", "lab"), instance("b", group="007")]
     assert found(vm("ctl", "Training"), *hosts) == [
         "/ops/azure_vmss.yml names no resource group, so any machine of the subscription can get a role from its tag. "
@@ -115,13 +115,13 @@ def test_a_source_that_names_nothing_gets_the_line_to_paste() -> None:
     ]
 
 
-def test_a_source_without_hosts_that_names_nothing_is_refused_too() -> None:
+def test_a_source_without_hosts_and_groups_is_refused_too() -> None:
     by_hand: list[dict[str, Any]] = [{"inventory_hostname": "ctl"}, {"inventory_hostname": "n0"}]
     [problem] = found(*by_hand)
     assert problem.endswith("resource_groups: [YOUR-RESOURCE-GROUP]")
 
 
-def test_hosts_written_by_hand_are_not_asked_where_they_lie() -> None:
+def test_static_hosts_need_no_resource_group() -> None:
     assert found({"inventory_hostname": "ctl"}, instance("n0"), resource_groups=["training"]) == []
 
 
@@ -135,7 +135,7 @@ def test_hosts_written_by_hand_are_not_asked_where_they_lie() -> None:
         (("CTL", "second"), None),
     ],
 )
-def test_several_controllers_must_be_named(named: tuple[str, ...], others: str | None) -> None:
+def test_several_controllers_must_be_listed(named: tuple[str, ...], others: str | None) -> None:
     first = {**vm("ctl"), "azure_private_ipv4": "10.0.0.4"}
     second = {**vm("second"), "azure_private_ipv4": "10.0.0.5"}
     problems_found = found(
@@ -148,5 +148,5 @@ def test_several_controllers_must_be_named(named: tuple[str, ...], others: str |
         assert f"does not list {others}. Remove the role from all hosts but one" in problems_found[0]
 
 
-def test_one_controller_need_not_be_named() -> None:
+def test_a_single_controller_need_not_be_listed() -> None:
     assert found(vm("ctl"), instance("n0"), named=("slurm.example.org",), resource_groups=["training"]) == []

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Variables of hosts, as the inventory plugin gives them."""
+"""Host variables as the inventory plugin sets them."""
 
 from __future__ import annotations
 

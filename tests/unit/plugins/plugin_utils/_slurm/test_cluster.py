@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Nodes from the inventory, and names of spare nodes."""
+"""Slurm nodes from the inventory, and names of spare nodes."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ from .hosts import H100, ND96, flexible, uniform
         ({**uniform("compute", 17), "slurm_node_name": ""}, "compute-17"),
     ],
 )
-def test_names_a_host_for_slurm(hostvars: dict[str, Any], name: str) -> None:
+def test_the_node_name_comes_from_the_first_variable_that_is_set(hostvars: dict[str, Any], name: str) -> None:
     assert node_name(hostvars) == name
 
 
-def test_a_node_knows_its_address_partition_and_size() -> None:
+def test_a_node_has_its_address_partition_and_size() -> None:
     assert nodes_of([uniform("compute", 3)], {}) == [Node("compute-3", "10.77.0.3", "compute", SIZES[ND96])]
 
 
@@ -60,13 +60,13 @@ def test_a_node_knows_its_address_partition_and_size() -> None:
         ({}, "gpu1"),
     ],
 )
-def test_the_private_address_is_what_nodes_reach_each_other_by(hostvars: dict[str, Any], address: str) -> None:
+def test_the_address_is_the_private_one_if_there_is_one(hostvars: dict[str, Any], address: str) -> None:
     [made] = nodes_of([{"inventory_hostname": "gpu1", "azure_vm_size": ND96, **hostvars}], {})
     assert made.address == address
     assert made.partition == "compute"
 
 
-def test_nodes_come_in_natural_order_of_partition_and_name() -> None:
+def test_nodes_are_in_natural_order_of_partition_and_name() -> None:
     hosts = [uniform(name, number) for name in ("gpu", "cpu") for number in (10, 9, 100, 0)]
     random.Random(1).shuffle(hosts)
     assert [made.name for made in nodes_of(hosts, {})] == [
@@ -75,11 +75,11 @@ def test_nodes_come_in_natural_order_of_partition_and_name() -> None:
     ]
 
 
-def test_natural_order_compares_numbers_as_numbers_and_mixes_with_text() -> None:
+def test_natural_order_compares_numbers_as_numbers() -> None:
     assert sorted(["b", "a10", "a9", "10", "9a", "a"], key=natural) == ["9a", "10", "a", "a9", "a10", "b"]
 
 
-def test_two_hosts_of_one_node_name_are_an_error_that_names_both() -> None:
+def test_the_error_names_both_hosts_with_the_same_node_name() -> None:
     same = [uniform("compute", 3), {**uniform("compute", 3), "inventory_hostname": "other"}]
     with pytest.raises(ClusterError) as caught:
         nodes_of(same, {})
@@ -87,22 +87,22 @@ def test_two_hosts_of_one_node_name_are_an_error_that_names_both() -> None:
 
 
 @pytest.mark.parametrize("size", [None, ""])
-def test_a_host_without_size_is_an_error_that_names_it(size: str | None) -> None:
+def test_the_error_names_a_host_without_a_size(size: str | None) -> None:
     with pytest.raises(ClusterError, match=r"^host compute000003 has no azure_vm_size: set it, and describe"):
         nodes_of([uniform("compute", 3, azure_vm_size=size)], {})
 
 
-def test_a_size_that_nobody_knows_is_an_error() -> None:
+def test_an_unknown_size_is_an_error() -> None:
     with pytest.raises(UnknownVmSize, match="Standard_ND96asr_v5"):
         nodes_of([uniform("compute", 3, size="Standard_ND96asr_v5")], {})
 
 
-def test_a_size_described_by_hand_is_used() -> None:
+def test_uses_a_size_that_the_user_describes() -> None:
     [made] = nodes_of([uniform("compute", 3)], {ND96: {"vcpus": 2}})
     assert (made.size.vcpus, made.size.memory_mib) == (2, None)
 
 
-def test_no_hosts_are_no_nodes() -> None:
+def test_no_hosts_give_no_nodes() -> None:
     assert nodes_of([], {}) == []
 
 
@@ -114,12 +114,12 @@ def spare_of(hosts: list[dict[str, Any]], requested: Any, **highest_ids: int) ->
     return {found["set"]: found["nodes"] for found in spare_names(hosts, requested, highest_ids)}
 
 
-def test_names_follow_the_highest_id_and_leave_gaps_alone() -> None:
+def test_spare_names_follow_the_highest_id_and_do_not_fill_gaps() -> None:
     assert spare_of(COMPUTE, 32) == {"compute": "compute-[4-35]"}
     assert spare_of(COMPUTE, 1) == {"compute": "compute-4"}
 
 
-def test_ids_of_instances_that_are_gone_do_not_come_back() -> None:
+def test_ids_of_deleted_instances_are_not_used_again() -> None:
     assert spare_of(COMPUTE, 2, compute=17) == {"compute": "compute-[18-19]"}
     [found] = spare_names(COMPUTE, 2, {"compute": 17})
     assert found["highest"] == 17
@@ -127,7 +127,7 @@ def test_ids_of_instances_that_are_gone_do_not_come_back() -> None:
     assert found["highest"] == 20
 
 
-def test_each_set_has_its_own() -> None:
+def test_each_scale_set_has_its_own_spare_nodes() -> None:
     hosts = [*COMPUTE, uniform("gpu", 9, H100)]
     assert spare_of(hosts, 2) == {"compute": "compute-[4-5]", "gpu": "gpu-[10-11]"}
     assert spare_of(hosts, {"gpu": 1}) == {"compute": "compute-[4-35]", "gpu": "gpu-10"}
@@ -137,28 +137,28 @@ def test_each_set_has_its_own() -> None:
     }
 
 
-def test_none_switches_it_off_and_still_remembers_the_ids() -> None:
+def test_zero_spare_nodes_still_records_the_highest_id() -> None:
     [found] = spare_names(COMPUTE, 0, {})
     assert (found["names"], found["highest"]) == ([], 3)
 
 
-def test_a_number_from_the_command_line_is_one() -> None:
+def test_a_number_as_text_is_accepted() -> None:
     assert spare_of(COMPUTE, "2") == {"compute": "compute-[4-5]"}
 
 
-def test_a_set_without_instances_is_declared_by_hand() -> None:
+def test_the_user_can_declare_a_set_without_instances() -> None:
     requested = {"new": {"count": 4, "vm_size": H100}}
     assert spare_of([], requested) == {"new": "new-[0-3]"}
     assert spare_of([], requested, new=6) == {"new": "new-[7-10]"}
     assert spare_of([], {"new": 4}) == {}
 
 
-def test_only_uniform_sets_have_names_that_are_known_ahead() -> None:
+def test_only_uniform_scale_sets_have_spare_names() -> None:
     flexible = uniform("flex", 1, azure_instance_id=None, azure_computer_name="flex_0a1b")
     assert spare_of([flexible, {"inventory_hostname": "alone", "azure_vm_size": ND96}], 32) == {}
 
 
-def test_a_name_that_a_host_has_is_not_spare() -> None:
+def test_a_name_that_a_host_already_has_is_skipped() -> None:
     hosts = [*COMPUTE, {"inventory_hostname": "other", "slurm_node_name": "compute-5", "azure_vm_size": ND96}]
     assert spare_of(hosts, 3) == {"compute": "compute-[4,6]"}
 
@@ -172,7 +172,7 @@ def test_a_name_that_a_host_has_is_not_spare() -> None:
         ({"azure_scale_set": {}}, 1, H100),
     ],
 )
-def test_size_is_the_users_else_the_models_else_the_newest_instances(
+def test_the_size_comes_from_the_user_the_model_or_the_newest_instance(
     facts: dict[str, Any], requested: Any, size: str
 ) -> None:
     hosts = [uniform("compute", 10, H100, **facts), uniform("compute", 9, ND96, **facts)]
@@ -196,17 +196,17 @@ def test_size_is_the_users_else_the_models_else_the_newest_instances(
         ({"compute": {"count": -3}}, "slurm_spare_nodes.compute.count must be .*, not -3"),
     ],
 )
-def test_refuses_other_forms(requested: Any, words: str) -> None:
+def test_refuses_invalid_values(requested: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         spare_names(COMPUTE, requested, {})
 
 
-def test_says_which_set_has_no_size() -> None:
+def test_the_error_names_a_set_without_a_size() -> None:
     with pytest.raises(ClusterError, match="scale set compute has no VM size"):
         spare_names([uniform("compute", 0, None)], 1, {})
 
 
-def test_one_line_for_all_of_a_set_and_a_place_in_its_partition() -> None:
+def test_spare_nodes_have_one_line_and_are_in_their_partition() -> None:
     hosts = [*COMPUTE, uniform("compute", 1, H100), uniform("gpu", 0, H100)]
     spare = spare_nodes(spare_names(hosts, {"gpu": 0}, {}), {})
     nodes = in_order(nodes_of(hosts, {}) + spare)
@@ -224,6 +224,6 @@ def test_one_line_for_all_of_a_set_and_a_place_in_its_partition() -> None:
     assert [line["Nodes"] for line in partition_lines(groups, {})] == ["compute-[0-1,3-35]", "gpu-0"]
 
 
-def test_size_that_nobody_knows_is_named() -> None:
+def test_the_error_names_an_unknown_size() -> None:
     with pytest.raises(UnknownVmSize, match="Standard_X1"):
         spare_nodes(spare_names([], {"new": {"vm_size": "Standard_X1"}}, {}), {})

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Settings as text, by layers and releases."""
+"""Rendering of Slurm's settings, layers of settings, and differences between releases."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.config import (
 )
 
 
-def test_one_line_a_key_in_the_mappings_order() -> None:
+def test_renders_one_line_per_key_in_the_mappings_order() -> None:
     assert render({"ClusterName": "sim", "ReturnToService": 2, "AuthType": "auth/munge"}) == (
         "ClusterName=sim\nReturnToService=2\nAuthType=auth/munge\n"
     )
 
 
-def test_a_node_is_one_line_of_words() -> None:
+def test_renders_a_node_as_one_line() -> None:
     line = {"NodeName": "compute-[0,3]", "CPUs": 96, "Feature": ["a", "b"], "Gres": None, "State": "UNKNOWN"}
     assert render_line(line) == "NodeName=compute-[0,3] CPUs=96 Feature=a,b State=UNKNOWN"
 
@@ -53,13 +53,13 @@ def test_a_node_is_one_line_of_words() -> None:
         ('"quoted already"', '"quoted already"'),
     ],
 )
-def test_values_are_written_as_slurm_reads_them(value: Any, text: str) -> None:
+def test_renders_values_as_slurm_reads_them(value: Any, text: str) -> None:
     assert render({"Key": value}) == f"Key={text}\n"
     assert render_line({"Key": value}) == f"Key={text}"
 
 
 @pytest.mark.parametrize("absent", [None, [], ()])
-def test_null_and_the_empty_list_leave_a_key_out(absent: Any) -> None:
+def test_null_and_an_empty_list_omit_a_key(absent: Any) -> None:
     assert render({"A": 1, "Key": absent, "B": 2}) == "A=1\nB=2\n"
     assert render_line({"A": 1, "Key": absent, "B": 2}) == "A=1 B=2"
     assert render({"Key": absent}) == ""
@@ -77,7 +77,7 @@ def test_null_and_the_empty_list_leave_a_key_out(absent: Any) -> None:
         (["a", {"b": 1}], "is a mapping"),
     ],
 )
-def test_what_slurm_would_read_as_something_else_is_refused_by_its_key(value: Any, words: str) -> None:
+def test_refuses_values_that_slurm_would_misread_and_names_the_key(value: Any, words: str) -> None:
     for rendering in (render, render_line):
         with pytest.raises(ConfigError, match=rf"^SlurmctldParameters {words}"):
             rendering({"ClusterName": "sim", "SlurmctldParameters": value})
@@ -87,7 +87,7 @@ def test_what_slurm_would_read_as_something_else_is_refused_by_its_key(value: An
     ("text", "release"),
     [("22.05", (22, 5)), ("22.05.8", (22, 5)), ("25.11.0-1", (25, 11)), (23.11, (23, 11)), ("24.11.5~rc1", (24, 11))],
 )
-def test_a_release_or_a_version(text: Any, release: tuple[int, int]) -> None:
+def test_reads_the_release_from_a_release_or_a_version(text: Any, release: tuple[int, int]) -> None:
     assert release_of(text) == release
 
 
@@ -101,12 +101,12 @@ def test_a_release_or_a_version(text: Any, release: tuple[int, int]) -> None:
         (24.1, "^slurm_release is 24.1: it must be"),
     ],
 )
-def test_says_what_is_wrong_with_a_release(text: Any, words: str) -> None:
+def test_an_invalid_release_is_an_error_with_the_reason(text: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         release_of(text)
 
 
-def test_a_release_is_shown_as_slurm_writes_it() -> None:
+def test_shows_a_release_as_slurm_writes_it() -> None:
     assert shown((22, 5)) == "22.05"
 
 
@@ -125,7 +125,9 @@ def test_a_release_is_shown_as_slurm_writes_it() -> None:
         ("job_container.conf", "EntireStepInNS", (24, 5), (24, 11)),
     ],
 )
-def test_keys_that_came(file: str, key: str, before: tuple[int, int], since: tuple[int, int]) -> None:
+def test_refuses_a_key_before_the_release_that_added_it(
+    file: str, key: str, before: tuple[int, int], since: tuple[int, int]
+) -> None:
     check_keys(file, [key], since)
     with pytest.raises(ConfigError, match=f"^{file}: {key} was added in Slurm {shown(since)}, but slurm_release is"):
         check_keys(file, [key], before)
@@ -140,7 +142,9 @@ def test_keys_that_came(file: str, key: str, before: tuple[int, int], since: tup
         ("cgroup.conf", "CgroupReleaseAgentDir", (25, 5), (25, 11)),
     ],
 )
-def test_keys_that_went(file: str, key: str, last: tuple[int, int], gone: tuple[int, int]) -> None:
+def test_refuses_a_key_from_the_release_that_removed_it(
+    file: str, key: str, last: tuple[int, int], gone: tuple[int, int]
+) -> None:
     check_keys(file, [key], last)
     with pytest.raises(ConfigError, match=f"^{file}: {key} was removed in Slurm {shown(gone)}, and slurm_release is"):
         check_keys(file, [key], gone)
@@ -157,28 +161,28 @@ def test_keys_that_went(file: str, key: str, last: tuple[int, int], gone: tuple[
         ("cgroup.conf", "RootOwnedCgroups"),
     ],
 )
-def test_keys_that_no_supported_release_takes(file: str, key: str, release: tuple[int, int]) -> None:
-    """Slurm's parser still knows most of them, and its daemons end at once."""
+def test_refuses_keys_that_no_supported_release_accepts(file: str, key: str, release: tuple[int, int]) -> None:
+    """Slurm's parser still accepts most of them, but its daemons exit at once."""
     with pytest.raises(ConfigError, match=f"^{file}: {key} was removed in Slurm 22.05, and slurm_release is"):
         check_keys(file, [key], release)
 
 
-def test_what_is_the_same_in_all_releases_is_not_looked_at() -> None:
+def test_accepts_keys_that_all_releases_have() -> None:
     check_keys("slurm.conf", ["ClusterName", "NoSuchKey"], (22, 5))
     check_keys("gres.conf", ["Name"], (22, 5))
 
 
-def test_later_layers_win_and_lists_append_once() -> None:
+def test_later_layers_override_and_lists_are_joined_without_duplicates() -> None:
     layers = [{"A": 1, "L": ["x", "y"], "S": "one"}, {"A": 2, "L": ["y", "z"], "S": ["two"]}]
     assert merged(layers, {}) == {"A": 2, "L": ["x", "y", "z"], "S": ["two"]}
 
 
-def test_null_says_nothing_in_a_layer_and_deletes_in_the_users_settings() -> None:
+def test_null_deletes_a_key_only_in_the_users_settings() -> None:
     assert merged([{"A": 1}, {"A": None, "B": None}], {}) == {"A": 1}
     assert merged([{"A": 1, "L": ["x"]}], {"A": None, "L": ["y"]}) == {"L": ["y"]}
 
 
-def test_a_key_of_the_users_is_found_in_any_case() -> None:
+def test_a_users_key_matches_in_any_case() -> None:
     assert merged([{"SchedulerType": "a", "B": 1}], {"schedulertype": "b", "new": 2}) == {
         "SchedulerType": "b",
         "B": 1,
@@ -186,7 +190,7 @@ def test_a_key_of_the_users_is_found_in_any_case() -> None:
     }
 
 
-def test_a_difference_counts_from_one_release_to_the_one_before_another() -> None:
+def test_a_difference_applies_from_since_until_before_until() -> None:
     differences = [
         {"file": "slurm.conf", "until": "23.11", "settings": {"A": "old"}},
         {"file": "slurm.conf", "since": "23.11", "until": "25.05", "settings": {"A": "new"}},
@@ -198,14 +202,14 @@ def test_a_difference_counts_from_one_release_to_the_one_before_another() -> Non
     assert found == [{"A": "old"}, {"A": "new"}, {"A": "new"}, {}]
 
 
-def test_the_plugin_for_private_folders_has_another_name_from_25_11_on() -> None:
+def test_job_container_type_is_called_namespace_type_from_25_11_on() -> None:
     settings = {"A": 1, "JobContainerType": "job_container/tmpfs"}
     assert with_names_of(settings, (25, 5)) == settings
     assert with_names_of(settings, (25, 11)) == {"A": 1, "NamespaceType": "namespace/tmpfs"}
     assert with_names_of({"A": 1}, (25, 11)) == {"A": 1}
 
 
-def test_a_line_of_job_container_conf_begins_with_its_folder() -> None:
+def test_a_line_of_job_container_conf_starts_with_base_path() -> None:
     assert job_container_lines({}) == []
     [line] = job_container_lines({"AutoBasePath": True, "Dirs": ["/tmp"], "BasePath": "/scratch/tmp"})
     assert list(line) == ["BasePath", "AutoBasePath", "Dirs"]
@@ -213,6 +217,6 @@ def test_a_line_of_job_container_conf_begins_with_its_folder() -> None:
     assert lines == [{"InitScript": "/x"}, {"NodeName": "a-[0-1]", "BasePath": "/s"}]
 
 
-def test_settings_without_a_folder_are_an_error() -> None:
+def test_job_container_settings_without_base_path_are_an_error() -> None:
     with pytest.raises(ConfigError, match=r"^job_container\.conf has no BasePath: set it in slurm_job_container_conf"):
         job_container_lines({"AutoBasePath": True})

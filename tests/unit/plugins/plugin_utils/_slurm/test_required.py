@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the role slurm needs is named at once, by the names of the variables."""
+"""The role slurm lists all missing variables at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GATHERED = {"group_names": ["hpcai_compute"], "ansible_facts": dict.fromkeys(FAC
 
 
 def node(number: int, **changes: Any) -> dict[str, Any]:
-    """A compute node that lacks nothing, with changes."""
+    """A compute node with all variables, with changes."""
     return {**uniform("compute", number), **GATHERED, **changes}
 
 
@@ -25,7 +25,7 @@ def test_a_complete_cluster_lacks_nothing() -> None:
     assert missing(hosts, hosts, "ctl", {}) == []
 
 
-def test_everything_is_named_in_one_go_and_by_the_variable() -> None:
+def test_all_missing_variables_are_listed_at_once() -> None:
     hosts = [node(number, azure_vm_size=None, group_names=[], ansible_facts={}) for number in range(5)]
     lines = missing([*hosts, node(7, azure_vm_size="Standard_X1")], hosts, "", {})
     assert [line.split(" ", 1)[0] for line in lines] == [
@@ -41,16 +41,16 @@ def test_everything_is_named_in_one_go_and_by_the_variable() -> None:
     assert "lack architecture, distribution" in lines[4]
 
 
-def test_a_size_described_by_hand_is_known() -> None:
+def test_a_size_that_the_user_describes_is_known() -> None:
     assert missing([node(0, azure_vm_size="bare-metal")], [], "ctl", {"bare-metal": {"vcpus": 8}}) == []
 
 
-def test_two_nodes_of_one_name_are_named() -> None:
+def test_two_hosts_with_the_same_node_name_are_reported() -> None:
     [line] = missing([node(0), {**node(0), "inventory_hostname": "twin"}], [], "ctl", {})
     assert line.startswith("slurm_node_name: hosts compute000000 and twin would both be node compute-0")
 
 
-def test_a_host_has_a_function_by_its_group_by_variable_or_as_controller() -> None:
+def test_a_host_gets_its_function_from_a_group_or_a_variable() -> None:
     by_group = node(0)
     by_variable = node(1, group_names=[], slurm_functions=["login"])
     accounting = node(2, group_names=[], slurm_accounting_host="compute000002")
@@ -58,7 +58,7 @@ def test_a_host_has_a_function_by_its_group_by_variable_or_as_controller() -> No
     assert missing([], [by_group, by_variable, accounting, controller], "compute000003", {}) == []
 
 
-def test_a_single_fact_that_is_missing_is_named_for_its_hosts() -> None:
+def test_a_single_missing_fact_is_reported_with_its_hosts() -> None:
     facts = {fact: "x" for fact in FACTS if fact != "pkg_mgr"}
     [line] = missing([], [node(0), node(1, ansible_facts=facts)], "ctl", {})
     assert line.startswith("ansible_facts lack pkg_mgr on compute000001.")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A slurmctld that is played: it keeps nodes, and does as scontrol says."""
+"""A fake slurmctld: it has nodes, and executes scontrol's commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.hpcai.azure.plugins.modules import slurm_nodes
 
 @dataclasses.dataclass
 class Slurmctld:
-    """Keeps nodes (name: state and reason), does as scontrol says, and remembers what it said."""
+    """Has nodes (name: state and reason), executes scontrol's commands, and records the updates."""
 
     nodes: dict[str, tuple[str, str]]
     # Seconds after which a node registers.
@@ -31,7 +31,7 @@ class Slurmctld:
     held: bool = False
 
     def run(self, command: Sequence[str]) -> Result:
-        """Stand in for the runner."""
+        """Replace the command runner."""
         if self.down:
             return Result(tuple(command), 1, "", "slurm_load_node error: Unable to contact slurm controller\n")
         if list(command) == ["scontrol", "--oneliner", "show", "nodes"]:
@@ -53,10 +53,10 @@ class Slurmctld:
             elif words["State"] == "DRAIN":
                 self.nodes[name] = f"{state}+DRAIN", words["Reason"]
             else:
-                # As slurmctld 22.05 does: it clears the flag, and fails.
+                # slurmctld 22.05 clears the flag and still fails.
                 failed = failed or self._state(name).startswith("UNKNOWN")
                 self.nodes[name] = state.replace("+DRAIN", "") + "+NOT_RESPONDING", ""
-                # slurmctld forgets that the node answers, and asks it anew, which takes under a second.
+                # slurmctld marks the node as not responding and contacts it again, which takes less than a second.
                 self.registers_after[name] = max(self.registers_after.get(name, 0), int(self.now) + 1)
         return Result(tuple(command), int(failed), "", "slurm_update error: Invalid node state specified\n")
 
@@ -82,7 +82,7 @@ class Slurmctld:
 
 
 def play(monkeypatch: pytest.MonkeyPatch) -> Slurmctld:
-    """A cluster of four nodes, whose time only passes while the module sleeps."""
+    """A cluster of four nodes. Its clock only advances while the module sleeps."""
     played = Slurmctld(
         {
             "compute-0": ("IDLE", ""),
