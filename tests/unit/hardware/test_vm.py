@@ -44,7 +44,7 @@ def test_a_boot_that_takes_long_after_ssh_answers_is_not_taken_for_a_machine_tha
 ) -> None:
     """It was powered off in the middle of its boot then, and the test of that boot began anew."""
     monkeypatch.setattr(vm, "ASK_S", 0.4)
-    monkeypatch.setattr(vm, "ANSWER_PATIENCE_S", 0.6)
+    monkeypatch.setattr(vm, "ANSWER_TIMEOUT_S", 0.6)
     ssh = tmp_path / "ssh"
     ssh.write_text(BOOTS.format(calls=tmp_path / "calls"), encoding="utf-8")
     ssh.chmod(0o755)
@@ -57,7 +57,7 @@ def test_a_machine_that_never_answers_is_one_that_hangs(
     machine: vm.Machine, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vm, "ASK_S", 0.2)
-    monkeypatch.setattr(vm, "ANSWER_PATIENCE_S", 0.4)
+    monkeypatch.setattr(vm, "ANSWER_TIMEOUT_S", 0.4)
     ssh = tmp_path / "ssh"
     ssh.write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
     ssh.chmod(0o755)
