@@ -142,7 +142,7 @@ def test_a_flood_of_requests_does_not_block_another_user(
     with controller.sudo("bob"):
         controller.check_output(f"cd /tmp; (timeout 60 sh -c {shlex.quote(flood)}) >/dev/null 2>&1 & echo started")
     assert ask(alice, {"ask": "list"})["user"] == "alice"
-    eventually(lambda: not controller.run("pgrep -u bob python3").stdout.strip(), 120, lambda: "bob's flood goes on")
+    eventually(lambda: not controller.run("pgrep -u bob python3").stdout.strip(), 120, lambda: "bob's flood still runs")
 
 
 def test_users_can_neither_read_grants_nor_replace_the_socket(controller: Host, bob: User) -> None:

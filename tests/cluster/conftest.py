@@ -30,7 +30,7 @@ FIRST_S = 2400
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all tests here as thorough, because own nodes take minutes. Only the oldest suite is part of `make test`."""
+    """Mark all tests as thorough, because their nodes take minutes. `make test` runs only the oldest suite."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             if item.path.name != "test_oldest_nodes.py":

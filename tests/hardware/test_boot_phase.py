@@ -75,12 +75,12 @@ def test_a_failing_metadata_service_is_asked_again(node: Node) -> None:
     journal = node.machine.run(f"journalctl --boot --no-pager --output=cat --unit={IMDS_UNIT}")
     answers = [line.split('" ')[1].split()[0] for line in journal.splitlines() if "/metadata/instance" in line]
     assert answers[:4] == ["500", "500", "500", "200"]
-    # Other steps ask the service too, but the first one had it right.
+    # Other steps query the service, too; the step instance itself passed.
     assert node.record("instance")["verdict"] == "pass"
 
 
-def test_the_images_own_service_does_not_get_the_last_word_on_nccl_conf(node: Node) -> None:
-    # It wrote the file anew in this boot, before the step.
+def test_the_nccl_block_is_restored_after_the_images_service(node: Node) -> None:
+    # The service wrote the file in this boot, before the step ran.
     assert node.machine.succeeds("systemctl is-active --quiet sku-customizations.service")
     text = node.machine.run("cat /etc/nccl.conf")
     assert "NCCL_IB_PCI_RELAXED_ORDERING=1" in text

@@ -110,7 +110,7 @@ def test_the_client_creates_no_home_folders(shared: Machine) -> None:
     assert not shared.succeeds("test -e /export/home")
 
 
-def test_a_stopped_server_delays_neither_boot_nor_access_beyond_a_timeout(shared: Machine) -> None:
+def test_a_stopped_server_delays_boot_and_access_only_until_a_timeout(shared: Machine) -> None:
     # Otherwise, the shutdown would wait for the server, which stops first.
     shared.run("umount /shared /early")
     shared.reboot()

@@ -34,7 +34,7 @@ def content(number: int, kind: random.Random) -> bytes:
 
 @pytest.fixture(scope="module")
 def data(account: Azurite) -> dict[str, bytes]:
-    """The content of the data set, by name."""
+    """The content of the data set, by name. Its blobs have no MD5."""
     kind = random.Random(7)
     account.container("mixed")
     made = {}

@@ -20,7 +20,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 @pytest.fixture(scope="session")
 def newest_library(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The stand-in library without functions for application clocks, as since CUDA 14."""
+    """The stand-in library without functions for application clocks, as in CUDA 14 and later."""
     return build(tmp_path_factory.mktemp("nvml14"), "-DWITHOUT_APPLICATION_CLOCKS")
 
 

@@ -158,7 +158,7 @@ def test_an_unregistered_provider_is_an_error_with_advice(simulate: Callable[...
 
 
 @pytest.mark.thorough
-def test_missing_role_is_named(source: Source) -> None:
+def test_a_missing_role_is_an_error_that_names_it(source: Source) -> None:
     broken = node(source)
     source.simulator.add_fault(f"PUT .*{IMPACTS}", status=403, code="AuthorizationFailed")
 

@@ -134,7 +134,7 @@ def test_a_driver_without_a_pin_is_refused(resolved: dict[str, dict[str, Any]], 
     assert "set image_components.driver to version, url and sha256" in problem
 
 
-def test_the_drivers_installer_is_refused_in_an_image_at_rest(resolved: dict[str, dict[str, Any]]) -> None:
+def test_the_drivers_installer_requires_a_running_machine(resolved: dict[str, dict[str, Any]]) -> None:
     [problem] = resolved["rest"]["problems"]
     assert "on a running machine only" in problem
 

@@ -33,7 +33,7 @@ CASES: dict[str, dict[str, Any]] = {
     "exports": {"shared_fs_exports": [{"path": "/shared"}, {"path": "/apps"}]},
     "elsewhere": {"shared_fs_mounts": [LUSTRE]},
     "by address": {"shared_fs_exports": [{"path": "/shared"}], "shared_fs_server": "10.0.0.4"},
-    "by nobody": {"shared_fs_exports": [{"path": "/shared"}], "shared_fs_server": ""},
+    "without server": {"shared_fs_exports": [{"path": "/shared"}], "shared_fs_server": ""},
 }
 ByCase = dict[str, dict[str, dict[str, Any]]]
 
@@ -75,7 +75,7 @@ def test_external_file_systems_are_mounted_by_all(by_case: ByCase) -> None:
 
 def test_an_image_needs_the_address_of_the_server(by_case: ByCase) -> None:
     assert by_case["by address"]["node"]["wanted"] == [{"path": "/shared", "source": "10.0.0.4:/shared"}]
-    assert by_case["by nobody"]["node"]["wanted"] == []
+    assert by_case["without server"]["node"]["wanted"] == []
 
 
 def test_a_public_network_is_refused(evaluate: Evaluate) -> None:
