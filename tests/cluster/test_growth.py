@@ -45,7 +45,7 @@ def test_job_runs_on_old_and_new_nodes_together(cluster: Cluster, grown: str) ->
 
 
 def test_every_node_has_the_new_configuration(cluster: Cluster, grown: str) -> None:
-    """slurmctld does not push it to nodes that registered earlier, and some job steps need the addresses of all nodes."""
+    """slurmctld does not push it to nodes that registered earlier; some job steps need the addresses of all nodes."""
     wanted = cluster.ssh(grown, "sha256sum < /etc/slurm/slurm.conf")
     for address in ("10.79.0.5", "10.79.0.6", "10.79.0.7"):
         assert cluster.ssh(address, "sudo cat /var/lib/slurm/slurmd/conf-cache/slurm.conf | sha256sum") == wanted
