@@ -17,7 +17,7 @@ from testinfra.host import Host
 Eventually = Callable[..., float]
 STOP_S = 180
 PARENTS = ("/run/enroot", "/scratch/enroot/cache", "/scratch/enroot/data", "/scratch/enroot/images")
-UNUSED_UID = 59999
+NEW_UID = 59999
 """A user id that has never had a job, so its folders do not exist."""
 # Prints the live jobs of this node, as the node's own code finds them.
 PRINT_LIVE_JOBS = """
@@ -43,13 +43,13 @@ def slurm_name(host: Host) -> str:
 
 def test_a_user_cannot_create_another_users_container_folders(bob: Any, computes: list[Host]) -> None:
     """A user who created the folder first owned everything that the other user ran in containers."""
-    made = f"for p in {' '.join(PARENTS)}; do mkdir -m 0777 $p/user-{UNUSED_UID} && echo $p; done; true"
+    made = f"for p in {' '.join(PARENTS)}; do mkdir -m 0777 $p/user-{NEW_UID} && echo $p; done; true"
     try:
         for host in computes:
             assert job(bob, host, made) == ""
     finally:
         for host in computes:
-            host.run(f"rmdir {' '.join(f'{parent}/user-{UNUSED_UID}' for parent in PARENTS)}")
+            host.run(f"rmdir {' '.join(f'{parent}/user-{NEW_UID}' for parent in PARENTS)}")
 
 
 def test_a_user_cannot_move_or_read_another_users_container_folders(
@@ -68,7 +68,7 @@ def test_an_epilog_without_a_prolog_lists_no_containers(computes: list[Host]) ->
 
     enroot then tried to create the user's folder, which only root can, so the epilog failed and drained the node.
     """
-    listed = f"setpriv --reuid={UNUSED_UID} --regid={UNUSED_UID} --clear-groups env --ignore-environment PATH=/usr/bin:/bin"
+    listed = f"setpriv --reuid={NEW_UID} --regid={NEW_UID} --clear-groups env --ignore-environment PATH=/usr/bin:/bin"
     for host in computes:
         done = host.run(f"cd / && {listed} enroot list")
         assert (done.rc, done.stdout, done.stderr) == (0, "", "")
