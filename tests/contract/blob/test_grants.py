@@ -51,7 +51,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Certificat
 
 
 @pytest.fixture(scope="module")
-def tls_account(programs: Path, certificate: Certificate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+def tls_account(
+    programs: Path, certificate: Certificate, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Azurite]:
     """The account, with a container for each right, and one container of another group."""
     made = Azurite(programs, tmp_path_factory.mktemp("secure"), certificate=certificate, oauth=True)
     for name in (*GRANTED, "secret"):
@@ -75,7 +77,9 @@ def granted(tls_account: Azurite, tmp_path: Path, log: list[str]) -> Iterator[Gr
         {"groups": [group], "account_url": tls_account.url, "container": name, "rights": rights}
         for name, rights in GRANTED.items()
     ]
-    grants.append({"groups": ["no-such-group"], "account_url": tls_account.url, "container": "secret", "rights": "delete"})
+    grants.append(
+        {"groups": ["no-such-group"], "account_url": tls_account.url, "container": "secret", "rights": "delete"}
+    )
     (tmp_path / "etc/hpcai").mkdir(parents=True)
     (tmp_path / "etc/hpcai/grants.json").write_text(json.dumps({"schema": 1, "grants": grants}), encoding="utf-8")
     keys = Keys(lambda resource, _client_id: bearer_token(resource))

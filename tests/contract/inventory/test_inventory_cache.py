@@ -164,7 +164,9 @@ def test_other_options_or_another_identity_do_not_use_this_answer(cached: Source
     assert request_count(cached) > 0
 
 
-def test_another_identity_in_the_environment_does_not_use_this_answer(cached: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_identity_in_the_environment_does_not_use_this_answer(
+    cached: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AZURE_CLIENT_ID", "somebody-else")
 
     cached.read()
@@ -271,7 +273,9 @@ class TestUseCache:
 class TestWarn:
     """on_error: warn."""
 
-    def test_listed_instances_become_hosts_despite_an_error(self, source: Source, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_listed_instances_become_hosts_despite_an_error(
+        self, source: Source, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         source.simulator.add_fault(INSTANCES, status=403, code="AuthorizationFailed")
 
         inventory = source.read(on_error="warn")

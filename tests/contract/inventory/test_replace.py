@@ -19,7 +19,9 @@ def test_without_confirmation_nothing_is_done(source: Source, controller: Contro
     done = replace(source, controller, hpcai_replace="compute-3")
 
     assert done.returncode != 0
-    assert "moved to other physical hosts, which wipes their local disks: compute-3. Nothing was done." in output_of(done)
+    assert "moved to other physical hosts, which wipes their local disks: compute-3. Nothing was done." in output_of(
+        done
+    )
     assert "-e hpcai_replace_confirm=true" in output_of(done)
     assert controller.updates == []
     assert write_requests(source) == []
@@ -105,7 +107,9 @@ def test_a_machine_that_was_drained_before_stays_drained(
     assert done.returncode == 0, output_of(done)
     assert write_requests(source) == [("POST", "redeploy")]
     assert controller.updates == []
-    assert f"Moved and healthy, but drained before this run, so they stay drained: compute-3: {reason}." in output_of(done)
+    assert f"Moved and healthy, but drained before this run, so they stay drained: compute-3: {reason}." in output_of(
+        done
+    )
     assert "Moved and resumed: none." in output_of(done)
 
 

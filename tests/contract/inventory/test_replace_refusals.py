@@ -149,7 +149,9 @@ def test_a_deletion_without_a_replacement_is_refused_before_any_drain(
     done = replace(source, controller, hpcai_replace=alone, hpcai_replace_how="delete", hpcai_replace_confirm=True)
 
     assert done.returncode != 0
-    assert ": not in a Uniform scale set, so Azure would create no replacement. Use redeploy. Nothing" in output_of(done)
+    assert ": not in a Uniform scale set, so Azure would create no replacement. Use redeploy. Nothing" in output_of(
+        done
+    )
     assert (controller.updates, write_requests(source)) == ([], [])
 
 

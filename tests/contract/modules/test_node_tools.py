@@ -28,7 +28,9 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("pipelining", [True, False])
-def test_the_sent_module_installs_the_same_files_as_the_clone(ansible_playbook: AnsiblePlaybook, tmp_path: pathlib.Path, pipelining: bool) -> None:
+def test_the_sent_module_installs_the_same_files_as_the_clone(
+    ansible_playbook: AnsiblePlaybook, tmp_path: pathlib.Path, pipelining: bool
+) -> None:
     """From AnsiballZ's zip file, the module installs the same files as in the clone, and hpcnode works."""
     root = tmp_path / "root"
     root.mkdir()

@@ -139,7 +139,9 @@ OVERLAPPING = [{"id": "/x/virtualNetworks/hpc", "address_prefixes": ["172.16.8.0
         pytest.param({"all": {"hosts": {"ctl": None}}}, "in the group hpcai_controller", id="no group at all"),
         pytest.param(two_clusters(), "The inventory contains several clusters: 'other' (other-0)", id="two clusters"),
         pytest.param(
-            with_report(virtual_networks=OVERLAPPING), "(172.16.8.0/21) overlaps 172.16.0.0/16", id="overlapping network"
+            with_report(virtual_networks=OVERLAPPING),
+            "(172.16.8.0/21) overlaps 172.16.0.0/16",
+            id="overlapping network",
         ),
         pytest.param(
             with_report(complete=False, errors=["403 on compute"]),

@@ -108,7 +108,9 @@ def test_a_complete_node_installs_nothing(evaluate: Evaluate, by_host: dict[str,
         "ansible_local": {"hpcai_beeond": json.loads(json.dumps(by_host["debian ready"]["wanted"]))},
     }
     inventory = {"all": {"hosts": {"one": {**READY, "found": found}}, "vars": {**LOCAL, "beeond_files": ""}}}
-    again = evaluate("hpcai.azure.beeond", inventory, {"lacking": "{{ __beeond_lacking }}"}, ansible_facts="{{ found }}")
+    again = evaluate(
+        "hpcai.azure.beeond", inventory, {"lacking": "{{ __beeond_lacking }}"}, ansible_facts="{{ found }}"
+    )
     assert again["one"]["lacking"] == []
 
 
@@ -151,7 +153,9 @@ def test_slurm_sets_the_feature_of_nodes_and_the_limits_of_prologs(evaluate: Eva
         "short": {**on, "slurm_job_hook_limits": {"prolog": {"total": 40}}, "hpcai_beeond_start_limit": 60},
     }
     inventory = {"all": {"hosts": hosts, "vars": LOCAL}}
-    found = evaluate("hpcai.azure.slurm", inventory, asked, ansible_facts={"ansible_local": {}, "architecture": "x86_64"})
+    found = evaluate(
+        "hpcai.azure.slurm", inventory, asked, ansible_facts={"ansible_local": {}, "architecture": "x86_64"}
+    )
     assert (found["off"]["features"], found["off"]["conf"]) == ([], {})
     assert found["off"]["limits"]["prolog"] == {"script": 30, "total": 100}
     assert (found["on"]["features"], found["on"]["conf"]) == ([FEATURE], {"JobSubmitPlugins": ["lua"]})

@@ -53,7 +53,9 @@ def by_case(evaluate: Evaluate) -> dict[str, dict[str, dict[str, Any]]]:
     """The role's internal variables by case and host."""
     functions = "{{ group_names | map('regex_replace', '^hpcai_', '') | list }}"
     return {
-        name: evaluate("hpcai.azure.health_checks", HOSTS, EXPRESSIONS, **{"health_checks_functions": functions, **variables})
+        name: evaluate(
+            "hpcai.azure.health_checks", HOSTS, EXPRESSIONS, **{"health_checks_functions": functions, **variables}
+        )
         for name, variables in CASES.items()
     }
 

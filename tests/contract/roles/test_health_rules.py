@@ -125,7 +125,9 @@ def test_each_rule_is_complete() -> None:
         assert all(text.strip() and "\n" not in text.strip() for text in rule["annotations"].values())
 
 
-@pytest.mark.parametrize("rule", [*recording_rules(), *rules()], ids=lambda rule: str(rule.get("alert", rule.get("record"))))
+@pytest.mark.parametrize(
+    "rule", [*recording_rules(), *rules()], ids=lambda rule: str(rule.get("alert", rule.get("record")))
+)
 def test_an_expression_has_only_known_words(rule: dict[str, Any], metrics: dict[str, set[str]]) -> None:
     """Without promtool, nothing else detects a misspelt function or metric: a YAML parser does not."""
     expression = rule["expr"]

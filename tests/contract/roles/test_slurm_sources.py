@@ -118,7 +118,9 @@ def test_packages_and_their_source_depend_on_the_operating_system(
 
 def test_a_version_applies_only_to_slurms_packages(by_host: dict[str, dict[str, Any]]) -> None:
     pinned = [
-        name for name in by_host["pinned"]["__slurm_packages_of_version"] if name.split("=")[0] not in ACCOUNTING_PACKAGES
+        name
+        for name in by_host["pinned"]["__slurm_packages_of_version"]
+        if name.split("=")[0] not in ACCOUNTING_PACKAGES
     ]
     assert pinned == [
         "munge",
@@ -147,7 +149,9 @@ def test_a_version_applies_only_to_slurms_packages(by_host: dict[str, dict[str, 
         ("same_function", True),
     ],
 )
-def test_a_record_is_complete_only_for_the_same_settings(by_host: dict[str, dict[str, Any]], host: str, complete: bool) -> None:
+def test_a_record_is_complete_only_for_the_same_settings(
+    by_host: dict[str, dict[str, Any]], host: str, complete: bool
+) -> None:
     assert by_host[host]["__slurm_complete"] is complete
 
 

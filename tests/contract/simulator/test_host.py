@@ -37,7 +37,9 @@ def host(folder: Path, monkeypatch: pytest.MonkeyPatch, release: str, **sources:
     monkeypatch.setattr(apt_sources, "OS_RELEASE", folder / "os-release")
 
 
-def test_the_mirror_of_a_debian_13_host_is_used_for_the_machines_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mirror_of_a_debian_13_host_is_used_for_the_machines_suite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host(
         tmp_path,
         monkeypatch,

@@ -169,7 +169,9 @@ def test_each_action_has_azures_effect_on_a_uniform_instance(
 
 
 @pytest.mark.parametrize("action", [name for name in ACTIONS if name != "start"])
-def test_each_action_can_affect_given_instances_of_a_scale_set(simulator: Simulator, backend: RecordingBackend, action: str) -> None:
+def test_each_action_can_affect_given_instances_of_a_scale_set(
+    simulator: Simulator, backend: RecordingBackend, action: str
+) -> None:
     calls, power = ACTIONS[action]
     target, other = simulator.instance("uni_3"), simulator.instance("uni_0")
     begin = getattr(simulator.compute().virtual_machine_scale_sets, f"begin_{action}")

@@ -241,7 +241,9 @@ def test_neither_logs_nor_state_contain_a_secret_or_a_token(
     assert ask(simulator, "fixed", known).status == 200
     ask(simulator, "fixed", token(simulator, "ctl"), method="PUT", body=json.dumps({"value": "written-secret"}))
     texts = [str(simulator.requests(service)) for service in ("arm", "imds", "vault")]
-    texts += [requests.get(f"{simulator.endpoint}/_simulator/{what}", timeout=10).text for what in ("state", "requests")]
+    texts += [
+        requests.get(f"{simulator.endpoint}/_simulator/{what}", timeout=10).text for what in ("state", "requests")
+    ]
     texts += [caplog.text, *capfd.readouterr(), repr(simulator.model.vaults["hpcai-sim"].get("fixed"))]
     assert [entry["path"] for entry in simulator.requests("vault")] == ["/secrets/fixed", "/secrets/fixed"]
     for secret in (SECRET, "written-secret", known):
