@@ -52,9 +52,7 @@ def test_a_user_cannot_create_another_users_container_folders(bob: Any, computes
             host.run(f"rmdir {' '.join(f'{parent}/user-{NEW_UID}' for parent in PARENTS)}")
 
 
-def test_a_user_cannot_move_or_read_another_users_container_folders(
-    alice: Any, bob: Any, computes: list[Host]
-) -> None:
+def test_a_user_cannot_move_or_read_another_users_container_folders(alice: Any, bob: Any, computes: list[Host]) -> None:
     for host in computes:
         mine = job(alice, host, f"for p in {' '.join(PARENTS)}; do stat --format=%a:%u $p/user-$(id -u); done; id -u")
         *folders, uid = mine.splitlines()

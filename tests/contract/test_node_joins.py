@@ -155,9 +155,7 @@ def test_a_late_metadata_service_is_asked_again(simulator: Simulator, boot: Boot
 
 
 @pytest.mark.parametrize("action", ["garbage", "drop"])
-def test_invalid_answers_of_the_metadata_service_are_an_error(
-    simulator: Simulator, boot: Boot, action: str
-) -> None:
+def test_invalid_answers_of_the_metadata_service_are_an_error(simulator: Simulator, boot: Boot, action: str) -> None:
     simulator.add_fault("metadata/", action, service="imds")
     with pytest.raises(StepFailed, match="nothing else identifies this machine"):
         boot("gpu_17").instance(7)
@@ -180,9 +178,7 @@ def test_hanging_services_end_at_the_time_limit(simulator: Simulator, boot: Boot
     assert verdicts == ([WARN, WARN] if service == "imds" else [PASS, WARN])
 
 
-def test_a_boot_without_metadata_service_warns_and_the_next_one_passes(
-    simulator: Simulator, boot: Boot
-) -> None:
+def test_a_boot_without_metadata_service_warns_and_the_next_one_passes(simulator: Simulator, boot: Boot) -> None:
     node = boot("gpu_17")
     node.start()
     simulator.add_fault("metadata/", status=500, service="imds")

@@ -147,9 +147,7 @@ def test_only_the_failed_node_is_drained_and_the_job_is_requeued(
 
 
 @pytest.mark.thorough
-def test_an_interactive_job_is_cancelled_if_a_peer_fails(
-    alice: Any, both: list[Node], eventually: Eventually
-) -> None:
+def test_an_interactive_job_is_cancelled_if_a_peer_fails(alice: Any, both: list[Node], eventually: Eventually) -> None:
     good, bad = both
     set_faults(bad, "storage half-start")
     done = alice.run(f"srun {WITH_BEEOND} --nodes=2 --ntasks=2 --mpi=none touch /tmp/never-without-it", 3 * START_S)
@@ -159,9 +157,7 @@ def test_an_interactive_job_is_cancelled_if_a_peer_fails(
 
 
 @pytest.mark.thorough
-def test_daemons_that_ignore_sigterm_are_killed(
-    alice: Any, both: list[Node], eventually: Eventually
-) -> None:
+def test_daemons_that_ignore_sigterm_are_killed(alice: Any, both: list[Node], eventually: Eventually) -> None:
     for one in both:
         set_faults(one, *(f"{part} ignore-sigterm" for part in ("mgmtd", "meta", "storage", "helperd")))
     alice.srun(f"{WITH_BEEOND} --nodes=2 --ntasks=2 --mpi=none", "sh -c 'cd /beeond && echo x >$SLURM_PROCID'")

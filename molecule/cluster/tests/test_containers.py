@@ -138,9 +138,7 @@ def test_containers_check_detects_a_step_that_runs_on_the_host(alice: Any, compu
     assert "the step ran on the host, not in the container" in done.stdout + done.stderr
 
 
-def test_pyxis_is_rebuilt_only_if_slurms_version_differs(
-    inventory_source: Path, computes: list[Host]
-) -> None:
+def test_pyxis_is_rebuilt_only_if_slurms_version_differs(inventory_source: Path, computes: list[Host]) -> None:
     host = computes[0]
     before = json.loads(host.file(RECORD).content_string)
     assert before["slurm"] in host.check_output("scontrol --version")

@@ -156,9 +156,7 @@ def test_retiring_the_same_node_again_changes_nothing(azure: Cluster, inventory_
 
 
 @pytest.mark.thorough
-def test_site_yml_removes_a_node_that_was_deleted_in_azure(
-    controller: Host, site_run: Recap
-) -> None:
+def test_site_yml_removes_a_node_that_was_deleted_in_azure(controller: Host, site_run: Recap) -> None:
     assert site_run.rc == 0, site_run.output
     assert "NodeName=compute-[0,3] " in node_lines(controller)
     shown = controller.check_output("sinfo --Node --noheader --states=idle --format=%%N")

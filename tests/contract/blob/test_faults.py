@@ -172,9 +172,7 @@ def test_an_account_that_throttles_is_reported(node: Node, account: Azurite, pla
     assert os.path.isdir(done["logs"])
 
 
-def test_staging_waits_while_an_account_throttles(
-    node: Node, account: Azurite, plain: str, tmp_path: Path
-) -> None:
+def test_staging_waits_while_an_account_throttles(node: Node, account: Azurite, plain: str, tmp_path: Path) -> None:
     left = [3]
 
     def busy(method: str, path: str) -> bool:
@@ -190,9 +188,7 @@ def test_staging_waits_while_an_account_throttles(
     assert (done["status"], done["copied"], left[0] < 0) == (0, 2, True)
 
 
-def test_gzip_content_is_decompressed_and_its_checksum_verified(
-    node: Node, account: Azurite, tmp_path: Path
-) -> None:
+def test_gzip_content_is_decompressed_and_its_checksum_verified(node: Node, account: Azurite, tmp_path: Path) -> None:
     url = account.container("gzipped")
     account.put("gzipped", "set/a.txt.gz", gzip.compress(TEXT), x_ms_blob_content_encoding="gzip")
     account.put(

@@ -70,9 +70,7 @@ def test_a_cache_that_is_not_persistent_is_a_warning(
     assert "cache: true has no effect, because cache_plugin is" in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_persistent_cache_is_no_warning(
-    source: Source, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_persistent_cache_is_no_warning(source: Source, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     source.read(cache=True, cache_plugin="ansible.builtin.jsonfile", cache_connection=str(tmp_path / "cache"))
 
     assert "has no effect" not in capsys.readouterr().err

@@ -31,9 +31,7 @@ def requested_paths(source: Source) -> list[str]:
         {"scale_sets": ["comput[ef]"]},
     ],
 )
-def test_instances_are_listed_only_for_selected_scale_sets(
-    source: Source, options: dict[str, Any]
-) -> None:
+def test_instances_are_listed_only_for_selected_scale_sets(source: Source, options: dict[str, Any]) -> None:
     inventory = source.read(**options)
 
     assert set(inventory.hosts) == UNIFORM

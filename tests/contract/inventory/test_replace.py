@@ -96,9 +96,7 @@ def test_a_machine_that_stays_on_a_bad_host_is_reported(source: Source, controll
 
 @pytest.mark.daily(1)
 @pytest.mark.parametrize("reason", ["hpcai: health: replace: gpu_count: 7 of 8 GPUs", "bad fan, ticket 4711"])
-def test_a_machine_that_was_drained_before_stays_drained(
-    source: Source, controller: Controller, reason: str
-) -> None:
+def test_a_machine_that_was_drained_before_stays_drained(source: Source, controller: Controller, reason: str) -> None:
     controller.set_nodes("IDLE+DRAIN", reason)
     answer = health(source)
 

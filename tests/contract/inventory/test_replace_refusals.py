@@ -141,9 +141,7 @@ def test_a_node_with_jobs_is_not_deleted(source: Source, controller: Controller)
     assert source.simulator.scale_set("compute").capacity == 3
 
 
-def test_a_deletion_without_a_replacement_is_refused_before_any_drain(
-    source: Source, controller: Controller
-) -> None:
+def test_a_deletion_without_a_replacement_is_refused_before_any_drain(source: Source, controller: Controller) -> None:
     alone = min(host for host in source.read(include_vms="tagged").hosts if host.startswith("flex"))
 
     done = replace(source, controller, hpcai_replace=alone, hpcai_replace_how="delete", hpcai_replace_confirm=True)

@@ -236,9 +236,7 @@ def test_a_missing_permission_is_named(source: Source) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("fault", [{"status": 403}, {"status": 404}, {"action": "drop"}])
-def test_an_unreadable_log_is_reported_without_its_signature(
-    source: Source, fault: dict[str, Any]
-) -> None:
+def test_an_unreadable_log_is_reported_without_its_signature(source: Source, fault: dict[str, Any]) -> None:
     source.simulator.add_fault(LOG, **fault)
 
     done = run(source, machines(source, "ctl"))

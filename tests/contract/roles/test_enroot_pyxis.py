@@ -105,9 +105,7 @@ def test_missing_digests_are_errors_that_name_the_files(
     assert given["wanted"][0]["url"] == f"https://mirror.example/x/{package}"
 
 
-def test_a_folder_needs_no_digests_but_must_contain_all_files(
-    by_host: dict[str, dict[str, Any]], files: Path
-) -> None:
+def test_a_folder_needs_no_digests_but_must_contain_all_files(by_host: dict[str, dict[str, Any]], files: Path) -> None:
     assert by_host["files"]["sources"]["problems"] == []
     assert sorted(by_host["files"]["sources"]["local"].values()) == sorted(map(str, (files / "complete").iterdir()))
     (problem,) = by_host["too few files"]["sources"]["problems"]

@@ -122,9 +122,7 @@ def test_a_container_gets_no_chrony(resolved: dict[str, dict[str, Any]]) -> None
 
 
 @pytest.mark.parametrize("name", ["plain", "hpc", "off", "text"])
-def test_nothing_is_downloaded_without_gpus_or_on_an_hpc_image(
-    resolved: dict[str, dict[str, Any]], name: str
-) -> None:
+def test_nothing_is_downloaded_without_gpus_or_on_an_hpc_image(resolved: dict[str, dict[str, Any]], name: str) -> None:
     assert (resolved[name]["lacking"], resolved[name]["problems"]) == ([], [])
 
 
