@@ -35,7 +35,7 @@ case "$*" in
     *) exit 1 ;;
 esac
 """
-SQUEUE_AWAY = """#!/bin/sh
+FAILING_SQUEUE = """#!/bin/sh
 cd "$(dirname "$0")"
 echo >> calls
 case $(wc -l < calls) in
