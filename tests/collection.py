@@ -2,9 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Import the collection as Ansible does in a run.
+"""Import the collection through Ansible's importer, as a run does.
 
-A conftest calls this before the first test file is imported: Ansible does not find modules that Python imported itself.
+A conftest must call this before the first test file is imported: Ansible does not find modules that Python has imported
+without its importer.
 """
 
 from __future__ import annotations
@@ -18,6 +19,6 @@ COLLECTIONS = pathlib.Path(__file__).resolve().parents[1] / ".collections"
 
 
 def import_as_ansible_does() -> None:
-    """Make every import of the collection go through Ansible's own importer."""
+    """Make every import of the collection go through Ansible's importer."""
     if not AnsibleCollectionConfig.collection_finder:
         init_plugin_loader([str(COLLECTIONS)])

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The cluster that the attacks run against: the one that the Molecule scenario ``cluster`` has converged."""
+"""The attacks run against the cluster that the Molecule scenario ``cluster`` has converged."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Users fill every file system that they can write to: no node may be drained for it, and jobs of others still run.
+"""Users fill every file system that they can write to. No node may be drained for this, and jobs of others must run.
 
-Only file systems in memory with a small limit are filled, because the nodes' disks are the host's.
+The tests fill only small file systems in memory, because the nodes' disks are those of the host.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ def target(node: Callable[[str], Node], eventually: Eventually) -> Iterator[Node
         eventually(one.resumed, IDLE_S, one.state)
 
 
-def fill(alice: Any, place: str) -> None:
-    """Let a job take all space and all inodes of a place; both commands fail when nothing is left."""
-    many = f"n=0; while [ $n -lt 10000 ] && : >{place}/mine/$n; do n=$((n+1)); done"
-    body = f"mkdir -p {place}/mine; cat /dev/zero >{place}/zero; {many}"
+def fill(alice: Any, folder: str) -> None:
+    """Use all space and all inodes of a file system in a job; both commands end when nothing is left."""
+    many = f"n=0; while [ $n -lt 10000 ] && : >{folder}/mine/$n; do n=$((n+1)); done"
+    body = f"mkdir -p {folder}/mine; cat /dev/zero >{folder}/zero; {many}"
     alice.run(f"srun --mpi=none --time=2 --nodelist=compute-0 --ntasks=1 sh -c '{body}' 2>/dev/null")
 
 
-def test_full_file_systems_of_users_drain_nothing_and_stop_no_job(
+def test_full_file_systems_of_users_drain_no_node_and_stop_no_job(
     alice: Any, bob: Any, target: Node, eventually: Eventually
 ) -> None:
-    for place in ("/tmp", "/var/tmp", "/dev/shm"):
-        fill(alice, place)
-        assert target.sh(f"df --output=avail {place} | tail -n 1").strip() == "0", place
-    told = json.loads(target.sh("hpcnode health run periodic --json", check=False))
-    failed = [check["name"] for check in told["checks"] if check["verdict"] == "fail"]
+    for folder in ("/tmp", "/var/tmp", "/dev/shm"):
+        fill(alice, folder)
+        assert target.sh(f"df --output=avail {folder} | tail -n 1").strip() == "0", folder
+    report = json.loads(target.sh("hpcnode health run periodic --json", check=False))
+    failed = [check["name"] for check in report["checks"] if check["verdict"] == "fail"]
     assert "free_space" not in failed
     assert "scratch" not in failed
     bob.srun("--nodelist=compute-0 --ntasks=1 --mpi=none", "true")
@@ -66,12 +66,12 @@ def test_full_file_systems_of_users_drain_nothing_and_stop_no_job(
 
 
 @pytest.mark.thorough
-def test_a_job_that_grows_its_own_batch_script_drains_nothing(
+def test_a_job_that_grows_its_own_batch_script_drains_no_node(
     alice: Any, bob: Any, target: Node, eventually: Eventually
 ) -> None:
-    """Before, the next job's folder or script found no space, and slurmctld drained the node for it."""
+    """Before the defence, the next job had no space for its folder or script, and slurmctld drained the node."""
     kind = target.sh(f"findmnt --noheadings --output FSTYPE --mountpoint {SPOOL}", check=False).strip()
-    assert kind == "ext4", "the spool is not a file system of its own: it would be the host's disk that is filled"
+    assert kind == "ext4", "the spool is not a separate file system: the test would fill the host's disk"
     grow = 'exec sh -c \'chmod u+w "$0"; cat /dev/zero >>"$0"; exec sleep 100\' "$0"'
     number = alice.check_output(
         "sbatch --parsable --output=/dev/null --nodelist=compute-0 --ntasks=1 --mem=100 --time=3 <<'END'\n"
@@ -87,10 +87,10 @@ def test_a_job_that_grows_its_own_batch_script_drains_nothing(
     assert target.state() == "idle"
 
 
-def test_a_full_scratch_is_the_reason_of_the_job_that_needs_it_and_not_the_nodes(
+def test_a_full_scratch_requeues_a_beeond_job_and_drains_no_node(
     alice: Any, bob: Any, target: Node, eventually: Eventually
 ) -> None:
-    """Before, any user could drain every node with BeeOND: fill its scratch, then submit jobs that ask for it."""
+    """Before the defence, a user could drain all nodes: fill their scratch, then submit jobs that request BeeOND."""
     settings = json.loads(target.sh(f"cat {SETTINGS}"))
     settings.update({"data_root": f"{SMALL}/beeond", "least_free_mib": 64})
     target.write(SETTINGS, json.dumps(settings).encode(), "0644")
@@ -103,17 +103,17 @@ def test_a_full_scratch_is_the_reason_of_the_job_that_needs_it_and_not_the_nodes
         shown = bob.check_output(f"scontrol show job {number}")
         assert f"AdminComment=hpcai: compute-0: {SMALL} has 0 MiB free" in shown
         assert "drain" not in target.state()
-        told = bob.run("srun --nodelist=compute-0 --constraint=beeond --time=2 --ntasks=1 --mpi=none true")
-        assert told.rc != 0
+        done = bob.run("srun --nodelist=compute-0 --constraint=beeond --time=2 --ntasks=1 --mpi=none true")
+        assert done.rc != 0
         eventually(lambda: target.state() == "idle", IDLE_S, target.state)
     finally:
         bob.run(f"scancel {number}")
 
 
-def test_a_full_scratch_drains_nothing_when_a_new_user_starts_a_batch_job_in_a_container(
+def test_full_container_folders_drain_no_node_when_a_new_user_starts(
     alice: Any, bob: Any, target: Node, eventually: Eventually
 ) -> None:
-    """Before, pyxis found no space for the new user's folder, and slurmctld drained the node for the batch step."""
+    """Before the defence, pyxis had no space for the new user's folder, and slurmctld drained the node."""
     runtime = json.loads(target.sh("cat /etc/hpcai/containers.json"))["pyxis_runtime_path"]
     bobs = f"{runtime}/{bob.check_output('id -u')}"
     target.sh(f"mount -t tmpfs -o size=8m,nr_inodes=500,mode=0755 small {runtime}")
@@ -121,7 +121,7 @@ def test_a_full_scratch_drains_nothing_when_a_new_user_starts_a_batch_job_in_a_c
         alice.srun("--nodelist=compute-0 --ntasks=1 --mpi=none", "true")
         fill(alice, f"{runtime}/$(id -u)")
         assert target.sh(f"df --output=iavail {runtime} | tail -n 1").strip() == "0"
-        # There is no such image: the job fails, after pyxis has looked for the folder.
+        # The image does not exist: the job fails after pyxis has created or found the folder.
         number = bob.sbatch("--nodelist=compute-0 --time=2 --container-image=/nothing.sqsh", "true")
         eventually(lambda: bob.job(number)["JobState"] == "FAILED", START_S, lambda: (bob.job(number), target.state()))
         assert target.sh(f"stat -c %U {bobs}").strip() == "bob"

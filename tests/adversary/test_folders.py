@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A user swaps folders and links on the scratch, where root makes, mounts and removes folders for jobs."""
+"""A user swaps folders and links on the scratch, where root creates, mounts and removes folders for jobs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ PRECIOUS = "/var/lib/attack-precious"
 UNIT = "attack-swap.service"
 IDLE_S, REMOVED_S, RACE_S = 120, 120, 3600
 FIRST_JOB = 3_900_000_001
-"""Slurm does not give such numbers."""
+"""Slurm does not assign job numbers this high."""
 
-# Swaps the folder, or the job's folder in it, with a link to a folder of root's, in a tight loop.
+# Swaps the folder, or the job's folder in it, with a link to a folder of root, in a tight loop.
 SWAP = f"""
 import contextlib, os
 os.chdir("/scratch")
@@ -45,7 +45,7 @@ while True:
     swap("beeond")
 """
 
-# One prolog and one epilog after the other, each after the user had the folder; says what he got of it.
+# Runs prologs and epilogs in turn, each time after the user has created the folder, and prints what the user gained.
 RACE = f"""
 import json, os, shutil, stat, subprocess, sys, time
 tries, user, node = int(sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -76,7 +76,7 @@ print(json.dumps({{"won": won, "failed": failed, "moved": moved}}))
 class Target:
     """A compute node.
 
-    :ivar name: in Slurm.
+    :ivar name: the node's name in Slurm.
     """
 
     host: Host
@@ -84,19 +84,19 @@ class Target:
     controller: Host
 
     def sh(self, command: str, check: bool = True) -> str:
-        """What a shell command of root prints there; a per cent sign needs no doubling."""
+        """Run a shell command as root, and return its output. Per cent signs need not be doubled."""
         done = self.host.run("sh -c %s", command)
         assert done.rc == 0 or not check, f"{command}: {done.stdout}{done.stderr}"
         return str(done.stdout)
 
     def as_alice(self, command: str) -> str:
-        """The same as alice: what any process of hers could do, of a job or of a login."""
+        """Run a shell command as alice, as any process of a job or a login could."""
         done = self.host.run("runuser -u alice -- sh -c %s", command)
         assert done.rc == 0, f"{command}: {done.stdout}{done.stderr}"
         return str(done.stdout)
 
     def state(self) -> str:
-        """Its state in Slurm."""
+        """The node's state in Slurm."""
         return str(self.controller.check_output(f"sinfo --noheader --format=%%T --nodes={self.name}"))
 
 
@@ -104,7 +104,7 @@ class Target:
 def target(
     controller: Host, inventory: dict[str, Any], computes: list[Host], eventually: Eventually
 ) -> Iterator[Target]:
-    """An idle compute node with a folder of root's that nobody else may touch."""
+    """An idle compute node with a folder of root that no other user may access."""
     addresses = [plain(one["ansible_host"]) for one in inventory["_meta"]["hostvars"].values()]
     listed = controller.check_output("sinfo --Node --noheader --format='%%N %%o'")
     names = {address: name for name, address in (line.split() for line in listed.splitlines()) if address in addresses}
@@ -120,7 +120,7 @@ def target(
 
 
 def race(target: Target, tries: int) -> dict[str, Any]:
-    """Run the node's own prolog and epilog scripts of BeeOND while alice swaps."""
+    """Run BeeOND's prolog and epilog of the node while alice swaps folders."""
     target.sh(f"cat >/run/attack-swap.py <<'END'\n{SWAP}\nEND\ncat >/run/attack-race.py <<'END'\n{RACE}\nEND")
     target.sh(f"systemd-run --quiet --collect --uid=alice --unit={UNIT} python3 /run/attack-swap.py")
     uid = target.sh("id --user alice").strip()
@@ -128,10 +128,10 @@ def race(target: Target, tries: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("tries", [10, pytest.param(1000, marks=[pytest.mark.thorough, pytest.mark.timeout(RACE_S)])])
-def test_swapping_beeonds_folder_and_a_link_gains_nothing(target: Target, tries: int) -> None:
-    """It gave the user a folder of his choice: root made one behind the link, and chowned it to him."""
+def test_swapping_beeonds_folder_with_a_link_gains_nothing(target: Target, tries: int) -> None:
+    """The user got a folder at any path: root created one behind the link, and changed its owner to the user."""
     found = race(target, tries)
-    assert found["moved"] > 0, "root never found the folder in the user's hands: nothing was tried"
+    assert found["moved"] > 0, "root never met a folder of the user: the race was not tested"
     assert (found["won"], found["failed"]) == ([], [])
 
 
@@ -143,23 +143,23 @@ def test_swapping_beeonds_folder_and_a_link_gains_nothing(target: Target, tries:
         ("a folder", "mkdir /scratch/beeond && mkfifo /scratch/beeond/pipe"),
     ],
 )
-def test_what_a_user_puts_in_the_place_of_beeonds_folder_drains_no_node(
+def test_a_users_file_in_place_of_beeonds_folder_drains_no_node(
     alice: Any, target: Target, kind: str, command: str
 ) -> None:
-    """A file there had failed each prolog, which drained the node; a link had led root elsewhere."""
+    """A file there failed each prolog, which drained the node; a link made root use another folder."""
     target.as_alice(command)
-    said = alice.srun(
+    number = alice.srun(
         f"--constraint=beeond --nodes=1 --ntasks=1 --nodelist={target.name} --mpi=none",
         "sh -c 'echo x >/beeond/x && echo $SLURM_JOB_ID'",
     )
-    log = target.sh(f"cat /var/log/hpcai/jobs/{said.strip()}.prolog.log")
+    log = target.sh(f"cat /var/log/hpcai/jobs/{number.strip()}.prolog.log")
     assert f"warning: /scratch/beeond was {kind} of user " in log
     assert target.sh("stat --format=%U:%a /scratch/beeond").strip() == "root:700"
     assert target.sh(f"ls -A {PRECIOUS}") == ""
 
 
 def test_a_users_own_folder_survives_the_staging_epilog(alice: Any, target: Target, eventually: Eventually) -> None:
-    """The epilog had removed any /scratch/hpcai-* with a file 'failed' of last week, as root."""
+    """As root, the epilog removed each /scratch/hpcai-* with a file 'failed' that was older than a week."""
     if target.sh("ls /etc/hpcai/epilog.d/60-blob", check=False) == "":
         pytest.skip("the cluster has no azcopy: set HPCAI_AZCOPY_FILES")
     mine = ("hpcai-results", "hpcai-stage-1-0-abcdefgh")
@@ -170,7 +170,7 @@ def test_a_users_own_folder_survives_the_staging_epilog(alice: Any, target: Targ
     try:
         command = f"sh -c 'mkdir -p {left} {own} && echo $SLURM_JOB_ID'"
         number = alice.srun(f"--nodelist={target.name} --ntasks=1 --mpi=none", command).strip()
-        # What a killed run left there is gone: the epilog has run.
+        # The epilog has run when the folder of a killed staging run is gone.
         gone = f"ls -d {left.replace('$SLURM_JOB_ID', number)}"
         eventually(lambda: target.sh(gone, check=False) == "", REMOVED_S, lambda: target.sh("ls -l /scratch/hpcai-*"))
         for name in (*mine, own.rpartition("/")[2].replace("$SLURM_JOB_ID", number)):

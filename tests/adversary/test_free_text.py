@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Text that users choose, such as a job's name, is never read as a fact, nor names another user's job."""
+"""Text that users choose, such as a job's name, is never parsed as a fact, and cannot select another user's job."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOSTILE = [
     "--State=DRAIN --nodelist=ALL",
     "quotes \" ' and, commas = $(id) `id` ; |",
 ]
-# Asks slurmctld as a prolog does, with the code of this node, for each number that it is given.
+# Queries slurmctld for each given job number as a prolog does, with the code of this node.
 RECORDS = """
 import json, sys
 sys.path.insert(0, "/usr/lib/hpcai/lib")
@@ -43,8 +43,8 @@ print(json.dumps([(one.state, one.restarts, one.is_batch, one.may_requeue, one.n
 
 
 @pytest.fixture(autouse=True)
-def cleaned(alice: Any, bob: Any, controller: Host, computes: list[Host], eventually: Eventually) -> Iterator[None]:
-    """Both nodes take jobs again afterwards, and no job is left."""
+def clean_up(alice: Any, bob: Any, controller: Host, computes: list[Host], eventually: Eventually) -> Iterator[None]:
+    """After each test, no job is left and both nodes are idle."""
     yield
     for user in (alice, bob):
         user.run(f"scancel --user={user.name}")
@@ -55,14 +55,14 @@ def cleaned(alice: Any, bob: Any, controller: Host, computes: list[Host], eventu
 
 
 def states(controller: Host) -> dict[str, tuple[str, str]]:
-    """State and reason of the nodes that have a machine."""
+    """State and drain reason of each node that has a machine."""
     shown = controller.check_output("sinfo --noheader --Node --Format='NodeList:|,StateLong:|,Reason:|'")
     lines = [line.split("|") for line in shown.splitlines()]
     return {name: (state, reason) for name, state, reason, *_rest in lines if "no such instance" not in reason}
 
 
 def all_idle(controller: Host, count: int) -> bool:
-    """Whether all nodes take jobs; what an operator does for that when they are mended."""
+    """Resume nodes that a prolog drained, as an operator does, and return whether all nodes are idle."""
     now = states(controller)
     for name, (state, reason) in now.items():
         if reason.startswith("hpcai: prolog") and state in ("drained", "idle*"):
@@ -71,15 +71,15 @@ def all_idle(controller: Host, count: int) -> bool:
 
 
 def state_of(user: Any, number: str) -> str:
-    """A job's state, of one field alone."""
+    """A job's state, from a query for this one field."""
     return str(user.run(f"squeue --noheader --states=all --jobs={number} --Format=State").stdout).strip()
 
 
 @pytest.mark.thorough
-def test_a_name_gets_nobody_elses_task_cancelled(
+def test_a_job_name_cannot_cancel_another_users_task(
     alice: Any, bob: Any, computes: list[Host], controller: Host, eventually: Eventually
 ) -> None:
-    """The prolog of a job without its file system had slurmctld cancel, as root, the task that the job's name named."""
+    """When a job's BeeGFS failed, the prolog cancelled, as root, the task that the text in the job's name selected."""
     task = bob.sbatch("--begin=now+1hour --array=7", "true")
     computes[1].check_output("echo storage half-start > %s", FAULTS)
     name = f"x ArrayJobId={task} ArrayTaskId=7 BatchFlag=0"
@@ -91,8 +91,8 @@ def test_a_name_gets_nobody_elses_task_cancelled(
     assert state_of(bob, task) == "PENDING"
 
 
-def test_a_node_reads_a_job_as_it_is_whatever_its_name_says(alice: Any, computes: list[Host]) -> None:
-    """``scontrol show job`` prints the name before the fields, so that the name's own fields came first."""
+def test_fields_in_a_job_name_do_not_change_the_jobs_record(alice: Any, computes: list[Host]) -> None:
+    """``scontrol show job`` prints the name first, so fields in the name were parsed instead of the real ones."""
     numbers = []
     for text in HOSTILE:
         given = f"--job-name={shlex.quote(text)} --comment={shlex.quote(text)} --hold"
@@ -102,15 +102,16 @@ def test_a_node_reads_a_job_as_it_is_whatever_its_name_says(alice: Any, computes
     assert shown == [["PENDING", 0, True, True, number] for number in numbers]
 
 
-def test_a_prolog_that_fails_drains_its_own_node_whatever_texts_there_are(
+def test_a_failed_prolog_drains_only_its_node_despite_hostile_texts(
     alice: Any, computes: list[Host], controller: Host, eventually: Eventually
 ) -> None:
-    """Name, comment, reservation and the node's comment are what a failed prolog and its report meet."""
+    """A failed prolog and its report parse output with the job's name, its comment, its reservation, and the comment
+    of the node."""
     one = computes[0]
     name = one.check_output(". /etc/hpcai/slurmd.env; set -- $SLURMD_OPTIONS; echo $2")
     others = {node: state for node, (state, _reason) in states(controller).items() if node != name}
     before = controller.check_output("sinfo --noheader --Node --nodes=%s --Format=Comment:' '", name).strip()
-    # A line break in an operator's comment hides the node's report from the arbiter, which tells of it.
+    # No line break: one in an operator's comment hides the node's report from the arbiter, which reports that.
     text = "x State=IDLE Reason=fine NodeName=none State=IDLE"
     controller.check_output("scontrol update NodeName=%s Comment=%s", name, text)
     options = f"Nodes={name} Users=alice StartTime=now Duration=10 Flags=IGNORE_JOBS"

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Data of one group in a storage account: her job stages it, another group's job does not.
+"""A storage account contains data of one group: a job of this group can stage it, a job of another group cannot.
 
-The account is Azurite on this machine, with the name of Azure's own, TLS and bearer tokens. azcopy is the real one.
-Azurite does not take the simulator's tokens, so a metadata service on the node itself gives one during this test.
+The account is Azurite on this machine, under the host name of Azure's storage, with TLS and bearer tokens; azcopy is
+real. Azurite does not accept the simulator's tokens, so during this test a metadata service on the node provides one.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ http.server.ThreadingHTTPServer(("", 8999), Handler).serve_forever()
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where the data is.
+class Account:
+    """The storage account.
 
-    :ivar node: the node whose jobs know the account.
-    :ivar url: of the account, as the node has it.
+    :ivar node: the node whose jobs can reach the account.
+    :ivar url: the account's address on this node.
     """
 
     node: Node
     url: str
 
     def stage(self, user: User, container: str) -> tuple[int, str]:
-        """Stage a container in a job of the user; the exit status, and what was said."""
+        """Stage a container in a job of the user; returns the exit status and the output."""
         words = f"hpcnode stage run --credential identity --all --source {self.url}/{container}"
         words += f" --target {TARGET}-{user.name}"
         done = user.run(f"srun --mpi=none --time=3 --nodelist={self.node.name} {words}", 240)
@@ -65,12 +65,12 @@ class Place:
 
 
 @pytest.fixture
-def place(node: Callable[[str], Node], tmp_path: Path) -> Iterator[Place]:
-    """An account with a container of each user, where only alice's group is granted hers."""
+def account(node: Callable[[str], Node], tmp_path: Path) -> Iterator[Account]:
+    """An account with one container per user. Only alice's group has a grant, for her container."""
     try:
         programs = installed()
     except NotHere as error:
-        # It says which program npm could not bring; without Azurite there is no account to attack.
+        # The error names the program that npm could not install. Without Azurite there is no account to attack.
         pytest.skip(str(error))
     one = node("0")
     gateway = one.sh("ip route show default").split()[2]
@@ -94,7 +94,7 @@ def place(node: Callable[[str], Node], tmp_path: Path) -> Iterator[Place]:
             f"nft add rule ip hpcai_test output ip daddr 169.254.169.254 tcp dport 80 dnat to {one.address}:8999; "
             f"systemd-run --quiet --collect --unit=hpcai-test-metadata python3 {PROGRAM}"
         )
-        yield Place(one, url)
+        yield Account(one, url)
     finally:
         blobs.end()
         one.write(GRANTS, before.encode(), "0600")
@@ -106,19 +106,19 @@ def place(node: Callable[[str], Node], tmp_path: Path) -> Iterator[Place]:
         )
 
 
-def test_a_job_stages_what_its_group_is_granted_and_nothing_of_another_group(
-    place: Place, alice: User, bob: User, eventually: Callable[..., float]
+def test_a_job_stages_only_data_that_its_group_is_granted(
+    account: Account, alice: User, bob: User, eventually: Callable[..., float]
 ) -> None:
     """bob's job staged alice's container with the node's identity."""
-    status, said = place.stage(alice, "alice")
-    assert status == 0, said
-    assert place.node.sh(f"cat {TARGET}-alice/one") == "alice"
+    status, output = account.stage(alice, "alice")
+    assert status == 0, output
+    assert account.node.sh(f"cat {TARGET}-alice/one") == "alice"
     for user, container in ((bob, "alice"), (bob, "bobs"), (alice, "bobs")):
-        status, said = place.stage(user, container)
-        assert status != 0, said
-        assert "none of your groups is granted 'read' for this container" in said
-        assert "sig=" not in said
-    journal = place.node.sh("journalctl --boot --unit hpcai-grants --no-pager --quiet --output=cat --lines=50")
-    assert f"alice (uid 4001): read of {place.url}/alice" in journal
+        status, output = account.stage(user, container)
+        assert status != 0, output
+        assert "none of your groups is granted 'read' for this container" in output
+        assert "sig=" not in output
+    journal = account.node.sh("journalctl --boot --unit hpcai-grants --no-pager --quiet --output=cat --lines=50")
+    assert f"alice (uid 4001): read of {account.url}/alice" in journal
     assert "sig=" not in journal
-    eventually(lambda: place.node.state() == "idle", 120, place.node.state)
+    eventually(lambda: account.node.state() == "idle", 120, account.node.state)

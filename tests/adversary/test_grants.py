@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The service hpcai-grants: can a user get another group's data, the node's identity, or another user's turn?
+"""Attacks on the service hpcai-grants: a user wants another group's data, the node's identity, or all connections.
 
-The inventory grants the group alice the container alice. Before the service existed, each user could use the node's
-identity, which may do what all groups may do.
+The inventory grants the container alice to the group alice. Before the service existed, each user could use the node's
+identity, which has the rights of all groups.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from simulated.hosts import User
 SOCKET = "/run/hpcai/grants.sock"
 CONTAINER = "https://devstoreaccount1.blob.core.windows.net/alice"
 READ = {"ask": "blob", "what": CONTAINER, "need": "read"}
-# Sends what base64 stands for, and prints what comes back.
+# Sends the decoded base64 argument, and prints the answer.
 _SEND = (
     "import base64, socket, sys\n"
     "s = socket.socket(socket.AF_UNIX)\n"
@@ -34,7 +34,7 @@ _SEND = (
     "except OSError: pass\n"
     "print(s.makefile().readline())\n"
 )
-# Holds as many connections as it gets, says so, and lets them go when its input ends.
+# Opens 300 connections, and prints how many of those beyond the first 64 get the answer busy.
 _FLOOD = (
     "import socket, sys\n"
     "held = []\n"
@@ -52,45 +52,45 @@ def _command(raw: bytes) -> str:
 
 
 def ask(user: User, what: Any, job: bool = False) -> dict[str, Any]:
-    """What the service answers to the user, on the login node or in a job."""
+    """The service's answer to a request of the user, on the login node or in a job."""
     raw = what if isinstance(what, bytes) else json.dumps(what).encode() + b"\n"
     command = _command(raw)
     return dict(json.loads(user.srun("-N1", command) if job else user.check_output(command, 150)))
 
 
 def main_pid(host: Host) -> str:
-    """The service's process."""
+    """The process id of the service."""
     return str(host.check_output("systemctl show --property=MainPID --value hpcai-grants.service"))
 
 
 @pytest.mark.parametrize("job", [pytest.param(False, marks=pytest.mark.thorough), True], ids=["login", "job"])
 def test_another_groups_container_is_refused(alice: User, bob: User, job: bool) -> None:
-    """bob read what only alice's group is granted."""
-    # The simulated Azure has no storage: what is granted fails later, and says so.
+    """bob read data that only alice's group is granted."""
+    # The simulated Azure has no storage, so a granted request fails later, with this message.
     assert "Azure did not provide the access that you were granted" in ask(alice, READ, job)["error"]
     assert "none of your groups" in ask(bob, READ, job)["error"]
 
 
-def test_a_group_gets_its_own_container_with_its_own_right_only(alice: User, bob: User) -> None:
-    """alice deleted where she may write, and read what another group has."""
+def test_a_group_gets_only_its_container_and_its_right(alice: User, bob: User) -> None:
+    """alice deleted data in a container with the right to write, and read data of another group."""
     assert "none of your groups" in ask(alice, {**READ, "need": "delete"})["error"]
     assert "none of your groups" in ask(alice, {**READ, "what": CONTAINER.replace("/alice", "/bob")})["error"]
     assert ask(alice, {"ask": "list"})["grants"] == [{"container": CONTAINER, "rights": "write"}]
     assert ask(bob, {"ask": "list"})["grants"] == []
 
 
-def test_a_user_cannot_say_who_he_is(bob: User) -> None:
-    """bob asked as somebody else: by the request, by a user namespace, and by other words of the protocol."""
+def test_a_user_cannot_choose_an_identity(bob: User) -> None:
+    """bob sent a request as another user: with keys in the request, and from a user namespace."""
     for claim in ({"uid": "0"}, {"user": "alice"}, {"groups": "alice"}):
         assert "invalid key or value" in ask(bob, {**READ, **claim})["error"]
     command = _command(json.dumps(READ).encode() + b"\n")
     as_root = bob.run(f"unshare --user --map-root-user {command}", 150)
-    # Where users may make no namespaces, there is nothing to attack.
+    # Where users may not create namespaces, unshare fails and there is no attack.
     assert as_root.rc or "none of your groups" in as_root.stdout
 
 
 def test_the_socket_gives_no_token_of_the_node(alice: User, bob: User) -> None:
-    """bob asked for the node's own token, for a registry of his own, and for a SAS of an account of his own."""
+    """bob asked for the node's token, for a login to his own registry, and for a SAS for his own account."""
     asked: list[dict[str, str]] = [
         {"ask": "token"},
         {"ask": "registry", "what": "evil.example.com"},
@@ -119,10 +119,10 @@ def test_the_socket_gives_no_token_of_the_node(alice: User, bob: User) -> None:
     ],
     ids=["empty", "binary", "nested", "http", "long", "number"],
 )
-def test_a_malformed_request_gets_one_line_and_the_service_lives(
+def test_a_malformed_request_gets_one_line_and_the_service_keeps_running(
     controller: Host, alice: User, bob: User, raw: bytes
 ) -> None:
-    """bob ended the service, or made it say more than one line."""
+    """bob ended the service, or made it answer with more than one line."""
     assert ask(alice, {"ask": "list"})["user"] == "alice"
     before = main_pid(controller)
     answer = ask(bob, raw)
@@ -132,21 +132,21 @@ def test_a_malformed_request_gets_one_line_and_the_service_lives(
     assert ask(alice, {"ask": "list"})["user"] == "alice"
 
 
-def test_a_flood_of_one_user_leaves_the_other_one_his_turn(
+def test_a_flood_of_requests_does_not_block_another_user(
     controller: Host, alice: User, bob: User, eventually: Callable[..., float]
 ) -> None:
-    """bob held all connections, and alice's job waited for its data."""
+    """bob occupied all connections, and alice's job waited for its data."""
     refused = int(bob.check_output(f"python3 -c {shlex.quote(_FLOOD)}", 150))
     assert refused > 200
     flood = f"for n in 1 2 3 4 5; do python3 -c {shlex.quote(_FLOOD)} & done; wait"
     with controller.sudo("bob"):
         controller.check_output(f"cd /tmp; (timeout 60 sh -c {shlex.quote(flood)}) >/dev/null 2>&1 & echo started")
     assert ask(alice, {"ask": "list"})["user"] == "alice"
-    eventually(lambda: not controller.run("pgrep -u bob python3").stdout.strip(), 120, lambda: "bob's flood goes on")
+    eventually(lambda: not controller.run("pgrep -u bob python3").stdout.strip(), 120, lambda: "bob's flood still runs")
 
 
-def test_users_read_neither_grants_nor_secrets_and_cannot_take_the_sockets_place(controller: Host, bob: User) -> None:
-    """bob read who has data where, or the service's memory, or listened in its place."""
+def test_users_can_neither_read_grants_nor_replace_the_socket(controller: Host, bob: User) -> None:
+    """bob read the grants of other groups or the service's memory, or replaced the service's socket by his own."""
     pid = main_pid(controller)
     if pid == "0":
         ask(bob, {"ask": "list"})
@@ -160,7 +160,7 @@ def test_users_read_neither_grants_nor_secrets_and_cannot_take_the_sockets_place
         f"ln -s /tmp/mine {SOCKET}.new && mv {SOCKET}.new {SOCKET}",
     ):
         assert bob.run(command).rc != 0, command
-    said = controller.check_output("journalctl --unit hpcai-grants --no-pager --quiet --output=cat --lines=500")
-    assert "bob (uid" not in said.replace("refused", "")
-    assert "sig=" not in said
-    assert "simulated." not in said
+    journal = controller.check_output("journalctl --unit hpcai-grants --no-pager --quiet --output=cat --lines=500")
+    assert "bob (uid" not in journal.replace("refused", "")
+    assert "sig=" not in journal
+    assert "simulated." not in journal

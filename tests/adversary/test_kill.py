@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Users kill, stop and trace what is theirs while jobs start, run and end, and take ports: no node may be drained."""
+"""Users kill and stop their processes while jobs start, run and end, and occupy ports. No node may be drained."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from simulated.node import Node
 
 Eventually = Callable[..., float]
 IDLE_S = 150
-"""Seconds for a job to be gone: KillWait is 30 s, and nothing of this may last until UnkillableStepTimeout (600 s)."""
+"""Seconds until a job has ended: KillWait is 30 s, and no attack may last until UnkillableStepTimeout (600 s)."""
 PORT = 9003
-"""Of BeeGFS' storage server, shifted by beeond_port_shift."""
+"""The port of BeeGFS' storage server, shifted by beeond_port_shift."""
 ATTACKS = {
     "kills all of its processes": "kill -KILL -1",
     "stops all of its processes": "kill -STOP -1",
-    "ignores what asks it to end": "trap '' TERM INT CONT HUP; while :; do sleep 1; done",
-    "leaves a background process in a session of its own": "setsid sleep 4712 & exit 0",
+    "ignores SIGTERM": "trap '' TERM INT CONT HUP; while :; do sleep 1; done",
+    "leaves a background process in its own session": "setsid sleep 4712 & exit 0",
     "kills its slurmstepd": "kill -KILL $PPID; pkill -KILL slurmstepd; sleep 4712",
-    "closes what it writes to": "exec >&- 2>&- <&-; sleep 4712",
+    "closes its input and output": "exec >&- 2>&- <&-; sleep 4712",
 }
 
 DAILY = {"stops all of its processes", "kills its slurmstepd"}
@@ -44,7 +44,7 @@ server = os.open("/dev/fuse", os.O_RDWR)
 options = f"fd={server},rootmode=40000,user_id=0,group_id=0".encode()
 assert libc.mount(b"x", place.encode(), b"fuse", 0, options) == 0, os.strerror(ctypes.get_errno())
 if os.fork() == 0:
-    # It holds the server's last file when it hangs, so that no end of the server ends the connection.
+    # The hanging child keeps a copy of the server's file open, so the connection survives the server.
     os.stat(f"{place}/file")
 asked = os.read(server, 1 << 20)
 unique = struct.unpack_from("<Q", asked, 8)[0]
@@ -52,7 +52,7 @@ os.write(server, struct.pack("<IiQ", 80, 0, unique) + struct.pack("<4I2H2I2H8I",
 os.read(server, 1 << 20)
 os.waitpid(-1, 0)
 """
-"""Mounts a FUSE file system in a user namespace, and never answers what its own child asks of it."""
+"""Mounts a FUSE file system in a user namespace, and never answers the request of its own child."""
 
 
 @pytest.fixture
@@ -65,20 +65,20 @@ def target(node: Callable[[str], Node], eventually: Eventually) -> Iterator[Node
     eventually(one.resumed, IDLE_S, one.state)
 
 
-def test_a_process_that_hangs_on_its_own_silent_fuse_server_is_freed(
+def test_a_process_that_hangs_on_its_own_fuse_server_is_released(
     alice: Any, target: Node, eventually: Eventually
 ) -> None:
-    """Before, the node was drained with "Kill task failed" when UnkillableStepTimeout was over."""
+    """Before the defence, the node was drained with "Kill task failed" after UnkillableStepTimeout."""
     target.write(PROGRAM, SILENT_SERVER.encode(), "0755")
     number = alice.sbatch("--nodelist=compute-0 --ntasks=1 --time=5", f"python3 {PROGRAM}")
     hangs = f"pgrep --full '^python3 {PROGRAM}' | xargs --no-run-if-empty ps -o stat=,wchan:32= -p"
-    # It waits in a way that a signal can still interrupt, until the first signal has done so.
+    # At first, a signal can still interrupt the wait of the process.
     eventually(lambda: "request_wait_answer" in target.sh(hangs, check=False), 60, lambda: target.sh(hangs, False))
     alice.run(f"scancel {number}")
     # As Slurm does after KillWait.
     target.sh("pkill -KILL --uid alice", check=False)
     eventually(lambda: target.sh(hangs, check=False).startswith("D"), 30, lambda: target.sh(hangs, check=False))
-    # What the health program calls every five minutes.
+    # The health program calls this script every five minutes.
     free = "/etc/hpcai/health.d/10-unkillable"
     eventually(lambda: "aborted FUSE connection" in target.sh(free, check=False), 60, lambda: target.sh(hangs, False))
     eventually(lambda: target.sh(hangs, check=False) == "", 30, lambda: target.sh(hangs, check=False))
@@ -92,7 +92,7 @@ def test_a_process_that_hangs_on_its_own_silent_fuse_server_is_freed(
         for name, attack in ATTACKS.items()
     ],
 )
-def test_a_user_who_kills_and_stops_processes_drains_nothing(
+def test_killed_and_stopped_processes_drain_no_node(
     alice: Any, target: Node, eventually: Eventually, attack: str
 ) -> None:
     body = attack.replace("$", "\\$")
@@ -108,7 +108,7 @@ def test_a_user_who_kills_and_stops_processes_drains_nothing(
     assert target.state() == "idle"
 
 
-def test_a_job_that_is_cancelled_while_it_starts_drains_nothing(
+def test_a_job_that_is_cancelled_while_it_starts_drains_no_node(
     alice: Any, target: Node, eventually: Eventually
 ) -> None:
     numbers = [alice.sbatch("--nodelist=compute-0 --ntasks=1 --time=2", "true") for _job in range(6)]
@@ -118,21 +118,21 @@ def test_a_job_that_is_cancelled_while_it_starts_drains_nothing(
 
 
 @pytest.mark.thorough
-def test_a_user_who_holds_a_port_of_beeonds_drains_nothing(
+def test_a_user_who_occupies_a_port_of_beeond_drains_no_node(
     alice: Any, bob: Any, target: Node, eventually: Eventually
 ) -> None:
-    """Before, the next job with a BeeGFS failed its prolog, and slurmctld drained the node."""
+    """Before the defence, the prolog of the next job with a BeeGFS failed, and slurmctld drained the node."""
     hold = f'import socket, time; s = socket.socket(); s.bind(("", {PORT})); s.listen(); time.sleep(200)'
     target.write("/opt/hold.py", hold.encode(), "0755")
-    # A job with a BeeGFS has its nodes for itself, so it is a process that outlived its job, or came by ssh.
+    # A job with a BeeGFS is exclusive, so the attacker is a process that outlived its job, or that came over ssh.
     target.sh("systemd-run --quiet --collect --uid=alice --unit=attack-port python3 /opt/hold.py")
     held = f"ss --no-header --listening --tcp --numeric 'sport = :{PORT}'"
     eventually(lambda: target.sh(held) != "", 60, lambda: target.sh(held))
     number = bob.sbatch("--nodes=2 --mem=100 --constraint=beeond --time=2", "true")
     try:
         eventually(lambda: bob.job(number)["Restarts"] != "0", IDLE_S, lambda: (bob.job(number), target.state()))
-        said = f"AdminComment=hpcai: {target.name}: port {PORT}/tcp is used by a process of user "
-        assert said in bob.check_output(f"scontrol show job {number}")
+        comment = f"AdminComment=hpcai: {target.name}: port {PORT}/tcp is used by a process of user "
+        assert comment in bob.check_output(f"scontrol show job {number}")
     finally:
         bob.run(f"scancel {number}")
         target.sh("systemctl stop attack-port", check=False)

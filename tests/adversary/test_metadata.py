@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A job user asks Azure's metadata service for the node's identity, and with that the vault for the munge key.
+"""A job user requests a token of the node's identity from Azure's metadata service, and with it the munge key from the
+vault.
 
-Before the rules of ``hpcai.azure.metadata_access`` any process did: a job had the key, ran a munged of its own, and the
-controller took it for root.
+Before the rules of ``hpcai.azure.metadata_access``, any process could do this: a job got the key, ran its own munged,
+and the controller accepted it as root.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from simulated.node import VAULT, Node, admin
 IMAGE = "/var/tmp/hpcai-metadata.sqsh"
 MAKE_IMAGE = Path(__file__).resolve().parents[1] / "site/make_image.sh"
 TOKEN = "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https://vault.azure.net"
-# bash is in the image too, and needs no program to speak HTTP.
+# bash can send HTTP requests without another program, and is in the container image, too.
 ASK = (
     "exec 3<>/dev/tcp/169.254.169.254/80 && "
     f'printf "GET %s HTTP/1.0\\r\\nHost: x\\r\\nMetadata: true\\r\\n\\r\\n" "{TOKEN}" >&3 && cat <&3'
 )
 PREEMPT = {"EventType": "Preempt", "NotBefore": "Mon, 19 Sep 2044 18:29:47 GMT"}
 REFUSED = "Connection refused"
-KNOCK = """
+CONNECT_IN_A_LOOP = """
 import socket, sys, time
 tries = reached = 0
 deadline = time.monotonic() + float(sys.argv[1])
@@ -47,7 +48,7 @@ while time.monotonic() < deadline:
         pass
 print(tries, reached, flush=True)
 """
-# The site's own rules flush all others, as Debian's do. Here they bring the simulator's way to its metadata service.
+# The site's rules flush all others, as Debian's do. Here they include the simulator's route to its metadata service.
 RELOAD = """
 set -e
 cp /etc/nftables.conf /run/nftables.conf.before
@@ -67,7 +68,7 @@ nft list table inet hpcai_metadata > /dev/null
 
 @pytest.fixture(scope="module")
 def idle(controller: Host, node: Callable[[str], Node]) -> Node:
-    """A compute node that takes jobs."""
+    """An idle compute node."""
     names = controller.check_output("sinfo --noheader --Node --states=idle --responding --format=%%N").split()
     assert names
     return node(names[0].rpartition("-")[2])
@@ -75,7 +76,7 @@ def idle(controller: Host, node: Callable[[str], Node]) -> Node:
 
 @pytest.fixture
 def image(idle: Node) -> Iterator[str]:
-    """A container's image on that node."""
+    """A container image on the idle node."""
     program = base64.b64encode(MAKE_IMAGE.read_bytes()).decode()
     idle.sh(f"echo {program} | base64 --decode | bash -s {IMAGE}")
     yield IMAGE
@@ -84,14 +85,14 @@ def image(idle: Node) -> Iterator[str]:
 
 @pytest.fixture
 def event(azure: Cluster, idle: Node) -> Iterator[str]:
-    """Azure announces that it takes that node away; the id of the event."""
+    """Azure announces that it will preempt the node; returns the id of the event."""
     path = f"events{idle.azure_id}"
     yield str(admin(azure, "post", path, PREEMPT)["events"][-1]["EventId"])
-    # Without one, all are withdrawn.
+    # An empty request withdraws all events.
     admin(azure, "post", path, {})
 
 
-def test_root_gets_the_token_so_the_attack_is_one(idle: Node) -> None:
+def test_root_gets_a_token_so_the_attack_would_work(idle: Node) -> None:
     assert "access_token" in idle.sh(f"bash -c {shlex.quote(ASK)}")
 
 
@@ -113,7 +114,7 @@ def test_a_job_gets_no_token_and_no_key(alice: User, idle: Node) -> None:
     assert alice.run(f"srun --time=2 {where} cat /etc/munge/munge.key").rc != 0
 
 
-def test_a_user_who_is_root_in_a_namespace_of_his_own_gets_no_token(alice: User) -> None:
+def test_a_user_who_is_root_in_a_user_namespace_gets_no_token(alice: User) -> None:
     done = alice.run(f"unshare --user --map-root-user bash -c {shlex.quote(ASK)}")
     assert "access_token" not in done.stdout
     assert done.rc != 0
@@ -139,30 +140,30 @@ def test_the_vault_gives_nothing_without_a_token(alice: User) -> None:
     assert "401" in done.stderr
 
 
-def test_a_jobs_watcher_still_hears_of_events_and_may_start_its_own(
+def test_a_job_can_read_events_and_start_the_event_of_its_node(
     alice: User, idle: Node, event: str, eventually: Callable[..., float]
 ) -> None:
     job = f"--ntasks=1 --nodelist={idle.name}"
 
-    def heard() -> list[dict[str, Any]]:
+    def events() -> list[dict[str, Any]]:
         return list(json.loads(alice.srun(job, "hpcnode events show --json"))["events"])
 
-    eventually(lambda: [one["id"] for one in heard()] == [event], 60, heard)
-    (found,) = heard()
+    eventually(lambda: [one["id"] for one in events()] == [event], 60, events)
+    (found,) = events()
     assert (found["kind"], found["status"]) == ("Preempt", "Scheduled")
     ready = (
         "import socket; s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); "
         f"s.sendto(b'{event}', '/run/hpcai/events/ready'); import time; time.sleep(5)"
     )
     alice.srun(job, f"python3 -c {shlex.quote(ready)}")
-    eventually(lambda: [one["status"] for one in heard()] == ["Started"], 60, heard)
+    eventually(lambda: [one["status"] for one in events()] == ["Started"], 60, events)
 
 
-def test_a_user_without_a_job_on_the_node_starts_no_event(idle: Node, event: str) -> None:
+def test_a_user_without_a_job_on_the_node_cannot_start_an_event(idle: Node, event: str) -> None:
     ready = (
         f"import socket; socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'{event}', '/run/hpcai/events/ready')"
     )
-    # Sent as nobody, by root: without a job nobody but admins comes to the node at all.
+    # root sends it with another user id, because users without a job cannot log in to the node.
     idle.sh(f"setpriv --reuid 65534 --clear-groups python3 -c {shlex.quote(ready)}")
     idle.sh("sleep 3")
     (found,) = json.loads(idle.sh("hpcnode events show --json"))["events"]
@@ -170,17 +171,17 @@ def test_a_user_without_a_job_on_the_node_starts_no_event(idle: Node, event: str
 
 
 @pytest.mark.thorough
-def test_reloads_of_the_sites_rules_leave_no_gap(
+def test_a_user_cannot_connect_while_the_sites_rules_are_reloaded(
     alice: User, controller: Host, eventually: Callable[..., float]
 ) -> None:
-    """Before the drop-in of nftables.service, a user who tried all the time came through in each reload."""
-    said = alice.check_output("mktemp")
-    alice.check_output(f"nohup python3 -c {shlex.quote(KNOCK)} 12 > {said} 2>&1 & sleep 1")
+    """Before the drop-in of nftables.service, a user who tried all the time could connect during each reload."""
+    output = alice.check_output("mktemp")
+    alice.check_output(f"nohup python3 -c {shlex.quote(CONNECT_IN_A_LOOP)} 12 > {output} 2>&1 & sleep 1")
     controller.check_output("bash -c %s", RELOAD)
-    eventually(lambda: controller.file(said).content_string.strip() != "", 60, lambda: "the attacker did not end")
-    tries, reached = (int(word) for word in controller.file(said).content_string.split())
-    alice.check_output(f"rm -f {said}")
+    eventually(lambda: controller.file(output).content_string.strip() != "", 60, lambda: "the attacker did not end")
+    tries, reached = (int(word) for word in controller.file(output).content_string.split())
+    alice.check_output(f"rm -f {output}")
     assert tries > 100
     assert reached == 0
-    # Its own way is there again, for root.
+    # root can reach the metadata service again.
     assert "Connection refused" not in controller.check_output("bash -c %s", ASK)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A job gives its user nothing on the node that outlives it, and nothing of another user."""
+"""A user keeps nothing on the node after a job, and cannot access anything of another user."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from testinfra.host import Host
 Eventually = Callable[..., float]
 STOP_S = 180
 PARENTS = ("/run/enroot", "/scratch/enroot/cache", "/scratch/enroot/data", "/scratch/enroot/images")
-NOBODYS = 59999
-"""A user id that has had no job, so that nobody has made its folders."""
-# The jobs that live here, as root's code of this node sees them.
-LIVE = """
+NEW_UID = 59999
+"""A user id that has never had a job, so its folders do not exist."""
+# Prints the live jobs of this node, as the node's own code finds them.
+PRINT_LIVE_JOBS = """
 import json, sys
 sys.path.insert(0, "/usr/lib/hpcai/lib")
 from hpcai_node.machine.owners import live_jobs, read_owned
@@ -31,7 +31,7 @@ print(json.dumps([sorted(live_jobs(read_owned(Root()))), sorted(live_to_sweep(Ro
 
 
 def job(user: Any, host: Host, script: str) -> str:
-    """What a job's script prints on this node. It has to end well."""
+    """Run a script in a job on the node, which must succeed, and return its output."""
     words = f"--nodelist={slurm_name(host)} --ntasks=1 --mpi=none sh -c {shlex.quote(script)}"
     return str(user.check_output(f"srun --time=2 {words}", 180))
 
@@ -41,18 +41,18 @@ def slurm_name(host: Host) -> str:
     return str(host.check_output(". /etc/hpcai/slurmd.env; set -- $SLURMD_OPTIONS; echo $2"))
 
 
-def test_nobody_makes_another_users_folder_for_containers(bob: Any, computes: list[Host]) -> None:
-    """Who was first to make it owned what the other user ran in containers."""
-    made = f"for p in {' '.join(PARENTS)}; do mkdir -m 0777 $p/user-{NOBODYS} && echo $p; done; true"
+def test_a_user_cannot_create_another_users_container_folders(bob: Any, computes: list[Host]) -> None:
+    """A user who created the folder first owned everything that the other user ran in containers."""
+    made = f"for p in {' '.join(PARENTS)}; do mkdir -m 0777 $p/user-{NEW_UID} && echo $p; done; true"
     try:
         for host in computes:
             assert job(bob, host, made) == ""
     finally:
         for host in computes:
-            host.run(f"rmdir {' '.join(f'{parent}/user-{NOBODYS}' for parent in PARENTS)}")
+            host.run(f"rmdir {' '.join(f'{parent}/user-{NEW_UID}' for parent in PARENTS)}")
 
 
-def test_nobody_moves_or_reads_another_users_folder_for_containers(alice: Any, bob: Any, computes: list[Host]) -> None:
+def test_a_user_cannot_move_or_read_another_users_container_folders(alice: Any, bob: Any, computes: list[Host]) -> None:
     for host in computes:
         mine = job(alice, host, f"for p in {' '.join(PARENTS)}; do stat --format=%a:%u $p/user-$(id -u); done; id -u")
         *folders, uid = mine.splitlines()
@@ -61,20 +61,20 @@ def test_nobody_moves_or_reads_another_users_folder_for_containers(alice: Any, b
         assert job(bob, host, f"{tried}; true") == ""
 
 
-def test_an_epilog_without_a_prolog_finds_no_containers(computes: list[Host]) -> None:
-    """pyxis' epilog lists the user's containers, also of a job that was cancelled before its prolog ran here.
+def test_an_epilog_without_a_prolog_lists_no_containers(computes: list[Host]) -> None:
+    """pyxis' epilog lists the user's containers, even if the job was cancelled before its prolog ran on this node.
 
-    Where enroot then tried to make the user's folder, as only root can, the epilog failed and drained the node.
+    enroot then tried to create the user's folder, which only root can, so the epilog failed and drained the node.
     """
-    listed = f"setpriv --reuid={NOBODYS} --regid={NOBODYS} --clear-groups env --ignore-environment PATH=/usr/bin:/bin"
+    listed = f"setpriv --reuid={NEW_UID} --regid={NEW_UID} --clear-groups env --ignore-environment PATH=/usr/bin:/bin"
     for host in computes:
         done = host.run(f"cd / && {listed} enroot list")
         assert (done.rc, done.stdout, done.stderr) == (0, "", "")
         assert host.run(f"cd / && {listed} touch /run/enroot/empty/container").rc != 0
 
 
-def test_cron_and_at_start_nothing_for_users(alice: Any, computes: list[Host]) -> None:
-    """What they start is in no job: it has the node's GPUs and memory after the job, and no limit."""
+def test_users_cannot_use_cron_and_at(alice: Any, computes: list[Host]) -> None:
+    """Their processes belong to no job: they could use the node's GPUs and memory after the job, without limits."""
     for host in computes:
         for name in ("cron", "at"):
             allowed = host.file(f"/etc/{name}.allow")
@@ -92,16 +92,16 @@ def test_cron_and_at_start_nothing_for_users(alice: Any, computes: list[Host]) -
             'exec bash -c "exec -a \\"slurmstepd: [59999.0]\\" $d/slurmstepd 40"',
             marks=pytest.mark.thorough,
         ),
-        # Which runs as root while it asks for a password.
+        # sudo runs as root while it asks for a password.
         'ln -s "$(command -v sudo)" $d/slurmstepd; '
         'sleep 40 | bash -c "exec -a \\"slurmstepd: [59999.0]\\" $d/slurmstepd -S true"',
     ],
     ids=["own", "sudo"],
 )
-def test_a_process_that_is_named_slurmstepd_is_no_job(
+def test_a_process_named_slurmstepd_does_not_count_as_a_job(
     alice: Any, computes: list[Host], eventually: Eventually, program: str
 ) -> None:
-    """With it a user kept processes and containers of ended jobs from being cleared, and GPU processes from notice."""
+    """With this name, processes and containers of ended jobs were not removed, and GPU processes not reported."""
     host = computes[0]
     script = f"d=$(mktemp -d /tmp/adversary.XXXXXX); {program}"
     number = alice.check_output(
@@ -110,7 +110,7 @@ def test_a_process_that_is_named_slurmstepd_is_no_job(
     seen = "pgrep --full --list-full '^slurmstepd: .59999'"
     try:
         eventually(lambda: host.run(seen).rc == 0, STOP_S, lambda: alice.run(f"squeue --jobs={number}").stdout)
-        owned, swept = json.loads(host.check_output("/usr/bin/python3 -I -c %s", LIVE))
+        owned, swept = json.loads(host.check_output("/usr/bin/python3 -I -c %s", PRINT_LIVE_JOBS))
         assert (int(number) in owned, number in swept) == (True, True)
         assert (59999 in owned, "59999" in swept) == (False, False)
     finally:
@@ -119,8 +119,8 @@ def test_a_process_that_is_named_slurmstepd_is_no_job(
         host.run("rm -rf /tmp/adversary.??????")
 
 
-def test_what_health_checks_found_is_not_for_users(bob: Any, computes: list[Host]) -> None:
-    """It names other users' processes, files and jobs."""
+def test_users_cannot_read_results_of_health_checks(bob: Any, computes: list[Host]) -> None:
+    """The results name processes, files and jobs of other users."""
     for host in computes:
         tried = "cat /run/hpcai/health/*.json /run/hpcai/health/prolog.json /run/hpcai/health/periodic.json; true"
         assert job(bob, host, tried) == ""

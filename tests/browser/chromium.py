@@ -2,9 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Chromium, spoken to in its DevTools protocol through a pipe: messages in JSON, each ended by a zero byte.
+"""Controls Chromium over a pipe with the DevTools protocol: JSON messages, each terminated by a zero byte.
 
-As a script, a picture of a page: PYTHONPATH=tests python -m browser.chromium PAGE.html#view=map PICTURE.png [1400x900]
+As a script, it saves a picture of a page:
+PYTHONPATH=tests python -m browser.chromium PAGE.html#view=map PICTURE.png [1400x900]
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ from typing import Any
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 LIMIT_S = 30.0
-# The protocol's own numbers for the two ends of the pipe.
+# The file descriptors that the protocol prescribes for the two ends of the pipe.
 _READS, _WRITES = 3, 4
 
 
 class BrowserError(RuntimeError):
-    """The browser did not start, did not answer, or refused."""
+    """The browser did not start, did not answer, or returned an error."""
 
 
 def find() -> str | None:
-    """Return the browser's path, None where there is none."""
+    """Return the path of an installed browser, or None."""
     return next((path for path in map(shutil.which, PROGRAMS) if path), None)
 
 
 class Page:
-    """A page in a browser of its own."""
+    """A page in its own browser process."""
 
     def __init__(self, process: subprocess.Popen[bytes], reads: int, writes: int) -> None:
         self._process = process
@@ -50,14 +51,14 @@ class Page:
         self.events: list[dict[str, Any]] = []
 
     def attach(self) -> None:
-        """Make the one tab, and listen to what happens in it."""
+        """Open the only tab, and subscribe to its events."""
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.send(f"{domain}.enable")
 
     def send(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Ask the browser for something, and return its answer."""
+        """Send a command to the browser, and return its result."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -93,7 +94,7 @@ class Page:
         self.wait("document.readyState === 'complete' && location.href !== 'about:blank'")
 
     def run(self, expression: str) -> Any:
-        """Return what the page's own engine makes of an expression."""
+        """Evaluate a JavaScript expression in the page, and return its value."""
         answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             details = answer["exceptionDetails"]
@@ -109,13 +110,13 @@ class Page:
             time.sleep(0.02)
 
     def click(self, x: float, y: float) -> None:
-        """Press and release the mouse there."""
+        """Click at this position."""
         self.move(x, y)
         for kind in ("mousePressed", "mouseReleased"):
             self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def move(self, x: float, y: float) -> None:
-        """Move the mouse there."""
+        """Move the mouse to this position."""
         self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def press(self, key: str) -> None:
@@ -126,15 +127,15 @@ class Page:
             self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=codes[key], **more)
 
     def type(self, text: str) -> None:
-        """Type into what has the focus."""
+        """Type into the focused element."""
         self.send("Input.insertText", text=text)
 
     def picture(self) -> bytes:
-        """Return what is to be seen, as PNG."""
+        """Return a screenshot as PNG."""
         return base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"])
 
     def complaints(self) -> list[str]:
-        """Return what the console holds: errors of the program, and what the page's policy refused."""
+        """Return the messages of the console: script errors, and violations of the page's security policy."""
         self.run("1")
         found = []
         for event in self.events:
@@ -146,7 +147,7 @@ class Page:
         return found
 
     def requested(self) -> list[str]:
-        """Return the addresses that were asked for."""
+        """Return the URLs that the page has requested."""
         self.run("1")
         sent = [event for event in self.events if event.get("method") == "Network.requestWillBeSent"]
         return [event["params"]["request"]["url"] for event in sent]
@@ -154,16 +155,16 @@ class Page:
 
 @contextlib.contextmanager
 def browser() -> Iterator[Page]:
-    """A browser with one empty page, and with a profile that nobody else has.
+    """A browser with one empty page and a temporary profile.
 
-    :raises BrowserError: there is none, or it does not start.
+    :raises BrowserError: no browser is installed, or it does not start.
     """
     program = find()
     if program is None:
         raise BrowserError(f"no browser here: install one of {', '.join(PROGRAMS)}")
     to_read, to_us = os.pipe(), os.pipe()
     with tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True) as profile:
-        # The shell gives the ends of the pipes the numbers that the protocol wants.
+        # The shell moves the ends of the pipes to the file descriptors of the protocol.
         wiring = f'exec "$0" "$@" {_READS}<&{to_read[0]} {_WRITES}>&{to_us[1]}'
         options = ["--headless=new", "--no-sandbox", "--remote-debugging-pipe", f"--user-data-dir={profile}"]
         options += [
@@ -200,7 +201,7 @@ def browser() -> Iterator[Page]:
 
 
 def main(arguments: list[str]) -> int:
-    """Take a picture of a page."""
+    """Save a picture of a page."""
     address, picture = arguments[:2]
     width, height = (int(part) for part in (arguments[2] if len(arguments) > 2 else "1400x900").split("x"))
     file, mark, rest = address.partition("#")

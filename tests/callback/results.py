@@ -17,12 +17,12 @@ name: results
 type: aggregate
 short_description: Each task's result as a line of JSON
 description:
-  - For tests that look at what modules answer on a node.
+  - For tests that check the results of modules on a node.
 """
 
 
 class CallbackModule(CallbackBase):
-    """What Ansible calls."""
+    """The callbacks."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
@@ -36,7 +36,7 @@ class CallbackModule(CallbackBase):
             file.write(json.dumps({"host": host.name, "verdict": verdict, "result": kept}, default=str) + "\n")
 
     def v2_runner_on_ok(self, result: Any) -> None:
-        """A task did what it should."""
+        """A task succeeded."""
         self._write(result, "ok")
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
@@ -44,5 +44,5 @@ class CallbackModule(CallbackBase):
         self._write(result, "failed")
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
-        """The machine did not answer."""
+        """The host was unreachable."""
         self._write(result, "unreachable")

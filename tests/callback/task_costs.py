@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Writes a line of JSON for each task on each host to the file that HPCAI_TASK_COSTS names, skipped ones included."""
+"""Writes a line of JSON for each task on each host, including skipped ones, to the file that HPCAI_TASK_COSTS names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ description:
 
 
 class CallbackModule(CallbackBase):
-    """What Ansible calls."""
+    """The callbacks."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
@@ -34,7 +34,7 @@ class CallbackModule(CallbackBase):
         self._began: dict[tuple[str, str], float] = {}
 
     def v2_runner_on_start(self, host: Any, task: Any) -> None:
-        """A host begins a task."""
+        """A task starts on a host."""
         self._began[host.get_name(), task._uuid] = time.monotonic()
 
     def _write(self, result: Any, verdict: str) -> None:
@@ -56,11 +56,11 @@ class CallbackModule(CallbackBase):
             file.write(json.dumps(line) + "\n")
 
     def v2_runner_on_ok(self, result: Any) -> None:
-        """A task did what it should."""
+        """A task succeeded."""
         self._write(result, "ok")
 
     def v2_runner_on_skipped(self, result: Any) -> None:
-        """A task was not for this host."""
+        """A task was skipped."""
         self._write(result, "skipped")
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
@@ -68,5 +68,5 @@ class CallbackModule(CallbackBase):
         self._write(result, "failed")
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
-        """The machine did not answer."""
+        """The host was unreachable."""
         self._write(result, "unreachable")

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Clusters that these tests make for themselves: one that comes up from an installed archive for most, and others.
+"""Tests that need their own cluster. Most share one that is configured from an installed archive.
 
-What can be tested on a cluster that runs is a test of Molecule's, in molecule/cluster/tests.
+Tests that can use a running cluster are in molecule/cluster/tests.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ import_as_ansible_does()
 
 NAME, PORT, NETWORK = "functional", 8490, "10.79.0.0/24"
 FIRST_S = 2400
-"""The first test waits for an image of the nodes to be baked, for three of them to be made and for two runs on them."""
+"""Timeout of a test. The first one bakes the node image, creates three nodes and runs two playbooks on them."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here needs real nodes of its own, which take their time. `make test` has those of the oldest suite."""
+    """Mark all tests as thorough, because their nodes take minutes. `make test` runs only the oldest suite."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             if item.path.name != "test_oldest_nodes.py":
@@ -52,7 +52,7 @@ def simulator(*arguments: str, **environment: str) -> None:
 
 @contextlib.contextmanager
 def simulated(name: str, port: int, network: str, scenario: str = "push", **environment: str) -> Iterator[Cluster]:
-    """Three fresh nodes, by default ctl, compute_0 and compute_3. site.yml gives this cluster its key."""
+    """Three new nodes, by default ctl, compute_0 and compute_3. site.yml distributes the munge key of this cluster."""
     simulator("down", "--name", name)
     simulator("up", scenario, "--name", name, "--port", str(port), "--network", network, **environment)
     try:
@@ -63,7 +63,7 @@ def simulated(name: str, port: int, network: str, scenario: str = "push", **envi
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """The cluster of all tests of this folder."""
+    """The cluster that the tests of this folder share."""
     with simulated(NAME, PORT, NETWORK) as made:
         yield made
 
@@ -82,13 +82,13 @@ def ops_repository(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="session")
 def checked_before(cluster: Cluster, ops_repository: OpsRepository) -> Recap:
-    """A run in check mode on nodes that nothing has been configured on."""
+    """A run in check mode on nodes that are not configured yet."""
     return ops_repository.site("--check", "--diff")
 
 
 @pytest.fixture(scope="session")
 def controller(cluster: Cluster, inventory: Path, ops_repository: OpsRepository, checked_before: Recap) -> str:
-    """Address of the controller of the converged cluster. The first run is the user's: from the installed archive."""
+    """The controller's address, after the first run has converged the cluster from the installed archive."""
     run = ops_repository.site()
     assert run.rc == 0, run.output
     return "10.79.0.4"

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What ``--check`` predicts of a change that restarts daemons and adds spare nodes, compared with the run after it."""
+"""For changes that restart daemons and add spares, ``--check`` predicts the changes of the run after it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pytest
 from simulated.cluster import Cluster
 
 CHANGES = {
-    # More names, which slurmctld learns by a restart; then they are set down.
+    # More node names require a restart of slurmctld, after which the new nodes are set to down.
     "slurm_spare_nodes": 35,
-    # Less memory for jobs, which each slurmd compares with what it has when it starts.
+    # Less memory for jobs: each slurmd compares it with the node's memory when it starts.
     "slurm_memory_margin_percent": 7,
     "slurm_conf": {
         "ProctrackType": "proctrack/linuxproc",
@@ -31,15 +31,15 @@ CHANGES = {
 
 
 @pytest.fixture
-def put_back(cluster: Cluster, controller: str, inventory: Path) -> Iterator[None]:
-    """The cluster as it was, after the test."""
+def restore(cluster: Cluster, controller: str, inventory: Path) -> Iterator[None]:
+    """Restore the cluster's configuration after the test."""
     yield
     run = cluster.slurm(inventory)
     assert run.rc == 0, run.output
 
 
 def test_check_mode_predicts_each_change_of_the_run(
-    cluster: Cluster, controller: str, inventory: Path, put_back: None
+    cluster: Cluster, controller: str, inventory: Path, restore: None
 ) -> None:
     arguments = ("--extra-vars", json.dumps(CHANGES))
     predicted = cluster.slurm(inventory, "--check", *arguments)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Nodes that join and leave, by the scale set's capacity and instances, through the Azure SDK."""
+"""Nodes join and leave when the Azure SDK changes the scale set's capacity or deletes instances."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from simulated.cluster import Cluster
 
-# Not daily: test_joining.py has a node that joins, and the scenario molecule/cluster members that come and go.
+# Not in `make test`: there, test_joining.py and test_members.py of molecule/cluster test nodes that join and leave.
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +23,10 @@ def grown(cluster: Cluster, controller: str, inventory: Path) -> Iterator[str]:
     run = cluster.site(inventory)
     assert run.rc == 0, run.output
     yield controller
-    _leave_two(cluster, controller, inventory)
+    _shrink_to_two(cluster, controller, inventory)
 
 
-def _leave_two(cluster: Cluster, controller: str, inventory: Path) -> None:
+def _shrink_to_two(cluster: Cluster, controller: str, inventory: Path) -> None:
     added = [number for number in cluster.instance_ids() if number not in ("0", "3")]
     if added:
         cluster.delete_instances(*added)
@@ -44,33 +44,33 @@ def test_job_runs_on_old_and_new_nodes_together(cluster: Cluster, grown: str) ->
     assert sorted(hostnames) == ["compute000000", "compute000003", "compute00000H"]
 
 
-def test_every_node_holds_the_grown_configuration(cluster: Cluster, grown: str) -> None:
-    """slurmctld does not hand it to nodes that registered before, and jobs of some steps need all nodes' addresses."""
+def test_every_node_has_the_new_configuration(cluster: Cluster, grown: str) -> None:
+    """slurmctld does not push it to nodes that registered earlier; some job steps need the addresses of all nodes."""
     wanted = cluster.ssh(grown, "sha256sum < /etc/slurm/slurm.conf")
     for address in ("10.79.0.5", "10.79.0.6", "10.79.0.7"):
         assert cluster.ssh(address, "sudo cat /var/lib/slurm/slurmd/conf-cache/slurm.conf | sha256sum") == wanted
 
 
-def test_run_after_growing_changes_nothing(cluster: Cluster, grown: str, inventory: Path) -> None:
+def test_a_run_after_growing_changes_nothing(cluster: Cluster, grown: str, inventory: Path) -> None:
     run = cluster.site(inventory)
     assert run.rc == 0, run.output
     assert run.changed == 0, run.output
 
 
-def test_limited_run_removes_nothing(cluster: Cluster, grown: str, inventory: Path) -> None:
+def test_a_limited_run_removes_no_node(cluster: Cluster, grown: str, inventory: Path) -> None:
     run = cluster.slurm(inventory, "--limit", "ctl,localhost")
     assert run.rc == 0, run.output
     assert set(cluster.nodes(grown)) == {"compute-0", "compute-3", "compute-17"}
 
 
-def test_run_limited_to_nodes_is_summed_up_too(cluster: Cluster, grown: str, inventory: Path) -> None:
+def test_a_run_limited_to_nodes_has_a_summary(cluster: Cluster, grown: str, inventory: Path) -> None:
     run = cluster.slurm(inventory, "--limit", "ctl,compute000003")
     assert run.rc == 0, run.output
     assert "All 2 nodes are configured: compute000003, ctl." in run.summary
     assert set(run.hosts) == {"ctl", "compute000003"}
 
 
-def test_deleted_instance_leaves_and_running_job_survives(cluster: Cluster, grown: str, inventory: Path) -> None:
+def test_a_deleted_instance_is_removed_and_running_jobs_continue(cluster: Cluster, grown: str, inventory: Path) -> None:
     cluster.ssh(grown, "sbatch --nodelist=compute-0 --output=/dev/null --wrap 'sleep 300'")
     job = cluster.ssh(grown, "squeue --noheader --format=%i").strip()
     cluster.delete_instances("17")
@@ -81,8 +81,8 @@ def test_deleted_instance_leaves_and_running_job_survives(cluster: Cluster, grow
     cluster.ssh(grown, f"scancel {job}")
 
 
-def test_new_instance_on_a_used_address_is_reached(cluster: Cluster, grown: str, inventory: Path) -> None:
-    """Its host key is another one; the known one belongs to the machine that is gone, not to the address."""
+def test_a_new_instance_at_a_reused_address_is_reached(cluster: Cluster, grown: str, inventory: Path) -> None:
+    """It has a new host key. The known key is stored for the deleted machine, not for the address."""
     before = set(cluster.instance_ids())
     cluster.set_capacity(3)
     (new,) = set(cluster.instance_ids()) - before

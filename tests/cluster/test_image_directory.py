@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""`playbooks/image.yml` on a folder with a machine's files: no systemd runs there, and this host must not notice."""
+"""`playbooks/image.yml` on a folder with a machine's files: no systemd runs there, and this host must not change."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ GENERALISE: list[dict[str, Any]] = [
     }
 ]
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n"
-OWN = {
+MACHINE_FILES = {
     "root/.ssh/authorized_keys": "ssh-ed25519 AAAA somebody\n",
     "root/.bash_history": "id\n",
     "etc/ssh/ssh_host_ed25519_key": KEY,
@@ -65,7 +65,7 @@ RECAP = re.compile(r"^tree +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed
 
 
 class Image:
-    """The folder, and Ansible on it."""
+    """The folder, and Ansible runs on it."""
 
     def __init__(self, tree: Path, work: Path) -> None:
         self.tree, self.work = tree, work
@@ -79,7 +79,7 @@ class Image:
         self.inventory.write_text(yaml.safe_dump({"hpcai_image": {"hosts": {"tree": host}}}), encoding="utf-8")
 
     def play(self, playbook: Path | list[dict[str, Any]], *options: str) -> tuple[int, int, str]:
-        """Run a playbook; exit status, tasks that changed something, and the output."""
+        """Run a playbook; returns the exit status, the number of changed tasks, and the output."""
         if not isinstance(playbook, Path):
             path = self.work / "play.yml"
             path.write_text(yaml.safe_dump(playbook), encoding="utf-8")
@@ -112,11 +112,11 @@ class Image:
         return done.returncode, int(recap[2]), output
 
     def run(self, *argv: str) -> str:
-        """Run a command in the folder; its output."""
+        """Run a command in the folder, and return its output."""
         return subprocess.run(["chroot", self.tree, *argv], capture_output=True, text=True, check=False).stdout
 
     def processes(self) -> list[str]:
-        """Processes of this host that live in the folder."""
+        """Processes of this host whose root is the folder."""
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdecimal():
@@ -128,19 +128,19 @@ class Image:
         return found
 
     def fact(self) -> dict[str, Any]:
-        """What the image says of itself."""
+        """The fact file in which the image describes itself."""
         answer: dict[str, Any] = json.loads((self.tree / "etc/ansible/facts.d/hpcai_image.fact").read_text())
         return answer
 
 
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
-    """A small Debian that has never run."""
+    """A small Debian system that has never run."""
     work = tmp_path_factory.mktemp("image")
     tree = work / "tree"
     tree.mkdir()
     podman = Podman()
-    # Whoever bakes holds the lock for a minute or two, and has the base image already.
+    # A process that bakes holds the lock for a minute or two, and has built the base image already.
     if not podman.image_exists(base_image.reference()):
         with locked(cache_dir() / "images.lock"):
             base_image.build(podman, print)
@@ -158,7 +158,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
 
 
 def host_state() -> dict[str, Any]:
-    """What a bake might change on this host by mistake."""
+    """State of this host that a bake might change by mistake."""
     settings = ("vm/zone_reclaim_mode", "net/ipv4/neigh/default/gc_thresh3")
     return {
         "kernel": [Path("/proc/sys", name).read_text() for name in settings if Path("/proc/sys", name).exists()],
@@ -170,7 +170,7 @@ def host_state() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def baked(fresh: Image) -> tuple[Image, dict[str, Any], dict[str, Any]]:
-    """The folder after image.yml, and this host before and after."""
+    """The folder after image.yml, and this host's state before and after."""
     before = host_state()
     status, _changed, output = fresh.play(REPOSITORY / "playbooks/image.yml")
     assert status == 0, output
@@ -185,7 +185,7 @@ def image(baked: tuple[Image, dict[str, Any], dict[str, Any]]) -> Image:
 
 def test_the_image_has_what_a_node_needs(image: Image) -> None:
     for name in ("usr/sbin/mdadm", "usr/sbin/mkfs.xfs", "usr/bin/hpcnode", "usr/sbin/slurmd", "usr/sbin/chronyd"):
-        # Not exists(): some are links to absolute paths.
+        # Not exists(), because some are links to absolute paths.
         assert os.path.lexists(image.tree / name), name
     assert "* hard nofile 1048576" in (image.tree / "etc/security/limits.d/90-hpcai-image.conf").read_text()
     assert "gc_thresh3 = 16384" in (image.tree / "etc/sysctl.d/99-zz-hpcai-image.conf").read_text()
@@ -198,14 +198,14 @@ def test_units_are_enabled_for_the_first_boot(image: Image) -> None:
     assert states == {"hpcai-boot.target": "enabled", "slurmctld": "disabled"}
 
 
-def test_this_host_did_not_notice(baked: tuple[Image, dict[str, Any], dict[str, Any]]) -> None:
+def test_the_bake_does_not_change_this_host(baked: tuple[Image, dict[str, Any], dict[str, Any]]) -> None:
     image, before, after = baked
     assert before == after
     assert image.processes() == []
     assert not (image.tree / "usr/sbin/policy-rc.d").exists()
 
 
-def test_the_image_says_what_it_is(image: Image) -> None:
+def test_the_image_has_a_fact_that_describes_it(image: Image) -> None:
     fact = image.fact()
     assert (fact["schema"], fact["collection"], fact["base"]["os"]) == (1, "hpcai.azure", "debian-12")
     assert fact["version"] == yaml.safe_load((REPOSITORY / "galaxy.yml").read_text())["version"]
@@ -221,15 +221,15 @@ def test_a_second_bake_changes_nothing(image: Image) -> None:
 def test_the_main_entry_point_skips_what_was_baked(image: Image) -> None:
     main = json.loads(json.dumps(INSTALL).replace('"tasks_from": "install"', '"tasks_from": "main"'))
     _status, changed, output = image.play(main)
-    assert "skipping: [tree]" not in output  # Not shown, and nothing else of the role is.
+    assert "skipping: [tree]" not in output  # Skipped tasks are not shown.
     assert (changed, output.count("TASK [hpcai.azure.image")) == (0, 1), output
     _status, _changed, output = image.play(main, "--check", "-e", '{"image_sysctl": {"vm.zone_reclaim_mode": 0}}')
     assert "Configure the machine for HPC jobs" in output
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Callable[[str], dict[str, str]]]:
-    """Makes a package and serves it on the loopback address; the pin of it."""
+def serve_package(tmp_path: Path) -> Iterator[Callable[[str], dict[str, str]]]:
+    """A function that builds a package, serves it on the loopback address, and returns its pin."""
     folder = tmp_path / "served"
     folder.mkdir()
     handler = functools.partial(SimpleHTTPRequestHandler, directory=str(folder))
@@ -255,14 +255,14 @@ def served(tmp_path: Path) -> Iterator[Callable[[str], dict[str, str]]]:
 
 
 def components(**pins: Any) -> str:
-    """Variables that ask for components."""
+    """Variables that select components."""
     return json.dumps({"image_gpu": True, "image_components": {"fabricmanager": None, "dcgm": None, **pins}})
 
 
 def test_a_component_is_installed_only_if_its_digest_is_right(
-    image: Image, served: Callable[[str], dict[str, str]]
+    image: Image, serve_package: Callable[[str], dict[str, str]]
 ) -> None:
-    pin = served("1.2.3")
+    pin = serve_package("1.2.3")
     status, _changed, output = image.play(INSTALL, "-e", components(driver={**pin, "sha256": "0" * 64}))
     assert status == 2
     assert "checksum" in output
@@ -280,20 +280,20 @@ def test_a_component_is_installed_only_if_its_digest_is_right(
     image.run("dpkg", "--purge", "stand-in-driver")
 
 
-def test_what_is_not_pinned_and_what_cannot_work_here_is_refused(image: Image) -> None:
+def test_unpinned_and_unsupported_components_are_refused(image: Image) -> None:
     url = "http://127.0.0.1:9/NVIDIA.run"
-    for pin, said in (
+    for pin, message in (
         ({}, "set image_components.driver to version, url and sha256"),
         ({"version": "1", "url": url}, "set image_components.driver to version, url and sha256"),
         ({"version": "1", "url": url, "sha256": "0" * 64}, "running machine only"),
     ):
         status, _changed, output = image.play(INSTALL, "-e", components(driver=pin))
         assert status == 2
-        assert said in " ".join(output.split())
+        assert message in " ".join(output.split())
 
 
-def test_generalised_it_holds_no_key_and_a_second_time_finds_nothing(image: Image) -> None:
-    for name, text in OWN.items():
+def test_generalising_removes_machine_data_and_can_be_repeated(image: Image) -> None:
+    for name, text in MACHINE_FILES.items():
         path = image.tree / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -303,12 +303,12 @@ def test_generalised_it_holds_no_key_and_a_second_time_finds_nothing(image: Imag
     assert (status, "nobody can log in" in " ".join(output.split())) == (2, True)
     status, _changed, output = image.play(GENERALISE, "--check")
     assert status == 0, output
-    assert all((image.tree / name).read_text() == text for name, text in OWN.items())
+    assert all((image.tree / name).read_text() == text for name, text in MACHINE_FILES.items())
 
     status, _changed, output = image.play(GENERALISE, "-e", "image_generalise=true")
     assert status == 0, output
     assert "az sig image-version create" in output
-    left = [name for name in OWN if (image.tree / name).exists() and (image.tree / name).stat().st_size]
+    left = [name for name in MACHINE_FILES if (image.tree / name).exists() and (image.tree / name).stat().st_size]
     assert left == []
     assert (image.tree / "etc/machine-id").read_bytes() == b""
     assert not list((image.tree / "var/lib/apt/lists").glob("*Packages"))

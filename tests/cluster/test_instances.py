@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the Azure SDK's operations on one instance do to a real node: its disks, its identity, its services."""
+"""The effects of the Azure SDK's operations on an instance: on the node's disks, its identity and its services."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SYSTEM_DISK, LOCAL_DISK = "/var/tmp/kept-by-the-system-disk", "/mnt/kept-by-the-
 
 @pytest.fixture
 def marked(cluster: Cluster, controller: str) -> str:
-    """The node with a file on each of its disks; its machine-id."""
+    """Create a file on each of the node's disks; returns its machine-id."""
     cluster.ssh(ADDRESS, f"sudo touch {SYSTEM_DISK} {LOCAL_DISK}")
     return cluster.ssh(ADDRESS, "cat /etc/machine-id").strip()
 
 
 def kept(cluster: Cluster) -> list[str]:
-    """Which of the two files are still there."""
+    """Which of the two files still exist."""
     return cluster.ssh(ADDRESS, f"ls -U {SYSTEM_DISK} {LOCAL_DISK} 2>/dev/null", check=False).split()
 
 
@@ -46,14 +46,14 @@ def instances(cluster: Cluster) -> VirtualMachineScaleSetVMsOperations:
     return cluster.sdk().virtual_machine_scale_set_vms
 
 
-def test_restart_keeps_both_disks_and_slurmd_comes_back(cluster: Cluster, marked: str, controller: str) -> None:
+def test_a_restart_keeps_both_disks_and_slurmd_returns(cluster: Cluster, marked: str, controller: str) -> None:
     instances(cluster).begin_restart(RESOURCE_GROUP, SCALE_SET, INSTANCE).result()
     assert kept(cluster) == [SYSTEM_DISK, LOCAL_DISK]
     assert machine_id(cluster) == marked
     assert cluster.run_job(controller, "hostname", f"--nodelist={NODE}").strip() == "compute000003"
 
 
-def test_deallocated_node_stays_in_the_cluster_without_jobs_and_loses_its_local_disk_only(
+def test_a_deallocated_node_is_drained_and_loses_only_its_local_disk(
     cluster: Cluster, marked: str, controller: str, inventory: Path
 ) -> None:
     instances(cluster).begin_deallocate(RESOURCE_GROUP, SCALE_SET, INSTANCE).result()
@@ -70,13 +70,13 @@ def test_deallocated_node_stays_in_the_cluster_without_jobs_and_loses_its_local_
     assert cluster.nodes(controller)[NODE] == "idle"
 
 
-def test_redeployment_blanks_the_local_disk_only(cluster: Cluster, marked: str) -> None:
+def test_a_redeployment_erases_only_the_local_disk(cluster: Cluster, marked: str) -> None:
     instances(cluster).begin_redeploy(RESOURCE_GROUP, SCALE_SET, INSTANCE).result()
     assert kept(cluster) == [SYSTEM_DISK]
     assert machine_id(cluster) == marked
 
 
-def test_reimaged_node_is_another_machine_and_site_brings_it_back(
+def test_a_reimaged_node_has_a_new_identity_and_site_yml_restores_it(
     cluster: Cluster, marked: str, controller: str, inventory: Path
 ) -> None:
     key = host_key(ADDRESS)
@@ -85,7 +85,7 @@ def test_reimaged_node_is_another_machine_and_site_brings_it_back(
     assert SYSTEM_DISK not in kept(cluster)
     assert machine_id(cluster) != marked
     assert host_key(ADDRESS) != key
-    # The same machine by its id, with another key: that is for the operator to say, or anybody could claim it.
+    # It has the same vmId and another host key: the operator must remove the old key, or an impostor would be accepted.
     refused = cluster.slurm(inventory, "-e", "hpcai_connect_timeout=5")
     assert refused.rc != 0
     assert "HOST IDENTIFICATION HAS CHANGED" in refused.output

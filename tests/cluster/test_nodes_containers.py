@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The containers backend by itself: real machines on this host, without Resource Manager in front of them."""
+"""The containers backend alone: real machines on this host, without a simulated Resource Manager."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ NAME = "backend-test"
 CIDR = "10.79.128.0/24"
 GATEWAY = "10.79.128.1"
 IP_FREEBIND = 15
-BOOT_PATIENCE_S = 60.0
+BOOT_TIMEOUT_S = 60.0
 
 
 class MetadataService(ThreadingHTTPServer):
-    """Tells each machine, by the address it asks from, who it is."""
+    """Reports each machine's metadata, which it finds by the client address."""
 
     def __init__(self) -> None:
         self.machines: dict[str, NodeSpec] = {}
         super().__init__((GATEWAY, 0), MetadataHandler, bind_and_activate=False)
-        # The address comes into being with the bridge, after this.
+        # The address exists only after the bridge has been created.
         self.socket.setsockopt(socket.IPPROTO_IP, IP_FREEBIND, 1)
         self.server_bind()
         self.server_activate()
@@ -76,9 +76,9 @@ class MetadataHandler(BaseHTTPRequestHandler):
 
 
 def host_state(*folders: Path) -> dict[str, str]:
-    """What simulators with these state folders change on the host, to be compared before and after.
+    """State of the host that simulators with these state folders change, for a comparison before and after.
 
-    Others come and go beside these tests, with networks of their own.
+    Other simulators with other networks may start and stop during these tests.
     """
     tags = [tag_of(NAME, folder) for folder in folders]
     marks = tuple(mark for tag in tags for mark in (f"hpcai{tag}", f"hpcai-{tag}-", f"hpcai_{tag}", f"hp{tag[:5]}"))
@@ -112,8 +112,8 @@ def spec_of(number: int, key: str, **changes: object) -> NodeSpec:
     return NodeSpec(**{**values, **changes})  # type: ignore[arg-type]
 
 
-class Lab:
-    """A backend with two machines, and ssh to them."""
+class TwoMachines:
+    """A backend with two machines, and ssh access to them."""
 
     def __init__(self, folder: Path) -> None:
         self.state_dir = folder / "state"
@@ -132,7 +132,7 @@ class Lab:
             self.metadata.machines[spec.private_ipv4] = spec
             self.backend.create(spec)
         for spec in self.specs:
-            self.backend.wait_ready(spec.vm_id, BOOT_PATIENCE_S)
+            self.backend.wait_ready(spec.vm_id, BOOT_TIMEOUT_S)
 
     def ssh(self, number: int, command: str, address: str = "") -> str:
         where = address or self.specs[number].private_ipv4
@@ -156,8 +156,8 @@ def image() -> None:
 
 
 @pytest.fixture(scope="module")
-def lab(image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    made = Lab(tmp_path_factory.mktemp("lab"))
+def lab(image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoMachines]:
+    made = TwoMachines(tmp_path_factory.mktemp("lab"))
     before = host_state(made.state_dir)
     try:
         made.up()
@@ -168,22 +168,22 @@ def lab(image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     assert host_state(made.state_dir) == before
 
 
-def test_machine_is_provisioned_from_its_metadata(lab: Lab) -> None:
+def test_machine_is_provisioned_from_its_metadata(lab: TwoMachines) -> None:
     assert [lab.ssh(number, "hostname") for number in (0, 1)] == ["machine000000", "machine000001"]
     assert lab.ssh(0, "getent hosts machine000000").split() == ["127.0.1.1", "machine000000"]
     assert lab.ssh(0, "sudo -n id -u") == "0"
 
 
-def test_machines_have_identities_of_their_own(lab: Lab) -> None:
+def test_each_machine_has_its_own_identity(lab: TwoMachines) -> None:
     assert lab.ssh(0, "cat /etc/machine-id") != lab.ssh(1, "cat /etc/machine-id")
     assert lab.host_key(0) != lab.host_key(1)
 
 
-def test_systemd_reaches_running_with_no_failed_unit(lab: Lab) -> None:
+def test_systemd_starts_without_a_failed_unit(lab: TwoMachines) -> None:
     assert lab.ssh(0, "systemctl is-system-running --wait || systemctl --failed") == "running"
 
 
-def test_metadata_service_answers_inside_and_is_not_on_the_host(lab: Lab) -> None:
+def test_the_metadata_service_answers_only_inside_machines(lab: TwoMachines) -> None:
     # The image's own rules keep the service for root.
     ask = (
         'sudo python3 -c "import urllib.request as u; print(u.urlopen(u.Request('
@@ -194,60 +194,60 @@ def test_metadata_service_answers_inside_and_is_not_on_the_host(lab: Lab) -> Non
     assert "169.254.169.254" not in run(["ip", "address"])
 
 
-def test_public_address_reaches_the_same_machine(lab: Lab) -> None:
+def test_public_address_reaches_the_same_machine(lab: TwoMachines) -> None:
     assert lab.ssh(1, "hostname", address="10.79.128.200") == "machine000001"
     assert lab.ssh(1, "ip route get 10.79.128.4").split()[4] == lab.specs[1].private_ipv4
 
 
-def test_machines_reach_each_other(lab: Lab) -> None:
+def test_machines_reach_each_other(lab: TwoMachines) -> None:
     assert "1 received" in lab.ssh(0, f"ping -c 1 -W 2 {lab.specs[1].private_ipv4}")
 
 
-def test_files_that_tools_replace_are_no_mount_points(lab: Lab) -> None:
+def test_tools_can_replace_files_such_as_resolv_conf(lab: TwoMachines) -> None:
     lab.ssh(0, "sudo hostnamectl set-hostname other && sudo hostnamectl set-hostname machine000000")
     lab.ssh(0, "sudo sh -c 'cp /etc/resolv.conf /etc/x && mv /etc/x /etc/resolv.conf'")
 
 
-def test_stopped_machine_is_silent_and_keeps_its_system_disk(lab: Lab) -> None:
+def test_a_stopped_machine_does_not_answer_and_keeps_its_system_disk(lab: TwoMachines) -> None:
     vm_id = lab.specs[0].vm_id
     lab.ssh(0, "sudo touch /root/kept /mnt/lost")
     identity = lab.ssh(0, "cat /etc/machine-id"), lab.host_key(0)
     lab.backend.stop(vm_id)
-    # Timeout or "no route", but no refusal: nobody is there who could refuse.
+    # A timeout or "no route", but no refusal, because a stopped machine cannot refuse.
     with pytest.raises(OSError, match=r"timed out|No route") as silence:
         socket.create_connection((lab.specs[0].private_ipv4, 22), timeout=2)
     assert not isinstance(silence.value, ConnectionRefusedError)
     lab.backend.blank_disks(vm_id)
     lab.backend.start(vm_id)
-    lab.backend.wait_ready(vm_id, BOOT_PATIENCE_S)
+    lab.backend.wait_ready(vm_id, BOOT_TIMEOUT_S)
     assert lab.ssh(0, "sudo ls /root/kept /mnt") == "/root/kept\n\n/mnt:"
     assert (lab.ssh(0, "cat /etc/machine-id"), lab.host_key(0)) == identity
 
 
-def test_local_disk_survives_a_restart(lab: Lab) -> None:
+def test_local_disk_survives_a_restart(lab: TwoMachines) -> None:
     lab.ssh(0, "sudo touch /mnt/scratch-file")
     lab.backend.restart(lab.specs[0].vm_id)
-    lab.backend.wait_ready(lab.specs[0].vm_id, BOOT_PATIENCE_S)
+    lab.backend.wait_ready(lab.specs[0].vm_id, BOOT_TIMEOUT_S)
     assert lab.ssh(0, "ls /mnt") == "scratch-file"
 
 
-def test_machine_comes_back_when_rebooted_from_inside(lab: Lab) -> None:
+def test_a_machine_returns_after_a_reboot_from_inside(lab: TwoMachines) -> None:
     boot = "systemctl show --property=UserspaceTimestampMonotonic --value"
     before = lab.ssh(0, boot)
     subprocess.run(
         [*machine.ssh_argv(lab.specs[0].private_ipv4, "azureuser", str(lab.key)), "sudo systemctl reboot"], check=False
     )
-    deadline = time.monotonic() + BOOT_PATIENCE_S
+    deadline = time.monotonic() + BOOT_TIMEOUT_S
     while not (lab.answers(0) and lab.ssh(0, boot) != before):
         assert time.monotonic() < deadline, "did not come back"
         time.sleep(0.5)
 
 
-def test_replaced_machine_has_a_new_identity_at_the_same_address(lab: Lab) -> None:
+def test_replaced_machine_has_a_new_identity_at_the_same_address(lab: TwoMachines) -> None:
     old = lab.ssh(1, "cat /etc/machine-id"), lab.host_key(1)
     lab.ssh(1, "sudo touch /root/gone")
     lab.backend.replace(lab.specs[1])
-    lab.backend.wait_ready(lab.specs[1].vm_id, BOOT_PATIENCE_S)
+    lab.backend.wait_ready(lab.specs[1].vm_id, BOOT_TIMEOUT_S)
     new = lab.ssh(1, "cat /etc/machine-id"), lab.host_key(1)
     assert new[0] != old[0]
     assert new[1] != old[1]
@@ -255,7 +255,7 @@ def test_replaced_machine_has_a_new_identity_at_the_same_address(lab: Lab) -> No
     assert lab.ssh(1, "hostname", address="10.79.128.200") == "machine000001"
 
 
-def test_machine_that_nobody_can_log_in_to_is_an_error_with_its_journal(lab: Lab) -> None:
+def test_a_machine_without_login_is_an_error_with_its_journal(lab: TwoMachines) -> None:
     stranger = spec_of(2, "ssh-ed25519 AAAA nobody")
     lab.metadata.machines[stranger.private_ipv4] = stranger
     lab.backend.create(stranger)
@@ -267,18 +267,18 @@ def test_machine_that_nobody_can_log_in_to_is_an_error_with_its_journal(lab: Lab
     lab.backend.delete(stranger.vm_id)
 
 
-def test_container_that_ends_while_it_boots_is_an_error_at_once(lab: Lab) -> None:
+def test_a_container_that_ends_while_it_boots_is_an_immediate_error(lab: TwoMachines) -> None:
     doomed = spec_of(2, "ssh-ed25519 AAAA nobody")
     lab.metadata.machines[doomed.private_ipv4] = doomed
     lab.backend.create(doomed)
     podman.Podman().run("kill", f"{tag_of(NAME, lab.state_dir)}-m2")
     with pytest.raises(NodeNotReady, match=r"the container of machine m2 ended with status 137"):
-        lab.backend.wait_ready(doomed.vm_id, BOOT_PATIENCE_S)
+        lab.backend.wait_ready(doomed.vm_id, BOOT_TIMEOUT_S)
     lab.backend.delete(doomed.vm_id)
 
 
-def test_what_its_first_process_said_is_in_the_error(lab: Lab) -> None:
-    """As where systemd gets no inotify instance."""
+def test_the_error_contains_the_output_of_the_first_process(lab: TwoMachines) -> None:
+    """For example, if systemd gets no inotify instance."""
     doomed = spec_of(2, "ssh-ed25519 AAAA nobody")
     lab.metadata.machines[doomed.private_ipv4] = doomed
     lab.backend.create(doomed)
@@ -287,11 +287,11 @@ def test_what_its_first_process_said_is_in_the_error(lab: Lab) -> None:
     podman.Podman().run("exec", container, "sh", "-c", f"printf '{script}' > /usr/local/sbin/simulator-init")
     lab.backend.restart(doomed.vm_id)
     with pytest.raises(NodeNotReady, match=r"ended with status 255 .*Failed to allocate manager object"):
-        lab.backend.wait_ready(doomed.vm_id, BOOT_PATIENCE_S)
+        lab.backend.wait_ready(doomed.vm_id, BOOT_TIMEOUT_S)
     lab.backend.delete(doomed.vm_id)
 
 
-def test_address_range_in_use_is_refused_by_name(lab: Lab, tmp_path: Path) -> None:
+def test_an_address_range_in_use_is_refused_and_its_user_named(lab: TwoMachines, tmp_path: Path) -> None:
     other = backend.ContainersBackend()
     with pytest.raises(BackendError, match=rf"{CIDR} overlaps {CIDR} on hpcai\w+ \(hpcai simulator {NAME} in "):
         other.open(NetworkSpec("backend-test-2", CIDR, GATEWAY, 1), tmp_path)
@@ -299,7 +299,7 @@ def test_address_range_in_use_is_refused_by_name(lab: Lab, tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("image")
-def test_cleanup_after_kill_leaves_nothing_and_touches_no_foreign_container(tmp_path: Path) -> None:
+def test_cleanup_after_a_kill_removes_everything_but_foreign_containers(tmp_path: Path) -> None:
     foreign_state, state_dir = tmp_path / "foreign", tmp_path / "state"
     earlier = host_state(state_dir, foreign_state)
     store = podman.Podman()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The oldest nodes that are supported: site.yml from nothing to a job, and a second run that changes nothing."""
+"""The oldest supported nodes: site.yml configures them, a job runs, and a second run changes nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def oldest() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def source(oldest: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Its inventory."""
+    """The inventory of this cluster."""
     return oldest.write_inventory(tmp_path_factory.mktemp("oldest"))
 
 
@@ -38,17 +38,17 @@ def converged(oldest: Cluster, source: Path) -> Recap:
     return oldest.site(source)
 
 
-def test_they_are_configured(converged: Recap) -> None:
+def test_site_yml_configures_the_oldest_nodes(converged: Recap) -> None:
     assert converged.rc == 0, converged.output
     assert "All 3 nodes are configured" in converged.summary
 
 
-def test_they_have_the_oldest_slurm(oldest: Cluster, converged: Recap) -> None:
+def test_the_nodes_have_the_oldest_slurm(oldest: Cluster, converged: Recap) -> None:
     assert oldest.ssh(CONTROLLER, "slurmctld -V").startswith("slurm-wlm 22.05.")
     assert "VERSION_CODENAME=bookworm" in oldest.ssh(CONTROLLER, "cat /etc/os-release")
 
 
-def test_a_job_runs_on_both(oldest: Cluster, converged: Recap) -> None:
+def test_a_job_runs_on_both_compute_nodes(oldest: Cluster, converged: Recap) -> None:
     assert len({*oldest.run_job(CONTROLLER, "hostname", "--nodes=2").split()}) == 2
 
 

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""replace.yml on the real simulated cluster: a node that fell ill is moved, and moved again; then it is deleted.
+"""replace.yml on the simulated cluster: a faulty node is moved to another physical host, moved again, and then deleted.
 
-The physical host is played: a unit of the node's own moves it in at each boot, with sound hardware. Which nodes are
-meant, confirmed and refused is tested in tests/contract/inventory.
+The physical host is simulated: at each boot, a unit of the node writes the host's name and settings of intact hardware.
+tests/contract/inventory tests which nodes are selected, confirmed and refused.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ import pytest
 from simulated.cluster import RESOURCE_GROUP, SCALE_SET, Cluster, Recap
 from simulated.node import Node, wait_for
 
-# A node on a bad host is moved and marked on the simulator daily, in tests/contract/inventory.
+# Not in `make test`: there, tests/contract/inventory moves and marks a node on the simulator.
 NUMBER, NAME = "3", "compute-3"
 BAD, GOOD = "GGBB1", "GGBB2"
 DECIDED_S = 120
-"""The arbiter looks every ten seconds; a node tells when systemd has seen its results."""
+"""Seconds until the arbiter has decided. It runs every ten seconds, and a node reports as soon as systemd notices new
+results."""
 SYSTEM_DISK, LOCAL_DISK = "/var/tmp/kept-by-the-system-disk", "/scratch/kept-by-the-local-disk"
 MOVE_IN = """\
 #!/usr/bin/python3
@@ -48,10 +49,10 @@ WantedBy=basic.target
 """
 
 
-class Story:
-    """The runs of the playbooks, with one folder of reports.
+class Target:
+    """The node, and playbook runs that share one folder of reports.
 
-    :ivar vm_id: the machine, before anything was done to it.
+    :ivar vm_id: the node's machine before the first run.
     """
 
     def __init__(self, cluster: Cluster, controller: str, inventory: Path, report: Path) -> None:
@@ -60,21 +61,21 @@ class Story:
         self.vm_id = self.machine()
 
     def run(self, playbook: str, *words: str) -> Recap:
-        """Run a playbook of ours."""
-        told = ["-e", f"hpcai_health_report={self.report}", "-e", "hpcai_replace_boot=180", *words]
-        return self.cluster.playbook(f"playbooks/{playbook}.yml", self.inventory, *told)
+        """Run a playbook of the collection."""
+        arguments = ["-e", f"hpcai_health_report={self.report}", "-e", "hpcai_replace_boot=180", *words]
+        return self.cluster.playbook(f"playbooks/{playbook}.yml", self.inventory, *arguments)
 
     def machine(self) -> str:
-        """Which machine the instance is."""
+        """The vmId of the instance."""
         instances = self.cluster.sdk().virtual_machine_scale_set_vms
         return str(instances.get(RESOURCE_GROUP, SCALE_SET, NUMBER).vm_id)
 
     def next_host(self, name: str) -> None:
-        """The host that the next boot is on."""
+        """Set the physical host of the next boot."""
         self.node.sh(f"echo {name} > /root/next-host")
 
-    def fall_ill(self) -> None:
-        """The node's size is expected to have two ports that are not there: a fault that another machine would mend."""
+    def break_node(self) -> None:
+        """Describe two InfiniBand ports that the node lacks: a fault that another machine would repair."""
         settings = dict(json.loads(self.node.sh("cat /etc/hpcai/node.json")))
         for size in settings["vm_sizes"].values():
             size["hca_count"] = 2
@@ -82,7 +83,7 @@ class Story:
         self.node.sh("/usr/libexec/hpcai/health", check=False)
 
     def let_the_arbiter_mark(self) -> None:
-        """It marks nothing unless it is told to."""
+        """Let the arbiter mark nodes for replacement, which is off by default."""
         file = "/etc/hpcai/health_arbiter.json"
         settings = json.loads(self.cluster.ssh(self.node.controller, f"sudo cat {file}"))
         text = shlex.quote(json.dumps({**settings, "escalate": True}))
@@ -90,12 +91,12 @@ class Story:
         self.cluster.ssh(self.node.controller, "sudo systemctl restart hpcai-health-arbiter")
 
     def arbiter(self) -> dict[str, Any]:
-        """What the arbiter says."""
-        told = self.cluster.ssh(self.node.controller, "sudo hpcnode arbiter status --json", check=False)
-        return dict(json.loads(told))
+        """The arbiter's status."""
+        status = self.cluster.ssh(self.node.controller, "sudo hpcnode arbiter status --json", check=False)
+        return dict(json.loads(status))
 
     def reason(self) -> str:
-        """Why the node is out."""
+        """The node's drain reason."""
         words = f"sinfo --noheader --format=%E --nodes={NAME}"
         return self.cluster.ssh(self.node.controller, words).strip()
 
@@ -105,115 +106,116 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(cluster: Cluster, controller: str, inventory: Path, tmp_path_factory: pytest.TempPathFactory) -> Story:
-    """The node on a bad host; whatever host it is on at its next boot, it is sound there.
+def target(cluster: Cluster, controller: str, inventory: Path, tmp_path_factory: pytest.TempPathFactory) -> Target:
+    """The node on a bad host. After its next boot, its hardware is intact again on any host.
 
-    What is left behind, another machine and an arbiter that marks nodes, the next run of site.yml takes for its own.
+    A new machine and an arbiter that marks nodes remain afterwards; the next run of site.yml configures both.
     """
-    told = Story(cluster, controller, inventory, tmp_path_factory.mktemp("replace") / "report")
+    made = Target(cluster, controller, inventory, tmp_path_factory.mktemp("replace") / "report")
     for path, text in (("/root/move-in", MOVE_IN), ("/etc/systemd/system/move-in.service", UNIT)):
-        told.node.sh(f"printf %s {shlex.quote(text)} > {path}")
-    told.node.sh("cp /etc/hpcai/node.json /root/node.json; chmod 0755 /root/move-in; systemctl enable move-in")
-    told.next_host(BAD)
-    told.node.sh("/root/move-in")
-    told.next_host(GOOD)
-    told.let_the_arbiter_mark()
-    return told
+        made.node.sh(f"printf %s {shlex.quote(text)} > {path}")
+    made.node.sh("cp /etc/hpcai/node.json /root/node.json; chmod 0755 /root/move-in; systemctl enable move-in")
+    made.next_host(BAD)
+    made.node.sh("/root/move-in")
+    made.next_host(GOOD)
+    made.let_the_arbiter_mark()
+    return made
 
 
 @pytest.fixture(scope="module")
-def ill(story: Story) -> Recap:
-    """A look at all nodes after one fell ill, as soon as the arbiter has marked it."""
-    story.fall_ill()
-    looked = story.run("health_check")
-    wait_for(lambda: bool(story.arbiter().get("replace")), DECIDED_S, lambda: (story.reason(), story.arbiter()))
-    return looked
+def faulty(target: Target) -> Recap:
+    """A run of health_check.yml after the node became faulty; afterwards the arbiter has marked the node."""
+    target.break_node()
+    checked = target.run("health_check")
+    wait_for(lambda: bool(target.arbiter().get("replace")), DECIDED_S, lambda: (target.reason(), target.arbiter()))
+    return checked
 
 
 @pytest.fixture(scope="module")
-def moved(story: Story, ill: Recap) -> Recap:
-    """The node, which nobody named, on another host."""
-    story.node.sh(f"touch {SYSTEM_DISK} {LOCAL_DISK}")
-    return story.run("replace", "-e", "hpcai_replace_confirm=true")
+def moved(target: Target, faulty: Recap) -> Recap:
+    """A run of replace.yml without node names, which moves the marked node to another host."""
+    target.node.sh(f"touch {SYSTEM_DISK} {LOCAL_DISK}")
+    return target.run("replace", "-e", "hpcai_replace_confirm=true")
 
 
 @pytest.fixture(scope="module")
-def moved_back(story: Story, moved: Recap) -> Recap:
-    """The node, which is well, on the bad host again."""
-    wait_for(story.node.runs_a_job, DECIDED_S, lambda: (story.reason(), story.arbiter()))
-    story.next_host(BAD)
-    return story.run("replace", "-e", f"hpcai_replace={NAME}", "-e", "hpcai_replace_confirm=true")
+def moved_back(target: Target, moved: Recap) -> Recap:
+    """A run of replace.yml that moves the healthy node back to the bad host."""
+    wait_for(target.node.runs_a_job, DECIDED_S, lambda: (target.reason(), target.arbiter()))
+    target.next_host(BAD)
+    return target.run("replace", "-e", f"hpcai_replace={NAME}", "-e", "hpcai_replace_confirm=true")
 
 
 @pytest.fixture(scope="module")
-def job(story: Story, moved_back: Recap) -> str:
-    """A job that is in the way of the deletion: its number."""
+def job(target: Target, moved_back: Recap) -> str:
+    """The number of a job that runs on the node, so that the deletion must wait."""
     submit = f"sbatch --parsable --nodelist={NAME} --time=5 --output=/dev/null --wrap 'sleep 20'"
-    number = story.cluster.ssh(story.node.controller, submit).strip()
-    wait_for(lambda: job_state(story, number) == "RUNNING", 60, lambda: job_state(story, number))
+    number = target.cluster.ssh(target.node.controller, submit).strip()
+    wait_for(lambda: job_state(target, number) == "RUNNING", 60, lambda: job_state(target, number))
     return number
 
 
 @pytest.fixture(scope="module")
-def deleted(story: Story, job: str) -> Recap:
-    """The node's instance deleted, and another one in its place."""
+def deleted(target: Target, job: str) -> Recap:
+    """A run of replace.yml that deletes the node's instance and creates another one."""
     named = ("-e", f"hpcai_replace={NAME}", "-e", "hpcai_replace_how=delete", "-e", "hpcai_replace_confirm=true")
-    return story.run("replace", *named)
+    return target.run("replace", *named)
 
 
-def job_state(story: Story, number: str) -> str:
-    """What slurmctld has of a job."""
-    shown = story.cluster.ssh(story.node.controller, f"scontrol --oneliner show job {number}")
+def job_state(target: Target, number: str) -> str:
+    """The state of a job."""
+    shown = target.cluster.ssh(target.node.controller, f"scontrol --oneliner show job {number}")
     return dict(word.split("=", 1) for word in shown.split() if "=" in word)["JobState"]
 
 
-def said(run: Recap) -> str:
-    """What it printed, on one line."""
+def output_of(run: Recap) -> str:
+    """The output of a run, on one line."""
     return " ".join(run.output.split())
 
 
-def test_bad_host_is_recorded_and_the_node_marked(story: Story, ill: Recap) -> None:
-    assert ill.rc != 0
-    assert list(story.hosts()) == [BAD]
-    assert "ib_ports" in [fault["check"] for fault in story.hosts()[BAD]]
-    (marked,) = story.arbiter()["replace"]
-    assert (marked["node"], marked["vm_id"].lower(), marked["host"]) == (NAME, story.vm_id.lower(), BAD)
-    assert story.reason().startswith("hpcai: health: replace: ib_ports: 0 of 2")
+def test_a_bad_host_is_recorded_and_its_node_marked(target: Target, faulty: Recap) -> None:
+    assert faulty.rc != 0
+    assert list(target.hosts()) == [BAD]
+    assert "ib_ports" in [fault["check"] for fault in target.hosts()[BAD]]
+    (marked,) = target.arbiter()["replace"]
+    assert (marked["node"], marked["vm_id"].lower(), marked["host"]) == (NAME, target.vm_id.lower(), BAD)
+    assert target.reason().startswith("hpcai: health: replace: ib_ports: 0 of 2")
 
 
-def test_marked_node_is_moved_and_is_the_same_machine_without_its_scratch(story: Story, moved: Recap) -> None:
+def test_a_marked_node_is_moved_and_loses_only_its_scratch(target: Target, moved: Recap) -> None:
     assert moved.rc == 0, moved.output
-    assert "To be replaced: compute-3." in said(moved)
-    assert story.machine() == story.vm_id
-    kept = story.node.sh(f"ls -U {SYSTEM_DISK} {LOCAL_DISK} 2>/dev/null", check=False).split()
+    assert "To be replaced: compute-3." in output_of(moved)
+    assert target.machine() == target.vm_id
+    kept = target.node.sh(f"ls -U {SYSTEM_DISK} {LOCAL_DISK} 2>/dev/null", check=False).split()
     assert kept == [SYSTEM_DISK]
-    assert "the physical host" not in said(moved)
+    assert "the physical host" not in output_of(moved)
 
 
-def test_arbiter_returns_it_when_it_reports_from_its_new_host(story: Story, moved: Recap) -> None:
-    wait_for(story.node.runs_a_job, DECIDED_S, lambda: (story.reason(), story.arbiter()))
-    assert story.arbiter()["replace"] == []
+def test_the_arbiter_resumes_the_node_when_it_reports_from_its_new_host(target: Target, moved: Recap) -> None:
+    wait_for(target.node.runs_a_job, DECIDED_S, lambda: (target.reason(), target.arbiter()))
+    assert target.arbiter()["replace"] == []
 
 
-def test_bad_host_that_came_back_is_named_and_the_node_works(story: Story, moved_back: Recap) -> None:
+def test_a_move_to_a_known_bad_host_is_reported_and_the_node_resumed(target: Target, moved_back: Recap) -> None:
     assert moved_back.rc == 0, moved_back.output
-    assert f"{NAME} is still on the physical host {BAD}, which had a hardware fault" in said(moved_back)
-    assert f"Moved and resumed: {NAME}." in said(moved_back)
-    wait_for(story.node.runs_a_job, 60, story.reason)
+    assert f"{NAME} is still on the physical host {BAD}, which had a hardware fault" in output_of(moved_back)
+    assert f"Moved and resumed: {NAME}." in output_of(moved_back)
+    wait_for(target.node.runs_a_job, 60, target.reason)
 
 
-def test_deleted_node_had_ended_its_job_and_another_machine_comes(
-    story: Story, cluster: Cluster, controller: str, job: str, deleted: Recap
+def test_a_node_is_deleted_after_its_job_and_another_one_joins(
+    target: Target, cluster: Cluster, controller: str, job: str, deleted: Recap
 ) -> None:
     assert deleted.rc == 0, deleted.output
-    assert job_state(story, job) == "COMPLETED"
+    assert job_state(target, job) == "COMPLETED"
     numbers = cluster.instance_ids()
     assert len(numbers) == 2
     assert NUMBER not in numbers
     assert NAME not in cluster.nodes(controller)
     assert cluster.nodes(controller)["compute-0"] == "idle"
     (new,) = set(numbers) - {"0"}
-    # Its key is brought by site.yml here, see test_joining_push.py; in a cluster with a key vault it joins by itself.
-    run = cluster.slurm(story.inventory)
+    # Here site.yml distributes the key, see test_joining_push.py; in a cluster with a key vault, a node joins
+    # automatically.
+    run = cluster.slurm(target.inventory)
     assert run.rc == 0, run.output
     wait_for(Node.of(cluster, controller, new).runs_a_job, 60, lambda: cluster.nodes(controller))

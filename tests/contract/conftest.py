@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What all contract tests stand on: the collection as Ansible imports it, and running a playbook."""
+"""Shared by all contract tests: the collection as Ansible imports it, the mark ``daily``, and runs of playbooks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import_as_ansible_does()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as thorough what is beyond the cases of a parametrized test that its mark ``daily`` keeps."""
+    """Mark all cases of a parametrized test after the first n of ``daily(n)`` as thorough."""
     cases: collections.Counter[str] = collections.Counter()
     for item in items:
         mark = item.get_closest_marker("daily")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The archive for Galaxy holds what users need, all of it, and nothing else."""
+"""The archive for Galaxy contains all files that users need, and no others."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import tarfile
 import pytest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-# It holds source and documentation alone: the limit of a file finds data and programs, that of the archive a folder of
-# them. Only the list of files, made by ansible-galaxy, is longer.
+# The archive contains only source and documentation. The limit per file detects data and programs, the limit of the
+# archive a folder of them. Only the list of files from ansible-galaxy is larger.
 LARGEST_BYTES = 1280 * 1024
 LARGEST_FILE_BYTES = 48 * 1024
 
@@ -46,7 +46,7 @@ ALLOWED = [
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The archive as `ansible-galaxy collection build` makes it from this tree."""
+    """The archive that `ansible-galaxy collection build` makes from this tree."""
     folder = tmp_path_factory.mktemp("archive")
     galaxy = pathlib.Path(sys.executable).with_name("ansible-galaxy")
     build = [str(galaxy), "collection", "build", "--output-path", str(folder), str(REPOSITORY)]
@@ -58,30 +58,30 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 @pytest.fixture(scope="module")
 def members(archive: pathlib.Path) -> list[tarfile.TarInfo]:
-    """What the archive holds, folders left out."""
+    """The files of the archive, without folders."""
     with tarfile.open(archive) as tar:
         return [member for member in tar.getmembers() if not member.isdir()]
 
 
 def in_git(*folders: str) -> set[str]:
-    """The files git knows of or would add in some folders."""
+    """The files in these folders that git tracks or would add."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate", "--", *folders]
     listing = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout
     return {name for name in listing.split("\0") if name and (REPOSITORY / name).is_file()}
 
 
-def test_holds_only_what_users_need(members: list[tarfile.TarInfo]) -> None:
+def test_the_archive_contains_only_files_for_users(members: list[tarfile.TarInfo]) -> None:
     unexpected = [m.name for m in members if not any(pattern.fullmatch(m.name) for pattern in ALLOWED)]
     assert not unexpected
 
 
-def test_holds_every_file_of_plugins_roles_and_playbooks(members: list[tarfile.TarInfo]) -> None:
+def test_the_archive_contains_all_plugins_roles_and_playbooks(members: list[tarfile.TarInfo]) -> None:
     wanted = in_git("plugins", "roles", "playbooks", "inventories/azure", "LICENSES")
     assert wanted
     assert wanted <= {member.name for member in members}
 
 
-def test_each_kind_of_content_is_there(members: list[tarfile.TarInfo]) -> None:
+def test_the_archive_contains_each_kind_of_file(members: list[tarfile.TarInfo]) -> None:
     names = {member.name for member in members}
     wanted = {
         "README.md",
@@ -100,18 +100,18 @@ def test_each_kind_of_content_is_there(members: list[tarfile.TarInfo]) -> None:
     assert not wanted - names
 
 
-def test_holds_plain_files_only(members: list[tarfile.TarInfo]) -> None:
+def test_the_archive_contains_only_regular_files(members: list[tarfile.TarInfo]) -> None:
     assert not [member.name for member in members if not member.isfile()]
 
 
-def test_holds_nothing_that_git_ignores(members: list[tarfile.TarInfo]) -> None:
+def test_the_archive_contains_no_file_that_git_ignores(members: list[tarfile.TarInfo]) -> None:
     generated = {"MANIFEST.json", "FILES.json"}
     assert {member.name for member in members} - generated <= in_git()
 
 
-def test_links_between_its_documents_lead_somewhere(archive: pathlib.Path, members: list[tarfile.TarInfo]) -> None:
+def test_links_between_documents_are_valid(archive: pathlib.Path, members: list[tarfile.TarInfo]) -> None:
     files = {member.name for member in members}
-    places = files | {str(folder) for name in files for folder in pathlib.PurePosixPath(name).parents}
+    paths = files | {str(folder) for name in files for folder in pathlib.PurePosixPath(name).parents}
     dangling, followed = [], 0
     with tarfile.open(archive) as tar:
         for name in sorted(name for name in files if name.endswith(".md") and name != "CHANGELOG.md"):
@@ -121,12 +121,12 @@ def test_links_between_its_documents_lead_somewhere(archive: pathlib.Path, membe
                 if "://" not in link and not link.startswith("mailto:"):
                     followed += 1
                     target = os.path.normpath(pathlib.PurePosixPath(name).parent / link)
-                    dangling += [f"{name}: {link}"] if target not in places else []
+                    dangling += [f"{name}: {link}"] if target not in paths else []
     assert followed
     assert not dangling
 
 
-def test_is_small(archive: pathlib.Path, members: list[tarfile.TarInfo]) -> None:
+def test_the_archive_is_small(archive: pathlib.Path, members: list[tarfile.TarInfo]) -> None:
     assert archive.stat().st_size < LARGEST_BYTES
     large = [member.name for member in members if member.size > LARGEST_FILE_BYTES]
     assert large == ["FILES.json"]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The packages of the stand-in for BeeGFS: what apt and dpkg see of them."""
+"""The packages of the stand-in for BeeGFS, as apt and dpkg read them."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def fields(package: Path, form: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def test_packages_have_the_real_names_and_say_that_they_are_none(folder: Path) -> None:
+def test_packages_have_the_real_names_and_are_described_as_stand_ins(folder: Path) -> None:
     shown = {fields(package, "${Package} ${Version} ${Description}") for package in folder.glob("*.deb")}
     assert {line.split(" ")[0] for line in shown} == NAMES
     for line in shown:
         assert " 20:7.4.7+standin Stand-in for " in line
 
 
-def test_the_same_bytes_are_made_each_time(folder: Path, tmp_path: Path) -> None:
+def test_builds_are_reproducible(folder: Path, tmp_path: Path) -> None:
     build(tmp_path)
     names = sorted(path.name for path in folder.iterdir())
     assert len(names) == len(NAMES) + 1
@@ -55,7 +55,7 @@ def test_the_same_bytes_are_made_each_time(folder: Path, tmp_path: Path) -> None
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes(), name
 
 
-def test_settings_are_not_overwritten_by_another_version(folder: Path) -> None:
+def test_settings_are_conffiles_that_upgrades_keep(folder: Path) -> None:
     package = next(folder.glob("beegfs-meta_*"))
     listed = subprocess.run(
         ["dpkg-deb", "--info", str(package), "conffiles"], capture_output=True, text=True, check=True
@@ -63,8 +63,8 @@ def test_settings_are_not_overwritten_by_another_version(folder: Path) -> None:
     assert listed.stdout == "/etc/beegfs/beegfs-meta.conf\n"
 
 
-def test_apt_takes_the_folder_for_a_repository(folder: Path, tmp_path: Path) -> None:
-    """In folders of its own: nothing of the machine is asked or changed."""
+def test_apt_accepts_the_folder_as_a_repository(folder: Path, tmp_path: Path) -> None:
+    """apt uses separate folders, so the test neither reads nor changes the machine's package lists."""
     sources = tmp_path / "sources.list"
     sources.write_text(f"deb [trusted=yes] file:{folder} ./\n", encoding="ascii")
     (tmp_path / "state/lists/partial").mkdir(parents=True)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The stand-in for BeeGFS holds what the tests of the collection build on: a file system over two nodes that fails."""
+"""The stand-in for BeeGFS behaves as other tests require: a file system over two nodes, with faults on request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.skipif(bool(unable()), reason=unable() or "able"), pyt
 
 Nodes = tuple[Node, Node]
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-LEAST_MB_PER_S = 20
+MINIMUM_MB_PER_S = 20
 CANCELED = 32
 OPERATIONS = Path(operations.__file__ or "")
 
@@ -35,7 +35,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
 
 @pytest.fixture
 def nodes(installed: Nodes) -> Iterator[Nodes]:
-    """Both, without faults before and after."""
+    """Both nodes. Faults are removed after each test."""
     yield installed
     for node in installed:
         node.faults()
@@ -43,14 +43,14 @@ def nodes(installed: Nodes) -> Iterator[Nodes]:
 
 @pytest.fixture(scope="module")
 def up(installed: Nodes) -> FileSystem:
-    """A file system, mounted on both."""
+    """A file system, mounted on both nodes."""
     made = FileSystem(installed, 1000)
     made.start_all()
     made.mount(*installed)
     return made
 
 
-def test_a_file_of_one_node_is_read_on_the_other(up: FileSystem, nodes: Nodes) -> None:
+def test_a_file_written_on_one_node_can_be_read_on_the_other(up: FileSystem, nodes: Nodes) -> None:
     first, second = nodes
     file = f"{up.mountpoint}/file"
     first.run("dd", "if=/dev/urandom", f"of={file}", "bs=1M", "count=8", "conv=fsync")
@@ -61,27 +61,27 @@ def test_a_file_of_one_node_is_read_on_the_other(up: FileSystem, nodes: Nodes) -
     assert first.run("stat", "--format=%s", file).stdout == "5\n"
     assert first.run("cat", file).stdout == "again"
     second.run("rm", file)
-    # Neither node keeps what it knew.
+    # Neither node caches old content or names.
     assert "No such file" in first.run("stat", file, check=False).stderr
 
 
-def test_content_lies_on_both_storage_servers_and_names_with_the_metadata(up: FileSystem, nodes: Nodes) -> None:
+def test_content_is_on_both_storage_servers_and_names_are_metadata(up: FileSystem, nodes: Nodes) -> None:
     file = f"{up.mountpoint}/spread"
     nodes[0].run("dd", "if=/dev/urandom", f"of={file}", "bs=1M", "count=6")
 
-    def bytes_there() -> list[int]:
+    def chunk_bytes() -> list[int]:
         find = ["find", f"{up.folder('storage')}/chunks", "-type", "f", "-printf", "%s "]
         return [sum(map(int, node.run(*find).stdout.split())) for node in nodes]
 
-    before = bytes_there()
+    before = chunk_bytes()
     assert all(size >= 3 << 20 for size in before)
     assert nodes[0].run("find", up.folder("meta"), "-name", "spread").stdout
     nodes[1].run("rm", file)
-    assert [was - now for was, now in zip(before, bytes_there(), strict=True)] == [3 << 20, 3 << 20]
+    assert [was - now for was, now in zip(before, chunk_bytes(), strict=True)] == [3 << 20, 3 << 20]
     assert not nodes[0].run("find", up.folder("meta"), "-name", "spread").stdout
 
 
-def test_programs_find_what_they_expect_of_a_file_system(up: FileSystem, nodes: Nodes) -> None:
+def test_programs_can_use_it_as_any_file_system(up: FileSystem, nodes: Nodes) -> None:
     for number, node in enumerate(nodes):
         folder = f"{up.mountpoint}/work{number}"
         node.run("mkdir", folder)
@@ -93,7 +93,7 @@ def test_programs_find_what_they_expect_of_a_file_system(up: FileSystem, nodes: 
     nodes[1].run("diff", "-r", f"{up.mountpoint}/copy", f"{up.mountpoint}/unpacked/copy")
 
 
-def test_permissions_count(up: FileSystem, nodes: Nodes) -> None:
+def test_permissions_are_enforced(up: FileSystem, nodes: Nodes) -> None:
     first, second = nodes
     folder = f"{up.mountpoint}/private"
     first.run("install", "-d", folder)
@@ -107,17 +107,17 @@ def test_permissions_count(up: FileSystem, nodes: Nodes) -> None:
     assert "Permission denied" in other.stderr
 
 
-def test_it_is_fast_enough_for_tests(up: FileSystem, nodes: Nodes) -> None:
+def test_the_stand_in_is_fast_enough_for_tests(up: FileSystem, nodes: Nodes) -> None:
     size, file = 64, f"{up.mountpoint}/fast"
     began = time.monotonic()
     nodes[0].run("dd", "if=/dev/zero", f"of={file}", "bs=1M", f"count={size}")
     written = time.monotonic()
     nodes[1].run("dd", f"if={file}", "of=/dev/null", "bs=1M")
     rates = size / (written - began), size / (time.monotonic() - written)
-    assert min(rates) >= LEAST_MB_PER_S, rates
+    assert min(rates) >= MINIMUM_MB_PER_S, rates
 
 
-def test_the_lists_are_laid_out_as_the_real_ones(up: FileSystem, nodes: Nodes) -> None:
+def test_lists_have_the_format_of_the_real_beegfs(up: FileSystem, nodes: Nodes) -> None:
     assert up.targets(nodes[1]) == (
         "TargetID     Reachability  Consistency   NodeID\n"
         "========     ============  ===========   ======\n"
@@ -131,7 +131,7 @@ def test_the_lists_are_laid_out_as_the_real_ones(up: FileSystem, nodes: Nodes) -
     assert up.ctl(nodes[0]).returncode == 1
 
 
-def test_connections_tell_rdma_from_a_fallback(up: FileSystem, nodes: Nodes) -> None:
+def test_the_list_of_connections_shows_rdma_or_a_fallback(up: FileSystem, nodes: Nodes) -> None:
     def storage_connections() -> list[str]:
         shown = nodes[0].run("beegfs-net", "-n").stdout
         assert shown.startswith(
@@ -151,7 +151,7 @@ def test_connections_tell_rdma_from_a_fallback(up: FileSystem, nodes: Nodes) -> 
     assert nodes[0].run(*strict.mount_command(), check=False).returncode == CANCELED
 
 
-def test_a_full_disk_refuses_what_is_written(up: FileSystem, nodes: Nodes) -> None:
+def test_writing_to_a_full_disk_fails(up: FileSystem, nodes: Nodes) -> None:
     for node in nodes:
         node.faults("storage disk-full")
     command = ["dd", "if=/dev/zero", f"of={up.mountpoint}/full", "bs=1M", "count=1"]
@@ -166,7 +166,7 @@ def test_a_full_disk_refuses_what_is_written(up: FileSystem, nodes: Nodes) -> No
     nodes[0].run(*command)
 
 
-def test_another_secret_is_refused(up: FileSystem, nodes: Nodes) -> None:
+def test_a_wrong_or_missing_secret_is_refused(up: FileSystem, nodes: Nodes) -> None:
     _first, second = nodes
     other = FileSystem(nodes, 1000, name="other", sysMountSanityCheckMS=500)
     second.write("/run/job/other/auth", "another secret")
@@ -176,7 +176,7 @@ def test_another_secret_is_refused(up: FileSystem, nodes: Nodes) -> None:
     log = up.log(nodes[0], "mgmtd")
     assert "Peer sent wrong authentication: 10.99.0.2:" in log
     assert "Rejecting message from unauthenticated peer: 10.99.0.2:" in log
-    # So is none at all.
+    # A missing secret is refused, too.
     none = FileSystem(nodes, 1100, connAuthFile="")
     done = second.run(
         "/opt/beegfs/sbin/beegfs-storage", f"cfgFile={none.configuration('storage')}", check=False, timeout=10
@@ -187,7 +187,7 @@ def test_another_secret_is_refused(up: FileSystem, nodes: Nodes) -> None:
     assert (asked.returncode, "No connAuthFile configured" in asked.stderr) == (3, True)
 
 
-def test_a_daemon_refuses_a_key_of_another(nodes: Nodes) -> None:
+def test_a_daemon_refuses_configuration_keys_of_other_daemons(nodes: Nodes) -> None:
     wrong = FileSystem(nodes, 1200)
     for kind, key in (("storage", "connUnmountRetries"), ("helperd", "storeAllowFirstRunInit")):
         command = [f"/opt/beegfs/sbin/beegfs-{kind}", f"cfgFile={wrong.configuration(kind)}", f"{key}=true"]
@@ -222,35 +222,35 @@ def test_a_mount_without_its_servers_is_canceled(nodes: Nodes) -> None:
     assert lone.ctl(first, "--nodetype=client").stdout == ""
 
 
-def test_a_daemon_hangs_half_starts_or_dies_as_told(nodes: Nodes) -> None:
+def test_daemons_hang_start_partly_or_die_on_request(nodes: Nodes) -> None:
     first, second = nodes
-    sick = FileSystem(nodes, 3000)
-    sick.start(first, "mgmtd", "storage")
-    wait(lambda: "Online" in sick.targets(first))
+    faulty = FileSystem(nodes, 3000)
+    faulty.start(first, "mgmtd", "storage")
+    wait(lambda: "Online" in faulty.targets(first))
     first.faults("meta hang-at-start")
     second.faults("storage half-start", "helperd ignore-sigterm")
-    sick.start(first, "meta")
-    sick.start(second, "storage", "helperd")
-    daemon = f"/opt/beegfs/sbin/beegfs-storage cfgFile={sick.configuration('storage')}"
+    faulty.start(first, "meta")
+    faulty.start(second, "storage", "helperd")
+    daemon = f"/opt/beegfs/sbin/beegfs-storage cfgFile={faulty.configuration('storage')}"
     wait(lambda: daemon in second.run("ps", "ax", "-o", "args").stdout.splitlines())
     wait(lambda: ":11003 " in second.run("ss", "-Hltn").stdout and ":11006 " in second.run("ss", "-Hltn").stdout)
     assert ":11005 " not in first.run("ss", "-Hltn").stdout
-    assert sick.ctl(first, "--nodetype=meta").stdout == ""
-    assert sick.targets(first).count("Online") == 1
-    pids = {kind: sick.running[node.name, kind] for node, kind in ((first, "meta"), (second, "storage"))}
+    assert faulty.ctl(first, "--nodetype=meta").stdout == ""
+    assert faulty.targets(first).count("Online") == 1
+    pids = {kind: faulty.running[node.name, kind] for node, kind in ((first, "meta"), (second, "storage"))}
     first.run("kill", pids["meta"])
-    second.run("kill", pids["storage"], sick.running["n2", "helperd"])
+    second.run("kill", pids["storage"], faulty.running["n2", "helperd"])
     wait(lambda: not first.runs(pids["meta"]) and not second.runs(pids["storage"]))
-    assert second.runs(sick.running["n2", "helperd"])
-    second.run("kill", "-KILL", sick.running["n2", "helperd"])
-    wait(lambda: not second.runs(sick.running["n2", "helperd"]))
+    assert second.runs(faulty.running["n2", "helperd"])
+    second.run("kill", "-KILL", faulty.running["n2", "helperd"])
+    wait(lambda: not second.runs(faulty.running["n2", "helperd"]))
     second.faults("storage dies-after 0.5")
-    sick.start(second, "storage")
-    assert second.runs(sick.running["n2", "storage"])
-    wait(lambda: not second.runs(sick.running["n2", "storage"]))
+    faulty.start(second, "storage")
+    assert second.runs(faulty.running["n2", "storage"])
+    wait(lambda: not second.runs(faulty.running["n2", "storage"]))
 
 
-def test_a_port_or_folder_in_use_is_refused_in_the_real_ones_words(nodes: Nodes) -> None:
+def test_a_port_or_folder_in_use_gives_the_real_error_message(nodes: Nodes) -> None:
     _unused, second = nodes
     taken = FileSystem(nodes, 4000)
     command = ["/opt/beegfs/sbin/beegfs-helperd", f"cfgFile={taken.configuration('helperd')}"]
@@ -271,7 +271,7 @@ def test_a_port_or_folder_in_use_is_refused_in_the_real_ones_words(nodes: Nodes)
     assert (lone.returncode, "Couldn't find any usable NIC" in lone.stderr) == (1, True)
 
 
-def test_unmounting_waits_for_a_management_that_is_gone(up: FileSystem, nodes: Nodes) -> None:
+def test_an_unmount_waits_for_a_stopped_management_daemon(up: FileSystem, nodes: Nodes) -> None:
     first, _unused = nodes
     again = FileSystem(nodes, 1000, name="again")
     once = FileSystem(nodes, 1000, name="once", connUnmountRetries="false")
@@ -291,7 +291,7 @@ def test_unmounting_waits_for_a_management_that_is_gone(up: FileSystem, nodes: N
     wait(lambda: up.targets(first).count("Online") == 2)
 
 
-def test_mount_and_unmount_hang_as_told(up: FileSystem, nodes: Nodes) -> None:
+def test_mount_and_unmount_hang_on_request(up: FileSystem, nodes: Nodes) -> None:
     _unused, second = nodes
     slow = FileSystem(nodes, 1000, name="slow")
     second.faults("client mount-hang")
@@ -301,7 +301,7 @@ def test_mount_and_unmount_hang_as_told(up: FileSystem, nodes: Nodes) -> None:
     assert slow.mountpoint not in second.read("/proc/mounts")
     second.faults("client umount-hang")
     wait(lambda: not second.runs(mount) and slow.mountpoint in second.read("/proc/mounts"))
-    # While somebody uses it, a lazy unmounting is done at once.
+    # While a process uses the file system, a lazy unmount returns at once.
     user = second.start("sh", "-c", f"exec sleep 1000 > {slow.mountpoint}/held")
     wait(lambda: "held" in second.run("ls", slow.mountpoint).stdout)
     assert "target is busy" in second.run("umount", slow.mountpoint, check=False).stderr
@@ -321,22 +321,22 @@ def test_mount_and_unmount_hang_as_told(up: FileSystem, nodes: Nodes) -> None:
     wait(lambda: not second.runs(unmount))
 
 
-def test_whoever_reads_waits_for_a_storage_server_that_is_gone(up: FileSystem, nodes: Nodes) -> None:
+def test_a_reader_waits_for_a_stopped_storage_server(up: FileSystem, nodes: Nodes) -> None:
     first, second = nodes
-    hasty = FileSystem(nodes, 1000, name="hasty", connCommRetrySecs=2)
-    hasty.mount(first)
-    first.run("dd", "if=/dev/zero", f"of={hasty.mountpoint}/waited", "bs=1M", "count=2")
+    short_timeout = FileSystem(nodes, 1000, name="hasty", connCommRetrySecs=2)
+    short_timeout.mount(first)
+    first.run("dd", "if=/dev/zero", f"of={short_timeout.mountpoint}/waited", "bs=1M", "count=2")
     second.run("kill", "-KILL", up.running["n2", "storage"])
-    read = ["dd", f"if={hasty.mountpoint}/waited", "of=/dev/null", "bs=1M"]
+    read = ["dd", f"if={short_timeout.mountpoint}/waited", "of=/dev/null", "bs=1M"]
     began = time.monotonic()
     failed = first.run(*read, check=False)
     assert "Communication error on send" in failed.stderr
     assert time.monotonic() - began > 1.5
-    # With the usual patience it can be killed at least.
+    # With the default timeout, a waiting process can still be killed.
     write = ["dd", "if=/dev/zero", f"of={up.mountpoint}/waited", "bs=2M", "count=1", "conv=notrunc"]
-    patient = first.start(*write)
+    waiting = first.start(*write)
     time.sleep(0.5)
-    first.run("kill", "-KILL", patient)
-    wait(lambda: not first.runs(patient))
+    first.run("kill", "-KILL", waiting)
+    wait(lambda: not first.runs(waiting))
     up.start(second, "storage")
     wait(lambda: first.run(*read, check=False).returncode == 0)

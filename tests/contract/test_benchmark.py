@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The benchmark runs, and counts what it says it counts. Times are for people to judge, none are looked at here."""
+"""The benchmark runs, and counts requests and hosts correctly. No test checks a time."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ REPOSITORY = Path(__file__).parents[2]
 # 121 instances of each kind: two pages of virtual machines (120 a page), two of interfaces (100 a page).
 INSTANCES = 242
 REQUESTS = 1 + 4 * 2 + 1
-"""Scale sets; virtual machines and interfaces of each kind; virtual networks."""
+"""One page of scale sets, two pages each of virtual machines and interfaces of both kinds, one of virtual networks."""
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """What one short run of the benchmark measured, by contender."""
+    """The results of a short run of the benchmark, by contender."""
     folder = tmp_path_factory.mktemp("results")
     command = [sys.executable, "-m", "benchmarks.inventory", "--no-azure-rm", "--latency", "0", "--repeat", "1"]
     subprocess.run(
@@ -41,12 +41,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
 
 
 @pytest.mark.parametrize("contender", ["azure_vmss", "SDK lists, one after the other", "SDK lists, 8 at a time"])
-def test_inventory_asks_no_more_than_bare_list_calls(results: dict[str, dict[str, Any]], contender: str) -> None:
+def test_the_inventory_makes_no_more_requests_than_lists(results: dict[str, dict[str, Any]], contender: str) -> None:
     assert results[contender]["requests"] == REQUESTS
     assert results[contender]["hosts"] == INSTANCES
 
 
 @pytest.mark.parametrize("contender", ["azure_vmss, from its cache", "static file, JSON"])
-def test_a_cached_answer_asks_as_little_as_a_file(results: dict[str, dict[str, Any]], contender: str) -> None:
+def test_a_cached_inventory_makes_no_request(results: dict[str, dict[str, Any]], contender: str) -> None:
     assert results[contender]["requests"] == 0
     assert results[contender]["hosts"] == INSTANCES

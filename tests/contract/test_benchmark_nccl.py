@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The benchmark of nccl_topology runs to its end. Times are for people to judge, none are looked at here."""
+"""The benchmark of nccl_topology runs. No test checks a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 
 
-def test_prints_a_row_for_each_contender() -> None:
+def test_the_benchmark_prints_a_row_for_each_contender() -> None:
     path = f"{REPOSITORY / 'tests'}:{REPOSITORY / '.collections'}"
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.nccl_topology", "--repeat", "1"],

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""An instance finds its cluster and its key by itself: steps instance and key against the simulated services."""
+"""An instance finds its cluster and its key automatically: the steps instance and key against simulated services."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ONE, TWO = "11111111-0000-4000-8000-000000000001", "11111111-0000-4000-8000-0000
 
 
 def scale_set(name: str, instance_id: int, **more: Any) -> dict[str, Any]:
-    """A scale set of one instance, which says whom it belongs to."""
+    """A scale set of one instance, whose user data names its cluster."""
     return {
         "name": name,
         "capacity": 1,
@@ -62,8 +62,8 @@ SCENARIO: dict[str, Any] = {
 }
 
 
-class Running(Root):
-    """A tree that passes for the running machine's own."""
+class RunningMachine(Root):
+    """A folder that the code treats as the root of the running machine."""
 
     is_this_machine = True
 
@@ -72,10 +72,10 @@ class Running(Root):
 
 
 class Node:
-    """An instance of the simulator with a disk of its own."""
+    """An instance of the simulator, with its own disk."""
 
     def __init__(self, simulator: Simulator, path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.root = Running(str(path / name))
+        self.root = RunningMachine(str(path / name))
         self.asks: dict[str, Any] = {"endpoint": simulator.imds_endpoint, "headers": {INSTANCE_HEADER: name}}
         monkeypatch.setattr(imds, "read_token", functools.partial(TOKEN, **self.asks))
         monkeypatch.setattr(key, "_owner", lambda _root: (os.getuid(), os.getgid()))
@@ -83,23 +83,23 @@ class Node:
 
     @property
     def file(self) -> Path:
-        """Its munge key."""
+        """The munge key."""
         return Path(self.root.at(key.KEY_FILE))
 
     def start(self, seconds: float = 15) -> tuple[Outcome, Outcome]:
-        """What a boot does."""
+        """Run both steps, as a boot does."""
         return self.instance(seconds), self.key(seconds)
 
     def instance(self, seconds: float = 15) -> Outcome:
-        """The first step."""
+        """Run the step instance."""
         return instance.perform(self.context(seconds), lambda limit_s: imds.read_compute(limit_s, **self.asks))
 
     def key(self, seconds: float = 15) -> Outcome:
-        """The second step."""
+        """Run the step key."""
         return key.perform(self.context(seconds))
 
     def context(self, seconds: float) -> Context:
-        """What a step works with."""
+        """The context of a step."""
         return Context(self.root, lambda command: Result(tuple(command), 0, "", ""), False, seconds)
 
 
@@ -109,29 +109,29 @@ Boot = Callable[[str], Node]
 
 @pytest.fixture
 def simulator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Simulator]:
-    """A simulator without machines; this process finds its vaults and trusts them."""
+    """A simulator without machines. This process resolves and trusts its vaults."""
     with running(SCENARIO) as started:
         (tmp_path / "ca.crt").write_bytes(started.authority)
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.crt"))
         monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
         resolve = socket.getaddrinfo
 
-        def here(host: Any, port: Any, *arguments: Any, **named: Any) -> Any:
+        def to_simulator(host: Any, port: Any, *arguments: Any, **named: Any) -> Any:
             if str(host).endswith(".vault.azure.net"):
                 host, port = "127.0.0.1", started.vault_port
             return resolve(host, port, *arguments, **named)
 
-        monkeypatch.setattr(socket, "getaddrinfo", here)
+        monkeypatch.setattr(socket, "getaddrinfo", to_simulator)
         yield started
 
 
 @pytest.fixture
 def boot(simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Boot:
-    """Start an instance on a fresh disk."""
+    """Start an instance with a new disk."""
     return lambda name: Node(simulator, tmp_path, name, monkeypatch)
 
 
-def test_a_fresh_instance_finds_its_cluster_its_name_and_its_key(boot: Boot) -> None:
+def test_a_new_instance_finds_its_cluster_its_name_and_its_key(boot: Boot) -> None:
     node = boot("gpu_17")
     first, second = node.start()
     assert (first.verdict, first.summary) == (PASS, "Standard_ND96asr_v4 in cluster training by user data")
@@ -149,28 +149,26 @@ def test_an_instance_with_a_script_as_user_data_belongs_to_no_cluster(boot: Boot
 
 @pytest.mark.daily(1)
 @pytest.mark.parametrize("status", [404, 410, 429, 500])
-def test_a_metadata_service_that_comes_late_costs_only_time(simulator: Simulator, boot: Boot, status: int) -> None:
+def test_a_late_metadata_service_is_asked_again(simulator: Simulator, boot: Boot, status: int) -> None:
     simulator.add_fault("metadata/", status=status, service="imds", times=3)
     assert [outcome.verdict for outcome in boot("gpu_17").start()] == [PASS, PASS]
 
 
 @pytest.mark.parametrize("action", ["garbage", "drop"])
-def test_a_metadata_service_that_talks_nonsense_is_no_machine_without_a_cluster(
-    simulator: Simulator, boot: Boot, action: str
-) -> None:
+def test_invalid_answers_of_the_metadata_service_are_an_error(simulator: Simulator, boot: Boot, action: str) -> None:
     simulator.add_fault("metadata/", action, service="imds")
     with pytest.raises(StepFailed, match="nothing else identifies this machine"):
         boot("gpu_17").instance(7)
 
 
 @pytest.mark.parametrize("service", ["imds", "vault"])
-def test_services_that_take_their_time_cost_only_time(simulator: Simulator, boot: Boot, service: str) -> None:
+def test_slow_services_only_delay_the_steps(simulator: Simulator, boot: Boot, service: str) -> None:
     simulator.add_fault("", "slow", service=service, delay_s=1)
     assert [outcome.verdict for outcome in boot("gpu_17").start()] == [PASS, PASS]
 
 
 @pytest.mark.parametrize("service", ["imds", "vault"])
-def test_services_that_hang_are_not_waited_for_beyond_the_limit(simulator: Simulator, boot: Boot, service: str) -> None:
+def test_hanging_services_end_at_the_time_limit(simulator: Simulator, boot: Boot, service: str) -> None:
     node = boot("gpu_17")
     node.start()
     simulator.add_fault("", "hang", service=service)
@@ -180,9 +178,7 @@ def test_services_that_hang_are_not_waited_for_beyond_the_limit(simulator: Simul
     assert verdicts == ([WARN, WARN] if service == "imds" else [PASS, WARN])
 
 
-def test_without_a_metadata_service_a_start_ends_in_time_and_the_next_finds_all(
-    simulator: Simulator, boot: Boot
-) -> None:
+def test_a_boot_without_metadata_service_warns_and_the_next_one_passes(simulator: Simulator, boot: Boot) -> None:
     node = boot("gpu_17")
     node.start()
     simulator.add_fault("metadata/", status=500, service="imds")
@@ -195,13 +191,13 @@ def test_without_a_metadata_service_a_start_ends_in_time_and_the_next_finds_all(
     assert [outcome.verdict for outcome in node.start()] == [PASS, PASS]
 
 
-def test_a_vault_that_is_busy_is_asked_again(simulator: Simulator, boot: Boot) -> None:
+def test_a_busy_vault_is_asked_again(simulator: Simulator, boot: Boot) -> None:
     simulator.add_fault("secrets/", status=429, service="vault", headers={"Retry-After": "1"}, times=1)
     simulator.add_fault("secrets/", status=503, service="vault", times=1)
     assert boot("gpu_17").start()[1].verdict == PASS
 
 
-def test_without_the_vault_a_fresh_node_fails_and_an_old_one_keeps_its_key(simulator: Simulator, boot: Boot) -> None:
+def test_without_the_vault_a_new_node_fails_and_an_old_one_keeps_its_key(simulator: Simulator, boot: Boot) -> None:
     node = boot("gpu_17")
     simulator.add_fault("secrets/", status=503, service="vault")
     assert node.start(7)[1].verdict == FAIL
@@ -214,7 +210,7 @@ def test_without_the_vault_a_fresh_node_fails_and_an_old_one_keeps_its_key(simul
     assert node.file.read_text(encoding="utf-8") == SECRET
 
 
-def test_a_key_that_was_changed_in_the_vault_comes_with_the_next_start(simulator: Simulator, boot: Boot) -> None:
+def test_the_next_boot_gets_a_changed_key_from_the_vault(simulator: Simulator, boot: Boot) -> None:
     node = boot("gpu_17")
     node.start()
     simulator.model.vaults["hpcai-sim"].put("munge-key", OTHER)
@@ -222,7 +218,7 @@ def test_a_key_that_was_changed_in_the_vault_comes_with_the_next_start(simulator
     assert node.file.read_text(encoding="utf-8") == OTHER
 
 
-def test_an_identity_without_the_role_is_told_which_one(boot: Boot) -> None:
+def test_an_identity_without_the_role_gets_an_error_that_names_it(boot: Boot) -> None:
     node = boot("stranger_3")
     outcome = node.start()[1]
     assert outcome.verdict == FAIL
@@ -232,14 +228,14 @@ def test_an_identity_without_the_role_is_told_which_one(boot: Boot) -> None:
 
 
 @pytest.mark.parametrize("name", ["nobody_4", "two_5"])
-def test_a_machine_whose_identity_is_missing_or_one_of_several_says_so(boot: Boot, name: str) -> None:
+def test_a_missing_or_ambiguous_identity_is_reported(boot: Boot, name: str) -> None:
     outcome = boot(name).start()[1]
     assert outcome.verdict == FAIL
     assert "refuses this machine an identity token: HTTP status 400" in outcome.summary
     assert "hpcai_identity_client_id" in outcome.action
 
 
-def test_one_of_several_identities_is_chosen_by_its_client_id(boot: Boot) -> None:
+def test_a_client_id_selects_one_of_several_identities(boot: Boot) -> None:
     node = boot("two_5")
     stated = {**HPCAI, "key": {**HPCAI["key"], "client_id": TWO}}
     node.instance()
@@ -248,7 +244,7 @@ def test_one_of_several_identities_is_chosen_by_its_client_id(boot: Boot) -> Non
     assert node.key().verdict == PASS
 
 
-def test_nothing_of_the_key_or_a_token_is_in_what_the_steps_leave(boot: Boot) -> None:
+def test_the_steps_store_neither_key_nor_token_in_other_files(boot: Boot) -> None:
     node = boot("gpu_17")
     shown = repr(node.start())
     for path in Path(node.root.path).rglob("*"):

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Role scratch and the boot's steps on a machine without NVMe disks: real mounts, real users, a real full disk.
+"""The role scratch and the boot steps on a machine without NVMe disks, with real mounts, users and a full disk.
 
-The machine is this one in a mount namespace of its own, below an overlay: what is changed there stays there.
+The machine is this host in a separate mount namespace with an overlay, so that changes do not affect the host.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ for device in null:3 zero:5 random:8 urandom:9; do
 done
 ln -s /proc/self/fd {folder}/root/dev/fd
 mkdir -m 1777 {folder}/root/dev/shm
-# Of the machine below, as little as possible.
+# Remove state of this host.
 rm -rf {folder}/root/etc/hpcai {folder}/root/etc/fstab {folder}/root/etc/waagent.conf {folder}/root/scratch
 rm -rf {folder}/root/mnt {folder}/root/run
 mkdir -p {folder}/root/mnt {folder}/root/run/lock {folder}/root/etc/hpcai {folder}/root/srv/temporary
@@ -63,11 +63,11 @@ class Machine:
     """The machine of the tests."""
 
     def __init__(self, pid: int, folder: pathlib.Path) -> None:
-        """Of the process that holds its namespace, and the folder that its root file system lies in."""
+        """Enter the namespace of the process, with the root file system in the folder."""
         self.enter = ["nsenter", f"--target={pid}", "--mount", "chroot", f"{folder}/root"]
 
     def run(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a command there."""
+        """Run a command on the machine."""
         env = {
             "PATH": f"{pathlib.Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": "/root",
@@ -91,15 +91,15 @@ class Machine:
         return done
 
     def sh(self, script: str) -> str:
-        """What a script says there."""
+        """Run a shell script on the machine, and return its output."""
         return self.run("sh", "-ec", script).stdout.strip()
 
     def write(self, path: str, text: str) -> None:
-        """Write a file there."""
+        """Write a file on the machine."""
         subprocess.run([*self.enter, "tee", path], input=text, text=True, check=True, stdout=subprocess.DEVNULL)
 
     def play(self, tasks_from: str = "main", *options: str, **variables: Any) -> subprocess.CompletedProcess[str]:
-        """Run the role there."""
+        """Run the role on the machine."""
         self.write("/run/play.yml", PLAY.format(tasks_from=tasks_from))
         given = {"scratch_nvme_count": 0, "scratch_folders": [JOBS, DATA], **variables}
         return self.run(
@@ -112,24 +112,24 @@ class Machine:
         )
 
     def boot(self, *steps: str) -> tuple[int, list[dict[str, Any]]]:
-        """Run steps of the boot phase; the exit status, and what became of them."""
+        """Run steps of the boot phase; returns the exit status and the results."""
         core = str(REPOSITORY / "plugins/module_utils")
         done = self.run("/usr/bin/python3", "-I", "-c", HPCNODE, core, "boot", "run", *steps, "--json", check=False)
-        told: list[dict[str, Any]] = json.loads(done.stdout)["steps"]
-        return done.returncode, told
+        results: list[dict[str, Any]] = json.loads(done.stdout)["steps"]
+        return done.returncode, results
 
     def settings(self) -> dict[str, str]:
-        """What is kept for the boot."""
+        """The settings files for the boot."""
         return {name: self.sh(f"cat /etc/hpcai/{name}") for name in SETTINGS}
 
-    def temporary_disk(self) -> None:
-        """Mount one, as the simulator does."""
+    def mount_temporary_disk(self) -> None:
+        """Mount a temporary disk, as the simulator does."""
         self.sh("mount --bind /srv/temporary /mnt")
 
 
 @pytest.fixture
 def machine(tmp_path: pathlib.Path) -> Iterator[Machine]:
-    """A machine without a temporary disk, of a size without local disks."""
+    """A machine without a temporary disk, with a VM size without local disks."""
     if os.getuid() != 0 or not shutil.which("unshare") or not shutil.which("nsenter"):
         pytest.skip("needs root, unshare and nsenter")
     folder = tmp_path / "machine"
@@ -155,7 +155,7 @@ def machine(tmp_path: pathlib.Path) -> Iterator[Machine]:
 
 
 def is_unchanged(done: subprocess.CompletedProcess[str]) -> bool:
-    """Whether a run went well and changed nothing."""
+    """Whether a run succeeded and changed nothing."""
     return done.returncode == 0 and "changed=0" in done.stdout
 
 
@@ -167,10 +167,10 @@ def test_bake_then_configure_then_boot_on_the_temporary_disk(machine: Machine) -
     image = machine.settings()
     assert machine.sh("ls -d /scratch 2>&1 || true").endswith("No such file or directory")
 
-    machine.temporary_disk()
-    foreseen = machine.play("main", "--check")
-    assert foreseen.returncode == 0, foreseen.stdout
-    assert "changed=1" in foreseen.stdout
+    machine.mount_temporary_disk()
+    predicted = machine.play("main", "--check")
+    assert predicted.returncode == 0, predicted.stdout
+    assert "changed=1" in predicted.stdout
     assert machine.sh("ls -A /mnt; ls -d /scratch 2>&1 || true").endswith("No such file or directory")
     done = machine.play()
     assert done.returncode == 0, done.stdout
@@ -206,7 +206,7 @@ def test_bake_then_configure_then_boot_on_the_temporary_disk(machine: Machine) -
 
 
 @pytest.mark.thorough
-def test_mnt_that_is_no_mount_stays_as_it_is(machine: Machine) -> None:
+def test_without_a_temporary_disk_mnt_is_not_changed(machine: Machine) -> None:
     done = machine.play()
     assert done.returncode == 0, done.stdout
     assert "operating system's disk" in " ".join((done.stdout + done.stderr).split())
@@ -219,8 +219,8 @@ def test_mnt_that_is_no_mount_stays_as_it_is(machine: Machine) -> None:
 
 
 @pytest.mark.thorough
-def test_disks_that_are_expected_and_lost_are_not_replaced(machine: Machine) -> None:
-    machine.temporary_disk()
+def test_missing_expected_disks_get_no_fallback(machine: Machine) -> None:
+    machine.mount_temporary_disk()
     done = machine.play("install", scratch_expected_count=8)
     assert done.returncode == 0, done.stdout
     status, [scratch, directories] = machine.boot("scratch", "directories")
@@ -231,12 +231,12 @@ def test_disks_that_are_expected_and_lost_are_not_replaced(machine: Machine) -> 
 
 
 @pytest.mark.thorough
-def test_the_role_refuses_and_the_node_finds_out_what_the_inventory_does_not_tell(machine: Machine) -> None:
+def test_the_node_finds_the_number_of_disks_if_the_inventory_lacks_it(machine: Machine) -> None:
     refused = machine.play(scratch_nvme_count=8)
     assert refused.returncode == 2
     assert "8 local NVMe disks are expected, and no disk has one of the models" in " ".join(refused.stdout.split())
     assert machine.sh("ls -d /scratch 2>&1 || true").endswith("No such file or directory")
-    # Asked by the role, it answers that its size has none.
+    # hpcnode on the node answers that the VM size has no local disks.
     done = machine.play(scratch_nvme_count=None)
     assert done.returncode == 0, done.stdout
     assert "Let the node find out" in done.stdout
@@ -245,14 +245,14 @@ def test_the_role_refuses_and_the_node_finds_out_what_the_inventory_does_not_tel
 
 
 @pytest.mark.thorough
-def test_a_full_disk_is_named(machine: Machine) -> None:
+def test_a_full_disk_is_reported_by_name(machine: Machine) -> None:
     machine.sh("mkdir /scratch; mount -t tmpfs -o size=64k,nr_inodes=2 full /scratch")
     done = machine.play("install")
     assert done.returncode == 0, done.stdout
     status, [directories] = machine.boot("directories")
     assert (status, directories["verdict"]) == (1, "fail")
     assert "the file system (tmpfs of full) is full, 65536 bytes and 0 inodes are free" in directories["summary"]
-    # And when there is room again, the boot's next attempt makes them.
+    # When space is free again, the next attempt creates the directories.
     machine.sh("mount -o remount,size=1m,nr_inodes=100 /scratch")
     assert machine.boot("directories")[1][0]["verdict"] == "pass"
 
@@ -265,7 +265,7 @@ def test_a_full_disk_is_named(machine: Machine) -> None:
         ("mkdir -p jobs/full", "/scratch/jobs was a folder of user 65534: it was moved to /scratch/jobs.aside-"),
     ],
 )
-def test_what_a_user_planted_is_not_followed(machine: Machine, planted: str, warning: str) -> None:
+def test_a_link_or_folder_of_a_user_is_not_followed(machine: Machine, planted: str, warning: str) -> None:
     machine.sh("mkdir /scratch; mount -t tmpfs -o mode=1777 fast /scratch")
     before = machine.sh("stat -c '%U %a' /etc")
     machine.sh(f"cd /scratch; setpriv --reuid=65534 --regid=65534 --clear-groups {planted}")
@@ -274,12 +274,12 @@ def test_what_a_user_planted_is_not_followed(machine: Machine, planted: str, war
     assert warning in " ".join((done.stdout + done.stderr).split())
     assert machine.sh("stat -c '%U %a' /etc") == before
     assert machine.sh("stat -c '%F %U' /scratch/jobs") == "directory root"
-    # The others were made all the same.
+    # The other directories are created nevertheless.
     assert machine.sh("stat -c %a /scratch/data/all") == "2750"
 
 
 @pytest.mark.thorough
-def test_a_user_who_does_not_exist_fails_at_boot_by_name(machine: Machine) -> None:
+def test_an_unknown_user_fails_the_boot_step_and_is_named(machine: Machine) -> None:
     machine.sh("mkdir /scratch; mount -t tmpfs -o mode=1777 fast /scratch")
     machine.play("install", scratch_folders=[{**DATA, "owner": "nobody-here"}, JOBS])
     status, [directories] = machine.boot("directories")
@@ -289,14 +289,14 @@ def test_a_user_who_does_not_exist_fails_at_boot_by_name(machine: Machine) -> No
 
 
 @pytest.mark.thorough
-def test_broken_settings_are_unknown_and_the_role_mends_them(machine: Machine) -> None:
+def test_invalid_settings_are_unknown_and_the_role_repairs_them(machine: Machine) -> None:
     machine.sh("mkdir /scratch; mount -t tmpfs -o mode=1777 fast /scratch")
     machine.play("install")
     for name in SETTINGS:
         machine.write(f"/etc/hpcai/{name}", '{"schema": 1,')
-    status, told = machine.boot("scratch", "directories")
+    status, results = machine.boot("scratch", "directories")
     assert status != 0
-    assert [step["verdict"] for step in told] == ["unknown", "unknown"]
-    assert all(name in step["summary"] for name, step in zip(SETTINGS, told, strict=True))
+    assert [step["verdict"] for step in results] == ["unknown", "unknown"]
+    assert all(name in step["summary"] for name, step in zip(SETTINGS, results, strict=True))
     assert machine.play().returncode == 0
     assert [step["verdict"] for step in machine.boot("scratch", "directories")[1]] == ["skip", "pass"]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where `make site` gets the release files of enroot and pyxis from."""
+"""`make site` finds or downloads the release files of enroot and pyxis."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENROOT, PYXIS = "enroot/releases/download/v4.1.2", "pyxis/archive/refs/tags"
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Serves a folder, and counts."""
+    """Serves a folder, and records requests."""
 
     asked: list[str]
 
@@ -33,7 +33,7 @@ class Handler(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def published(tmp_path: Path) -> Iterator[tuple[str, Path, list[str]]]:
-    """A server, its folder, and what it was asked for."""
+    """The URL of a server, its folder, and the paths of its requests."""
     folder, asked = tmp_path / "published", list[str]()
     (folder / ENROOT).mkdir(parents=True)
     (folder / PYXIS).mkdir(parents=True)
@@ -46,7 +46,7 @@ def published(tmp_path: Path) -> Iterator[tuple[str, Path, list[str]]]:
 
 
 def find(repository: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the script as that of another clone."""
+    """Run a copy of the script in another clone."""
     copy = repository / "tests/setup" / SCRIPT.name
     copy.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(SCRIPT, copy)
@@ -62,9 +62,9 @@ def package() -> str:
     return f"enroot_4.1.2-1_{machine.stdout.strip()}.deb"
 
 
-def test_a_folder_that_is_named_is_taken(tmp_path: Path) -> None:
+def test_a_given_folder_is_used(tmp_path: Path) -> None:
     assert find(tmp_path, HPCAI_ENROOT_FILES=str(tmp_path)).stdout == f"{tmp_path}\n"
-    # Empty: there shall be none, and nobody is asked.
+    # An empty value disables containers, so the script makes no request.
     done = find(tmp_path, HPCAI_ENROOT_FILES="", HPCAI_ENROOT_URL="http://127.0.0.1:9")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     done = find(tmp_path, HPCAI_ENROOT_FILES="/nonexistent")
@@ -72,7 +72,7 @@ def test_a_folder_that_is_named_is_taken(tmp_path: Path) -> None:
     assert "HPCAI_ENROOT_FILES=/nonexistent: there is no such folder" in done.stderr
 
 
-def test_they_are_fetched_once_and_told_with_their_digests(
+def test_files_are_downloaded_once_and_their_digests_printed(
     tmp_path: Path, published: tuple[str, Path, list[str]]
 ) -> None:
     url, folder, asked = published
@@ -86,7 +86,7 @@ def test_they_are_fetched_once_and_told_with_their_digests(
     assert len(asked) == 2
 
 
-def test_one_that_is_missing_leaves_the_site_without_containers(
+def test_a_missing_file_leaves_the_site_without_containers(
     tmp_path: Path, published: tuple[str, Path, list[str]]
 ) -> None:
     url, folder, _asked = published

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The emulated machine as an instance of a baked image: making it one, starting slurmd on it, and what it says then."""
+"""The emulated machine as an instance of a baked image: prepares it, starts slurmd on it, and reads its status."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ GOOD = ("pass", "warn", "skip")
 
 
 class Node:
-    """The machine as that instance, and what its boot phase says."""
+    """The machine as an instance of a baked image, and the status of its boot phase."""
 
     def __init__(self, scratch: Scratch) -> None:
-        """On the machine with these disks."""
+        """Use the machine with these disks."""
         self.scratch = scratch
         self.machine: Machine = scratch.machine
 
     # Preparing
 
     def bake(self, folder: Path) -> None:
-        """Make it what playbooks/image.yml leaves: it knows no machine, and its disks are blank.
+        """Bring the machine into the state after playbooks/image.yml: no machine data, and blank disks.
 
         :param folder: where the stand-in library is built.
         """
@@ -60,14 +60,14 @@ class Node:
             assert not done.failed, done.msg
         for name, settings in SETTINGS.items():
             self.configure(name, settings)
-        self.imds()
+        self.set_metadata()
         machine.write("/etc/munge/munge.key", "k" * 64, "0400")
         machine.write("/opt/stand-ins/imds", (STAND_INS / "imds/imds.py").read_text(encoding="utf-8"))
         machine.write("/opt/stand-ins/gpus", GPUS, "0755")
         machine.write("/opt/stand-ins/slurmd", SLURMD, "0755")
         subprocess.run([str(STAND_INS / "nvml/build.sh"), str(folder)], check=True)
         put(machine, folder / "libnvidia-ml.so.1", LIBRARY)
-        self.gpus(2)
+        self.set_gpus(2)
         for unit, text in UNITS.items():
             machine.write(f"/etc/systemd/system/{unit}", text)
         machine.run("python3 -", stdin=MODULES)
@@ -75,7 +75,7 @@ class Node:
         machine.run("rm -rf /var/lib/hpcai/*; sync")
 
     def remove(self) -> None:
-        """Take all of it back."""
+        """Undo the bake."""
         self.machine.run(REMOVE)
         self.scratch.clear()
         play(self.machine, Task("node_tools", {"state": "absent"}))
@@ -84,25 +84,25 @@ class Node:
         """Write a settings file."""
         self.machine.write(f"/etc/hpcai/{name}.json", json.dumps({"schema": 1, **settings}))
 
-    def imds(self, compute: Mapping[str, str] | None = None, **faults: float) -> None:
-        """Have the metadata service say this from now on, with faults of the stand-in."""
-        said = {"compute": {**COMPUTE, **(compute or {})}, **faults}
-        self.machine.write("/etc/stand-in-imds.json", json.dumps(said))
+    def set_metadata(self, compute: Mapping[str, str] | None = None, **faults: float) -> None:
+        """Set the answers of the metadata service, and faults of the stand-in."""
+        answers = {"compute": {**COMPUTE, **(compute or {})}, **faults}
+        self.machine.write("/etc/stand-in-imds.json", json.dumps(answers))
 
-    def gpus(self, number: int, *lines: str) -> None:
-        """Have the driver know so many GPUs, with faults of the stand-in."""
+    def set_gpus(self, number: int, *lines: str) -> None:
+        """Set the number of GPUs that the driver reports, and faults of the stand-in."""
         self.machine.write(f"{GPU_STATE}/config", "\n".join([f"gpus={number}", "model=a100-40", *lines, ""]))
 
-    def later(self, command: str) -> None:
-        """Run this when the test is over, however it ended."""
-        self.scratch.later(command)
+    def add_cleanup(self, command: str) -> None:
+        """Run this command after the test, even if the test fails."""
+        self.scratch.add_cleanup(command)
 
-    # Playing
+    # Running
 
-    def start_again(self, *steps: str) -> dict[str, Any]:
-        """Start slurmd with nothing known of these steps, and return what 'hpcnode boot status' says then.
+    def restart_slurmd(self, *steps: str) -> dict[str, Any]:
+        """Remove the records of these steps, start slurmd, and return the output of 'hpcnode boot status'.
 
-        Whether it starts is not looked at here: most faults keep it from that, and the status tells.
+        slurmd need not start: most faults prevent that, and the status reports it.
         """
         units = " ".join(f"hpcai-{step}.service" for step in steps)
         records = " ".join(f"/run/hpcai/boot/{step}.json" for step in steps)
@@ -114,21 +114,21 @@ class Node:
         return self.status()
 
     def status(self) -> dict[str, Any]:
-        """Return what 'hpcnode boot status' says, the steps by their name."""
-        # It exits with 1 or 2 where something blocks; an answer that is no JSON fails here.
-        told: dict[str, Any] = json.loads(self.machine.run("hpcnode boot status --json || true"))
-        return {**told, "steps": {step["name"]: step for step in told["steps"]}}
+        """Return the output of 'hpcnode boot status', with the steps by name."""
+        # It exits with 1 or 2 if a step blocks; invalid JSON fails here.
+        report: dict[str, Any] = json.loads(self.machine.run("hpcnode boot status --json || true"))
+        return {**report, "steps": {step["name"]: step for step in report["steps"]}}
 
     def record(self, step: str) -> dict[str, Any]:
-        """Return what is recorded of a step's last run."""
+        """Return the record of a step's last run."""
         record: dict[str, Any] = json.loads(self.machine.run(f"cat /run/hpcai/boot/{step}.json"))
         return record
 
     def found(self) -> dict[str, str]:
-        """Return what slurmd found when it started, by name; nothing if it did not start."""
+        """Return the files and states that slurmd found when it started, by name; empty if it did not start."""
         show = f"cd {FOUND}; for name in *; do printf '%s ' $name; base64 -w0 $name; echo; done"
-        told = self.machine.run(f"if test -d {FOUND}; then {show}; fi")
-        pairs = (line.split(" ") for line in told.splitlines() if " " in line)
+        output = self.machine.run(f"if test -d {FOUND}; then {show}; fi")
+        pairs = (line.split(" ") for line in output.splitlines() if " " in line)
         return {name: base64.b64decode(text).decode() for name, text in pairs}
 
     def is_started(self) -> bool:
@@ -136,18 +136,18 @@ class Node:
         return self.machine.succeeds("systemctl is-active --quiet slurmd.service") and bool(self.found())
 
     def journal(self, step: str) -> str:
-        """What the step's unit has said in this boot."""
+        """The journal of the step's unit in this boot."""
         return self.machine.run(f"journalctl --boot --no-pager --output=cat --unit=hpcai-{step}.service")
 
 
 def put(machine: Machine, source: Path, path: str) -> None:
-    """Bring a file that is not text."""
+    """Copy a binary file to the machine."""
     text = base64.b64encode(source.read_bytes()).decode("ascii")
     machine.run(f"mkdir -p $(dirname {path}); base64 -d > {path}", stdin=text)
 
 
 def assert_all_good(node: Node) -> None:
-    """All of it was there when slurmd started."""
+    """Check that all steps succeeded before slurmd started."""
     status = node.status()
     assert [status["steps"][step]["verdict"] in GOOD for step in STEPS] == [True] * len(STEPS), status
     assert (status["state"], status["blocking"]) == ("ready", [])
@@ -167,7 +167,7 @@ def assert_all_good(node: Node) -> None:
 
 
 def assert_blocked(node: Node, status: dict[str, Any], step: str, *words: str) -> str:
-    """The step keeps slurmd from starting, and both places say why; what the step's summary is."""
+    """Check that the step keeps slurmd from starting and reports the reason; returns the step's summary."""
     assert status["state"] == "blocked"
     assert step in status["blocking"]
     assert not node.is_started()

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What makes the emulated machine an instance of a baked image: settings, and stand-ins for what Azure has.
+"""Files that make the emulated machine an instance of a baked image: settings, and stand-ins for parts of Azure.
 
-Real are systemd, udev, the kernel's modules, the disks and all of hpcnode. Stand-ins: the metadata service, two GPUs on
-the PCI bus and their driver's library, the service of Azure's HPC images that writes /etc/nccl.conf, and slurmd.
+systemd, udev, kernel modules, disks and hpcnode are real. Stand-ins replace the metadata service, two GPUs on the PCI
+bus and their driver's library, the service of Azure's HPC images that writes /etc/nccl.conf, and slurmd.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GPU_STATE = "/var/lib/nvml-stand-in"
 LIBRARY = "/usr/local/lib/libnvidia-ml.so.1"
 FOUND = "/run/slurmd-found"
 NCCL_BLOCK = "hpcai.azure nccl_topology"
-"""What the block in /etc/nccl.conf is called."""
+"""The name of our block in /etc/nccl.conf."""
 VM_SIZE = "Standard_Emulated"
 NODE_NAME = "compute-7"
 SIZE = {
@@ -64,7 +64,7 @@ COMPUTE = {
     "userData": base64.b64encode(f"#cloud-config\n{json.dumps({'hpcai': CLUSTER})}".encode()).decode(),
 }
 
-# Before hpcnode looks: two GPUs beside what is on the bus; a driver just started has forgotten all that was set.
+# Runs before hpcnode: adds two GPUs to the devices on the PCI bus. A driver that has just started has no settings.
 GPUS = f"""\
 #!/bin/sh -e
 rm -rf /run/stand-in-pci {GPU_STATE}/state
@@ -76,7 +76,7 @@ for number in 1 2; do
 done
 mount --bind /run/stand-in-pci /sys/bus/pci/devices
 """
-# Notes what is there when slurmd starts.
+# Records the state of the node when slurmd starts.
 SLURMD = f"""\
 #!/bin/sh
 mkdir -p {FOUND}; cd {FOUND}; exec 2>/dev/null
@@ -127,7 +127,7 @@ ExecStart=/opt/stand-ins/slurmd
 WantedBy=multi-user.target
 """,
 }
-# A real module under the names of NVIDIA's: one that does nothing but be there. Its signature would not fit any more.
+# A real kernel module without effect, under the names of NVIDIA's. Its signature is removed, as it would be invalid.
 MODULES = """
 import os, pathlib, subprocess
 folder = pathlib.Path("/lib/modules", os.uname().release)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One emulated machine for all of these tests: it boots once, and again where a test is about that."""
+"""One emulated machine for all of these tests. It boots once, and only tests of boots reboot it."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from hardware.vm import ALL, EmulatorCrashed, Machine
 LOGS = Path(__file__).resolve().parents[2] / ".test-logs"
 FAILED = pytest.StashKey[bool]()
 TEST_LIMIT_S = 1200
-"""A test may boot twice, and the first one waits for the image; all of it on a host that may have other work."""
+"""A test may boot twice, and the first test waits for the image, on a host that may be busy."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all of this folder, so that it can be left out anywhere."""
+    """Mark all tests of this folder, so that any run can exclude them."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.hardware)
             item.add_marker(pytest.mark.timeout(TEST_LIMIT_S))
-            # Not what failed by itself: only what the emulator's own end has spoilt.
+            # Repeat a test only if the emulator crashed, not if the test failed.
             item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=EmulatorCrashed))
 
 
 @pytest.fixture(scope="session")
 def started(request: pytest.FixtureRequest) -> Iterator[Machine]:
-    """The machine, on."""
+    """The running machine."""
     say = _announcer(request)
     image = prepare(lambda text: say(f"image: {text}"))
     acceleration, reason = qemu.accelerator(image)
@@ -58,7 +58,7 @@ def started(request: pytest.FixtureRequest) -> Iterator[Machine]:
 
 @pytest.fixture(scope="session")
 def second(started: Machine) -> Iterator[OneNode]:
-    """A second machine, as a cluster of one node. The other one is there, so image and accelerator are good."""
+    """A second machine, as a cluster of one node. The first one has started, so image and accelerator work."""
     console = LOGS / "hardware-console-slurm.log"
     console.unlink(missing_ok=True)
     machine = Machine(started.image, started.acceleration, console, CORES)
@@ -73,15 +73,15 @@ def second(started: Machine) -> Iterator[OneNode]:
 
 @pytest.fixture(scope="module")
 def one_node(second: OneNode) -> Iterator[OneNode]:
-    """That cluster. It rests between the files that use it: eight idle CPUs take a third of one of the host's."""
-    second.machine.wake()
+    """That cluster. It is paused between the files that use it: eight idle CPUs use a third of a CPU of the host."""
+    second.machine.resume()
     yield second
-    second.machine.rest()
+    second.machine.pause()
 
 
 @pytest.fixture
 def machine(started: Machine, request: pytest.FixtureRequest) -> Iterator[Machine]:
-    """The machine; of a failed test, the end of its journal is kept."""
+    """The machine. If a test fails, the end of the journal is saved."""
     yield started
     if request.node.stash.get(FAILED, False):
         name = re.sub(r"\W+", "-", request.node.name).strip("-")
@@ -94,7 +94,7 @@ def machine(started: Machine, request: pytest.FixtureRequest) -> Iterator[Machin
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Let the machine's fixture know how its test went."""
+    """Record for the machine's fixture whether the test failed."""
     report = yield
     if report.failed:
         item.stash[FAILED] = True
@@ -103,7 +103,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture
 def scratch(machine: Machine) -> Iterator[Scratch]:
-    """Blank NVMe disks, nothing mounted, and the preparations of a test that are undone afterwards."""
+    """Blank NVMe disks, nothing mounted. Preparations of a test are undone afterwards."""
     prepared = Scratch(machine)
     prepared.clear()
     yield prepared
@@ -111,7 +111,7 @@ def scratch(machine: Machine) -> Iterator[Scratch]:
 
 
 def _announcer(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Say something now, past pytest's capturing."""
+    """Return a function that prints at once, although pytest captures output."""
     reporter = request.config.pluginmanager.get_plugin("terminalreporter")
     capture = request.config.pluginmanager.get_plugin("capturemanager")
 

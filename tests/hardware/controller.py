@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ansible on the emulated machine: tasks in, results out."""
+"""Runs Ansible tasks on the emulated machine, and returns their results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIMIT_S = 240
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a module answered."""
+    """The result of a module."""
 
     failed: bool
     changed: bool
@@ -33,7 +33,7 @@ class Result:
     data: Mapping[str, Any]
 
     def __getitem__(self, name: str) -> Any:
-        """A returned value."""
+        """A value that the module returned."""
         return self.data[name]
 
 
@@ -48,10 +48,10 @@ class Task:
 
 
 def play(machine: Machine, *tasks: Task) -> list[Result]:
-    """Run tasks in one play, with diff, going on after failures; one result each.
+    """Run tasks in one play, with diff, continuing after failures; returns one result per task.
 
-    :raises RuntimeError: not all of them ran.
-    :raises EmulatorCrashed: the machine's emulator ended meanwhile.
+    :raises RuntimeError: not all tasks ran.
+    :raises EmulatorCrashed: the machine's emulator crashed meanwhile.
     """
     with tempfile.TemporaryDirectory(prefix="hpcai-play-") as name:
         folder = Path(name)
@@ -66,7 +66,7 @@ def play(machine: Machine, *tasks: Task) -> list[Result]:
             }
             for number, task in enumerate(tasks)
         ]
-        # What is YAML to Ansible may be written as JSON.
+        # Ansible reads YAML, and JSON is valid YAML.
         (folder / "play.yml").write_text(json.dumps([{"hosts": HOST, "gather_facts": False, "tasks": steps}]))
         (folder / "hosts.ini").write_text(f"{HOST} ansible_python_interpreter=/usr/bin/python3\n", encoding="utf-8")
         results = folder / "results"
@@ -87,11 +87,11 @@ def play(machine: Machine, *tasks: Task) -> list[Result]:
 
 
 def run_roles(machine: Machine, groups: Iterable[str], variables: Mapping[str, Any], *roles: str) -> str:
-    """Apply roles, each as ``name`` or ``name/entry point``, as site.yml does it; what Ansible printed.
+    """Apply roles, each as ``name`` or ``name/entry point``, as site.yml does; returns Ansible's output.
 
     :param groups: groups of the inventory that the machine is in.
     :raises RuntimeError: a task failed.
-    :raises EmulatorCrashed: the machine's emulator ended meanwhile.
+    :raises EmulatorCrashed: the machine's emulator crashed meanwhile.
     """
     tasks: list[dict[str, Any]] = [{"ansible.builtin.setup": {"gather_subset": ["min"]}}]
     for role in roles:
@@ -101,7 +101,7 @@ def run_roles(machine: Machine, groups: Iterable[str], variables: Mapping[str, A
         folder = Path(name)
         play_of_roles = {"hosts": HOST, "gather_facts": False, "tasks": tasks}
         (folder / "play.yml").write_text(json.dumps([play_of_roles]), encoding="utf-8")
-        # Variables of the host, as the inventory plugin gives them: roles look at those of other hosts too.
+        # Host variables, as the inventory plugin sets them: roles read variables of other hosts, too.
         (folder / "host_vars").mkdir()
         (folder / f"host_vars/{HOST}.yml").write_text(json.dumps(dict(variables)), encoding="utf-8")
         lines = [f"{HOST} ansible_python_interpreter=/usr/bin/python3"]
@@ -118,7 +118,7 @@ def run_roles(machine: Machine, groups: Iterable[str], variables: Mapping[str, A
 def _ansible_playbook(
     machine: Machine, folder: Path, limit_s: float, more: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    """Run play.yml of a folder on the machine, with hosts.ini beside it."""
+    """Run the play.yml of a folder on the machine, with the hosts.ini of the folder."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
     environment |= {
         "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),

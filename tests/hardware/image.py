@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The image of the emulated machine: a small Debian made by mmdebstrap, built once and kept in the cache.
+"""The image of the emulated machine: a small Debian, built once by mmdebstrap and kept in the cache.
 
-python -m hardware.image        build it unless it is there, and say where it lies
+python -m hardware.image        build the image if it does not exist, and print its path
 """
 
 from __future__ import annotations
@@ -28,46 +28,46 @@ from simulator.suite import suite
 
 FILES = Path(__file__).resolve().parent / "image_files"
 ZIP_CACHE = IMAGE_FILES / "zip_cache.py"
-"""What the machines of both kinds have."""
+"""A file that emulated machines and containers share."""
 KEPT = 4
-"""Images that stay, by last use: two checkouts side by side do not rebuild each other's."""
+"""Number of images to keep, by last use, so that two checkouts do not delete each other's image."""
 PARTS = ("vmlinuz", "initrd", "root.img", "key", "host_key.pub")
 STEP = re.compile(r"^I: ((?:downloading|extracting|installing|running).*?)(?:\.\.\.)?$")
 
 
 class ImageError(Exception):
-    """The image could not be made."""
+    """The image could not be built."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """What QEMU boots, and the keys to get in."""
+    """Files that QEMU boots, and the ssh keys of the machine."""
 
     folder: Path
 
     @property
     def kernel(self) -> Path:
-        """The kernel, for QEMU's own loader: no boot loader has to run."""
+        """The kernel. QEMU loads it, so the machine needs no boot loader."""
         return self.folder / "vmlinuz"
 
     @property
     def initrd(self) -> Path:
-        """Finds the root disk."""
+        """The initrd, which finds the root disk."""
         return self.folder / "initrd"
 
     @property
     def root(self) -> Path:
-        """The root file system, never written to: machines run on overlays."""
+        """The root file system. It is never changed, because machines run on overlays."""
         return self.folder / "root.img"
 
     @property
     def key(self) -> Path:
-        """The private key root lets in."""
+        """The private key with which root can log in."""
         return self.folder / "key"
 
     @property
     def host_key(self) -> str:
-        """The machine's own public key."""
+        """The machine's public host key."""
         return (self.folder / "host_key.pub").read_text(encoding="ascii").strip()
 
 
@@ -78,7 +78,7 @@ def packages() -> list[str]:
 
 
 def key() -> str:
-    """Content hash of all that goes into the image."""
+    """Hash of all inputs of the image."""
     parts = [suite().encode(), platform.machine().encode()]
     parts += [text.encode() for text in apt_sources.for_suite(suite()) + apt_sources.options()]
     for path in sorted([*FILES.iterdir(), ZIP_CACHE]):
@@ -87,7 +87,7 @@ def key() -> str:
 
 
 def prepare(report: Callable[[str], None]) -> Image:
-    """The image for this checkout, built if the cache lacks it."""
+    """Return the image for this checkout, and build it if the cache lacks it."""
     home = cache_dir() / "hardware"
     image = Image(home / f"image-{key()}")
     with locked(home / "image.lock", lambda: report("another process is building the image: waiting for it")):
@@ -103,10 +103,10 @@ def prepare(report: Callable[[str], None]) -> Image:
 def _build(target: Path, report: Callable[[str], None]) -> None:
     if platform.machine() != "x86_64":
         raise ImageError(
-            f"the emulated machine is an x86-64 with that Debian's packages; this host is {platform.machine()}"
+            f"the image of the emulated machine can only be built on x86-64; this host is {platform.machine()}"
         )
     began = time.monotonic()
-    report(f"Debian {suite()} by mmdebstrap, {len(packages())} packages and what they need (two minutes or so)")
+    report(f"Debian {suite()} by mmdebstrap, {len(packages())} packages and their dependencies (about two minutes)")
     with tempfile.TemporaryDirectory(prefix="building-", dir=target.parent) as name:
         folder = Path(name)
         output = folder / "image"
@@ -118,7 +118,7 @@ def _build(target: Path, report: Callable[[str], None]) -> None:
         _run(_command(folder, output), target.parent / "image.log", began, report)
         missing = [part for part in PARTS if not (output / part).exists()]
         if missing:
-            raise ImageError(f"mmdebstrap ended well, but {', '.join(missing)} is not there (see image.log)")
+            raise ImageError(f"mmdebstrap succeeded, but did not create {', '.join(missing)} (see image.log)")
         output.rename(target)
     report(f"ready after {time.monotonic() - began:.0f} s")
 
@@ -143,7 +143,7 @@ def _command(folder: Path, output: Path) -> list[str]:
         "--dpkgopt=force-confold",
         "--dpkgopt=path-exclude=/usr/share/doc/*",
         "--dpkgopt=path-exclude=/usr/share/man/*",
-        # The initrd is made once, at the end, and not by each package that has a part in it.
+        # The initrd is built once, at the end, and not after each package that contributes to it.
         "--essential-hook=mkdir -p \"$1/etc/initramfs-tools\" && printf 'update_initramfs=no\\n' "
         '> "$1/etc/initramfs-tools/update-initramfs.conf"',
         f'--customize-hook={FILES / "customize.sh"} "$1" {FILES} {output} {owner} {ZIP_CACHE}',
@@ -154,7 +154,7 @@ def _command(folder: Path, output: Path) -> list[str]:
 
 
 def _run(command: list[str], log_path: Path, began: float, report: Callable[[str], None]) -> None:
-    """Run mmdebstrap and pass on what it says it is doing."""
+    """Run mmdebstrap, and report its progress."""
     try:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -169,11 +169,11 @@ def _run(command: list[str], log_path: Path, began: float, report: Callable[[str
                 report(f"{time.monotonic() - began:3.0f} s: {step[1][:100]}")
     if process.wait():
         tail = log_path.read_text(encoding="utf-8").strip().splitlines()[-3:]
-        raise ImageError(f"mmdebstrap failed: {' | '.join(tail)} (all of it: {log_path})")
+        raise ImageError(f"mmdebstrap failed: {' | '.join(tail)} (complete output: {log_path})")
 
 
 def main() -> int:
-    """Build, say where it is."""
+    """Build the image, and print its path."""
     try:
         image = prepare(lambda text: print(f"[hardware] image: {text}", flush=True))
     except ImageError as error:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Talking to QEMU while it runs."""
+"""Controls QEMU while it runs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from hardware.qemu import EmulatorError
 
 
 class Monitor:
-    """QEMU's machine protocol on its standard streams."""
+    """QEMU's machine protocol (QMP) on its standard input and output."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        """Greet."""
+        """Read QEMU's greeting, and enable commands."""
         assert process.stdin is not None
         assert process.stdout is not None
         self._to: IO[bytes] = process.stdin
@@ -49,7 +49,7 @@ class Monitor:
                 return message
 
     def ask(self, command: str, **arguments: Any) -> Any:
-        """One command, its answer."""
+        """Send a command, and return its result."""
         self._to.write(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
         answer = self._next(lambda message: "return" in message or "error" in message)
         if "error" in answer:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""QEMU's command line: a machine with NVMe controllers on NUMA nodes, and whether KVM works here."""
+"""QEMU's command line for a machine with NVMe controllers on NUMA nodes, and a check whether KVM works."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ PROGRAM = "qemu-system-x86_64"
 NUMA_NODES = 4
 DISKS = 8
 DISK_BYTES = 320 << 20
-"""Sparse. A file system of its own on a single one must be possible: XFS wants 300 MB at least."""
+"""Size of a disk, which is a sparse file. A single disk must be able to contain XFS, which needs at least 300 MB."""
 MODEL = "QEMU NVMe Ctrl"
-"""Fixed: QEMU's disks cannot be given the name of one of Azure's."""
-KVM_PATIENCE_S = 5.0
-"""A working KVM shows the kernel's first line in well under a second."""
+"""QEMU's fixed model name: it cannot be set to that of Azure's disks."""
+KVM_TIMEOUT_S = 5.0
+"""With a working KVM, the kernel prints its first line in less than a second."""
 TCG = ("tcg,thread=single,tb-size=512", "Westmere")
-"""The machine's processors take turns: as threads of their own they would wait for each other's locks on a host that
-has other work, a tenth to a fifth of all that the machine costs."""
+"""All processors of the machine run in one thread. With one thread each, they would wait for each other's locks on a
+busy host, which costs 10 to 20 % of the machine's CPU time."""
 KVM = ("kvm", "host")
 
 
 class EmulatorError(Exception):
-    """QEMU is not there, did not start, or its machine did not answer."""
+    """QEMU is not installed, did not start, or its machine did not answer."""
 
 
 def version() -> str:
     """QEMU's version."""
     if shutil.which(PROGRAM) is None:
         raise EmulatorError(f"{PROGRAM} is not installed: run tests/setup/host.sh")
-    told = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"version ([\d.]+)", told)
-    return found[1] if found else told.strip()
+    output = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"version ([\d.]+)", output)
+    return found[1] if found else output.strip()
 
 
 def accelerator(image: Image) -> tuple[tuple[str, str], str]:
-    """Accelerator and processor model to use, and the reason. KVM counts as working when it boots a kernel."""
+    """Accelerator and processor model to use, and the reason. KVM works if it boots a kernel."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
-        return TCG, "no /dev/kvm that this user may open"
+        return TCG, "this user cannot open /dev/kvm"
     argv = [
         *(PROGRAM, "-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35", "-m", "256", "-no-reboot"),
         *("-accel", KVM[0], "-cpu", KVM[1], "-serial", "stdio"),
@@ -55,14 +55,14 @@ def accelerator(image: Image) -> tuple[tuple[str, str], str]:
     ]
     process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert process.stdout is not None
-    told = b""
-    deadline = time.monotonic() + KVM_PATIENCE_S
+    output = b""
+    deadline = time.monotonic() + KVM_TIMEOUT_S
     try:
         while (left := deadline - time.monotonic()) > 0:
             if select.select([process.stdout], [], [], left)[0]:
                 chunk = os.read(process.stdout.fileno(), 65536)
-                told += chunk
-                if b"Linux version" in told:
+                output += chunk
+                if b"Linux version" in output:
                     return KVM, "/dev/kvm boots a kernel"
                 if not chunk:
                     break
@@ -70,17 +70,17 @@ def accelerator(image: Image) -> tuple[tuple[str, str], str]:
         process.kill()
         process.wait()
         process.stdout.close()
-    said = told.decode(errors="replace").strip().splitlines()
-    return TCG, f"/dev/kvm is there and boots nothing ({said[-1][-80:] if said else 'no word from the kernel'})"
+    lines = output.decode(errors="replace").strip().splitlines()
+    return TCG, f"/dev/kvm boots no kernel ({lines[-1][-80:] if lines else 'the kernel printed nothing'})"
 
 
 def serial(number: int) -> str:
-    """The serial number of an NVMe disk: how a test finds it, whatever name the kernel gives it."""
+    """The serial number of an NVMe disk, by which tests find it: the kernel's names change."""
     return f"HPCAI{number:04}"
 
 
 def node_of(number: int) -> int:
-    """The NUMA node an NVMe disk hangs on: two on each."""
+    """The NUMA node of an NVMe disk: each node has two disks."""
     return number * NUMA_NODES // DISKS
 
 
@@ -93,9 +93,9 @@ def command(
     port: int,
     cores: int = 1,
 ) -> list[str]:
-    """The whole command. ``disks`` are the NVMe disks that are plugged in, by number. QMP is on stdin and stdout.
+    """QEMU's command. ``disks`` are the plugged-in NVMe disks, by number. QMP uses stdin and stdout.
 
-    :param cores: CPUs of each NUMA node. More than one are the cores of a socket.
+    :param cores: CPUs of each NUMA node. If there are several, they are the cores of one socket.
     """
     smp = str(NUMA_NODES) if cores == 1 else f"{cores * NUMA_NODES},sockets={NUMA_NODES},cores={cores},threads=1"
     argv = [
@@ -108,7 +108,7 @@ def command(
         *("-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", KERNEL_ARGUMENTS),
         *("-drive", f"if=none,id=root,file={overlay},format=qcow2,cache=unsafe"),
         *("-device", "virtio-blk-pci,drive=root,bus=pcie.0"),
-        # The machine reaches nothing but whoever connects to its ssh through the loopback interface.
+        # The machine has no network access; only its ssh port can be reached through the loopback interface.
         *("-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:22"),
         *("-device", "virtio-net-pci,netdev=net,bus=pcie.0,romfile="),
     ]
@@ -120,7 +120,7 @@ def command(
     for number in range(DISKS):
         argv += ["-device", f"pcie-root-port,id=port{number},bus=numa{node_of(number)},chassis={number + 1}"]
     for number, path in disks.items():
-        # A power cut is QEMU's end: what the machine has written down is with the host's kernel, on its disk or not.
+        # A power cut kills QEMU only. Data that the machine has written is then safe in the host's page cache.
         argv += ["-drive", f"if=none,id=disk{number},file={path},format=raw,cache=unsafe"]
         argv += ["-device", f"nvme,id=nvme{number},serial={serial(number)},drive=disk{number},bus=port{number}"]
     return argv
@@ -128,7 +128,7 @@ def command(
 
 KERNEL_ARGUMENTS = (
     "root=/dev/vda rw rootfstype=ext4 console=ttyS0 quiet loglevel=4 systemd.show_status=0 net.ifnames=0 "
-    # What costs an emulated processor time and proves nothing here.
+    # Features that cost an emulated processor time and that the tests do not need.
     "mitigations=off nokaslr audit=0 selinux=0 apparmor=0 tsc=reliable nowatchdog random.trust_cpu=on "
     "modprobe.blacklist=kvm,kvm_amd,kvm_intel,powernow_k8,acpi_cpufreq,aesni_intel,ghash_clmulni_intel,sha512_ssse3"
 )

@@ -17,13 +17,13 @@ SETTINGS = dict(word.split("=", 1) for word in WORDS)
 
 
 def work() -> None:
-    """Want to run all the time, at once with the other threads."""
+    """Use a CPU all the time, in parallel with the other threads."""
     while True:
         hashlib.pbkdf2_hmac("sha256", b"", b"", 200_000)
 
 
 def wander() -> None:
-    """Run elsewhere than the process."""
+    """Run on another CPU than the process."""
     os.sched_setaffinity(0, {int(SETTINGS["astray"])})
     time.sleep(3600)
 

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""An emulated machine as a cluster of one node: slurmctld and slurmd by the roles, with their defaults.
+"""An emulated machine as a cluster of one node: the roles configure slurmctld and slurmd with their defaults.
 
-Stand-ins for GPUs are device files without a driver. Whoever may open one hears that there is no such device, whoever
-may not is not permitted: the kernel asks the cgroup first.
+Stand-ins for GPUs are device files without a driver. Opening one fails with ENXIO if the cgroup allows the access, and
+with EPERM if not, because the kernel checks the cgroup first.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ CORES = 2
 CPUS = CORES * qemu.NUMA_NODES
 GPUS = 2
 DISKS = 2
-"""NVMe disks that the machine has. Each costs a boot some time."""
+"""Number of NVMe disks. Each disk makes a boot slower."""
 VM_SIZE = "Standard_Emulated"
 GROUPS = ("hpcai_controller", "hpcai_compute")
-# Only what this machine is, and what it cannot have. How processes are tracked and what is constrained is left alone.
+# Only variables that describe this machine and features that it lacks. Tracking and constraints keep their defaults.
 VARIABLES: dict[str, Any] = {
     "azure_private_ipv4": "10.0.2.15",
     "azure_vm_size": VM_SIZE,
@@ -42,30 +42,31 @@ VARIABLES: dict[str, Any] = {
             "nvme_count": 0,
         }
     },
-    # There is no metadata service, and nothing to set up before slurmd: the tests of the boot phase have both.
+    # Without a metadata service and without setup before slurmd: the tests of the boot phase cover both.
     "node_tools_boot_skip": ["instance", "gpu", "fabric", "scratch", "directories", "clocks", "nccl"],
     "slurm_spare_nodes": 0,
     "slurm_node_conf": {VM_SIZE: {"Gres": f"gpu:{GPUS}"}},
     "slurm_gres": {VM_SIZE: {"Name": "gpu", "File": f"/dev/stand-in-gpu[0-{GPUS - 1}]"}},
-    # No package of it is in the image.
+    # The image contains no package of these.
     "slurm_conf": {"MpiDefault": "none"},
     "slurm_pam_adopt": False,
     "slurm_source": "preinstalled",
     "slurm_accounting": False,
-    # The simulated cluster proves hooks. Three at a time may take an emulated processor longer than the 10 s they have.
+    # The simulated cluster tests hooks. Three at a time may take an emulated processor longer than their limit of 10 s.
     "slurm_job_hooks": {"prolog": {"10-scratch": None}},
 }
 PACKAGES = ["munge", "slurm-client", "slurm-wlm-basic-plugins", "slurmctld", "slurmd"]
-# Major 195 is NVIDIA's, and nobody's here.
+# Major number 195 is NVIDIA's, and unused here.
 DEVICES = "; ".join(
     f"test -e /dev/stand-in-gpu{number} || mknod -m 0666 /dev/stand-in-gpu{number} c 195 {number}"
     for number in range(GPUS)
 )
-OF_THE_HOST = "of-the-host"
-# The scratch, on which jobs have their /tmp, is a folder here; and of the host's own files, one in each place.
-FOLDERS = f"mkdir -p -m 1777 /scratch; touch /tmp/{OF_THE_HOST} /dev/shm/{OF_THE_HOST}"
-# What a job sees when so many jobs run: CPUs, what each device says to who opens it, what is in folders of its own.
-LOOK = """\
+HOST_FILE = "of-the-host"
+# A folder as the scratch, where jobs have their private /tmp, and one file of the host in each shared folder.
+FOLDERS = f"mkdir -p -m 1777 /scratch; touch /tmp/{HOST_FILE} /dev/shm/{HOST_FILE}"
+# Waits until the given number of jobs runs, and prints what a job can use: its CPUs, the result of opening each device,
+# and the files in its private folders.
+PROGRAM = """\
 import errno, json, os, sys, time
 def opened(number):
     try:
@@ -91,10 +92,10 @@ print(json.dumps({
 
 
 class OneNode:
-    """The machine as that cluster."""
+    """The machine as a cluster of one node."""
 
     def __init__(self, machine: Machine) -> None:
-        """On this machine."""
+        """Use this machine."""
         self.machine = machine
 
     def configure(self) -> None:
@@ -104,28 +105,25 @@ class OneNode:
         version = machine.run("slurmd -V").split()[1]
         functions = [group.removeprefix("hpcai_") for group in GROUPS]
         fact = json.dumps({"packages": PACKAGES, "version": version, "source": "preinstalled", "functions": functions})
-        # What an image says that was baked with the role.
+        # The fact file of an image that was baked with the role.
         machine.write("/etc/ansible/facts.d/hpcai_slurm.fact", fact)
-        machine.write("/opt/look.py", LOOK)
+        machine.write("/opt/look.py", PROGRAM)
         run_roles(machine, GROUPS, VARIABLES, "cluster", "node_tools", "slurm/configure")
         machine.wait_until(f'[ "$(sinfo --noheader --nodes={HOST} --format=%t)" = idle ]', 120)
 
-    def look(self, *jobs: str) -> list[list[dict[str, Any]]]:
-        """Run that program by each of these launchers; what the ranks of each saw, in their order.
-
-        No job looks before all of them run.
-        """
+    def run_jobs(self, *jobs: str) -> list[list[dict[str, Any]]]:
+        """Run the program with each of these launchers at the same time; returns its output by job and rank."""
         lines = [
             f"timeout 150 {launcher} python3 /opt/look.py {len(jobs)} > /run/look.{number} 2>&1 &"
             for number, launcher in enumerate(jobs)
         ]
-        # The devices and one of the files go with a boot, such as one that makes up for the emulator's end.
+        # The devices and one of the files are lost at a boot, such as the one after a crash of the emulator.
         fresh = f"{DEVICES}; {FOLDERS}; rm -rf /run/look.* /run/looking; mkdir /run/looking; cd /"
         self.machine.run("\n".join([fresh, *lines, "wait"]), 180)
         found = []
         for number, launcher in enumerate(jobs):
-            told = self.machine.run(f"cat /run/look.{number}").splitlines()
-            ranks = [json.loads(line) for line in told if line.startswith("{")]
-            assert ranks, f"{launcher}: {told}"
+            output = self.machine.run(f"cat /run/look.{number}").splitlines()
+            ranks = [json.loads(line) for line in output if line.startswith("{")]
+            assert ranks, f"{launcher}: {output}"
             found.append(sorted(ranks, key=lambda rank: int(rank["rank"])))
         return found

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""gpu_clocks, nccl_topology and node_tools: check mode foretells, the run does, the second run has nothing to do.
+"""gpu_clocks, nccl_topology and node_tools: check mode predicts the changes of a run, and a second run changes nothing.
 
-There is no GPU: the driver's library is our stand-in. (nvme_raid and numa_pin_check are tested the same way, each on
-what this machine really has.)
+The machine has no GPU: the driver's library is a stand-in. (nvme_raid and numa_pin_check are tested the same way, on
+real disks and processes of this machine.)
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import pytest
 from hardware.controller import Result, Task, play
 from hardware.vm import Machine
 
-# The roles above these modules go through both modes in the scenario molecule/node, in far less time.
+# The scenario molecule/node runs the roles that use these modules in both modes, in far less time.
 pytestmark = pytest.mark.thorough
 STAND_IN = Path(__file__).resolve().parents[1] / "stand_ins/nvml/build.sh"
 STATE = "/run/nvml-stand-in"
 LIBRARY = "/usr/local/lib/libnvidia-ml.so.1"
-# As many NUMA nodes and CPUs as the machine has, and GPUs that it has not.
+# The machine has these NUMA nodes and CPUs, but not these GPUs.
 SIZE = {
     "vcpus": 4,
     "sockets": 4,
@@ -47,47 +47,47 @@ SIZE = {
 
 
 def put(machine: Machine, content: bytes, path: str) -> None:
-    """Bring a file that is not text."""
+    """Copy a binary file to the machine."""
     text = base64.b64encode(content).decode("ascii")
     machine.run(f"mkdir -p $(dirname {path}); base64 -d > {path}", stdin=text)
 
 
 @pytest.fixture
 def with_gpus(machine: Machine, tmp_path: Path) -> Iterator[Machine]:
-    """The machine with the stand-in of a driver for eight GPUs."""
+    """The machine with a stand-in driver for eight GPUs."""
     subprocess.run([str(STAND_IN), str(tmp_path)], check=True)
     put(machine, (tmp_path / "libnvidia-ml.so.1").read_bytes(), LIBRARY)
-    # A driver that is loaded shows below /sys/module, where nobody can make a folder.
+    # A loaded driver has a folder in /sys/module, where no folder can be created without the mount.
     machine.run(f"ldconfig; rm -rf {STATE}; mount -t tmpfs tmpfs /sys/module; mkdir /sys/module/nvidia")
     machine.write(f"{STATE}/config", "gpus=8\nmodel=a100-40\n")
     yield machine
     machine.run(f"umount /sys/module; rm -rf {STATE} {LIBRARY} /run/hpcai /etc/hpcai; ldconfig")
 
 
-def assert_truthful(results: Sequence[Result]) -> None:
-    """Results of: check mode, run, check mode, run."""
-    foreseen, done, calm, again = results
+def assert_check_mode_predicts_the_run(results: Sequence[Result]) -> None:
+    """Check the results of four tasks: check mode, run, check mode, run."""
+    predicted, done, predicted_again, again = results
     assert not any(result.failed for result in results), [result.msg for result in results]
     assert [result.changed for result in results] == [True, True, False, False]
-    assert foreseen["diff"] == done["diff"]
-    assert foreseen["diff"]
-    assert_nothing_to_show(calm)
-    assert_nothing_to_show(again)
+    assert predicted["diff"] == done["diff"]
+    assert predicted["diff"]
+    assert_empty_diff(predicted_again)
+    assert_empty_diff(again)
 
 
-def assert_nothing_to_show(result: Result) -> None:
-    """A diff without a difference."""
+def assert_empty_diff(result: Result) -> None:
+    """Check that before and after are equal in each diff."""
     diffs = result.data.get("diff") or []
     for diff in diffs if isinstance(diffs, list) else [diffs]:
         assert diff.get("before") == diff.get("after")
 
 
 def four_times(module: str, options: dict[str, object], environment: dict[str, str] | None = None) -> list[Task]:
-    """Check mode, run, check mode, run."""
+    """Tasks for check mode, run, check mode, run."""
     return [Task(module, options, check, environment or {}) for check in (True, False, True, False)]
 
 
-def test_gpu_clocks(with_gpus: Machine) -> None:
+def test_check_mode_of_gpu_clocks_predicts_the_run(with_gpus: Machine) -> None:
     environment = {"NVML_STAND_IN": STATE}
     *results, undone, undone_again = play(
         with_gpus,
@@ -95,13 +95,13 @@ def test_gpu_clocks(with_gpus: Machine) -> None:
         Task("gpu_clocks", {"state": "default"}, environment=environment),
         Task("gpu_clocks", {"state": "default"}, environment=environment),
     )
-    assert_truthful(results)
+    assert_check_mode_predicts_the_run(results)
     assert [gpu["index"] for gpu in results[1]["gpus"]] == list(range(8))
     assert (undone.failed, undone.changed) == (False, True), undone.msg
     assert (undone_again.failed, undone_again.changed) == (False, False), undone_again.msg
 
 
-def test_nccl_topology(machine: Machine) -> None:
+def test_check_mode_of_nccl_topology_predicts_the_run(machine: Machine) -> None:
     options: dict[str, object] = {
         "vm_size": "emulated",
         "vm_sizes": {"emulated": SIZE},
@@ -117,8 +117,8 @@ def test_nccl_topology(machine: Machine) -> None:
             Task("nccl_topology", {"state": "absent"}),
             Task("nccl_topology", {"state": "absent"}),
         )
-        assert_truthful(results)
-        # The machine has the NUMA nodes of that size, and none of its GPUs.
+        assert_check_mode_predicts_the_run(results)
+        # The machine has the NUMA nodes of the VM size, but none of its GPUs.
         assert len(results[1]["mismatches"]) == 2, results[1]["mismatches"]
         assert strict.failed
         assert "GPUs: expected 8, found none" in strict.msg
@@ -130,10 +130,10 @@ def test_nccl_topology(machine: Machine) -> None:
         machine.run("rm -rf /etc/nccl.conf /etc/enroot /etc/hpcai /var/lib/hpcai")
 
 
-def test_node_tools(machine: Machine) -> None:
+def test_check_mode_of_node_tools_predicts_the_run(machine: Machine) -> None:
     try:
         results = play(machine, *four_times("node_tools", {}))
-        assert_truthful(results)
+        assert_check_mode_predicts_the_run(results)
         assert machine.run("hpcnode version || hpcnode --version").strip()
         assert machine.run("systemctl is-enabled hpcai-boot.target hpcai-scratch.service").split() == ["enabled"] * 2
     finally:

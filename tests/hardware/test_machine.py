@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The machine itself is what the other tests take it for: disks, NUMA nodes, arrays and power cuts of a real kernel."""
+"""The machine has the properties that the other tests rely on: NUMA nodes, disks, and recovery from a QEMU crash."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from hardware.controller import Task, play
 from hardware.scratch import Scratch
 from hardware.vm import EmulatorCrashed, Machine
 
-# Not daily: test_scratch_boots.py, test_scratch_refusals.py and test_pins.py hold the daily part.
+# Not in `make test`: there, test_scratch_boots.py, test_scratch_refusals.py and test_pins.py run.
 pytestmark = pytest.mark.thorough
 
 
-def test_two_disks_hang_on_each_numa_node(scratch: Scratch) -> None:
-    told = scratch.machine.run("cd /sys/class/nvme; for c in nvme*; do cat $c/serial $c/device/numa_node; done").split()
-    nodes = dict(zip(told[::2], map(int, told[1::2]), strict=True))
+def test_each_numa_node_has_two_disks(scratch: Scratch) -> None:
+    values = scratch.machine.run(
+        "cd /sys/class/nvme; for c in nvme*; do cat $c/serial $c/device/numa_node; done"
+    ).split()
+    nodes = dict(zip(values[::2], map(int, values[1::2]), strict=True))
     assert nodes == {qemu.serial(number): qemu.node_of(number) for number in range(qemu.DISKS)}
     assert sorted(nodes.values()) == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
-def test_a_disk_of_the_host_is_the_disk_of_the_machine(scratch: Scratch) -> None:
+def test_writing_a_disk_changes_only_its_file_on_the_host(scratch: Scratch) -> None:
     before = scratch.digests()
     disk = scratch.disks()[5]
     scratch.machine.run(f"printf x | dd of={disk} bs=1 seek=12345678 conv=notrunc status=none")
@@ -36,7 +38,7 @@ def test_a_disk_of_the_host_is_the_disk_of_the_machine(scratch: Scratch) -> None
     assert [old != new for old, new in zip(before, after, strict=True)] == [number == 5 for number in range(qemu.DISKS)]
 
 
-def test_blank_disks_are_blank_again(scratch: Scratch) -> None:
+def test_clearing_makes_disks_blank(scratch: Scratch) -> None:
     scratch.array(*scratch.disks())
     assert len(scratch.members()) == qemu.DISKS
     scratch.clear()
@@ -44,7 +46,7 @@ def test_blank_disks_are_blank_again(scratch: Scratch) -> None:
     assert scratch.machine.run("blkid --probe /dev/nvme*n1 || true") == ""
 
 
-def test_the_machine_reaches_nothing_outside(machine: Machine) -> None:
+def test_the_machine_has_no_network_access(machine: Machine) -> None:
     assert not machine.succeeds("ip route | grep default")
     assert not machine.succeeds("timeout 3 bash -c ': < /dev/tcp/10.0.2.2/22'")
 
@@ -54,7 +56,9 @@ def test_the_machine_reaches_nothing_outside(machine: Machine) -> None:
     [lambda machine: machine.run("sleep 60"), lambda machine: play(machine, Task("ansible.builtin.ping"))],
     ids=["command", "play"],
 )
-def test_an_emulator_that_ends_is_told_and_made_good(machine: Machine, act: Callable[[Machine], object]) -> None:
+def test_a_crash_of_the_emulator_is_reported_and_the_machine_restarted(
+    machine: Machine, act: Callable[[Machine], object]
+) -> None:
     before = machine.boot_id()
     machine.write("/opt/kept", "on the disk")
     os.kill(machine.pid, signal.SIGSEGV)

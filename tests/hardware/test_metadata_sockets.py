@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A user inherits sockets that root opened, and connects them to the metadata service, as ``srun --mpi=pmix`` lets him.
+"""A user inherits sockets that root opened, and tries to connect them to the metadata service.
 
-slurmstepd's plugin mpi/pmix leaves a listening socket open in each task. Here root hands sockets of several kinds to a
-process of a user. What answers at the two addresses is a program on the machine itself.
+With ``srun --mpi=pmix``, slurmstepd's plugin mpi/pmix leaves a listening socket open in each task. Here root passes
+several kinds of sockets to a user's process. A program on the machine itself answers at the two addresses.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def ask(name, given, address, port):
     used = given or socket.socket()
     if given and libc.connect(given.fileno(), struct.pack("H14x", socket.AF_UNSPEC), 16):
         return "cannot be disconnected"
-    # Python waits with sockets that do not block, and such a one cannot be opened fast.
+    # A timeout makes Python use a non-blocking socket, which does not support fast open.
     used.settimeout(None if name == "fast open" else 5)
     place = ("::ffff:" + address if name == "IPv6" else address, port)
     try:
@@ -83,7 +83,7 @@ if os.fork() == 0:
     os.setgroups([])
     os.setgid(65534)
     os.setuid(65534)
-    # Its own files below /proc are its own again.
+    # Makes the process dumpable, so that it owns its files below /proc again.
     libc.prctl(4, 1, 0, 0, 0)
     found = {}
     for name, given in sockets.items():
@@ -98,18 +98,18 @@ if os.fork() == 0:
     raise SystemExit
 raise SystemExit(os.waitstatus_to_exitcode(os.wait()[1]))
 """
-KEPT = [f"{METADATA}:80", f"{HOST}:80", f"{HOST}:32526"]
+BLOCKED = [f"{METADATA}:80", f"{HOST}:80", f"{HOST}:32526"]
 OPEN = [f"{HOST}:53"]
 
 
 def attack(machine: Machine) -> dict[str, str]:
-    """What the user got, by socket and place."""
+    """The answer or the error that the user got, by socket and address."""
     found: dict[str, str] = json.loads(machine.run("python3 /opt/attack.py"))
     return found
 
 
 def verdict(machine: Machine) -> str:
-    """What the health check says."""
+    """The verdict of the health check metadata_service."""
     machine.succeeds("hpcnode health run periodic --only metadata_service --json > /run/metadata_service.json")
     (check,) = json.loads(machine.run("cat /run/metadata_service.json"))["checks"]
     return str(check["verdict"])
@@ -117,10 +117,10 @@ def verdict(machine: Machine) -> str:
 
 @pytest.fixture(scope="module")
 def machine_with_service(one_node: OneNode) -> Iterator[Machine]:
-    """The node, on which the two addresses answer."""
+    """The node, with a service at the two addresses."""
     machine = one_node.machine
     machine.write("/opt/service.py", SERVICE)
-    machine.write("/opt/attack.py", ATTACK.replace("PLACES", json.dumps([*KEPT, *OPEN])))
+    machine.write("/opt/attack.py", ATTACK.replace("PLACES", json.dumps([*BLOCKED, *OPEN])))
     addresses = (METADATA, HOST)
     machine.run("; ".join(f"ip address add {address}/32 dev lo" for address in addresses))
     machine.run("systemd-run --quiet --unit=metadata-stand-in python3 /opt/service.py")
@@ -130,12 +130,14 @@ def machine_with_service(one_node: OneNode) -> Iterator[Machine]:
     machine.run("; ".join(f"ip address del {address}/32 dev lo" for address in addresses))
 
 
-def test_no_socket_that_root_opened_reaches_the_metadata_service(machine_with_service: Machine) -> None:
+def test_inherited_sockets_cannot_reach_the_metadata_service(machine_with_service: Machine) -> None:
     found = attack(machine_with_service)
     reached = {
-        name: said for name, said in found.items() if said not in ("Operation not permitted", "Connection refused")
+        name: answer
+        for name, answer in found.items()
+        if answer not in ("Operation not permitted", "Connection refused")
     }
-    # The host's DNS stays open.
+    # DNS at the host's address stays reachable.
     assert reached == {name: "token" for name in found if name.endswith(OPEN[0])}
     assert len(reached) == 7
     root = f"import socket; s = socket.create_connection(('{METADATA}', 80), 5); s.sendall(b'ask'); print(s.recv(10))"
@@ -143,14 +145,14 @@ def test_no_socket_that_root_opened_reaches_the_metadata_service(machine_with_se
     assert verdict(machine_with_service) == "pass"
 
 
-def test_without_the_filter_inherited_sockets_reach_it_until_the_rules_are_loaded_again(
+def test_loading_the_rules_again_restores_a_detached_filter(
     machine_with_service: Machine,
 ) -> None:
     machine_with_service.run("hpcnode metadata detach")
     found = attack(machine_with_service)
-    assert {place: found[f"listening {place}"] for place in KEPT} == dict.fromkeys(KEPT, "token")
-    assert found[f"own {KEPT[0]}"] == "Connection refused"
+    assert {place: found[f"listening {place}"] for place in BLOCKED} == dict.fromkeys(BLOCKED, "token")
+    assert found[f"own {BLOCKED[0]}"] == "Connection refused"
     assert verdict(machine_with_service) == "warn"
     machine_with_service.run("systemctl reload hpcai-metadata")
-    assert attack(machine_with_service)[f"listening {KEPT[0]}"] == "Operation not permitted"
+    assert attack(machine_with_service)[f"listening {BLOCKED[0]}"] == "Operation not permitted"
     assert verdict(machine_with_service) == "pass"

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The scratch across boots: found again under another number, made anew after a redeploy or a power cut, by systemd.
+"""systemd brings up the scratch at each boot: it finds the array under another number, and builds a new one if needed.
 
-One machine goes through all of it, in this order; each test leaves it running.
+All tests use one machine, in this order, and leave it running.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hardware.controller import Task, play
 from hardware.scratch import MOUNTPOINT, Scratch
 from hardware.vm import ALL, Machine
 
-# Stands for slurmd, and bears its name: it must not start before, or without, the scratch. It notes down what it finds.
+# A stand-in for slurmd, which must not start before or without the scratch. It records the state of the scratch.
 DAEMON = f"""
 [Service]
 Type=oneshot
@@ -30,7 +30,7 @@ WantedBy=multi-user.target
 """
 SERVICE = "hpcai-scratch.service"
 DIRECTORIES = "hpcai-directories.service"
-# The disks are expected of the size: the settings hold no number, as an image's do. Of the other steps nothing is here.
+# The VM size states the number of disks, because the settings of an image do not. The other steps are skipped.
 NODE = {
     "schema": 1,
     "vm_size": "Standard_Emulated",
@@ -43,7 +43,7 @@ FOLDERS = {
     "folders": [{"path": "data/all", "group": "games", "mode": "2775"}],
 }
 SLOW = 200_000
-"""Bytes a second and disk: a file system takes a minute to make."""
+"""Bytes per second and disk: mkfs then takes about a minute."""
 
 
 @pytest.fixture(scope="module")
@@ -76,37 +76,37 @@ def installed(started: Machine) -> Iterator[Scratch]:
 
 @pytest.fixture
 def node(installed: Scratch, machine: Machine) -> Scratch:
-    """That scratch; ``machine`` keeps the journal of a failed test."""
+    """The installed scratch; ``machine`` saves the journal of a failed test."""
     assert machine is installed.machine
     return installed
 
 
 def service_state(machine: Machine, service: str = SERVICE) -> str:
-    """How the scratch service, or another, ended."""
+    """The state of the scratch service, or of another one."""
     return machine.run(f"systemctl show --value --property=ActiveState {service}").strip()
 
 
 def has_directories(machine: Machine) -> bool:
-    """Whether they are there as they should be, and their service says so."""
-    told = machine.run(f"stat -c '%U:%G %a' {MOUNTPOINT}/data {MOUNTPOINT}/data/all || true").splitlines()
-    return service_state(machine, DIRECTORIES) == "active" and told == ["root:root 755", "root:games 2775"]
+    """Whether the directories exist with the expected owners and modes, and their service is active."""
+    shown = machine.run(f"stat -c '%U:%G %a' {MOUNTPOINT}/data {MOUNTPOINT}/data/all || true").splitlines()
+    return service_state(machine, DIRECTORIES) == "active" and shown == ["root:root 755", "root:games 2775"]
 
 
 def found_by_daemon(machine: Machine) -> list[str]:
-    """What was mounted when the daemon started, and what the file held."""
+    """The mounted device and the content of the file when the daemon started."""
     return machine.run("cat /run/daemon-found").split()
 
 
-def test_reboot_finds_the_array_under_another_number(node: Scratch) -> None:
+def test_a_reboot_finds_the_array_under_another_number(node: Scratch) -> None:
     machine = node.machine
-    # Made as md42 by hand, the kernel starts it under a number of its own choice.
+    # Assembled by hand as md42; at the boot, the kernel chooses another number.
     machine.run(f"umount {MOUNTPOINT}; mdadm --stop --quiet --scan")
     machine.run("mdadm --assemble --quiet /dev/md42 /dev/nvme*n1; test -d /sys/block/md42")
     machine.reboot()
     assert service_state(machine) == "active"
     assert not machine.succeeds("test -d /sys/block/md42")
     assert len(node.members()) == qemu.DISKS
-    assert len(found_by_daemon(machine)) == 2, "the scratch was not there when the daemon started"
+    assert len(found_by_daemon(machine)) == 2, "the scratch was not mounted when the daemon started"
     assert found_by_daemon(machine)[1] == "kept"
     assert has_directories(machine)
     again = node.raid(nvme_count=8)
@@ -114,27 +114,27 @@ def test_reboot_finds_the_array_under_another_number(node: Scratch) -> None:
 
 
 @pytest.mark.thorough
-def test_status_tells_what_is_there(node: Scratch) -> None:
-    told = json.loads(node.machine.run("hpcnode scratch status --json"))
-    assert MOUNTPOINT in json.dumps(told)
+def test_the_status_contains_the_mountpoint(node: Scratch) -> None:
+    status = json.loads(node.machine.run("hpcnode scratch status --json"))
+    assert MOUNTPOINT in json.dumps(status)
     assert node.machine.succeeds("hpcnode scratch status")
 
 
-def test_redeploy_with_blank_disks_builds_anew_at_boot(node: Scratch) -> None:
+def test_a_boot_with_blank_disks_builds_a_new_array(node: Scratch) -> None:
     machine = node.machine
     machine.power_cut()
     machine.blank(*ALL)
     machine.start()
     assert service_state(machine) == "active"
     assert len(node.members()) == qemu.DISKS
-    # Mounted when the daemon started, and of what was on it only the directories, made anew.
+    # It was mounted when the daemon started, without the old file, and the directories were created again.
     assert len(found_by_daemon(machine)) == 1
     assert has_directories(machine)
     machine.run(f"echo kept > {MOUNTPOINT}/file; sync")
 
 
 @pytest.mark.thorough
-def test_one_blank_disk_among_ours_builds_anew_at_boot(node: Scratch) -> None:
+def test_a_boot_with_one_blank_disk_builds_a_new_array(node: Scratch) -> None:
     machine = node.machine
     machine.power_cut()
     machine.blank(5)
@@ -145,9 +145,9 @@ def test_one_blank_disk_among_ours_builds_anew_at_boot(node: Scratch) -> None:
 
 
 @pytest.mark.thorough
-def test_power_cut_during_mkfs_is_made_good_at_boot(node: Scratch) -> None:
+def test_a_boot_recovers_from_a_power_cut_during_mkfs(node: Scratch) -> None:
     machine = node.machine
-    # From blank disks, by the service, and slowly enough to be cut off.
+    # The service builds on blank disks, slowly enough for the power cut to interrupt it.
     machine.run(f"systemctl stop {SERVICE}; umount -q {MOUNTPOINT} || true; mdadm --stop --quiet --scan")
     machine.run("wipefs --all --quiet --force /dev/nvme*n1; udevadm settle; sync")
     machine.throttle(SLOW, *ALL)
@@ -156,7 +156,7 @@ def test_power_cut_during_mkfs_is_made_good_at_boot(node: Scratch) -> None:
     time.sleep(2)
     machine.power_cut()
     machine.start()
-    # What is left of it is an array of ours with half a file system.
+    # The boot found our array with a partial file system.
     assert service_state(machine) == "active"
     assert len(node.members()) == qemu.DISKS
     assert machine.succeeds(f"touch {MOUNTPOINT}/file && sync {MOUNTPOINT}/file")
@@ -166,7 +166,7 @@ def test_power_cut_during_mkfs_is_made_good_at_boot(node: Scratch) -> None:
 
 @pytest.fixture
 def without_a_disk(node: Scratch) -> Iterator[Scratch]:
-    """Started without one of the disks, which is there again afterwards."""
+    """The machine, booted without one of the disks, which is plugged in again afterwards."""
     node.machine.power_cut()
     node.machine.start(without=(6,))
     yield node
@@ -175,18 +175,18 @@ def without_a_disk(node: Scratch) -> Iterator[Scratch]:
 
 
 @pytest.mark.thorough
-def test_a_disk_gone_at_boot_is_not_passed_over(without_a_disk: Scratch) -> None:
+def test_a_missing_disk_at_boot_fails_the_scratch(without_a_disk: Scratch) -> None:
     node, machine = without_a_disk, without_a_disk.machine
-    # Seven where eight are expected: the node does not get a smaller scratch behind its owner's back.
+    # With seven of eight expected disks, the node must not get a smaller scratch silently.
     assert service_state(machine) == "failed"
     assert node.mounted() == ""
     assert not machine.succeeds("test -e /run/daemon-found"), "the daemon started without scratch"
     journal = machine.run(f"journalctl --boot --no-pager --output=cat --unit={SERVICE}")
     assert "there are 7 local NVMe disks where 8 are expected" in journal
-    # Which one it is that is not there, its serial number tells.
+    # The serial numbers of the found disks show which one is missing.
     assert qemu.serial(5) in journal
     assert qemu.serial(6) not in journal
-    # The system's disk does not take their place.
+    # The directories are not created on the system disk instead.
     assert service_state(machine, DIRECTORIES) == "failed"
     assert not machine.succeeds(f"test -e {MOUNTPOINT}/data")
     smaller = node.raid(expected_count=7)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""nvme_raid on free disks: built as asked, the same the second time, and gone again."""
+"""nvme_raid on free disks: it builds the requested scratch, changes nothing in the next run, and can remove it."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ import pytest
 from hardware import qemu
 from hardware.scratch import MOUNTPOINT, Scratch
 
-# Not daily: test_scratch_boots.py, test_scratch_refusals.py and test_pins.py hold the daily part.
+# Not in `make test`: there, test_scratch_boots.py, test_scratch_refusals.py and test_pins.py run.
 pytestmark = pytest.mark.thorough
 
 
 def stripes(scratch: Scratch) -> dict[str, int]:
-    """Geometry of the file system and of the array below it, in bytes."""
-    told = scratch.machine.run(f"xfs_info {MOUNTPOINT}")
-    block = int(re.findall(r"^data.*bsize=(\d+)", told, re.MULTILINE)[0])
-    unit, width = map(int, re.findall(r"sunit=(\d+)\s+swidth=(\d+) blks", told)[0])
+    """Stripe sizes of the file system and of its array, in bytes."""
+    info = scratch.machine.run(f"xfs_info {MOUNTPOINT}")
+    block = int(re.findall(r"^data.*bsize=(\d+)", info, re.MULTILINE)[0])
+    unit, width = map(int, re.findall(r"sunit=(\d+)\s+swidth=(\d+) blks", info)[0])
     chunk = scratch.machine.run("cat /sys/block/md*/md/chunk_size")
     return {"unit": unit * block, "width": width * block, "chunk": int(chunk)}
 
 
-def test_builds_then_leaves_alone(scratch: Scratch) -> None:
+def test_the_first_run_builds_and_the_second_changes_nothing(scratch: Scratch) -> None:
     before = scratch.digests()
-    [foreseen] = scratch.plays({"check": True})
-    assert foreseen.changed, foreseen.msg
-    assert not foreseen.failed, foreseen.msg
-    assert foreseen["diff"]
+    [predicted] = scratch.raids({"check": True})
+    assert predicted.changed, predicted.msg
+    assert not predicted.failed, predicted.msg
+    assert predicted["diff"]
     assert scratch.digests() == before
     assert scratch.mounted() == ""
 
-    built, again, still = scratch.plays({}, {}, {"check": True})
+    built, again, still = scratch.raids({}, {}, {"check": True})
     assert not built.failed, built.msg
     assert built.changed
     assert [(result.failed, result.changed) for result in (again, still)] == [(False, False)] * 2, again.msg
@@ -50,7 +50,7 @@ def test_builds_then_leaves_alone(scratch: Scratch) -> None:
     )
 
 
-def test_builds_what_the_options_say(scratch: Scratch) -> None:
+def test_the_scratch_has_the_requested_options(scratch: Scratch) -> None:
     four = [disk for disk in scratch.disks() if disk][:4]
     wanted: dict[str, object] = {
         "devices": four,
@@ -63,7 +63,7 @@ def test_builds_what_the_options_say(scratch: Scratch) -> None:
         "group": "games",
         "mode": "1775",
     }
-    built, again = scratch.plays(dict(wanted), dict(wanted))
+    built, again = scratch.raids(dict(wanted), dict(wanted))
     assert not built.failed, built.msg
     assert (again.failed, again.changed) == (False, False), again.msg
     _source, kind, options = scratch.mounted().split()
@@ -75,9 +75,9 @@ def test_builds_what_the_options_say(scratch: Scratch) -> None:
     assert scratch.machine.run("blkid -o value -s LABEL /dev/md12?").strip() == "fast"
 
 
-def test_one_disk_needs_no_array(scratch: Scratch) -> None:
+def test_a_single_disk_gets_no_array(scratch: Scratch) -> None:
     disk = scratch.disks()[3]
-    built, again = scratch.plays({"devices": [disk]}, {"devices": [disk]})
+    built, again = scratch.raids({"devices": [disk]}, {"devices": [disk]})
     assert not built.failed, built.msg
     assert built.changed
     assert (again.failed, again.changed) == (False, False), again.msg
@@ -85,7 +85,7 @@ def test_one_disk_needs_no_array(scratch: Scratch) -> None:
     assert scratch.members() == []
 
 
-def test_too_few_disks_are_an_error_before_anything_is_written(scratch: Scratch) -> None:
+def test_too_few_disks_fail_before_anything_is_written(scratch: Scratch) -> None:
     before = scratch.digests()
     seven = scratch.disks()[:7]
     refused = scratch.raid(devices=seven, expected_count=8)
@@ -96,36 +96,36 @@ def test_too_few_disks_are_an_error_before_anything_is_written(scratch: Scratch)
     assert scratch.mounted() == ""
 
 
-def test_mounts_again_what_was_unmounted(scratch: Scratch) -> None:
-    [built] = scratch.plays({})
+def test_an_unmounted_scratch_is_mounted_again_with_its_files(scratch: Scratch) -> None:
+    [built] = scratch.raids({})
     assert built.changed, built.msg
     scratch.machine.run(f"echo kept > {MOUNTPOINT}/file; umount {MOUNTPOINT}")
-    [again] = scratch.plays({})
+    [again] = scratch.raids({})
     assert not again.failed, again.msg
     assert again.changed
     assert scratch.machine.run(f"cat {MOUNTPOINT}/file") == "kept\n"
 
-    # The array stopped, and started by hand under another number and name.
+    # Stop the array, and start it by hand under another number and name.
     scratch.machine.run(
         f"umount {MOUNTPOINT}; mdadm --stop --scan; mdadm --assemble --quiet /dev/md42 {' '.join(scratch.disks())}"
     )
-    moved, calm = scratch.plays({}, {})
+    moved, unchanged = scratch.raids({}, {})
     assert not moved.failed, moved.msg
     assert moved.changed
-    assert (calm.failed, calm.changed) == (False, False)
+    assert (unchanged.failed, unchanged.changed) == (False, False)
     assert scratch.mounted().startswith("/dev/md42 ") or "42" in scratch.machine.run(
         f"readlink -f $(findmnt -no SOURCE {MOUNTPOINT})"
     )
     assert scratch.machine.run(f"cat {MOUNTPOINT}/file") == "kept\n"
 
 
-def test_absent_takes_away_what_is_ours(scratch: Scratch) -> None:
-    built, foreseen = scratch.plays({}, {"state": "absent", "check": True})
+def test_absent_removes_our_scratch(scratch: Scratch) -> None:
+    built, predicted = scratch.raids({}, {"state": "absent", "check": True})
     assert built.changed, built.msg
-    assert foreseen.changed, foreseen.msg
+    assert predicted.changed, predicted.msg
     assert scratch.mounted()
     assert len(scratch.members()) == qemu.DISKS
-    gone, again = scratch.plays({"state": "absent"}, {"state": "absent"})
+    gone, again = scratch.raids({"state": "absent"}, {"state": "absent"})
     assert not gone.failed, gone.msg
     assert gone.changed
     assert (again.failed, again.changed) == (False, False), again.msg

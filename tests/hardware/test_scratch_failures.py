@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""nvme_raid when something goes wrong on the way: it cleans up and says so, and the next run succeeds."""
+"""If a build by nvme_raid fails midway, it cleans up and reports the error, and the next run succeeds."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hardware import qemu
 from hardware.scratch import Scratch
 from hardware.vm import ALL
 
-# Not daily: test_scratch_boots.py, test_scratch_refusals.py and test_pins.py hold the daily part.
+# Not in `make test`: there, test_scratch_boots.py, test_scratch_refusals.py and test_pins.py run.
 pytestmark = pytest.mark.thorough
 SLOW = 200_000
-"""Bytes a second and disk: a file system takes a minute to make."""
+"""Bytes per second and disk: mkfs then takes about a minute."""
 
 
-def test_cleans_up_when_mkfs_is_killed(scratch: Scratch) -> None:
+def test_a_killed_mkfs_is_cleaned_up(scratch: Scratch) -> None:
     machine = scratch.machine
     machine.throttle(SLOW, *ALL)
     try:
@@ -36,14 +36,14 @@ def test_cleans_up_when_mkfs_is_killed(scratch: Scratch) -> None:
     assert "mkfs" in failed.msg
     assert scratch.mounted() == ""
     assert scratch.members() == []
-    [again] = scratch.plays({})
+    [again] = scratch.raids({})
     assert not again.failed, again.msg
     assert again.changed
     assert len(scratch.members()) == qemu.DISKS
 
 
-def test_cleans_up_when_mdadm_fails_midway(scratch: Scratch) -> None:
-    # The real program does its work, and then seems to fail: superblocks and a running array are left.
+def test_an_array_is_removed_if_mdadm_fails_midway(scratch: Scratch) -> None:
+    # The real program succeeds, but its wrapper fails: superblocks and a running array exist.
     scratch.replace_program(
         "mdadm",
         """case " $* " in *" --create "*) /sbin/mdadm "$@"; echo "mdadm: no such luck" >&2; exit 1;; esac
@@ -55,13 +55,13 @@ exec /sbin/mdadm "$@\"""",
     assert scratch.members() == []
     assert scratch.machine.run("/sbin/mdadm --examine /dev/nvme*n1 2>/dev/null | grep Name || true") == ""
     scratch.undo()
-    [again] = scratch.plays({})
+    [again] = scratch.raids({})
     assert not again.failed, again.msg
     assert scratch.mounted()
 
 
-def test_two_runs_at_once_do_not_meet(scratch: Scratch) -> None:
-    # Slowly enough that the second begins while the first is at work.
+def test_of_two_runs_at_once_one_waits_for_the_other(scratch: Scratch) -> None:
+    # Slow disks, so that the second run starts while the first one still works.
     scratch.machine.throttle(5 * SLOW, *ALL)
     try:
         with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -75,29 +75,29 @@ def test_two_runs_at_once_do_not_meet(scratch: Scratch) -> None:
     assert len(scratch.members()) == qemu.DISKS
 
 
-def test_rebuilds_when_a_disk_was_blanked(scratch: Scratch) -> None:
-    [built] = scratch.plays({})
+def test_a_blank_disk_causes_a_rebuild(scratch: Scratch) -> None:
+    [built] = scratch.raids({})
     assert built.changed, built.msg
     machine = scratch.machine
     machine.run("umount /scratch; mdadm --stop --quiet --scan")
     machine.run(f"wipefs --all --quiet --force {scratch.disks()[2]}; udevadm settle")
-    rebuilt, again = scratch.plays({}, {})
+    rebuilt, again = scratch.raids({}, {})
     assert not rebuilt.failed, rebuilt.msg
     assert rebuilt.changed
     assert (again.failed, again.changed) == (False, False), again.msg
     assert len(scratch.members()) == qemu.DISKS
 
 
-def test_rebuilds_when_a_disk_is_gone(scratch: Scratch) -> None:
-    [built] = scratch.plays({})
+def test_a_missing_disk_causes_a_rebuild_on_request(scratch: Scratch) -> None:
+    [built] = scratch.raids({})
     assert built.changed, built.msg
     scratch.unplug(4)
     left = [disk for disk in scratch.disks() if disk]
     assert len(left) == qemu.DISKS - 1
-    told = scratch.raid(devices=left, expected_count=8)
-    assert told.failed
-    assert "7" in told.msg
-    rebuilt, again = scratch.plays({"devices": left}, {"devices": left})
+    refused = scratch.raid(devices=left, expected_count=8)
+    assert refused.failed
+    assert "7" in refused.msg
+    rebuilt, again = scratch.raids({"devices": left}, {"devices": left})
     assert not rebuilt.failed, rebuilt.msg
     assert rebuilt.changed
     assert (again.failed, again.changed) == (False, False), again.msg

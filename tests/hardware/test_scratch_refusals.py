@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""nvme_raid on disks that hold something: refused by name and byte-identical afterwards, unless told otherwise."""
+"""nvme_raid refuses disks in use, names them, and leaves them byte-identical, unless an option allows their use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hardware.scratch import MOUNTPOINT, Scratch
 from hardware.vm import Machine
 
 PARTITION = "echo 'label: gpt\n,64M' | sfdisk -q {disk}"
-# Mounted read-only, for a mounted file system writes by itself, now and then.
+# File systems are mounted read-only, because a mounted file system sometimes writes without a request.
 OCCUPANTS = {
     "file_system": "mkfs.xfs -q -L precious {disk}",
     "file_system_mounted": "mkfs.ext4 -q {disk}; mkdir -p /mnt/data; mount -o ro {disk} /mnt/data",
@@ -32,7 +32,7 @@ OCCUPANTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Refusals:
-    """What the module said about each occupied disk, and what became of the disks."""
+    """The module's result for each occupied disk, and whether the disks are unchanged."""
 
     disks: dict[str, str]
     results: dict[str, Result]
@@ -42,7 +42,7 @@ class Refusals:
 
 @pytest.fixture(scope="module")
 def refusals(started: Machine) -> Iterator[Refusals]:
-    """Each kind of occupant on a disk of its own, and the module on each of them together with a free disk."""
+    """Put each kind of occupant on one disk, and run the module on each of these together with a free disk."""
     scratch = Scratch(started)
     scratch.clear()
     paths = scratch.disks()
@@ -53,7 +53,7 @@ def refusals(started: Machine) -> Iterator[Refusals]:
     started.run("udevadm settle")
     before = scratch.digests()
     wanted: list[dict[str, object]] = [{"devices": [disk, free]} for disk in disks.values()]
-    results = scratch.plays(*wanted)
+    results = scratch.raids(*wanted)
     same = [old == new for old, new in zip(before, scratch.digests(), strict=True)]
     yield Refusals(
         disks=disks,
@@ -65,7 +65,7 @@ def refusals(started: Machine) -> Iterator[Refusals]:
 
 
 @pytest.mark.parametrize("kind", OCCUPANTS)
-def test_refuses_an_occupied_disk_by_name(refusals: Refusals, kind: str) -> None:
+def test_an_occupied_disk_is_refused_and_named(refusals: Refusals, kind: str) -> None:
     result = refusals.results[kind]
     assert result.failed
     assert not result.changed
@@ -73,36 +73,36 @@ def test_refuses_an_occupied_disk_by_name(refusals: Refusals, kind: str) -> None
     assert refusals.untouched[kind]
 
 
-def test_refusal_leaves_the_free_disk_alone_too(refusals: Refusals) -> None:
+def test_a_refusal_does_not_change_the_free_disk(refusals: Refusals) -> None:
     assert refusals.free_disk_untouched
 
 
 @pytest.mark.thorough
-def test_refuses_the_disk_that_the_system_runs_from(scratch: Scratch) -> None:
-    refused, forced = scratch.plays({"devices": ["/dev/vda"]}, {"devices": ["/dev/vda"], "force_devices": ["/dev/vda"]})
+def test_the_system_disk_is_refused_even_with_force(scratch: Scratch) -> None:
+    refused, forced = scratch.raids({"devices": ["/dev/vda"]}, {"devices": ["/dev/vda"], "force_devices": ["/dev/vda"]})
     for result in (refused, forced):
         assert result.failed
-        # Not merely a command that failed because the disk is busy.
+        # A refusal by the module, not a command that failed because the disk is busy.
         assert "/dev/vda is the operating system's disk" in result.msg
     assert scratch.machine.succeeds("touch /var/tmp/still-there; sync; test -e /bin/sh")
 
 
 @pytest.mark.thorough
-def test_takes_an_occupied_disk_that_is_forced_and_no_other(scratch: Scratch) -> None:
+def test_only_occupied_disks_in_force_devices_are_used(scratch: Scratch) -> None:
     first, second, *rest = scratch.disks()
     scratch.machine.run(f"mkfs.xfs -q -L old {first}; {PARTITION.format(disk=second)}; udevadm settle")
     before = scratch.digests()
-    half, whole = scratch.plays({"force_devices": [first]}, {"force_devices": [first, second]})
-    assert half.failed
-    assert second in half.msg
-    assert not whole.failed, whole.msg
-    assert whole.changed
+    incomplete, complete = scratch.raids({"force_devices": [first]}, {"force_devices": [first, second]})
+    assert incomplete.failed
+    assert second in incomplete.msg
+    assert not complete.failed, complete.msg
+    assert complete.changed
     assert len(scratch.members()) == 2 + len(rest)
     assert scratch.digests() != before
 
 
 @pytest.mark.thorough
-def test_half_a_permission_writes_nothing(scratch: Scratch) -> None:
+def test_one_disk_without_permission_prevents_any_write(scratch: Scratch) -> None:
     first, second, *_rest = scratch.disks()
     scratch.machine.run(f"mkfs.xfs -q -L old {first}; mkfs.ext4 -q {second}; udevadm settle")
     before = scratch.digests()
@@ -111,15 +111,15 @@ def test_half_a_permission_writes_nothing(scratch: Scratch) -> None:
 
 
 @pytest.mark.thorough
-def test_refuses_a_healthy_array_that_is_not_ours_unless_adopted(scratch: Scratch) -> None:
+def test_a_foreign_array_is_refused_unless_adopted(scratch: Scratch) -> None:
     scratch.array(*scratch.disks())
     scratch.machine.run("mount /dev/md128 /mnt; echo kept > /mnt/file; umount /mnt")
     before = scratch.digests()
-    [refused] = scratch.plays({})
+    [refused] = scratch.raids({})
     assert refused.failed
     assert "md128" in refused.msg
     assert scratch.digests() == before
-    adopted, again = scratch.plays({"adopt": True}, {"adopt": True})
+    adopted, again = scratch.raids({"adopt": True}, {"adopt": True})
     assert not adopted.failed, adopted.msg
     assert adopted.changed
     assert (again.failed, again.changed) == (False, False), again.msg
@@ -127,7 +127,7 @@ def test_refuses_a_healthy_array_that_is_not_ours_unless_adopted(scratch: Scratc
 
 
 @pytest.mark.thorough
-def test_refuses_a_mountpoint_that_holds_files(scratch: Scratch) -> None:
+def test_a_mountpoint_with_files_is_refused(scratch: Scratch) -> None:
     scratch.machine.run(f"mkdir -p {MOUNTPOINT}; echo hidden > {MOUNTPOINT}/file")
     before = scratch.digests()
     refused = scratch.raid()
@@ -137,7 +137,7 @@ def test_refuses_a_mountpoint_that_holds_files(scratch: Scratch) -> None:
 
 
 @pytest.mark.thorough
-def test_refuses_a_label_that_another_file_system_bears(scratch: Scratch) -> None:
+def test_a_label_of_another_file_system_is_refused(scratch: Scratch) -> None:
     *ours, other = scratch.disks()
     scratch.machine.run(f"mkfs.ext4 -q -L taken {other}; udevadm settle")
     before = scratch.digests()

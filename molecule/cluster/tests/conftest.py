@@ -14,18 +14,18 @@ __all__ = ["alice", "azure", "bob", "computes", "controller", "eventually", "inv
 
 ADVERSARY = "adversary"
 ORDER = (
-    # These look, and run jobs.
+    # These only read state, and run jobs.
     "test_cluster.py",
     "test_packages.py",
     "test_keys.py",
     "test_scheduling.py",
     "test_users.py",
     "test_image.py",
-    # Other ways to the cluster as it is: the archive's, and a user's own inventory.
+    # These reach the same cluster with the installed archive, and with a user's inventory.
     "test_second_run.py",
     "test_jump_host.py",
     "test_host_keys.py",
-    # A second slurmctld with thousands of nodes, on ports of its own.
+    # A second slurmctld with thousands of nodes, on other ports.
     "test_large.py",
     "test_pairs.py",
     # These drain a node and resume it.
@@ -33,38 +33,38 @@ ORDER = (
     "test_beeond.py",
     "test_training.py",
     "test_health.py",
-    # What job users try against the node, the controller and each other: tests/adversary.
+    # Attacks of job users on the node, the controller and each other: tests/adversary.
     ADVERSARY,
-    # This changes slurm.conf, restarts daemons and puts all back.
+    # This changes slurm.conf, restarts daemons, and restores everything.
     "test_changes.py",
-    # These harm hpcnode on a node, and a node's ssh; site.yml mends it.
+    # These damage hpcnode on a node, and a node's ssh; site.yml repairs both.
     "test_node_tools.py",
     "test_own_units.py",
     "test_dead_node.py",
-    # These change what the cluster is made of, the second with what the first one adds, and leave two idle nodes,
-    # compute-0 and compute-3, behind.
+    # These add and remove nodes; test_members.py uses the node that test_joining.py adds. Afterwards, the nodes are
+    # compute-0 and compute-3, both idle.
     "test_joining.py",
     "test_members.py",
     "test_munge.py",
     # A node is rebooted.
     "test_containers.py",
-    # The controller loses its state, and gets it back.
+    # The controller loses its state, and the test restores it.
     "test_accounting.py",
     # slurmctld is killed, and a machine loses power.
     "test_survival.py",
 )
-"""The files, in the order in which they run. What restarts daemons, reboots nodes or has others come and go is last, so
-that it cannot spoil what only looks."""
+"""The files, in the order in which they run. Tests that restart daemons, reboot nodes, or add and remove nodes are
+last, so that they cannot disturb tests that only read state."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the files in their order; one that nobody has given a place is an error."""
-    homeless = sorted({place(item) for item in items} - set(ORDER))
-    if homeless:
-        raise pytest.UsageError(f"give {', '.join(homeless)} a place in ORDER of molecule/cluster/tests/conftest.py")
-    items.sort(key=lambda item: (ORDER.index(place(item)), item.path.name))
+    """Sort the tests by ORDER; a file that is not in ORDER is an error."""
+    unlisted = sorted({name_in_order(item) for item in items} - set(ORDER))
+    if unlisted:
+        raise pytest.UsageError(f"add {', '.join(unlisted)} to ORDER in molecule/cluster/tests/conftest.py")
+    items.sort(key=lambda item: (ORDER.index(name_in_order(item)), item.path.name))
 
 
-def place(item: pytest.Item) -> str:
-    """The name in ORDER of the file, or of the folder, that a test is in."""
+def name_in_order(item: pytest.Item) -> str:
+    """The name in ORDER of a test's file or folder."""
     return ADVERSARY if item.path.parent.name == ADVERSARY else item.path.name

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Accounting, a limit that holds, and a controller that loses its state and has it again."""
+"""Accounting, a limit that is enforced, and a controller that loses its state and is restored from a dump."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def as_user(host: Host, command: str) -> str:
 
 
 def until(look: Callable[[], str], wanted: str, seconds: int = 60) -> str:
-    """Look until it is as wanted, for so long at most; return what was seen last."""
+    """Call look until it returns the wanted value or the timeout is over; return its last value."""
     deadline = time.monotonic() + seconds
-    while (seen := look()) != wanted and time.monotonic() < deadline:
+    while (value := look()) != wanted and time.monotonic() < deadline:
         time.sleep(1)
-    return seen
+    return value
 
 
 @pytest.fixture
 def dumps(controller: Host) -> Iterator[str]:
-    """A folder for dumps, gone afterwards."""
+    """A folder for dumps, removed afterwards."""
     yield DUMPS
     controller.check_output(f"umount {DUMPS} 2>/dev/null; rm -rf {DUMPS}")
     controller.check_output("scancel --user=azureuser")
@@ -42,24 +42,24 @@ def test_a_job_of_an_ordinary_user_is_recorded(controller: Host) -> None:
     job = as_user(controller, "cd /tmp && sbatch --parsable --wait --output=/dev/null --time=2 --wrap true")
     fields = "JobID,User,Account,State,ExitCode,AllocTRES"
     ask = f"sacct --noheader --parsable2 --allocations --jobs={job} --format={fields}"
-    # How much memory a job has by default follows from the size of the machine.
+    # The default memory of a job depends on the size of the machine.
     row = rf"{job}\|azureuser\|\|COMPLETED\|0:0\|billing=1,cpu=1,mem=\d+M,node=1"
     assert until(lambda: str(bool(re.fullmatch(row, as_user(controller, ask)))), "True") == "True", as_user(
         controller, ask
     )
 
 
-def test_slurmdbd_has_no_password_and_nobody_reads_its_settings(controller: Host) -> None:
+def test_slurmdbd_has_no_password_and_its_settings_are_private(controller: Host) -> None:
     settings = controller.file("/etc/slurm/slurmdbd.conf")
     assert (settings.user, settings.group, oct(settings.mode)) == ("slurm", "slurm", "0o600")
     assert "StoragePass" not in settings.content_string
     assert controller.check_output("mariadb -BNe \"SELECT plugin FROM mysql.user WHERE user='slurm'\"") == "unix_socket"
-    # By the socket alone.
+    # Clients can connect only through the socket.
     assert not controller.socket("tcp://0.0.0.0:3306").is_listening
 
 
 @pytest.mark.thorough
-def test_a_limit_holds(controller: Host) -> None:
+def test_a_qos_limit_is_enforced(controller: Host) -> None:
     sacctmgr = "sacctmgr --immediate"
     controller.check_output(f"{sacctmgr} add qos hpcai-test; {sacctmgr} modify qos hpcai-test set GrpTRES=cpu=1")
     controller.check_output(
@@ -90,7 +90,7 @@ def test_a_limit_holds(controller: Host) -> None:
 
 
 @pytest.mark.thorough
-def test_a_lost_controller_has_its_queue_again_and_the_running_job_goes_on(controller: Host, dumps: str) -> None:
+def test_a_restore_brings_back_the_queue_and_the_running_job_continues(controller: Host, dumps: str) -> None:
     batch = "cd /tmp && sbatch --parsable --output=/dev/null --time=10"
     running = as_user(controller, f"{batch} --wrap 'sleep 300'")
     state = f"squeue --noheader --jobs={running} --format=%%T"
@@ -115,13 +115,13 @@ def test_a_lost_controller_has_its_queue_again_and_the_running_job_goes_on(contr
 
     with controller.sudo("azureuser"):
         assert controller.check_output(f"squeue --noheader --jobs={queued} --format=%%T") == "PENDING"
-    # Not requeued: the same start.
+    # The same start time: the job was not requeued.
     assert until(lambda: as_user(controller, state), "RUNNING") == "RUNNING"
     assert controller.check_output(f"scontrol show job {running} | grep -o 'StartTime=[^ ]*'") == start
     assert as_user(controller, history) == f"{running}|azureuser|RUNNING"
 
 
-def test_a_dump_without_room_leaves_the_old_ones(controller: Host, dumps: str) -> None:
+def test_a_dump_to_a_full_disk_keeps_the_old_dumps(controller: Host, dumps: str) -> None:
     controller.check_output(f"mkdir -p {dumps} && mount -t tmpfs -o size=100M tmpfs {dumps}")
     made = controller.check_output(f"hpcnode slurm dump --to {dumps}")
     controller.check_output(f"fallocate -l 60M {dumps}/something")

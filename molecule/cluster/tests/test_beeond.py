@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Jobs with a BeeGFS across their nodes, of stand-ins for its daemons, which fail on request. Both nodes are idle and
-clean again afterwards.
+"""Jobs with a BeeGFS across their nodes. Its daemons are stand-ins, which fail on request. Afterwards, both nodes are
+idle and clean.
 
-The nodes' settings are those of the simulated inventory: a start waits for the other nodes for 29 s.
+The nodes have the settings of the simulated inventory: a start waits 29 s for the other nodes.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from simulated.data import left
 from simulated.node import Node
 
 Eventually = Callable[..., float]
-ASKS = "--constraint=beeond --time=5"
+WITH_BEEOND = "--constraint=beeond --time=5"
 FAULTS = "/etc/beegfs/stand-in-faults"
 START_S, STOP_S = 90, 120
-"""Seconds for prologs on a busy machine, past the deadline of a start, and for epilogs."""
+"""Seconds for prologs on a busy machine, which is longer than the timeout of a start, and for epilogs."""
 
 
 @pytest.fixture(autouse=True)
 def both(alice: Any, node: Callable[[str], Node], eventually: Eventually) -> Iterator[list[Node]]:
-    """Both nodes, idle and clean, before a test and after it."""
+    """Both nodes; after each test they must be idle and clean again."""
     nodes = [node("0"), node("3")]
     yield nodes
     alice.run("scancel --user=alice")
@@ -41,35 +41,35 @@ def both(alice: Any, node: Callable[[str], Node], eventually: Eventually) -> Ite
 
 
 def resumed(one: Node) -> bool:
-    """Whether it takes jobs; what an operator does for that when it is mended."""
+    """Resume the node if it is drained or down, as an operator does, and return whether it is idle."""
     if "drain" in one.state() or "down" in one.state():
         one.cluster.ssh(one.controller, f"sudo scontrol update nodename={one.name} state=resume")
     return one.state() == "idle"
 
 
-def fault(one: Node, *lines: str) -> None:
-    """Let parts of BeeGFS fail on a node."""
+def set_faults(one: Node, *lines: str) -> None:
+    """Make parts of BeeGFS fail on a node."""
     one.write(FAULTS, ("\n".join(lines) + "\n").encode(), "0644")
 
 
 def job_script_runs(first: Node) -> bool:
-    """Whether a job's script, which sleeps, is under way on its first node."""
+    """Whether the job's script, a sleep, runs on its first node."""
     return bool(first.sh("pgrep --full '^sleep 120'", check=False))
 
 
 def reason(controller: Host, one: Node) -> str:
-    """Why a node is out."""
+    """The node's drain reason."""
     return str(controller.check_output(f"sinfo --noheader --nodes={one.name} --format=%%E"))
 
 
-def test_what_one_node_writes_the_other_reads(alice: Any, both: list[Node], eventually: Eventually) -> None:
+def test_one_node_reads_what_the_other_writes(alice: Any, both: list[Node], eventually: Eventually) -> None:
     script = (
         "[ $SLURM_PROCID != 0 ] || { echo from $SLURMD_NODENAME >/beeond/tmp; mv /beeond/tmp /beeond/one; }; "
         "n=0; until [ -e /beeond/one ] || [ $n = 50 ]; do sleep 0.2; n=$((n+1)); done; "
         "echo $SLURMD_NODENAME $(cat /beeond/one) $(stat --format=%a:%U /beeond)"
     )
-    said = alice.srun(f"{ASKS} --nodes=2 --ntasks=2 --mpi=none", f"sh -c '{script}'")
-    assert sorted(said.splitlines()) == [
+    output = alice.srun(f"{WITH_BEEOND} --nodes=2 --ntasks=2 --mpi=none", f"sh -c '{script}'")
+    assert sorted(output.splitlines()) == [
         "compute-0 from compute-0 700:alice",
         "compute-3 from compute-0 700:alice",
     ]
@@ -78,16 +78,16 @@ def test_what_one_node_writes_the_other_reads(alice: Any, both: list[Node], even
         eventually(lambda one=one: one.state() == "idle", STOP_S, one.state)
 
 
-def test_the_mount_gives_no_privileges_and_the_units_are_the_jobs(
+def test_the_mount_is_nosuid_and_nodev_and_each_node_runs_its_daemons(
     alice: Any, both: list[Node], eventually: Eventually
 ) -> None:
-    number = alice.sbatch(f"{ASKS} --nodes=2", "sleep 120")
-    # To Slurm it runs from the start of its prolog; its script starts after the last node's.
+    number = alice.sbatch(f"{WITH_BEEOND} --nodes=2", "sleep 120")
+    # Slurm reports the job as running when its first prolog starts; the script starts after the last prolog.
     eventually(lambda: job_script_runs(both[0]), START_S, lambda: alice.job(number))
     first, second = both
     for one, daemons in ((first, {"mgmtd", "meta", "storage", "helperd"}), (second, {"storage", "helperd"})):
-        told = json.loads(one.sh("hpcnode beeond status --json"))
-        assert [set(job["daemons"]) for job in told["jobs"]] == [daemons]
+        status = json.loads(one.sh("hpcnode beeond status --json"))
+        assert [set(job["daemons"]) for job in status["jobs"]] == [daemons]
         mounted = one.sh("grep ' /beeond ' /proc/mounts").split()
         assert mounted[0] == "beegfs_nodev"
         assert {"nosuid", "nodev"} <= set(mounted[3].split(","))
@@ -97,18 +97,18 @@ def test_the_mount_gives_no_privileges_and_the_units_are_the_jobs(
         ]
     secrets = {one.sh(f"sha256sum </run/hpcai/beeond/{number}/auth") for one in both}
     assert len(secrets) == 1
-    # A live job's is not swept.
+    # The sweep ignores running jobs.
     assert json.loads(first.sh("hpcnode beeond sweep --json"))["found"] == []
     assert left(first)
     alice.run(f"scancel {number}")
 
 
-def test_a_job_of_one_node_finds_its_scratch_at_the_same_path(alice: Any, node: Callable[[str], Node]) -> None:
-    said = alice.srun(
-        f"{ASKS} --nodes=1 --ntasks=1 --nodelist=compute-3 --mpi=none",
+def test_a_job_on_one_node_gets_its_scratch_at_the_same_path(alice: Any, node: Callable[[str], Node]) -> None:
+    output = alice.srun(
+        f"{WITH_BEEOND} --nodes=1 --ntasks=1 --nodelist=compute-3 --mpi=none",
         "sh -c 'echo x >/beeond/x && stat --format=%a:%U /beeond && ! grep beegfs_nodev /proc/mounts'",
     )
-    assert said.split() == ["700:alice"]
+    assert output.split() == ["700:alice"]
 
 
 def test_a_comment_becomes_the_constraint_and_the_job_is_exclusive(alice: Any) -> None:
@@ -123,20 +123,20 @@ def test_a_comment_becomes_the_constraint_and_the_job_is_exclusive(alice: Any) -
     assert (shown["Features"], shown["OverSubscribe"]) == ("(null)", "OK")
 
 
-def test_a_job_that_does_not_ask_gets_nothing(alice: Any, node: Callable[[str], Node]) -> None:
+def test_a_job_without_the_constraint_gets_no_beegfs(alice: Any, node: Callable[[str], Node]) -> None:
     script = "sh -c 'echo $SLURM_JOB_ID; ! grep /beeond /proc/mounts'"
     [number] = alice.srun("--nodelist=compute-0 --ntasks=1 --mpi=none", script).split()
-    said = node("0").sh(f"cat /var/log/hpcai/jobs/{number}.prolog.log")
-    assert "20-beeond: done" in said
-    assert "hpcnode beeond" not in said
+    log = node("0").sh(f"cat /var/log/hpcai/jobs/{number}.prolog.log")
+    assert "20-beeond: done" in log
+    assert "hpcnode beeond" not in log
 
 
-def test_a_node_that_fails_is_drained_alone_and_the_job_goes_back(
+def test_only_the_failed_node_is_drained_and_the_job_is_requeued(
     controller: Host, alice: Any, both: list[Node], eventually: Eventually
 ) -> None:
     good, bad = both
-    fault(bad, "storage dies-after 0.2")
-    number = alice.sbatch(f"{ASKS} --nodes=2", "touch /tmp/never-without-it")
+    set_faults(bad, "storage dies-after 0.2")
+    number = alice.sbatch(f"{WITH_BEEOND} --nodes=2", "touch /tmp/never-without-it")
     eventually(lambda: "hpcai: prolog: 20-beeond" in reason(controller, bad), START_S, lambda: reason(controller, bad))
     assert "has ended: storage" in reason(controller, bad)
     eventually(lambda: alice.is_put_back(number), START_S, lambda: alice.job(number))
@@ -147,36 +147,32 @@ def test_a_node_that_fails_is_drained_alone_and_the_job_goes_back(
 
 
 @pytest.mark.thorough
-def test_an_interactive_job_without_its_peers_is_cancelled(
-    alice: Any, both: list[Node], eventually: Eventually
-) -> None:
+def test_an_interactive_job_is_cancelled_if_a_peer_fails(alice: Any, both: list[Node], eventually: Eventually) -> None:
     good, bad = both
-    fault(bad, "storage half-start")
-    done = alice.run(f"srun {ASKS} --nodes=2 --ntasks=2 --mpi=none touch /tmp/never-without-it", 3 * START_S)
+    set_faults(bad, "storage half-start")
+    done = alice.run(f"srun {WITH_BEEOND} --nodes=2 --ntasks=2 --mpi=none touch /tmp/never-without-it", 3 * START_S)
     assert done.rc != 0
     eventually(lambda: good.state() == "idle", STOP_S, good.state)
     assert good.sh("ls /tmp/never-without-it", check=False) == ""
 
 
 @pytest.mark.thorough
-def test_daemons_that_ignore_sigterm_and_users_that_stay_are_ended(
-    alice: Any, both: list[Node], eventually: Eventually
-) -> None:
+def test_daemons_that_ignore_sigterm_are_killed(alice: Any, both: list[Node], eventually: Eventually) -> None:
     for one in both:
-        fault(one, *(f"{part} ignore-sigterm" for part in ("mgmtd", "meta", "storage", "helperd")))
-    alice.srun(f"{ASKS} --nodes=2 --ntasks=2 --mpi=none", "sh -c 'cd /beeond && echo x >$SLURM_PROCID'")
+        set_faults(one, *(f"{part} ignore-sigterm" for part in ("mgmtd", "meta", "storage", "helperd")))
+    alice.srun(f"{WITH_BEEOND} --nodes=2 --ntasks=2 --mpi=none", "sh -c 'cd /beeond && echo x >$SLURM_PROCID'")
     for one in both:
         eventually(lambda one=one: left(one) == [], STOP_S, lambda one=one: left(one))
         eventually(lambda one=one: one.state() == "idle", STOP_S, one.state)
 
 
 @pytest.mark.thorough
-def test_a_mount_that_hangs_drains_its_node(
+def test_a_hanging_mount_drains_its_node(
     controller: Host, alice: Any, both: list[Node], eventually: Eventually
 ) -> None:
     _good, bad = both
-    fault(bad, "client mount-hang")
-    number = alice.sbatch(f"{ASKS} --nodes=2", "true")
+    set_faults(bad, "client mount-hang")
+    number = alice.sbatch(f"{WITH_BEEOND} --nodes=2", "true")
     wanted = "cannot mount /beeond"
     eventually(lambda: wanted in reason(controller, bad), 2 * START_S, lambda: reason(controller, bad))
     alice.run(f"scancel {number}")
@@ -185,8 +181,8 @@ def test_a_mount_that_hangs_drains_its_node(
 @pytest.mark.parametrize(
     "way", ["hpcnode beeond sweep", "systemctl restart hpcai-beeond-sweep", "/etc/hpcai/health.d/30-beeond"]
 )
-def test_what_a_dead_job_left_is_swept_and_nothing_else(both: list[Node], way: str) -> None:
-    """By hand, as at a boot, and as every five minutes."""
+def test_the_sweep_removes_only_data_of_dead_jobs(both: list[Node], way: str) -> None:
+    """The sweep runs by hand, at each boot, and every five minutes with the health checks."""
     one = both[0]
     one.sh(
         "mkdir -p /scratch/beeond/4711/storage /scratch/beeond/precious && "

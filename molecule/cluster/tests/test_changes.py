@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A change of Slurm's configuration brings what it needs, no more, and running jobs go on.
+"""A change of slurm.conf causes only the restarts that it requires, and running jobs continue.
 
-The modules are run one by one on the converged cluster, after a change of its slurm.conf by hand; site.yml's own runs
-are other tests'. Afterwards all is as before.
+The tests change slurm.conf on the converged cluster and then run single modules; other tests run site.yml. Afterwards
+slurm.conf is restored.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from simulated.cluster import REPOSITORY, Cluster
 CONF, KEPT = "/etc/slurm/slurm.conf", "/root/slurm.conf.kept"
 END = "/tmp/test-changes-end"
 CACHE = "/var/lib/slurm/slurmd/conf-cache/slurm.conf"
-Answers = Callable[..., dict[str, dict[str, Any]]]
+RunTasks = Callable[..., dict[str, dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def answers(azure: Cluster, inventory_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """Run one task on each of some hosts, one after another and all in one run; each host's answer."""
+def run_tasks(azure: Cluster, inventory_source: Path, tmp_path_factory: pytest.TempPathFactory) -> RunTasks:
+    """Run one task per host pattern, in order and in one playbook run; returns the result of each host."""
 
     def run(*tasks: tuple[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         folder = tmp_path_factory.mktemp("plays")
@@ -42,31 +42,31 @@ def answers(azure: Cluster, inventory_source: Path, tmp_path_factory: pytest.Tem
             ANSIBLE_CALLBACKS_ENABLED="results",
         )
         assert done.rc == 0, done.output
-        told = [json.loads(line) for line in (folder / "results").read_text(encoding="utf-8").splitlines()]
-        return {line["host"]: line["result"] for line in told}
+        lines = [json.loads(line) for line in (folder / "results").read_text(encoding="utf-8").splitlines()]
+        return {line["host"]: line["result"] for line in lines}
 
     return run
 
 
 @pytest.fixture(scope="module")
-def converge(answers: Answers, inventory: dict[str, Any]) -> Callable[[], list[list[str]]]:
-    """What the role does after a change: slurmctld, then each slurmd. What was done to each of them."""
+def converge(run_tasks: RunTasks, inventory: dict[str, Any]) -> Callable[[], list[list[str]]]:
+    """Run the role's modules for slurmctld and then each slurmd; returns the commands that each host ran."""
     (ctl,), nodes = inventory["hpcai_controller"]["hosts"], inventory["hpcai_compute"]["hosts"]
     of_slurmctld = f"{{{{ hostvars['{ctl}']['answer']['for_slurmd'] }}}}"
 
     def run() -> list[list[str]]:
-        told = answers(
+        results = run_tasks(
             (ctl, {"hpcai.azure.slurmctld": {}, "register": "answer"}),
             (",".join(nodes), {"hpcai.azure.slurmd": {"controller": of_slurmctld}}),
         )
-        return [told[host]["commands"] for host in (ctl, *nodes)]
+        return [results[host]["commands"] for host in (ctl, *nodes)]
 
     return run
 
 
 @pytest.fixture(scope="module")
 def settings(controller: Host, converge: Callable[[], list[list[str]]]) -> Iterator[Callable[..., None]]:
-    """Set keys of slurm.conf; they go afterwards."""
+    """Set keys of slurm.conf; the fixture restores the file afterwards."""
     controller.check_output(f"cp {CONF} {KEPT}")
 
     def put(**wanted: str) -> None:
@@ -81,65 +81,65 @@ def settings(controller: Host, converge: Callable[[], list[list[str]]]) -> Itera
 
 
 @pytest.fixture(scope="module")
-def execs_anew(controller: Host) -> bool:
-    """Whether daemons of this release start anew when they reconfigure, which is from 23.11 on (RELEASE_NOTES)."""
+def reconfigure_restarts(controller: Host) -> bool:
+    """Whether the daemons restart when they reconfigure: since Slurm 23.11 (RELEASE_NOTES)."""
     return tuple(map(int, controller.check_output("scontrol --version").split()[1].split(".")[:2])) >= (23, 11)
 
 
-def processes(controller: Host, computes: list[Host]) -> list[str]:
-    """The main processes of slurmctld and of each slurmd."""
+def main_pids(controller: Host, computes: list[Host]) -> list[str]:
+    """The process ids of slurmctld and of each slurmd."""
     shown = [controller.check_output("systemctl show --value --property=MainPID slurmctld")]
     return shown + [host.check_output("systemctl show --value --property=MainPID slurmd") for host in computes]
 
 
-def test_converged_cluster_needs_nothing(
+def test_unchanged_configuration_runs_no_command(
     controller: Host, computes: list[Host], converge: Callable[[], list[list[str]]]
 ) -> None:
-    before = processes(controller, computes)
+    before = main_pids(controller, computes)
     assert converge() == [[], [], []]
-    assert processes(controller, computes) == before
+    assert main_pids(controller, computes) == before
 
 
-def test_partition_that_changed_restarts_nothing(
+def test_a_changed_partition_restarts_no_daemon(
     controller: Host,
     computes: list[Host],
     settings: Callable[..., None],
     converge: Callable[[], list[list[str]]],
     eventually: Callable[..., float],
-    execs_anew: bool,
+    reconfigure_restarts: bool,
 ) -> None:
-    before = processes(controller, computes)
+    before = main_pids(controller, computes)
     controller.check_output(f"sed -i '/^PartitionName=/s/$/ PriorityTier=7/' {CONF}")
     assert converge() == [["reconfigure"], [], []]
     assert "PriorityTier=7" in controller.check_output("scontrol show partition")
     for host in computes:
         eventually(lambda host=host: "PriorityTier=7" in host.file(CACHE).content_string, 20, lambda: "not pushed")
-    if not execs_anew:
-        assert processes(controller, computes) == before
+    if not reconfigure_restarts:
+        assert main_pids(controller, computes) == before
     assert converge() == [[], [], []]
 
 
-def test_keys_that_need_restarts_restart_and_a_running_job_goes_on(
+def test_changed_keys_restart_the_daemons_and_running_jobs_continue(
     controller: Host,
     computes: list[Host],
     settings: Callable[..., None],
     converge: Callable[[], list[list[str]]],
     alice: Any,
     eventually: Callable[..., float],
-    execs_anew: bool,
+    reconfigure_restarts: bool,
 ) -> None:
-    # It ends when it is told to, however long the changes take.
+    # The job runs until its nodes have this file, however long the changes take.
     wait = f'srun --mpi=none sh -c "until test -e {END}; do sleep 1; done"'
     job = alice.sbatch("--nodes=2 --ntasks=2 --time=5", wait)
     step = f"pgrep --full '[s]lurmstepd: .{job}[.]0'"
     eventually(lambda: all(host.run(step).rc == 0 for host in computes), 40, lambda: alice.job(job))
-    before = processes(controller, computes)
+    before = main_pids(controller, computes)
     settings(MaxJobCount="9999", TaskPlugin="task/none")
-    assert converge() == ([["reconfigure"], [], []] if execs_anew else [["restart"]] * 3)
+    assert converge() == ([["reconfigure"], [], []] if reconfigure_restarts else [["restart"]] * 3)
     eventually(
-        lambda: not set(before) & set(processes(controller, computes)),
-        30 if execs_anew else 0,
-        lambda: (before, processes(controller, computes)),
+        lambda: not set(before) & set(main_pids(controller, computes)),
+        30 if reconfigure_restarts else 0,
+        lambda: (before, main_pids(controller, computes)),
     )
     assert all(host.run(step).rc == 0 for host in computes)
     assert "= 9999" in controller.check_output("scontrol show config | grep ^MaxJobCount")
@@ -151,17 +151,17 @@ def test_keys_that_need_restarts_restart_and_a_running_job_goes_on(
         host.check_output(f"rm {END}")
 
 
-def test_hardware_that_differs_from_slurm_conf_is_named_and_the_node_kept_out(
-    controller: Host, answers: Answers, inventory: dict[str, Any], eventually: Callable[..., float]
+def test_a_node_with_less_memory_than_slurm_conf_states_is_drained(
+    controller: Host, run_tasks: RunTasks, inventory: dict[str, Any], eventually: Callable[..., float]
 ) -> None:
-    """What a node has is made worse in the answer of slurmd -C, since no container has less than its host."""
+    """The test reduces the memory in the output of slurmd -C, because a container has the memory of its host."""
     (ctl,), (first, _second) = inventory["hpcai_controller"]["hosts"], inventory["hpcai_compute"]["hosts"]
-    node = answers((first, {"hpcai.azure.slurmd": {}}))[first]["node"]
+    node = run_tasks((first, {"hpcai.azure.slurmd": {}}))[first]["node"]
     assert node["hardware"]["RealMemory"] >= 1945
 
     def put_to_work(seen: dict[str, Any]) -> dict[str, Any]:
         task = {"hpcai.azure.slurm_nodes": {"put_to_work": ["compute-0"], "seen": {"compute-0": seen}}}
-        return answers((ctl, task))[ctl]
+        return run_tasks((ctl, task))[ctl]
 
     out = put_to_work({**node, "hardware": {**node["hardware"], "RealMemory": 1900}})
     assert out["unfit"] == {"compute-0": "hpcai: hardware: RealMemory is 1900, configured 1945"}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a converged cluster is."""
+"""The nodes, services, keys and commands of a converged cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from testinfra.host import Host
 
 
 def run_job(controller: Host, options: str, command: str) -> str:
-    """What a job prints. Without nodes for it srun would wait for ever, and none of its limits would count."""
+    """Return what a job prints. Without free nodes, srun would wait forever: its own time limit starts with the job."""
     return str(controller.check_output(f"timeout 60 srun {options} --time=2 {command}"))
 
 
@@ -26,7 +26,7 @@ def test_all_nodes_are_idle(controller: Host) -> None:
     assert sorted(shown.split()) == ["compute-0:idle:compute*", "compute-3:idle:compute*"]
 
 
-def test_nodes_that_may_come_are_declared_and_get_no_jobs(controller: Host) -> None:
+def test_spares_are_declared_and_get_no_jobs(controller: Host) -> None:
     shown = controller.check_output("sinfo --noheader --states=down --format='%%N|%%E'")
     assert shown == "compute-[4-35]|hpcai: no such instance"
 
@@ -44,15 +44,15 @@ def test_mpi_ranks_see_each_other(controller: Host) -> None:
     assert sums == ["10"] * 4
 
 
-def test_accounting_of_resources_follows_the_description(controller: Host) -> None:
-    """The size is described by hand for simulated nodes: 2 CPUs and 2048 MiB less 5 %."""
+def test_a_nodes_resources_are_those_of_its_description(controller: Host) -> None:
+    """The inventory describes the size of simulated nodes: 2 CPUs, and 2048 MiB less 5 %."""
     shown = controller.check_output("scontrol --oneliner show node compute-0")
     assert " CPUTot=2 " in shown
     assert " RealMemory=1945 " in shown
     assert " AvailableFeatures=nd96asr_v4,beeond " in shown
 
 
-def test_every_node_holds_the_controllers_configuration(controller: Host, computes: list[Host]) -> None:
+def test_every_node_has_the_controllers_configuration(controller: Host, computes: list[Host]) -> None:
     wanted = controller.file("/etc/slurm/slurm.conf").sha256sum
     for host in computes:
         assert host.file("/var/lib/slurm/slurmd/conf-cache/slurm.conf").sha256sum == wanted
@@ -68,23 +68,23 @@ def test_services_run_where_they_belong_and_start_at_boot(controller: Host, comp
         assert host.service(runs).is_enabled
         assert host.service("munge").is_running
         assert not host.service(rests).is_running
-        # slurmd is in the image, for nodes that join by themselves, and starts only where it has been named.
+        # The image enables slurmd, for nodes that join automatically; without /etc/hpcai/slurmd.env it does not start.
         assert host.service(rests).is_enabled == (rests == "slurmd")
 
 
-def test_munge_key_is_one_and_private(controller: Host, computes: list[Host]) -> None:
+def test_all_machines_have_the_same_private_munge_key(controller: Host, computes: list[Host]) -> None:
     keys = set()
     for host in (controller, *computes):
         key = host.file("/etc/munge/munge.key")
         assert (key.user, key.group, oct(key.mode)) == ("munge", "munge", "0o400")
         keys.add(key.sha256sum)
     assert len(keys) == 1
-    # From the vault, each machine by its own identity: no copy of it lies anywhere.
+    # Each machine fetches the key from the vault with its own identity, so the controller needs no second copy.
     assert not controller.file("/etc/hpcai/munge.key").exists
 
 
 @pytest.mark.thorough
-def test_record_of_installed_packages_is_true(controller: Host, computes: list[Host]) -> None:
+def test_recorded_packages_are_installed(controller: Host, computes: list[Host]) -> None:
     for host in (controller, *computes):
         recorded = json.loads(host.file("/etc/ansible/facts.d/hpcai_slurm.fact").content_string)["packages"]
         assert recorded
@@ -92,24 +92,24 @@ def test_record_of_installed_packages_is_true(controller: Host, computes: list[H
             assert host.package(package).is_installed, package
 
 
-def test_hpcnode_answers_on_every_node(controller: Host, computes: list[Host]) -> None:
-    """As an ordinary user, from a place of its own, on the version that the modules have."""
+def test_hpcnode_works_on_every_machine(controller: Host, computes: list[Host]) -> None:
+    """Ordinary users can call it, too."""
     for host in (controller, *computes):
         with host.sudo("nobody"):
-            told = json.loads(host.check_output("hpcnode --version --json"))
-        assert (told["schema"], told["command"], told["status"]) == (1, "version", 0)
+            answer = json.loads(host.check_output("hpcnode --version --json"))
+        assert (answer["schema"], answer["command"], answer["status"]) == (1, "version", 0)
         sizes = json.loads(host.check_output("hpcnode sku --all --json"))["sizes"]
         assert sizes["Standard_ND96amsr_A100_v4"]["gpu_count"] == 8
         assert host.run("hpcnode sku no_such_size").rc == 2
         assert host.run("hpcnode no-such-command").rc == 3
 
 
-def test_hpcnode_knows_the_machine_without_asking_anybody(computes: list[Host]) -> None:
+def test_hpcnode_reads_the_vm_size_from_its_settings(computes: list[Host]) -> None:
     for host in computes:
-        told = json.loads(host.check_output("hpcnode sku --json"))
-        assert (told["vm_size"], told["origin"]) == ("Standard_ND96asr_v4", "node.json")
-        # Described by hand for simulated nodes.
-        assert told["facts"]["vcpus"] == 2
+        answer = json.loads(host.check_output("hpcnode sku --json"))
+        assert (answer["vm_size"], answer["origin"]) == ("Standard_ND96asr_v4", "node.json")
+        # From the inventory's description of simulated nodes.
+        assert answer["facts"]["vcpus"] == 2
 
 
 def test_hpcnodes_units_start_at_boot_before_slurmd(controller: Host, computes: list[Host]) -> None:

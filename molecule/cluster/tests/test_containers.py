@@ -2,10 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Jobs in containers, by ordinary users, before and after a reboot.
+"""Ordinary users run jobs in containers, before and after a reboot.
 
-enroot and pyxis are stand-ins here. The image is made on each node of programs that the node has, with an os-release of
-its own.
+enroot and pyxis are stand-ins here. Each node makes the image of its own programs and a different os-release file.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ IMAGE = "/var/tmp/hpcai-test.sqsh"
 MAKE_IMAGE = Path(__file__).resolve().parents[3] / "tests/site/make_image.sh"
 SHOW = "sh -c 'cat /etc/os-release; readlink /proc/self/ns/mnt'"
 JOB = "--mpi=none --ntasks=1 --mem=100"
-ON_THE_HOST = """\
+FAKE_SRUN = """\
 #!/bin/sh
 for word; do
     shift
@@ -50,7 +49,7 @@ def image(computes: list[Host]) -> Iterator[None]:
 
 
 def run_module(name: str, host: Host, options: str, inventory_source: Path) -> str:
-    """What a module answers on a node."""
+    """Run a module on a node, and return its output."""
     program = str(Path(sys.executable).parent / "ansible")
     command = [
         program,
@@ -70,14 +69,14 @@ def run_module(name: str, host: Host, options: str, inventory_source: Path) -> s
 
 
 def in_container(user: Any, where: str, options: str = "") -> str:
-    """What a job sees in a container on a node."""
+    """What a job prints in a container on a node."""
     return str(user.srun(f"{JOB} --nodelist={where} --container-image={IMAGE} {options}", SHOW))
 
 
 def test_two_users_run_in_containers_twice_and_after_a_reboot(
     computes: list[Host], alice: Any, bob: Any, node: Callable[[str], Any], eventually: Callable[..., float]
 ) -> None:
-    """The second user is the one for whom folders of the first would be in the way."""
+    """The second user's jobs fail if folders of the first user are in the way."""
     rebooted = node("0")
     outside = alice.srun(f"{JOB} --nodelist=compute-0", SHOW)
     assert "ID=debian" in outside.splitlines()
@@ -97,12 +96,12 @@ def test_two_users_run_in_containers_twice_and_after_a_reboot(
     eventually(lambda: bool(rebooted.state() == "idle"), 120, rebooted.state)
     for user in (bob, alice):
         assert "ID=hpcai-image" in in_container(user, "compute-0")
-    # What a dead job had left is gone, and of the jobs that ended nothing is left.
+    # Containers of dead jobs and of finished jobs are gone.
     assert rebooted.sh("ls -A /scratch/enroot/data/user-*/").replace("\n", " ").count("pyxis_") == 0
     assert rebooted.verdicts()["containers"] == "pass"
 
 
-def test_folders_are_roots_or_a_users_own(computes: list[Host]) -> None:
+def test_no_folder_is_world_writable_without_the_sticky_bit(computes: list[Host]) -> None:
     for host in computes:
         for path in ("enroot/data", "enroot/cache", "enroot/images", "pyxis"):
             assert oct(host.file(f"/scratch/{path}").mode) == "0o755", path
@@ -114,34 +113,32 @@ def test_folders_are_roots_or_a_users_own(computes: list[Host]) -> None:
         assert shown == ""
 
 
-def test_a_wrong_image_is_named_and_drains_nothing(controller: Host, alice: Any) -> None:
+def test_a_missing_image_is_reported_and_drains_no_node(controller: Host, alice: Any) -> None:
     done = alice.run(f"srun --time=2 {JOB} --container-image=/nonexistent.sqsh true")
     assert done.rc != 0
     assert "No such file or directory: /nonexistent.sqsh" in done.stderr
     assert controller.check_output("sinfo --noheader --states=drain,drained,draining --format=%%N") == ""
 
 
-def test_a_named_container_goes_with_its_job(computes: list[Host], alice: Any) -> None:
+def test_a_named_container_is_removed_with_its_job(computes: list[Host], alice: Any) -> None:
     in_container(alice, "compute-0", "--container-name=mine")
     (host,) = [host for host in computes if host.check_output("hostname") == "compute000000"]
     listed = host.run("ls /scratch/enroot/data/user-4001").stdout
     assert "mine" not in listed
 
 
-def test_the_check_passes_in_containers_and_notices_a_step_on_the_host(alice: Any, computes: list[Host]) -> None:
+def test_containers_check_detects_a_step_that_runs_on_the_host(alice: Any, computes: list[Host]) -> None:
     assert "2 nodes ran Image of the tests in a container" in alice.check_output(
         f"hpcnode containers check {IMAGE} --nodes 2"
     )
-    # A plugin that starts no container: as where plugstack.conf does not reach a node.
-    alice.check_output(f"mkdir -p ~/fake && printf %s {shlex.quote(ON_THE_HOST)} > ~/fake/srun && chmod +x ~/fake/srun")
+    # This srun drops the container options, like a node on which plugstack.conf is missing.
+    alice.check_output(f"mkdir -p ~/fake && printf %s {shlex.quote(FAKE_SRUN)} > ~/fake/srun && chmod +x ~/fake/srun")
     done = alice.run(f"PATH=$HOME/fake:$PATH hpcnode containers check {IMAGE}")
     assert done.rc == 1
     assert "the step ran on the host, not in the container" in done.stdout + done.stderr
 
 
-def test_pyxis_is_built_again_when_slurms_record_changes_and_only_then(
-    inventory_source: Path, computes: list[Host]
-) -> None:
+def test_pyxis_is_rebuilt_only_if_slurms_version_differs(inventory_source: Path, computes: list[Host]) -> None:
     host = computes[0]
     before = json.loads(host.file(RECORD).content_string)
     assert before["slurm"] in host.check_output("scontrol --version")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One node that cannot be reached, or that fails, does not spoil the rest."""
+"""A node that cannot be reached, or that fails, does not affect the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from simulated.cluster import Cluster, Recap
 
-# Two runs of site.yml, the first of which waits for a node that does not answer.
+# A test includes two runs of site.yml, and the first one waits for a node that does not answer.
 pytestmark = pytest.mark.timeout(900)
 
 CONTROLLER, ALIVE, DEAD = "10.78.0.4", "10.78.0.5", "10.78.0.6"
@@ -21,11 +21,11 @@ CONTROLLER, ALIVE, DEAD = "10.78.0.4", "10.78.0.5", "10.78.0.6"
 
 @pytest.fixture(scope="module")
 def run_with_dead_node(azure: Cluster, inventory_source: Path) -> Recap:
-    """A run in which every node has work to do, and one of three does not answer ssh."""
+    """A run in which every node needs changes, and one of three does not answer ssh."""
     azure.ssh(CONTROLLER, "sudo rm /etc/slurm/cgroup.conf")
     for address in (ALIVE, DEAD):
         azure.ssh(address, "sudo rm /etc/hpcai/job_hooks.json")
-    # Unchecked, because the command ends the connection that it came by.
+    # Unchecked, because the command ends its own connection.
     azure.ssh(DEAD, "sudo systemctl stop ssh.socket ssh.service; sudo pkill -f 'sshd: .*'", check=False)
     return azure.slurm(inventory_source, "-e", "hpcai_connect_timeout=10")
 
@@ -35,39 +35,39 @@ def revive(azure: Cluster) -> None:
     azure.sdk().virtual_machine_scale_set_vms.begin_restart("hpcai-sim", "compute", "3").result()
 
 
-def test_exit_code_is_not_zero(run_with_dead_node: Recap) -> None:
+def test_an_unreachable_node_fails_the_run(run_with_dead_node: Recap) -> None:
     assert run_with_dead_node.rc != 0
 
 
-def test_others_are_finished(azure: Cluster, run_with_dead_node: Recap) -> None:
+def test_the_other_nodes_are_configured(azure: Cluster, run_with_dead_node: Recap) -> None:
     for host in ("ctl", "compute000000"):
         assert run_with_dead_node.hosts[host]["failed"] == run_with_dead_node.hosts[host]["unreachable"] == 0
         assert run_with_dead_node.hosts[host]["changed"] > 0
     assert azure.run_job(CONTROLLER, "hostname", "--nodes=1").split() == ["compute000000"]
 
 
-def test_summary_names_it(run_with_dead_node: Recap) -> None:
+def test_the_summary_names_the_unreachable_node(run_with_dead_node: Recap) -> None:
     assert "2 of 3 nodes are configured. These are not: compute000003." in run_with_dead_node.summary
 
 
 @pytest.mark.thorough
-def test_limited_run_names_it_too_and_blames_no_other(
+def test_a_limited_run_blames_only_the_unreachable_node(
     azure: Cluster, inventory_source: Path, run_with_dead_node: Recap
 ) -> None:
-    """Without localhost, some node has to tell; it must not count as failed for that."""
+    """The limit excludes localhost, so another node reports the failure, and must not count as failed itself."""
     run = azure.slurm(inventory_source, "--limit", "ctl,compute000003", "-e", "hpcai_connect_timeout=5")
     assert run.rc != 0
     assert "1 of 2 nodes are configured. These are not: compute000003." in run.summary
     assert run.hosts["ctl"]["failed"] == 0
 
 
-def test_it_is_kept_out_of_scheduling(azure: Cluster, run_with_dead_node: Recap) -> None:
+def test_the_unreachable_node_is_drained(azure: Cluster, run_with_dead_node: Recap) -> None:
     assert azure.nodes(CONTROLLER)["compute-3"].startswith("drain")
     (reason,) = azure.reasons(CONTROLLER)
     assert reason.startswith("hpcai: site:")
 
 
-def test_it_comes_back_with_the_next_run(azure: Cluster, inventory_source: Path, run_with_dead_node: Recap) -> None:
+def test_the_next_run_resumes_the_node(azure: Cluster, inventory_source: Path, run_with_dead_node: Recap) -> None:
     revive(azure)
     run = azure.slurm(inventory_source)
     assert run.rc == 0, run.output
@@ -83,7 +83,7 @@ def run_with_failing_node(azure: Cluster, inventory_source: Path) -> Iterator[Re
 
 
 @pytest.mark.thorough
-def test_node_that_fails_midway_does_not_hold_up_the_others(azure: Cluster, run_with_failing_node: Recap) -> None:
+def test_a_node_that_fails_midway_does_not_block_the_others(azure: Cluster, run_with_failing_node: Recap) -> None:
     assert run_with_failing_node.rc != 0
     assert run_with_failing_node.hosts["compute000003"]["failed"] == 1
     assert run_with_failing_node.hosts["compute000000"]["failed"] == run_with_failing_node.hosts["ctl"]["failed"] == 0
@@ -91,12 +91,12 @@ def test_node_that_fails_midway_does_not_hold_up_the_others(azure: Cluster, run_
 
 
 @pytest.mark.thorough
-def test_restart_that_a_cut_off_run_left_undone_is_made_good_and_an_operators_reason_is_not_touched(
+def test_the_next_run_does_a_missed_restart_and_keeps_operators_drains(
     azure: Cluster, inventory_source: Path, run_with_failing_node: Recap
 ) -> None:
-    """A file changed, and the host was lost before the restart: with handlers, no later run would restart.
+    """A file changed, and the host was lost before the restart. With handlers, no later run would restart.
 
-    The same run brings back the node that failed, and leaves the one that an operator has drained.
+    The same run resumes the node that failed, and keeps the drain of an operator.
     """
     azure.ssh(DEAD, "sudo systemctl unmask munge")
     azure.ssh(CONTROLLER, "sudo scontrol update NodeName=compute-0 State=DRAIN Reason='bad fan, ticket 4711'")

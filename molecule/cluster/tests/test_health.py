@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Nodes that fall ill: who is drained, with which reason, and how they come back. Both nodes are idle again afterwards.
+"""Faulty nodes: which are drained, with which reason, and how they return. Afterwards, both nodes are idle.
 
-Slurm itself calls the checks every five minutes; here the program that it calls is called, so that no test waits for
-that. GPUs and InfiniBand ports are stand-ins; a kernel's own log and real disks are tested on the emulated machine.
+Slurm calls the health checks every five minutes; the tests call the same program, so that they need not wait. GPUs and
+InfiniBand ports are stand-ins; tests/hardware tests the kernel log and disks on the emulated machine.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from simulated.node import Node
 
 Eventually = Callable[..., float]
 DECIDED_S = 45
-"""The arbiter of this scenario looks every two seconds; a node tells when systemd has seen its results."""
+"""Seconds until the arbiter has decided. It runs every two seconds here, and a node reports as soon as systemd notices
+new results."""
 UNIT = "[Service]\\nExecStart=/bin/sleep infinity\\n"
 OURS = "hpcai: health: "
 
 
 @pytest.fixture
 def both(node: Callable[[str], Node]) -> Iterator[list[Node]]:
-    """Both nodes, good and in scheduling; whatever a test did to them is undone."""
+    """Both nodes, healthy and in scheduling. Afterwards, all changes of a test are undone."""
     nodes = [node("0"), node("3")]
     for one in nodes:
         one.sh("cp /etc/hpcai/health.json /root/health.json && cp /etc/hpcai/node.json /root/node.json")
@@ -52,7 +53,7 @@ def both(node: Callable[[str], Node]) -> Iterator[list[Node]]:
 
 @pytest.fixture
 def escalating(controller: Host) -> Iterator[None]:
-    """The arbiter restarts nodes that a drain does not help; by default it does not."""
+    """Let the arbiter restart nodes if a drain does not help, which is off by default."""
     file = "/etc/hpcai/health_arbiter.json"
     controller.check_output(f'cp {file} /root/ && sed -i \'s/"escalate": false/"escalate": true/\' {file}')
     controller.check_output("systemctl restart hpcai-health-arbiter")
@@ -62,26 +63,26 @@ def escalating(controller: Host) -> Iterator[None]:
 
 @pytest.fixture
 def devices(both: list[Node], tmp_path: Path) -> Iterator[Devices]:
-    """Stand-ins for devices of the first node, which is good again afterwards."""
+    """Stand-ins for devices of the first node, removed afterwards."""
     given = Devices(both[0], tmp_path)
     yield given
     given.take_away()
 
 
 def boot_of(one: Node) -> str:
-    """Which boot it is. A container has the kernel's own boot id of its host."""
+    """The start time of the node's systemd, which identifies the boot. A container has the boot id of its host."""
     return one.sh("systemctl show --property=UserspaceTimestamp --value", check=False).strip()
 
 
 def check(one: Node) -> None:
-    """What Slurm has each node do every five minutes."""
-    # A report's time has whole seconds, and one of the second of a drain is not from after it.
+    """Run the health checks as Slurm does every five minutes."""
+    # Reports have times in whole seconds, and one from the same second as a drain does not count as newer.
     time.sleep(1.1)
     one.sh("/usr/libexec/hpcai/health", check=False)
 
 
-def played_service(one: Node) -> None:
-    """The site needs a service on this node, and it runs."""
+def start_needed_service(one: Node) -> None:
+    """Start a service on the node, and configure that the site needs it."""
     one.sh(f"printf '{UNIT}' > /run/systemd/system/played.service && systemctl daemon-reload && systemctl start played")
     settings = dict(json.loads(one.sh("cat /etc/hpcai/health.json")))
     settings["options"] = {"services": {"needed": ["played"]}}
@@ -89,9 +90,9 @@ def played_service(one: Node) -> None:
 
 
 def start_job(alice: Any, one: Node, eventually: Eventually) -> str:
-    """Start a job on that node which ends when it is told to; its number."""
+    """Start a job on the node that runs until end_job, and return its number."""
     one.sh("rm -f /run/enough /var/tmp/begun")
-    # To Slurm a job runs from the beginning of its prolog on.
+    # Slurm reports a job as running as soon as its prolog starts.
     script = "touch /var/tmp/begun; until [ -e /run/enough ]; do sleep 1; done"
     job = alice.sbatch(f"--nodelist={one.name} --ntasks=1 --time=9", script)
     eventually(lambda: bool(one.sh("ls /var/tmp/begun", check=False)), 60, lambda: alice.job(job))
@@ -99,25 +100,27 @@ def start_job(alice: Any, one: Node, eventually: Eventually) -> str:
 
 
 def end_job(alice: Any, one: Node, job: str, eventually: Eventually) -> None:
-    """Let that job end, which has run all the time, and see that it ends well."""
+    """End the job, which must still be running, and check that it completes."""
     assert alice.job(job)["JobState"] == "RUNNING"
     one.sh("touch /run/enough")
     eventually(lambda: alice.job(job)["JobState"] == "COMPLETED", 60, lambda: alice.job(job))
 
 
 def reasons(controller: Host) -> dict[str, str]:
-    """The reason of each node that is out, as sinfo -R shows it; without those that have no machine yet."""
+    """The reason of each drained or down node, as sinfo -R shows it, without spares."""
     lines = controller.check_output("sinfo --list-reasons --noheader --format='%%N|%%E'").splitlines()
     found = {name.strip(): reason.strip() for name, _bar, reason in (line.partition("|") for line in lines)}
     return {name: reason for name, reason in found.items() if reason and not reason.startswith(SPARE)}
 
 
 def status(controller: Host) -> dict[str, Any]:
-    """What the arbiter says."""
+    """The arbiter's status."""
     return dict(json.loads(controller.run("hpcnode arbiter status --json").stdout))
 
 
-def test_good_nodes_report_and_stay_in(controller: Host, both: list[Node], eventually: Eventually) -> None:
+def test_healthy_nodes_report_and_stay_in_scheduling(
+    controller: Host, both: list[Node], eventually: Eventually
+) -> None:
     for one in both:
         shown = controller.check_output(f"scontrol --oneliner show node {one.name}")
         assert " Extra=hpcai-health/1;" in shown, one.sh("journalctl --no-pager -u hpcai-health-report | tail -20")
@@ -127,29 +130,29 @@ def test_good_nodes_report_and_stay_in(controller: Host, both: list[Node], event
 
 
 @pytest.mark.thorough
-def test_a_service_dies_the_node_drains_its_job_ends_well_and_it_returns(
+def test_a_stopped_service_drains_the_node_until_it_runs_again(
     controller: Host, alice: Any, both: list[Node], eventually: Eventually
 ) -> None:
-    ill, other = both
-    played_service(ill)
-    check(ill)
+    faulty, other = both
+    start_needed_service(faulty)
+    check(faulty)
     assert reasons(controller) == {}
-    job = start_job(alice, ill, eventually)
-    ill.sh("systemctl stop played")
-    check(ill)
-    eventually(lambda: ill.name in reasons(controller), DECIDED_S, lambda: status(controller))
-    assert reasons(controller)[ill.name] == f"{OURS}services: played is inactive, but the site needs it"
+    job = start_job(alice, faulty, eventually)
+    faulty.sh("systemctl stop played")
+    check(faulty)
+    eventually(lambda: faulty.name in reasons(controller), DECIDED_S, lambda: status(controller))
+    assert reasons(controller)[faulty.name] == f"{OURS}services: played is inactive, but the site needs it"
     assert other.state() == "idle"
-    end_job(alice, ill, job, eventually)
-    eventually(lambda: ill.state() == "drained", 30, ill.state)
-    ill.sh("systemctl start played")
-    check(ill)
-    eventually(lambda: ill.state() == "idle", DECIDED_S, lambda: status(controller))
+    end_job(alice, faulty, job, eventually)
+    eventually(lambda: faulty.state() == "drained", 30, faulty.state)
+    faulty.sh("systemctl start played")
+    check(faulty)
+    eventually(lambda: faulty.state() == "idle", DECIDED_S, lambda: status(controller))
     assert reasons(controller) == {}
 
 
 @pytest.mark.thorough
-def test_a_tool_that_hangs_drains_nothing(controller: Host, both: list[Node]) -> None:
+def test_a_hanging_tool_drains_no_node(controller: Host, both: list[Node]) -> None:
     for one in both:
         one.sh(
             "printf '#!/bin/sh\\nexec sleep 600\\n' > /usr/local/sbin/systemctl; chmod 0755 /usr/local/sbin/systemctl"
@@ -162,28 +165,28 @@ def test_a_tool_that_hangs_drains_nothing(controller: Host, both: list[Node]) ->
 
 
 @pytest.mark.thorough
-def test_a_reason_of_an_operator_stays(controller: Host, both: list[Node], eventually: Eventually) -> None:
-    ill = both[0]
-    controller.check_output(f"scontrol update nodename={ill.name} state=drain reason='bad fan, ticket 4711'")
-    expect_devices(ill, hca_count=2)
-    check(ill)
-    shown = f"scontrol --oneliner show node {ill.name}"
+def test_an_operators_drain_reason_is_kept(controller: Host, both: list[Node], eventually: Eventually) -> None:
+    faulty = both[0]
+    controller.check_output(f"scontrol update nodename={faulty.name} state=drain reason='bad fan, ticket 4711'")
+    expect_devices(faulty, hca_count=2)
+    check(faulty)
+    shown = f"scontrol --oneliner show node {faulty.name}"
     eventually(
         lambda: "f=ib_ports:" in controller.check_output(shown), DECIDED_S, lambda: controller.check_output(shown)
     )
     time.sleep(6)
-    assert reasons(controller)[ill.name] == "bad fan, ticket 4711"
-    ill.sh("cp /root/node.json /etc/hpcai/node.json")
-    check(ill)
+    assert reasons(controller)[faulty.name] == "bad fan, ticket 4711"
+    faulty.sh("cp /root/node.json /etc/hpcai/node.json")
+    check(faulty)
     time.sleep(10)
-    assert reasons(controller)[ill.name] == "bad fan, ticket 4711"
+    assert reasons(controller)[faulty.name] == "bad fan, ticket 4711"
 
 
 @pytest.mark.thorough
-def test_where_all_nodes_fail_at_once_the_cap_holds_also_through_the_prolog(
+def test_if_all_nodes_fail_checks_and_prologs_respect_the_drain_limit(
     controller: Host, alice: Any, both: list[Node], eventually: Eventually
 ) -> None:
-    """One node in ten may be out, rounded up: of two nodes it is one."""
+    """At most 10 % of the nodes may be drained, rounded up: one of two nodes."""
     for one in both:
         expect_devices(one, hca_count=2)
     job = alice.sbatch("--nodes=2 --exclusive --time=5", "sleep 1")
@@ -194,81 +197,81 @@ def test_where_all_nodes_fail_at_once_the_cap_holds_also_through_the_prolog(
         check(one)
     time.sleep(15)
     assert list(reasons(controller)) == [out]
-    told = status(controller)
-    assert told["status"] == 1
-    assert [alert["kind"] for alert in told["alerts"]][:1] == ["cap"]
-    assert list(told["refused"]) == [one.name for one in both if one.name != out]
+    report = status(controller)
+    assert report["status"] == 1
+    assert [alert["kind"] for alert in report["alerts"]][:1] == ["cap"]
+    assert list(report["refused"]) == [one.name for one in both if one.name != out]
     alice.run(f"scancel {job}")
     for one in both:
         one.sh("cp /root/node.json /etc/hpcai/node.json")
-    # A prolog that began before may still tell what it found, after a check that came between.
-    eventually(lambda: all_checked(both, controller), 2 * DECIDED_S, lambda: status(controller))
+    # A prolog that started earlier may report its old result after a newer check.
+    eventually(lambda: all_back_after_checks(both, controller), 2 * DECIDED_S, lambda: status(controller))
 
 
-def all_checked(nodes: list[Node], controller: Host) -> bool:
-    """Whether no node is out any more, once each has checked itself again, as it does from time to time."""
+def all_back_after_checks(nodes: list[Node], controller: Host) -> bool:
+    """Run the health checks on each node, and return whether all nodes are back in scheduling."""
     for one in nodes:
         check(one)
     return reasons(controller) == {}
 
 
-def test_a_gpu_vanishes_the_job_ends_well_and_a_restart_through_slurm_mends_it(
+def test_a_lost_gpu_drains_the_node_until_slurm_has_rebooted_it(
     controller: Host, alice: Any, both: list[Node], devices: Devices, escalating: None, eventually: Eventually
 ) -> None:
-    ill, other = both
+    faulty, other = both
     devices.put(gpus=2)
-    check_only(ill, ["gpu_count"])
-    check(ill)
+    check_only(faulty, ["gpu_count"])
+    check(faulty)
     assert reasons(controller) == {}
-    job, boot = start_job(alice, ill, eventually), boot_of(ill)
+    job, boot = start_job(alice, faulty, eventually), boot_of(faulty)
     devices.lose_gpu(1)
-    check(ill)
+    check(faulty)
     eventually(
-        lambda: "gpu_count: 1 of 2 GPUs: " in reasons(controller).get(ill.name, ""),
+        lambda: "gpu_count: 1 of 2 GPUs: " in reasons(controller).get(faulty.name, ""),
         DECIDED_S,
         lambda: status(controller),
     )
-    assert reasons(controller)[ill.name].startswith(OURS)
+    assert reasons(controller)[faulty.name].startswith(OURS)
     assert other.state() == "idle"
-    # A restart is what helps, and it waits for the job.
+    # The arbiter asks for a reboot, which waits for the end of the job.
     eventually(
-        lambda: f"{OURS}reboot: gpu_count: " in reasons(controller)[ill.name], DECIDED_S, lambda: reasons(controller)
+        lambda: f"{OURS}reboot: gpu_count: " in reasons(controller)[faulty.name], DECIDED_S, lambda: reasons(controller)
     )
-    assert boot_of(ill) == boot
-    end_job(alice, ill, job, eventually)
-    eventually(lambda: boot_of(ill) not in ("", boot), 120, lambda: "it did not restart")
-    eventually(lambda: ill.slurmd() == "active", 120, ill.boot)
-    found = json.loads(ill.sh("cat /run/hpcai/health/boot.json"))["checks"]
+    assert boot_of(faulty) == boot
+    end_job(alice, faulty, job, eventually)
+    eventually(lambda: boot_of(faulty) not in ("", boot), 120, lambda: "it did not restart")
+    eventually(lambda: faulty.slurmd() == "active", 120, faulty.boot)
+    found = json.loads(faulty.sh("cat /run/hpcai/health/boot.json"))["checks"]
     assert [(one["verdict"], one["summary"]) for one in found if one["name"] == "gpu_count"] == [("pass", "2 GPUs")]
-    # A container has been up for as long as its host, so slurmctld still waits for the boot that it asked for.
-    controller.check_output(f"scontrol update nodename={ill.name} state=resume")
-    check(ill)
-    eventually(lambda: ill.state() == "idle" and not reasons(controller), 60, lambda: status(controller))
+    # The uptime of a container is that of its host, so slurmctld still waits for the reboot that it asked for.
+    controller.check_output(f"scontrol update nodename={faulty.name} state=resume")
+    check(faulty)
+    eventually(lambda: faulty.state() == "idle" and not reasons(controller), 60, lambda: status(controller))
 
 
 @pytest.mark.thorough
-def test_a_link_flaps_the_job_ends_well_and_the_node_returns_when_it_is_steady(
+def test_a_flapping_link_drains_the_node_until_it_is_stable(
     controller: Host, alice: Any, both: list[Node], devices: Devices, eventually: Eventually
 ) -> None:
-    ill, other = both
+    faulty, other = both
     devices.put(hcas=1)
-    check_only(ill, ["ib_flaps", "ib_ports"])
-    check(ill)
-    job = start_job(alice, ill, eventually)
-    # As often as it may within a day.
+    check_only(faulty, ["ib_flaps", "ib_ports"])
+    check(faulty)
+    job = start_job(alice, faulty, eventually)
+    # As often as the limit for 24 hours allows.
     devices.flap(4)
-    check(ill)
+    check(faulty)
     time.sleep(6)
     assert reasons(controller) == {}
     devices.flap(1)
-    check(ill)
-    eventually(lambda: ill.name in reasons(controller), DECIDED_S, lambda: status(controller))
-    assert reasons(controller)[ill.name] == f"{OURS}ib_flaps: mlx5_ib0 lost its link 5 times within 24 hours"
+    check(faulty)
+    eventually(lambda: faulty.name in reasons(controller), DECIDED_S, lambda: status(controller))
+    assert reasons(controller)[faulty.name] == f"{OURS}ib_flaps: mlx5_ib0 lost its link 5 times within 24 hours"
     assert other.state() == "idle"
-    end_job(alice, ill, job, eventually)
-    eventually(lambda: ill.state() == "drained", 30, ill.state)
-    # As a boot leaves it, after the cable has been changed.
-    ill.sh("rm -f /run/hpcai/health/history.json")
-    check(ill)
-    check(ill)
-    eventually(lambda: ill.state() == "idle", DECIDED_S, lambda: status(controller))
+    end_job(alice, faulty, job, eventually)
+    eventually(lambda: faulty.state() == "drained", 30, faulty.state)
+    # The state after a boot, with a new cable.
+    faulty.sh("rm -f /run/hpcai/health/history.json")
+    check(faulty)
+    check(faulty)
+    eventually(lambda: faulty.state() == "idle", DECIDED_S, lambda: status(controller))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is in the baked image of the nodes: nothing of one machine or cluster, and no key."""
+"""The baked image of the nodes contains no data of a machine or a cluster, and no key."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n--
 
 @pytest.fixture(scope="module")
 def fresh() -> Iterator[Path]:
-    """The root of a machine that was made of the baked image and has never been started."""
+    """The root folder of a machine that was created from the baked image and never started."""
     podman = Podman()
     podman.remove_containers([NAME])
     run(["ip", "netns", "delete", NAME], check=False)
     image = images.prepare(print)
-    # podman wants to see a machine's network, even that of one which is never started.
+    # podman requires the network of a machine, even if the machine is never started.
     run(["ip", "netns", "add", NAME])
     machine.create(
         podman,
@@ -46,12 +46,12 @@ def fresh() -> Iterator[Path]:
         run(["ip", "netns", "delete", NAME], check=False)
 
 
-def test_fresh_copy_of_the_image_holds_nothing_of_a_machine_or_a_cluster(fresh: Path) -> None:
+def test_the_image_contains_no_data_of_a_machine_or_cluster(fresh: Path) -> None:
     assert (fresh / "usr/bin/hpcnode").exists()
     assert scan(fresh) == []
 
 
-def test_scan_of_the_image_finds_a_key_that_is_planted_there(fresh: Path) -> None:
+def test_the_scan_finds_a_planted_key(fresh: Path) -> None:
     place = fresh / "usr/lib/x86/cache.dat"
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(KEY, encoding="utf-8")
@@ -61,7 +61,7 @@ def test_scan_of_the_image_finds_a_key_that_is_planted_there(fresh: Path) -> Non
         place.unlink()
 
 
-def test_image_trusts_the_authority_of_the_simulated_vaults(fresh: Path) -> None:
+def test_the_image_trusts_the_authority_of_the_simulated_vaults(fresh: Path) -> None:
     wanted = base_image.authority().certificate
     assert (fresh / "usr/local/share/ca-certificates/hpcai-simulator.crt").read_bytes() == wanted
     assert wanted.strip() in (fresh / "etc/ssl/certs/ca-certificates.crt").read_bytes()

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A new and a restarted instance that come to work by themselves: what they know is in their image, in the metadata
-service and in the key vault. No playbook runs before the last tests of this file. The instance stays.
+"""A new instance and a restarted one join the cluster automatically. All data that they need is in their image, in the
+metadata service and in the key vault. No playbook runs before the last test of this file. The new instance stays.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from simulator.scan import scan
 
 CONTROLLER = "10.78.0.4"
 NEW = "17"
-"""The id that the simulator gives next."""
+"""The id that the simulator gives to the next instance."""
 JOIN_S = 60
-"""Seconds from the call that raises the capacity until a job has run on the new instance. Measured on two CPUs: 3.4
-with little else to do, 13.5 and 26 at a load of 20."""
+"""Seconds from the call that raises the capacity until a job has run on the new instance. Measured on two CPUs: 3.4 on
+an almost idle machine, 13.5 and 26 at a load of 20."""
 SILENT_S = 240
-"""The same for a start without the metadata service: three steps wait for it, each as long as it may."""
+"""The same for a start without the metadata service: three steps wait for it until their timeout."""
 SCRATCH = "findmnt --noheadings --output TARGET,SOURCE /scratch && find /scratch -maxdepth 1 -printf '%u %m %p\\n'"
 GOOD = {"pass", "warn", "skip"}
 
@@ -41,7 +41,7 @@ def old(node: Callable[[str], Node]) -> Node:
 
 
 class Joined:
-    """The new instance, as soon as a job has run on it."""
+    """The new instance, after a job has run on it."""
 
     def __init__(self, azure: Cluster, node: Callable[[str], Node]) -> None:
         self.runs_before = node("0").ansible_runs()
@@ -55,7 +55,7 @@ class Joined:
 
 @pytest.fixture(scope="module")
 def joined(azure: Cluster, node: Callable[[str], Node]) -> Joined:
-    """A third instance."""
+    """The new instance, created once for all tests."""
     return Joined(azure, node)
 
 
@@ -70,31 +70,31 @@ def test_a_new_instance_runs_a_job_in_time(joined: Joined) -> None:
     assert joined.seconds < JOIN_S
 
 
-def test_it_is_another_machine_in_every_way(new: Node, old: Node) -> None:
+def test_the_new_instance_has_its_own_identity(new: Node, old: Node) -> None:
     one, other = old.identity(), new.identity()
     assert (other.instance_id, other.computer_name) == (NEW, "compute00000H")
     for field in ("instance_id", "computer_name", "vm_id", "machine_id", "host_key"):
         assert getattr(one, field) != getattr(other, field), field
 
 
-def test_no_ansible_ran_in_between(joined: Joined, new: Node, old: Node) -> None:
+def test_the_new_instance_joins_without_an_ansible_run(joined: Joined, new: Node, old: Node) -> None:
     assert joined.runs_before > 0
     assert old.ansible_runs() == joined.runs_before
     assert new.ansible_runs() == 0
 
 
-def test_it_lets_admins_log_in_and_nobody_else_who_has_no_job_there(new: Node) -> None:
+def test_users_without_a_job_cannot_log_in_to_the_new_node(new: Node) -> None:
     key = "rm -rf ~/.ssh && mkdir -m 700 ~/.ssh && ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519"
     as_alice = "sudo --login --user=alice sh -c"
     new.sh(f"{as_alice} {shlex.quote(key + ' && cp ~/.ssh/id_ed25519.pub ~/.ssh/authorized_keys')}")
-    # Its own admin asks all of this, by ssh.
+    # Node.sh itself logs in over ssh as the admin.
     log_in = "ssh -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null localhost id 2>&1"
-    told = new.sh(f"{as_alice} {shlex.quote(log_in)}", check=False)
-    assert "Access denied by pam_slurm_adopt: you have no active jobs on this node" in told
-    assert "uid=4001" not in told
+    answer = new.sh(f"{as_alice} {shlex.quote(log_in)}", check=False)
+    assert "Access denied by pam_slurm_adopt: you have no active jobs on this node" in answer
+    assert "uid=4001" not in answer
 
 
-def test_every_step_of_its_boot_phase_is_good(new: Node) -> None:
+def test_every_step_of_the_boot_phase_succeeds(new: Node) -> None:
     status = new.boot()
     assert status["state"] == "ready"
     assert {"instance", "key", "scratch", "directories", "join"} <= set(new.verdicts())
@@ -102,23 +102,23 @@ def test_every_step_of_its_boot_phase_is_good(new: Node) -> None:
     assert new.sh("systemctl is-system-running").strip() == "running"
 
 
-def test_mpi_job_runs_on_an_old_and_the_new_node(azure: Cluster, new: Node, old: Node) -> None:
+def test_an_mpi_job_runs_on_an_old_and_the_new_node(azure: Cluster, new: Node, old: Node) -> None:
     assert run_mpi(azure, CONTROLLER, old, new) == [old.host_name, new.host_name]
 
 
-def test_it_stays_when_slurmctld_restarts(azure: Cluster, new: Node, old: Node) -> None:
+def test_the_new_node_stays_when_slurmctld_restarts(azure: Cluster, new: Node, old: Node) -> None:
     azure.ssh(CONTROLLER, "sudo systemctl restart slurmctld")
     wait_for(new.runs_a_job, 30, new.state)
     assert run_mpi(azure, CONTROLLER, old, new) == [old.host_name, new.host_name]
 
 
-def test_it_comes_back_by_itself_after_a_reboot(azure: Cluster, new: Node) -> None:
+def test_the_new_node_returns_after_a_reboot(azure: Cluster, new: Node) -> None:
     _instances(azure).begin_restart(RESOURCE_GROUP, SCALE_SET, new.instance_id).result()
     wait_for(new.runs_a_job, JOIN_S, lambda: (new.boot(), new.state()))
     assert new.boot()["state"] == "ready"
 
 
-def test_its_scratch_is_there_again_after_a_redeploy(azure: Cluster, new: Node) -> None:
+def test_the_scratch_is_created_again_after_a_redeploy(azure: Cluster, new: Node) -> None:
     before = new.sh(SCRATCH)
     new.sh("touch /mnt/gone-with-the-disk")
     _instances(azure).begin_redeploy(RESOURCE_GROUP, SCALE_SET, new.instance_id).result()
@@ -129,7 +129,7 @@ def test_its_scratch_is_there_again_after_a_redeploy(azure: Cluster, new: Node) 
 
 
 @pytest.mark.thorough
-def test_without_metadata_service_it_goes_by_what_it_remembers(azure: Cluster, new: Node) -> None:
+def test_a_boot_without_metadata_service_uses_stored_settings(azure: Cluster, new: Node) -> None:
     reach = f"reach{new.azure_id}"
     admin(azure, "post", reach, {"imds": "blackhole"})
     try:
@@ -141,20 +141,20 @@ def test_without_metadata_service_it_goes_by_what_it_remembers(azure: Cluster, n
         admin(azure, "post", reach, {"imds": "normal"})
 
 
-@pytest.mark.parametrize(("how", "met"), [("refused", "ConnectionRefusedError"), ("blackhole", "TimeoutError")])
-def test_barred_way_is_refused_or_silent(azure: Cluster, old: Node, how: str, met: str) -> None:
-    """The simulator's own behaviour, on which the tests of a missing service depend."""
+@pytest.mark.parametrize(("how", "error"), [("refused", "ConnectionRefusedError"), ("blackhole", "TimeoutError")])
+def test_a_blocked_service_refuses_or_drops_connections(azure: Cluster, old: Node, how: str, error: str) -> None:
+    """This tests the simulator, because the tests of unreachable services depend on it."""
     reach = f"reach{old.azure_id}"
-    places = {"imds": "169.254.169.254", "vault": f"{VAULT}.vault.azure.net"}
-    admin(azure, "post", reach, dict.fromkeys(places, how))
+    hosts = {"imds": "169.254.169.254", "vault": f"{VAULT}.vault.azure.net"}
+    admin(azure, "post", reach, dict.fromkeys(hosts, how))
     try:
-        for port, place in ((80, places["imds"]), (443, places["vault"])):
-            connect = f"import socket; socket.create_connection(('{place}', {port}), timeout=2)"
-            # As root: other users do not reach the metadata service at all.
-            told = azure.ssh(old.address, f'sudo python3 -c "{connect}" 2>&1', check=False)
-            assert told.splitlines()[-1].startswith(met)
+        for port, host in ((80, hosts["imds"]), (443, hosts["vault"])):
+            connect = f"import socket; socket.create_connection(('{host}', {port}), timeout=2)"
+            # As root, because other users cannot reach the metadata service.
+            output = azure.ssh(old.address, f'sudo python3 -c "{connect}" 2>&1', check=False)
+            assert output.splitlines()[-1].startswith(error)
     finally:
-        admin(azure, "post", reach, dict.fromkeys(places, "normal"))
+        admin(azure, "post", reach, dict.fromkeys(hosts, "normal"))
 
 
 def _instances(azure: Cluster) -> VirtualMachineScaleSetVMsOperations:
@@ -162,8 +162,8 @@ def _instances(azure: Cluster) -> VirtualMachineScaleSetVMsOperations:
 
 
 @pytest.fixture
-def third(azure: Cluster, new: Node) -> Iterator[None]:
-    """Whatever instances a test adds are gone afterwards, and faults with them."""
+def remove_added(azure: Cluster, new: Node) -> Iterator[None]:
+    """Remove the instances and the faults that a test has added."""
     yield
     admin(azure, "delete", "faults")
     added = [number for number in azure.instance_ids() if number not in ("0", "3", new.instance_id)]
@@ -178,9 +178,9 @@ def _add(azure: Cluster, node: Callable[[str], Node]) -> Node:
     return node(number)
 
 
-@pytest.mark.usefixtures("third")
+@pytest.mark.usefixtures("remove_added")
 @pytest.mark.thorough
-def test_metadata_service_that_fails_at_first_is_asked_again(azure: Cluster, node: Callable[[str], Node]) -> None:
+def test_a_node_joins_although_the_metadata_service_fails_at_first(azure: Cluster, node: Callable[[str], Node]) -> None:
     admin(
         azure,
         "post",
@@ -199,9 +199,9 @@ def test_metadata_service_that_fails_at_first_is_asked_again(azure: Cluster, nod
     assert [item for item in asked if item["status"] == 500 and item["caller"] == f"compute_{added.instance_id}"]
 
 
-@pytest.mark.usefixtures("third")
+@pytest.mark.usefixtures("remove_added")
 @pytest.mark.thorough
-def test_without_the_secret_it_does_not_start_slurmd_and_says_why(
+def test_a_missing_secret_keeps_slurmd_from_starting_and_is_reported(
     azure: Cluster, node: Callable[[str], Node], old: Node
 ) -> None:
     key = old.sh("cat /etc/munge/munge.key")
@@ -210,9 +210,9 @@ def test_without_the_secret_it_does_not_start_slurmd_and_says_why(
         added = _add(azure, node)
         wait_for(lambda: added.boot()["state"] == "blocked", JOIN_S, added.boot)
         assert added.boot()["blocking"] == ["key"]
-        told = added.sh("hpcnode boot status", check=False)
-        assert "slurmd does not start because of key" in told
-        assert f"has no secret {SECRET}" in told
+        status = added.sh("hpcnode boot status", check=False)
+        assert "slurmd does not start because of key" in status
+        assert f"has no secret {SECRET}" in status
         assert f"has no secret {SECRET}" in added.sh("journalctl --no-pager -u hpcai-key.service")
         assert added.slurmd() == "inactive"
         assert "idle" not in added.state()
@@ -223,7 +223,7 @@ def test_without_the_secret_it_does_not_start_slurmd_and_says_why(
     assert key not in added.sh("journalctl --no-pager")
 
 
-def test_neither_image_nor_logs_hold_the_key(azure: Cluster, old: Node, new: Node) -> None:
+def test_neither_image_nor_logs_contain_the_key(azure: Cluster, old: Node, new: Node) -> None:
     key = old.sh("cat /etc/munge/munge.key").strip()
     assert len(key) >= 32
     podman, image = Podman(), images.prepare(print)
@@ -232,18 +232,18 @@ def test_neither_image_nor_logs_hold_the_key(azure: Cluster, old: Node, new: Nod
         assert scan(root, [key.encode()]) == []
     finally:
         podman.run("image", "unmount", image, check=False)
-    told = [(azure.state / name).read_text(encoding="utf-8") for name in ("simulator.log", "state.json")]
-    told += [str(admin(azure, "get", f"requests?service={service}")) for service in ("arm", "imds", "vault")]
-    told += [node.sh("journalctl --no-pager; cat /var/log/slurm/* /run/hpcai/boot/*") for node in (old, new)]
-    assert not [text for text in told if key in text]
+    logs = [(azure.state / name).read_text(encoding="utf-8") for name in ("simulator.log", "state.json")]
+    logs += [str(admin(azure, "get", f"requests?service={service}")) for service in ("arm", "imds", "vault")]
+    logs += [node.sh("journalctl --no-pager; cat /var/log/slurm/* /run/hpcai/boot/*") for node in (old, new)]
+    assert not [text for text in logs if key in text]
 
 
 @pytest.mark.thorough
 @pytest.mark.timeout(900)
-def test_next_run_of_site_yml_changes_only_what_says_that_it_is_the_sites(
+def test_site_yml_changes_at_most_three_tasks_on_the_new_node(
     azure: Cluster, inventory_source: Path, new: Node, old: Node
 ) -> None:
-    """Its addresses become those of the inventory, and its settings those of the playbook; no service restarts."""
+    """The node gets the addresses of the inventory and the settings of the playbook; no service restarts."""
     started = "systemctl show slurmd munge --property=ExecMainStartTimestampMonotonic --value"
     before = new.sh(started)
     run = azure.site(inventory_source)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Private nodes through the login node, over real ssh, with the inventory that users copy."""
+"""Ansible reaches private nodes through the login node, over real ssh, with the inventory that users copy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(folder: Path, azure: Cluster) -> Finished:
         *("-e", f"ansible_ssh_private_key_file={azure.state}/id_ed25519"),
         *("-e", f"hpcai_known_hosts={folder}/known_hosts"),
         cwd=folder,
-        # Each run shall look at the host keys, none shall find a connection that is still open.
+        # Each run must check the host keys, so none may reuse an open connection.
         env={
             "HPCAI_AZURE_ENDPOINT": azure.endpoint,
             "HPCAI_AZURE_TOKEN": "simulated-token",
@@ -44,12 +44,12 @@ def run(folder: Path, azure: Cluster) -> Finished:
 
 
 def is_known(folder: Path, name: str) -> bool:
-    """Whether ssh has a host key under this name; the names in its file may be hashed."""
+    """Whether known_hosts contains a host key for this name; names in it may be hashed."""
     found = subprocess.run(["ssh-keygen", "-F", name, "-f", folder / "known_hosts"], capture_output=True, check=False)
     return found.returncode == 0
 
 
-def test_private_nodes_are_reached_through_the_login_node_and_known_by_id(azure: Cluster, tmp_path: Path) -> None:
+def test_private_nodes_are_reached_and_their_host_keys_stored_by_vm_id(azure: Cluster, tmp_path: Path) -> None:
     folder = copy_of_shipped(tmp_path / "ops", SUBSCRIPTION, "sim")
 
     first = run(folder, azure)
@@ -69,12 +69,12 @@ def test_private_nodes_are_reached_through_the_login_node_and_known_by_id(azure:
     assert not is_known(folder, PUBLIC)
 
 
-def test_a_machine_that_is_not_the_one_it_was_is_refused(azure: Cluster, tmp_path: Path) -> None:
+def test_a_machine_with_another_host_key_is_refused(azure: Cluster, tmp_path: Path) -> None:
     folder = copy_of_shipped(tmp_path / "ops", SUBSCRIPTION, "sim")
     assert run(folder, azure).returncode == 0
     known = folder / "known_hosts"
     lines = known.read_text(encoding="utf-8").splitlines()
-    # The keys of all machines, each under the name of another.
+    # Each machine's name gets the host key of another machine.
     names = [line.split(" ", 1)[0] for line in lines]
     keys = [line.split(" ", 1)[1] for line in lines]
     swapped = [f"{name} {key}" for name, key in zip(names, [*keys[1:], keys[0]], strict=True)]

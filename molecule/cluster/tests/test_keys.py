@@ -39,10 +39,10 @@ BASIC = {
     "job_container.conf": {"AutoBasePath", "BasePath"},
 }
 """Keys of all releases: those of slurm.conf that the product lists, and those of the other files that it writes."""
-OF_SLURMCTLD_ALONE = {"FastSchedule"}
-"""Only slurmctld refuses these, and a test cannot start a second one."""
-NONE = "NoSuchKey"
-"""Refused by each program that has read the file."""
+ONLY_FOR_SLURMCTLD = {"FastSchedule"}
+"""Only slurmctld refuses these, and the test does not start it."""
+UNKNOWN_KEY = "NoSuchKey"
+"""If a program refuses this key, it has read the file."""
 
 
 @pytest.fixture(scope="module")
@@ -57,12 +57,12 @@ def keys_by_role(file: str, release: releases.Release) -> tuple[set[str], set[st
     changed = (names for table in (releases.CAME, releases.WENT) for names in table.get(file, {}).values())
     keys = {key for names in changed for key in names.split()} | BASIC[file]
     refused = set()
-    for key in keys - OF_SLURMCTLD_ALONE:
+    for key in keys - ONLY_FOR_SLURMCTLD:
         try:
             check_keys(file, [key], release)
         except ConfigError:
             refused.add(key)
-    return keys - OF_SLURMCTLD_ALONE - refused, refused
+    return keys - ONLY_FOR_SLURMCTLD - refused, refused
 
 
 def refused_by_slurm(host: Host, file: str, groups: Iterable[Iterable[str]], program: str) -> set[str]:
@@ -79,17 +79,17 @@ def refused_by_slurm(host: Host, file: str, groups: Iterable[Iterable[str]], pro
     return found
 
 
-def test_keys_of_slurm_conf_are_those_of_the_programs(controller: Host, release: releases.Release) -> None:
+def test_accepted_keys_of_slurm_conf_match_slurms_programs(controller: Host, release: releases.Release) -> None:
     accepted, refused = keys_by_role("slurm.conf", release)
-    found = refused_by_slurm(controller, "slurm.conf", [[key] for key in (*accepted, *refused, NONE)], SCONTROL)
-    assert found == refused | {NONE}
+    found = refused_by_slurm(controller, "slurm.conf", [[key] for key in (*accepted, *refused, UNKNOWN_KEY)], SCONTROL)
+    assert found == refused | {UNKNOWN_KEY}
 
 
 @pytest.mark.parametrize("file", ["cgroup.conf", "job_container.conf"])
-def test_keys_of_slurmds_files_are_those_of_the_program(
+def test_accepted_keys_of_slurmds_files_match_slurmd(
     computes: list[Host], release: releases.Release, file: str
 ) -> None:
     """A slurmd that accepts its keys runs until its timeout, so it gets all accepted keys at once."""
     accepted, refused = keys_by_role(file, release)
-    found = refused_by_slurm(computes[0], file, [accepted, *([key] for key in (*refused, NONE))], SLURMD)
-    assert found == refused | {NONE}
+    found = refused_by_slurm(computes[0], file, [accepted, *([key] for key in (*refused, UNKNOWN_KEY))], SLURMD)
+    assert found == refused | {UNKNOWN_KEY}

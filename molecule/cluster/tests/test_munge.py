@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The munge key is rotated under a job that runs on two nodes."""
+"""The munge key is rotated while a job runs on two nodes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ PLAYBOOK = "playbooks/rotate_munge_key.yml"
 
 @dataclass(frozen=True)
 class Rotation:
-    """What was rotated.
+    """A rotation of the key.
 
     :ivar keys: the old key and the new one.
-    :ivar job: number of a job that ran on two nodes all the while.
-    :ivar run: what the playbook ended with.
+    :ivar job: number of a job that runs on two nodes during the rotation.
+    :ivar run: result of the playbook.
     """
 
     keys: tuple[str, str]
@@ -40,7 +40,7 @@ class Rotation:
 def rotation(
     azure: Cluster, controller: Host, inventory_source: Path, alice: Any, eventually: Callable[..., float]
 ) -> Rotation:
-    """A rotation: a new secret in the vault, then the playbook, as talkative as can be."""
+    """Put a new secret into the vault, then run the playbook with its most verbose output."""
     old, new = controller.check_output(f"cat {KEY_FILE}").strip(), secrets.token_hex(64)
     job = alice.sbatch("--nodes=2 --ntasks-per-node=1 --time=10", 'srun --mpi=none sh -c "trap : USR1; sleep 600; :"')
     eventually(lambda: f"{job}.0" in controller.check_output("squeue --steps --noheader"), 30, lambda: alice.job(job))
@@ -52,21 +52,21 @@ def test_all_machines_have_the_new_key(rotation: Rotation, controller: Host, com
     assert rotation.run.rc == 0, rotation.run.output
     for host in (controller, *computes):
         assert host.check_output(f"cat {KEY_FILE}") == rotation.keys[1]
-        # munge restarted on it.
+        # munge has restarted with the new key.
         assert host.check_output("munge --no-input | unmunge --no-output && echo decoded") == "decoded"
 
 
-def test_no_key_is_in_what_the_rotation_prints(rotation: Rotation) -> None:
+def test_the_rotation_prints_no_key(rotation: Rotation) -> None:
     assert all(len(key) >= 32 for key in rotation.keys)
     for key in rotation.keys:
         assert key not in rotation.run.output
 
 
-def test_the_job_went_on_and_listens(
+def test_the_job_keeps_running_and_receives_signals(
     rotation: Rotation, alice: Any, controller: Host, eventually: Callable[..., float]
 ) -> None:
-    told = alice.job(rotation.job)
-    assert (told["JobState"], told["Restarts"], told["NumNodes"]) == ("RUNNING", "0", "2")
+    shown = alice.job(rotation.job)
+    assert (shown["JobState"], shown["Restarts"], shown["NumNodes"]) == ("RUNNING", "0", "2")
     controller.check_output(f"scancel --signal=USR1 {rotation.job}")
     eventually(
         lambda: alice.job(rotation.job)["JobState"] == "COMPLETED", 60, lambda: alice.job(rotation.job)["JobState"]
@@ -74,10 +74,10 @@ def test_the_job_went_on_and_listens(
 
 
 @pytest.mark.thorough
-def test_a_rotation_that_was_cut_off_is_repeated(
+def test_an_interrupted_rotation_can_be_repeated(
     rotation: Rotation, azure: Cluster, controller: Host, inventory_source: Path, alice: Any
 ) -> None:
-    """It stopped slurmctld and got no further. All machines have the vault's key, so that nothing else happens."""
+    """The interrupted run only stopped slurmctld. All machines have the vault's key, so the next run only starts it."""
     controller.check_output("systemctl stop slurmctld")
     run = azure.playbook(PLAYBOOK, inventory_source)
     assert run.rc == 0, run.output

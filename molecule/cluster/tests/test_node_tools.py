@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The role node_tools on real nodes: what is lost or changed comes back, and nothing is sent where nothing changed."""
+"""The role node_tools on real nodes: it restores missing and changed files, and sends nothing to unchanged nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECOND = "10.78.0.6"
 
 
 class Role:
-    """The role by itself, on both compute nodes."""
+    """Runs only this role, on both compute nodes."""
 
     def __init__(self, cluster: Cluster, inventory: Path, folder: Path) -> None:
         self.cluster, self.inventory, self.folder = cluster, inventory, folder
@@ -26,7 +26,7 @@ class Role:
         (folder / "play.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
 
     def changed(self, *arguments: str) -> dict[str, int]:
-        """Run it with success; the number of changes by host."""
+        """Run the role, which must succeed; returns the number of changes by host."""
         run = self.cluster.playbook(self.folder / "play.yml", self.inventory, *arguments, cwd=REPOSITORY)
         assert run.rc == 0, run.output
         return {name: run.hosts[name]["changed"] for name in COMPUTES}
@@ -34,20 +34,20 @@ class Role:
 
 @pytest.fixture
 def role(azure: Cluster, inventory_source: Path, tmp_path: Path) -> Role:
-    """The role, on nodes of a converged cluster."""
     return Role(azure, inventory_source, tmp_path)
 
 
 @pytest.mark.thorough
-def test_an_edited_file_is_restored_on_that_node_alone(role: Role) -> None:
+def test_an_edited_file_is_restored_on_that_node_only(role: Role) -> None:
     role.cluster.ssh(SECOND, "echo 'raise SystemExit(9)' | sudo tee -a /usr/lib/hpcai/lib/hpcai_node/cli/main.py")
     assert role.changed("--check") == {"compute000000": 0, "compute000003": 1}
     assert role.changed() == {"compute000000": 0, "compute000003": 1}
     assert role.cluster.ssh(SECOND, "hpcnode --version").startswith("hpcnode ")
 
 
-def test_the_installed_hpcnode_is_called_where_its_code_is_this_one_and_else_the_module_runs(role: Role) -> None:
-    """The launcher, which is no part of that code, leaves a trace of this call; slurmd calls it as well."""
+def test_hpcnode_replaces_the_module_only_while_its_code_is_identical(role: Role) -> None:
+    """The launcher is not part of the compared code. The edited one creates a file for this call only: slurmd calls
+    hpcnode too."""
     task = {"hpcai.azure.node_health_info": {"tier": "periodic", "only": ["vm_size"]}}
     play = [{"hosts": "compute000003", "gather_facts": False, "become": True, "tasks": [task]}]
     file = role.folder / "health.yml"
@@ -63,8 +63,8 @@ def test_the_installed_hpcnode_is_called_where_its_code_is_this_one_and_else_the
 
 
 @pytest.mark.thorough
-def test_a_step_that_was_disabled_is_enabled_on_that_node_alone(role: Role) -> None:
-    """The code there is the controller's, so that its own hpcnode says that something is missing."""
+def test_a_disabled_boot_step_is_enabled_on_that_node_only(role: Role) -> None:
+    """The code on the node is unchanged, so its own hpcnode detects the missing link."""
     link = "/etc/systemd/system/hpcai-boot.target.wants/hpcai-scratch.service"
     role.cluster.ssh(SECOND, f"sudo rm {link}")
     assert role.changed() == {"compute000000": 0, "compute000003": 1}

@@ -34,7 +34,9 @@ def failed(azure: Cluster, node: Callable[[str], Node], inventory_source: Path) 
     azure.wait_for_nodes(CONTROLLER, {"compute-0": "idle", "compute-3": "idle"})
 
 
-def test_the_node_and_its_failed_unit_are_named(azure: Cluster, inventory_source: Path, failed: Node) -> None:
+def test_a_node_with_a_failed_unit_is_reported_and_drained(
+    azure: Cluster, inventory_source: Path, failed: Node
+) -> None:
     run = azure.site(inventory_source, *ALWAYS)
     words = " ".join(run.output.split())
     assert run.rc != 0
@@ -43,7 +45,7 @@ def test_the_node_and_its_failed_unit_are_named(azure: Cluster, inventory_source
     assert azure.nodes(CONTROLLER)["compute-3"].startswith("drain")
 
 
-def test_other_failed_units_do_not_matter(
+def test_failed_units_of_others_are_ignored(
     azure: Cluster, node: Callable[[str], Node], inventory_source: Path
 ) -> None:
     one = node("3")

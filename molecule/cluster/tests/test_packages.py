@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is installed, and whose it is."""
+"""The ids of the packages' users, and the recorded versions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def test_slurm_and_munge_have_the_same_ids_everywhere(controller: Host, computes
     for host in (controller, *computes):
         ids = {name: host.check_output(f"id -u {name}; id -g {name}").split() for name in ("slurm", "munge")}
         assert ids == {"slurm": ["64030", "64030"], "munge": ["11101", "11101"]}
-        # The packages were installed afterwards, and took the accounts as they were.
+        # The packages were installed after the accounts were created, and use them.
         assert host.file("/var/lib/munge").user == "munge"
         assert host.check_output("ps -o user= -C munged") == "munge"
         assert host.check_output("find /etc/munge /etc/slurm /var/lib/munge /var/log/munge -nouser") == ""
 
 
-def test_the_record_tells_the_version_that_the_daemons_have(controller: Host, computes: list[Host]) -> None:
+def test_the_recorded_version_is_that_of_the_daemons(controller: Host, computes: list[Host]) -> None:
     for host, daemon in ((controller, "slurmctld"), *((host, "slurmd") for host in computes)):
         record = json.loads(host.file("/etc/ansible/facts.d/hpcai_slurm.fact").content_string)
         assert host.check_output(f"{daemon} -V") == f"slurm-wlm {record['version']}"

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which of several nodes spoils a run, by health_pairs.yml with real srun and PMIx. Nothing is drained.
+"""health_pairs.yml finds the node that slows down or breaks a run, with real srun and PMIx. It drains no node.
 
 The program is a stand-in for nccl-tests' all_reduce_perf.
 """
@@ -26,7 +26,7 @@ Search = Callable[..., Recap]
 
 @pytest.fixture(scope="module")
 def computes(node: Callable[[str], Node]) -> Iterator[list[Node]]:
-    """Both nodes, with the program."""
+    """Both nodes, with the stand-in program."""
     nodes = [node("0"), node("3")]
     for one in nodes:
         one.write(PROGRAM, b"#!/usr/bin/python3\n" + SOURCE.read_bytes(), "0755")
@@ -39,7 +39,7 @@ def computes(node: Callable[[str], Node]) -> Iterator[list[Node]]:
 def search(
     azure: Cluster, inventory_source: Path, computes: list[Node], eventually: Callable[..., float]
 ) -> Iterator[Search]:
-    """Run the playbook on both, when the jobs of an earlier run have left them: it would leave them out."""
+    """Run the playbook on both nodes as soon as they are idle, because it skips busy nodes."""
 
     def run(**variables: object) -> Recap:
         for one in computes:
@@ -58,13 +58,13 @@ def search(
         one.sh(f"rm -f {STATE}")
 
 
-def test_good_pair_is_found_good(search: Search) -> None:
+def test_a_good_pair_passes(search: Search) -> None:
     done = search()
     assert done.rc == 0, done.output
     assert "232.8" in done.output
 
 
-def test_slow_node_is_found_with_one_that_is_known_to_be_good(search: Search, computes: list[Node]) -> None:
+def test_a_slow_node_is_found_with_a_known_good_node(search: Search, computes: list[Node]) -> None:
     computes[1].sh(f"echo slow > {STATE}")
     done = search(hpcai_pairs="compute-3", hpcai_pairs_known_good=["compute-0"])
     assert done.rc != 0
@@ -76,7 +76,7 @@ def test_slow_node_is_found_with_one_that_is_known_to_be_good(search: Search, co
     ("state", "words"),
     [("wrong", "128 wrong values"), pytest.param("dies", "unhandled system error", marks=pytest.mark.thorough)],
 )
-def test_run_with_wrong_values_or_that_breaks_has_failed(
+def test_a_run_with_wrong_values_or_an_error_fails(
     search: Search, computes: list[Node], state: str, words: str
 ) -> None:
     computes[0].sh(f"echo {state} > {STATE}")
@@ -86,7 +86,7 @@ def test_run_with_wrong_values_or_that_breaks_has_failed(
 
 
 @pytest.mark.thorough
-def test_run_that_slurm_refuses_blames_no_node(search: Search) -> None:
+def test_a_run_that_slurm_refuses_blames_no_node(search: Search) -> None:
     done = search(hpcai_pairs_srun=["--mpi=nosuch"])
     assert done.rc != 0
     assert "compute-[0,3]: unknown, " in done.output

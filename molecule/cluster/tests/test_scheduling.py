@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What Slurm says of its nodes, and what ordinary users' jobs get of them."""
+"""What Slurm shows of its nodes, and which resources the jobs of ordinary users get."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from testinfra.host import Host
 
 @pytest.fixture(scope="module")
 def shown(controller: Host) -> dict[str, str]:
-    """What `scontrol show node` says of a node, by key."""
+    """What `scontrol show node` shows of compute-0, by key."""
     line = controller.check_output("scontrol --oneliner show node compute-0")
     return dict(word.split("=", 1) for word in line.split() if "=" in word)
 
 
-def test_sinfo_shows_one_partition_for_the_set(controller: Host) -> None:
-    """Exactly: partition, availability, time limit, nodes, state, names. A tilde says that a node is not there.
+def test_sinfo_shows_one_partition_for_the_scale_set(controller: Host) -> None:
+    """The fields are partition, availability, time limit, node count, state and names. A tilde marks missing nodes.
 
-    slurmctld shows an asterisk instead (it does not answer) for a while after it was configured again.
+    For a while after a reconfiguration, slurmctld shows an asterisk instead, which marks nodes that do not answer.
     """
     lines = controller.check_output("sinfo --noheader --format='%%P %%a %%l %%D %%t %%N'").splitlines()
     assert sorted(line.replace("down*", "down~") for line in lines) == [
@@ -32,7 +32,7 @@ def test_sinfo_shows_one_partition_for_the_set(controller: Host) -> None:
     ]
 
 
-def test_scontrol_shows_what_the_size_has(shown: dict[str, str]) -> None:
+def test_scontrol_shows_the_resources_of_the_vm_size(shown: dict[str, str]) -> None:
     """Two CPUs and 2048 MiB less 5 %, as described for simulated nodes, and the stand-ins for GPUs."""
     wanted = {
         "NodeName": "compute-0",
@@ -52,8 +52,8 @@ def test_mpi_ranks_of_an_ordinary_user_see_each_other_on_two_nodes(alice: Any) -
     assert sorted(lines) == ["10 compute000000"] * 2 + ["10 compute000003"] * 2
 
 
-def test_ranks_find_each_other_by_the_names_of_slurms_nodes(alice: Any) -> None:
-    """As enroot's hook for PyTorch has it: MASTER_ADDR is the first node of the job."""
+def test_ranks_can_resolve_the_names_of_slurm_nodes(alice: Any) -> None:
+    """enroot's hook for PyTorch sets MASTER_ADDR to the name of the job's first node."""
     master = "scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1"
     lines = alice.srun("--mpi=none --nodes=2 --ntasks-per-node=1", f"sh -c 'getent hosts $({master})'").splitlines()
     assert [line.split()[1] for line in lines] == ["compute-0", "compute-0"]
@@ -61,8 +61,8 @@ def test_ranks_find_each_other_by_the_names_of_slurms_nodes(alice: Any) -> None:
     assert not lines[0].startswith("127.")
 
 
-def test_a_rank_that_died_ends_its_step(alice: Any) -> None:
-    """Not in the moment of the start: srun's signal then finds no step on the other node, and it asks again after 32 s.
+def test_a_dead_rank_ends_its_step(alice: Any) -> None:
+    """The rank dies after 3 s: earlier, srun's signal may find no step on the other node, and srun retries after 32 s.
 
     That is STEP_ABORT_TIME and KillWait in src/api/step_launch.c of Slurm.
     """
@@ -74,7 +74,7 @@ def test_a_rank_that_died_ends_its_step(alice: Any) -> None:
 
 
 def test_two_jobs_share_a_node_and_see_different_gpus(alice: Any) -> None:
-    """Both begin before either ends."""
+    """Both jobs start before either ends."""
     job = "srun --time=2 --mpi=none --nodelist=compute-0 --ntasks=1 --mem=200 --gres=gpu:1"
     say = "echo began $SLURM_STEP_GPUS $CUDA_VISIBLE_DEVICES; sleep 8; echo ended"
     lines = alice.check_output(f"{job} sh -c '{say}' & {job} sh -c '{say}' & wait").splitlines()

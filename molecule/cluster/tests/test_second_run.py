@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A second run of site.yml, from the archive that users install: it changes nothing and costs few tasks.
+"""A second run of site.yml, from the archive that users install, changes nothing and takes few tasks.
 
-Each task is a round trip to each node.
+Each task costs a round trip to each node.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from simulated.ops_repository import OpsRepository
 
 pytestmark = pytest.mark.timeout(900)
 
-MOST = 80
+TASK_LIMIT = 80
 COMPUTE = "compute000000"
 STATED = re.compile(r"^A run that changes nothing takes (\d+) tasks? per compute node\b", re.MULTILINE)
 
@@ -38,7 +38,7 @@ def ops_repository(azure: Cluster, tmp_path_factory: pytest.TempPathFactory) -> 
 class Second:
     """The run after the one that converged the cluster from the clone.
 
-    :ivar tasks: those on one compute node, skipped ones included.
+    :ivar tasks: the tasks on one compute node, including skipped ones.
     """
 
     run: Recap
@@ -61,17 +61,17 @@ def second(ops_repository: OpsRepository, inventory_source: Path, tmp_path_facto
     return Second(run, [line for line in lines if line["host"] == COMPUTE])
 
 
-def test_the_archive_changes_nothing_on_what_the_clone_made(second: Second) -> None:
+def test_the_archive_changes_nothing_that_the_clone_configured(second: Second) -> None:
     assert {host: counters["changed"] for host, counters in second.run.hosts.items() if counters["changed"]} == {}
     assert set(second.run.hosts) >= {"ctl", COMPUTE, "compute000003"}
 
 
-def test_a_converged_compute_node_costs_few_tasks(second: Second) -> None:
+def test_a_converged_compute_node_takes_few_tasks(second: Second) -> None:
     assert len(second.tasks) > len({task["role"] for task in second.tasks}) > 1, "the run was not recorded"
-    assert len(second.tasks) < MOST, collections.Counter(task["role"] for task in second.tasks)
+    assert len(second.tasks) < TASK_LIMIT, collections.Counter(task["role"] for task in second.tasks)
 
 
-def test_each_role_says_what_it_costs(second: Second) -> None:
+def test_each_readme_states_the_roles_number_of_tasks(second: Second) -> None:
     counted = collections.Counter(task["role"] for task in second.tasks if task["role"])
     stated = {}
     for role in counted:
@@ -80,8 +80,8 @@ def test_each_role_says_what_it_costs(second: Second) -> None:
     assert stated == dict(counted)
 
 
-def test_failed_source_fails_the_run_with_an_empty_ansible_cfg(ops_repository: OpsRepository) -> None:
-    """Ansible itself only warns of such a source."""
+def test_a_failed_source_fails_the_run_with_an_empty_ansible_cfg(ops_repository: OpsRepository) -> None:
+    """Ansible itself only warns about such a source."""
     broken = ops_repository.path / "broken"
     broken.mkdir()
     text = (ops_repository.path / "azure_vmss.yml").read_text(encoding="utf-8")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Jobs and nodes outlive what happens to slurmctld and to machines. Both nodes are idle again afterwards."""
+"""Jobs survive a restart of slurmctld and the loss of a node. Afterwards, both nodes are idle."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from simulated.cluster import RESOURCE_GROUP, SCALE_SET, Cluster
 from simulated.node import Node
 
 CPUS, JOBS, SECONDS = 4, 6, 45
-"""More jobs than the two nodes have CPUs. None may end between the last save of the queue and the kill: slurmctld would
-think that it still runs, until the node registers again minutes later, and then run it once more."""
+"""More jobs than the two nodes have CPUs. No job may end between the last save of the queue and the kill: the new
+slurmctld would assume that it still runs until the node registers minutes later, and would then run it a second
+time."""
 SAVED_S = 12
-"""slurmctld writes its queue 5 to 10 s after a change, and a killed one cannot."""
+"""slurmctld saves its queue 5 to 10 s after a change, and cannot save it when it is killed."""
 BACK_S = 120
 REQUEUE_S = 110
-"""From the requeue to the next start: 61 s, and a scheduling. By Slurm's default it is at least 121 s."""
+"""From the requeue to the next start: 61 s and a scheduling cycle. With Slurm's defaults it is at least 121 s."""
 
 
 def states(controller: Host, job: str) -> list[str]:
@@ -33,12 +34,12 @@ def states(controller: Host, job: str) -> list[str]:
 
 
 def running(computes: list[Host]) -> int:
-    """How many of the jobs have really started: slurmctld says RUNNING before their nodes know of them."""
+    """How many of the jobs run on the nodes: slurmctld reports RUNNING before the nodes start them."""
     return sum(int(host.run(f"pgrep --count --full '^[^ ]*sleep {SECONDS}$'").stdout) for host in computes)
 
 
 @pytest.mark.thorough
-def test_jobs_outlive_a_slurmctld_that_is_restarted_and_one_that_is_killed(
+def test_jobs_survive_a_restart_and_a_kill_of_slurmctld(
     controller: Host, computes: list[Host], alice: Any, eventually: Callable[..., float]
 ) -> None:
     job = alice.sbatch(f"--array=1-{JOBS} --ntasks=1 --mem=100 --time=5", f"sleep {SECONDS}")
@@ -53,16 +54,16 @@ def test_jobs_outlive_a_slurmctld_that_is_restarted_and_one_that_is_killed(
     eventually(lambda: controller.run("scontrol ping").rc != 0, 20, lambda: "it still answers")
     controller.run("systemctl reset-failed slurmctld")
     controller.check_output("systemctl start slurmctld")
-    eventually(lambda: controller.run("scontrol ping").rc == 0, 60, lambda: "no answer after its death")
+    eventually(lambda: controller.run("scontrol ping").rc == 0, 60, lambda: "no answer after the kill")
     assert states(controller, job).count("RUNNING") == running(computes) == CPUS
     eventually(lambda: states(controller, job) == ["COMPLETED"] * JOBS, 180, lambda: states(controller, job))
-    # Each in its first and only run.
+    # Each job ran only once.
     shown = controller.check_output(f"scontrol --oneliner show job {job}")
     assert re.findall(r" Restarts=(\S+)", shown) == ["0"] * JOBS
 
 
 @pytest.mark.thorough
-def test_job_of_a_node_that_died_runs_elsewhere_and_the_node_comes_back(
+def test_a_dead_nodes_job_runs_elsewhere_and_the_node_returns(
     controller: Host,
     azure: Cluster,
     alice: Any,
@@ -70,7 +71,7 @@ def test_job_of_a_node_that_died_runs_elsewhere_and_the_node_comes_back(
     eventually: Callable[..., float],
 ) -> None:
     machines = azure.sdk().virtual_machine_scale_set_vms
-    # For the time of the test a silent node is down soon; 300 s are for production.
+    # In this test, a node that does not answer is down after 20 s; in production it is 300 s.
     controller.check_output("cp /etc/slurm/slurm.conf /root/slurm.conf.patient")
     controller.check_output("sed -i -e '/^SlurmdTimeout=/d' -e '$aSlurmdTimeout=20' /etc/slurm/slurm.conf")
     controller.check_output("scontrol reconfigure")
@@ -80,7 +81,7 @@ def test_job_of_a_node_that_died_runs_elsewhere_and_the_node_comes_back(
         dead, other = alice.job(job)["NodeList"], {"compute-0": "compute-3", "compute-3": "compute-0"}
         which = dead.rpartition("-")[2]
         lost = node(which)
-        # At once, as power fails: nothing on it has the time to tell slurmctld of an end.
+        # Kill everything at once, as a power failure does, so that nothing can report the job's end to slurmctld.
         lost.sh(
             f"systemctl kill --kill-who=all --signal=SIGKILL slurmd; pkill -KILL --full '[s]lurmstepd: .{job}[.]'; "
             "systemctl stop slurmd"
@@ -88,7 +89,7 @@ def test_job_of_a_node_that_died_runs_elsewhere_and_the_node_comes_back(
         machines.begin_power_off(RESOURCE_GROUP, SCALE_SET, which, skip_shutdown=True).result()
         eventually(lambda: lost.state() == "down*", BACK_S, lost.state)
         eventually(lambda: alice.job(job)["JobState"] == "PENDING", 30, lambda: alice.job(job))
-        # Slurm lets a requeued job wait until the credentials of its first start are over: cred_expire and a second.
+        # A requeued job waits until the credential of its first start has expired: cred_expire and 1 s.
         took = eventually(lambda: alice.job(job)["JobState"] == "RUNNING", 120, lambda: alice.job(job))
         print(f"{took:.0f} s from the loss of the node to the start on the other")
         assert took < REQUEUE_S

@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A whole training job: a data set from Blob in shards to the file system of its nodes, checkpoints to Blob, killed in
-the midst of one, requeued, resumed from the newest whole one, and nothing left of it.
+"""A complete training job. It stages a data set from Blob to the file system of its nodes, one shard per node, and
+uploads checkpoints to Blob. It is killed during an upload, is requeued, resumes from the newest complete checkpoint,
+and leaves nothing behind.
 
-The account is Azurite on this machine, by the name that Azure's has, with TLS; azcopy is the real one. BeeGFS is a
+The account is Azurite on this machine, under the host name of Azure's storage and with TLS; azcopy is real. BeeGFS is a
 stand-in.
 """
 
@@ -36,8 +37,8 @@ PROGRAM, SAS, LOG = f"{FOLDER}/training.py", f"{FOLDER}/sas", f"{FOLDER}/log"
 LAST_STEP = 80
 CAP_MBPS = 8
 START_S, REQUEUE_S, END_S = 120, 240, 240
-"""Seconds until the first checkpoint is whole, until the job runs again (its first credentials last 60 s), and until
-it is over."""
+"""Seconds until the first checkpoint is complete, until the job runs again (the credential of its first start lasts
+60 s), and until it ends."""
 SCRIPT = """#!/bin/bash
 data=/beeond/data run=/beeond/run
 export HPCAI_CHECKPOINT_STORE=URL/checkpoints/run
@@ -63,28 +64,28 @@ $once hpcnode checkpoint watch $run --shared --sas-file SAS --once
 class Account:
     """The storage account.
 
-    :ivar url: as the nodes have it.
+    :ivar url: the address that the nodes use.
     """
 
     blobs: Azurite
     url: str
 
-    def whole(self) -> list[int]:
-        """Steps of whole checkpoints, the newest last."""
+    def complete_steps(self) -> list[int]:
+        """The steps of complete checkpoints, the newest last."""
         return sorted(
             int(name.split("/")[2].split("-")[0]) for name in self.blobs.names("checkpoints", "run/complete/")
         )
 
     def uploading(self, rank: int) -> int:
-        """The newest step that is not whole of which there is something of a node's part; 0 where there is none."""
+        """The newest incomplete step of which a node has uploaded something; 0 if there is none."""
         names = self.blobs.names("checkpoints", "run/data/")
         steps = {int(name.split("/")[2].split("-")[0]) for name in names if f"/{rank}-" in name}
-        return max(steps - set(self.whole()), default=0)
+        return max(steps - set(self.complete_steps()), default=0)
 
 
 @pytest.fixture
 def account(node: Callable[[str], Node], tmp_path: Path) -> Iterator[Account]:
-    """An account that both nodes know and trust, and a SAS of alice's there."""
+    """An account that both nodes can resolve and trust, and a SAS for alice on each node."""
     try:
         programs = installed()
     except NotHere as error:
@@ -111,7 +112,7 @@ def account(node: Callable[[str], Node], tmp_path: Path) -> Iterator[Account]:
 
 @pytest.fixture
 def data(account: Account, tmp_path: Path) -> str:
-    """A data set in the account, a part of it compressed; what it is."""
+    """A data set in the account, partly compressed; returns its digest."""
     kind, here = random.Random(7), tmp_path / "data"
     for number in range(60):
         name, content = f"part{number % 5}/{number:03} of 60.bin", kind.randbytes(kind.randrange(60_000))
@@ -127,7 +128,7 @@ def data(account: Account, tmp_path: Path) -> str:
 
 @pytest.fixture
 def job(account: Account, alice: Any) -> Iterator[str]:
-    """The job's number; it is gone afterwards."""
+    """The number of the training job, which is cancelled afterwards."""
     words = {"URL": account.url, "SAS": SAS, "CAP": str(CAP_MBPS), "PROGRAM": PROGRAM, "LAST": str(LAST_STEP)}
     script = re.sub("|".join(words), lambda found: words[found[0]], SCRIPT)
     alice.check_output(f"cat >/tmp/training.sh <<'END'\n{script}END")
@@ -138,48 +139,48 @@ def job(account: Account, alice: Any) -> Iterator[str]:
 
 
 def remains(nodes: list[Node]) -> list[list[str]]:
-    """What there is of jobs on each node: alice's processes, and what her jobs had of BeeGFS and of Blob storage."""
+    """What jobs left on each node: alice's processes, and data of BeeGFS and Blob storage."""
     return [[*one.sh("pgrep --list-full --uid alice", check=False).splitlines(), *left(one)] for one in nodes]
 
 
-# A job that was put back waits for its first credentials' end.
+# A requeued job waits until the credential of its first start has expired.
 @pytest.mark.timeout(900)
 @pytest.mark.thorough
-def test_a_training_is_killed_and_resumes_from_its_newest_whole_checkpoint(
+def test_a_killed_training_resumes_from_its_newest_complete_checkpoint(
     alice: Any, node: Callable[[str], Node], account: Account, data: str, job: str, eventually: Eventually
 ) -> None:
     first, second = nodes = [node("0"), node("3")]
 
-    def said() -> str:
+    def log() -> str:
         return first.sh(f"cat {LOG}", check=False)
 
-    eventually(lambda: len(account.whole()) > 0 and account.uploading(1) > 0, START_S, said)
+    eventually(lambda: len(account.complete_steps()) > 0 and account.uploading(1) > 0, START_S, log)
     second.sh("pkill -KILL --uid alice")
     half = account.uploading(1)
-    eventually(lambda: alice.job(job)["Restarts"] == "1", START_S, said)
+    eventually(lambda: alice.job(job)["Restarts"] == "1", START_S, log)
     # Both of its nodes are clean before it runs again.
-    eventually(lambda: remains(nodes) == [[], []], START_S, lambda: (remains(nodes), said()))
-    kept = account.whole()
+    eventually(lambda: remains(nodes) == [[], []], START_S, lambda: (remains(nodes), log()))
+    kept = account.complete_steps()
     assert kept
-    assert half > max(kept), "it was killed too late: the checkpoint was whole"
+    assert half > max(kept), "it was killed too late: the checkpoint was complete"
 
-    eventually(lambda: said().count("goes on from") == 4, REQUEUE_S, said)
-    eventually(lambda: alice.job(job)["JobState"] == "COMPLETED", END_S, said)
-    told = said()
-    assert sorted(re.findall(r"rank \d goes on from step \d+", told)) == sorted(
+    eventually(lambda: log().count("goes on from") == 4, REQUEUE_S, log)
+    eventually(lambda: alice.job(job)["JobState"] == "COMPLETED", END_S, log)
+    output = log()
+    assert sorted(re.findall(r"rank \d goes on from step \d+", output)) == sorted(
         f"rank {rank} goes on from step {step}" for rank in (0, 1) for step in (0, max(kept))
     )
-    assert sorted(re.findall(r"rank \d has data \w+", told)) == sorted(
+    assert sorted(re.findall(r"rank \d has data \w+", output)) == sorted(
         f"rank {rank} has data {data}" for rank in (0, 0, 1, 1)
     )
     for rank in (0, 1):
         state = ""
         for step in range(1, LAST_STEP + 1):
             state = training.after(state, step, rank, data)
-        assert f"rank {rank} is done: {state}" in told
-    assert account.whole()[-1] == LAST_STEP
-    assert all(f"shard {number} of 2" in told for number in (0, 1))
-    assert "sig=" not in told
+        assert f"rank {rank} is done: {state}" in output
+    assert account.complete_steps()[-1] == LAST_STEP
+    assert all(f"shard {number} of 2" in output for number in (0, 1))
+    assert "sig=" not in output
     eventually(lambda: remains(nodes) == [[], []], START_S, lambda: remains(nodes))
     for one in nodes:
         eventually(lambda one=one: one.state() == "idle", START_S, one.state)

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The cluster's users have the same numbers everywhere, and get into a node where they have a job.
+"""The cluster's users have the same ids on all machines, and can log in to a node on which they have a job.
 
-That a session joins the job's cgroup is not to be seen here: these nodes have none that Slurm could use.
+The tests cannot check that a session joins the job's cgroup: these nodes have no cgroups that Slurm can use.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import pytest
 from testinfra.host import Host
 
 SSH = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
-# 255 is what ssh says of its own, and testinfra takes it for a failure of its connection.
-ELSE = "|| exit 1"
+# ssh exits with 255 if it fails, and testinfra treats 255 as a failure of its own connection.
+OR_FAIL = "|| exit 1"
 REFUSAL = "Access denied by pam_slurm_adopt: you have no active jobs on this node"
 
 
 @pytest.fixture(scope="module")
 def address(computes: list[Host]) -> str:
-    """Where compute-0 is."""
+    """The address of compute-0."""
     found = {host.check_output("hostname"): host.check_output("hostname -I").split()[0] for host in computes}
     return found["compute000000"]
 
 
 @pytest.fixture(scope="module")
 def keys(controller: Host, computes: list[Host], alice: Any, bob: Any) -> Iterator[None]:
-    """Both users have keys that compute nodes know. Their homes are local ones here, one on each machine."""
+    """Both users have ssh keys that the compute nodes accept. Home folders are local to each machine here."""
     for user in (alice, bob):
         user.check_output("rm -rf ~/.ssh && mkdir -m 700 ~/.ssh && ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519")
         public = user.check_output("cat ~/.ssh/id_ed25519.pub")
@@ -42,7 +42,7 @@ def keys(controller: Host, computes: list[Host], alice: Any, bob: Any) -> Iterat
         host.check_output("rm -rf ~alice/.ssh ~bob/.ssh")
 
 
-def test_users_have_the_same_numbers_on_every_machine(controller: Host, computes: list[Host]) -> None:
+def test_users_have_the_same_ids_on_every_machine(controller: Host, computes: list[Host]) -> None:
     for host in (controller, *computes):
         assert (host.user("alice").uid, host.user("alice").gid) == (4001, 4001)
         assert (host.user("bob").uid, host.user("bob").gid) == (4002, 4002)
@@ -62,39 +62,39 @@ def test_a_job_has_slurmds_limits_and_not_those_of_the_shell(alice: Any) -> None
 
 
 @pytest.mark.usefixtures("keys")
-def test_without_a_job_there_nobody_gets_in_and_is_told_why(alice: Any, address: str) -> None:
-    done = alice.run(f"{SSH} {address} true {ELSE}")
+def test_a_user_without_a_job_is_refused_and_gets_the_reason(alice: Any, address: str) -> None:
+    done = alice.run(f"{SSH} {address} true {OR_FAIL}")
     assert done.rc != 0
     assert REFUSAL in done.stderr
 
 
 @pytest.mark.usefixtures("keys")
-def test_with_a_job_there_its_user_gets_in_until_it_ends(
+def test_a_user_with_a_job_can_log_in_until_it_ends(
     alice: Any, bob: Any, address: str, eventually: Callable[..., float]
 ) -> None:
     number = alice.sbatch("--nodelist=compute-0 --ntasks=1 --mem=100 --time=5", "sleep 240")
     try:
-        # Slurm calls it running a moment before the node has begun it.
-        eventually(lambda: alice.run(f"{SSH} {address} true {ELSE}").rc == 0, 60, lambda: alice.job(number))
+        # Slurm reports the job as running shortly before the node starts it.
+        eventually(lambda: alice.run(f"{SSH} {address} true {OR_FAIL}").rc == 0, 60, lambda: alice.job(number))
         assert alice.check_output(f"{SSH} {address} id -u") == "4001"
-        # The job is Alice's alone.
-        assert REFUSAL in bob.run(f"{SSH} {address} true {ELSE}").stderr
+        # Bob has no job there.
+        assert REFUSAL in bob.run(f"{SSH} {address} true {OR_FAIL}").stderr
     finally:
         alice.run(f"scancel {number}")
-    eventually(lambda: alice.run(f"{SSH} {address} true {ELSE}").rc != 0, 60, lambda: alice.job(number))
+    eventually(lambda: alice.run(f"{SSH} {address} true {OR_FAIL}").rc != 0, 60, lambda: alice.job(number))
 
 
-def test_admins_always_get_in(computes: list[Host]) -> None:
-    """The tests themselves came as one: no job of azureuser runs anywhere."""
+def test_admins_can_always_log_in(computes: list[Host]) -> None:
+    """The tests themselves log in as azureuser, who is an admin and has no jobs."""
     for host in computes:
         with host.sudo("azureuser"):
             assert host.check_output("squeue --noheader --user=azureuser") == ""
         assert "azureuser" in host.file("/etc/hpcai/ssh_admins").content_string.split()
-        # In its own place, and not over what the distribution checks.
+        # The module comes before the distribution's account checks, and does not replace them.
         stack = host.file("/etc/pam.d/sshd").content_string
         assert stack.index("pam_slurm_adopt.so") < stack.index("@include common-account")
         assert "pam_systemd.so" not in host.file("/etc/pam.d/hpcai-common-session").content_string.split("\n", 2)[2]
 
 
-def test_the_login_node_lets_everybody_in(controller: Host) -> None:
+def test_the_login_node_accepts_all_users(controller: Host) -> None:
     assert "pam_slurm_adopt" not in controller.file("/etc/pam.d/sshd").content_string

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The one machine. Without it there would be nothing to test, and that would pass."""
+"""The node of this scenario. If it is missing, the tests fail, so that an empty inventory cannot pass."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from testinfra.host import Host
 
 @pytest.fixture(scope="session")
 def node(request: pytest.FixtureRequest) -> Host:
-    """The machine, as the admin user with root's rights."""
+    """The node. Commands run as the admin user with sudo."""
     command = [str(Path(sys.executable).parent / "ansible-inventory"), "--list"]
     source = request.config.getoption("ansible_inventory")
     answer = subprocess.run([*command, "-i", source], capture_output=True, text=True, timeout=60, check=True)
     inventory = json.loads(answer.stdout)
     (name,) = inventory.get("hpcai_compute", {}).get("hosts", [])
     value = inventory["_meta"]["hostvars"][name]["ansible_host"]
-    # ansible-inventory marks what must not be templated.
+    # ansible-inventory wraps values that must not be templated.
     address = value["__ansible_unsafe"] if isinstance(value, dict) else value
     key = Path(os.environ["HPCAI_SIMULATOR_STATE"]) / "id_ed25519"
     options = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A storage account, nodes that stage from it as processes, and what they say."""
+"""A storage account, and nodes that stage from it, each a process of hpcnode."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def programs() -> Path:
 
 @pytest.fixture(scope="session")
 def account(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
-    """The storage account of all tests; each makes a container of its own."""
+    """The storage account of all tests; each test creates its own container."""
     made = Azurite(programs, tmp_path_factory.mktemp("azurite"))
     yield made
     made.end()
@@ -44,7 +44,7 @@ class Node:
     """hpcnode as a job's step calls it on a node.
 
     :ivar sas: a file with a SAS.
-    :ivar work: where azcopy's logs and plans are.
+    :ivar work: folder for azcopy's logs and plans.
     """
 
     def __init__(self, folder: Path, azcopy: str) -> None:
@@ -55,24 +55,24 @@ class Node:
         self.write_sas(account_sas())
 
     def write_sas(self, sas: str) -> None:
-        """Put a SAS into the file."""
+        """Write a SAS to the file."""
         self.sas.write_text(sas + "\n", encoding="ascii")
         self.sas.chmod(0o600)
 
     def command(self, *words: str) -> list[str]:
-        """How it is called."""
+        """The command line of hpcnode."""
         call = [sys.executable, "-c", _HPCNODE, "stage", "--json", "--every", "0.5"]
         if words[0] in ("run", "plan"):
             call += ["--sas-file", str(self.sas), "--azcopy", self._azcopy, "--work", str(self.work)]
         return [*call, *words]
 
     def environment(self, **more: str) -> dict[str, str]:
-        """Its environment: outside of Slurm unless ``more`` says else."""
+        """The environment of hpcnode: outside of Slurm, unless ``more`` has Slurm's variables."""
         plain = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
         return {**plain, "PYTHONPATH": str(SRC), "HOME": str(self.work), **more}
 
     def start(self, *words: str, **more: str) -> subprocess.Popen[str]:
-        """Call it, and do not wait."""
+        """Start hpcnode without waiting for it."""
         return subprocess.Popen(
             self.command(*words),
             env=self.environment(**more),
@@ -83,18 +83,17 @@ class Node:
         )
 
     def __call__(self, *words: str, **more: str) -> dict[str, Any]:
-        """Call it and return its answer, with ``said`` for what it wrote beside it."""
+        """Run hpcnode and return its JSON output, with ``stdout`` and ``stderr`` added."""
         return answer_of(self.start(*words, **more))
 
 
 def answer_of(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """Wait for hpcnode and return its answer."""
-    out, said = process.communicate(timeout=120)
-    assert out, said
-    return {**json.loads(out), "said": said, "out": out}
+    """Wait for hpcnode, and return its JSON output, with ``stdout`` and ``stderr`` added."""
+    stdout, stderr = process.communicate(timeout=120)
+    assert stdout, stderr
+    return {**json.loads(stdout), "stdout": stdout, "stderr": stderr}
 
 
 @pytest.fixture
 def node(programs: Path, tmp_path: Path) -> Node:
-    """A node."""
     return Node(tmp_path, azcopy_in(programs))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A checkpoint of two nodes in a storage account, by the real azcopy: killed while it is published, and restored."""
+"""A checkpoint of two nodes in a storage account, with the real azcopy: killed during an upload, and restored."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Job:
         self.words += ["--azcopy", azcopy, "--work", str(folder / "work")]
 
     def start(self, rank: int, *words: str, **more: str) -> subprocess.Popen[str]:
-        """Call it on a node."""
+        """Start hpcnode checkpoint on a node without waiting for it."""
         plain = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
         slurm = {"SLURM_JOB_ID": "7", "SLURM_NODEID": str(rank), "SLURM_JOB_NUM_NODES": "2", "SLURM_STEP_ID": "0"}
         return subprocess.Popen(
@@ -58,13 +58,13 @@ class Job:
         )
 
     def __call__(self, rank: int, *words: str, **more: str) -> dict[str, Any]:
-        """Call it on a node, and return its answer."""
-        out, said = self.start(rank, *words, **more).communicate(timeout=120)
-        assert out, said
-        return {**json.loads(out), "said": said}
+        """Run hpcnode checkpoint on a node, and return its JSON output with ``stderr`` added."""
+        stdout, stderr = self.start(rank, *words, **more).communicate(timeout=120)
+        assert stdout, stderr
+        return {**json.loads(stdout), "stderr": stderr}
 
     def save(self, step: int, rank: int) -> Path:
-        """A node's part of a step on its disk; it is not published."""
+        """Write a node's part of a step to its disk, without publishing it."""
         made = self.folder / f"node{rank}" / f"step{step}"
         made.mkdir(parents=True)
         kind = random.Random(step * 2 + rank)
@@ -77,7 +77,7 @@ class Job:
         return self(rank, "save", str(self.folder / f"node{rank}" / f"step{step}"), "--step", str(step), *words)
 
     def restore(self, call: str, step: int) -> float:
-        """Restore on both nodes, look whether it is this step and whole, and return the seconds of the slower one."""
+        """Restore on both nodes, check that this step is complete, and return the seconds of the slower node."""
         target = self.folder / f"restored-{call}"
         started = [
             self.start(rank, "restore", "--to", str(target / str(rank)), SLURM_STEP_ID=call, SLURM_RESTART_COUNT="1")
@@ -85,23 +85,23 @@ class Job:
         ]
         seconds: list[float] = []
         for rank, process in enumerate(started):
-            out, said = process.communicate(timeout=120)
-            answer = json.loads(out)
-            assert (process.returncode, answer["step"]) == (0, step), said
-            there = {path.name: path.read_bytes() for path in (target / str(rank) / f"step{step}").iterdir()}
+            stdout, stderr = process.communicate(timeout=120)
+            answer = json.loads(stdout)
+            assert (process.returncode, answer["step"]) == (0, step), stderr
+            restored = {path.name: path.read_bytes() for path in (target / str(rank) / f"step{step}").iterdir()}
             saved = self.folder / f"node{rank}" / f"step{step}"
-            assert there == {path.name: path.read_bytes() for path in saved.iterdir()}
+            assert restored == {path.name: path.read_bytes() for path in saved.iterdir()}
             seconds.append(float(answer["seconds"]))
         return max(seconds)
 
     def count(self, prefix: str) -> int:
-        """How many blobs there are."""
+        """The number of blobs with this prefix."""
         question = f"restype=container&comp=list&prefix={quote(prefix)}&{account_sas()}"
         with urllib.request.urlopen(f"{self.account.url}/{self.container}?{question}", timeout=30) as answer:
             return int(answer.read().count(b"<Name>"))
 
-    def carriers(self) -> list[Path]:
-        """azcopy processes of this job that live."""
+    def azcopy_processes(self) -> list[Path]:
+        """Running azcopy processes of this job."""
         found = []
         for entry in Path("/proc").iterdir():
             try:
@@ -115,12 +115,11 @@ class Job:
 
 @pytest.fixture
 def job(account: Azurite, programs: Path, tmp_path: Path) -> Job:
-    """A job of two nodes."""
     return Job(tmp_path, account, azcopy_in(programs))
 
 
 def wait_for(done: Callable[[], bool], what: str) -> None:
-    """Wait until something is so."""
+    """Wait until the condition is true."""
     deadline = time.monotonic() + LIMIT_S
     while not done():
         assert time.monotonic() < deadline, what
@@ -128,7 +127,7 @@ def wait_for(done: Callable[[], bool], what: str) -> None:
 
 
 @pytest.mark.thorough
-def test_killed_while_it_is_published_the_last_whole_one_is_restored(
+def test_if_an_upload_is_killed_the_last_complete_checkpoint_is_restored(
     job: Job, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for step in (100, 200):
@@ -137,17 +136,17 @@ def test_killed_while_it_is_published_the_last_whole_one_is_restored(
     both = [job.start(rank, "save", str(job.folder / f"node{rank}/step100"), "--step", "100") for rank in (0, 1)]
     assert [json.loads(one.communicate(timeout=120)[0])["whole"] for one in both] == [True, True]
 
-    # Node 0 is killed in the midst of its upload; azcopy dies with it.
+    # Node 0 is killed during its upload, and azcopy must end with it.
     killed = job.start(0, "save", str(job.folder / "node0/step200"), "--step", "200", "--cap-mbps", str(CAP_MBPS))
     data = "run/data/000000000200-7.0-w2"
     wait_for(lambda: job.count(data) >= 3, "no upload began")
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
-    wait_for(lambda: not job.carriers(), "azcopy lives on")
+    wait_for(lambda: not job.azcopy_processes(), "azcopy still runs")
     assert job.count(data) < FILES
     job.restore("1", 100)
 
-    # It goes on where it was, and is not whole before node 1 is done.
+    # The upload continues where it stopped; the checkpoint is complete only after node 1 has finished.
     again = job.publish(200, 0, "--wait", "0")
     assert again["whole"] is False
     assert 0 < again["carried"] <= (FILES - 3) * FILE_BYTES
@@ -161,16 +160,16 @@ def test_killed_while_it_is_published_the_last_whole_one_is_restored(
             f"\ncheckpoint: {FILES * FILE_BYTES / 1e6:.0f} MB under {CAP_MBPS} Mbps in {last['seconds']:.1f} s "
             f"({seconds:.1f} s the whole call), restored in {restoring:.1f} s on each of two nodes\n"
         )
-    # The cap holds: 2 MB/s, and what azcopy lets through at the start.
+    # The cap of 2 MB/s is respected, apart from azcopy's burst at the start.
     assert last["seconds"] > FILES * FILE_BYTES * 8 / (CAP_MBPS * 1e6) * 0.6
-    assert "sig=" not in last["said"]
+    assert "sig=" not in last["stderr"]
     assert job(0, "prune", "--keep-last", "1")["removed"] == ["000000000100-7.0-w2"]
     listed = job(0, "list")
     assert ([one["step"] for one in listed["whole"]], listed["not_whole"]) == ([200], [])
     assert job.count("run/data/") == 2 * FILES
 
 
-def test_a_watcher_publishes_and_ends_when_it_is_told_to(job: Job) -> None:
+def test_a_watcher_publishes_and_ends_on_sigterm(job: Job) -> None:
     run = job.folder / "watched"
     alone = {"SLURM_JOB_NUM_NODES": "1"}
     watcher = job.start(0, "watch", str(run), "--every", "0.3", **alone)
@@ -178,11 +177,11 @@ def test_a_watcher_publishes_and_ends_when_it_is_told_to(job: Job) -> None:
     made.mkdir(parents=True)
     (made / "model.pt").write_text("step 200")
     (made / ".complete").touch()
-    wait_for(lambda: whole(run) == "000000000200-7.0-w1", "step 200 is not whole")
+    wait_for(lambda: complete_checkpoint(run) == "000000000200-7.0-w1", "step 200 is not complete")
     os.kill(watcher.pid, signal.SIGTERM)
-    out, said = watcher.communicate(timeout=30)
-    answer = json.loads(out)
-    assert (watcher.returncode, answer["whole"]) == (0, "000000000200-7.0-w1"), said
+    stdout, stderr = watcher.communicate(timeout=30)
+    answer = json.loads(stdout)
+    assert (watcher.returncode, answer["whole"]) == (0, "000000000200-7.0-w1"), stderr
     assert not list((job.folder / "work").iterdir())
     restored = job(0, "restore", "--to", str(job.folder / "to"), **alone)
     assert Path(restored["path"], "model.pt").read_text() == "step 200"
@@ -192,7 +191,7 @@ def test_a_watcher_publishes_and_ends_when_it_is_told_to(job: Job) -> None:
     assert (nothing["status"], nothing["restored"]) == (0, None)
 
 
-def whole(run: Path) -> str:
-    """What a watcher's status file says to be whole."""
+def complete_checkpoint(run: Path) -> str:
+    """The complete checkpoint that the watcher's status file names; empty if there is none."""
     found = [json.loads(path.read_text())["whole"] for path in run.glob(".hpcai-checkpoint/status-*.json")]
     return found[0] if found else ""

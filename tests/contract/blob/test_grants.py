@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The service hpcai-grants before a storage account that takes user-delegation SAS, with the real azcopy."""
+"""The service hpcai-grants with a storage account that accepts user-delegation SAS, and with the real azcopy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ GRANTED = {"data": "read", "checkpoints": "write", "scratch": "delete"}
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Certificate]:
-    """A certificate of the account, which this process and azcopy trust."""
+    """The account's certificate, which this process and azcopy trust."""
     made = certificate_for("localhost", "127.0.0.1", tmp_path_factory.mktemp("certificate"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SSL_CERT_FILE", str(made.public))
@@ -51,8 +51,10 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Certificat
 
 
 @pytest.fixture(scope="module")
-def secure(programs: Path, certificate: Certificate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
-    """The account, with a container for each right and one of another group."""
+def tls_account(
+    programs: Path, certificate: Certificate, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Azurite]:
+    """The account, with a container for each right, and one container of another group."""
     made = Azurite(programs, tmp_path_factory.mktemp("secure"), certificate=certificate, oauth=True)
     for name in (*GRANTED, "secret"):
         made.container(name)
@@ -63,19 +65,21 @@ def secure(programs: Path, certificate: Certificate, tmp_path_factory: pytest.Te
 
 @pytest.fixture
 def log() -> list[str]:
-    """What the service logs."""
+    """The log messages of the service."""
     return []
 
 
 @pytest.fixture
-def granted(secure: Azurite, tmp_path: Path, log: list[str]) -> Iterator[Granted]:
-    """A running service, asked by this process's user, whose group is granted all containers but one."""
+def granted(tls_account: Azurite, tmp_path: Path, log: list[str]) -> Iterator[Granted]:
+    """A client of a running service. This process's group is granted all containers except one."""
     group = grp.getgrgid(os.getgid()).gr_name
     grants = [
-        {"groups": [group], "account_url": secure.url, "container": name, "rights": rights}
+        {"groups": [group], "account_url": tls_account.url, "container": name, "rights": rights}
         for name, rights in GRANTED.items()
     ]
-    grants.append({"groups": ["no-such-group"], "account_url": secure.url, "container": "secret", "rights": "delete"})
+    grants.append(
+        {"groups": ["no-such-group"], "account_url": tls_account.url, "container": "secret", "rights": "delete"}
+    )
     (tmp_path / "etc/hpcai").mkdir(parents=True)
     (tmp_path / "etc/hpcai/grants.json").write_text(json.dumps({"schema": 1, "grants": grants}), encoding="utf-8")
     keys = Keys(lambda resource, _client_id: bearer_token(resource))
@@ -92,12 +96,12 @@ def granted(secure: Azurite, tmp_path: Path, log: list[str]) -> Iterator[Granted
 
 
 @pytest.fixture
-def request_with(secure: Azurite, certificate: Certificate) -> Callable[..., int]:
-    """Send one request to the account with a SAS; its status."""
+def request_with(tls_account: Azurite, certificate: Certificate) -> Callable[..., int]:
+    """Send a request to the account with a SAS, and return the HTTP status."""
     trusted = ssl.create_default_context(cafile=str(certificate.public))
 
     def send(sas: str, method: str, path: str, body: bytes | None = None) -> int:
-        url = f"{secure.url}/{path}{'&' if '?' in path else '?'}{sas}"
+        url = f"{tls_account.url}/{path}{'&' if '?' in path else '?'}{sas}"
         headers = {"x-ms-blob-type": "BlockBlob"} if body is not None else {}
         asked = urllib.request.Request(url, body, headers, method=method)
         try:
@@ -110,64 +114,64 @@ def request_with(secure: Azurite, certificate: Certificate) -> Callable[..., int
     return send
 
 
-LISTED = "?restype=container&comp=list"
+LIST_QUERY = "?restype=container&comp=list"
 
 
-def test_a_sas_opens_its_container_with_its_right_and_nothing_else(
-    granted: Granted, secure: Azurite, request_with: Callable[..., int]
+def test_a_sas_is_valid_only_for_its_container_and_right(
+    granted: Granted, tls_account: Azurite, request_with: Callable[..., int]
 ) -> None:
-    read = granted.sas(f"{secure.url}/data")
+    read = granted.sas(f"{tls_account.url}/data")
     assert request_with(read, "GET", "data/set/one") == 200
-    assert request_with(read, "GET", f"data{LISTED}") == 200
+    assert request_with(read, "GET", f"data{LIST_QUERY}") == 200
     assert request_with(read, "PUT", "data/set/new", b"x") == 403
     assert request_with(read, "DELETE", "data/set/one") == 403
-    for path in ("secret/set/one", f"secret{LISTED}", "checkpoints/set/one", "?comp=list"):
+    for path in ("secret/set/one", f"secret{LIST_QUERY}", "checkpoints/set/one", "?comp=list"):
         assert request_with(read, "GET", path) == 403, path
 
-    write = granted.sas(f"{secure.url}/checkpoints", "write")
+    write = granted.sas(f"{tls_account.url}/checkpoints", "write")
     assert request_with(write, "PUT", "checkpoints/set/new", b"x") == 201
     assert request_with(write, "GET", "checkpoints/set/new") == 200
     assert request_with(write, "DELETE", "checkpoints/set/new") == 403
     assert request_with(write, "PUT", "data/set/new", b"x") == 403
 
-    assert request_with(granted.sas(f"{secure.url}/scratch", "delete"), "DELETE", "scratch/set/one") == 202
-    secure.put("scratch", "set/one", b"content")
+    assert request_with(granted.sas(f"{tls_account.url}/scratch", "delete"), "DELETE", "scratch/set/one") == 202
+    tls_account.put("scratch", "set/one", b"content")
 
 
 @pytest.mark.parametrize(("container", "need"), [("secret", "read"), ("data", "write"), ("checkpoints", "delete")])
-def test_what_is_not_granted_gets_no_sas(granted: Granted, secure: Azurite, container: str, need: str) -> None:
+def test_without_a_grant_there_is_no_sas(granted: Granted, tls_account: Azurite, container: str, need: str) -> None:
     with pytest.raises(GrantsError, match="none of your groups is granted"):
-        granted.sas(f"{secure.url}/{container}", need)
+        granted.sas(f"{tls_account.url}/{container}", need)
 
 
-def test_no_secret_is_logged(granted: Granted, secure: Azurite, log: list[str]) -> None:
-    sas = granted.sas(f"{secure.url}/data")
+def test_no_secret_is_logged(granted: Granted, tls_account: Azurite, log: list[str]) -> None:
+    sas = granted.sas(f"{tls_account.url}/data")
     with contextlib.suppress(GrantsError):
-        granted.sas(f"{secure.url}/secret")
-    said = "\n".join(log)
-    assert f"read of {secure.url}/data" in said
-    assert "refused" in said
-    assert "sig=" not in said
-    assert sas.partition("sig=")[2] not in said
-    assert bearer_token().split(".", maxsplit=1)[0] not in said
+        granted.sas(f"{tls_account.url}/secret")
+    text = "\n".join(log)
+    assert f"read of {tls_account.url}/data" in text
+    assert "refused" in text
+    assert "sig=" not in text
+    assert sas.partition("sig=")[2] not in text
+    assert bearer_token().split(".", maxsplit=1)[0] not in text
 
 
-def test_azcopy_lists_loads_stores_and_removes_by_the_grants(
-    granted: Granted, secure: Azurite, programs: Path, tmp_path: Path
+def test_azcopy_can_do_only_what_is_granted(
+    granted: Granted, tls_account: Azurite, programs: Path, tmp_path: Path
 ) -> None:
     tool = Azcopy(str(tmp_path / "work"), Credential("identity", granted=granted), program=azcopy_in(programs))
-    places = {name: BlobLocation(f"{secure.url}/{name}") for name in (*GRANTED, "secret")}
-    assert [blob.name for blob in list_blobs(tool, places["data"])] == ["set/one"]
-    assert not download(tool, places["data"], ["set/one"], str(tmp_path / "to")).failures
+    locations = {name: BlobLocation(f"{tls_account.url}/{name}") for name in (*GRANTED, "secret")}
+    assert [blob.name for blob in list_blobs(tool, locations["data"])] == ["set/one"]
+    assert not download(tool, locations["data"], ["set/one"], str(tmp_path / "to")).failures
     assert (tmp_path / "to/set/one").read_bytes() == b"content"
     for name, stored in (("scratch", True), ("data", False)):
         if stored:
-            assert not upload(tool, str(tmp_path / "to"), ["set/one"], places[name].below("up")).why
-            assert not remove(tool, places[name], ["up/set/one"]).why
-            assert secure.names(name, "up") == []
+            assert not upload(tool, str(tmp_path / "to"), ["set/one"], locations[name].below("up")).why
+            assert not remove(tool, locations[name], ["up/set/one"]).why
+            assert tls_account.names(name, "up") == []
         else:
             with pytest.raises(BlobError) as refused:
-                upload(tool, str(tmp_path / "to"), ["set/one"], places[name])
+                upload(tool, str(tmp_path / "to"), ["set/one"], locations[name])
             assert refused.value.why == DENIED
     with pytest.raises(BlobError, match=r"no read access to .*secret"):
-        list_blobs(tool, places["secret"])
+        list_blobs(tool, locations["secret"])

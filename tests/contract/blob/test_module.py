@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module blob_copy with the real azcopy: up and down, once, and as check mode foresaw."""
+"""The module blob_copy with the real azcopy: it copies in both directions, once, as check mode predicts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Run = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def run(programs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Call the module and return what it answers, with all of its output in ``_out``."""
+    """Run the module and return its result, with its complete output in ``_out``."""
     monkeypatch.setattr(blob_copy, "Root", lambda _path: Root(str(tmp_path / "root")))
     (tmp_path / "work").mkdir()
     given = {"azcopy": azcopy_in(programs), "work": str(tmp_path / "work"), "sas": account_sas()}
@@ -39,15 +39,15 @@ def run(programs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
     return call
 
 
-def test_brings_down_once_as_check_mode_foresaw(run: Run, account: Azurite, tmp_path: Path) -> None:
+def test_a_download_copies_once_what_check_mode_predicts(run: Run, account: Azurite, tmp_path: Path) -> None:
     url = account.container("module-down")
     for name in ("a.json", "deep/b.json", "c.txt"):
         account.put("module-down", name, name.encode())
     words = {"source": url, "dest": str(tmp_path / "to"), "pattern": "*.json"}
-    foreseen = run(check_mode=True, **words)
+    predicted = run(check_mode=True, **words)
     assert not (tmp_path / "to").exists()
     done = run(**words)
-    assert (done["changed"], done["files"], done["diff"]) == (True, ["a.json", "deep/b.json"], foreseen["diff"])
+    assert (done["changed"], done["files"], done["diff"]) == (True, ["a.json", "deep/b.json"], predicted["diff"])
     assert (tmp_path / "to/deep/b.json").read_bytes() == b"deep/b.json"
     assert not (tmp_path / "to/c.txt").exists()
     again = run(**words)
@@ -60,7 +60,7 @@ def test_brings_down_once_as_check_mode_foresaw(run: Run, account: Azurite, tmp_
     assert not list((tmp_path / "work").iterdir())
 
 
-def test_carries_up_once_as_check_mode_foresaw(run: Run, account: Azurite, tmp_path: Path) -> None:
+def test_an_upload_copies_once_what_check_mode_predicts(run: Run, account: Azurite, tmp_path: Path) -> None:
     url = account.container("module-up")
     (tmp_path / "from/deep dir").mkdir(parents=True)
     (tmp_path / "from/a%20").write_bytes(b"a")
@@ -73,7 +73,7 @@ def test_carries_up_once_as_check_mode_foresaw(run: Run, account: Azurite, tmp_p
     assert run(**words)["files"] == ["a%20"]
 
 
-def test_fails_in_one_line_and_without_the_secret(run: Run, account: Azurite, tmp_path: Path) -> None:
+def test_errors_are_one_line_without_the_secret(run: Run, account: Azurite, tmp_path: Path) -> None:
     url = account.container("module-faults")
     failed = run(source=url, dest=str(tmp_path / "to"), sas=wrong_sas())
     assert failed["failed"] is True

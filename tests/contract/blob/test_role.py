@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The role blob_staging on a played node, with the real azcopy in the place of its release file."""
+"""The role blob_staging on a simulated node, with a release file that contains the real azcopy."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ import pytest
 from stand_ins.blob.release import ARCHIVE, pack
 from stand_ins.played_node import PlayedNode
 
-# Nothing can be, in the namespaces; the library that azcopy needs is on this machine.
-NOTHING_FETCHED = ("-e", '{"__blob_staging_packages": []}')
+# The namespaces have no network. This machine has the library that azcopy needs.
+NO_PACKAGES = ("-e", '{"__blob_staging_packages": []}')
 PROGRAM = "/opt/hpcai/azcopy/10.32.2/azcopy"
 
 
 @pytest.fixture(scope="module")
 def release(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a release file, in which azcopy lies as Microsoft's has it."""
+    """A folder with a release file that is packed like Microsoft's."""
     return pack(programs, tmp_path_factory.mktemp("release")).parent
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[PlayedNode]:
-    """The node, without any file of ours."""
+    """The node, without any file of the collection."""
     if os.geteuid():
         pytest.skip("only root can play a node in namespaces")
     played = PlayedNode(tmp_path, "Standard_ND96asr_v4", "blob_staging")
@@ -39,7 +39,7 @@ def node(tmp_path: Path) -> Iterator[PlayedNode]:
 
 
 @pytest.mark.thorough
-def test_installs_once_what_has_the_digest_and_writes_what_hpcnode_reads(node: PlayedNode, release: Path) -> None:
+def test_azcopy_with_the_right_digest_is_installed_once_and_configured(node: PlayedNode, release: Path) -> None:
     digest = hashlib.sha256((release / ARCHIVE).read_bytes()).hexdigest()
     options = {
         "blob_staging_source": "files",
@@ -47,27 +47,27 @@ def test_installs_once_what_has_the_digest_and_writes_what_hpcnode_reads(node: P
         "blob_staging_sha256": {ARCHIVE: digest},
         "blob_staging_processes": 8,
     }
-    node.play("main", *NOTHING_FETCHED, "--check", **options)
+    node.play("main", *NO_PACKAGES, "--check", **options)
     assert node.text(PROGRAM) is None
-    assert node.play("main", *NOTHING_FETCHED, **options)["changed"] > 0
+    assert node.play("main", *NO_PACKAGES, **options)["changed"] > 0
     assert node.text("/etc/hpcai/blob.json")
-    again = node.play("main", *NOTHING_FETCHED, **options)
+    again = node.play("main", *NO_PACKAGES, **options)
     assert (again["changed"], again["skipped"]) == (0, 2)
     assert json.loads(node.text("/etc/hpcai/grants.json") or "")["grants"] == []
     settings = json.loads(node.text("/etc/hpcai/blob.json") or "")
     assert (settings["azcopy"], settings["processes"], settings["schema"]) == (PROGRAM, 8, 1)
-    # It reads the settings, and finds azcopy by them: what it lacks is an account.
-    status, said = node.hpcnode(
+    # hpcnode reads the settings and finds azcopy; only the account is missing.
+    status, answer = node.hpcnode(
         "stage", "plan", "--source", "https://a.blob.core.windows.net/data", "--credential", "none"
     )
-    assert (status, "a.blob.core.windows.net: the account's name cannot be resolved" in said["error"]) == (1, True)
+    assert (status, "a.blob.core.windows.net: the account's name cannot be resolved" in answer["error"]) == (1, True)
 
 
-def test_a_file_that_is_another_one_is_not_unpacked(node: PlayedNode, release: Path) -> None:
+def test_a_file_with_a_wrong_digest_is_not_unpacked(node: PlayedNode, release: Path) -> None:
     with pytest.raises(AssertionError, match="has the SHA-256 digest"):
         node.play(
             "main",
-            *NOTHING_FETCHED,
+            *NO_PACKAGES,
             blob_staging_source="files",
             blob_staging_files=str(release),
             blob_staging_sha256={ARCHIVE: "a" * 64},

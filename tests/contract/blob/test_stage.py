@@ -22,19 +22,19 @@ from .conftest import Node, answer_of
 
 FILES = 1000
 NODES = 3
-# One file in flight at each connection when the node dies, and what was carried but not yet looked at.
+# Bytes that may be sent twice: one file per connection when the node dies, and files that were not verified yet.
 SLACK = 6_000_000
 
 
 def content(number: int, kind: random.Random) -> bytes:
-    """A file: most are small, some are large, one is empty."""
+    """The content of a file: most are small, some are large, one is empty."""
     size = 0 if number == 0 else int(min(2_000_000, 3_000 * 10 ** kind.expovariate(1.2)))
     return kind.randbytes(size)
 
 
 @pytest.fixture(scope="module")
 def data(account: Azurite) -> dict[str, bytes]:
-    """The data set, by name; half of it without an MD5."""
+    """The content of the data set, by name. Its blobs have no MD5."""
     kind = random.Random(7)
     account.container("mixed")
     made = {}
@@ -50,20 +50,20 @@ def data(account: Azurite) -> dict[str, bytes]:
 
 @pytest.fixture
 def front(account: Azurite) -> Iterator[Front]:
-    """The account, what it sends counted."""
+    """A proxy of the account that counts the bytes that it sends."""
     made = Front(account.port)
     yield made
     made.end()
 
 
-def lines(folder: Path, number: int) -> int:
-    """How many files a shard's manifest holds."""
+def files_in_manifest(folder: Path, number: int) -> int:
+    """The number of files in a shard's manifest."""
     path = folder / ".hpcai-stage" / f"manifest-{number:05d}-of-{NODES:05d}.jsonl"
     return path.read_bytes().count(b"\n") - 1 if path.exists() else 0
 
 
-def alive(marker: str) -> list[str]:
-    """The processes whose arguments hold ``marker``."""
+def processes_with(marker: str) -> list[str]:
+    """The running processes whose arguments contain ``marker``."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -83,15 +83,15 @@ def test_a_killed_node_copies_only_what_it_lacks(
     step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_JOB_NUM_NODES": str(NODES)}
     nodes = [node.start(*words, **step, SLURM_NODEID=str(number)) for number in range(NODES)]
     deadline = time.monotonic() + 60
-    while lines(target, 1) < 60 and time.monotonic() < deadline:
+    while files_in_manifest(target, 1) < 60 and time.monotonic() < deadline:
         time.sleep(0.05)
-    killed_at = lines(target, 1)
+    killed_at = files_in_manifest(target, 1)
     os.kill(nodes[1].pid, signal.SIGKILL)
     nodes[1].communicate(timeout=10)
     answers = [answer_of(nodes[number]) for number in (0, 2)]
     assert [answer["problem"] for answer in answers] == ["", ""]
     assert 60 <= killed_at < answers[0]["files"], "it was killed too late to prove anything"
-    assert not alive(f"{node.work}/hpcai-stage-7-1"), "azcopy outlived hpcnode"
+    assert not processes_with(f"{node.work}/hpcai-stage-7-1"), "azcopy outlived hpcnode"
     assert not [path for path in target.rglob("*") if ".azDownload-" in path.name and ".hpcai-stage" not in path.parts]
 
     short = node("verify", "--target", str(target))
@@ -115,12 +115,12 @@ def test_a_killed_node_copies_only_what_it_lacks(
     assert {name for name in on_disk if not name.startswith(".hpcai-stage")} == data.keys()
     assert sum(answer["files"] for answer in (*answers, again)) == FILES
 
-    # Nothing is left to do, and azcopy is not even started.
+    # Nothing remains to be copied, so azcopy is not started.
     front.sent = 0
     idle = node(*words[:-2], "--shard", f"1/{NODES}")
     assert (idle["copied"], idle["kept"], front.sent) == (0, again["files"], 0)
 
-    # What was changed behind our back is found by its size, and by its content where that is asked for.
+    # Changed files are found by their size, and with --full also by their content.
     victims = sorted(data)[500:502]
     (target / victims[0]).write_bytes(data[victims[0]] + b"x")
     (target / victims[1]).write_bytes(b"y" * len(data[victims[1]]))
@@ -129,7 +129,7 @@ def test_a_killed_node_copies_only_what_it_lacks(
     assert not any(node.work.glob("hpcai-stage-*-0-*")), "logs and plans are left after success"
 
 
-def test_all_nodes_work_from_one_listing(node: Node, account: Azurite, tmp_path: Path) -> None:
+def test_all_nodes_use_the_same_listing(node: Node, account: Azurite, tmp_path: Path) -> None:
     account.container("moving")
     for number in range(6):
         account.put("moving", f"{number}.bin", bytes(1000 + number))
@@ -137,15 +137,15 @@ def test_all_nodes_work_from_one_listing(node: Node, account: Azurite, tmp_path:
     words = ["run", "--source", f"{account.url}/moving", "--target", str(target)]
     step = {"SLURM_JOB_ID": "8", "SLURM_STEP_ID": "3", "SLURM_JOB_NUM_NODES": "2"}
     first = node(*words, **step, SLURM_NODEID="0")
-    # The container changes before the second node comes: it must not plan from what it would see.
+    # The container changes before the second node starts, which must use the first node's listing.
     account.put("moving", "7.bin", bytes(5000))
     second = node(*words, **step, SLURM_NODEID="1")
     assert first["digest"] == second["digest"]
     assert first["files"] + second["files"] == 6
     assert node("verify", "--target", str(target))["status"] == 0
 
-    # The first node of the next step lists anew; the old shard of the other one is told apart.
-    # And what a killed run of its own has left of azcopy's logs goes when all is there; those of others stay.
+    # In the next step, the first node lists again, and the old shard of the second node is detected.
+    # After success, a node removes azcopy's logs of its own killed runs, but not those of other nodes.
     for left in ("hpcai-stage-8-0-killed", "hpcai-stage-8-1-failed"):
         (node.work / left / "logs").mkdir(parents=True)
     later = node(*words, **{**step, "SLURM_STEP_ID": "4"}, SLURM_NODEID="0")
@@ -159,7 +159,7 @@ def test_all_nodes_work_from_one_listing(node: Node, account: Azurite, tmp_path:
 
 
 @pytest.mark.thorough
-def test_each_node_has_all_on_a_disk_of_its_own(node: Node, account: Azurite, tmp_path: Path) -> None:
+def test_with_all_each_node_copies_the_complete_data_set(node: Node, account: Azurite, tmp_path: Path) -> None:
     account.container("whole")
     account.put("whole", "a", b"a")
     account.put("whole", "b/c", b"bc")
@@ -172,7 +172,7 @@ def test_each_node_has_all_on_a_disk_of_its_own(node: Node, account: Azurite, tm
 
 
 @pytest.mark.thorough
-def test_stages_groups_by_their_names(node: Node, account: Azurite, tmp_path: Path) -> None:
+def test_a_pattern_with_a_range_stages_files_by_number(node: Node, account: Azurite, tmp_path: Path) -> None:
     account.container("cosmo")
     for number in range(8):
         account.put("cosmo", f"univ_a1_{number:03d}.tfrecord", bytes([number]) * 1000)
@@ -187,7 +187,7 @@ def test_stages_groups_by_their_names(node: Node, account: Azurite, tmp_path: Pa
 
 
 @pytest.mark.thorough
-def test_several_azcopies_on_a_node_share_its_shard(
+def test_several_azcopy_processes_of_a_node_share_its_shard(
     node: Node, account: Azurite, data: dict[str, bytes], tmp_path: Path
 ) -> None:
     words = ["run", "--source", f"{account.url}/mixed/set/3", "--target", str(tmp_path / "to"), "--processes", "2"]

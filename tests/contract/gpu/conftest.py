@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Machines with eight GPUs, played by the stand-in for NVML."""
+"""Machines with eight GPUs, simulated by the stand-in for NVML."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from stand_ins.gpu_machine import GpuMachine, build
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The stand-in library, as of a driver before CUDA 14."""
+    """The stand-in library of a driver before CUDA 14."""
     return build(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture(scope="session")
 def newest_library(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The stand-in library without any function for application clocks, as from CUDA 14."""
+    """The stand-in library without functions for application clocks, as in CUDA 14 and later."""
     return build(tmp_path_factory.mktemp("nvml14"), "-DWITHOUT_APPLICATION_CLOCKS")
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The boot's look at the GPUs, over the stand-in for NVML: what is right, and each way in which it is not."""
+"""The boot step that checks the GPUs, with the stand-in for NVML: good GPUs, and each kind of fault."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ EXPECTED_BY = "gpu_count of /etc/hpcai/gpu.json"
 
 @pytest.fixture
 def node(machine: GpuMachine) -> GpuMachine:
-    """An ND96asr_v4 whose GPUs sit where that size has them."""
+    """An ND96asr_v4 whose GPUs have the PCI addresses of this size."""
     for domain in (5, 6, 7, 8):
-        there = machine.root / f"sys/bus/pci/devices/{domain:04x}:00:00.0"
-        there.rename(there.with_name(f"{domain + 6:04x}:00:00.0"))
+        device = machine.root / f"sys/bus/pci/devices/{domain:04x}:00:00.0"
+        device.rename(device.with_name(f"{domain + 6:04x}:00:00.0"))
     machine.play(**{f"gpu__{index}__busid": f"0000000{domain}:00:00.0" for index, domain in enumerate("1234bcde")})
     machine.settings("node", vm_size="Standard_ND96asr_v4")
     return machine
 
 
 def verdict(outcome: dict[str, Any]) -> tuple[str, str]:
-    """The verdict and the summary."""
+    """The verdict and the summary of an outcome."""
     return outcome["verdict"], outcome["summary"]
 
 
@@ -63,7 +63,7 @@ def test_check_mode_loads_nothing(node: GpuMachine) -> None:
     assert (outcome["verdict"], outcome["changes"], outcome["ran"]) == ("warn", ["modprobe nvidia_uvm"], [])
 
 
-def test_skips_a_machine_that_is_expected_to_have_no_gpu(node: GpuMachine) -> None:
+def test_a_machine_without_expected_gpus_is_skipped(node: GpuMachine) -> None:
     node.settings("node", vm_size="Mine_1", vm_sizes={"Mine_1": {"vcpus": 4, "gpu_count": 0}, "Mine_2": {"vcpus": 4}})
     assert verdict(node.step()) == ("skip", "no GPU is expected (Standard_Mine_1)")
     node.settings("node", vm_size="Mine_2", vm_sizes={"Mine_2": {"vcpus": 4}})
@@ -75,13 +75,13 @@ def test_skips_a_machine_that_is_expected_to_have_no_gpu(node: GpuMachine) -> No
     assert (outcome["ran"], node.calls()) == ([], [])
 
 
-def test_a_controller_of_an_unknown_size_is_passed_over(node: GpuMachine) -> None:
+def test_a_controller_with_an_unknown_size_is_skipped(node: GpuMachine) -> None:
     node.settings("node", vm_size="Standard_D4s_v5")
     node.settings("cluster", cluster="a", functions=["controller"], controllers=["10.0.0.4"])
     assert node.step()["verdict"] == "skip"
 
 
-def test_settings_count_for_a_machine_of_an_unknown_size(node: GpuMachine) -> None:
+def test_gpu_count_of_the_settings_is_used_for_an_unknown_size(node: GpuMachine) -> None:
     node.settings("node", vm_size="Standard_D4s_v5")
     node.settings("gpu", gpu_count=8)
     outcome = node.step()
@@ -90,19 +90,19 @@ def test_settings_count_for_a_machine_of_an_unknown_size(node: GpuMachine) -> No
 
 
 @pytest.mark.parametrize("loaded", [False, True])
-def test_a_driver_that_does_not_load_fails_with_modprobes_words(node: GpuMachine, loaded: bool) -> None:
+def test_a_driver_that_does_not_load_fails_with_modprobes_message(node: GpuMachine, loaded: bool) -> None:
     if not loaded:
         shutil.rmtree(node.root / "sys/module/nvidia")
     words = FATAL.format("nvidia_uvm")
     outcome = node.step({"modprobe nvidia_uvm": (1, words)})
-    told = "cannot load nvidia_uvm, which every GPU program needs" if loaded else "NVIDIA's driver is not loaded"
-    assert verdict(outcome) == ("fail", f"{told}: {words}")
+    problem = "cannot load nvidia_uvm, which every GPU program needs" if loaded else "NVIDIA's driver is not loaded"
+    assert verdict(outcome) == ("fail", f"{problem}: {words}")
     assert "dkms status" in outcome["action"]
     assert node.calls() == []
 
 
 @pytest.mark.parametrize(
-    ("code", "judged", "words"),
+    ("code", "expected", "words"),
     [
         (DRIVER_NOT_LOADED, "fail", "NVIDIA's driver is not loaded (nvmlInit: Driver Not Loaded)"),
         (MISMATCH, "fail", "NVIDIA's library and the loaded driver (driver 550.54.15) have different versions"),
@@ -110,25 +110,25 @@ def test_a_driver_that_does_not_load_fails_with_modprobes_words(node: GpuMachine
         (UNKNOWN_ERROR, "fail", "NVIDIA's driver failed: nvmlInit: Unknown Error"),
     ],
 )
-def test_a_driver_that_cannot_be_asked_is_told_by_its_reason(
-    node: GpuMachine, code: int, judged: str, words: str
+def test_a_driver_that_cannot_be_queried_is_reported_with_its_reason(
+    node: GpuMachine, code: int, expected: str, words: str
 ) -> None:
     (node.root / "sys/module/nvidia/version").write_text("550.54.15\n", encoding="ascii")
     node.play(fail__nvmlInitWithFlags=code)
     outcome = node.step()
-    assert verdict(outcome) == (judged, words)
+    assert verdict(outcome) == (expected, words)
     assert outcome["action"]
     assert len(node.calls("nvmlInitWithFlags")) == 1
 
 
-def test_nobody_to_ask_is_unknown(node: GpuMachine) -> None:
+def test_a_missing_library_is_unknown(node: GpuMachine) -> None:
     node.library, node.path = None, "/nonexistent"
     outcome = node.step()
     assert outcome["verdict"] == "unknown"
     assert outcome["summary"].startswith("the driver cannot be queried: libnvidia-ml.so.1: cannot open")
 
 
-def test_a_driver_that_does_not_answer_fails_after_the_second_time(node: GpuMachine) -> None:
+def test_a_driver_that_hangs_twice_fails(node: GpuMachine) -> None:
     node.play(hang__nvmlInitWithFlags=120)
     node.settings("gpu", timeout=2)
     began = time.monotonic()
@@ -138,29 +138,29 @@ def test_a_driver_that_does_not_answer_fails_after_the_second_time(node: GpuMach
     assert len(node.calls("nvmlInitWithFlags")) == 2
 
 
-def test_a_driver_that_answers_the_second_time_passes(node: GpuMachine) -> None:
-    """The first question starts the GPUs where nothing holds them, and that takes its time."""
+def test_a_driver_that_hangs_once_passes(node: GpuMachine) -> None:
+    """Without persistence mode, the first query initializes the GPUs, which takes seconds."""
     node.play(hang__nvmlInitWithFlags=3)
     node.settings("gpu", timeout=2)
     config = node.gpus / "config"
     slow = config.read_text(encoding="ascii")
 
-    # The stand-in cannot hang once: whoever began to wait goes on waiting, and who comes next finds this gone.
-    def heal() -> None:
+    # The stand-in cannot hang only once. So this removes the fault while the first call hangs; the second call passes.
+    def remove_fault() -> None:
         while not node.gpus.joinpath("calls").exists():
             time.sleep(0.05)
         time.sleep(0.5)
         config.write_text(slow.replace("hang.nvmlInitWithFlags=3\n", ""), encoding="ascii")
 
-    healer = threading.Thread(target=heal)
-    healer.start()
+    thread = threading.Thread(target=remove_fault)
+    thread.start()
     outcome = node.step()
-    healer.join()
+    thread.join()
     assert outcome["verdict"] == "pass"
     assert len(node.calls("nvmlInitWithFlags")) == 2
 
 
-def test_a_gpu_that_does_not_answer_is_asked_twice_and_named(node: GpuMachine) -> None:
+def test_a_gpu_that_hangs_twice_fails_and_is_named(node: GpuMachine) -> None:
     node.play(hang__nvmlDeviceGetUUID__6=120)
     node.settings("gpu", timeout=2)
     outcome = node.step()
@@ -169,7 +169,7 @@ def test_a_gpu_that_does_not_answer_is_asked_twice_and_named(node: GpuMachine) -
 
 
 @pytest.mark.thorough
-def test_eight_gpus_that_do_not_answer_take_no_eight_times_the_limit(node: GpuMachine) -> None:
+def test_eight_hanging_gpus_do_not_take_eight_timeouts(node: GpuMachine) -> None:
     node.play(hang__nvmlDeviceGetUUID=120)
     node.settings("gpu", timeout=2)
     began = time.monotonic()
@@ -179,7 +179,7 @@ def test_eight_gpus_that_do_not_answer_take_no_eight_times_the_limit(node: GpuMa
     assert outcome["summary"] == "GPU 0 (0001:00:00.0) did not answer twice in a row (and 7 more)"
 
 
-def test_missing_gpus_are_named_by_address_and_place(node: GpuMachine) -> None:
+def test_missing_gpus_are_reported_by_address(node: GpuMachine) -> None:
     shutil.rmtree(node.root / "sys/bus/pci/devices/000e:00:00.0")
     node.play(gpus=6)
     outcome = node.step(seconds=6)
@@ -191,13 +191,13 @@ def test_missing_gpus_are_named_by_address_and_place(node: GpuMachine) -> None:
     assert "redeploy" in outcome["action"]
 
 
-def test_missing_gpus_of_a_machine_with_other_addresses_are_counted(node: GpuMachine) -> None:
+def test_missing_gpus_are_found_if_addresses_differ_from_the_size(node: GpuMachine) -> None:
     node.settings("node", vm_size="Standard_ND96isr_H100_v5")
     node.play(gpus=7)
     assert verdict(node.step())[1] == "7 of 8 GPUs: the driver does not know 000e:00:00.0"
 
 
-def test_a_machine_without_any_gpu_is_told_so_and_the_driver_left_alone(node: GpuMachine) -> None:
+def test_without_any_gpu_the_step_fails_and_does_not_call_the_driver(node: GpuMachine) -> None:
     shutil.rmtree(node.root / "sys/bus/pci/devices")
     outcome = node.step(seconds=6)
     assert outcome["verdict"] == "fail"
@@ -206,20 +206,20 @@ def test_a_machine_without_any_gpu_is_told_so_and_the_driver_left_alone(node: Gp
     assert (outcome["ran"], node.calls()) == ([], [])
 
 
-def test_warns_of_more_gpus_than_expected(node: GpuMachine) -> None:
+def test_more_gpus_than_expected_are_a_warning(node: GpuMachine) -> None:
     node.settings("gpu", gpu_count=7)
     outcome = node.step()
     assert verdict(outcome) == ("warn", f"8 GPUs, but 7 are expected ({EXPECTED_BY})")
 
 
-def test_a_lost_gpu_is_named(node: GpuMachine) -> None:
+def test_a_lost_gpu_fails_and_is_named(node: GpuMachine) -> None:
     node.play(gpu__3__lost=1, gpu__5__lost=1)
     outcome = node.step()
     assert verdict(outcome) == ("fail", "6 of 8 GPUs: GPU 3 (0004:00:00.0) fell off the bus: lost (and 1 more)")
     assert outcome["details"]["gpus"][3]["problem"].endswith("GPU is lost")
 
 
-def test_a_gpu_in_any_other_trouble_is_told_in_the_drivers_words(node: GpuMachine) -> None:
+def test_other_gpu_errors_are_reported_with_the_drivers_message(node: GpuMachine) -> None:
     node.play(fail__nvmlDeviceGetUUID__1=RESET_REQUIRED, gpu__2__lost=1)
     outcome = node.step()
     assert [found["summary"] for found in outcome["details"]["findings"]] == [
@@ -228,7 +228,7 @@ def test_a_gpu_in_any_other_trouble_is_told_in_the_drivers_words(node: GpuMachin
     ]
 
 
-def test_instances_of_mig_are_no_gpus(node: GpuMachine) -> None:
+def test_mig_instances_do_not_count_as_gpus(node: GpuMachine) -> None:
     node.play(gpu__0__mig=1, gpu__0__instances=7, gpu__7__mig=1, gpu__7__instances=3)
     outcome = node.step()
     assert (outcome["verdict"], len(outcome["details"]["gpus"])) == ("pass", 8)
@@ -236,27 +236,27 @@ def test_instances_of_mig_are_no_gpus(node: GpuMachine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("least", "judged"),
+    ("minimum", "expected"),
     [("550.90.12", "pass"), ("535", "pass"), ("550.90", "pass"), ("550.90.13", "fail"), ("570", "fail")],
 )
-def test_a_driver_older_than_wanted_fails(node: GpuMachine, least: str, judged: str) -> None:
-    node.settings("gpu", min_driver=least)
+def test_a_driver_older_than_min_driver_fails(node: GpuMachine, minimum: str, expected: str) -> None:
+    node.settings("gpu", min_driver=minimum)
     outcome = node.step()
-    assert outcome["verdict"] == judged
-    if judged == "fail":
-        assert outcome["summary"] == f"driver 550.90.12 is older than {least}, which gpu_min_driver requires"
+    assert outcome["verdict"] == expected
+    if expected == "fail":
+        assert outcome["summary"] == f"driver 550.90.12 is older than {minimum}, which gpu_min_driver requires"
         assert "gpu_min_driver" in outcome["action"]
 
 
-def test_a_driver_without_a_version_that_compares_is_unknown(node: GpuMachine) -> None:
+def test_an_invalid_driver_version_is_unknown(node: GpuMachine) -> None:
     node.play(driver__version="unreleased")
     assert node.step()["verdict"] == "pass"
     node.settings("gpu", min_driver="535")
     assert verdict(node.step()) == ("unknown", "the driver reports no valid version (unreleased)")
 
 
-def test_a_driver_that_nothing_holds_is_warned_of(node: GpuMachine) -> None:
-    # Persistence mode holds it too.
+def test_a_driver_without_persistence_is_a_warning(node: GpuMachine) -> None:
+    # With persistence mode, the driver stays initialized, too.
     assert node.step({SHOW_PERSISTENCED: STOPPED})["verdict"] == "pass"
     node.play(gpu__2__persistence=0)
     outcome = node.step({SHOW_PERSISTENCED: STOPPED})
@@ -266,21 +266,21 @@ def test_a_driver_that_nothing_holds_is_warned_of(node: GpuMachine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "judged"),
+    ("words", "expected"),
     [
         ("modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument", "warn"),
-        # An older driver has none, and a newer one needs none.
+        # Older drivers lack this module, and newer ones do not need it.
         (FATAL.format("nvidia_peermem"), "pass"),
     ],
 )
-def test_peermem_is_no_reason_to_keep_a_node_from_work(node: GpuMachine, words: str, judged: str) -> None:
+def test_a_failing_peermem_is_only_a_warning(node: GpuMachine, words: str, expected: str) -> None:
     outcome = node.step({"modprobe nvidia_peermem": (1, words)})
-    assert (outcome["verdict"], outcome["changes"]) == (judged, ["modprobe nvidia_uvm"])
-    if judged == "warn":
+    assert (outcome["verdict"], outcome["changes"]) == (expected, ["modprobe nvidia_uvm"])
+    if expected == "warn":
         assert outcome["summary"].endswith(words)
 
 
-def test_peermem_is_for_sizes_with_infiniband(node: GpuMachine) -> None:
+def test_peermem_is_loaded_only_for_sizes_with_infiniband(node: GpuMachine) -> None:
     node.settings("node", vm_size="Mine", vm_sizes={"Mine": {"gpu_count": 8}})
     outcome = node.step()
     assert (outcome["verdict"], outcome["changes"]) == ("pass", ["modprobe nvidia_uvm"])

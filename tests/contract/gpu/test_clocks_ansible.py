@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""gpu_clocks as Ansible runs it: packed, sent, unpacked. In check mode, since this machine is the live root there."""
+"""gpu_clocks as Ansible packs, sends and runs it. In check mode, because the module would change this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import sys
 from stand_ins.gpu_machine import REPOSITORY, GpuMachine
 
 
-def test_ansible_brings_all_that_the_module_needs(machine: GpuMachine, tmp_path: pathlib.Path) -> None:
+def test_ansible_sends_all_files_that_the_module_needs(machine: GpuMachine, tmp_path: pathlib.Path) -> None:
     machine.play(gpu__3__lost=1)
     command = ["ansible", "localhost", "--check", "--one-line", "-m", "hpcai.azure.gpu_clocks"]
     settings = {

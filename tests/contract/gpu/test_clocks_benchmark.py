@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The benchmark of gpu_clocks runs, and what it says of the number of processes holds."""
+"""The benchmark of gpu_clocks runs, and counts correctly how often the driver is opened."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""GPUs and drivers that fail, in every way that NVML documents: each is told, and the other GPUs get their clocks."""
+"""GPUs and drivers with each error that NVML documents: it is reported, and the other GPUs get their clocks."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from stand_ins.gpu_machine import (
 
 
 def at_maximum(machine: GpuMachine) -> set[int]:
-    """The GPUs that have their highest clock."""
+    """The GPUs that run at their highest clock."""
     return {index for index in range(8) if machine.state.get(f"gpu.{index}.set.application_graphics") == 1410}
 
 
 def failed(answer: dict[str, Any]) -> list[int]:
-    """The GPUs whose results say that they failed."""
+    """The GPUs that the result reports as failed."""
     return [gpu["index"] for gpu in answer["gpus"] if gpu["failed"]]
 
 
@@ -44,7 +44,7 @@ def test_a_lost_gpu_does_not_hide_the_others(machine: GpuMachine) -> None:
 
 
 @pytest.mark.thorough
-def test_a_gpu_lost_during_the_change_is_told(machine: GpuMachine) -> None:
+def test_a_gpu_that_is_lost_during_the_change_is_reported(machine: GpuMachine) -> None:
     machine.play(fail__nvmlDeviceSetApplicationsClocks__3=15)
     answer = machine.module()
     assert (answer["failed"], failed(answer)) == (True, [3])
@@ -57,7 +57,7 @@ def test_a_gpu_lost_during_the_change_is_told(machine: GpuMachine) -> None:
     "function",
     ["nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetSupportedMemoryClocks", "nvmlDeviceSetApplicationsClocks"],
 )
-def test_a_gpu_that_does_not_answer_is_told_within_the_limit(machine: GpuMachine, function: str) -> None:
+def test_a_hanging_gpu_is_reported_within_the_timeout(machine: GpuMachine, function: str) -> None:
     machine.play(**{f"hang__{function}__6": 120})
     began = time.monotonic()
     answer = machine.module(timeout=3)
@@ -67,7 +67,7 @@ def test_a_gpu_that_does_not_answer_is_told_within_the_limit(machine: GpuMachine
     assert at_maximum(machine) == {0, 1, 2, 3, 4, 5, 7}
 
 
-def test_a_driver_that_does_not_answer_at_all_is_told_within_the_limit(machine: GpuMachine) -> None:
+def test_a_hanging_driver_is_reported_within_the_timeout(machine: GpuMachine) -> None:
     machine.play(hang__nvmlInitWithFlags=120)
     began = time.monotonic()
     answer = machine.module(timeout=3)
@@ -75,7 +75,7 @@ def test_a_driver_that_does_not_answer_at_all_is_told_within_the_limit(machine: 
     assert (answer["failed"], answer["msg"]) == (True, "the driver did not answer within 3 s")
 
 
-def test_a_library_that_crashes_takes_one_gpu_only(machine: GpuMachine) -> None:
+def test_a_crash_of_the_library_affects_only_one_gpu(machine: GpuMachine) -> None:
     machine.play(crash__nvmlDeviceGetName__2=1)
     answer = machine.module()
     assert (answer["failed"], failed(answer)) == (True, [2])
@@ -93,7 +93,7 @@ def test_a_library_that_crashes_takes_one_gpu_only(machine: GpuMachine) -> None:
         (UNKNOWN_ERROR, "Unknown Error"),
     ],
 )
-def test_a_driver_that_cannot_be_used_is_told(machine: GpuMachine, code: int, words: str) -> None:
+def test_a_driver_that_cannot_be_used_is_reported(machine: GpuMachine, code: int, words: str) -> None:
     machine.play(fail__nvmlInitWithFlags=code)
     answer = machine.module()
     assert (answer["failed"], answer["msg"]) == (True, f"nvmlInit: {words}")
@@ -106,11 +106,11 @@ def test_a_driver_that_cannot_be_used_is_told(machine: GpuMachine, code: int, wo
         (IRQ_ISSUE, "Interrupt Request Issue"),
         (RESET_REQUIRED, "GPU requires restart"),
         (UNKNOWN_ERROR, "Unknown Error"),
-        # A code that the stand-in has no words for.
+        # A code without a message in the stand-in.
         (29, "Stand-in's error 29"),
     ],
 )
-def test_a_gpu_that_cannot_be_read_is_told_in_the_drivers_words(machine: GpuMachine, code: int, words: str) -> None:
+def test_an_unreadable_gpu_is_reported_with_the_drivers_message(machine: GpuMachine, code: int, words: str) -> None:
     machine.play(fail__nvmlDeviceGetUUID__1=code)
     answer = machine.module()
     assert (answer["failed"], failed(answer)) == (True, [1])
@@ -118,7 +118,7 @@ def test_a_gpu_that_cannot_be_read_is_told_in_the_drivers_words(machine: GpuMach
     assert at_maximum(machine) == {0, 2, 3, 4, 5, 6, 7}
 
 
-def test_whoever_is_not_root_is_told_so(machine: GpuMachine) -> None:
+def test_without_root_each_gpu_fails_with_insufficient_permissions(machine: GpuMachine) -> None:
     machine.play(root=0)
     answer = machine.module()
     assert (answer["failed"], answer["changed"], failed(answer)) == (True, False, list(range(8)))
@@ -133,14 +133,14 @@ def test_no_gpu_at_all_is_a_failure(machine: GpuMachine) -> None:
     assert "the driver reports no GPU" in answer["msg"]
 
 
-def test_a_gpu_that_the_driver_does_not_know_is_warned_of(machine: GpuMachine) -> None:
+def test_a_gpu_that_the_driver_does_not_report_is_a_warning(machine: GpuMachine) -> None:
     machine.play(gpus=7)
     answer = machine.module()
     assert answer["failed"] is False
     assert any("there are 8 NVIDIA GPUs on the PCI bus, but the driver reports 7" in str(w) for w in answer["warnings"])
 
 
-def test_a_name_that_is_no_gpu_is_refused_with_those_that_are(machine: GpuMachine) -> None:
+def test_an_unknown_gpu_is_refused_with_a_list_of_gpus(machine: GpuMachine) -> None:
     machine.play(gpu__3__lost=1)
     answer = machine.module(gpus=["0009:00:00.0"])
     assert answer["failed"] is True
@@ -150,7 +150,7 @@ def test_a_name_that_is_no_gpu_is_refused_with_those_that_are(machine: GpuMachin
     assert "3 = 0004:00:00.0 = nvmlDeviceGetHandleByIndex: GPU is lost" in answer["msg"]
 
 
-def test_a_change_without_effect_is_not_believed(machine: GpuMachine) -> None:
+def test_a_change_without_effect_is_a_failure(machine: GpuMachine) -> None:
     machine.play(stuck__0=1)
     answer = machine.module()
     assert failed(answer) == [0]
@@ -159,7 +159,7 @@ def test_a_change_without_effect_is_not_believed(machine: GpuMachine) -> None:
     )
 
 
-def test_processes_are_told_by_pci_address(machine: GpuMachine) -> None:
+def test_processes_are_listed_by_pci_address(machine: GpuMachine) -> None:
     machine.play(gpu__0__processes="100,101", gpu__1__processes="100", gpu__2__mig=1, gpu__2__processes="200,201@1")
     machine.play(gpu__3__lost=1)
     assert machine.processes() == {
@@ -171,7 +171,7 @@ def test_processes_are_told_by_pci_address(machine: GpuMachine) -> None:
 
 
 @pytest.mark.thorough
-def test_processes_on_mig_instances_are_told_to_others_than_root(machine: GpuMachine) -> None:
+def test_processes_on_mig_instances_are_listed_without_root(machine: GpuMachine) -> None:
     machine.play(root=0, gpu__2__mig=1, gpu__2__processes="201@1,202@0")
     assert machine.processes() == {201: ["0003:00:00.0"], 202: ["0003:00:00.0"]}
 
@@ -183,7 +183,7 @@ def test_processes_are_unknown_without_a_driver(machine: GpuMachine, trouble: st
     assert machine.processes() is None
 
 
-def test_a_machine_without_nvidias_driver_is_told_so(tmp_path: pathlib.Path) -> None:
+def test_a_machine_without_nvidias_driver_fails_with_advice(tmp_path: pathlib.Path) -> None:
     bare = GpuMachine(tmp_path, library=None)
     answer = bare.module()
     assert answer["failed"] is True

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module gpu_clocks over the stand-in for NVML: it sets what is wanted, and once."""
+"""The module gpu_clocks with the stand-in for NVML: it sets the requested clocks once; a second run changes nothing."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ CHANGES = ("Set", "Reset")
 
 
 def each(answer: dict[str, Any], key: str) -> list[Any]:
-    """A key of all GPUs' results."""
+    """The value of a key in the result of each GPU."""
     return [gpu[key] for gpu in answer["gpus"]]
 
 
-def test_sets_application_clocks_of_eight_gpus_once(machine: GpuMachine) -> None:
+def test_application_clocks_of_eight_gpus_are_set_once(machine: GpuMachine) -> None:
     first = machine.module()
     assert (first["failed"], first["changed"], first["via"]) == (False, True, "nvml")
     assert each(first, "method") == ["application"] * 8
@@ -36,23 +36,23 @@ def test_sets_application_clocks_of_eight_gpus_once(machine: GpuMachine) -> None
     assert machine.calls(*CHANGES) == []
 
 
-def test_check_mode_tells_the_change_and_makes_none(machine: GpuMachine) -> None:
-    told = machine.module(check_mode=True, persistent=True)
-    assert told["changed"] is True
-    assert "application clocks: memory 1215 MHz, graphics 1410 MHz" in told["diff"][0]["after"]
-    assert told["gpus"][0]["actions"] == ["set_application 1215 1410", "unlock_graphics", "unlock_memory"]
+def test_check_mode_predicts_the_change_and_makes_none(machine: GpuMachine) -> None:
+    predicted = machine.module(check_mode=True, persistent=True)
+    assert predicted["changed"] is True
+    assert "application clocks: memory 1215 MHz, graphics 1410 MHz" in predicted["diff"][0]["after"]
+    assert predicted["gpus"][0]["actions"] == ["set_application 1215 1410", "unlock_graphics", "unlock_memory"]
     assert machine.calls(*CHANGES) == []
     assert machine.state == {}
     assert not (machine.root / "run/hpcai").exists()
     assert not (machine.root / "etc/hpcai").exists()
     made = machine.module(persistent=True)
-    assert made["diff"] == told["diff"]
+    assert made["diff"] == predicted["diff"]
     assert machine.module(check_mode=True, persistent=True)["changed"] is False
 
 
 @pytest.mark.daily(1)
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, DEPRECATED])
-def test_locks_clocks_where_the_driver_has_no_application_clocks(machine: GpuMachine, code: int) -> None:
+def test_clocks_are_locked_if_the_driver_lacks_application_clocks(machine: GpuMachine, code: int) -> None:
     machine.play(application_clocks=code, model="a10")
     first = machine.module()
     assert (first["failed"], first["changed"]) == (False, True)
@@ -68,7 +68,7 @@ def test_locks_clocks_where_the_driver_has_no_application_clocks(machine: GpuMac
     assert machine.calls(*CHANGES) == []
 
 
-def test_locks_clocks_where_the_library_lacks_the_functions(
+def test_clocks_are_locked_if_the_library_lacks_the_functions(
     tmp_path: pathlib.Path, newest_library: pathlib.Path
 ) -> None:
     machine = GpuMachine(tmp_path, newest_library)
@@ -87,7 +87,7 @@ def test_a_refused_memory_lock_of_hbm_is_no_failure(machine: GpuMachine) -> None
     assert machine.module()["changed"] is False
 
 
-def test_locks_where_application_clocks_are_shown_but_refused(machine: GpuMachine) -> None:
+def test_clocks_are_locked_if_application_clocks_are_refused(machine: GpuMachine) -> None:
     machine.play(fail__nvmlDeviceSetApplicationsClocks=DEPRECATED)
     first = machine.module()
     assert (first["failed"], each(first, "method")) == (False, ["locked"] * 8)
@@ -99,7 +99,7 @@ def test_locks_where_application_clocks_are_shown_but_refused(machine: GpuMachin
     assert machine.calls(*CHANGES) == []
 
 
-def test_says_that_it_is_not_supported_where_neither_kind_works(machine: GpuMachine) -> None:
+def test_a_gpu_without_both_kinds_of_clocks_is_not_supported(machine: GpuMachine) -> None:
     machine.play(application_clocks=NOT_SUPPORTED, gpu__5__model="k80")
     answer = machine.module()
     assert answer["failed"] is True
@@ -113,7 +113,7 @@ def test_says_that_it_is_not_supported_where_neither_kind_works(machine: GpuMach
     assert any("GPU 5" in str(warning) for warning in warned["warnings"])
 
 
-def test_default_undoes_both_kinds(machine: GpuMachine) -> None:
+def test_default_removes_application_clocks_and_locks(machine: GpuMachine) -> None:
     machine.module(method="application")
     machine.module(method="locked", gpus=[0, 1])
     assert "gpu.0.set.locked_graphics_most" in machine.state
@@ -125,7 +125,7 @@ def test_default_undoes_both_kinds(machine: GpuMachine) -> None:
 
 
 @pytest.mark.thorough
-def test_default_undoes_a_lock_that_it_knows_nothing_of(machine: GpuMachine) -> None:
+def test_default_removes_a_lock_that_is_not_recorded(machine: GpuMachine) -> None:
     with (machine.gpus / "state").open("w", encoding="ascii") as file:
         file.write("gpu.4.set.locked_graphics_least=300\ngpu.4.set.locked_graphics_most=300\n")
     assert machine.module(state="default")["changed"] is True
@@ -133,7 +133,7 @@ def test_default_undoes_a_lock_that_it_knows_nothing_of(machine: GpuMachine) -> 
 
 
 @pytest.mark.thorough
-def test_maximum_by_application_clocks_undoes_a_lock_that_would_win(machine: GpuMachine) -> None:
+def test_application_clocks_remove_a_lock_that_would_override_them(machine: GpuMachine) -> None:
     machine.module(state="explicit", graphics_mhz=300, method="locked")
     answer = machine.module(method="application")
     assert "unlock_graphics" in answer["gpus"][0]["actions"]
@@ -141,7 +141,7 @@ def test_maximum_by_application_clocks_undoes_a_lock_that_would_win(machine: Gpu
     assert answer["gpus"][0]["clocks"]["current"]["graphics_mhz"] == 1410
 
 
-def test_explicit_clocks_go_to_the_gpus_that_are_named(machine: GpuMachine) -> None:
+def test_explicit_clocks_are_set_only_on_the_given_gpus(machine: GpuMachine) -> None:
     named = [0, "0003:00:00.0", "GPU-00000005-1111-2222-3333-444444444444"]
     answer = machine.module(state="explicit", graphics_mhz=1200, gpus=named)
     assert [gpu["index"] for gpu in answer["gpus"]] == [0, 2, 5]
@@ -151,7 +151,7 @@ def test_explicit_clocks_go_to_the_gpus_that_are_named(machine: GpuMachine) -> N
     assert machine.module(state="explicit", graphics_mhz=1200, gpus=named)["changed"] is False
 
 
-def test_clocks_that_are_not_supported_are_refused_with_the_nearest(machine: GpuMachine) -> None:
+def test_unsupported_clocks_are_refused_and_the_nearest_named(machine: GpuMachine) -> None:
     answer = machine.module(state="explicit", graphics_mhz=1400, gpus=[0])
     assert answer["failed"] is True
     assert answer["msg"] == (
@@ -162,7 +162,7 @@ def test_clocks_that_are_not_supported_are_refused_with_the_nearest(machine: Gpu
 
 
 @pytest.mark.thorough
-def test_mig_instances_stand_for_their_gpu(machine: GpuMachine) -> None:
+def test_a_mig_instance_selects_its_gpu(machine: GpuMachine) -> None:
     machine.play(gpu__3__mig=1)
     answer = machine.module(gpus=["MIG-00000003-1111-2222-3333-000000000001"])
     assert [(gpu["index"], gpu["mig"], len(gpu["mig_instances"])) for gpu in answer["gpus"]] == [(3, True, 2)]
@@ -179,7 +179,7 @@ def test_a_refusal_because_of_mig_is_reported(machine: GpuMachine) -> None:
     assert "nvmlDeviceSetGpuLockedClocks: Not Supported" in reason
 
 
-def test_persistence_mode_is_switched_on_request_only(machine: GpuMachine) -> None:
+def test_persistence_mode_is_switched_only_on_request(machine: GpuMachine) -> None:
     machine.play(gpu__0__persistence=0)
     left = machine.module()
     assert left["gpus"][0]["persistence"] is False
@@ -193,7 +193,7 @@ def test_persistence_mode_is_switched_on_request_only(machine: GpuMachine) -> No
     assert machine.module(persistence=True)["changed"] is False
 
 
-def test_the_wish_is_kept_for_the_next_boot_on_request_only(machine: GpuMachine) -> None:
+def test_settings_are_saved_for_the_next_boot_only_on_request(machine: GpuMachine) -> None:
     file = machine.root / "etc/hpcai/clocks.json"
     machine.module(persistence=True)
     assert not file.exists()

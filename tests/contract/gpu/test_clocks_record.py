@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The record of locked clocks, which the driver does not give back: when it is believed, and when not."""
+"""The record of locked clocks, which cannot be read from the driver: when the module trusts it, and when not."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from stand_ins.gpu_machine import DEPRECATED, PLAYED, GpuMachine
 
 @pytest.fixture
 def locked(machine: GpuMachine) -> GpuMachine:
-    """A machine whose GPUs were locked at their highest clocks by us."""
+    """A machine whose GPUs the module has locked at their highest clocks."""
     machine.play(application_clocks=DEPRECATED)
     assert machine.module()["changed"] is True
     machine.calls()
     return machine
 
 
-def test_a_record_of_this_load_is_believed_and_told(locked: GpuMachine) -> None:
+def test_a_record_of_this_driver_load_is_trusted_and_reported(locked: GpuMachine) -> None:
     answer = locked.module()
     assert answer["changed"] is False
     assert [gpu["recorded"] for gpu in answer["gpus"]] == [True] * 8
     assert answer["gpus"][0]["clocks"]["locked"] == {"memory_mhz": None, "graphics_mhz": 1410}
 
 
-def test_a_record_of_another_boot_is_not_believed(locked: GpuMachine) -> None:
+def test_a_record_of_another_boot_is_ignored(locked: GpuMachine) -> None:
     (locked.root / "proc/sys/kernel/random/boot_id").write_text("another\n", encoding="ascii")
     answer = locked.module()
     assert answer["changed"] is True
     assert answer["gpus"][0]["reasons"] == ["our record has no lock"]
 
 
-def test_a_record_of_another_load_of_the_driver_is_not_believed(locked: GpuMachine) -> None:
+def test_a_record_of_another_driver_load_is_ignored(locked: GpuMachine) -> None:
     locked.reload_driver()
     locked.play(**{f"gpu__{index}__persistence": 1 for index in range(8)})
     assert locked.module()["changed"] is True
@@ -47,7 +47,7 @@ def test_a_record_of_another_load_of_the_driver_is_not_believed(locked: GpuMachi
 
 @pytest.mark.daily(1)
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 9}', '{"schema": 1, "load": null, "gpus": {}}'])
-def test_a_record_that_makes_no_sense_is_not_believed(locked: GpuMachine, text: str) -> None:
+def test_an_invalid_record_is_ignored(locked: GpuMachine, text: str) -> None:
     (locked.root / "run/hpcai/clocks.json").write_text(text, encoding="ascii")
     assert locked.module()["changed"] is True
     assert locked.module()["changed"] is False
@@ -62,17 +62,17 @@ def test_a_clock_above_the_lock_disproves_the_record(locked: GpuMachine) -> None
     assert "above the recorded lock at 1005 MHz" in answer["gpus"][2]["reasons"][-1]
 
 
-def test_a_clock_below_the_lock_without_a_reason_is_warned_of(locked: GpuMachine) -> None:
+def test_a_clock_below_the_lock_without_a_reason_is_a_warning(locked: GpuMachine) -> None:
     locked.play(gpu__2__running_graphics=210)
     answer = locked.module()
     assert answer["changed"] is False
     assert any("GPU 2 (0003:00:00.0) runs at 210 MHz, below the recorded lock" in str(w) for w in answer["warnings"])
-    # 4: the power cap holds it down, which says nothing about the lock.
+    # 4: the power cap limits the clock, which gives no information about the lock.
     locked.play(gpu__2__reasons=4)
     assert locked.module().get("warnings", []) == []
 
 
-def test_without_persistence_mode_the_record_is_not_believed(locked: GpuMachine) -> None:
+def test_without_persistence_mode_the_record_is_ignored(locked: GpuMachine) -> None:
     (locked.gpus / "config").write_text(
         (locked.gpus / "config").read_text(encoding="ascii").replace("gpu.1.persistence=1", "gpu.1.persistence=0"),
         encoding="ascii",
@@ -98,7 +98,7 @@ def test_other_gpus_keep_their_record(locked: GpuMachine) -> None:
 
 
 @pytest.mark.thorough
-def test_without_the_drivers_folder_no_record_is_kept(machine: GpuMachine) -> None:
+def test_without_the_drivers_folder_no_record_is_written(machine: GpuMachine) -> None:
     machine.play(application_clocks=DEPRECATED)
     (machine.root / "sys/module/nvidia").rmdir()
     assert machine.module()["changed"] is True
@@ -107,8 +107,8 @@ def test_without_the_drivers_folder_no_record_is_kept(machine: GpuMachine) -> No
     assert any("locked clocks cannot be recorded" in str(warning) for warning in answer["warnings"])
 
 
-def test_two_runs_at_once_do_not_lose_each_others_record(machine: GpuMachine) -> None:
-    # The first run takes its time between reading the record and writing it.
+def test_two_runs_at_once_keep_each_others_records(machine: GpuMachine) -> None:
+    # The first run waits 3 s between reading and writing the record.
     machine.play(application_clocks=DEPRECATED, hang__nvmlDeviceSetGpuLockedClocks__1=3)
     runs = [
         subprocess.Popen(

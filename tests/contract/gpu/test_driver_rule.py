@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The rule for a driver that is loaded again, as udev reads it. The emulated machine loads a module in earnest."""
+"""udev's rule for a reloaded driver, as udev reads it. The emulated machine really loads a module."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import services
 
-# In a namespace of its own: udev notes what it saw below /run.
+# In a separate mount namespace, because udev writes to /run.
 _ENTER = """\
 set -e
 mount -t tmpfs tmpfs /run
@@ -26,11 +26,11 @@ exec udevadm test --action="$2" "/sys/module/$3"
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> dict[str, list[str]]:
-    """The units that udev has systemd start: when the module comes, when it changes, and when another one comes."""
+def started_units(tmp_path: Path) -> dict[str, list[str]]:
+    """The units that udev starts when the module is loaded, when it changes, and when another module is loaded."""
     if os.geteuid() or not shutil.which("udevadm"):
-        pytest.skip("only root can ask udev here, where there is one")
-    # One that is there plays nvidia.
+        pytest.skip("needs root and udevadm")
+    # An existing module takes the part of nvidia.
     played, other = sorted(folder.name for folder in Path("/sys/module").iterdir())[:2]
     for path, text in services.UDEV_RULES.items():
         assert '"nvidia"' in text
@@ -40,12 +40,12 @@ def asked(tmp_path: Path) -> dict[str, list[str]]:
         command = ["unshare", "--mount", "sh", "-c", _ENTER, "udev", str(tmp_path), action, module]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         if "DEVPATH=" not in done.stdout:
-            pytest.skip(f"udevadm cannot be tried here: {done.stderr.strip()[-200:]}")
+            pytest.skip(f"udevadm does not work here: {done.stderr.strip()[-200:]}")
         lines = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
         tagged = ":systemd:" in lines.get("CURRENT_TAGS", lines.get("TAGS", ""))
         found[name] = lines.get("SYSTEMD_WANTS", "").split() if tagged else []
     return found
 
 
-def test_udev_asks_for_the_unit_when_the_module_is_loaded_and_only_then(asked: dict[str, list[str]]) -> None:
-    assert asked == {"load": [services.DRIVER_LOADED], "change": [], "other": []}
+def test_udev_starts_the_unit_only_when_the_module_is_loaded(started_units: dict[str, list[str]]) -> None:
+    assert started_units == {"load": [services.DRIVER_LOADED], "change": [], "other": []}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The GPUs' health through the stand-in for NVML: what is told, how much is asked for it, and what fails."""
+"""The GPUs' health data through the stand-in for NVML: the values, the number of calls, and errors."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import Any
 import pytest
 from stand_ins.gpu_machine import NOT_SUPPORTED, RESET_REQUIRED, UNKNOWN_ERROR, GpuMachine
 
-# Calls of the library for each GPU, and those for the machine: init, number, and twice the two versions.
-MOST_CALLS, MOST_CALLS_OLD, LINK_CALLS, OF_MACHINE = 35, 45, 2, 6
+# Calls of the library for each GPU, and for the machine: init, number of GPUs, and both versions twice.
+MAX_CALLS, MAX_CALLS_OLD_LIBRARY, LINK_CALLS, MACHINE_CALLS = 35, 45, 2, 6
 CORRUPTED_INFOROM, FUNCTION_NOT_FOUND = 14, 13
 
 
 def gpus(machine: GpuMachine) -> list[dict[str, Any]]:
-    """All GPUs."""
+    """The health data of all GPUs."""
     found: list[dict[str, Any]] = machine.health("all")["all"]
     return found
 
 
 def links(machine: GpuMachine) -> list[dict[str, Any]]:
-    """Their NVLinks."""
+    """The NVLinks of all GPUs."""
     found: list[dict[str, Any]] = machine.health("links")["links"]
     return found
 
 
-def test_tells_of_healthy_gpus(machine: GpuMachine) -> None:
+def test_healthy_gpus_have_all_values(machine: GpuMachine) -> None:
     answers = machine.health()
     found = answers["all"]
     assert answers["versions"] == ["550.90.12", "12.550.90.12"]
@@ -56,12 +56,12 @@ def test_tells_of_healthy_gpus(machine: GpuMachine) -> None:
 
 @pytest.mark.daily(1)
 @pytest.mark.parametrize(
-    ("model", "settings", "most", "number"),
+    ("model", "settings", "maximum", "number"),
     [
-        ("a100-40", {}, MOST_CALLS, 12),
-        ("h100", {"thresholds": "none"}, MOST_CALLS, 18),
-        ("v100", {}, MOST_CALLS, 6),
-        # A library that answers single questions only.
+        ("a100-40", {}, MAX_CALLS, 12),
+        ("h100", {"thresholds": "none"}, MAX_CALLS, 18),
+        ("v100", {}, MAX_CALLS, 6),
+        # A library without functions that return several values.
         (
             "a100-40",
             {
@@ -75,13 +75,13 @@ def test_tells_of_healthy_gpus(machine: GpuMachine) -> None:
                     "nvmlDeviceGetTemperatureThreshold",
                 )
             },
-            MOST_CALLS_OLD,
+            MAX_CALLS_OLD_LIBRARY,
             12,
         ),
     ],
 )
 def test_the_number_of_calls_is_bounded(
-    machine: GpuMachine, model: str, settings: dict[str, Any], most: int, number: int
+    machine: GpuMachine, model: str, settings: dict[str, Any], maximum: int, number: int
 ) -> None:
     machine.play(model=model, gpu__3__processes="100,200", **settings)
     machine.calls()
@@ -89,20 +89,20 @@ def test_the_number_of_calls_is_bounded(
     calls = machine.calls()
     for index in range(8):
         own = [call for call in calls if call.endswith(f" {index}")]
-        assert 25 < len(own) <= most, sorted(own)
-    assert len(calls) <= 8 * most + OF_MACHINE
-    # The links are asked for by the check of them alone: a call each, two for handle and sums, one that finds the end.
+        assert 25 < len(own) <= maximum, sorted(own)
+    assert len(calls) <= 8 * maximum + MACHINE_CALLS
+    # Only the check of the links reads them: one call per link, two for handle and sums, and one that finds the end.
     before = len(calls)
     machine.health("versions", "all", "links")
     assert before < len(machine.calls()) <= before + 8 * (number + LINK_CALLS + 1)
 
 
-def test_one_question_is_asked_once(machine: GpuMachine) -> None:
+def test_repeated_queries_call_the_driver_once(machine: GpuMachine) -> None:
     machine.health("all", "all", "readable", "all")
     assert len(machine.calls("nvmlDeviceGetTemperature ")) == 8
 
 
-TRAITS: dict[str, tuple[str, Any]] = {
+VALUES: dict[str, tuple[str, Any]] = {
     "temperature=91": ("temperature", 91),
     "power=412000": ("power", 412.0),
     "power_limit=300000": ("power_limit", 300.0),
@@ -130,22 +130,22 @@ TRAITS: dict[str, tuple[str, Any]] = {
     "persistence=0": ("persistence", False),
     "mig=1": ("mig", True),
 }
-"""What the stand-in is told of a GPU, and where the product has it."""
+"""Settings of a GPU in the stand-in, and where the product has the value."""
 
 
-def trait(gpu: dict[str, Any], path: str) -> Any:
-    """A value of a GPU, or of a part of it."""
+def value_at(gpu: dict[str, Any], path: str) -> Any:
+    """A value of a GPU, or of a group of values."""
     part, dot, field = path.partition(".")
     return gpu[part][field] if dot else gpu[part]
 
 
-def test_each_trait_is_that_of_its_gpu(machine: GpuMachine) -> None:
-    """Each figure differs from all others: one that is read from a wrong column is seen."""
-    machine.play(**{f"gpu__5__{key.replace('.', '__')}": text for key, text in (entry.split("=") for entry in TRAITS)})
+def test_each_value_belongs_to_its_gpu(machine: GpuMachine) -> None:
+    """Each value differs from all others, so that a value from a wrong column fails the test."""
+    machine.play(**{f"gpu__5__{key.replace('.', '__')}": text for key, text in (entry.split("=") for entry in VALUES)})
     found = gpus(machine)
-    for path, value in TRAITS.values():
-        assert trait(found[5], path) == value, path
-        assert value not in [trait(gpu, path) for gpu in found if gpu["index"] != 5], path
+    for path, value in VALUES.values():
+        assert value_at(found[5], path) == value, path
+        assert value not in [value_at(gpu, path) for gpu in found if gpu["index"] != 5], path
     machine.play(gpu__4__rows__failure=1, gpu__4__ecc__mode=0)
     found = gpus(machine)
     assert [gpu["rows"]["failure"] for gpu in found] == [index == 4 for index in range(8)]
@@ -153,12 +153,12 @@ def test_each_trait_is_that_of_its_gpu(machine: GpuMachine) -> None:
     assert [gpu["ecc"]["enabled"] for gpu in found] == [index != 4 for index in range(8)]
 
 
-def test_a_gpu_that_says_that_its_sram_is_worn(machine: GpuMachine) -> None:
+def test_a_gpu_above_its_sram_threshold_is_reported(machine: GpuMachine) -> None:
     machine.play(gpu__5__ecc__sram__threshold=1)
     assert [one["ecc"]["sram_threshold"] for one in gpus(machine)] == [index == 5 for index in range(8)]
 
 
-def test_older_gpus_tell_of_pages_and_not_of_rows(machine: GpuMachine) -> None:
+def test_older_gpus_report_pages_instead_of_rows(machine: GpuMachine) -> None:
     machine.play(model="v100", gpu__1__pages__single=3, gpu__1__pages__double=2, gpu__1__pages__pending=1)
     found = gpus(machine)
     assert found[0]["pages"] == {"single": 0, "double": 0, "pending": False}
@@ -166,7 +166,7 @@ def test_older_gpus_tell_of_pages_and_not_of_rows(machine: GpuMachine) -> None:
     assert found[1]["rows"] is None
 
 
-def test_limits_of_temperature_come_from_margins_where_the_gpu_tells_no_thresholds(machine: GpuMachine) -> None:
+def test_without_thresholds_temperature_limits_come_from_margins(machine: GpuMachine) -> None:
     machine.play(thresholds="none", gpu__2__temperature=60)
     for one in gpus(machine):
         assert (one["most"], one["slowdown_at"]) == (87, 89)
@@ -184,15 +184,15 @@ def test_limits_of_temperature_come_from_margins_where_the_gpu_tells_no_threshol
         ({"fabric__health": 0}, {"state": "completed", "status": 0, "degraded": None, "unhealthy": None}),
     ],
 )
-def test_the_fabric(machine: GpuMachine, settings: dict[str, int], fabric: dict[str, Any]) -> None:
+def test_the_fabric_state_is_reported(machine: GpuMachine, settings: dict[str, int], fabric: dict[str, Any]) -> None:
     machine.play(model="h100", **settings)
     assert gpus(machine)[0]["fabric"] == fabric
-    # Before driver 545 without the mask.
+    # Drivers before 545 lack the health mask.
     machine.play(fail__nvmlDeviceGetGpuFabricInfoV=FUNCTION_NOT_FOUND)
     assert gpus(machine)[0]["fabric"] == {**fabric, "degraded": None, "unhealthy": None}
 
 
-def test_links_and_their_errors(machine: GpuMachine) -> None:
+def test_inactive_links_and_link_errors_are_reported(machine: GpuMachine) -> None:
     machine.play(gpu__3__link__11=0, gpu__3__link_errors__replay=4, gpu__3__link_errors__recovery=2)
     found = links(machine)
     assert [sum(gpu["active"]) for gpu in found] == [12, 12, 12, 11, 12, 12, 12, 12]
@@ -201,12 +201,12 @@ def test_links_and_their_errors(machine: GpuMachine) -> None:
     assert set(found[2]["errors"].values()) == {0}
 
 
-def test_links_are_counted_where_the_library_does_not_tell_their_number(machine: GpuMachine) -> None:
+def test_links_are_counted_if_the_library_does_not_report_their_number(machine: GpuMachine) -> None:
     machine.play(fail__nvmlDeviceGetFieldValues=FUNCTION_NOT_FOUND)
     assert [(len(one["active"]), one["errors"]) for one in links(machine)] == [(12, {})] * 8
 
 
-def test_an_inforom_that_is_corrupted_untold_or_out_of_its_mind(machine: GpuMachine) -> None:
+def test_a_corrupted_unsupported_or_failing_inforom_is_reported(machine: GpuMachine) -> None:
     function = "fail__nvmlDeviceValidateInforom"
     machine.play(
         **{f"{function}__1": CORRUPTED_INFOROM, f"{function}__2": NOT_SUPPORTED, f"{function}__3": UNKNOWN_ERROR}
@@ -216,16 +216,16 @@ def test_an_inforom_that_is_corrupted_untold_or_out_of_its_mind(machine: GpuMach
     assert "nvmlDeviceValidateInforom" in found["3"]
 
 
-def test_one_trait_that_fails_leaves_the_others(machine: GpuMachine) -> None:
+def test_an_unreadable_value_does_not_affect_the_others(machine: GpuMachine) -> None:
     machine.play(fail__nvmlDeviceGetPowerUsage__4=UNKNOWN_ERROR, fail__nvmlDeviceGetSerial__4=NOT_SUPPORTED)
     found = gpus(machine)[4]
     assert (found["power"], found["serial"], found["problem"]) == (None, None, None)
-    # What the GPU merely lacks is no error.
+    # A value that the GPU does not support is no error.
     assert list(found["errors"]) == ["power"]
     assert found["temperature"] == 31
 
 
-def test_a_lost_gpu_sits_where_no_other_does(machine: GpuMachine) -> None:
+def test_a_lost_gpu_keeps_its_index_and_address(machine: GpuMachine) -> None:
     machine.play(gpu__2__lost=1)
     found = gpus(machine)
     assert [gpu["problem_kind"] for gpu in found] == [None, None, "gpu_is_lost", *[None] * 5]
@@ -233,13 +233,13 @@ def test_a_lost_gpu_sits_where_no_other_does(machine: GpuMachine) -> None:
     assert found[3]["temperature"] == 31
 
 
-def test_a_gpu_that_needs_a_reset_is_not_asked_any_further(machine: GpuMachine) -> None:
+def test_a_gpu_that_needs_a_reset_is_not_queried_further(machine: GpuMachine) -> None:
     machine.play(fail__nvmlDeviceGetTemperature__2=RESET_REQUIRED)
     assert gpus(machine)[2]["problem_kind"] == "reset_required"
     assert not machine.calls("nvmlDeviceGetComputeRunningProcesses_v3 2")
 
 
-def test_a_gpu_that_does_not_answer_is_asked_twice_and_no_more(machine: GpuMachine) -> None:
+def test_a_hanging_gpu_is_queried_twice_and_then_skipped(machine: GpuMachine) -> None:
     machine.play(hang__nvmlDeviceGetTemperature__6=30)
     start = time.monotonic()
     answers = machine.health("all", "links", limit_s=3)
@@ -250,7 +250,7 @@ def test_a_gpu_that_does_not_answer_is_asked_twice_and_no_more(machine: GpuMachi
     assert [one["index"] for one in answers["links"]] == [0, 1, 2, 3, 4, 5, 7]
 
 
-def test_a_driver_that_does_not_answer_is_asked_twice_and_then_left_alone(machine: GpuMachine) -> None:
+def test_a_hanging_driver_is_queried_twice_and_then_skipped(machine: GpuMachine) -> None:
     machine.play(hang__nvmlInitWithFlags=30)
     start = time.monotonic()
     answers = machine.health("all", "links", "versions", limit_s=3)
@@ -259,6 +259,6 @@ def test_a_driver_that_does_not_answer_is_asked_twice_and_then_left_alone(machin
     assert len(machine.calls("nvmlInitWithFlags")) == 2
 
 
-def test_a_driver_that_is_not_loaded(machine: GpuMachine) -> None:
+def test_an_unloaded_driver_is_reported(machine: GpuMachine) -> None:
     machine.play(driver__loaded=0)
     assert machine.health("all")["all"]["error"][0] == "driver_not_loaded"

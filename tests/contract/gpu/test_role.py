@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The role gpu on a played node over the stand-in for NVML: bake, configure, boot, reload, undo, faults."""
+"""The role gpu on a simulated node with the stand-in for NVML: bake, configure, boot, reload, undo, faults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SETTINGS = json.dumps({"schema": 1, "vm_size": SIZE})
 OPTIONS: dict[str, Any] = {"gpu_min_driver": "550", "gpu_timeout": 20}
 BUSIDS = ("0001", "0002", "0003", "0004", "000b", "000c", "000d", "000e")
 HIGHEST = {f"gpu.{index}.set.application_graphics": 1410 for index in range(8)}
-# systemctl of a machine that was not booted by systemd, and modprobe that loads what it is asked for.
+# systemctl as on a machine without running systemd, and modprobe that loads any module.
 COMMANDS = {
     "systemctl": """\
 echo "systemctl $*" >> "$PLAYED/ran"
@@ -50,7 +50,7 @@ class GpuNode(PlayedNode):
         self.gpus, self.library = folder / "gpus", library
         self.gpus.mkdir()
         self.play_gpus(**{f"gpu__{index}__busid": f"0000{domain}:00:00.0" for index, domain in enumerate(BUSIDS)})
-        # The namespace binds the tree's /sys: what is made here is seen there.
+        # The namespace mounts this folder's sys as /sys.
         (folder / "sys/module").mkdir()
         for name, text in COMMANDS.items():
             self.command(name, text)
@@ -63,7 +63,7 @@ class GpuNode(PlayedNode):
         }
 
     def command(self, name: str, text: str) -> None:
-        """Put a command there that stands in for another one."""
+        """Replace a command by a script."""
         file = self.folder / "bin" / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(f"#!/bin/sh\n{text}", encoding="ascii")
@@ -83,18 +83,18 @@ class GpuNode(PlayedNode):
         return {key: int(value) for key, value in pairs if key.endswith("application_graphics")}
 
     def ran(self) -> list[str]:
-        """The commands since the last time."""
+        """The commands that ran since the last call."""
         file = self.folder / "ran"
         lines = file.read_text(encoding="ascii").splitlines() if file.exists() else []
         file.unlink(missing_ok=True)
         return lines
 
     def reload_driver(self) -> None:
-        """Take the driver out and load it: its other parts are gone, and so is what was set."""
+        """Unload the driver and load only its main module again, without its earlier settings."""
         modules = self.folder / "sys/module"
         for name in ("nvidia_uvm", "nvidia_peermem", "nvidia"):
             (modules / name).rmdir()
-        # Made before the folder of the last load is forgotten, lest the file system hand out its number again.
+        # Without this folder, the file system could assign the old folder's inode number to the new one.
         (modules / "other").mkdir(exist_ok=True)
         (modules / "nvidia").mkdir()
         (self.gpus / "state").unlink()
@@ -102,7 +102,7 @@ class GpuNode(PlayedNode):
 
 @pytest.fixture
 def node(tmp_path: pathlib.Path, library: pathlib.Path) -> Iterator[GpuNode]:
-    """The node, without any file of ours."""
+    """The node, without any file of the collection."""
     if os.geteuid():
         pytest.skip("only root can play a node in namespaces")
     played = GpuNode(tmp_path, library)
@@ -111,10 +111,10 @@ def node(tmp_path: pathlib.Path, library: pathlib.Path) -> Iterator[GpuNode]:
 
 
 @pytest.mark.thorough
-def test_an_image_is_baked_without_gpu_and_driver_and_its_boot_does_the_rest(node: GpuNode) -> None:
+def test_an_image_is_baked_without_a_gpu_and_the_boot_sets_the_clocks(node: GpuNode) -> None:
     node.environment["LD_LIBRARY_PATH"] = ""
-    foretold = node.play("install", "--check", **OPTIONS)
-    assert (foretold["changed"], node.files()) == (1, {})
+    predicted = node.play("install", "--check", **OPTIONS)
+    assert (predicted["changed"], node.files()) == (1, {})
     assert node.play("install", **OPTIONS)["changed"] == 1
     assert sorted(node.files()) == ["etc/hpcai/clocks.json", "etc/hpcai/gpu.json"]
     assert json.loads(node.text("/etc/hpcai/gpu.json") or "") == {"schema": 1, "min_driver": "550", "timeout": 20.0}
@@ -126,22 +126,22 @@ def test_an_image_is_baked_without_gpu_and_driver_and_its_boot_does_the_rest(nod
     baked = node.files()
     node.environment["LD_LIBRARY_PATH"] = str(node.library)
     node.write("/etc/hpcai/node.json", SETTINGS)
-    status, said = node.hpcnode("boot", "run", "gpu", "clocks")
-    assert status == 0, said
-    assert [step["verdict"] for step in said["steps"]] == ["warn", "pass"]
+    status, output = node.hpcnode("boot", "run", "gpu", "clocks")
+    assert status == 0, output
+    assert [step["verdict"] for step in output["steps"]] == ["warn", "pass"]
     assert node.clocks == HIGHEST
-    # Ansible finds all done by the boot, and the same bytes kept.
+    # Ansible changes nothing after the boot, and the baked files are unchanged.
     assert node.play("main", **OPTIONS)["changed"] == 0
     assert {path: digest for path, digest in node.files().items() if path in baked} == baked
 
 
 @pytest.mark.thorough
-def test_a_converged_node_costs_five_tasks(node: GpuNode) -> None:
+def test_a_converged_node_takes_five_tasks(node: GpuNode) -> None:
     node.write("/etc/hpcai/node.json", SETTINGS)
     before = node.files()
-    foretold = node.play("main", "--check", **OPTIONS)
-    # The driver is not loaded: it cannot be asked what the clocks are.
-    assert (foretold["changed"], foretold["skipped"], node.files()) == (2, 1, before)
+    predicted = node.play("main", "--check", **OPTIONS)
+    # The driver is not loaded, so check mode cannot read the clocks.
+    assert (predicted["changed"], predicted["skipped"], node.files()) == (2, 1, before)
     assert node.play("main", **OPTIONS)["changed"] == 3
     assert node.clocks == HIGHEST
     node.ran()
@@ -151,11 +151,11 @@ def test_a_converged_node_costs_five_tasks(node: GpuNode) -> None:
 
 
 @pytest.mark.thorough
-def test_what_is_undone_is_as_if_it_had_never_been(node: GpuNode) -> None:
+def test_absent_removes_all_settings_and_resets_the_clocks(node: GpuNode) -> None:
     node.write("/etc/hpcai/node.json", SETTINGS)
     node.play("main", **OPTIONS)
-    foretold = node.play("main", "--check", gpu_state="absent")
-    assert (foretold["changed"], node.clocks) == (2, HIGHEST)
+    predicted = node.play("main", "--check", gpu_state="absent")
+    assert (predicted["changed"], node.clocks) == (2, HIGHEST)
     assert node.play("main", gpu_state="absent")["changed"] == 2
     assert not [path for path in node.files() if path.startswith("etc/hpcai/") and "node.json" not in path]
     assert set(node.clocks.values()) <= {1095}
@@ -163,19 +163,19 @@ def test_what_is_undone_is_as_if_it_had_never_been(node: GpuNode) -> None:
 
 
 @pytest.mark.thorough
-def test_after_a_reload_of_the_driver_the_same_command_sets_the_clocks_again(node: GpuNode) -> None:
-    """It is the one that the unit hpcai-driver-loaded.service runs."""
+def test_the_boot_steps_set_the_clocks_again_after_a_driver_reload(node: GpuNode) -> None:
+    """The unit hpcai-driver-loaded.service runs this command."""
     node.write("/etc/hpcai/node.json", SETTINGS)
     node.play("main", **OPTIONS)
     node.reload_driver()
     assert node.clocks == {}
-    status, said = node.hpcnode("boot", "run", "gpu", "clocks")
-    assert status == 0, said
+    status, output = node.hpcnode("boot", "run", "gpu", "clocks")
+    assert status == 0, output
     assert node.clocks == HIGHEST
-    assert "modprobe nvidia_uvm" in said["steps"][0]["changes"]
-    # As in a boot, where the module comes before the steps: there is nothing left to do.
-    status, said = node.hpcnode("boot", "run", "gpu", "clocks")
-    assert [step["changes"] for step in said["steps"]] == [[], []]
+    assert "modprobe nvidia_uvm" in output["steps"][0]["changes"]
+    # In a boot, the module is loaded before the steps, so a second run of the steps must change nothing.
+    status, output = node.hpcnode("boot", "run", "gpu", "clocks")
+    assert [step["changes"] for step in output["steps"]] == [[], []]
 
 
 @pytest.mark.daily(1)
@@ -188,15 +188,15 @@ def test_after_a_reload_of_the_driver_the_same_command_sets_the_clocks_again(nod
         {"gpu_has_gpus": "false"},
     ],
 )
-def test_where_there_are_no_gpus_it_costs_one_skipped_task(node: GpuNode, variables: dict[str, Any]) -> None:
+def test_without_gpus_the_role_takes_one_skipped_task(node: GpuNode, variables: dict[str, Any]) -> None:
     counts = node.play("main", **variables)
-    # The other one is Ansible's own, which validates the variables; it is one of the five above as well.
+    # The task that is ok is Ansible's validation of the variables, which is also one of the five tasks above.
     assert (counts["ok"], counts["skipped"], counts["changed"]) == (1, 1, 0)
     assert (node.files(), node.ran()) == ({}, [])
 
 
 @pytest.mark.thorough
-def test_a_machine_that_finds_out_by_itself_that_it_has_none_is_left_alone(node: GpuNode) -> None:
+def test_a_machine_whose_size_has_no_gpus_is_not_changed(node: GpuNode) -> None:
     node.write("/etc/hpcai/node.json", json.dumps({"schema": 1, "vm_size": "Mine", "vm_sizes": {"Mine": {"vcpus": 2}}}))
     counts = node.play("main")
     assert (counts["skipped"], counts["failed"]) == (1, 0)
@@ -205,7 +205,7 @@ def test_a_machine_that_finds_out_by_itself_that_it_has_none_is_left_alone(node:
 
 @pytest.mark.daily(1)
 @pytest.mark.parametrize(
-    ("wrong", "words"),
+    ("fault", "words"),
     [
         ({"no_module": True}, "NVIDIA's driver is not loaded: modprobe: FATAL: Module nvidia_uvm not found"),
         ({"gpus": 7}, "7 of 8 GPUs: the driver does not know 000e:00:00.0"),
@@ -213,21 +213,21 @@ def test_a_machine_that_finds_out_by_itself_that_it_has_none_is_left_alone(node:
     ],
     ids=["no driver", "fewer GPUs", "no answer"],
 )
-def test_what_keeps_a_node_from_work_is_found_in_the_run(node: GpuNode, wrong: dict[str, Any], words: str) -> None:
+def test_a_fault_that_would_block_slurmd_fails_the_run(node: GpuNode, fault: dict[str, Any], words: str) -> None:
     node.write("/etc/hpcai/node.json", SETTINGS)
-    if wrong.pop("no_module", False):
+    if fault.pop("no_module", False):
         (node.folder / "no_module").touch()
-    node.play_gpus(**wrong)
+    node.play_gpus(**fault)
     done = node.try_to_play("main", **{**OPTIONS, "gpu_timeout": 2})
     assert done.returncode != 0
     assert words in done.stdout
     assert node.clocks == {}
-    # What the next boot goes by is there nevertheless.
+    # The settings for the next boot are written nevertheless.
     assert node.text("/etc/hpcai/clocks.json")
 
 
 @pytest.mark.thorough
-def test_a_driver_that_fails_is_no_hindrance_to_undo(node: GpuNode) -> None:
+def test_absent_works_with_a_failing_driver(node: GpuNode) -> None:
     node.write("/etc/hpcai/node.json", SETTINGS)
     node.play("install", **OPTIONS)
     (node.folder / "no_module").touch()
@@ -236,7 +236,7 @@ def test_a_driver_that_fails_is_no_hindrance_to_undo(node: GpuNode) -> None:
 
 
 @pytest.mark.thorough
-def test_clocks_of_ones_own_and_none_at_all(node: GpuNode) -> None:
+def test_gpu_clocks_can_be_empty_or_explicit(node: GpuNode) -> None:
     node.write("/etc/hpcai/node.json", SETTINGS)
     node.play("main", gpu_clocks={})
     assert (node.clocks, node.text("/etc/hpcai/clocks.json")) == ({}, None)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A node with eight GPUs whose driver is a stand-in, played on this machine in namespaces of its own."""
+"""A node with eight GPUs and a stand-in driver, simulated on this machine in separate namespaces."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 @pytest.fixture
 def gpus(tmp_path: pathlib.Path, library: pathlib.Path) -> GpuMachine:
-    """The GPUs of the node: what they say, and the calls that they got."""
+    """The GPUs of the node: their settings, and the calls of the driver."""
     return GpuMachine(tmp_path / "driver", library)
 
 
 @pytest.fixture
 def node(tmp_path: pathlib.Path, gpus: GpuMachine) -> Iterator[PlayedNode]:
-    """The node, of a known size."""
+    """The node, with a known VM size."""
     if os.geteuid():
         pytest.skip("only root can play a node in namespaces")
     (tmp_path / "node").mkdir()

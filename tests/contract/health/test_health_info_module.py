@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module on a node, through AnsiballZ: what is not packed is not there."""
+"""The module on a node, packed by AnsiballZ: a check that was not packed would be missing."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health import ca
 
 def test_every_check_of_every_short_tier_is_packed_and_run(node: PlayedNode, tmp_path: pathlib.Path) -> None:
     tiers = ("prolog", "periodic", "epilog", "boot")
-    told = {tier: tmp_path / f"{tier}.json" for tier in tiers}
+    results = {tier: tmp_path / f"{tier}.json" for tier in tiers}
     tasks = []
-    for tier, file in told.items():
+    for tier, file in results.items():
         tasks += [
             {"hpcai.azure.node_health_info": {"tier": tier}, "register": "checked"},
             {"ansible.builtin.copy": {"content": "{{ checked.health | to_json }}", "dest": str(file), "mode": "0600"}},
@@ -37,7 +37,7 @@ def test_every_check_of_every_short_tier_is_packed_and_run(node: PlayedNode, tmp
         ANSIBLE_NOCOLOR="1",
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    for tier, file in told.items():
+    for tier, file in results.items():
         health = json.loads(file.read_text(encoding="utf-8"))
         chosen = {check.name: check for check in catalog.select_checks(tier)}
         assert [check["name"] for check in health["checks"]] == list(chosen)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the simulated subscriptions hold."""
+"""The content of the simulated subscriptions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 TAGS = {"hpcai_cluster": "sim"}
 COMPUTE = {**TAGS, "hpcai_role": "compute"}
 
-# One of each kind. Computer names are PREFIX plus six digits: compute000000, compute000003, compute00000H, flex...
+# One machine or scale set of each kind. Computer names are PREFIX plus six digits: compute000000, compute000003,
+# compute00000H, flex...
 CLUSTER: dict[str, Any] = {
     "virtual_machines": [{"name": "ctl", "tags": {**TAGS, "hpcai_role": "controller,login"}, "public_ip": True}],
     "scale_sets": [
@@ -28,4 +29,4 @@ CLUSTER: dict[str, Any] = {
 }
 
 UNIFORM = {"compute000000", "compute000003", "compute00000H"}
-"""The hosts of the Uniform set in it."""
+"""The hosts of the cluster's Uniform scale set."""

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Simulators and sources of the inventory's tests."""
+"""Simulators and inventory sources for the tests of the inventory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .replacing import Controller
 
 @pytest.fixture
 def simulate(tmp_path: Path) -> Iterator[Callable[..., Source]]:
-    """Start a simulator and give the source that reads it."""
+    """Start a simulator, and return an inventory source that reads it."""
     with ExitStack() as stack:
         count = 0
 
@@ -39,17 +39,17 @@ def simulate(tmp_path: Path) -> Iterator[Callable[..., Source]]:
 
 @pytest.fixture
 def source(simulate: Callable[..., Source]) -> Source:
-    """The source of a cluster with one of each kind."""
+    """The inventory source of a cluster with one machine or scale set of each kind."""
     return simulate()
 
 
 @pytest.fixture
 def simulator(source: Source) -> Simulator:
-    """The simulator behind that source."""
+    """The simulator that the source reads."""
     return source.simulator
 
 
 @pytest.fixture
 def controller(tmp_path: Path) -> Controller:
-    """A quiet cluster."""
+    """A controller whose nodes are idle, and without jobs."""
     return Controller(tmp_path / "bin")

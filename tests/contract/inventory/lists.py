@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which request is for which list, as patterns for faults."""
+"""Patterns of the requests for each list, for faults."""
 
 from __future__ import annotations
 

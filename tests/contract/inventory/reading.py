@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading an inventory source in a test: by the plugin itself, or by Ansible's command in a process of its own."""
+"""Reads an inventory source in a test: with the plugin, or with Ansible's command in a separate process."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ BIN = Path(sys.executable).parent
 
 @dataclass
 class Source:
-    """An inventory file about a simulator."""
+    """An inventory file that reads a simulator."""
 
     path: Path
     simulator: Simulator
     options: dict[str, Any] = field(default_factory=dict)
 
     def write(self, **options: Any) -> Source:
-        """Write the file, with options beside those that lead to the simulator."""
+        """Write the file, with these options in addition to those for the connection to the simulator."""
         self.options = {
             "plugin": "hpcai.azure.azure_vmss",
             "subscription_ids": [self.simulator.subscription_id],
@@ -50,7 +50,7 @@ class Source:
         return self
 
     def read(self, *, flush: bool = False, into: InventoryData | None = None, **options: Any) -> InventoryData:
-        """Have the plugin read the file, which is written anew if options are given; ``flush`` is --flush-cache."""
+        """Read the file with the plugin. With options, write the file first; ``flush`` is --flush-cache."""
         if options or not self.options:
             self.write(**options)
         inventory = InventoryData() if into is None else into
@@ -62,7 +62,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Finished:
-    """What a command left behind."""
+    """The result of a command."""
 
     returncode: int
     stdout: str
@@ -70,17 +70,17 @@ class Finished:
 
     @property
     def json(self) -> dict[str, Any]:
-        """Its output, without Ansible's marks on strings that are no templates."""
+        """The JSON output, without Ansible's marks of strings that are not templates."""
         return dict(_plain(json.loads(self.stdout)))
 
     @property
     def hosts(self) -> set[str]:
-        """The hosts of `ansible-inventory --list`."""
+        """The hosts in the output of `ansible-inventory --list`."""
         return set(self.json["_meta"]["hostvars"])
 
 
 def ansible(program: str, *arguments: str | Path, cwd: Path, env: Mapping[str, str] | None = None) -> Finished:
-    """Run one of Ansible's programs as in an ops repository with an empty ansible.cfg."""
+    """Run one of Ansible's programs as in a user's repository with an empty ansible.cfg."""
     (cwd / "ansible.cfg").touch()
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "HPCAI_"))}
     try:
@@ -99,13 +99,13 @@ def ansible(program: str, *arguments: str | Path, cwd: Path, env: Mapping[str, s
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        said = b"\n".join(text for text in (error.stdout, error.stderr) if isinstance(text, bytes))
-        pytest.fail(f"{program} did not end within {error.timeout:g} s. It said:\n{said.decode(errors='replace')}")
+        output = b"\n".join(text for text in (error.stdout, error.stderr) if isinstance(text, bytes))
+        pytest.fail(f"{program} did not end within {error.timeout:g} s. Its output:\n{output.decode(errors='replace')}")
     return Finished(done.returncode, done.stdout, done.stderr)
 
 
 def failure(source: Source, **options: Any) -> str:
-    """The error with which a source fails, after a look that it left nothing behind."""
+    """The error of a source that must fail. Also checks that the inventory stays empty and no token is shown."""
     inventory = InventoryData()
     with pytest.raises(AnsibleParserError) as raised:
         source.read(into=inventory, **options)
@@ -118,7 +118,7 @@ def failure(source: Source, **options: Any) -> str:
 
 
 def report(inventory: InventoryData) -> dict[str, Any]:
-    """What the inventory says about its first source."""
+    """The report of the inventory on its first source."""
     return dict(inventory.groups["all"].vars["azure_inventory"]["sources"][0])
 
 
@@ -128,7 +128,7 @@ def facts(inventory: InventoryData, host: str) -> dict[str, Any]:
 
 
 def members(inventory: InventoryData, group: str) -> set[str]:
-    """The hosts of a group, none if there is no such group."""
+    """The hosts of a group; empty if the group does not exist."""
     return {host.name for host in inventory.groups[group].get_hosts()} if group in inventory.groups else set()
 
 

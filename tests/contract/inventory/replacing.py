@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A controller for replace.yml: this machine, with commands that stand for slurmctld and the arbiter.
+"""A controller for replace.yml: this machine, with commands that replace slurmctld and the arbiter.
 
-The nodes do not answer ssh, unless a test plays one that does. What a deletion does at Slurm's configuration would be
-written here, so it is tested in tests/cluster.
+The nodes do not answer ssh, unless a test simulates one that does. tests/cluster tests changes of Slurm's configuration
+after a deletion, because here they would change this machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ case "$*" in
     *) exit 1 ;;
 esac
 """
-SQUEUE_AWAY = """#!/bin/sh
+FAILING_SQUEUE = """#!/bin/sh
 cd "$(dirname "$0")"
 echo >> calls
 case $(wc -l < calls) in
@@ -53,7 +53,7 @@ exit 1
 
 
 class Controller:
-    """A folder of commands that stand for slurmctld and the arbiter."""
+    """A folder of commands that replace slurmctld and the arbiter."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -63,38 +63,38 @@ class Controller:
             (folder / name).chmod(stat.S_IRWXU)
         (folder / "ssh").write_text("#!/bin/sh\nexit 255\n", encoding="utf-8")
         (folder / "ssh").chmod(stat.S_IRWXU)
-        self.nodes()
+        self.set_nodes()
         (folder / "jobs").write_text("", encoding="utf-8")
         self.mark()
 
-    def nodes(self, state: str = "IDLE", reason: str = "") -> None:
-        """Give all nodes a state."""
+    def set_nodes(self, state: str = "IDLE", reason: str = "") -> None:
+        """Set the state of all nodes."""
         more = f" Reason={reason} [root@2026-11-22T16:40:00]" if reason else ""
         lines = "".join(f"NodeName={name} State={state}{more}\n" for name in NODES)
         (self.folder / "nodes").write_text(lines, encoding="utf-8")
 
     def mark(self, *vm_ids: str) -> None:
-        """Let the arbiter mark machines."""
+        """Let the arbiter report these machines as marked for replacement."""
         marked = [
             {"node": "x", "vm_id": vm_id, "host": "GGBB1", "reason": "hpcai: health: replace"} for vm_id in vm_ids
         ]
-        self.tell({"schema": 1, "command": "arbiter", "status": 1, "replace": marked, "runs": True})
+        self.set_status({"schema": 1, "command": "arbiter", "status": 1, "replace": marked, "runs": True})
 
-    def tell(self, document: dict[str, Any] | None) -> None:
-        """Let the arbiter say something; nothing is no hpcnode."""
+    def set_status(self, document: dict[str, Any] | None) -> None:
+        """Set the arbiter's status; None removes hpcnode."""
         if document is None:
             (self.folder / "hpcnode").unlink()
         (self.folder / "marked").write_text(json.dumps(document), encoding="utf-8")
 
     @property
     def updates(self) -> list[str]:
-        """What was changed at slurmctld."""
+        """The update commands that slurmctld received."""
         file = self.folder / "updates"
         return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
 
 
 def health(source: Source, host: str = "GGBB1", failed: str = "") -> dict[str, Any]:
-    """What the health checks of compute-3 answer, on this physical host."""
+    """The result of the health checks of compute-3 on this physical host."""
     check: dict[str, Any] = {
         "name": "gpu_count",
         "verdict": "fail" if failed else "pass",
@@ -121,20 +121,20 @@ def replace(
 ) -> Finished:
     """Run the playbook.
 
-    :param answer: what the health checks of compute-3 say when it was moved; None does not answer ssh.
+    :param answer: result of the health checks of compute-3 after its move; with None, it does not answer ssh.
     """
     if variables.get("hpcai_replace_how") == "delete":
-        # So that no instance is free, for then Slurm's configuration would be written, and that on this machine.
+        # With jobs, no instance is deleted; otherwise, the playbook would write Slurm's configuration on this machine.
         (controller.folder / "jobs").write_text(f"4711|alice|RUNNING|{','.join(NODES)}\n", encoding="utf-8")
         variables["hpcai_replace_timeout"] = 0
-        # What would be written is made up before it is known that nothing is.
+        # The configuration is rendered even if it is not written.
         variables["hpcai_vm_sizes"] = {"Standard_HB120rs_v3": {"vcpus": 120, "memory_mib": 458752}}
     source.write(include_vms="tagged", resource_groups=["hpcai-sim"])
     folder = source.path.parent
     here = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": "python3"}
     hosts: dict[str, Any] = {"ctl": here}
     if answer is not None:
-        # Each module's answer at once: that of ping, of wait_for and of the checks.
+        # One answer for all modules: ping, wait_for and the health checks.
         text = json.dumps({"changed": False, "ping": "pong", "health": answer})
         (controller.folder / "moved").write_text(f"#!/bin/sh\nprintf '%s' {shlex.quote(text)}\n", encoding="utf-8")
         (controller.folder / "moved").chmod(stat.S_IRWXU)
@@ -161,13 +161,13 @@ def replace(
     )
 
 
-def words(done: Finished) -> str:
-    """What the run said, on one line."""
+def output_of(done: Finished) -> str:
+    """The output of a run, on one line."""
     return " ".join((done.stdout + done.stderr).split())
 
 
-def posts(source: Source) -> list[tuple[str, str]]:
-    """What was asked of Azure but to look."""
+def write_requests(source: Source) -> list[tuple[str, str]]:
+    """Method and action of all requests to Azure that were not only reads."""
     return [
         (item["method"], item["path"].rsplit("/", 1)[1].lower())
         for item in source.simulator.requests()
@@ -175,7 +175,7 @@ def posts(source: Source) -> list[tuple[str, str]]:
     ]
 
 
-def task(done: Finished, name: str) -> str:
-    """What a task printed."""
+def task_output(done: Finished, name: str) -> str:
+    """The output of a task."""
     after = done.stdout.rpartition(f"TASK [{name}]")[2]
     return after.partition("\nTASK [")[0].partition("\nPLAY ")[0]

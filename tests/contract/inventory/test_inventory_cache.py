@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Answers from the cache: when they are used, when not, and what they are worth when Azure gives none."""
+"""Answers from the cache: when they are used, when they are not, and as a fallback if Azure fails."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ TIMEOUT = 300
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where the cache plugin keeps its files."""
+    """The folder of the cache plugin."""
     return tmp_path / "cache"
 
 
 @pytest.fixture
 def cached(source: Source, folder: Path) -> Source:
-    """A source that has kept an answer."""
+    """A source with an answer in its cache."""
     source.read(
         cache=True,
         cache_plugin="ansible.builtin.jsonfile",
@@ -45,13 +45,13 @@ def reread(source: Source, *, flush: bool = False, **changes: Any) -> InventoryD
     return source.write(**{**source.options, **changes}).read(flush=flush)
 
 
-def asked(source: Source) -> int:
-    """How much was asked since the answer was kept."""
+def request_count(source: Source) -> int:
+    """The number of requests since the answer was cached."""
     return len(source.simulator.requests())
 
 
-def grow_old(folder: Path, seconds: float) -> None:
-    """Make what is kept look older, also to the cache plugin that keeps it."""
+def make_older(folder: Path, seconds: float) -> None:
+    """Make the cached answer older, also for the cache plugin."""
     for path in folder.iterdir():
         document = json.loads(path.read_text(encoding="utf-8"))
         wrapped = "__payload__" in document
@@ -61,13 +61,13 @@ def grow_old(folder: Path, seconds: float) -> None:
         os.utime(path, (envelope["fetched_at"], envelope["fetched_at"]))
 
 
-def test_a_fresh_answer_is_used_again_without_asking(cached: Source) -> None:
+def test_a_recent_answer_is_used_without_a_request(cached: Source) -> None:
     before = cached.read(flush=True)
     cached.simulator.clear()
 
     inventory = cached.read()
 
-    assert asked(cached) == 0
+    assert request_count(cached) == 0
     assert {name: facts(inventory, name) for name in inventory.hosts} == {
         name: facts(before, name) for name in before.hosts
     }
@@ -77,65 +77,65 @@ def test_a_fresh_answer_is_used_again_without_asking(cached: Source) -> None:
     assert report(inventory)["fetched_at"] == report(before)["fetched_at"]
 
 
-def test_the_summary_says_how_old_an_answer_is(
+def test_the_summary_states_the_age_of_an_answer(
     cached: Source, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    grow_old(folder, 100)
+    make_older(folder, 100)
 
     cached.read()
 
     assert "from the cache, 100 s old" in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_without_the_option_nothing_is_kept(source: Source, folder: Path) -> None:
+def test_without_the_option_nothing_is_cached(source: Source, folder: Path) -> None:
     source.read(cache_plugin="ansible.builtin.jsonfile", cache_connection=str(folder))
 
     assert not folder.exists()
 
 
-def test_an_old_answer_is_not_used_when_azure_answers(cached: Source, folder: Path) -> None:
-    grow_old(folder, TIMEOUT + 1)
+def test_an_expired_answer_is_not_used_if_azure_answers(cached: Source, folder: Path) -> None:
+    make_older(folder, TIMEOUT + 1)
 
     inventory = cached.read()
 
-    assert asked(cached) == 6
+    assert request_count(cached) == 6
     assert report(inventory)["from_cache"] is False
 
 
-def test_a_hit_does_not_make_an_answer_younger(cached: Source, folder: Path) -> None:
-    grow_old(folder, TIMEOUT - 5)
+def test_a_cache_hit_does_not_extend_the_lifetime(cached: Source, folder: Path) -> None:
+    make_older(folder, TIMEOUT - 5)
     cached.read()
-    grow_old(folder, 10)
-
-    cached.read()
-
-    assert asked(cached) == 6
-
-
-def test_an_answer_from_the_future_is_not_trusted(cached: Source, folder: Path) -> None:
-    grow_old(folder, -3600)
+    make_older(folder, 10)
 
     cached.read()
 
-    assert asked(cached) == 6
+    assert request_count(cached) == 6
 
 
-def test_a_timeout_of_zero_keeps_an_answer_for_ever(cached: Source, folder: Path) -> None:
-    grow_old(folder, 10**8)
+def test_an_answer_from_the_future_is_ignored(cached: Source, folder: Path) -> None:
+    make_older(folder, -3600)
+
+    cached.read()
+
+    assert request_count(cached) == 6
+
+
+def test_a_timeout_of_zero_keeps_an_answer_forever(cached: Source, folder: Path) -> None:
+    make_older(folder, 10**8)
 
     reread(cached, cache_timeout=0)
 
-    assert asked(cached) == 0
+    assert request_count(cached) == 0
 
 
-def test_flush_cache_asks_anew_and_keeps_the_new_answer(cached: Source) -> None:
+def test_flush_cache_requests_and_caches_a_new_answer(cached: Source) -> None:
     cached.simulator.edit("compute_3", power_state="deallocated")
 
     reread(cached, flush=True)
 
-    assert asked(cached) == 6
+    assert request_count(cached) == 6
     assert facts(cached.read(), "compute000003")["azure_power_state"] == "deallocated"
-    assert asked(cached) == 6
+    assert request_count(cached) == 6
 
 
 @pytest.mark.parametrize(
@@ -156,20 +156,22 @@ def test_flush_cache_asks_anew_and_keeps_the_new_answer(cached: Source) -> None:
         {"tenant_id": "elsewhere"},
     ],
 )
-def test_another_question_or_identity_does_not_get_this_answer(cached: Source, changes: dict[str, Any]) -> None:
+def test_other_options_or_another_identity_do_not_use_this_answer(cached: Source, changes: dict[str, Any]) -> None:
     try:
         reread(cached, **changes)
     except AnsibleParserError as error:
         assert "SubscriptionNotFound" in str(error)  # noqa: PT017 - only for the one that does not exist
-    assert asked(cached) > 0
+    assert request_count(cached) > 0
 
 
-def test_the_identity_of_the_environment_counts(cached: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_identity_in_the_environment_does_not_use_this_answer(
+    cached: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AZURE_CLIENT_ID", "somebody-else")
 
     cached.read()
 
-    assert asked(cached) == 6
+    assert request_count(cached) == 6
 
 
 @pytest.mark.parametrize(
@@ -180,14 +182,14 @@ def test_the_identity_of_the_environment_counts(cached: Source, monkeypatch: pyt
         ({"query": "azure_vmss == 'compute' && azure_ready", "connect_subnet": "192.168.0.0/16"}, set()),
     ],
 )
-def test_what_is_done_with_an_answer_may_change_without_asking(
+def test_a_cached_answer_can_be_filtered_and_named_differently(
     cached: Source, changes: dict[str, Any], hosts: set[str]
 ) -> None:
     assert set(reread(cached, **changes).hosts) == hosts
-    assert asked(cached) == 0
+    assert request_count(cached) == 0
 
 
-def test_no_token_is_kept(cached: Source, folder: Path) -> None:
+def test_no_token_is_cached(cached: Source, folder: Path) -> None:
     (path,) = folder.iterdir()
 
     assert cached.simulator.token not in path.name
@@ -195,16 +197,16 @@ def test_no_token_is_kept(cached: Source, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"version": 1}', "[]"])
-def test_what_cannot_be_read_is_as_good_as_nothing(cached: Source, folder: Path, text: str) -> None:
+def test_an_unreadable_cache_is_ignored(cached: Source, folder: Path, text: str) -> None:
     (path,) = folder.iterdir()
     path.write_text(text, encoding="utf-8")
 
     assert len(cached.read().hosts) == 5
-    assert asked(cached) == 6
+    assert request_count(cached) == 6
 
 
-def test_an_answer_with_errors_is_not_kept(cached: Source, folder: Path) -> None:
-    grow_old(folder, TIMEOUT + 1)
+def test_an_answer_with_errors_is_not_cached(cached: Source, folder: Path) -> None:
+    make_older(folder, TIMEOUT + 1)
     cached.simulator.add_fault(INSTANCES, status=403, code="AuthorizationFailed")
     reread(cached, on_error="warn")
     cached.simulator.clear()
@@ -218,27 +220,27 @@ def test_an_answer_with_errors_is_not_kept(cached: Source, folder: Path) -> None
 class TestUseCache:
     """on_error: use_cache."""
 
-    def test_the_last_answer_is_used_however_old(
+    def test_the_last_answer_is_used_at_any_age(
         self, cached: Source, folder: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        grow_old(folder, 10**6)
+        make_older(folder, 10**6)
         cached.simulator.add_fault(SCALE_SETS, status=500, code="InternalServerError")
 
         inventory = reread(cached, on_error="use_cache")
 
         assert len(inventory.hosts) == 5
-        said = report(inventory)
-        assert said["from_cache"] is True
-        assert said["complete"] is False
-        assert said["age_seconds"] >= 10**6
-        assert "500 InternalServerError" in said["errors"][0]
+        summary = report(inventory)
+        assert summary["from_cache"] is True
+        assert summary["complete"] is False
+        assert summary["age_seconds"] >= 10**6
+        assert "500 InternalServerError" in summary["errors"][0]
         warning = " ".join(capsys.readouterr().err.split())
         assert "[WARNING]" in warning
         assert "the inventory is not complete, an answer 10000" in warning
         assert "500 InternalServerError" in warning
 
-    def test_an_answer_is_used_when_signing_in_fails(self, cached: Source, folder: Path) -> None:
-        grow_old(folder, TIMEOUT + 1)
+    def test_the_last_answer_is_used_if_the_sign_in_fails(self, cached: Source, folder: Path) -> None:
+        make_older(folder, TIMEOUT + 1)
         cached.simulator.add_fault(".", action="drop")
 
         assert len(reread(cached, on_error="use_cache").hosts) == 5
@@ -254,14 +256,14 @@ class TestUseCache:
                 cache_connection=str(folder),
             )
 
-    def test_with_flush_cache_an_earlier_answer_does_not_count(self, cached: Source) -> None:
+    def test_with_flush_cache_an_earlier_answer_is_not_used(self, cached: Source) -> None:
         cached.simulator.add_fault(SCALE_SETS, status=403, code="AuthorizationFailed")
 
         with pytest.raises(AnsibleParserError, match="There is no cached answer to use instead"):
             reread(cached, flush=True, on_error="use_cache")
 
     @pytest.mark.parametrize("options", [{}, {"cache": True}, {"cache": True, "cache_plugin": "memory"}])
-    def test_it_needs_a_cache_that_outlives_the_run(self, source: Source, options: dict[str, Any]) -> None:
+    def test_use_cache_requires_a_persistent_cache(self, source: Source, options: dict[str, Any]) -> None:
         source.write(on_error="use_cache", **options)
 
         with pytest.raises(AnsibleParserError, match="on_error: use_cache needs `cache: true` and a cache_plugin"):
@@ -271,7 +273,9 @@ class TestUseCache:
 class TestWarn:
     """on_error: warn."""
 
-    def test_what_could_be_listed_is_published(self, source: Source, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_listed_instances_become_hosts_despite_an_error(
+        self, source: Source, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         source.simulator.add_fault(INSTANCES, status=403, code="AuthorizationFailed")
 
         inventory = source.read(on_error="warn")
@@ -283,7 +287,7 @@ class TestWarn:
         assert "[WARNING]" in warning
         assert "the inventory is not complete" in warning
 
-    def test_nothing_at_all_is_no_inventory(self, source: Source) -> None:
+    def test_the_source_fails_if_nothing_could_be_listed(self, source: Source) -> None:
         source.simulator.add_fault(SCALE_SETS, status=403, code="AuthorizationFailed")
 
         with pytest.raises(AnsibleParserError, match="403 AuthorizationFailed"):
@@ -293,25 +297,25 @@ class TestWarn:
 class TestTooFew:
     """min_hosts and max_drop_percent."""
 
-    def test_enough_hosts(self, source: Source) -> None:
+    def test_enough_hosts_are_accepted(self, source: Source) -> None:
         assert len(source.read(min_hosts=5).hosts) == 5
 
-    def test_fewer_hosts_than_wanted(self, source: Source) -> None:
+    def test_too_few_hosts_fail_the_source(self, source: Source) -> None:
         with pytest.raises(AnsibleParserError, match="5 hosts were found, min_hosts requires 6"):
             source.read(min_hosts=6)
 
-    def test_fewer_hosts_than_wanted_with_a_warning(self, source: Source) -> None:
+    def test_too_few_hosts_are_a_warning_with_on_error_warn(self, source: Source) -> None:
         assert report(source.read(min_hosts=6, on_error="warn"))["complete"] is False
 
-    def test_an_answer_with_too_few_hosts_is_not_taken_from_the_cache(self, cached: Source) -> None:
+    def test_a_cached_answer_with_too_few_hosts_is_not_used(self, cached: Source) -> None:
         with pytest.raises(AnsibleParserError, match="min_hosts requires 6"):
             reread(cached, min_hosts=6)
 
-        assert asked(cached) == 6
+        assert request_count(cached) == 6
 
     def test_a_drop_is_refused_until_it_is_accepted(self, cached: Source, folder: Path) -> None:
-        grow_old(folder, TIMEOUT + 1)
-        # The truncated answer: one scale set of two is missing, with two of five instances.
+        make_older(folder, TIMEOUT + 1)
+        # A truncated answer: one of two scale sets is missing, with two of five instances.
         cached.simulator.add_fault(r"GET .*virtualMachineScaleSet/id", status=404, code="ResourceNotFound")
         cached.simulator.add_fault(r"/virtualMachineScaleSets/flex\?", status=404, code="ResourceNotFound")
 
@@ -325,12 +329,12 @@ class TestTooFew:
         assert len(cached.read().hosts) == 3
 
     def test_a_small_drop_is_allowed(self, cached: Source, folder: Path) -> None:
-        grow_old(folder, TIMEOUT + 1)
+        make_older(folder, TIMEOUT + 1)
         cached.simulator.add_fault(r"GET .*virtualMachineScaleSet/id", status=404, code="ResourceNotFound")
         cached.simulator.add_fault(r"/virtualMachineScaleSets/flex\?", status=404, code="ResourceNotFound")
 
         assert len(reread(cached, max_drop_percent=40).hosts) == 3
 
-    def test_a_drop_needs_something_to_compare_with(self, source: Source) -> None:
+    def test_max_drop_percent_requires_a_cache(self, source: Source) -> None:
         with pytest.raises(AnsibleParserError, match="max_drop_percent needs `cache: true`"):
             source.read(max_drop_percent=10)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The inventory in Ansible's own programs, in an ops repository with an empty ansible.cfg."""
+"""The inventory in Ansible's programs, in a user's repository with an empty ansible.cfg."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def write(source: Source, text: str) -> None:
     source.path.write_text(f"plugin: hpcai.azure.azure_vmss\n{text}", encoding="utf-8")
 
 
-def test_five_lines_and_the_environment_are_enough(source: Source) -> None:
+def test_a_source_of_five_lines_works_with_environment_variables(source: Source) -> None:
     write(source, "include_vms: tagged\ntags:\n  hpcai_cluster: sim\n")
 
     finished = listed(
@@ -41,7 +41,7 @@ def test_five_lines_and_the_environment_are_enough(source: Source) -> None:
     assert "WARNING" not in finished.stderr
 
 
-def test_the_subscription_of_azures_own_variable_is_used(source: Source) -> None:
+def test_the_subscription_of_azures_environment_variable_is_used(source: Source) -> None:
     write(source, "")
 
     finished = listed(
@@ -56,7 +56,7 @@ def test_the_subscription_of_azures_own_variable_is_used(source: Source) -> None
     assert len(finished.hosts) == 5
 
 
-def test_a_failed_source_is_an_empty_inventory_with_a_reason_and_with_the_advised_setting_an_error(
+def test_a_failed_source_is_an_error_only_with_the_advised_setting(
     source: Source,
 ) -> None:
     source.write()
@@ -65,7 +65,7 @@ def test_a_failed_source_is_an_empty_inventory_with_a_reason_and_with_the_advise
     finished = listed(source)
     strict = listed(source, env=UNPARSED_IS_FAILED)
 
-    # With its own defaults Ansible only warns; the guard play of hpcai.azure.site catches that.
+    # By default, Ansible only warns; the guard play of hpcai.azure.site detects this.
     assert finished.hosts == set()
     assert "azure_inventory" not in finished.stdout
     assert "403 AuthorizationFailed" in finished.stderr
@@ -76,7 +76,7 @@ def test_a_failed_source_is_an_empty_inventory_with_a_reason_and_with_the_advise
     assert source.simulator.token not in finished.stderr + strict.stderr
 
 
-def test_an_answer_from_the_cache_needs_neither_network_nor_sdk(source: Source, tmp_path: Path) -> None:
+def test_a_cached_answer_needs_neither_network_nor_sdk(source: Source, tmp_path: Path) -> None:
     source.write(
         cache=True,
         cache_plugin="ansible.builtin.jsonfile",
@@ -85,7 +85,7 @@ def test_an_answer_from_the_cache_needs_neither_network_nor_sdk(source: Source, 
     )
     first = listed(source)
     source.simulator._server.stop()
-    # Whatever imports the SDK gets this instead.
+    # Any import of the SDK fails with this package.
     poison = tmp_path / "poison" / "azure"
     poison.mkdir(parents=True)
     (poison / "__init__.py").write_text("raise AssertionError('the SDK was imported')\n", encoding="utf-8")
@@ -101,7 +101,7 @@ def test_an_answer_from_the_cache_needs_neither_network_nor_sdk(source: Source, 
     assert "the SDK was imported" in third.stderr
 
 
-def test_a_template_of_the_source_sees_extra_variables(source: Source) -> None:
+def test_templates_in_the_source_can_use_extra_variables(source: Source) -> None:
     write(
         source,
         "subscription_ids: ['{{ subscription }}']\n"
@@ -114,7 +114,7 @@ def test_a_template_of_the_source_sees_extra_variables(source: Source) -> None:
     assert len(finished.hosts) == 5, finished.stderr
 
 
-def test_a_file_of_another_name_is_not_ours(source: Source) -> None:
+def test_a_file_with_another_name_is_not_read(source: Source) -> None:
     source.write()
     source.path = source.path.rename(source.path.with_name("azure.yml"))
 
@@ -124,9 +124,9 @@ def test_a_file_of_another_name_is_not_ours(source: Source) -> None:
     assert source.simulator.requests() == []
 
 
-def test_its_documentation_is_complete(tmp_path: Path) -> None:
+def test_ansible_doc_shows_the_options(tmp_path: Path) -> None:
     finished = ansible("ansible-doc", "-t", "inventory", "-j", "hpcai.azure.azure_vmss", cwd=tmp_path)
 
-    # ansible-doc exits with 0 also for what does not exist.
+    # ansible-doc exits with 0 even for a plugin that does not exist.
     doc = finished.json["hpcai.azure.azure_vmss"]["doc"]
     assert {"tags", "auth_source", "endpoint", "cache_timeout", "keyed_groups"} < set(doc["options"])

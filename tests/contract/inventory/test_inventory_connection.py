@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How hosts are called and reached."""
+"""Names and addresses of hosts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def public_lists(source: Source) -> list[str]:
     return [path for path in paths if path.endswith("/publicipaddresses")]
 
 
-def test_public_addresses_are_not_asked_for_unless_wanted(source: Source) -> None:
+def test_public_addresses_are_not_listed_by_default(source: Source) -> None:
     inventory = source.read(include_vms="tagged")
 
     assert public_lists(source) == []
@@ -39,14 +39,14 @@ def test_public_addresses_are_listed_on_request(source: Source, options: dict[st
     assert facts(inventory, "ctl")["ansible_host"] == source.simulator.instance("ctl").private_ipv4
 
 
-def test_public_addresses_are_listed_only_where_there_are_some(source: Source) -> None:
+def test_public_addresses_are_listed_only_for_sets_that_have_them(source: Source) -> None:
     source.read(list_public_addresses=True)
 
-    # Only ctl has one, and stand-alone VMs are not wanted here.
+    # Only ctl has one, and stand-alone VMs are not part of this inventory.
     assert public_lists(source) == []
 
 
-def test_public_addresses_of_a_uniform_scale_set(simulate: Callable[..., Source]) -> None:
+def test_a_uniform_scale_set_can_be_reached_by_public_addresses(simulate: Callable[..., Source]) -> None:
     scale_set = {"name": "login", "capacity": 2, "instance_ids": [0, 1], "public_ip": True, "tags": COMPUTE}
     source = simulate({"scale_sets": [scale_set]})
 
@@ -58,14 +58,14 @@ def test_public_addresses_of_a_uniform_scale_set(simulate: Callable[..., Source]
     assert path.endswith("/virtualmachinescalesets/login/publicipaddresses")
 
 
-def test_the_first_address_that_an_instance_has_is_used(source: Source) -> None:
+def test_the_first_existing_kind_of_address_is_used(source: Source) -> None:
     inventory = source.read(include_vms="tagged", connect_with=["public_ipv4", "private_ipv4"])
 
     assert facts(inventory, "ctl")["ansible_host"] == source.simulator.instance("ctl").public_ipv4
     assert facts(inventory, "compute000000")["ansible_host"] == source.simulator.instance("compute000000").private_ipv4
 
 
-def test_only_a_host_with_a_wanted_address_is_ready(source: Source) -> None:
+def test_a_host_without_the_required_address_is_not_ready(source: Source) -> None:
     inventory = source.read(include_vms="tagged", connect_with=["public_ipv4"])
 
     assert facts(inventory, "ctl")["azure_ready"] is True
@@ -73,17 +73,17 @@ def test_only_a_host_with_a_wanted_address_is_ready(source: Source) -> None:
     assert "ansible_host" not in facts(inventory, "compute000000")
 
 
-def test_connection_by_computer_name(source: Source) -> None:
+def test_hosts_can_be_reached_by_computer_name(source: Source) -> None:
     assert facts(source.read(connect_with="computer_name"), "compute00000H")["ansible_host"] == "compute00000H"
 
 
 @pytest.mark.parametrize(("subnet", "found"), [("10.77.0.0/24", True), ("10.0.1.0/24", False)])
-def test_connection_within_a_subnet(source: Source, subnet: str, found: bool) -> None:
+def test_addresses_outside_connect_subnet_are_not_used(source: Source, subnet: str, found: bool) -> None:
     assert ("ansible_host" in facts(source.read(connect_subnet=subnet), "compute000000")) is found
 
 
 @pytest.mark.parametrize("subnet", ["10.0.1.0", "10.0.1.0/33", "nodes", "fd00::/64"])
-def test_a_subnet_that_is_none_fails_the_source(source: Source, subnet: str) -> None:
+def test_an_invalid_subnet_fails_the_source(source: Source, subnet: str) -> None:
     with pytest.raises(AnsibleParserError, match=f"connect_subnet: '{subnet}' is not an IPv4 network such as 10.0.1"):
         source.read(connect_subnet=subnet)
 
@@ -97,7 +97,7 @@ def test_a_subnet_that_is_none_fails_the_source(source: Source, subnet: str) -> 
         (["private_ipv4"], {"10.77.0.5", "10.77.0.6", "10.77.0.7"}),
     ],
 )
-def test_hosts_are_called_by_the_first_name_that_they_have(
+def test_the_first_existing_kind_of_name_is_the_host_name(
     simulate: Callable[..., Source], hostnames: list[str], names: set[str]
 ) -> None:
     assert set(simulate(CLUSTER).read(scale_sets=["compute"], hostnames=hostnames).hosts) == names

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What goes wrong at Azure, injected over HTTP: no host is lost without a word, no error ends in an empty inventory."""
+"""Faults of Azure, injected over HTTP: hosts never disappear silently, and no error gives an empty inventory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .reading import Source, failure, members, report
 
 
 @pytest.mark.parametrize("match", ALL_LISTS)
-def test_every_list_that_is_forbidden_fails_the_source(source: Source, match: str) -> None:
+def test_each_forbidden_list_fails_the_source(source: Source, match: str) -> None:
     source.simulator.add_fault(match, status=403, code="AuthorizationFailed", message="The client is not authorized.")
 
     error = failure(source)
@@ -36,19 +36,19 @@ def test_every_list_that_is_forbidden_fails_the_source(source: Source, match: st
         (NETWORKS, "Microsoft.Network/virtualNetworks/read or set list_virtual_networks: false"),
     ],
 )
-def test_a_forbidden_list_names_the_permission_that_is_missing(source: Source, match: str, action: str) -> None:
+def test_the_error_of_a_forbidden_list_names_the_missing_permission(source: Source, match: str, action: str) -> None:
     source.simulator.add_fault(match, status=403, code="AuthorizationFailed")
 
     assert f"Give the identity the action {action}" in failure(source)
 
 
-def test_a_forbidden_scale_set_is_named(source: Source) -> None:
+def test_the_error_of_a_forbidden_scale_set_names_it(source: Source) -> None:
     source.simulator.add_fault(INSTANCES, status=403, code="AuthorizationFailed")
 
     assert "could not list the instances of scale set compute of resource group hpcai-sim" in failure(source)
 
 
-def test_all_lists_that_failed_are_in_one_error(source: Source) -> None:
+def test_one_error_names_all_failed_lists(source: Source) -> None:
     source.simulator.add_fault(INSTANCES, status=403, code="AuthorizationFailed")
     source.simulator.add_fault(NETWORKS, status=403, code="AuthorizationFailed")
 
@@ -58,7 +58,7 @@ def test_all_lists_that_failed_are_in_one_error(source: Source) -> None:
     assert "list the virtual networks" in error
 
 
-def test_no_instance_is_asked_for_alone_so_none_can_vanish_meanwhile(source: Source) -> None:
+def test_instances_are_only_listed_and_never_requested_one_by_one(source: Source) -> None:
     source.simulator.add_fault(r"/virtualMachines/[^/?]+", status=404, code="ResourceNotFound")
     source.simulator.add_fault(r"/networkInterfaces/[^/?]+", status=404, code="ResourceNotFound")
 
@@ -68,7 +68,7 @@ def test_no_instance_is_asked_for_alone_so_none_can_vanish_meanwhile(source: Sou
 
 
 @pytest.mark.parametrize("match", [INSTANCES, INTERFACES, FLEXIBLE])
-def test_a_scale_set_that_is_gone_is_left_out_and_counted(source: Source, match: str) -> None:
+def test_a_deleted_scale_set_is_skipped_and_counted(source: Source, match: str) -> None:
     gone = "flex" if match == FLEXIBLE else "compute"
     source.simulator.add_fault(match, status=404, code="ResourceNotFound")
     source.simulator.add_fault(rf"/virtualMachineScaleSets/{gone}\?", status=404, code="ResourceNotFound")
@@ -81,7 +81,7 @@ def test_a_scale_set_that_is_gone_is_left_out_and_counted(source: Source, match:
     assert report(inventory)["left_out"] == {"vanished scale sets": 1}
 
 
-def test_the_summary_counts_a_scale_set_that_is_gone(source: Source, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_counts_a_deleted_scale_set(source: Source, capsys: pytest.CaptureFixture[str]) -> None:
     source.simulator.add_fault("/virtualMachineScaleSets/compute", status=404, code="ResourceNotFound")
 
     source.read()
@@ -89,14 +89,14 @@ def test_the_summary_counts_a_scale_set_that_is_gone(source: Source, capsys: pyt
     assert "left out: 1 (vanished scale sets)" in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_a_scale_set_that_azure_says_is_gone_but_is_there_fails_the_source(source: Source) -> None:
-    # Nodes are taken out of the cluster when their set is gone, so one strange answer must not be enough.
+def test_a_404_for_an_existing_scale_set_fails_the_source(source: Source) -> None:
+    # Nodes of a deleted scale set are removed from the cluster, so a single wrong answer must not be enough.
     source.simulator.add_fault(INSTANCES, status=404, code="ResourceNotFound")
 
     assert "could not list the instances of scale set compute" in failure(source)
 
 
-def test_a_404_that_is_not_about_the_scale_set_fails_the_source(source: Source) -> None:
+def test_a_404_with_another_code_fails_the_source(source: Source) -> None:
     source.simulator.add_fault("/virtualMachineScaleSets/compute", status=404, code="InvalidResourceType")
 
     assert "404 InvalidResourceType" in failure(source)
@@ -111,7 +111,7 @@ def test_a_resource_group_that_does_not_exist_fails_the_source(source: Source) -
 
 @pytest.mark.daily(1)
 @pytest.mark.parametrize("match", ALL_LISTS)
-def test_throttling_once_is_waited_for(source: Source, match: str) -> None:
+def test_a_throttled_request_is_repeated_after_the_requested_time(source: Source, match: str) -> None:
     source.simulator.add_fault(match, status=429, code="TooManyRequests", headers={"Retry-After": "1"}, times=1)
     started = time.monotonic()
 
@@ -121,14 +121,14 @@ def test_throttling_once_is_waited_for(source: Source, match: str) -> None:
     assert time.monotonic() - started >= 1
 
 
-def test_throttling_is_waited_for_as_often_as_there_is_time(source: Source) -> None:
-    # More often than the SDK's own policy would.
+def test_a_throttled_request_is_repeated_until_the_timeout(source: Source) -> None:
+    # Five times is more often than the SDK's own policy retries.
     source.simulator.add_fault(INSTANCES, status=429, code="TooManyRequests", times=5, headers={"Retry-After": "0.1"})
 
     assert set(source.read().hosts) > UNIFORM
 
 
-def test_throttling_for_ever_ends_within_the_timeout_and_names_the_budget(source: Source) -> None:
+def test_permanent_throttling_fails_at_the_timeout_and_names_the_budget(source: Source) -> None:
     source.simulator.add_fault(
         INSTANCES,
         status=429,
@@ -147,7 +147,7 @@ def test_throttling_for_ever_ends_within_the_timeout_and_names_the_budget(source
     assert "Azure throttles it (budget used up: Microsoft.Compute/HighCostGet3Min) and asks to wait 1 seconds" in error
 
 
-def test_a_long_retry_after_is_not_slept_through(source: Source) -> None:
+def test_a_retry_after_beyond_the_timeout_fails_at_once(source: Source) -> None:
     source.simulator.add_fault(SCALE_SETS, status=429, code="TooManyRequests", headers={"Retry-After": "3600"})
     started = time.monotonic()
 
@@ -157,7 +157,7 @@ def test_a_long_retry_after_is_not_slept_through(source: Source) -> None:
     assert "asks to wait 3600 seconds, but 60 of the 60 seconds of `timeout` are left" in error
 
 
-def test_a_server_error_once_is_tried_again(source: Source) -> None:
+def test_a_server_error_is_retried(source: Source) -> None:
     source.simulator.add_fault(INSTANCES, status=500, code="InternalServerError", times=1)
 
     assert set(source.read().hosts) > UNIFORM
@@ -170,7 +170,7 @@ def paged(simulate: Callable[..., Source]) -> Source:
     return simulate({"scale_sets": [scale_set]}, vm_page_size=3, interface_page_size=3)
 
 
-def test_a_server_error_in_the_middle_of_the_pages_publishes_nothing(paged: Source) -> None:
+def test_a_server_error_on_a_later_page_fails_the_source(paged: Source) -> None:
     paged.simulator.add_fault(INSTANCES, status=500, code="InternalServerError", after=2)
 
     error = failure(paged)
@@ -179,13 +179,13 @@ def test_a_server_error_in_the_middle_of_the_pages_publishes_nothing(paged: Sour
     assert "500 InternalServerError" in error
 
 
-def test_the_pages_are_really_several(paged: Source) -> None:
+def test_the_paged_list_has_four_pages(paged: Source) -> None:
     assert len(paged.read().hosts) == 12
     assert sum("virtualMachines" in request["path"] for request in paged.simulator.requests()) == 4
 
 
 @pytest.mark.parametrize("match", [INSTANCES, INTERFACES])
-def test_a_connection_that_drops_once_is_tried_again(source: Source, match: str) -> None:
+def test_a_dropped_connection_is_retried(source: Source, match: str) -> None:
     source.simulator.add_fault(match, action="drop", times=1)
 
     assert members(source.read(), "hpcai_compute") > UNIFORM
@@ -201,7 +201,7 @@ def test_a_connection_that_always_drops_fails_the_source(source: Source) -> None
     assert "the connection was lost before the answer was complete" in error
 
 
-def test_nobody_listening_fails_the_source_with_its_endpoint(source: Source) -> None:
+def test_an_endpoint_without_a_server_fails_the_source(source: Source) -> None:
     error = failure(source, endpoint="http://127.0.0.1:9")
 
     assert "could not list the scale sets of subscription" in error
@@ -216,15 +216,15 @@ def test_an_unreadable_body_fails_the_source(source: Source, match: str) -> None
 
 
 @pytest.mark.parametrize("match", [SCALE_SETS, INSTANCES])
-def test_an_answer_without_a_list_is_no_empty_list(source: Source, match: str) -> None:
-    # A document without `value`: newer releases of the SDK take it for a list of nothing.
+def test_an_answer_without_a_list_fails_the_source(source: Source, match: str) -> None:
+    # A document without `value`: newer releases of the SDK treat it as an empty list.
     source.simulator.add_fault(match, status=200, code="OK")
 
     assert "the answer is not a list" in failure(source)
 
 
 @pytest.mark.parametrize("match", [INSTANCES, INTERFACES])
-def test_a_next_link_that_repeats_does_not_go_round_for_ever(paged: Source, match: str) -> None:
+def test_a_repeated_next_link_fails_the_source(paged: Source, match: str) -> None:
     paged.simulator.add_fault(match, action="repeat_next_link")
     started = time.monotonic()
 
@@ -236,7 +236,7 @@ def test_a_next_link_that_repeats_does_not_go_round_for_ever(paged: Source, matc
 
 @pytest.mark.daily(2)
 @pytest.mark.parametrize("match", ALL_LISTS)
-def test_a_page_that_hangs_ends_within_the_timeout_and_is_named(source: Source, match: str) -> None:
+def test_a_hanging_list_fails_at_the_timeout_and_is_named(source: Source, match: str) -> None:
     source.simulator.add_fault(match, action="hang")
     started = time.monotonic()
 
@@ -247,7 +247,7 @@ def test_a_page_that_hangs_ends_within_the_timeout_and_is_named(source: Source, 
     assert "within the 1 seconds of `timeout`" in error
 
 
-def test_a_proxy_is_not_for_reaching_this_machine(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_is_not_used_for_this_machine(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)

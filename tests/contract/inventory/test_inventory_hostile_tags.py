@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Tags are written by whoever may tag a machine: nothing in them is ever run or taken for a template."""
+"""Many people can set tags of a machine, so text in tags is never executed and never treated as a template."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("value", HOSTILE)
-def test_a_tag_stays_what_it_is(source: Source, value: str) -> None:
+def test_a_tag_is_not_changed_or_templated(source: Source, value: str) -> None:
     source.simulator.edit("compute_3", tags={"note": value})
 
     inventory = source.read()
@@ -47,7 +47,7 @@ def test_a_tag_stays_what_it_is(source: Source, value: str) -> None:
         ("x" * 256, "tag_" + "x" * 256),
     ],
 )
-def test_a_tag_names_a_group_as_it_is(source: Source, value: str, group: str) -> None:
+def test_a_tag_with_a_template_is_only_sanitized_as_a_group_name(source: Source, value: str, group: str) -> None:
     source.simulator.edit("compute_3", tags={"note": value})
 
     inventory = source.read(keyed_groups=[{"key": "azure_tags.note", "prefix": "tag"}])
@@ -55,7 +55,7 @@ def test_a_tag_names_a_group_as_it_is(source: Source, value: str, group: str) ->
     assert members(inventory, group) == {"compute000003"}
 
 
-def test_a_role_names_a_group_as_it_is(source: Source) -> None:
+def test_a_role_with_a_template_is_only_sanitized_as_a_group_name(source: Source) -> None:
     source.simulator.edit("compute_3", tags={"hpcai_role": f"Login , {TEMPLATE},,a\nb,login"})
 
     inventory = source.read()
@@ -65,7 +65,7 @@ def test_a_role_names_a_group_as_it_is(source: Source) -> None:
     assert roles == {"hpcai_compute", "hpcai_login", "hpcai____7_6___", "hpcai_a_b"}
 
 
-def test_a_computer_name_that_ssh_would_take_for_an_option_is_no_address(source: Source) -> None:
+def test_a_computer_name_that_is_an_ssh_option_is_not_used_as_address(source: Source) -> None:
     source.simulator.edit("compute_3", computer_name="-oProxyCommand=touch /tmp/hpcai-owned")
 
     inventory = source.read(connect_with="computer_name", hostnames=["name"])
@@ -73,7 +73,7 @@ def test_a_computer_name_that_ssh_would_take_for_an_option_is_no_address(source:
     assert "ansible_host" not in facts(inventory, "compute_3")
 
 
-def test_a_template_in_the_source_itself_is_one(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_templates_in_the_source_are_evaluated(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEAM_SUBSCRIPTION", source.simulator.subscription_id)
 
     inventory = source.read(
@@ -87,8 +87,8 @@ def test_a_template_in_the_source_itself_is_one(source: Source, monkeypatch: pyt
     assert facts(inventory, "compute000000")["answer"] == 42
 
 
-def test_strict_templates_leave_nothing_behind_when_one_fails(source: Source) -> None:
-    # It fails on the last of the hosts only.
+def test_a_failed_strict_template_leaves_the_inventory_empty(source: Source) -> None:
+    # The template fails only on the last host.
     inventory = InventoryData()
 
     with pytest.raises(AnsibleError, match="number"):
@@ -104,14 +104,14 @@ def test_strict_templates_leave_nothing_behind_when_one_fails(source: Source) ->
     assert "azure_inventory" not in inventory.groups["all"].vars
 
 
-def test_templates_that_fail_are_passed_over_where_it_is_not_strict(source: Source) -> None:
+def test_without_strict_failed_templates_are_skipped(source: Source) -> None:
     inventory = source.read(scale_sets=["compute"], compose={"number": "{'0': 1, '3': 2}[azure_instance_id]"})
 
     assert [facts(inventory, name).get("number") for name in inventory.hosts] == [1, 2, None]
 
 
-def test_a_playbook_sees_a_hostile_tag_as_it_is(source: Source) -> None:
-    # Through all of Ansible, in a process of its own: nothing between the plugin and a task may trust it.
+def test_a_playbook_gets_a_hostile_tag_unchanged(source: Source) -> None:
+    # A complete Ansible run in a separate process: nothing between the plugin and a task may trust the tag.
     source.simulator.edit("compute_3", tags={"note": TEMPLATE})
     source.write()
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What hosts, variables and groups come of a resource group where nothing goes wrong."""
+"""Hosts, variables and groups of a resource group without faults."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_every_kind_of_instance_has_the_same_variables(source: Source) -> None:
         assert set(azure_variables(facts(inventory, host))) == SCHEMA
 
 
-def test_uniform_instance_says_what_azure_says(source: Source) -> None:
+def test_a_uniform_instance_has_the_values_of_azure(source: Source) -> None:
     instance = source.simulator.instance("compute00000H")
     group_id = f"/subscriptions/{source.simulator.subscription_id}/resourceGroups/hpcai-sim/providers"
     scale_set_id = f"{group_id}/Microsoft.Compute/virtualMachineScaleSets/compute"
@@ -88,7 +88,7 @@ def test_uniform_instance_says_what_azure_says(source: Source) -> None:
     assert facts(inventory, "compute00000H")["ansible_host"] == instance.private_ipv4
 
 
-def test_flexible_instance_has_no_model_and_no_instance_id_of_its_own(source: Source) -> None:
+def test_a_flexible_instance_has_neither_model_nor_instance_id(source: Source) -> None:
     inventory = source.read()
 
     for host in members(inventory, "azure_vmss_flex"):
@@ -100,7 +100,7 @@ def test_flexible_instance_has_no_model_and_no_instance_id_of_its_own(source: So
         assert variables["azure_instance_id"] is None
 
 
-def test_stand_alone_vm_has_no_scale_set_but_a_power_state(source: Source) -> None:
+def test_a_stand_alone_vm_has_a_power_state_but_no_scale_set(source: Source) -> None:
     variables = facts(source.read(include_vms="tagged"), "ctl")
 
     assert variables["azure_vmss"] is None
@@ -109,7 +109,7 @@ def test_stand_alone_vm_has_no_scale_set_but_a_power_state(source: Source) -> No
     assert variables["azure_roles"] == ["controller", "login"]
 
 
-def test_default_groups(source: Source) -> None:
+def test_hosts_are_in_the_default_groups(source: Source) -> None:
     inventory = source.read(include_vms="tagged")
     flexible = members(inventory, "azure_vmss_flex")
     everyone = UNIFORM | flexible | {"ctl"}
@@ -138,7 +138,7 @@ def test_default_groups(source: Source) -> None:
     }
 
 
-def test_instance_behind_its_model_is_in_a_group_of_its_own(source: Source) -> None:
+def test_instances_with_an_outdated_model_are_in_a_group(source: Source) -> None:
     source.simulator.scale_set("compute").model_version += 1
 
     inventory = source.read()
@@ -161,17 +161,17 @@ def test_sizes_in_any_spelling_are_one_group(simulate: Callable[..., Source]) ->
     assert {facts(inventory, host)["azure_vm_size"] for host in inventory.hosts} == {"Standard_ND96asr_v4"}
 
 
-def test_what_is_known_of_a_size_hangs_on_its_group(source: Source) -> None:
+def test_facts_of_a_vm_size_are_variables_of_its_group(source: Source) -> None:
     inventory = source.read()
 
     known = inventory.groups["azure_size_standard_nd96asr_v4"].vars["azure_sku"]
     assert (known["vcpus"], known["gpu_model"], known["ib_rate_gbps"]) == (96, "A100-SXM4-40GB", 200)
-    # Each host gets a copy wherever an inventory is printed: nothing nested, and nothing unknown.
+    # A printed inventory repeats this for each host, so it has no nested and no unknown values.
     assert all(isinstance(value, (str, int)) for value in known.values())
     assert "azure_sku" not in facts(inventory, "compute000000")
 
 
-def test_of_a_size_that_nobody_knows_nothing_is_said(source: Source) -> None:
+def test_the_group_of_an_unknown_vm_size_has_no_facts(source: Source) -> None:
     source.simulator.scale_set("compute").vm_size = "Standard_HB120rs_v3"
 
     group = source.read().groups["azure_size_standard_hb120rs_v3"]
@@ -179,14 +179,14 @@ def test_of_a_size_that_nobody_knows_nothing_is_said(source: Source) -> None:
     assert "azure_sku" not in group.vars
 
 
-def test_uniform_instance_has_the_priority_of_its_set(simulate: Callable[..., Source]) -> None:
+def test_a_uniform_instance_has_the_priority_of_its_scale_set(simulate: Callable[..., Source]) -> None:
     spot = {"name": "spot", "capacity": 1, "priority": "Spot"}
     inventory = simulate({"scale_sets": [spot, {**spot, "name": "flex", "orchestration_mode": "Flexible"}]}).read()
 
     assert [facts(inventory, host)["azure_priority"] for host in inventory.hosts] == ["Spot", "Spot"]
 
 
-def test_tags_of_the_set_count_where_the_instance_has_none(source: Source) -> None:
+def test_tags_of_the_scale_set_apply_unless_the_instance_has_them(source: Source) -> None:
     source.simulator.edit("compute_3", tags={"HPCAI_ROLE": "login"})
 
     inventory = source.read()
@@ -205,26 +205,26 @@ def test_a_scale_set_of_zero_is_a_group_without_hosts(simulate: Callable[..., So
     assert set(inventory.hosts) > UNIFORM
 
 
-def test_a_subscription_without_anything_is_truly_empty(simulate: Callable[..., Source]) -> None:
+def test_an_empty_subscription_gives_a_complete_empty_inventory(simulate: Callable[..., Source]) -> None:
     inventory = simulate({}).read(include_vms="all")
 
     assert not inventory.hosts
     assert report(inventory)["complete"] is True
 
 
-def test_report_holds_what_the_guard_play_needs(source: Source) -> None:
+def test_the_report_contains_the_data_for_the_guard_play(source: Source) -> None:
     inventory = source.read(include_vms="tagged")
 
-    said = report(inventory)
+    summary = report(inventory)
     network = facts(inventory, "ctl")["azure_virtual_network"]
     assert inventory.groups["all"].vars["azure_inventory"]["complete"] is True
-    assert said["source"] == str(source.path)
-    assert said["hosts"] == 6
-    assert said["left_out"] == {}
-    assert said["errors"] == []
-    assert said["from_cache"] is False
-    assert said["virtual_networks"] == [{"id": network, "address_prefixes": ["10.77.0.0/24"]}]
-    uniform, flexible = said["scale_sets"]
+    assert summary["source"] == str(source.path)
+    assert summary["hosts"] == 6
+    assert summary["left_out"] == {}
+    assert summary["errors"] == []
+    assert summary["from_cache"] is False
+    assert summary["virtual_networks"] == [{"id": network, "address_prefixes": ["10.77.0.0/24"]}]
+    uniform, flexible = summary["scale_sets"]
     assert uniform == (
         "compute: 3 of 3 Standard_ND96asr_v4, Uniform, single placement group yes, accelerated networking yes"
     )
@@ -238,7 +238,7 @@ def test_report_holds_what_the_guard_play_needs(source: Source) -> None:
     }
 
 
-def test_two_scale_sets_of_one_name_are_two_groups(simulate: Callable[..., Source]) -> None:
+def test_two_scale_sets_with_the_same_name_are_two_groups(simulate: Callable[..., Source]) -> None:
     inventory = simulate(
         {
             "scale_sets": [
@@ -253,7 +253,7 @@ def test_two_scale_sets_of_one_name_are_two_groups(simulate: Callable[..., Sourc
     assert "azure_vmss_gpu" not in inventory.groups
 
 
-def test_hosts_come_in_the_order_of_their_numbers(simulate: Callable[..., Source]) -> None:
+def test_hosts_are_ordered_by_instance_id(simulate: Callable[..., Source]) -> None:
     source = simulate({"scale_sets": [{"name": "compute", "capacity": 130, "single_placement_group": False}]})
 
     inventory = source.read()
@@ -263,7 +263,7 @@ def test_hosts_come_in_the_order_of_their_numbers(simulate: Callable[..., Source
     assert len(numbers) == 130
 
 
-def test_one_line_says_how_many_hosts_came(source: Source, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_summary_line_counts_hosts_and_requests(source: Source, capsys: pytest.CaptureFixture[str]) -> None:
     source.read()
 
     captured = capsys.readouterr()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A source that brings no host, or has an option that does not exist: the user learns which value to change."""
+"""A source without hosts, or with an unknown option: the message says which value to change."""
 
 from __future__ import annotations
 
@@ -43,26 +43,26 @@ def test_an_unknown_option_is_refused_with_the_most_similar_one(source: Source, 
         ({"query": "azure_zone == '9'"}, "Azure has 5 such instances, but the option query excludes all of them."),
     ],
 )
-def test_no_host_is_a_warning_with_the_values_that_azure_has(
+def test_no_host_is_a_warning_that_lists_existing_values(
     source: Source, capsys: pytest.CaptureFixture[str], options: dict[str, Any], words: str
 ) -> None:
     inventory = source.read(**options)
 
-    said = " ".join(capsys.readouterr().err.split())
+    output = " ".join(capsys.readouterr().err.split())
     assert not inventory.hosts
-    assert "[WARNING]" in said
-    assert "no host was found" in said
-    assert words in said
+    assert "[WARNING]" in output
+    assert "no host was found" in output
+    assert words in output
 
 
-def test_hosts_bring_no_such_warning(source: Source, capsys: pytest.CaptureFixture[str]) -> None:
+def test_there_is_no_such_warning_if_hosts_are_found(source: Source, capsys: pytest.CaptureFixture[str]) -> None:
     source.read(tags=TAGS)
 
     assert "no host" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("plugin", [{}, {"cache_plugin": "ansible.builtin.memory"}])
-def test_a_cache_that_keeps_nothing_is_a_warning(
+def test_a_cache_that_is_not_persistent_is_a_warning(
     source: Source, capsys: pytest.CaptureFixture[str], plugin: dict[str, Any]
 ) -> None:
     source.read(cache=True, **plugin)
@@ -70,9 +70,7 @@ def test_a_cache_that_keeps_nothing_is_a_warning(
     assert "cache: true has no effect, because cache_plugin is" in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_cache_that_keeps_something_is_none(
-    source: Source, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_persistent_cache_is_no_warning(source: Source, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     source.read(cache=True, cache_plugin="ansible.builtin.jsonfile", cache_connection=str(tmp_path / "cache"))
 
     assert "has no effect" not in capsys.readouterr().err

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Instances and scale sets that are not as they should be: each stays a host, and none is taken for another."""
+"""Instances and scale sets in unusual states: each instance stays a host, and none is confused with another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .lists import INSTANCES, SCALE_SETS
 from .reading import Source, facts, failure, members
 
 
-def test_an_instance_that_vanished_between_two_lists_stays_a_host_out_of_its_role(source: Source) -> None:
+def test_an_instance_without_interfaces_is_a_host_without_role(source: Source) -> None:
     source.simulator.edit("compute_3", has_interfaces=False)
 
     inventory = source.read()
@@ -27,8 +27,8 @@ def test_an_instance_that_vanished_between_two_lists_stays_a_host_out_of_its_rol
     assert "compute000003" not in members(inventory, "hpcai_compute")
 
 
-def test_a_scale_set_that_does_not_say_what_it_is_is_uniform(source: Source) -> None:
-    # Those from before there was a choice.
+def test_a_scale_set_without_orchestration_mode_is_uniform(source: Source) -> None:
+    # Old scale sets lack this field.
     source.simulator.add_fault(SCALE_SETS, action="strip", fields=["properties.orchestrationMode"])
 
     inventory = source.read(scale_sets=["compute"])
@@ -76,7 +76,7 @@ def test_an_instance_without_address_is_a_host_but_not_ready(
         ({"power_state": None}, "azure_power_unknown"),
     ],
 )
-def test_an_instance_that_is_not_ready_is_in_all_groups_but_those_to_work_on(
+def test_an_instance_that_is_not_ready_is_not_in_groups_of_hpcai_roles(
     source: Source, changes: dict[str, Any], group: str
 ) -> None:
     source.simulator.edit("compute_3", **changes)
@@ -89,7 +89,7 @@ def test_an_instance_that_is_not_ready_is_in_all_groups_but_those_to_work_on(
     assert members(inventory, "azure_role_compute") > UNIFORM
 
 
-def test_two_instances_with_one_name_are_an_error_that_names_both(source: Source) -> None:
+def test_two_instances_with_the_same_name_are_an_error_that_names_both(source: Source) -> None:
     source.simulator.edit("compute_3", computer_name="compute000000")
 
     error = failure(source)
@@ -99,7 +99,7 @@ def test_two_instances_with_one_name_are_an_error_that_names_both(source: Source
     assert source.simulator.instance("compute_3").id in error
 
 
-def test_two_instances_with_one_name_are_no_error_when_one_is_filtered_out(source: Source) -> None:
+def test_a_duplicate_name_is_no_error_if_one_instance_is_filtered_out(source: Source) -> None:
     source.simulator.edit("compute_3", computer_name="compute000000")
 
     inventory = source.read(query="azure_instance_id == '0'")
@@ -107,7 +107,7 @@ def test_two_instances_with_one_name_are_no_error_when_one_is_filtered_out(sourc
     assert set(inventory.hosts) == {"compute000000"}
 
 
-def test_two_sources_do_not_merge_two_instances_into_one_host(simulate: Callable[..., Source]) -> None:
+def test_instances_with_the_same_name_in_two_sources_are_an_error(simulate: Callable[..., Source]) -> None:
     here, there = simulate(), simulate({**CLUSTER, "virtual_networks": [{"name": "sim", "resource_group": "other"}]})
     group = {**CLUSTER["scale_sets"][0], "resource_group": "other"}
     there = simulate({"scale_sets": [group]})
@@ -120,7 +120,7 @@ def test_two_sources_do_not_merge_two_instances_into_one_host(simulate: Callable
     assert set(inventory.hosts) == before
 
 
-def test_an_instance_without_a_name_of_its_own_gets_its_resources_name(source: Source) -> None:
+def test_an_instance_without_computer_name_gets_its_resource_name(source: Source) -> None:
     source.simulator.add_fault(INSTANCES, action="strip", fields=["properties.osProfile"])
 
     inventory = source.read(scale_sets=["compute"])

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The simulator and the inventory must not share an imagination of what Azure's answers hold."""
+"""The inventory must not depend on fields that only the simulator has, and Azure does not."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ OPTIONS: dict[str, Any] = {
 
 
 def everything(inventory: InventoryData) -> dict[str, Any]:
-    """All that the inventory says, but for when and where it was asked."""
-    said = {**report(inventory), "source": "", "fetched_at": "", "age_seconds": 0}
+    """The complete content of the inventory, without its source and time."""
+    summary = {**report(inventory), "source": "", "fetched_at": "", "age_seconds": 0}
     return {
         "hosts": {name: facts(inventory, name) for name in inventory.hosts},
         "groups": {name: sorted(host.name for host in group.get_hosts()) for name, group in inventory.groups.items()},
-        "report": said,
+        "report": summary,
     }
 
 
-def test_fields_that_azures_published_examples_do_not_have_change_nothing(simulate: Callable[..., Source]) -> None:
+def test_the_inventory_uses_only_fields_of_azures_published_examples(simulate: Callable[..., Source]) -> None:
     scenario = {**CLUSTER, "scale_sets": [{**item, "public_ip": True} for item in CLUSTER["scale_sets"]]}
 
     full = everything(simulate(scenario).read(**OPTIONS))

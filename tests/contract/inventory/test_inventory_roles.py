@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A VM in a resource group of somebody else, tagged as controller and login node: it gets no role in any playbook."""
+"""A VM in another resource group, tagged as controller and login node, gets no role in any playbook."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ATTACKER = "attacker"
 
 @pytest.fixture
 def attacked(simulate: Callable[..., Source]) -> Source:
-    """The cluster in hpcai-sim, and in lab a VM and a scale set of the attacker's with the cluster's tags."""
+    """The cluster in hpcai-sim, and an attacker's VM and scale set in lab with the cluster's tags."""
     vm = {
         "name": ATTACKER,
         "resource_group": "lab",
@@ -42,7 +42,7 @@ def attacked(simulate: Callable[..., Source]) -> Source:
 
 
 def run_site(source: Source, **options: Any) -> tuple[Finished, bool]:
-    """Run site.yml on that source; also whether it contacted any host."""
+    """Run site.yml on the source; returns its result, and whether it contacted any host."""
     source.write(include_vms="tagged", tags=TAGS, **options)
     folder = source.path.parent
     ssh = folder / "ssh"
@@ -57,7 +57,7 @@ def run_site(source: Source, **options: Any) -> tuple[Finished, bool]:
     return done, (folder / "contacted").exists()
 
 
-def test_with_named_resource_groups_the_attacker_is_not_in_the_inventory(attacked: Source) -> None:
+def test_with_resource_groups_the_attacker_is_not_in_the_inventory(attacked: Source) -> None:
     inventory = attacked.read(include_vms="tagged", tags=TAGS, resource_groups=["hpcai-sim"])
 
     assert members(inventory, "hpcai_controller") == {"ctl"}
@@ -68,7 +68,7 @@ def test_with_named_resource_groups_the_attacker_is_not_in_the_inventory(attacke
     assert ATTACKER not in done.stdout
 
 
-def test_an_inventory_that_names_no_resource_group_is_refused_with_the_line_to_add(attacked: Source) -> None:
+def test_an_inventory_without_resource_groups_is_refused_with_advice(attacked: Source) -> None:
     done, contacted = run_site(attacked)
 
     assert not contacted
@@ -77,14 +77,14 @@ def test_an_inventory_that_names_no_resource_group_is_refused_with_the_line_to_a
     assert f"lab: {ATTACKER}" in done.stdout, done.stdout
 
 
-def test_the_name_of_a_scale_set_alone_does_not_vouch_for_its_machines(attacked: Source) -> None:
+def test_names_of_scale_sets_without_resource_group_are_refused(attacked: Source) -> None:
     done, contacted = run_site(attacked, scale_sets=["compute", "flex"])
 
     assert not contacted
     assert "names no resource group" in done.stdout
 
 
-def test_a_host_outside_of_the_named_scale_sets_is_refused_by_its_name(attacked: Source) -> None:
+def test_a_host_outside_of_the_given_scale_sets_is_refused_and_named(attacked: Source) -> None:
     done, contacted = run_site(attacked, scale_sets=["hpcai-sim/*"])
 
     assert not contacted
@@ -95,12 +95,12 @@ def test_a_host_outside_of_the_named_scale_sets_is_refused_by_its_name(attacked:
     assert "theirs" not in done.stdout
 
 
-def test_a_scale_set_of_one_resource_group(attacked: Source) -> None:
+def test_a_scale_set_can_be_selected_with_its_resource_group(attacked: Source) -> None:
     inventory = attacked.read(scale_sets=["HPCAI-sim/compute"])
 
     assert members(inventory, "hpcai_compute") == {"compute000000", "compute000003", "compute00000H"}
 
 
 @pytest.mark.parametrize("pattern", ["*/compute", "/compute", "hpcai-sim/", "a/b/c"])
-def test_a_scale_set_of_an_unclear_resource_group_is_refused(source: Source, pattern: str) -> None:
+def test_an_invalid_pattern_of_a_scale_set_is_refused(source: Source, pattern: str) -> None:
     assert f"scale_sets: '{pattern}' is neither NAME nor RESOURCE-GROUP/NAME" in failure(source, scale_sets=[pattern])

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the filters leave out, and that what is left out is not even asked for."""
+"""The filters select hosts, and data that they exclude is not requested."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .clusters import CLUSTER, TAGS, UNIFORM
 from .reading import Source, facts, members, report
 
 
-def asked(source: Source) -> list[str]:
-    """The paths that were asked for, without the subscription; releases of the SDK spell them differently."""
+def requested_paths(source: Source) -> list[str]:
+    """The requested paths in lower case, without the subscription; releases of the SDK spell them differently."""
     return sorted(request["path"].split("/", 3)[3].lower() for request in source.simulator.requests())
 
 
@@ -31,13 +31,11 @@ def asked(source: Source) -> list[str]:
         {"scale_sets": ["comput[ef]"]},
     ],
 )
-def test_scale_sets_are_chosen_by_name_before_their_instances_are_listed(
-    source: Source, options: dict[str, Any]
-) -> None:
+def test_instances_are_listed_only_for_selected_scale_sets(source: Source, options: dict[str, Any]) -> None:
     inventory = source.read(**options)
 
     assert set(inventory.hosts) == UNIFORM
-    assert asked(source) == [
+    assert requested_paths(source) == [
         "providers/microsoft.compute/virtualmachinescalesets",
         "providers/microsoft.network/virtualnetworks",
         "resourcegroups/hpcai-sim/providers/microsoft.compute/virtualmachinescalesets/compute/networkinterfaces",
@@ -88,11 +86,11 @@ def mixed(simulate: Callable[..., Source]) -> Source:
         ({"include_vms": "tagged", "role_tag": "hpcai_cluster", "scale_sets": ["-"]}, {"red-login", "red-tool"}),
     ],
 )
-def test_filters(mixed: Source, options: dict[str, Any], hosts: set[str]) -> None:
+def test_filters_select_hosts(mixed: Source, options: dict[str, Any], hosts: set[str]) -> None:
     assert set(mixed.read(**options).hosts) == hosts
 
 
-def test_an_instance_with_another_value_of_the_tag_is_left_out_and_counted(
+def test_an_instance_with_another_tag_is_skipped_and_counted(
     source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source.simulator.edit("compute_3", tags={"hpcai_cluster": "mine"})
@@ -116,7 +114,7 @@ def test_an_instance_with_another_value_of_the_tag_is_left_out_and_counted(
         ("starts_with(azure_private_ipv4 || '', '192.')", set()),
     ],
 )
-def test_query_keeps_what_is_true(source: Source, query: str, hosts: set[str]) -> None:
+def test_a_query_selects_hosts(source: Source, query: str, hosts: set[str]) -> None:
     inventory = source.read(query=query, include_vms="tagged")
 
     assert set(inventory.hosts) == hosts
@@ -124,23 +122,23 @@ def test_query_keeps_what_is_true(source: Source, query: str, hosts: set[str]) -
 
 
 @pytest.mark.parametrize("query", ["azure_vmss ==", "no_such_function(azure_vmss)", "length(azure_fault_domain)"])
-def test_a_query_that_makes_no_sense_fails_the_source(source: Source, query: str) -> None:
+def test_an_invalid_query_fails_the_source(source: Source, query: str) -> None:
     with pytest.raises(AnsibleParserError, match="query: ") as raised:
         source.read(query=query)
 
     assert "\n" not in str(raised.value)
 
 
-def test_stand_alone_vms_are_not_asked_for_unless_wanted(source: Source) -> None:
+def test_stand_alone_vms_are_not_listed_by_default(source: Source) -> None:
     source.read()
 
-    assert "providers/microsoft.compute/virtualmachines" not in asked(source)
+    assert "providers/microsoft.compute/virtualmachines" not in requested_paths(source)
 
 
-def test_virtual_networks_are_asked_for_unless_told_not_to(source: Source) -> None:
+def test_virtual_networks_are_not_listed_if_disabled(source: Source) -> None:
     inventory = source.read(list_virtual_networks=False)
 
-    assert not any("virtualnetworks" in path for path in asked(source))
+    assert not any("virtualnetworks" in path for path in requested_paths(source))
     (network,) = report(inventory)["virtual_networks"]
     assert network["id"] == facts(inventory, "compute000000")["azure_virtual_network"]
     assert network["address_prefixes"] is None
@@ -154,7 +152,7 @@ def test_only_virtual_networks_in_use_are_reported(simulate: Callable[..., Sourc
     assert network["id"].endswith("/virtualNetworks/sim")
 
 
-# At 1,000 instances 25 are allowed, where asking for each instance would take some 2,000.
+# The limit is 25 requests at 1,000 instances. One request per instance would need about 2,000.
 @pytest.mark.parametrize(("instances", "requests"), [(10, 6), (500, 22), (1000, 40)])
 def test_requests_grow_with_pages_and_scale_sets_not_with_instances(
     simulate: Callable[..., Source], instances: int, requests: int

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The inventory that users copy: it works once subscription and cluster are their own."""
+"""The inventory that users copy works after they have set their subscription, resource group and cluster."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from .reading import REPOSITORY, Finished, Source, ansible
 
 SHIPPED = REPOSITORY / "inventories" / "azure"
 NAMES = ("ansible_ssh_common_args", "ansible_host", "ansible_user", "hpcai_jump_host")
-NOBODYS_SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
+PLACEHOLDER = "00000000-0000-0000-0000-000000000000"
 
 
 def copy_of_shipped(folder: Path, subscription: str, cluster: str) -> Path:
-    """A copy with nothing changed but the three lines."""
+    """A copy in which only these three settings are changed."""
     shutil.copytree(SHIPPED, folder)
     path = folder / "azure_vmss.yml"
     text = path.read_text(encoding="utf-8")
-    assert text.count(NOBODYS_SUBSCRIPTION) == 1
+    assert text.count(PLACEHOLDER) == 1
     assert text.count("hpcai_cluster: training") == 1
     assert text.count("resource_groups:\n  - training\n") == 1
     text = text.replace("  - training\n", "  - hpcai-sim\n")
-    text = text.replace(NOBODYS_SUBSCRIPTION, subscription)
+    text = text.replace(PLACEHOLDER, subscription)
     path.write_text(text.replace("hpcai_cluster: training", f"hpcai_cluster: {cluster}"), encoding="utf-8")
     return folder
 
@@ -46,7 +46,7 @@ def ops(source: Source, tmp_path: Path) -> Path:
 
 
 def variables(ops: Path, source: Source, **extra: str) -> dict[str, dict[str, str]]:
-    """The connection variables of each host, as its tasks see them."""
+    """The connection variables of each host, as a task evaluates them."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment(source).items():
             patch.setenv(name, value)
@@ -71,7 +71,7 @@ def run(ops: Path, source: Source, program: str, *arguments: str) -> Finished:
 
 
 def ssh_settings(arguments: str, host: str) -> dict[str, str]:
-    """What ssh itself makes of the arguments."""
+    """The settings that ssh derives from the arguments."""
     ssh = shutil.which("ssh")
     if ssh is None:
         pytest.skip("no ssh client on this machine")
@@ -81,7 +81,7 @@ def ssh_settings(arguments: str, host: str) -> dict[str, str]:
     return {line.split(" ", 1)[0]: line.split(" ", 1)[1] for line in done.stdout.splitlines() if " " in line}
 
 
-def test_nothing_but_the_cluster_is_in_it(ops: Path, source: Source) -> None:
+def test_the_inventory_contains_only_the_cluster(ops: Path, source: Source) -> None:
     source.simulator.scale_set("flex").tags["hpcai_cluster"] = "other"
 
     finished = run(ops, source, "ansible-inventory", "--list")
@@ -93,7 +93,7 @@ def test_nothing_but_the_cluster_is_in_it(ops: Path, source: Source) -> None:
     assert len(groups["hpcai_compute"]["hosts"]) == 3
 
 
-def test_unchanged_it_says_what_to_change(source: Source, tmp_path: Path) -> None:
+def test_the_unchanged_inventory_says_what_to_change(source: Source, tmp_path: Path) -> None:
     folder = tmp_path / "unchanged"
     shutil.copytree(SHIPPED, folder)
 
@@ -105,7 +105,7 @@ def test_unchanged_it_says_what_to_change(source: Source, tmp_path: Path) -> Non
     assert source.simulator.requests() == []
 
 
-def test_the_login_node_is_reached_directly_and_all_others_through_it(ops: Path, source: Source) -> None:
+def test_other_nodes_are_reached_through_the_login_node(ops: Path, source: Source) -> None:
     login = source.simulator.instance("ctl")
     node = source.simulator.instance("compute00000H")
 
@@ -131,7 +131,7 @@ def test_the_login_node_is_reached_directly_and_all_others_through_it(ops: Path,
     assert "StrictHostKeyChecking=accept-new" in proxy
 
 
-def test_where_verified_keys_are_required_ssh_accepts_no_other(ops: Path, source: Source) -> None:
+def test_if_verified_keys_are_required_ssh_accepts_no_new_key(ops: Path, source: Source) -> None:
     hosts = variables(ops, source, hpcai_verify_host_keys="required")
 
     settings = ssh_settings(hosts["compute00000H"]["ansible_ssh_common_args"], "10.0.0.1")
@@ -140,7 +140,7 @@ def test_where_verified_keys_are_required_ssh_accepts_no_other(ops: Path, source
 
 
 @pytest.mark.parametrize("chosen", ["", "compute000003"])
-def test_the_jump_host_can_be_chosen(ops: Path, source: Source, chosen: str) -> None:
+def test_the_jump_host_can_be_set(ops: Path, source: Source, chosen: str) -> None:
     hosts = variables(ops, source, hpcai_jump_host=chosen)
 
     settings = ssh_settings(hosts["compute000000"]["ansible_ssh_common_args"], "10.0.0.1")
@@ -151,14 +151,14 @@ def test_the_jump_host_can_be_chosen(ops: Path, source: Source, chosen: str) -> 
     assert "proxycommand" not in ssh_settings(hosts["compute000003"]["ansible_ssh_common_args"], "10.0.0.1")
 
 
-def test_a_key_is_used_for_the_jump_too(ops: Path, source: Source) -> None:
+def test_the_private_key_is_used_for_the_jump_host_too(ops: Path, source: Source) -> None:
     hosts = variables(ops, source, ansible_ssh_private_key_file="/keys/admin")
 
     proxy = ssh_settings(hosts["compute000000"]["ansible_ssh_common_args"], "10.0.0.1")["proxycommand"]
     assert " -i /keys/admin " in proxy
 
 
-def test_without_a_login_node_nothing_is_jumped_through(ops: Path, source: Source) -> None:
+def test_without_a_login_node_there_is_no_jump_host(ops: Path, source: Source) -> None:
     source.simulator.edit("ctl", tags={"hpcai_cluster": "sim", "hpcai_role": "controller"})
 
     hosts = variables(ops, source)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who asks, and what is said when nobody may."""
+"""The sign-in to Azure, and its errors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def test_a_wrong_token_fails_the_source_and_is_not_shown(source: Source) -> None
 
 
 @pytest.mark.parametrize("auth_source", ["cli", "environment", "managed_identity"])
-def test_nobody_to_sign_in_as_fails_the_source(
+def test_a_missing_identity_fails_the_source(
     source: Source, auth_source: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    # Instead of the address of a machine in Azure, where nobody answers for a long time.
+    # Otherwise, the SDK uses an address of Azure that only times out here.
     monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", "http://127.0.0.1:9")
 
     error = failure(source, auth_source=auth_source, timeout=20)

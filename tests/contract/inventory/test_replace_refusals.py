@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which nodes replace.yml means, and when it does nothing: unconfirmed, by a reimage, with jobs, without an arbiter."""
+"""Which nodes replace.yml selects, and when it refuses: no confirmation, a reimage, running jobs, no arbiter."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from typing import Any
 import pytest
 
 from .reading import Source, facts
-from .replacing import SQUEUE_AWAY, Controller, posts, replace, words
+from .replacing import FAILING_SQUEUE, Controller, output_of, replace, write_requests
 
 
 @pytest.mark.thorough
-def test_marked_machines_are_meant_by_default(source: Source, controller: Controller) -> None:
+def test_marked_machines_are_selected_by_default(source: Source, controller: Controller) -> None:
     vm_id = facts(source.read(include_vms="tagged"), "compute000000")["azure_vm_id"]
     controller.mark(vm_id.upper(), "99999999-0000-4000-8000-000000000000")
 
     done = replace(source, controller)
 
-    assert "wipes their local disks: compute-0. Nothing was done." in words(done)
-    assert posts(source) == []
+    assert "wipes their local disks: compute-0. Nothing was done." in output_of(done)
+    assert write_requests(source) == []
 
 
 @pytest.mark.thorough
-def test_nothing_marked_is_nothing_to_do(source: Source, controller: Controller) -> None:
+def test_without_marked_machines_nothing_is_done(source: Source, controller: Controller) -> None:
     done = replace(source, controller, hpcai_replace_confirm=True)
 
-    assert done.returncode == 0, words(done)
-    assert "No node is to be replaced." in words(done)
-    assert posts(source) == []
+    assert done.returncode == 0, output_of(done)
+    assert "No node is to be replaced." in output_of(done)
+    assert write_requests(source) == []
 
 
 @pytest.mark.daily(1)
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("status", "expected"),
     [
         (None, "does not report which nodes are marked: hpcnode does not run there."),
         (
@@ -49,127 +49,127 @@ def test_nothing_marked_is_nothing_to_do(source: Source, controller: Controller)
         ),
     ],
 )
-def test_arbiter_that_does_not_tell_is_no_arbiter_that_marked_nothing(
-    source: Source, controller: Controller, told: dict[str, Any] | None, expected: str
+def test_without_a_report_of_the_arbiter_the_run_fails(
+    source: Source, controller: Controller, status: dict[str, Any] | None, expected: str
 ) -> None:
-    controller.tell(told)
+    controller.set_status(status)
 
     done = replace(source, controller, hpcai_replace_confirm=True)
 
     assert done.returncode != 0
-    assert expected in words(done)
-    assert "-e hpcai_replace=compute-3" in words(done)
-    assert posts(source) == []
+    assert expected in output_of(done)
+    assert "-e hpcai_replace=compute-3" in output_of(done)
+    assert write_requests(source) == []
 
 
 @pytest.mark.thorough
-def test_check_mode_says_what_it_would_do(source: Source, controller: Controller) -> None:
+def test_check_mode_reports_the_selected_nodes(source: Source, controller: Controller) -> None:
     done = replace(source, controller, "--check", hpcai_replace="compute-3")
 
-    assert done.returncode == 0, words(done)
-    assert "To be replaced: compute-3." in words(done)
-    assert "Nothing was changed." in words(done)
-    assert (controller.updates, posts(source)) == ([], [])
+    assert done.returncode == 0, output_of(done)
+    assert "To be replaced: compute-3." in output_of(done)
+    assert "Nothing was changed." in output_of(done)
+    assert (controller.updates, write_requests(source)) == ([], [])
 
 
 @pytest.mark.daily(1)
 @pytest.mark.parametrize("how", ["redeploy", "delete"])
-def test_check_mode_names_the_jobs_that_would_be_waited_for(source: Source, controller: Controller, how: str) -> None:
+def test_check_mode_names_the_jobs_that_a_run_would_wait_for(source: Source, controller: Controller, how: str) -> None:
     (controller.folder / "jobs").write_text("4711|alice|RUNNING|compute-3\n", encoding="utf-8")
 
     done = replace(source, controller, "--check", hpcai_replace="compute-3", hpcai_replace_how=how)
 
-    assert done.returncode == 0, words(done)
-    assert "Would be waited for: compute-3 (4711 (alice, running))." in words(done)
-    assert "stay drained" not in words(done)
-    assert (controller.updates, posts(source)) == ([], [])
+    assert done.returncode == 0, output_of(done)
+    assert "Would be waited for: compute-3 (4711 (alice, running))." in output_of(done)
+    assert "stay drained" not in output_of(done)
+    assert (controller.updates, write_requests(source)) == ([], [])
 
 
 @pytest.mark.thorough
-def test_slurmctld_that_is_away_for_a_moment_does_not_end_the_wait(source: Source, controller: Controller) -> None:
-    (controller.folder / "squeue").write_text(SQUEUE_AWAY, encoding="utf-8")
+def test_the_wait_for_jobs_survives_one_failure_of_slurmctld(source: Source, controller: Controller) -> None:
+    (controller.folder / "squeue").write_text(FAILING_SQUEUE, encoding="utf-8")
 
     done = replace(source, controller, hpcai_replace="compute-3", hpcai_replace_confirm=True)
 
-    assert posts(source) == [("POST", "redeploy")], words(done)
+    assert write_requests(source) == [("POST", "redeploy")], output_of(done)
     assert (controller.folder / "calls").read_text(encoding="utf-8").count("\n") == 3
 
 
 @pytest.mark.thorough
-def test_slurmctld_that_stays_away_ends_it_with_its_own_words(source: Source, controller: Controller) -> None:
-    away = SQUEUE_AWAY.replace("2)", "*)")
+def test_a_permanent_failure_of_slurmctld_ends_the_wait_with_its_error(source: Source, controller: Controller) -> None:
+    away = FAILING_SQUEUE.replace("2)", "*)")
     (controller.folder / "squeue").write_text(away, encoding="utf-8")
 
     done = replace(source, controller, hpcai_replace="compute-3", hpcai_replace_confirm=True, hpcai_replace_timeout=1)
 
     assert done.returncode != 0
-    assert "Unable to contact slurm controller" in words(done)
-    assert posts(source) == []
+    assert "Unable to contact slurm controller" in output_of(done)
+    assert write_requests(source) == []
 
 
-def test_node_with_jobs_is_not_moved(source: Source, controller: Controller) -> None:
+def test_a_node_with_jobs_is_not_moved(source: Source, controller: Controller) -> None:
     (controller.folder / "jobs").write_text("4711|alice|RUNNING|compute-3\n", encoding="utf-8")
 
     done = replace(source, controller, hpcai_replace="compute-3", hpcai_replace_confirm=True, hpcai_replace_timeout=0)
 
     assert done.returncode != 0
-    assert "Jobs still run on compute-3: 4711 (alice, running). Nothing was killed." in words(done)
-    assert "'scontrol update NodeName=compute-3 State=RESUME'" in words(done)
-    assert posts(source) == []
+    assert "Jobs still run on compute-3: 4711 (alice, running). Nothing was killed." in output_of(done)
+    assert "'scontrol update NodeName=compute-3 State=RESUME'" in output_of(done)
+    assert write_requests(source) == []
 
 
 @pytest.mark.thorough
-def test_deletion_is_confirmed_too(source: Source, controller: Controller) -> None:
+def test_a_deletion_requires_confirmation_too(source: Source, controller: Controller) -> None:
     done = replace(source, controller, hpcai_replace="compute-3", hpcai_replace_how="delete")
 
     assert done.returncode != 0
-    assert "have ended, deleted and replaced by new instances: compute-3. Nothing was done." in words(done)
-    assert (controller.updates, posts(source)) == ([], [])
+    assert "have ended, deleted and replaced by new instances: compute-3. Nothing was done." in output_of(done)
+    assert (controller.updates, write_requests(source)) == ([], [])
 
 
 @pytest.mark.thorough
-def test_node_with_jobs_is_not_deleted(source: Source, controller: Controller) -> None:
+def test_a_node_with_jobs_is_not_deleted(source: Source, controller: Controller) -> None:
     done = replace(
         source, controller, hpcai_replace="compute-3", hpcai_replace_how="delete", hpcai_replace_confirm=True
     )
 
     assert done.returncode != 0
     reason = "hpcai: retire: its hardware is faulty, a new instance will come"
-    assert controller.updates == [f"update NodeName=compute-3 State=DRAIN Reason={reason}"], words(done)
-    assert "Jobs still run on compute-3 after 0 s: 4711 (alice, running). Nothing was killed." in words(done)
-    assert posts(source) == []
+    assert controller.updates == [f"update NodeName=compute-3 State=DRAIN Reason={reason}"], output_of(done)
+    assert "Jobs still run on compute-3 after 0 s: 4711 (alice, running). Nothing was killed." in output_of(done)
+    assert write_requests(source) == []
     assert source.simulator.scale_set("compute").capacity == 3
 
 
-def test_deletion_that_brings_no_other_is_refused_before_anything_is_drained(
-    source: Source, controller: Controller
-) -> None:
+def test_a_deletion_without_a_replacement_is_refused_before_any_drain(source: Source, controller: Controller) -> None:
     alone = min(host for host in source.read(include_vms="tagged").hosts if host.startswith("flex"))
 
     done = replace(source, controller, hpcai_replace=alone, hpcai_replace_how="delete", hpcai_replace_confirm=True)
 
     assert done.returncode != 0
-    assert ": not in a Uniform scale set, so Azure would create no replacement. Use redeploy. Nothing" in words(done)
-    assert (controller.updates, posts(source)) == ([], [])
+    assert ": not in a Uniform scale set, so Azure would create no replacement. Use redeploy. Nothing" in output_of(
+        done
+    )
+    assert (controller.updates, write_requests(source)) == ([], [])
 
 
 @pytest.mark.thorough
-def test_instance_that_is_not_there_cannot_be_moved(source: Source, controller: Controller) -> None:
+def test_an_instance_that_does_not_exist_cannot_be_moved(source: Source, controller: Controller) -> None:
     done = replace(source, controller, hpcai_replace="compute-5", hpcai_replace_confirm=True)
 
     assert done.returncode != 0
-    assert "compute-5: there is no such instance (any more), so nothing can be moved." in words(done)
-    assert (controller.updates, posts(source)) == ([], [])
+    assert "compute-5: there is no such instance (any more), so nothing can be moved." in output_of(done)
+    assert (controller.updates, write_requests(source)) == ([], [])
 
 
 @pytest.mark.thorough
-def test_machine_that_does_not_run_is_not_taken_for_gone(source: Source, controller: Controller) -> None:
+def test_a_stopped_machine_does_not_count_as_deleted(source: Source, controller: Controller) -> None:
     calls = source.simulator.compute().virtual_machine_scale_set_vms
     calls.begin_power_off("hpcai-sim", "compute", "3").result()
 
     done = replace(source, controller, hpcai_replace="compute-3")
 
-    assert "wipes their local disks: compute-3. Nothing was done." in words(done)
+    assert "wipes their local disks: compute-3. Nothing was done." in output_of(done)
 
 
 @pytest.mark.daily(1)
@@ -181,20 +181,20 @@ def test_machine_that_does_not_run_is_not_taken_for_gone(source: Source, control
         ({}, ("--limit", "ctl"), "run this without --limit"),
     ],
 )
-def test_what_mends_no_hardware_is_refused(
+def test_reimage_and_limit_are_refused(
     source: Source, controller: Controller, variables: dict[str, Any], flags: tuple[str, ...], expected: str
 ) -> None:
     done = replace(source, controller, *flags, hpcai_replace="compute-3", hpcai_replace_confirm=True, **variables)
 
     assert done.returncode != 0
-    assert expected in words(done)
-    assert (controller.updates, posts(source)) == ([], [])
+    assert expected in output_of(done)
+    assert (controller.updates, write_requests(source)) == ([], [])
 
 
 @pytest.mark.thorough
-def test_most_of_a_set_goes_by_force_only(source: Source, controller: Controller) -> None:
+def test_most_of_a_scale_set_requires_force(source: Source, controller: Controller) -> None:
     done = replace(source, controller, hpcai_replace="compute-[0,3]", hpcai_replace_confirm=True)
 
     assert done.returncode != 0
-    assert "To do this anyway: -e hpcai_replace_force=true." in words(done)
-    assert (controller.updates, posts(source)) == ([], [])
+    assert "To do this anyway: -e hpcai_replace_force=true." in output_of(done)
+    assert (controller.updates, write_requests(source)) == ([], [])

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""vm_host_keys on simulated machines: ssh knows what their consoles showed at the first boot, and nothing else."""
+"""vm_host_keys on simulated machines: ssh accepts only the host keys on their serial consoles at the first boot."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .reading import Finished, Source, ansible, facts
 
 HOSTS = ("compute000000", "compute000003", "ctl")
 LOG = r"/bootdiagnostics/"
-ASKED = r"/retrieveBootDiagnosticsData"
+RETRIEVE = r"/retrieveBootDiagnosticsData"
 OTHER = names.public_key("somebody else").removesuffix(" root@localhost")
 
 
 def machines(source: Source, *hosts: str) -> list[dict[str, str]]:
-    """These hosts, as the inventory has them."""
+    """These hosts with their ids from the inventory."""
     inventory = source.read(include_vms="tagged")
     return [
         {"name": host, "azure_id": facts(inventory, host)["azure_id"], "vm_id": facts(inventory, host)["azure_vm_id"]}
@@ -45,14 +45,14 @@ def run(source: Source, wanted: list[dict[str, str]], *flags: str, **options: An
     )
 
 
-def answer(done: Finished) -> dict[str, Any]:
-    """What the module answered."""
+def result_of(done: Finished) -> dict[str, Any]:
+    """The result of the module, which must succeed."""
     assert done.returncode == 0, done.stdout + done.stderr
     return dict(json.loads(done.stdout.partition("=> ")[2]))
 
 
-def words(done: Finished) -> str:
-    """What the run said, on one line."""
+def output_of(done: Finished) -> str:
+    """The output of a run, on one line."""
     return " ".join((done.stdout + done.stderr).split())
 
 
@@ -62,20 +62,20 @@ def known(source: Source) -> Path:
 
 
 def key(source: Source, host: str) -> str:
-    """The key that a machine printed."""
+    """The host key that a machine has printed."""
     (line,) = source.simulator.instance(host).host_keys
     return line.removesuffix(" root@localhost")
 
 
 def edit(source: Source, host: str, **changes: Any) -> None:
-    """Change what Azure has of a machine."""
+    """Change a machine in Azure."""
     source.simulator.edit(source.simulator.instance(host).id, **changes)
 
 
-def test_ssh_knows_each_machine_by_its_vm_id(source: Source) -> None:
+def test_host_keys_are_stored_by_vm_id(source: Source) -> None:
     wanted = machines(source)
 
-    done = answer(run(source, wanted))
+    done = result_of(run(source, wanted))
 
     assert done["changed"] is True, done
     assert [item["name"] for item in done["verified"]] == list(HOSTS)
@@ -87,13 +87,13 @@ def test_ssh_knows_each_machine_by_its_vm_id(source: Source) -> None:
         assert subprocess.run(found, capture_output=True, check=False).returncode == 0
 
 
-def test_second_run_changes_nothing_and_keeps_what_others_wrote(source: Source) -> None:
+def test_a_second_run_changes_nothing_and_keeps_other_lines(source: Source) -> None:
     known(source).parent.mkdir()
     known(source).write_text(f"github.com {OTHER}", encoding="utf-8")
-    answer(run(source, machines(source)))
+    result_of(run(source, machines(source)))
     before = known(source).read_text(encoding="utf-8")
 
-    done = answer(run(source, machines(source)))
+    done = result_of(run(source, machines(source)))
 
     assert (done["changed"], len(done["verified"])) == (False, 3)
     assert known(source).read_text(encoding="utf-8") == before
@@ -101,12 +101,12 @@ def test_second_run_changes_nothing_and_keeps_what_others_wrote(source: Source) 
 
 
 @pytest.mark.thorough
-def test_hashed_names_are_found(source: Source) -> None:
-    answer(run(source, machines(source)))
+def test_hashed_names_are_recognized(source: Source) -> None:
+    result_of(run(source, machines(source)))
     subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(known(source))], capture_output=True, check=True)
     assert "|1|" in known(source).read_text(encoding="utf-8")
 
-    assert answer(run(source, machines(source)))["changed"] is False
+    assert result_of(run(source, machines(source)))["changed"] is False
 
 
 def test_check_mode_writes_nothing_and_shows_the_difference(source: Source) -> None:
@@ -119,7 +119,7 @@ def test_check_mode_writes_nothing_and_shows_the_difference(source: Source) -> N
 
 @pytest.mark.daily(1)
 @pytest.mark.parametrize("hashed", [False, True])
-def test_other_key_that_ssh_knows_already_is_an_error_that_names_both(source: Source, hashed: bool) -> None:
+def test_a_different_known_key_is_an_error_that_names_both(source: Source, hashed: bool) -> None:
     (item,) = machines(source, "compute000003")
     known(source).parent.mkdir()
     known(source).write_text(f"{item['vm_id']} {OTHER}\n", encoding="utf-8")
@@ -134,54 +134,54 @@ def test_other_key_that_ssh_knows_already_is_an_error_that_names_both(source: So
         shown = subprocess.run(
             ["ssh-keygen", "-l", "-f", "-"], input=line, capture_output=True, text=True, check=True
         ).stdout.split()[1]
-        assert shown in words(done)
-    assert "compute000003: " in words(done)
-    assert f"ssh-keygen -f {known(source)} -R {item['vm_id']}" in words(done)
+        assert shown in output_of(done)
+    assert "compute000003: " in output_of(done)
+    assert f"ssh-keygen -f {known(source)} -R {item['vm_id']}" in output_of(done)
     assert known(source).read_text(encoding="utf-8") == before
 
 
-def test_machine_without_boot_diagnostics_is_named_and_the_others_are_verified(source: Source) -> None:
+def test_a_machine_without_boot_diagnostics_is_named_and_others_verified(source: Source) -> None:
     edit(source, "ctl", boot_diagnostics=False)
 
     finished = run(source, machines(source))
 
-    done = answer(finished)
+    done = result_of(finished)
     assert [item["name"] for item in done["verified"]] == list(HOSTS[:2])
     (unverified,) = done["unverified"]
     assert unverified["name"] == "ctl"
     assert "Boot diagnostics is not enabled" in unverified["reason"]
-    assert "[WARNING]: Azure cannot verify the host keys of 1 of 3 machines, and ssh accepts" in words(finished)
+    assert "[WARNING]: Azure cannot verify the host keys of 1 of 3 machines, and ssh accepts" in output_of(finished)
 
 
-def test_required_makes_that_an_error_and_writes_nothing(source: Source) -> None:
+def test_with_required_an_unverified_machine_is_an_error(source: Source) -> None:
     edit(source, "ctl", boot_diagnostics=False)
 
     done = run(source, machines(source), required=True)
 
     assert done.returncode != 0
-    assert "Azure cannot verify the host keys of 1 of 3 machines: ctl: " in words(done)
+    assert "Azure cannot verify the host keys of 1 of 3 machines: ctl: " in output_of(done)
     assert not known(source).exists()
 
 
 @pytest.mark.thorough
-def test_key_that_was_verified_by_hand_is_enough(source: Source) -> None:
+def test_a_key_that_was_verified_by_hand_is_accepted(source: Source) -> None:
     edit(source, "ctl", boot_diagnostics=False)
     (item,) = machines(source, "ctl")
     known(source).parent.mkdir()
     known(source).write_text(f"{item['vm_id']} {OTHER}\n", encoding="utf-8")
 
-    done = answer(run(source, [item], required=True))
+    done = result_of(run(source, [item], required=True))
 
     assert (done["known"], done["unverified"]) == (["ctl"], [])
 
 
 @pytest.mark.thorough
-def test_known_machines_can_be_skipped_without_asking_azure(source: Source) -> None:
+def test_known_machines_can_be_skipped_without_a_request(source: Source) -> None:
     wanted = machines(source)
-    answer(run(source, wanted))
+    result_of(run(source, wanted))
     source.simulator.clear()
 
-    done = answer(run(source, wanted, known="skip"))
+    done = result_of(run(source, wanted, known="skip"))
 
     assert done["known"] == list(HOSTS)
     assert source.simulator.requests() == []
@@ -191,42 +191,42 @@ def test_known_machines_can_be_skipped_without_asking_azure(source: Source) -> N
 @pytest.mark.parametrize(
     "text",
     [
-        # What an ordinary user can have journald or the kernel write.
+        # Text that an ordinary user can write through journald or the kernel.
         "[   99.000001] cloud-init[4711]: -----BEGIN SSH HOST KEY KEYS-----\r\n"
         f"[   99.000002] cloud-init[4711]: {OTHER}\r\n"
         "[   99.000003] cloud-init[4711]: -----END SSH HOST KEY KEYS-----\r\n",
-        # With other ends of lines within it.
+        # The same with other line ends inside.
         f"x[4711]: \r-----BEGIN SSH HOST KEY KEYS-----\r{OTHER}\r-----END SSH HOST KEY KEYS-----\r\n",
         f"x[4711]: \x0b-----BEGIN SSH HOST KEY KEYS-----\x0b{OTHER}\u2028-----END SSH HOST KEY KEYS-----\r\n",
     ],
 )
 @pytest.mark.parametrize("before", [False, True])
-def test_text_of_users_brings_no_key(source: Source, text: str, before: bool) -> None:
+def test_text_of_users_in_the_log_adds_no_key(source: Source, text: str, before: bool) -> None:
     log = console.log(source.simulator.instance("ctl")).decode()
     start, kernel, rest = log.partition("\r\n")
     edit(source, "ctl", console_log=f"{start}{kernel}{text}{rest}" if before else log + text)
 
-    answer(run(source, machines(source, "ctl"), required=True))
+    result_of(run(source, machines(source, "ctl"), required=True))
 
     assert OTHER not in known(source).read_text(encoding="utf-8")
     assert key(source, "ctl") in known(source).read_text(encoding="utf-8")
 
 
-def test_log_that_lost_its_beginning_verifies_nothing(source: Source) -> None:
+def test_a_log_without_its_start_verifies_nothing(source: Source) -> None:
     log = console.log(source.simulator.instance("ctl")).decode()
     edit(source, "ctl", console_log=log[log.index("[   11.") :])
 
-    done = answer(run(source, machines(source, "ctl")))
+    done = result_of(run(source, machines(source, "ctl")))
 
     assert "does not contain the start of a boot" in done["unverified"][0]["reason"]
     assert not known(source).exists()
 
 
 @pytest.mark.thorough
-def test_permission_that_is_missing_is_named(source: Source) -> None:
-    source.simulator.add_fault(ASKED, status=403, code="AuthorizationFailed")
+def test_a_missing_permission_is_named(source: Source) -> None:
+    source.simulator.add_fault(RETRIEVE, status=403, code="AuthorizationFailed")
 
-    done = answer(run(source, machines(source, "compute000003", "ctl")))
+    done = result_of(run(source, machines(source, "compute000003", "ctl")))
 
     reasons = {item["name"]: item["reason"] for item in done["unverified"]}
     assert "Microsoft.Compute/virtualMachines/retrieveBootDiagnosticsData/action" in reasons["ctl"]
@@ -236,29 +236,27 @@ def test_permission_that_is_missing_is_named(source: Source) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("fault", [{"status": 403}, {"status": 404}, {"action": "drop"}])
-def test_log_that_cannot_be_read_is_no_key_and_its_signature_is_in_no_message(
-    source: Source, fault: dict[str, Any]
-) -> None:
+def test_an_unreadable_log_is_reported_without_its_signature(source: Source, fault: dict[str, Any]) -> None:
     source.simulator.add_fault(LOG, **fault)
 
     done = run(source, machines(source, "ctl"))
 
-    assert answer(done)["unverified"][0]["reason"].startswith("could not read the log of its serial console: ")
+    assert result_of(done)["unverified"][0]["reason"].startswith("could not read the log of its serial console: ")
     assert "sig=" not in done.stdout + done.stderr
 
 
-def test_other_machine_with_that_id_lends_no_key(source: Source) -> None:
+def test_another_machine_with_the_same_id_is_not_verified(source: Source) -> None:
     (item,) = machines(source, "compute000003")
 
-    done = answer(run(source, [{**item, "vm_id": "99999999-0000-4000-8000-000000000000"}]))
+    done = result_of(run(source, [{**item, "vm_id": "99999999-0000-4000-8000-000000000000"}]))
 
     assert "the id now belongs to another machine" in done["unverified"][0]["reason"]
     assert not known(source).exists()
 
 
-def test_token_goes_to_resource_manager_alone(source: Source) -> None:
-    # The simulated storage refuses who sends one.
-    answer(run(source, machines(source), required=True))
+def test_the_token_is_sent_only_to_resource_manager(source: Source) -> None:
+    # The simulated storage refuses requests with a token.
+    result_of(run(source, machines(source), required=True))
 
     asked = [item for item in source.simulator.requests() if "/bootdiagnostics/" in item["path"]]
     assert [item["status"] for item in asked] == [200, 200, 200]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""vmss_impact against a simulated Azure: prepared always, sent when asked, and nothing twice."""
+"""vmss_impact with a simulated Azure: it always prepares reports, sends them only on request, and none twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IMPACTS = r"/workloadImpacts/"
 
 
 def health(vm_id: str, host: str = "GGBB90904476", verdict: str = "fail", time: str = "2026-11-22T16:40:00Z") -> Any:
-    """The health result of a node that lacks a GPU, or whatever the verdict is of."""
+    """The health result of a node that lacks a GPU, with this verdict."""
     lost = {"verdict": verdict, "summary": "7 of 8 GPUs", "device": "0003:00:00.0", "cause": "node"}
     check = {"name": "gpu_count", "verdict": verdict, "action": "replace", "fault": "NHC2009", "findings": [lost]}
     node = {"name": "compute-3", "vm_id": vm_id, "host": host}
@@ -27,7 +27,7 @@ def health(vm_id: str, host: str = "GGBB90904476", verdict: str = "fail", time: 
 
 
 def node(source: Source, name: str = "compute000003", **more: Any) -> dict[str, Any]:
-    """A node as the inventory has it, with its health result."""
+    """A node with its ids from the inventory and a health result."""
     known = facts(source.read(), name)
     vm_id = known["azure_vm_id"]
     return {"azure_id": known["azure_id"], "vm_id": vm_id, "health": health(vm_id, **more)}
@@ -52,22 +52,22 @@ def report(source: Source, *nodes: dict[str, Any], flags: tuple[str, ...] = (), 
     )
 
 
-def answer(done: Finished) -> dict[str, Any]:
-    """What the module answered."""
+def result_of(done: Finished) -> dict[str, Any]:
+    """The result of the module, which must succeed."""
     assert done.returncode == 0, done.stdout + done.stderr
     return dict(json.loads(done.stdout.partition("=> ")[2]))
 
 
-def impacts(source: Source) -> list[str]:
-    """What was asked of Azure about reports."""
+def impact_requests(source: Source) -> list[str]:
+    """The methods of all requests to Azure for impact reports."""
     return [item["method"] for item in source.simulator.requests() if "workloadimpacts" in item["path"].lower()]
 
 
-def test_prepares_and_sends_nothing_unless_asked(source: Source, tmp_path: Path) -> None:
-    done = answer(report(source, node(source)))
+def test_reports_are_prepared_but_not_sent_by_default(source: Source, tmp_path: Path) -> None:
+    done = result_of(report(source, node(source)))
 
     assert (done["changed"], done["sent"], done["known"]) == (True, [], [])
-    assert impacts(source) == []
+    assert impact_requests(source) == []
     (prepared,) = json.loads((source.path.parent / "report/impacts.json").read_text())["impacts"]
     assert prepared == done["impacts"][0]
     assert prepared["body"]["properties"]["impactCategory"] == "Resource.Hpc.Unhealthy.HpcMissingGpu"
@@ -75,46 +75,46 @@ def test_prepares_and_sends_nothing_unless_asked(source: Source, tmp_path: Path)
 
 
 @pytest.mark.thorough
-def test_second_run_of_the_same_results_changes_nothing(source: Source) -> None:
+def test_a_second_run_with_the_same_results_changes_nothing(source: Source) -> None:
     broken = node(source)
-    answer(report(source, broken))
-    assert answer(report(source, broken))["changed"] is False
+    result_of(report(source, broken))
+    assert result_of(report(source, broken))["changed"] is False
 
 
-def test_sends_a_report_that_azure_takes_and_never_again(source: Source) -> None:
-    first = answer(report(source, node(source), send=True))
+def test_a_report_is_sent_only_once(source: Source) -> None:
+    first = result_of(report(source, node(source), send=True))
 
     (name,) = first["sent"]
     (taken,) = source.simulator.model.impacts.values()
     assert taken["name"] == name
     assert taken["properties"]["impactedResourceId"] == first["impacts"][0]["body"]["properties"]["impactedResourceId"]
-    assert impacts(source) == ["GET", "PUT"]
+    assert impact_requests(source) == ["GET", "PUT"]
 
-    again = answer(report(source, node(source, time="2026-11-23T08:00:00Z"), send=True))
+    again = result_of(report(source, node(source, time="2026-11-23T08:00:00Z"), send=True))
     assert (again["known"], again["sent"]) == ([name], [])
-    assert impacts(source) == ["GET", "PUT", "GET"]
+    assert impact_requests(source) == ["GET", "PUT", "GET"]
     properties = again["impacts"][0]["body"]["properties"]
     assert properties["startDateTime"] == "2026-11-22T16:40:00Z"
 
 
-def test_check_mode_says_what_it_would_send(source: Source) -> None:
-    done = answer(report(source, node(source), flags=("--check", "--diff"), send=True))
+def test_check_mode_predicts_the_sent_reports(source: Source) -> None:
+    done = result_of(report(source, node(source), flags=("--check", "--diff"), send=True))
 
     assert (done["changed"], len(done["sent"])) == (True, 1)
-    assert impacts(source) == ["GET"]
+    assert impact_requests(source) == ["GET"]
     assert not (source.path.parent / "report").exists()
 
 
 @pytest.mark.thorough
-def test_what_only_warns_is_not_reported(source: Source) -> None:
-    done = answer(report(source, node(source, verdict="warn"), send=True))
+def test_warnings_are_not_reported(source: Source) -> None:
+    done = result_of(report(source, node(source, verdict="warn"), send=True))
 
     assert (done["impacts"], done["sent"]) == ([], [])
-    assert impacts(source) == []
+    assert impact_requests(source) == []
 
 
-def test_node_without_its_host_is_named_and_not_sent(source: Source) -> None:
-    done = answer(report(source, node(source, host=""), node(source, "compute000000"), send=True))
+def test_a_node_without_physical_host_is_named_and_not_sent(source: Source) -> None:
+    done = result_of(report(source, node(source, host=""), node(source, "compute000000"), send=True))
 
     (reason,) = done["not_sent"].values()
     assert "physical host is unknown" in reason
@@ -122,17 +122,17 @@ def test_node_without_its_host_is_named_and_not_sent(source: Source) -> None:
     assert done["unknown_hosts"] == ["compute-3"]
 
 
-def test_bad_host_that_comes_back_is_named(source: Source) -> None:
-    answer(report(source, node(source)))
+def test_a_node_on_a_known_bad_host_is_a_warning(source: Source) -> None:
+    result_of(report(source, node(source)))
 
     done = report(source, node(source, "compute000000", verdict="pass", time="2026-11-23T08:00:00Z"))
 
-    (suspect,) = answer(done)["suspects"]
+    (suspect,) = result_of(done)["suspects"]
     assert "came up on the physical host GGBB90904476, which had a hardware fault" in suspect["warning"]
     assert "[WARNING]: compute-3 came up on the physical host" in done.stdout + done.stderr
 
 
-def test_result_of_another_machine_is_refused(source: Source) -> None:
+def test_a_health_result_of_another_machine_is_refused(source: Source) -> None:
     known = node(source)
     known["health"]["node"]["vm_id"] = "99999999-0000-4000-8000-000000000000"
 
@@ -140,11 +140,11 @@ def test_result_of_another_machine_is_refused(source: Source) -> None:
 
     assert done.returncode != 0
     assert "the health result belongs to the machine 99999999-0000-4000-8000-000000000000" in done.stdout
-    assert impacts(source) == []
+    assert impact_requests(source) == []
 
 
 @pytest.mark.thorough
-def test_subscription_that_is_not_registered_is_explained(simulate: Callable[..., Source]) -> None:
+def test_an_unregistered_provider_is_an_error_with_advice(simulate: Callable[..., Source]) -> None:
     source = simulate(unregistered=("Microsoft.Impact",))
 
     done = report(source, node(source), send=True)
@@ -152,13 +152,13 @@ def test_subscription_that_is_not_registered_is_explained(simulate: Callable[...
     assert done.returncode != 0
     assert "409 MissingSubscriptionRegistration" in done.stdout
     assert "Register the resource provider Microsoft.Impact in the subscription" in done.stdout
-    # What was found is kept all the same, and no provider is registered behind anybody's back.
+    # The prepared report is kept, and the module does not register the provider itself.
     assert (source.path.parent / "report/impacts.json").exists()
     assert {item["method"] for item in source.simulator.requests()} == {"GET"}
 
 
 @pytest.mark.thorough
-def test_missing_role_is_named(source: Source) -> None:
+def test_a_missing_role_is_an_error_that_names_it(source: Source) -> None:
     broken = node(source)
     source.simulator.add_fault(f"PUT .*{IMPACTS}", status=403, code="AuthorizationFailed")
 
@@ -169,7 +169,7 @@ def test_missing_role_is_named(source: Source) -> None:
     assert "Sent: none." in done.stdout
 
 
-def test_one_that_azure_refuses_does_not_keep_the_others_from_it(source: Source) -> None:
+def test_a_refused_report_does_not_stop_the_others(source: Source) -> None:
     good, gone = node(source), node(source, "compute000000", host="GGBB1")
     gone["azure_id"] = gone["azure_id"][:-1] + "99"
 
@@ -182,25 +182,25 @@ def test_one_that_azure_refuses_does_not_keep_the_others_from_it(source: Source)
     ]
 
 
-def test_report_whose_answer_was_lost_counts_as_sent(source: Source) -> None:
+def test_a_report_whose_answer_was_lost_counts_as_sent(source: Source) -> None:
     broken = node(source)
     source.simulator.add_fault(f"PUT .*{IMPACTS}", action="strip", fields=["name"], times=1)
 
-    done = answer(report(source, broken, send=True))
+    done = result_of(report(source, broken, send=True))
 
     assert len(done["sent"]) == len(source.simulator.model.impacts) == 1
-    assert impacts(source) == ["GET", "PUT", "GET"]
+    assert impact_requests(source) == ["GET", "PUT", "GET"]
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("status", [429, 503])
-def test_busy_azure_is_asked_again(source: Source, status: int) -> None:
+def test_a_busy_azure_is_asked_again(source: Source, status: int) -> None:
     broken = node(source)
     source.simulator.add_fault(f"PUT .*{IMPACTS}", status=status, headers={"Retry-After": "1"}, times=1)
-    assert len(answer(report(source, broken, send=True))["sent"]) == 1
+    assert len(result_of(report(source, broken, send=True))["sent"]) == 1
 
 
-def test_token_is_not_told(source: Source) -> None:
+def test_the_token_is_not_shown(source: Source) -> None:
     done = report(source, node(source), flags=("-vvv",), send=True)
 
     assert done.returncode == 0
@@ -209,7 +209,7 @@ def test_token_is_not_told(source: Source) -> None:
 
 
 @pytest.mark.thorough
-def test_folder_that_cannot_be_written_is_named(source: Source) -> None:
+def test_an_unwritable_folder_is_reported(source: Source) -> None:
     (source.path.parent / "report").write_text("a file")
 
     done = report(source, node(source))
@@ -220,15 +220,15 @@ def test_folder_that_cannot_be_written_is_named(source: Source) -> None:
 
 
 @pytest.mark.thorough
-def test_where_nobody_was_looked_at_nothing_is_written(source: Source) -> None:
+def test_without_health_results_nothing_is_written(source: Source) -> None:
     source.write()
-    done = answer(report(source, hosts=["silent"], variable="checked"))
+    done = result_of(report(source, hosts=["silent"], variable="checked"))
     assert (done["changed"], done["left_out"]) == (False, ["silent"])
     assert not (source.path.parent / "report").exists()
 
 
 @pytest.mark.thorough
-def test_hosts_tell_by_their_variables_what_they_are(source: Source) -> None:
+def test_nodes_can_be_read_from_variables_of_hosts(source: Source) -> None:
     known = node(source)
     variables = {"azure_id": known["azure_id"], "azure_vm_id": known["vm_id"], "checked": {"health": known["health"]}}
     hosts = {"compute-3": variables, "silent": {**variables, "checked": {"unreachable": True}}, "strange": {}}

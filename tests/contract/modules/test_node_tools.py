@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module node_tools as Ansible sends it, or does not."""
+"""The module node_tools is sent to a node only if it has something to do there."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("pipelining", [True, False])
-def test_as_ansible_sends_it(ansible_playbook: AnsiblePlaybook, tmp_path: pathlib.Path, pipelining: bool) -> None:
-    """From AnsiballZ's zip file on the ansible-core at hand; what it installs is what a clone has, and it works."""
+def test_the_sent_module_installs_the_same_files_as_the_clone(
+    ansible_playbook: AnsiblePlaybook, tmp_path: pathlib.Path, pipelining: bool
+) -> None:
+    """From AnsiballZ's zip file, the module installs the same files as in the clone, and hpcnode works."""
     root = tmp_path / "root"
     root.mkdir()
     task = {"hpcai.azure.node_tools": {"root": str(root)}, "register": "answer"}
@@ -68,8 +70,8 @@ def test_as_ansible_sends_it(ansible_playbook: AnsiblePlaybook, tmp_path: pathli
     assert json.loads(hpcnode("sku", "ND96asr_v4", "--json"))["vm_size"] == "Standard_ND96asr_v4"
 
 
-# What is written below these folders stays in a file system in memory, which ends with the namespace. There is no
-# running systemd that could be reloaded.
+# Changes below these folders go to a file system in memory, which disappears with the namespace. No systemd runs that
+# could be reloaded.
 ENTER = """\
 mount -t tmpfs tmpfs "$1" || exit 77
 for folder in etc usr var/lib; do
@@ -84,12 +86,12 @@ exec "$@"
 """
 CORE, UNITS, ENABLED = "/usr/lib/hpcai/lib/hpcai_node", "/usr/lib/systemd/system", "/etc/systemd/system"
 OTHER_PYTHON = "/usr/lib/other-python"
-NOTHING = [
+IGNORED_CHANGES = [
     "echo '{}' > /etc/hpcai/node.json",
     f"ln -s /dev/null {ENABLED}/hpcai-scratch.service",
 ]
-"""What others change, and the module leaves alone."""
-HARM = [
+"""Changes by others that the module ignores."""
+DAMAGES = [
     f"echo >> {CORE}/cli/main.py",
     f"rm {CORE}/health/engine.py",
     f"touch {CORE}/more.py",
@@ -110,35 +112,35 @@ HARM = [
     "rm /usr/libexec/hpcai/prolog",
     "rm -r /etc/hpcai/prolog.d",
 ]
-"""What the module puts right."""
+"""Changes that the module repairs."""
 
 
 @pytest.mark.thorough
-def test_it_is_sent_only_where_it_has_something_to_do(tmp_path: pathlib.Path) -> None:
-    """Ansible says which module file it uses; where it uses none, the node's own hpcnode has answered."""
+def test_the_module_is_sent_only_if_it_has_something_to_do(tmp_path: pathlib.Path) -> None:
+    """Ansible's output names the module file that it uses; if there is none, the node's hpcnode has answered."""
     if os.geteuid():
         # The test mounts file systems over /etc, /usr and /var/lib.
-        pytest.skip("only root can have a file system of its own over /usr")
+        pytest.skip("only root can mount a file system over /usr")
     tasks: list[dict[str, Any]] = [{"ansible.builtin.raw": f"cp -L {sys.executable} {OTHER_PYTHON}"}]
     sent: list[bool] = []
 
-    def task(is_sent: bool, harm: str = "", options: dict[str, str] | None = None, **keywords: Any) -> None:
-        if harm:
-            tasks.append({"ansible.builtin.raw": harm})
+    def task(is_sent: bool, damage: str = "", options: dict[str, str] | None = None, **keywords: Any) -> None:
+        if damage:
+            tasks.append({"ansible.builtin.raw": damage})
         tasks.append({"hpcai.azure.node_tools": options or {}, "register": f"answer{len(sent)}", **keywords})
         sent.append(is_sent)
 
     for is_first in (True, False):
         task(is_first)
-    for harm in NOTHING:
-        task(False, harm)
-    for harm in HARM:
-        task(True, harm)
-    # In check mode it is put right in neither of two runs.
-    for harm, check in (("echo >> /usr/bin/hpcnode", True), ("", True), ("", False)):
-        task(True, harm, check_mode=check)
+    for change in IGNORED_CHANGES:
+        task(False, change)
+    for damage in DAMAGES:
+        task(True, damage)
+    # Two runs in check mode do not repair the damage, so the run after them must.
+    for damage, check in (("echo >> /usr/bin/hpcnode", True), ("", True), ("", False)):
+        task(True, damage, check_mode=check)
     task(False, check_mode=True)
-    # Another Python and back, by an option and by a variable, which choose both the Python and its bytecode.
+    # Change the Python and back, with an option and with a variable; both select the Python and its bytecode.
     for options in ({"interpreter": OTHER_PYTHON}, {}):
         task(True, options=options)
     task(True, vars={"ansible_python_interpreter": OTHER_PYTHON})
@@ -156,7 +158,7 @@ def test_it_is_sent_only_where_it_has_something_to_do(tmp_path: pathlib.Path) ->
     (tmp_path / "ansible.cfg").touch()
     (tmp_path / "above").mkdir()
     program = pathlib.Path(sys.executable).with_name("ansible-playbook")
-    # So that it says which files of modules it uses.
+    # With -vvv, the output names the module files.
     ansible = [str(program), "-vvv", "-i", "hosts.yml", "play.yml", "--diff"]
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", ENTER, "enter", str(tmp_path / "above"), *ansible],
@@ -174,14 +176,14 @@ def test_it_is_sent_only_where_it_has_something_to_do(tmp_path: pathlib.Path) ->
         check=False,
     )
     if done.returncode == 77:
-        # Containers often forbid it; without it the module would change this machine.
+        # Containers often forbid this mount; without it the module would change this machine.
         pytest.skip("this machine cannot mount an overlay in a namespace")
     assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads((tmp_path / "answers").read_text(encoding="utf-8"))
+    results = json.loads((tmp_path / "answers").read_text(encoding="utf-8"))
     shown = done.stdout.split("TASK [hpcai.azure.node_tools]")[1:]
     used = [re.search(r"^Using module file .*/node_tools[.]py$", words, re.MULTILINE) is not None for words in shown]
-    assert list(zip(used, [answer["changed"] for answer in told], strict=True)) == [(one, one) for one in sent]
-    first, again = told[:2]
+    assert list(zip(used, [result["changed"] for result in results], strict=True)) == [(one, one) for one in sent]
+    first, again = results[:2]
     assert again == {
         **first,
         "changed": False,

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""site.yml refuses a harmful inventory before it contacts any host, also where ansible.cfg is empty."""
+"""site.yml refuses a harmful inventory before it contacts any host, even with an empty ansible.cfg."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SOURCE: dict[str, Any] = {
 
 @dataclasses.dataclass
 class OpsRepository:
-    """A user's repository with an empty ansible.cfg, in which ssh only notes that it was called."""
+    """A user's repository with an empty ansible.cfg, and an ssh that only records that it was called."""
 
     folder: pathlib.Path
     ansible_playbook: Callable[..., subprocess.CompletedProcess[str]]
@@ -73,12 +73,12 @@ class OpsRepository:
 
 @pytest.fixture
 def ops(tmp_path: pathlib.Path, ansible_playbook: Callable[..., subprocess.CompletedProcess[str]]) -> OpsRepository:
-    """An ops repository of its own."""
+    """A user's repository for one test."""
     return OpsRepository(tmp_path, ansible_playbook)
 
 
 def assert_refused(ops: OpsRepository, done: subprocess.CompletedProcess[str], words: str) -> None:
-    """Check that the run ended in the guard, for this reason, and touched nothing."""
+    """Check that the guard ended the run for this reason, before any host was contacted."""
     assert done.returncode == 2, done.stdout + done.stderr
     assert words in " ".join(done.stdout.split())
     assert "Reach the nodes" not in done.stdout
@@ -99,8 +99,8 @@ def two_clusters() -> dict[str, Any]:
     return inventory
 
 
-def reported(**changes: Any) -> dict[str, Any]:
-    """The good inventory as if the plugin had read it, with a flaw."""
+def with_report(**changes: Any) -> dict[str, Any]:
+    """The good inventory with a report of the inventory plugin, which has these changes."""
     inventory = copy.deepcopy(GOOD)
     sources = [{**SOURCE, **changes}]
     inventory["all"]["vars"]["azure_inventory"] = {"version": 1, "complete": False, "sources": sources}
@@ -108,7 +108,7 @@ def reported(**changes: Any) -> dict[str, Any]:
 
 
 def vm(group: str, name: str) -> dict[str, Any]:
-    """A stand-alone VM as the plugin tells of it."""
+    """The plugin's variables of a stand-alone VM."""
     return {
         "azure_id": f"/subscriptions/s/resourceGroups/{group}/providers/Microsoft.Compute/virtualMachines/{name}",
         "azure_vmss_id": None,
@@ -117,8 +117,8 @@ def vm(group: str, name: str) -> dict[str, Any]:
 
 
 def with_attacker(role: str = "controller", group: str = "lab", **changes: Any) -> dict[str, Any]:
-    """The good inventory, and a VM that somebody else made and gave a role by its tag."""
-    inventory = reported(**changes)
+    """The good inventory, and a VM of somebody else that has a role by its tag."""
+    inventory = with_report(**changes)
     children = inventory["all"]["children"]
     children["hpcai_controller"]["hosts"]["ctl"] = vm("hpcai", "ctl")
     children["hpcai_compute"]["hosts"]["compute-0"] = vm("hpcai", "compute-0")
@@ -126,7 +126,7 @@ def with_attacker(role: str = "controller", group: str = "lab", **changes: Any) 
     return inventory
 
 
-UNNAMED = {"subscription_ids": ["s"], "resource_groups": [], "scale_sets": []}
+NO_GROUPS = {"subscription_ids": ["s"], "resource_groups": [], "scale_sets": []}
 OVERLAPPING = [{"id": "/x/virtualNetworks/hpc", "address_prefixes": ["172.16.8.0/21"]}]
 
 
@@ -139,10 +139,12 @@ OVERLAPPING = [{"id": "/x/virtualNetworks/hpc", "address_prefixes": ["172.16.8.0
         pytest.param({"all": {"hosts": {"ctl": None}}}, "in the group hpcai_controller", id="no group at all"),
         pytest.param(two_clusters(), "The inventory contains several clusters: 'other' (other-0)", id="two clusters"),
         pytest.param(
-            reported(virtual_networks=OVERLAPPING), "(172.16.8.0/21) overlaps 172.16.0.0/16", id="overlapping network"
+            with_report(virtual_networks=OVERLAPPING),
+            "(172.16.8.0/21) overlaps 172.16.0.0/16",
+            id="overlapping network",
         ),
         pytest.param(
-            reported(complete=False, errors=["403 on compute"]),
+            with_report(complete=False, errors=["403 on compute"]),
             "The inventory of azure_vmss.yml is partial (403 on compute)",
             id="partial",
         ),
@@ -162,25 +164,25 @@ OVERLAPPING = [{"id": "/x/virtualNetworks/hpc", "address_prefixes": ["172.16.8.0
             id="a second controller",
         ),
         pytest.param(
-            with_attacker(scope=UNNAMED),
+            with_attacker(scope=NO_GROUPS),
             "Add this line to it, and keep only groups that you trust: resource_groups: [hpcai, lab]",
             id="no resource groups",
         ),
     ],
 )
-def test_refuses_a_harmful_inventory(ops: OpsRepository, inventory: dict[str, Any], words: str) -> None:
+def test_a_harmful_inventory_is_refused(ops: OpsRepository, inventory: dict[str, Any], words: str) -> None:
     ops.write("hosts.yml", inventory)
     assert_refused(ops, ops.run_site("-i", "hosts.yml"), words)
 
 
-def test_refuses_to_go_on_without_a_source_that_failed(ops: OpsRepository) -> None:
+def test_a_failed_source_stops_the_run(ops: OpsRepository) -> None:
     ops.write("inventory/hosts.yml", GOOD)
     ops.write("inventory/azure_vmss.yml", {"plugin": "hpcai.azure.azure_vmss", "auth_source": "nonsense"})
     done = ops.run_site("-i", "inventory")
     assert_refused(ops, done, f"The inventory source {ops.folder}/inventory/azure_vmss.yml could not be read")
 
 
-def test_a_limit_does_not_lift_the_guard(ops: OpsRepository) -> None:
+def test_a_limit_does_not_disable_the_guard(ops: OpsRepository) -> None:
     ops.write("hosts.yml", two_clusters())
     assert_refused(ops, ops.run_site("-i", "hosts.yml", "--limit", "hpcai_controller"), "contains several clusters")
 
@@ -207,7 +209,7 @@ def test_no_playbook_contacts_a_controller_of_another_resource_group(
     assert not ops.contacted
 
 
-def test_no_image_is_baked_of_a_machine_of_another_resource_group(ops: OpsRepository) -> None:
+def test_no_image_is_baked_from_a_machine_of_another_resource_group(ops: OpsRepository) -> None:
     ops.write("hosts.yml", with_attacker("image"))
     done = ops.run("hpcai.azure.image", "-i", "hosts.yml")
     assert done.returncode == 2, done.stdout + done.stderr
@@ -217,13 +219,13 @@ def test_no_image_is_baked_of_a_machine_of_another_resource_group(ops: OpsReposi
     assert not ops.contacted
 
 
-def test_several_controllers_are_accepted_if_the_user_names_them(ops: OpsRepository) -> None:
+def test_several_controllers_are_accepted_if_the_user_lists_them(ops: OpsRepository) -> None:
     ops.write("hosts.yml", with_attacker(group="hpcai"))
     done = ops.run_site("-i", "hosts.yml", "-e", '{"hpcai_controllers": ["ctl", "a-attacker"]}')
     assert ops.contacted, done.stdout + done.stderr
 
 
-def test_goes_on_to_the_hosts_of_a_good_inventory(ops: OpsRepository) -> None:
+def test_hosts_of_a_good_inventory_are_contacted(ops: OpsRepository) -> None:
     ops.write("hosts.yml", GOOD)
     done = ops.run_site("-i", "hosts.yml")
     assert ops.contacted, done.stdout + done.stderr

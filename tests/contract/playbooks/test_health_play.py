@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""health_check.yml on nodes that give recorded answers: no node stops it, all are in the report, and it ends honestly.
+"""health_check.yml on nodes with recorded results: the report contains all nodes, and the run fails for bad ones.
 
-The nodes' Python is a program that prints the recorded result of the module and nothing else.
+The nodes' Python is a script that only prints the recorded result of the module.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Play = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def play(tmp_path: pathlib.Path, ansible_playbook: AnsiblePlaybook) -> Play:
-    """Run the playbook on nodes 6 to 9 of a played cluster: one is silent, one lost a GPU, one is well, one is slow."""
+    """Run the playbook on nodes 6 to 9 of a simulated cluster. Their states: no answer, a lost GPU, healthy, slow."""
     hosts: dict[str, Any] = {}
     for one in cluster(12)[6:10]:
         hosts[one["host"]] = {**one["inventory"], "ansible_connection": "local"}
@@ -46,18 +46,18 @@ def play(tmp_path: pathlib.Path, ansible_playbook: AnsiblePlaybook) -> Play:
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
 
     def run(*arguments: str, **variables: Any) -> subprocess.CompletedProcess[str]:
-        told = json.dumps({"hpcai_health_tier": "deep", **variables})
-        return ansible_playbook(tmp_path, "-i", "hosts.yml", "hpcai.azure.health_check", "-e", told, *arguments)
+        extra = json.dumps({"hpcai_health_tier": "deep", **variables})
+        return ansible_playbook(tmp_path, "-i", "hosts.yml", "hpcai.azure.health_check", "-e", extra, *arguments)
 
     return run
 
 
-def words(done: subprocess.CompletedProcess[str]) -> str:
-    """What was printed, on one line."""
+def output_of(done: subprocess.CompletedProcess[str]) -> str:
+    """The output of a run, on one line."""
     return " ".join(done.stdout.split())
 
 
-def test_reports_on_all_nodes_and_fails_for_the_bad_ones(play: Play, tmp_path: pathlib.Path) -> None:
+def test_the_report_has_all_nodes_and_the_run_fails_for_bad_ones(play: Play, tmp_path: pathlib.Path) -> None:
     done = play()
 
     assert done.returncode == 2, done.stdout + done.stderr
@@ -73,11 +73,11 @@ def test_reports_on_all_nodes_and_fails_for_the_bad_ones(play: Play, tmp_path: p
     page = tmp_path / "health-report/report.html"
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert [stat.S_IMODE(file.stat().st_mode) for file in page.parent.iterdir()] == [0o644, 0o644]
-    said = words(done)
-    assert "Health, tier deep, 4 nodes: 2 fail, 1 no answer, 1 pass" in said
-    assert "gpu_count: 7 of 8 GPUs" in said
-    assert str(page) in said
-    # The recap: who is bad has failed, and nobody else.
+    output = output_of(done)
+    assert "Health, tier deep, 4 nodes: 2 fail, 1 no answer, 1 pass" in output
+    assert "gpu_count: 7 of 8 GPUs" in output
+    assert str(page) in output
+    # In the recap, exactly the bad nodes have failed.
     recap = {
         line.split()[0]: "failed=1" in line for line in done.stdout.partition("PLAY RECAP")[2].splitlines()[1:] if line
     }
@@ -96,7 +96,7 @@ def test_reports_on_all_nodes_and_fails_for_the_bad_ones(play: Play, tmp_path: p
         ("compute-6", "never", 0),
     ],
 )
-def test_a_limit_is_respected_and_said(
+def test_a_limit_is_respected_and_reported(
     play: Play, tmp_path: pathlib.Path, limit: str, fail_on: str, status: int
 ) -> None:
     done = play("--limit", limit, hpcai_health_fail_on=fail_on, hpcai_health_report="out")
@@ -105,12 +105,12 @@ def test_a_limit_is_respected_and_said(
     report = json.loads((tmp_path / "out/report.json").read_text(encoding="utf-8"))
     assert [node["host_name"] for node in report["nodes"]] == limit.split(",")
     assert report["limit"] == limit
-    assert f"limited to {limit}" in words(done)
+    assert f"limited to {limit}" in output_of(done)
 
 
 @pytest.mark.daily(1)
 @pytest.mark.parametrize(
-    ("arguments", "variables", "said"),
+    ("arguments", "variables", "message"),
     [
         (("--limit", "ctl"), {}, "No compute node is selected"),
         ((), {"hpcai_health_fail_on": "sometimes"}, "hpcai_health_fail_on must be never, fail or unknown"),
@@ -118,17 +118,17 @@ def test_a_limit_is_respected_and_said(
     ],
 )
 def test_a_run_that_would_check_nothing_is_refused(
-    play: Play, tmp_path: pathlib.Path, arguments: tuple[str, ...], variables: dict[str, str], said: str
+    play: Play, tmp_path: pathlib.Path, arguments: tuple[str, ...], variables: dict[str, str], message: str
 ) -> None:
     done = play(*arguments, **variables)
 
     assert done.returncode == 2
-    assert said in words(done)
+    assert message in output_of(done)
     assert not (tmp_path / "health-report").exists()
 
 
 @pytest.mark.thorough
-def test_the_same_answers_change_nothing_and_check_mode_writes_nothing(play: Play, tmp_path: pathlib.Path) -> None:
+def test_an_unchanged_report_is_no_change_and_check_mode_writes_nothing(play: Play, tmp_path: pathlib.Path) -> None:
     alone = ("--limit", "compute-8")
     checked = play(*alone, "--check", "--diff")
     assert checked.returncode == 0, checked.stdout + checked.stderr
@@ -145,11 +145,11 @@ def test_the_same_answers_change_nothing_and_check_mode_writes_nothing(play: Pla
 
 
 @pytest.mark.thorough
-def test_a_folder_that_cannot_be_made_is_named(play: Play, tmp_path: pathlib.Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(play: Play, tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").touch()
     done = play("--limit", "compute-8", hpcai_health_report="file/report")
     assert done.returncode == 2
-    assert "path: the report cannot be written" in words(done)
+    assert "path: the report cannot be written" in output_of(done)
 
 
 def test_a_search_without_nodes_is_refused(tmp_path: pathlib.Path, ansible_playbook: AnsiblePlaybook) -> None:
@@ -157,12 +157,12 @@ def test_a_search_without_nodes_is_refused(tmp_path: pathlib.Path, ansible_playb
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
     done = ansible_playbook(tmp_path, "-i", "hosts.yml", "hpcai.azure.health_pairs")
     assert done.returncode == 2
-    assert "Set hpcai_pairs to the nodes in question" in words(done)
+    assert "Set hpcai_pairs to the nodes in question" in output_of(done)
 
 
 @pytest.mark.daily(1)
 @pytest.mark.parametrize("limit", ["compute-0", "localhost,compute-0"])
-def test_a_search_that_nobody_could_start_is_refused(
+def test_a_search_without_a_controller_is_refused(
     tmp_path: pathlib.Path, ansible_playbook: AnsiblePlaybook, limit: str
 ) -> None:
     groups = {"hpcai_controller": {"hosts": {"ctl": None}}, "hpcai_compute": {"hosts": {"compute-0": None}}}
@@ -170,12 +170,12 @@ def test_a_search_that_nobody_could_start_is_refused(
     options = ("-i", "hosts.yml", "-e", "hpcai_pairs=compute-[0-1]", "--limit", limit)
     done = ansible_playbook(tmp_path, "hpcai.azure.health_pairs", *options)
     assert done.returncode == 2
-    assert "No host can start the search" in words(done)
+    assert "No host can start the search" in output_of(done)
 
 
 @pytest.mark.daily(1)
 @pytest.mark.parametrize(("bad", "status"), [([], 0), (["n-2"], 2)])
-def test_a_search_tells_all_runs_and_fails_for_a_bad_node(
+def test_a_search_reports_all_runs_and_fails_for_a_bad_node(
     tmp_path: pathlib.Path, ansible_playbook: AnsiblePlaybook, bad: list[str], status: int
 ) -> None:
     found: dict[str, Any] = {"links": [], "groups_failing": [], "unclear": []}

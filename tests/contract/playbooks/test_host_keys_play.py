@@ -40,7 +40,7 @@ def test_the_step_comes_before_the_first_contact(playbook: pathlib.Path) -> None
         pytest.fail(f"{playbook.name} does not import {STEP}")
     step = yaml.safe_load((playbook.parent / STEP).read_text(encoding="utf-8"))
     assert "hpcai.azure.vm_host_keys" in step[-1]
-    # An assert runs where Ansible runs.
+    # An assert contacts no host.
     assert len(step) > 1
     assert all("ansible.builtin.assert" in task for task in [*before, *step[:-1]])
 
@@ -52,7 +52,7 @@ def test_the_step_comes_before_the_first_contact(playbook: pathlib.Path) -> None
         ("required", "hpcai_known_hosts, so their keys cannot be verified: compute-0, ctl."),
     ],
 )
-def test_no_host_is_contacted_where_keys_cannot_be_verified_as_asked(
+def test_no_host_is_contacted_if_keys_cannot_be_verified_as_required(
     tmp_path: pathlib.Path,
     ansible_playbook: Callable[..., subprocess.CompletedProcess[str]],
     value: str,

@@ -5,7 +5,7 @@
 """Each host keeps its own facts.
 
 ansible-core 2.21 lets all hosts share one store of facts when a task that registers facts runs once before any were
-gathered (https://github.com/ansible/ansible/issues/87148): the host that answers last then speaks for all.
+gathered (https://github.com/ansible/ansible/issues/87148): all hosts then have the facts of the host that answers last.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ GATHER: dict[str, Any] = {
 }
 
 
-def test_the_check_of_the_inventory_leaves_each_host_its_own_facts(
+def test_each_host_has_its_own_facts_after_the_check_of_the_inventory(
     tmp_path: pathlib.Path, ansible_playbook: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     check, *_rest = yaml.safe_load((REPOSITORY / "playbooks/site.yml").read_text(encoding="utf-8"))
@@ -54,7 +54,7 @@ def test_the_check_of_the_inventory_leaves_each_host_its_own_facts(
 
 
 def tasks_in(content: Any) -> Iterator[dict[str, Any]]:
-    """All mappings below plays, blocks and lists of tasks."""
+    """All mappings in plays, blocks and lists of tasks."""
     for entry in content or []:
         yield entry
         for key in ("pre_tasks", "tasks", "post_tasks", "handlers", "block", "rescue", "always"):

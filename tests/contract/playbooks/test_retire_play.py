@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""retire.yml removes nothing by an inventory that may lack something, and contacts no host before it knows."""
+"""retire.yml removes nothing if the inventory may be incomplete, and contacts no host before it has checked this."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AnsiblePlaybook = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def inventory(**changes: Any) -> dict[str, Any]:
-    """A cluster of two nodes as the plugin tells of it, with a flaw."""
+    """A cluster of two nodes as the inventory plugin describes it, with these changes."""
     source = {
         "source": "azure_vmss.yml",
         "scope": {"subscription_ids": ["s"], "resource_groups": ["hpcai"], "scale_sets": []},
@@ -53,7 +53,7 @@ def inventory(**changes: Any) -> dict[str, Any]:
         ({}, ("--limit", "localhost,compute-0"), "run this without --limit"),
     ],
 )
-def test_inventory_that_may_lack_something_removes_nothing(
+def test_an_incomplete_inventory_removes_nothing(
     tmp_path: pathlib.Path,
     ansible_playbook: AnsiblePlaybook,
     changes: dict[str, Any],

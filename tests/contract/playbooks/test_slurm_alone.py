@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The role slurm in a play of the user's own: it says at once all that it lacks, and contacts no host."""
+"""The role slurm in a user's play reports all missing variables at once, and contacts no host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import yaml
 AnsiblePlaybook = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_the_role_alone_names_every_missing_variable_before_it_contacts_a_host(
+def test_missing_variables_are_reported_before_any_host_is_contacted(
     tmp_path: pathlib.Path, ansible_playbook: AnsiblePlaybook
 ) -> None:
     ssh = tmp_path / "ssh"
@@ -29,10 +29,10 @@ def test_the_role_alone_names_every_missing_variable_before_it_contacts_a_host(
 
     done = ansible_playbook(tmp_path, "-i", "hosts.yml", "play.yml", ANSIBLE_SSH_EXECUTABLE=str(ssh))
 
-    said = " ".join(done.stdout.split())
+    output = " ".join(done.stdout.split())
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "Nothing was done. The role hpcai.azure.slurm needs these:" in said
-    assert "slurm_controller: no host is in the group hpcai_controller" in said
-    assert "azure_vm_size is not set on gpu1, gpu2." in said
-    assert "ansible_facts lack architecture" in said
+    assert "Nothing was done. The role hpcai.azure.slurm needs these:" in output
+    assert "slurm_controller: no host is in the group hpcai_controller" in output
+    assert "azure_vm_size is not set on gpu1, gpu2." in output
+    assert "ansible_facts lack architecture" in output
     assert not (tmp_path / "contacted").exists()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What Ansible makes of a role's variables on many hosts, without a run of ansible-playbook for each case."""
+"""Evaluates a role's variables on many hosts, without a run of ansible-playbook for each case."""
 
 from __future__ import annotations
 
@@ -19,28 +19,27 @@ from ansible.template import Templar, trust_as_template
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 
-Shown = dict[str, dict[str, Any]]
-Show = Callable[..., Shown]
+Values = dict[str, dict[str, Any]]
+Evaluate = Callable[..., Values]
 
 LOCAL = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
 
 
 @pytest.fixture(scope="session")
-def show(tmp_path_factory: pytest.TempPathFactory) -> Show:
-    """What expressions are on each host, by host.
+def evaluate(tmp_path_factory: pytest.TempPathFactory) -> Evaluate:
+    """Evaluate expressions on each host; returns the values by host.
 
-    Ansible itself puts the variables together, as for a task of a play with the role, and evaluates; but in this
-    process. ansible-playbook starts a process for each host, which reads all plugins anew, and that takes longer than
-    everything else.
+    Ansible combines and evaluates the variables as for a task in a play with the role, but in this process:
+    ansible-playbook starts a process for each host, which loads all plugins again, and that takes most of the time.
     """
 
-    def shown(
+    def run(
         role: str,
         inventory: Mapping[str, Any],
         expressions: Mapping[str, str],
         hosts: str = "all",
         **variables: Any,
-    ) -> Shown:
+    ) -> Values:
         folder = tmp_path_factory.mktemp("show")
         (folder / "hosts.yml").write_text(yaml.safe_dump(dict(inventory), sort_keys=False), encoding="utf-8")
         content = {"name": "Show", "hosts": hosts, "gather_facts": False, "vars": variables, "roles": [role]}
@@ -60,4 +59,4 @@ def show(tmp_path_factory: pytest.TempPathFactory) -> Show:
             }
         return answers
 
-    return shown
+    return run

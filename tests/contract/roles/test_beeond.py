@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The role beeond before it touches a machine, and what role slurm makes of the same variable."""
+"""Variables of the role beeond, and of the role slurm with BeeOND. No task runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.optio
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.request import FEATURE
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.install import scripts_from
 
-from .conftest import LOCAL, Show
+from .conftest import LOCAL, Evaluate
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 DIGEST = "a" * 64
@@ -33,8 +33,8 @@ NAMES = ("problems", "repository_kind", "settings", "hooks", "lacking", "wanted"
 
 
 @pytest.fixture(scope="module")
-def shown(show: Show, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """The role's own variables by host."""
+def by_host(evaluate: Evaluate, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """The role's internal variables by host."""
     folder = tmp_path_factory.mktemp("files")
     for name in ("beegfs-storage_7.deb", "beegfs-client-dkms_7.deb", "beegfs-common_7.deb", "beegfs-x.rpm"):
         (folder / name).touch()
@@ -52,16 +52,16 @@ def shown(show: Show, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dic
     inventory = {"all": {"hosts": given, "vars": {**LOCAL, "beeond_files": ""}}}
     asked = {name: f"{{{{ __beeond_{name} }}}}" for name in NAMES}
     asked["headers"] = "{{ beeond_kernel_headers }}"
-    return show("hpcai.azure.beeond", inventory, asked, ansible_facts="{{ found }}")
+    return evaluate("hpcai.azure.beeond", inventory, asked, ansible_facts="{{ found }}")
 
 
-def test_nothing_is_installed_before_the_licence_is_accepted(shown: dict[str, dict[str, Any]]) -> None:
-    licence, key = shown["debian"]["problems"]
+def test_nothing_is_installed_before_the_licence_is_accepted(by_host: dict[str, dict[str, Any]]) -> None:
+    licence, key = by_host["debian"]["problems"]
     assert "https://www.beegfs.io/docs/BeeGFS_License_Agreement.txt" in licence
     assert "beeond_accept_licence" in licence
     assert "beeond_repository.key_sha256" in key
-    assert shown["debian ready"]["problems"] == []
-    assert shown["preinstalled"]["problems"] == []
+    assert by_host["debian ready"]["problems"] == []
+    assert by_host["preinstalled"]["problems"] == []
 
 
 @pytest.mark.parametrize(
@@ -72,22 +72,22 @@ def test_nothing_is_installed_before_the_licence_is_accepted(shown: dict[str, di
         ("el9", "baseurl=https://www.beegfs.io/release/beegfs_7.4.6/dists/rhel9\n"),
     ],
 )
-def test_each_system_has_its_suite_and_demands_the_checked_key(
-    shown: dict[str, dict[str, Any]], system: str, suite: str
+def test_each_system_has_its_suite_and_requires_the_checked_key(
+    by_host: dict[str, dict[str, Any]], system: str, suite: str
 ) -> None:
-    kind = shown[f"{system} ready"]["repository_kind"]
+    kind = by_host[f"{system} ready"]["repository_kind"]
     assert suite in kind["content"]
     assert kind["key"] in kind["content"]
     assert "trusted" not in kind["content"]
 
 
-def test_a_system_without_a_suite_is_named(shown: dict[str, dict[str, Any]]) -> None:
-    [problem] = shown["strange ready"]["problems"]
+def test_a_system_without_a_suite_is_named(by_host: dict[str, dict[str, Any]]) -> None:
+    [problem] = by_host["strange ready"]["problems"]
     assert problem == "No repository of BeeGFS is known for Devuan 5: set beeond_repository.suite."
 
 
-def test_all_packages_of_a_folder_are_installed_what_others_need_first(shown: dict[str, dict[str, Any]]) -> None:
-    found = shown["files"]
+def test_packages_of_a_folder_are_installed_with_dependencies_first(by_host: dict[str, dict[str, Any]]) -> None:
+    found = by_host["files"]
     assert found["problems"] == []
     assert [Path(path).name for path in found["brought"]] == [
         "beegfs-common_7.deb",
@@ -95,32 +95,34 @@ def test_all_packages_of_a_folder_are_installed_what_others_need_first(shown: di
         "beegfs-storage_7.deb",
     ]
     assert found["headers"] == ["linux-headers-6.8.0-azure"]
-    assert shown["no files"]["problems"] == ["/nonexistent has no packages (*.deb)."]
-    assert shown["el9 ready"]["headers"] == ["kernel-devel-6.8.0-azure"]
-    assert shown["preinstalled"]["headers"] == []
+    assert by_host["no files"]["problems"] == ["/nonexistent has no packages (*.deb)."]
+    assert by_host["el9 ready"]["headers"] == ["kernel-devel-6.8.0-azure"]
+    assert by_host["preinstalled"]["headers"] == []
 
 
-def test_a_node_that_has_it_all_is_left_alone(show: Show, shown: dict[str, dict[str, Any]]) -> None:
-    assert shown["debian ready"]["lacking"]
+def test_a_complete_node_installs_nothing(evaluate: Evaluate, by_host: dict[str, dict[str, Any]]) -> None:
+    assert by_host["debian ready"]["lacking"]
     found = {
         **SYSTEMS["debian"],
         "kernel": "6.8.0-azure",
-        "ansible_local": {"hpcai_beeond": json.loads(json.dumps(shown["debian ready"]["wanted"]))},
+        "ansible_local": {"hpcai_beeond": json.loads(json.dumps(by_host["debian ready"]["wanted"]))},
     }
     inventory = {"all": {"hosts": {"one": {**READY, "found": found}}, "vars": {**LOCAL, "beeond_files": ""}}}
-    again = show("hpcai.azure.beeond", inventory, {"lacking": "{{ __beeond_lacking }}"}, ansible_facts="{{ found }}")
+    again = evaluate(
+        "hpcai.azure.beeond", inventory, {"lacking": "{{ __beeond_lacking }}"}, ansible_facts="{{ found }}"
+    )
     assert again["one"]["lacking"] == []
 
 
-def test_the_roles_defaults_are_those_of_hpcnode(shown: dict[str, dict[str, Any]]) -> None:
-    assert settings_from("role", shown["debian"]["settings"]) == settings_from("hpcnode", {})
-    assert set(shown["debian"]["settings"]) == set(vars(BeeondSettings()))
-    own = settings_from("role", shown["scratch"]["settings"])
+def test_the_roles_defaults_equal_those_of_hpcnode(by_host: dict[str, dict[str, Any]]) -> None:
+    assert settings_from("role", by_host["debian"]["settings"]) == settings_from("hpcnode", {})
+    assert set(by_host["debian"]["settings"]) == set(vars(BeeondSettings()))
+    own = settings_from("role", by_host["scratch"]["settings"])
     assert (own.data_root, own.start_limit_s) == ("/fast/beeond", 600)
 
 
-def test_scripts_are_ones_that_job_hooks_takes(shown: dict[str, dict[str, Any]]) -> None:
-    hooks = shown["scratch"]["hooks"]
+def test_job_hooks_accepts_the_scripts(by_host: dict[str, dict[str, Any]]) -> None:
+    hooks = by_host["scratch"]["hooks"]
     made = {kind: scripts_from(kind, scripts) for kind, scripts in hooks.items()}
     assert {kind: list(scripts) for kind, scripts in made.items()} == {
         "prolog": ["20-beeond"],
@@ -133,7 +135,7 @@ def test_scripts_are_ones_that_job_hooks_takes(shown: dict[str, dict[str, Any]])
     assert made["health"]["30-beeond"].limit == 45
 
 
-def test_slurm_gives_nodes_the_feature_and_prologs_the_time(show: Show) -> None:
+def test_slurm_sets_the_feature_of_nodes_and_the_limits_of_prologs(evaluate: Evaluate) -> None:
     asked = {
         "features": "{{ __slurm_features }}",
         "conf": "{{ __slurm_conf_beeond }}",
@@ -151,7 +153,9 @@ def test_slurm_gives_nodes_the_feature_and_prologs_the_time(show: Show) -> None:
         "short": {**on, "slurm_job_hook_limits": {"prolog": {"total": 40}}, "hpcai_beeond_start_limit": 60},
     }
     inventory = {"all": {"hosts": hosts, "vars": LOCAL}}
-    found = show("hpcai.azure.slurm", inventory, asked, ansible_facts={"ansible_local": {}, "architecture": "x86_64"})
+    found = evaluate(
+        "hpcai.azure.slurm", inventory, asked, ansible_facts={"ansible_local": {}, "architecture": "x86_64"}
+    )
     assert (found["off"]["features"], found["off"]["conf"]) == ([], {})
     assert found["off"]["limits"]["prolog"] == {"script": 30, "total": 100}
     assert (found["on"]["features"], found["on"]["conf"]) == ([FEATURE], {"JobSubmitPlugins": ["lua"]})
@@ -160,7 +164,7 @@ def test_slurm_gives_nodes_the_feature_and_prologs_the_time(show: Show) -> None:
     assert int(found["on"]["timeout"]) == 420
     assert found["on"]["credential"] == ["cred_expire=60"]
     assert found["short"]["limits"]["prolog"]["total"] == 100
-    assert {host: shown["hidden"] for host, shown in found.items()} == {
+    assert {host: values["hidden"] for host, values in found.items()} == {
         "off": False,
         "on": True,
         "own /tmp": False,
@@ -169,12 +173,12 @@ def test_slurm_gives_nodes_the_feature_and_prologs_the_time(show: Show) -> None:
     }
 
 
-def test_the_script_of_slurmctld_knows_the_same_feature() -> None:
+def test_the_job_submit_script_uses_the_same_feature() -> None:
     script = (REPOSITORY / "roles/slurm/templates/job_submit.lua.j2").read_text(encoding="utf-8")
     assert re.findall(r'^local FEATURE = "(.*)"$', script, re.MULTILINE) == [FEATURE]
 
 
-def test_simulated_nodes_have_it_where_a_folder_is_given() -> None:
+def test_simulated_nodes_use_beeond_if_a_folder_is_given() -> None:
     given = yaml.safe_load((REPOSITORY / "inventories/simulated/group_vars/all.yml").read_text(encoding="utf-8"))
     assert "HPCAI_BEEGFS_FILES" in given["hpcai_beeond"]
     assert given["hpcai_beeond_start_limit"] == 60

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The role blob_staging before it touches a machine: its release file, digests, packages, and what jobs will read."""
+"""Variables of the role blob_staging: release file, digests, packages, and settings for jobs. No task runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy impor
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants import policy as grants
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.install import scripts_from
 
-from .conftest import LOCAL, Show
+from .conftest import LOCAL, Evaluate
 
 ARCHIVE = "azcopy_linux_amd64_10.32.2.tar.gz"
 DEBIAN = {"os_family": "Debian", "architecture": "x86_64", "ansible_local": {}}
@@ -31,8 +31,8 @@ NAMES = ("sources", "archive", "packages", "lacking", "settings", "grants", "hoo
 
 
 @pytest.fixture(scope="module")
-def shown(show: Show, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """The role's own variables by host."""
+def by_host(evaluate: Evaluate, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """The role's internal variables by host."""
     folder: Path = tmp_path_factory.mktemp("files")
     (folder / ARCHIVE).write_bytes(b"")
     installed = {"source": "preinstalled", "azcopy": "", "packages": ["libsecret-1-0"]}
@@ -54,29 +54,29 @@ def shown(show: Show, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dic
     }
     inventory = {"all": {"hosts": hosts, "vars": LOCAL}}
     asked = {name: f"{{{{ __blob_staging_{name} }}}}" for name in NAMES}
-    return show("hpcai.azure.blob_staging", inventory, asked, ansible_facts="{{ found }}")
+    return evaluate("hpcai.azure.blob_staging", inventory, asked, ansible_facts="{{ found }}")
 
 
-def test_without_a_digest_nothing_is_fetched_and_the_error_says_which(shown: dict[str, dict[str, Any]]) -> None:
-    (problem,) = shown["bare"]["sources"]["problems"]
+def test_a_missing_digest_is_an_error_that_names_the_file(by_host: dict[str, dict[str, Any]]) -> None:
+    (problem,) = by_host["bare"]["sources"]["problems"]
     assert f'blob_staging_sha256["{ARCHIVE}"]' in problem
-    assert "azcopy_linux_arm64_10.32.2.tar.gz" in shown["arm"]["sources"]["problems"][0]
-    assert shown["digest"]["sources"]["problems"] == []
+    assert "azcopy_linux_arm64_10.32.2.tar.gz" in by_host["arm"]["sources"]["problems"][0]
+    assert by_host["digest"]["sources"]["problems"] == []
 
 
-def test_a_folder_needs_no_digest_and_one_that_lacks_the_file_is_named(shown: dict[str, dict[str, Any]]) -> None:
-    assert shown["files"]["sources"]["problems"] == []
-    assert shown["too few"]["sources"]["problems"] == [f"/nonexistent (blob_staging_files) has no {ARCHIVE}."]
+def test_a_folder_needs_no_digest_but_must_contain_the_file(by_host: dict[str, dict[str, Any]]) -> None:
+    assert by_host["files"]["sources"]["problems"] == []
+    assert by_host["too few"]["sources"]["problems"] == [f"/nonexistent (blob_staging_files) has no {ARCHIVE}."]
 
 
-def test_an_image_that_has_it_is_left_alone(shown: dict[str, dict[str, Any]]) -> None:
-    assert [shown["image"]["lacking"], shown["bare"]["lacking"]] == [False, True]
-    assert [shown["bare"]["packages"], shown["arm"]["packages"]] == [["libsecret-1-0"], ["libsecret"]]
+def test_nothing_is_installed_in_an_image_with_azcopy(by_host: dict[str, dict[str, Any]]) -> None:
+    assert [by_host["image"]["lacking"], by_host["bare"]["lacking"]] == [False, True]
+    assert [by_host["bare"]["packages"], by_host["arm"]["packages"]] == [["libsecret-1-0"], ["libsecret"]]
 
 
 @pytest.mark.parametrize("host", ["bare", "image"])
-def test_hpcnode_can_read_the_settings(shown: dict[str, dict[str, Any]], host: str) -> None:
-    stated = dict(shown[host]["settings"])
+def test_hpcnode_can_read_the_settings(by_host: dict[str, dict[str, Any]], host: str) -> None:
+    stated = dict(by_host[host]["settings"])
     assert stated.pop("schema") == 1
     found = checked(blob.FORM, stated, "blob.json")
     wanted = {
@@ -86,25 +86,25 @@ def test_hpcnode_can_read_the_settings(shown: dict[str, dict[str, Any]], host: s
     assert (found.azcopy, found.account_gbps, found.work_folder) == wanted[host]
 
 
-def test_the_service_can_read_the_grants(shown: dict[str, dict[str, Any]]) -> None:
-    assert checked(grants.FORM, shown["bare"]["grants"], "grants.json").grants == ()
-    found = checked(grants.FORM, shown["image"]["grants"], "grants.json")
+def test_the_service_can_read_the_grants(by_host: dict[str, dict[str, Any]]) -> None:
+    assert checked(grants.FORM, by_host["bare"]["grants"], "grants.json").grants == ()
+    found = checked(grants.FORM, by_host["image"]["grants"], "grants.json")
     assert [(one.groups, one.url, one.rights) for one in found.grants] == [
         (("research",), "https://training.blob.core.windows.net/data", "read")
     ]
     assert (found.life_s, found.client_id) == (3600, "01234567-89ab-cdef-0123-456789abcdef")
 
 
-def test_scripts_call_hpcnode_only_where_there_is_something_to_do(
-    shown: dict[str, dict[str, Any]], tmp_path: Path
+def test_scripts_call_hpcnode_only_if_there_is_something_to_do(
+    by_host: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:
-    hooks = shown["scratch"]["hooks"]
+    hooks = by_host["scratch"]["hooks"]
     made = {kind: scripts_from(kind, scripts) for kind, scripts in hooks.items()}
     assert {kind: [*scripts] for kind, scripts in made.items()} == {
         "prolog": ["60-blob"],
         "epilog": ["60-blob"],
     }
-    calls, tool, work = tmp_path / "calls", tmp_path / "hpcnode", Path(shown["scratch"]["settings"]["work_folder"])
+    calls, tool, work = tmp_path / "calls", tmp_path / "hpcnode", Path(by_host["scratch"]["settings"]["work_folder"])
     tool.write_text(f"#!/bin/sh\necho $* >>{calls}\nexit 1\n", encoding="utf-8")
     tool.chmod(0o755)
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the role cluster tells machines about their cluster, and what it refuses to tell."""
+"""The role cluster writes settings of their cluster for machines, and refuses invalid settings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ REFUSED = {
 
 
 def play(folder: pathlib.Path, name: str, hosts: str, variables: dict[str, Any]) -> dict[str, Any]:
-    """Have the role write below FOLDER/NAME/HOST; where a host cannot, the next play goes on."""
+    """A play in which the role writes below FOLDER/NAME/HOST. If it refuses, the next play continues."""
     [task] = yaml.safe_load((REPOSITORY / "roles/cluster/tasks/configure.yml").read_text(encoding="utf-8"))
     copy = task["ansible.builtin.copy"]
     copy["dest"] = f"{folder}/{name}/{{{{ inventory_hostname }}}}{copy['dest']}"
@@ -67,7 +67,7 @@ def play(folder: pathlib.Path, name: str, hosts: str, variables: dict[str, Any])
 def write(
     ansible_playbook: AnsiblePlaybook, folder: pathlib.Path, plays: list[dict[str, Any]], inventory: dict[str, Any]
 ) -> str:
-    """Run plays; return what Ansible said."""
+    """Run plays, and return Ansible's output."""
     (folder / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
     (folder / "write.yml").write_text(yaml.safe_dump(plays, sort_keys=False), encoding="utf-8")
     done = ansible_playbook(folder, "-i", "hosts.yml", "write.yml", "--tags", "write", ANSIBLE_PIPELINING="true")
@@ -79,29 +79,29 @@ def write(
 def written(
     ansible_playbook: AnsiblePlaybook, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[pathlib.Path, dict[str, str]]:
-    """The folder that the role wrote to, and what it said to each of the settings that are refused."""
+    """The folder that the role wrote to, and the error for each refused setting."""
     folder = tmp_path_factory.mktemp("cluster")
     plays = [
         play(folder, "plain", "all", {}),
         play(folder, "vault", "node", VAULT),
         *(play(folder, name, "node", variables) for name, variables in REFUSED.items()),
     ]
-    said = write(ansible_playbook, folder, plays, CLUSTER)
-    refusals = dict(re.findall(r"^PLAY \[([^]]+)\](?:\n|(?!PLAY).)*?\nfatal: (.*)", said, re.MULTILINE))
+    output = write(ansible_playbook, folder, plays, CLUSTER)
+    refusals = dict(re.findall(r"^PLAY \[([^]]+)\](?:\n|(?!PLAY).)*?\nfatal: (.*)", output, re.MULTILINE))
     return folder, refusals
 
 
 Written = tuple[pathlib.Path, dict[str, str]]
 
 
-def learned(folder: pathlib.Path) -> dict[str, ClusterSettings]:
-    """What the machines know of their cluster."""
+def cluster_settings(folder: pathlib.Path) -> dict[str, ClusterSettings]:
+    """The cluster settings of each machine."""
     found = {path.parents[2].name: cluster_of(Root(str(path.parents[2]))) for path in folder.glob("*/etc/hpcai/*.json")}
     return {host: cluster for host, cluster in found.items() if cluster}
 
 
-def test_each_machine_learns_what_it_does_and_where_its_controller_is(written: Written) -> None:
-    found = learned(written[0] / "plain")
+def test_each_machine_gets_its_functions_and_its_controllers(written: Written) -> None:
+    found = cluster_settings(written[0] / "plain")
     assert {host: (cluster.name, cluster.functions, cluster.controllers) for host, cluster in found.items()} == {
         "ctl": ("hpcai", ("controller", "login"), ("10.77.0.4",)),
         "node": ("golden", ("compute",), ("10.77.0.4",)),
@@ -113,16 +113,16 @@ def test_each_machine_learns_what_it_does_and_where_its_controller_is(written: W
     assert json.loads(file.read_text(encoding="utf-8"))["schema"] == 1
 
 
-def test_a_vault_is_told_and_no_secret(written: Written) -> None:
-    key = learned(written[0] / "vault")["node"].key
+def test_the_settings_contain_the_vault_but_no_secret(written: Written) -> None:
+    key = cluster_settings(written[0] / "vault")["node"].key
     assert (key.source, key.vault) == ("key_vault", "https://training-keys.vault.azure.net")
 
 
-def test_without_a_controller_there_is_no_cluster(ansible_playbook: AnsiblePlaybook, tmp_path: pathlib.Path) -> None:
+def test_without_a_controller_nothing_is_written(ansible_playbook: AnsiblePlaybook, tmp_path: pathlib.Path) -> None:
     alone = {"all": {"vars": CLUSTER["all"]["vars"], "hosts": {"stranger": {}}}}
-    said = write(ansible_playbook, tmp_path, [play(tmp_path, "alone", "all", {})], alone)
-    assert "skipping: [stranger]" in said
-    assert learned(tmp_path / "alone") == {}
+    output = write(ansible_playbook, tmp_path, [play(tmp_path, "alone", "all", {})], alone)
+    assert "skipping: [stranger]" in output
+    assert cluster_settings(tmp_path / "alone") == {}
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_without_a_controller_there_is_no_cluster(ansible_playbook: AnsiblePlayb
         ("no name", "cluster must be a text of letters, digits, '-', '_' and '.', not 'two words'"),
     ],
 )
-def test_what_a_node_could_not_use_stops_the_run(written: Written, name: str, message: str) -> None:
+def test_invalid_settings_stop_the_run(written: Written, name: str, message: str) -> None:
     folder, refusals = written
     assert message in refusals[name]
-    assert learned(folder / name) == {}
+    assert cluster_settings(folder / name) == {}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The alert rules ask for nothing that nobody writes, and fire when they should."""
+"""The alert rules use only metrics that are written, and fire when they should."""
 
 from __future__ import annotations
 
@@ -34,33 +34,33 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.se
 REPOSITORY = pathlib.Path(__file__).parents[3]
 RULES = REPOSITORY / "roles/health_checks/files/hpcai-health.rules.yml"
 GUIDE = REPOSITORY / "docs/docsite/rst/guide_health_azure.rst"
-OF_THE_EXPORTER = {"instance", "job"}
+EXPORTER_LABELS = {"instance", "job"}
 PROMTOOL = shutil.which("promtool")
-needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not there: tests/setup/host.sh installs it")
-# What a node and a controller have on their disks after a run and a look, whatever their verdicts.
+needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="no promtool: tests/setup/host.sh installs it")
+# A check and its result, from which the nodes' metrics are written. The verdict does not matter.
 CHECK = Check("gpu_count", "GPUs", "They are there.", TIERS, lambda _context: Answer())
 RESULT = Result("gpu_count", "fail", "7 of 8 GPUs", Answer(readings=(Reading("gpus", 7, limit=8),)), latched=True)
 DURATION = r"\d+[smhd]"
-# All of PromQL that the rules use: aggregations, functions, set operators, modifiers.
-WORDS = {"max", "count", "by", "time", "absent", "avg_over_time", "and", "on", "group_left"}
+# All words of PromQL that the rules use: aggregations, functions, set operators, modifiers.
+PROMQL_WORDS = {"max", "count", "by", "time", "absent", "avg_over_time", "and", "on", "group_left"}
 
 
-class _Strict(yaml.SafeLoader):
-    """Takes no key twice in one mapping: the second would silently replace the first."""
+class _StrictLoader(yaml.SafeLoader):
+    """Refuses duplicate keys in a mapping: the second value would silently replace the first."""
 
 
 def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     keys = [loader.construct_object(key) for key, _value in node.value]
-    assert len(set(keys)) == len(keys), f"{node.start_mark}: a key stands there twice: {keys}"
+    assert len(set(keys)) == len(keys), f"{node.start_mark}: duplicate key: {keys}"
     return dict(loader.construct_pairs(node, deep=True))
 
 
-_Strict.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 
 
 def groups() -> list[dict[str, Any]]:
     """The groups of the file."""
-    read = yaml.load(RULES.read_text(encoding="utf-8"), _Strict)  # It is a SafeLoader.
+    read = yaml.load(RULES.read_text(encoding="utf-8"), _StrictLoader)  # It is a SafeLoader.
     assert set(read) == {"groups"}
     return list(read["groups"])
 
@@ -70,8 +70,8 @@ def rules() -> list[dict[str, Any]]:
     return [rule for group in groups() for rule in group["rules"] if "alert" in rule]
 
 
-def recorded() -> list[dict[str, Any]]:
-    """All rules of the file that make a metric of others."""
+def recording_rules() -> list[dict[str, Any]]:
+    """All recording rules of the file, which compute a metric from others."""
     return [rule for group in groups() for rule in group["rules"] if "record" in rule]
 
 
@@ -83,34 +83,34 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     for tier in TIERS:
         run = TierRun(tier, 0.0, 0.8, (CHECK,), (RESULT,))
         prometheus.write(root, "", as_document(run, record.node_of(root, "Standard_ND96asr_v4", "0.1.0")))
-    told = status.document(Decision(), (), {}, Settings(), 0.0)
-    status.write_metrics(root, told, Settings(metrics="/arbiter"))
+    document = status.document(Decision(), (), {}, Settings(), 0.0)
+    status.write_metrics(root, document, Settings(metrics="/arbiter"))
     files = list(folder.rglob("*.prom"))
     assert len(files) == len(TIERS) + 1
     found: dict[str, set[str]] = {}
     for file in files:
         for name, labels in re.findall(r"^(\w+)(?:\{(.*)\})? ", file.read_text(encoding="utf-8"), re.MULTILINE):
             found.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
-    for rule in recorded():
+    for rule in recording_rules():
         (source, *_more) = re.findall(r"\bhpcai_\w+", rule["expr"])
         found[rule["record"]] = found[source]
     return found
 
 
 def series(name: str, value: str, **labels: str) -> dict[str, str]:
-    """A series of promtool's tests."""
-    told = ",".join(f'{label}="{word}"' for label, word in {"instance": "n1", **labels}.items())
-    return {"series": f"hpcai_health_{name}{{{told}}}", "values": value}
+    """A series for promtool's tests."""
+    pairs = ",".join(f'{label}="{word}"' for label, word in {"instance": "n1", **labels}.items())
+    return {"series": f"hpcai_health_{name}{{{pairs}}}", "values": value}
 
 
-def test_each_group_is_whole() -> None:
+def test_each_group_is_complete() -> None:
     found = groups()
     names = [group["name"] for group in found]
     assert len(names) == len(set(names)) == 2
     assert all(set(group) == {"name", "rules"} and group["rules"] for group in found)
 
 
-def test_each_rule_is_whole() -> None:
+def test_each_rule_is_complete() -> None:
     found = rules()
     assert len(found) >= 10
     names = [rule["alert"] for rule in found]
@@ -125,14 +125,16 @@ def test_each_rule_is_whole() -> None:
         assert all(text.strip() and "\n" not in text.strip() for text in rule["annotations"].values())
 
 
-@pytest.mark.parametrize("rule", [*recorded(), *rules()], ids=lambda rule: str(rule.get("alert", rule.get("record"))))
-def test_an_expression_has_only_what_is_known(rule: dict[str, Any], metrics: dict[str, set[str]]) -> None:
-    """A misspelt function or metric is no error to a reader of YAML, and without promtool to nobody."""
+@pytest.mark.parametrize(
+    "rule", [*recording_rules(), *rules()], ids=lambda rule: str(rule.get("alert", rule.get("record")))
+)
+def test_an_expression_has_only_known_words(rule: dict[str, Any], metrics: dict[str, set[str]]) -> None:
+    """Without promtool, nothing else detects a misspelt function or metric: a YAML parser does not."""
     expression = rule["expr"]
-    known = WORDS | metrics.keys() | set().union(*metrics.values()) | OF_THE_EXPORTER
+    known = PROMQL_WORDS | metrics.keys() | set().union(*metrics.values()) | EXPORTER_LABELS
     rest = re.sub(rf'"[^"]*"|\[{DURATION}\]|\b\d+(\.\d+)?\b', " ", expression)
     assert set(re.findall(r"[A-Za-z_]\w*", rest)) <= known
-    assert re.sub(r"[A-Za-z_]\w*|==|[-+*/<>=,(){}\s]", "", rest) == "", "letters that no expression has"
+    assert re.sub(r"[A-Za-z_]\w*|==|[-+*/<>=,(){}\s]", "", rest) == "", "unexpected characters"
     opened = []
     for letter in re.sub(r'"[^"]*"', "", expression):
         if letter in "([{":
@@ -144,14 +146,14 @@ def test_an_expression_has_only_what_is_known(rule: dict[str, Any], metrics: dic
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
-def test_a_text_has_only_places_that_prometheus_fills(rule: dict[str, Any]) -> None:
+def test_texts_have_only_valid_template_fields(rule: dict[str, Any]) -> None:
     for text in rule["annotations"].values():
         left = re.sub(r"\{\{ (\$labels\.\w+|\$value( \| humanizeDuration)?) \}\}", "", text)
         assert not set(left) & set("{}$"), text
 
 
-def test_rules_ask_for_metrics_that_are_written(metrics: dict[str, set[str]]) -> None:
-    asked = {name for rule in [*recorded(), *rules()] for name in re.findall(r"\bhpcai_\w+", rule["expr"])}
+def test_rules_use_only_metrics_that_are_written(metrics: dict[str, set[str]]) -> None:
+    asked = {name for rule in [*recording_rules(), *rules()] for name in re.findall(r"\bhpcai_\w+", rule["expr"])}
     assert asked
     assert asked <= set(metrics)
 
@@ -161,29 +163,29 @@ def test_the_guide_lists_these_alerts() -> None:
     assert listed == [rule["alert"] for rule in rules()]
 
 
-def test_rules_select_by_labels_and_values_that_are_written(metrics: dict[str, set[str]]) -> None:
+def test_rules_use_only_labels_and_values_that_are_written(metrics: dict[str, set[str]]) -> None:
     values = {"verdict": VERDICTS, "tier": TIERS}
-    seen = 0
+    checked = 0
     for rule in rules():
         for name, selector in re.findall(r"\b(hpcai_\w+)\{([^}]*)\}", rule["expr"]):
             for label, value in re.findall(r'(\w+)="([^"]*)"', selector):
-                seen += 1
+                checked += 1
                 assert label in metrics[name]
                 assert value in values[label]
-    assert seen
+    assert checked
 
 
-def test_texts_use_labels_that_the_expression_leaves(metrics: dict[str, set[str]]) -> None:
+def test_texts_use_only_labels_that_the_expression_returns(metrics: dict[str, set[str]]) -> None:
     for rule in rules():
         (kept,) = re.findall(r"^(?:max|count) by \(([\w, ]+)\)", rule["expr"]) or [""]
         of_metrics = {label for name in re.findall(r"\bhpcai_\w+", rule["expr"]) for label in metrics[name]}
-        there = set(kept.split(", ")) if kept else of_metrics | OF_THE_EXPORTER
+        available = set(kept.split(", ")) if kept else of_metrics | EXPORTER_LABELS
         used = {label for text in rule["annotations"].values() for label in re.findall(r"\$labels\.(\w+)", text)}
-        assert used <= there, rule["alert"]
+        assert used <= available, rule["alert"]
 
 
 @needs_promtool
-def test_promtool_takes_the_rules() -> None:
+def test_promtool_accepts_the_rules() -> None:
     done = subprocess.run([str(PROMTOOL), "check", "rules", str(RULES)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -192,19 +194,19 @@ VERDICT = {"tier": "periodic", "check": "gpu_count"}
 
 
 def ran(tier: str = "periodic", values: str = "0+60x3000", **labels: str) -> dict[str, str]:
-    """A tier that runs each minute, or at other times."""
+    """The series of a tier that runs each minute, or at the given times."""
     return series("run_timestamp_seconds", values, tier=tier, **labels)
 
 
 def failing(nodes: int) -> list[dict[str, str]]:
-    """Series of nodes that fail."""
+    """The series of nodes with a failed check."""
     verdicts = [series("check_verdict", "1x100", **VERDICT, verdict="fail", instance=f"n{n}") for n in range(nodes)]
     return [*verdicts, *(ran(instance=f"n{n}") for n in range(nodes))]
 
 
 @needs_promtool
 @pytest.mark.parametrize(
-    ("alert", "fires", "quiet"),
+    ("alert", "fires", "does_not_fire"),
     [
         (
             "HpcaiHealthCheckFails",
@@ -253,11 +255,11 @@ def failing(nodes: int) -> list[dict[str, str]]:
         ),
     ],
 )
-def test_alert_fires_when_it_should_and_only_then(
-    tmp_path: pathlib.Path, alert: str, fires: list[dict[str, str]], quiet: list[dict[str, str]]
+def test_an_alert_fires_only_when_it_should(
+    tmp_path: pathlib.Path, alert: str, fires: list[dict[str, str]], does_not_fire: list[dict[str, str]]
 ) -> None:
     assert fires_on(tmp_path, alert, fires), alert
-    assert not fires_on(tmp_path, alert, quiet), alert
+    assert not fires_on(tmp_path, alert, does_not_fire), alert
 
 
 @pytest.mark.daily(2)
@@ -272,10 +274,11 @@ def test_alert_fires_when_it_should_and_only_then(
         ("HpcaiHealthPrologSlow", [series("run_seconds", "3x1600", tier="prolog")]),
     ],
 )
-def test_an_alert_ends_when_other_tiers_have_run_since(
+def test_an_alert_ends_if_only_other_tiers_have_run_since(
     tmp_path: pathlib.Path, alert: str, old: list[dict[str, str]]
 ) -> None:
-    """The text file of a tier stays until that tier runs again, so the alert of a deep run in January never ended."""
+    """The text file of a tier remains until the tier runs again. Without this rule, the alert of a deep run would never
+    end."""
     once = [ran(tier, "0x1600") for tier in ("deep", "boot", "prolog")]
     fresh = [ran(tier, "0+60x1600") for tier in ("deep", "boot", "prolog")]
     assert fires_on(tmp_path, alert, [*old, *fresh], "1550m")
@@ -283,12 +286,12 @@ def test_an_alert_ends_when_other_tiers_have_run_since(
 
 
 def fires_on(folder: pathlib.Path, alert: str, given: list[dict[str, str]], when: str = "95m") -> bool:
-    """Whether an alert fires where there are these series."""
+    """Whether an alert fires with these series."""
     count = {"expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})', "eval_time": when}
     test = {"interval": "1m", "input_series": given, "promql_expr_test": [{**count, "exp_samples": []}]}
     file = folder / "test.yml"
     file.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": [test]}), encoding="utf-8")
     done = subprocess.run([str(PROMTOOL), "test", "rules", str(file)], capture_output=True, text=True, check=False)
-    # No sample is expected, so that what fires fails the test and is named.
+    # The test expects no sample, so promtool fails if the alert fires.
     assert done.returncode == 0 or "got:" in done.stdout + done.stderr, done.stdout + done.stderr
     return done.returncode != 0

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the role image comes to on each operating system: packages, pins, and what it refuses."""
+"""Variables of the role image on each operating system: packages, pins, and refused settings. No task runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from .conftest import LOCAL, Show
+from .conftest import LOCAL, Evaluate
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 BASE: dict[str, Any] = {
@@ -28,7 +28,7 @@ BASE: dict[str, Any] = {
 
 
 def host(distribution: str, version: str, base: dict[str, Any] | None = None, **variables: Any) -> dict[str, Any]:
-    """A host, what Ansible finds out about it, and what the role is told."""
+    """A host with its facts, the recorded state of its image, and variables of a user."""
     return {
         "found": {
             "os_family": "RedHat" if distribution == "AlmaLinux" else "Debian",
@@ -84,11 +84,11 @@ ASKED = (
 
 
 @pytest.fixture(scope="module")
-def resolved(show: Show) -> dict[str, dict[str, Any]]:
-    """The role's own variables on each host."""
+def resolved(evaluate: Evaluate) -> dict[str, dict[str, Any]]:
+    """The role's internal variables by host."""
     inventory = {"all": {"hosts": HOSTS, "vars": LOCAL}}
     asked = {name: f"{{{{ __image_{name} }}}}" for name in ASKED}
-    return show("hpcai.azure.image", inventory, asked, ansible_facts="{{ found }}")
+    return evaluate("hpcai.azure.image", inventory, asked, ansible_facts="{{ found }}")
 
 
 @pytest.mark.parametrize("name", ["jammy", "noble", "alma"])
@@ -107,11 +107,11 @@ def test_each_known_system_has_complete_pins_of_one_driver_version(
     assert here["pins"]["fabricmanager"]["url"].endswith(".rpm" if name == "alma" else ".deb")
 
 
-def test_packages_have_their_systems_names(resolved: dict[str, dict[str, Any]]) -> None:
+def test_packages_have_the_names_of_their_system(resolved: dict[str, dict[str, Any]]) -> None:
     assert {"mdadm", "xfsprogs", "nvme-cli", "chrony", "rdma-core", "ibverbs-utils"} <= set(
         resolved["plain"]["packages"]
     )
-    assert "libibverbs-utils" not in resolved["alma"]["packages"]  # DOCA brings its own.
+    assert "libibverbs-utils" not in resolved["alma"]["packages"]  # DOCA includes it.
     assert "linux-headers-6.8.0-azure" in resolved["jammy"]["pins"]["driver"]["builds_with"]
     assert "kernel-devel-6.8.0-azure" in resolved["alma"]["pins"]["driver"]["builds_with"]
 
@@ -122,24 +122,22 @@ def test_a_container_gets_no_chrony(resolved: dict[str, dict[str, Any]]) -> None
 
 
 @pytest.mark.parametrize("name", ["plain", "hpc", "off", "text"])
-def test_nothing_is_fetched_without_gpus_on_an_hpc_image_or_unasked(
-    resolved: dict[str, dict[str, Any]], name: str
-) -> None:
+def test_nothing_is_downloaded_without_gpus_or_on_an_hpc_image(resolved: dict[str, dict[str, Any]], name: str) -> None:
     assert (resolved[name]["lacking"], resolved[name]["problems"]) == ([], [])
 
 
 @pytest.mark.parametrize("name", ["debian", "arm"])
-def test_a_driver_that_is_not_known_is_refused(resolved: dict[str, dict[str, Any]], name: str) -> None:
+def test_a_driver_without_a_pin_is_refused(resolved: dict[str, dict[str, Any]], name: str) -> None:
     [problem] = resolved[name]["problems"]
     assert "set image_components.driver to version, url and sha256" in problem
 
 
-def test_the_drivers_installer_is_refused_in_an_image_at_rest(resolved: dict[str, dict[str, Any]]) -> None:
+def test_the_drivers_installer_requires_a_running_machine(resolved: dict[str, dict[str, Any]]) -> None:
     [problem] = resolved["rest"]["problems"]
     assert "on a running machine only" in problem
 
 
-def test_own_pins_and_values_are_merged_over_the_roles(resolved: dict[str, dict[str, Any]]) -> None:
+def test_pins_and_values_of_the_user_override_those_of_the_role(resolved: dict[str, dict[str, Any]]) -> None:
     own = resolved["own"]
     assert own["pins"]["driver"]["url"] == "https://mirror/x.run"
     assert own["pins"]["driver"]["sha256"] == resolved["jammy"]["pins"]["driver"]["sha256"]
@@ -151,18 +149,18 @@ def test_own_pins_and_values_are_merged_over_the_roles(resolved: dict[str, dict[
     assert own["settings"]["modules"] == ["ib_ipoib", "ib_uverbs", "rdma_ucm"]
 
 
-def test_parts_that_are_off_ask_for_nothing(resolved: dict[str, dict[str, Any]]) -> None:
+def test_disabled_parts_install_and_change_nothing(resolved: dict[str, dict[str, Any]]) -> None:
     assert resolved["off"]["packages"] == []
     assert resolved["off"]["settings"]["time"] == "leave"
     assert resolved["plain"]["settings"]["time"] == "auto"
 
 
-def test_off_without_quotes_is_off(resolved: dict[str, dict[str, Any]]) -> None:
+def test_off_without_quotes_disables_a_part(resolved: dict[str, dict[str, Any]]) -> None:
     assert resolved["text"]["settings"] == resolved["plain"]["settings"]
     assert resolved["plain"]["settings"]["updates"] == "off"
 
 
-def test_other_settings_have_another_digest(resolved: dict[str, dict[str, Any]]) -> None:
+def test_different_settings_have_different_digests(resolved: dict[str, dict[str, Any]]) -> None:
     plain, own, off = (resolved[name]["digests"] for name in ("plain", "own", "off"))
     assert plain == resolved["container"]["digests"]
     assert {name for name in plain if plain[name] != own[name]} == {"settings", "components"}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the role node_tools writes about a machine: into an image, and on a machine of a cluster."""
+"""The settings that the role node_tools writes: in an image, and on a machine of a cluster."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HOSTS: dict[str, tuple[list[str], dict[str, Any]]] = {
     ),
     "skipping": (["install", "configure"], {"node_tools_boot_skip": ["fabric"], "node_tools_vm_sizes": {}}),
 }
-# Parameters of version 0.1.0, which do nothing: the role still takes them.
+# Parameters of version 0.1.0. The role still accepts them, and ignores them.
 REMOVED = {
     "node_tools_nvml_install": True,
     "node_tools_nvml": {"version": "13.615.71", "sha256": "0" * 64},
@@ -48,7 +48,7 @@ def tasks_that_write(name: str) -> list[dict[str, Any]]:
 
 
 def play(host: str, folder: pathlib.Path) -> dict[str, Any]:
-    """Do those tasks of the host's phases in a folder, and keep what stands there after each."""
+    """A play that runs these tasks for the host's phases in a folder, and saves the settings after each phase."""
     phases, _variables = HOSTS[host]
     tasks: list[dict[str, Any]] = []
     for number, phase in enumerate(phases):
@@ -68,7 +68,7 @@ def play(host: str, folder: pathlib.Path) -> dict[str, Any]:
 def written(
     ansible_playbook: Callable[..., subprocess.CompletedProcess[str]], tmp_path_factory: pytest.TempPathFactory
 ) -> Written:
-    """What stood in each host's folder after each of its phases."""
+    """The settings of each host after each of its phases."""
     folder = tmp_path_factory.mktemp("node_tools")
     for host in HOSTS:
         (folder / host).mkdir()
@@ -84,26 +84,26 @@ def written(
     }
 
 
-def test_an_image_knows_sizes_described_by_hand_and_not_its_own(written: Written) -> None:
-    """The machines that are made of it find their size by the metadata service, and need its description."""
+def test_an_image_has_described_sizes_but_no_size_of_its_own(written: Written) -> None:
+    """Machines of this image get their size from the metadata service, and need its description."""
     assert written["by_hand"] == [{"schema": 1, "vm_sizes": SIZES}]
 
 
-def test_an_image_without_sizes_described_by_hand_knows_nothing(written: Written) -> None:
+def test_an_image_without_described_sizes_has_no_settings(written: Written) -> None:
     assert written["known"] == [{}]
 
 
-def test_what_is_configured_is_not_overwritten_by_what_would_be_baked(written: Written) -> None:
+def test_install_does_not_overwrite_the_configured_size(written: Written) -> None:
     _baked, configured, again = written["configured"]
     assert configured == again == {"schema": 1, "vm_sizes": SIZES, "vm_size": "Standard_ND2hpcai_v1"}
 
 
-def test_steps_are_left_out_in_images_and_clusters_alike(written: Written) -> None:
+def test_steps_are_skipped_in_images_and_clusters(written: Written) -> None:
     assert [settings["boot_skip"] for settings in written["skipping"]] == [["fabric"], ["fabric"]]
 
 
-def test_the_steps_that_can_be_left_out_are_those_there_are() -> None:
-    """A misspelt one is refused; one that boot has and the role does not know could not be left out."""
+def test_the_steps_that_can_be_skipped_are_the_boot_steps() -> None:
+    """Otherwise, the role would accept an unknown step, or refuse to skip an existing one."""
     specs = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text(encoding="utf-8"))["argument_specs"]
     for entry in ("main", "install", "configure"):
         choices = specs[entry]["options"]["node_tools_boot_skip"]["choices"]

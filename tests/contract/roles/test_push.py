@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""When the role slurm tells running nodes to fetch their configuration again."""
+"""The role slurm makes running nodes fetch their configuration again only if it is outdated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PRESENT = {"slurm.conf": "the present one", "gres.conf": "the present one"}
 
 
 def holding(**files: str) -> dict[str, Any]:
-    """What the module slurmd said of a node."""
+    """The result of the module slurmd for a node with these files."""
     return {"__slurm_slurmd": {"node": {"held": files}}}
 
 
@@ -34,7 +34,7 @@ NODES = {
     "present": holding(**PRESENT),
     "outdated": holding(**{**PRESENT, "gres.conf": "an older one"}),
     "lacking": holding(**{"slurm.conf": "the present one"}),
-    # Its slurmd was not looked at: it is no compute node of this run.
+    # The module slurmd did not run on it: it is no compute node of this run.
     "unseen": {"__slurm_slurmd": {"skipped": True}},
 }
 
@@ -47,7 +47,7 @@ PUT_TO_WORK = {
 
 
 def push(name: str, folder: pathlib.Path) -> dict[str, Any]:
-    """A play for a case; its scontrol writes down in a file of the case's name what it was told."""
+    """A play for a case, whose scontrol logs its arguments to a file with the case's name."""
     task = {
         "name": "Push",
         "ansible.builtin.include_role": {"name": "hpcai.azure.slurm", "tasks_from": "push"},
@@ -57,18 +57,18 @@ def push(name: str, folder: pathlib.Path) -> dict[str, Any]:
         "name": name,
         "hosts": "ctl",
         "gather_facts": False,
-        "environment": {"TOLD": f"{folder}/{name}"},
+        "environment": {"LOG": f"{folder}/{name}"},
         "tasks": [task],
     }
 
 
 @pytest.fixture(scope="module")
-def told(ansible_playbook: AnsiblePlaybook, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What scontrol was told in each case."""
+def scontrol_calls(ansible_playbook: AnsiblePlaybook, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The arguments of scontrol in each case."""
     folder = tmp_path_factory.mktemp("push")
     scontrol = folder / "bin/scontrol"
     scontrol.parent.mkdir()
-    scontrol.write_text('#!/bin/sh\necho "$@" >> "$TOLD"\n', encoding="utf-8")
+    scontrol.write_text('#!/bin/sh\necho "$@" >> "$LOG"\n', encoding="utf-8")
     scontrol.chmod(stat.S_IRWXU)
     inventory = {"all": {"hosts": {"ctl": None, **NODES}, "vars": LOCAL}}
     plays = [push(name, folder) for name in PUT_TO_WORK]
@@ -80,5 +80,5 @@ def told(ansible_playbook: AnsiblePlaybook, tmp_path_factory: pytest.TempPathFac
     return {name: (folder / name).read_text("utf-8") for name in PUT_TO_WORK if (folder / name).exists()}
 
 
-def test_only_nodes_that_hold_an_older_configuration_are_told(told: dict[str, str]) -> None:
-    assert told == {"one outdated": "reconfigure\n", "one lacking": "reconfigure\n"}
+def test_only_nodes_with_an_older_configuration_cause_a_reconfigure(scontrol_calls: dict[str, str]) -> None:
+    assert scontrol_calls == {"one outdated": "reconfigure\n", "one lacking": "reconfigure\n"}

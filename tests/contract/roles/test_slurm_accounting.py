@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the role slurm makes of its variables about accounting. None of its tasks runs."""
+"""Variables of the role slurm for accounting. No task runs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from .conftest import LOCAL, Show
+from .conftest import LOCAL, Evaluate
 
 TEMPLATES = pathlib.Path(__file__).resolve().parents[3] / "roles/slurm/templates"
-# The facts that they look at; a host that is none of the controller, login and compute nodes has no others.
+# The facts that these variables use. A host that is neither controller, login nor compute node has no others.
 FACTS = {"hostname": "ctl", "os_family": "Debian", "distribution": "Debian", "distribution_major_version": "12"}
-ASKED = {
+EXPRESSIONS = {
     "functions": "{{ slurm_functions }}",
     "conf": "{{ __slurm_conf_accounting }}",
     "datadir": "{{ __slurm_database_datadir }}",
@@ -40,8 +40,8 @@ HOSTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def made(show: Show) -> dict[str, dict[str, Any]]:
-    """What the variables are, by host."""
+def by_host(evaluate: Evaluate) -> dict[str, dict[str, Any]]:
+    """The values of the variables by host."""
     inventory = {
         "all": {
             "vars": LOCAL,
@@ -53,14 +53,14 @@ def made(show: Show) -> dict[str, dict[str, Any]]:
             },
         }
     }
-    return show("hpcai.azure.slurm", inventory, ASKED, "hpcai_controller", ansible_facts=FACTS)
+    return evaluate("hpcai.azure.slurm", inventory, EXPRESSIONS, "hpcai_controller", ansible_facts=FACTS)
 
 
-def test_the_controller_keeps_the_accounting_by_default(made: dict[str, dict[str, Any]]) -> None:
-    ctl = made["ctl"]
+def test_accounting_runs_on_the_controller_by_default(by_host: dict[str, dict[str, Any]]) -> None:
+    ctl = by_host["ctl"]
     assert ctl["functions"] == ["controller", "accounting"]
     assert ctl["conf"]["AccountingStorageHost"] == "10.0.0.4"
-    # Users without an account may run jobs, as nobody named any account.
+    # No accounts are configured, so users without an account may run jobs.
     assert ctl["conf"]["AccountingStorageEnforce"] == []
     assert (ctl["state"], ctl["datadir"]) == ("/var/lib/slurm/slurmctld", "")
     assert ctl["packages"] == ["mariadb-server"]
@@ -70,30 +70,30 @@ def test_the_controller_keeps_the_accounting_by_default(made: dict[str, dict[str
     assert "StoragePass" not in ctl["dbd"]
 
 
-def test_another_host_or_one_that_is_not_ours_may_keep_it(made: dict[str, dict[str, Any]]) -> None:
+def test_accounting_can_run_on_another_or_an_external_host(by_host: dict[str, dict[str, Any]]) -> None:
     for name, address in (("elsewhere", "10.0.0.9"), ("external", "dbd.example.org")):
-        assert made[name]["functions"] == ["controller"]
-        assert made[name]["conf"]["AccountingStorageHost"] == address
-        assert (made[name]["packages"], made[name]["units"]) == ([], ["slurmctld"])
+        assert by_host[name]["functions"] == ["controller"]
+        assert by_host[name]["conf"]["AccountingStorageHost"] == address
+        assert (by_host[name]["packages"], by_host[name]["units"]) == ([], ["slurmctld"])
 
 
-def test_limits_hold_as_soon_as_there_are_accounts(made: dict[str, dict[str, Any]]) -> None:
-    assert made["external"]["conf"]["AccountingStorageEnforce"] == ["associations", "limits", "qos", "safe"]
+def test_limits_are_enforced_if_there_are_accounts(by_host: dict[str, dict[str, Any]]) -> None:
+    assert by_host["external"]["conf"]["AccountingStorageEnforce"] == ["associations", "limits", "qos", "safe"]
 
 
-def test_without_accounting_nothing_of_it_is_there(made: dict[str, dict[str, Any]]) -> None:
-    without = made["without"]
+def test_without_accounting_nothing_is_installed_or_configured(by_host: dict[str, dict[str, Any]]) -> None:
+    without = by_host["without"]
     assert (without["functions"], without["conf"]) == (["controller"], {})
     assert (without["packages"], without["units"]) == ([], ["slurmctld"])
 
 
-def test_queue_and_database_lie_on_the_disk_of_the_users_choice(made: dict[str, dict[str, Any]]) -> None:
-    assert made["disk"]["state"] == "/data/slurm/slurmctld"
-    assert made["disk"]["datadir"] == "/data/slurm/database"
-    assert "DebugLevel=verbose\n" in made["disk"]["dbd"]
+def test_queue_and_database_can_be_on_another_disk(by_host: dict[str, dict[str, Any]]) -> None:
+    assert by_host["disk"]["state"] == "/data/slurm/slurmctld"
+    assert by_host["disk"]["datadir"] == "/data/slurm/database"
+    assert "DebugLevel=verbose\n" in by_host["disk"]["dbd"]
 
 
-def test_a_database_server_of_the_users_own_is_not_run_here(made: dict[str, dict[str, Any]]) -> None:
-    assert made["own_server"]["packages"] == []
-    assert made["own_server"]["units"] == ["slurmdbd", "slurmctld"]
-    assert "StorageHost=db.example.org\n" in made["own_server"]["dbd"]
+def test_an_external_database_server_is_not_installed(by_host: dict[str, dict[str, Any]]) -> None:
+    assert by_host["own_server"]["packages"] == []
+    assert by_host["own_server"]["units"] == ["slurmdbd", "slurmctld"]
+    assert "StorageHost=db.example.org\n" in by_host["own_server"]["dbd"]

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The files that the role slurm writes, compared with ones that were read over: golden/HOST/FILE.
+"""The files that the role slurm writes are equal to reviewed files: golden/HOST/FILE.
 
-After a change that is meant, look at the difference that the test shows and edit the golden file by hand.
+After an intended change, check the difference that the test shows, and edit the golden file by hand.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.slurmd_env import slurmd_env
 
-from .conftest import LOCAL, Show
+from .conftest import LOCAL, Evaluate
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 GOLDEN = pathlib.Path(__file__).parent / "golden"
@@ -71,8 +71,7 @@ OVERRIDES: dict[str, Any] = {
     "slurm_private_tmp": "",
 }
 NAMES = ["slurm.conf", "cgroup.conf", "gres.conf", "topology.conf", "plugstack.conf", "job_container.conf"]
-# The first controller runs 22.05, as Debian 12 does; the others are the same cluster with another release, or other
-# settings.
+# The first controller runs 22.05, like Debian 12. The others are the same cluster with another release or settings.
 RELEASES = {"ctl": "22.05", "23.11": "23.11.10", "24.11": "24.11", "25.11": "25.11"}
 CONTROLLERS = [*RELEASES, "overridden"]
 CLUSTER: dict[str, Any] = {
@@ -112,8 +111,8 @@ CLUSTER: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def written(show: Show, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The folder with what Ansible makes of the role's templates: HOST/FILE. None of the role's tasks runs."""
+def written(evaluate: Evaluate, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A folder with the role's templates as Ansible renders them: HOST/FILE. No task of the role runs."""
     folder = tmp_path_factory.mktemp("slurm_files")
     template = (
         f"lookup('ansible.builtin.template', '{TEMPLATES}/%s.j2', template_vars={{'item': {{'text': '@TEXT@'}}}})"
@@ -122,10 +121,10 @@ def written(show: Show, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Pat
     of_controllers = {"files": "{{ __slurm_files }}", "frame": f"{{{{ {template % 'slurm_file.conf'} }}}}"}
     of_nodes = {"slurmd.conf": f"{{{{ {template % 'slurmd.conf'} }}}}", "slurmd.line": "{{ __slurm_slurmd_line }}"}
     made = {
-        host: {file["name"]: told["frame"].replace("@TEXT@\n", file["text"]) for file in told["files"] if file["text"]}
-        for host, told in show(ROLE, CLUSTER, of_controllers, "hpcai_controller", ansible_facts=facts).items()
+        host: {file["name"]: one["frame"].replace("@TEXT@\n", file["text"]) for file in one["files"] if file["text"]}
+        for host, one in evaluate(ROLE, CLUSTER, of_controllers, "hpcai_controller", ansible_facts=facts).items()
     }
-    for host, files in {**made, **show(ROLE, CLUSTER, of_nodes, "compute00000H")}.items():
+    for host, files in {**made, **evaluate(ROLE, CLUSTER, of_nodes, "compute00000H")}.items():
         (folder / host).mkdir()
         for name, text in files.items():
             (folder / host / name).write_text(text, encoding="utf-8")
@@ -133,16 +132,16 @@ def written(show: Show, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Pat
 
 
 @pytest.mark.parametrize("host", [*CONTROLLERS, "compute00000H"])
-def test_the_files_are_the_golden_ones(written: pathlib.Path, host: str) -> None:
+def test_the_files_equal_the_golden_files(written: pathlib.Path, host: str) -> None:
     golden = {file.name: file.read_text(encoding="utf-8") for file in (GOLDEN / host).glob("*.conf")}
     made = {file.name: file.read_text(encoding="utf-8") for file in (written / host).glob("*.conf")}
     assert made == golden
-    # Where there is nothing to say, there is no file.
+    # A file without content is not written.
     assert set(golden) <= {*NAMES, "slurmd.conf"}
 
 
 def settings(written: pathlib.Path, host: str, name: str = "slurm.conf") -> dict[str, str]:
-    """The settings of a file, without its lines of nodes and partitions."""
+    """The settings of a file, without the lines of nodes and partitions."""
     lines = (written / host / name).read_text(encoding="utf-8").splitlines()
     pairs = (line.split("=", 1) for line in lines if "=" in line)
     return {key: value for key, value in pairs if key not in ("NodeName", "PartitionName")}
@@ -172,13 +171,13 @@ def test_a_null_or_an_empty_list_deletes_a_setting_of_the_role(written: pathlib.
         ("cgroup.conf", "CgroupAutomount", [None] * 4),
     ],
 )
-def test_what_came_or_went_between_releases(
+def test_keys_are_written_only_for_releases_that_know_them(
     written: pathlib.Path, file: str, key: str, by_release: list[str | None]
 ) -> None:
     assert [settings(written, host, file).get(key) for host in RELEASES] == by_release
 
 
-def test_the_defaults_hide_nothing_and_let_jobs_be_contained(written: pathlib.Path) -> None:
+def test_the_defaults_check_the_hardware_and_constrain_jobs(written: pathlib.Path) -> None:
     for host in CONTROLLERS:
         text = (written / host / "slurm.conf").read_text(encoding="utf-8")
         assert "config_overrides" not in text
@@ -188,18 +187,18 @@ def test_the_defaults_hide_nothing_and_let_jobs_be_contained(written: pathlib.Pa
 
 
 def test_unkillable_processes_get_five_times_the_time_of_a_message(written: pathlib.Path) -> None:
-    """Else nodes drain that are only slow: slurm.conf(5) of 25.11, UnkillableStepTimeout."""
+    """Otherwise, nodes that are only slow are drained: slurm.conf(5) of 25.11, UnkillableStepTimeout."""
     ours = settings(written, "25.11")
     assert int(ours["UnkillableStepTimeout"]) >= 5 * int(ours["MessageTimeout"])
 
 
-def test_slurmd_is_told_the_same_as_by_the_node_itself(written: pathlib.Path) -> None:
-    """Else a node that joined by itself would have its slurmd restarted."""
+def test_the_role_writes_the_same_slurmd_options_as_the_node(written: pathlib.Path) -> None:
+    """Otherwise, the role would restart slurmd on a node that joined automatically."""
     by_node = slurmd_env("compute-17", ["10.77.0.4"])
     assert (written / "compute00000H/slurmd.line").read_text(encoding="utf-8") == by_node.splitlines()[-1]
 
 
-def test_every_file_says_that_it_is_managed(written: pathlib.Path) -> None:
+def test_every_file_is_marked_as_managed_by_ansible(written: pathlib.Path) -> None:
     files = list(written.glob("*/*.conf"))
     assert len(files) > len(RELEASES)
     for file in files:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the role slurm installs, and from where, by operating system."""
+"""The packages that the role slurm installs, and their source, by operating system."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import LOCAL, Show
+from .conftest import LOCAL, Evaluate
 
 
 def system(distribution: str, version: str, family: str = "Debian", **variables: Any) -> dict[str, Any]:
@@ -63,8 +63,8 @@ HOSTS = {
     "other_function": of_debian(**recorded(functions=["login"], source="preinstalled"), slurm_source="preinstalled"),
     "same_function": of_debian(**recorded(source="preinstalled"), slurm_source="preinstalled"),
 }
-OTHER_SUBJECTS = ("slurmdbd", "slurm-smd-slurmdbd", "slurm-slurmdbd", "mariadb-server", "python3-pymysql")
-"""Packages of accounting, which come and go with its settings."""
+ACCOUNTING_PACKAGES = ("slurmdbd", "slurm-smd-slurmdbd", "slurm-slurmdbd", "mariadb-server", "python3-pymysql")
+"""Packages of accounting, which depend on its settings."""
 VARIABLES = (
     "__slurm_source",
     "__slurm_packages",
@@ -78,11 +78,11 @@ VARIABLES = (
 
 
 @pytest.fixture(scope="module")
-def told(show: Show) -> dict[str, dict[str, Any]]:
-    """The role's variables by host. None of the role's tasks runs."""
+def by_host(evaluate: Evaluate) -> dict[str, dict[str, Any]]:
+    """The role's variables by host. No task of the role runs."""
     inventory = {"all": {"hosts": HOSTS, "vars": LOCAL}}
     asked = {name: f"{{{{ {name} }}}}" for name in VARIABLES}
-    return show("hpcai.azure.slurm", inventory, asked, ansible_facts="{{ facts }}")
+    return evaluate("hpcai.azure.slurm", inventory, asked, ansible_facts="{{ facts }}")
 
 
 @pytest.mark.parametrize(
@@ -109,16 +109,18 @@ def told(show: Show) -> dict[str, dict[str, Any]]:
         ("preinstalled", "preinstalled", []),
     ],
 )  # fmt: skip
-def test_packages_and_their_source_follow_the_operating_system(
-    told: dict[str, dict[str, Any]], host: str, source: str, packages: list[str]
+def test_packages_and_their_source_depend_on_the_operating_system(
+    by_host: dict[str, dict[str, Any]], host: str, source: str, packages: list[str]
 ) -> None:
-    assert told[host]["__slurm_source"] == source
-    assert [name for name in told[host]["__slurm_packages"] if name not in OTHER_SUBJECTS] == packages
+    assert by_host[host]["__slurm_source"] == source
+    assert [name for name in by_host[host]["__slurm_packages"] if name not in ACCOUNTING_PACKAGES] == packages
 
 
-def test_a_version_counts_for_slurms_own_packages_only(told: dict[str, dict[str, Any]]) -> None:
+def test_a_version_applies_only_to_slurms_packages(by_host: dict[str, dict[str, Any]]) -> None:
     pinned = [
-        name for name in told["pinned"]["__slurm_packages_of_version"] if name.split("=")[0] not in OTHER_SUBJECTS
+        name
+        for name in by_host["pinned"]["__slurm_packages_of_version"]
+        if name.split("=")[0] not in ACCOUNTING_PACKAGES
     ]
     assert pinned == [
         "munge",
@@ -129,8 +131,8 @@ def test_a_version_counts_for_slurms_own_packages_only(told: dict[str, dict[str,
         "slurmctld=22.05.8-4*",
         "slurmd=22.05.8-4*",
     ]
-    assert "slurm-24.11*" in told["rocky9"]["__slurm_packages_of_version"]
-    assert told["debian12"]["__slurm_packages_of_version"] == told["debian12"]["__slurm_packages"]
+    assert "slurm-24.11*" in by_host["rocky9"]["__slurm_packages_of_version"]
+    assert by_host["debian12"]["__slurm_packages_of_version"] == by_host["debian12"]["__slurm_packages"]
 
 
 @pytest.mark.parametrize(
@@ -147,20 +149,22 @@ def test_a_version_counts_for_slurms_own_packages_only(told: dict[str, dict[str,
         ("same_function", True),
     ],
 )
-def test_what_is_recorded_is_complete_or_not(told: dict[str, dict[str, Any]], host: str, complete: bool) -> None:
-    assert told[host]["__slurm_complete"] is complete
+def test_a_record_is_complete_only_for_the_same_settings(
+    by_host: dict[str, dict[str, Any]], host: str, complete: bool
+) -> None:
+    assert by_host[host]["__slurm_complete"] is complete
 
 
-def test_login_nodes_have_a_daemon_of_their_own_where_slurm_has_one(told: dict[str, dict[str, Any]]) -> None:
-    have = {host for host, variables in told.items() if variables["__slurm_has_sackd"]}
+def test_login_nodes_run_sackd_if_slurm_has_it(by_host: dict[str, dict[str, Any]]) -> None:
+    have = {host for host, variables in by_host.items() if variables["__slurm_has_sackd"]}
     assert {"debian13", "ubuntu22", "ubuntu24", "rocky9"} <= have
     assert not {"debian12", "rocky9_epel", "preinstalled"} & have
-    assert told["ubuntu24"]["__slurm_daemons"]["login"] == ["sackd"]
-    assert told["debian12"]["__slurm_daemons"]["login"] == []
+    assert by_host["ubuntu24"]["__slurm_daemons"]["login"] == ["sackd"]
+    assert by_host["debian12"]["__slurm_daemons"]["login"] == []
 
 
-def test_apt_takes_slurm_from_the_repository_alone_and_only_with_its_key(told: dict[str, dict[str, Any]]) -> None:
-    source, preferences = told["ubuntu22"]["__slurm_repository_kind"]["files"]
+def test_apt_installs_slurm_only_from_the_signed_repository(by_host: dict[str, dict[str, Any]]) -> None:
+    source, preferences = by_host["ubuntu22"]["__slurm_repository_kind"]["files"]
     assert source["path"] == "/etc/apt/sources.list.d/hpcai-slurm.sources"
     assert source["content"].splitlines()[1:] == [
         "Types: deb",
@@ -181,16 +185,16 @@ def test_apt_takes_slurm_from_the_repository_alone_and_only_with_its_key(told: d
     ]
 
 
-def test_dnf_takes_slurm_from_the_repository_and_checks_signatures(told: dict[str, dict[str, Any]]) -> None:
-    (repository,) = told["rocky9"]["__slurm_repository_kind"]["files"]
+def test_dnf_installs_slurm_from_the_repository_and_checks_signatures(by_host: dict[str, dict[str, Any]]) -> None:
+    (repository,) = by_host["rocky9"]["__slurm_repository_kind"]["files"]
     lines = repository["content"].splitlines()
     assert "baseurl=https://packages.microsoft.com/yumrepos/slurm-el9/" in lines
     assert "gpgcheck=1" in lines
     assert "includepkgs=slurm slurm-* slurm-smd* pmix" in lines
 
 
-def test_the_users_settings_of_the_repository_add_to_what_is_known(told: dict[str, dict[str, Any]]) -> None:
-    repository = told["ubuntu24_repository"]["__slurm_repository"]
+def test_settings_of_the_repository_are_merged_with_the_defaults(by_host: dict[str, dict[str, Any]]) -> None:
+    repository = by_host["ubuntu24_repository"]["__slurm_repository"]
     assert repository["suite"] == "insiders"
     assert repository["url"].endswith("/slurm-ubuntu-noble/")
     assert len(repository["key_sha256"]) == 64

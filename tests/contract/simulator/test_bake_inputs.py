@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The nodes' image is made anew when, and only when, something changes that it is made of."""
+"""The node image is baked again only if one of its inputs changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from simulator.backends.containers.places import REPOSITORY
 
 
 @pytest.mark.parametrize("variable", FOLDERS)
-def test_files_of_a_folder_make_it_another_image(
+def test_changed_files_of_a_folder_change_the_image_key(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
 ) -> None:
     for name in FOLDERS:
@@ -29,7 +29,7 @@ def test_files_of_a_folder_make_it_another_image(
     assert len({without, first, baked_image.key()}) == 3
 
 
-def test_a_roles_tasks_that_are_no_part_of_installing_change_nothing() -> None:
+def test_only_installing_tasks_of_roles_are_inputs() -> None:
     inputs = {str(path.relative_to(REPOSITORY)) for path in bake_inputs(REPOSITORY)}
     included = {"roles/slurm/tasks/users.yml", "roles/shared_fs/tasks/packages.yml"}
     assert {"roles/slurm/tasks/install.yml", "playbooks/image.yml", *included} <= inputs

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Boot diagnostics: signed addresses by the real SDK, and logs for who has the signature."""
+"""Boot diagnostics: the real SDK gets signed addresses, and a log can be read only with its signature."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCENARIO: dict[str, Any] = {
 
 @pytest.fixture
 def simulator() -> Iterator[Simulator]:
-    """A machine, and two scale sets with an instance each."""
+    """A machine, and two scale sets with one instance each."""
     with running(SCENARIO, backend=RecordingBackend()) as simulator:
         yield simulator
 
@@ -35,11 +35,11 @@ def address(simulator: Simulator, name: str = "compute", **options: Any) -> str:
 
 
 def get(url: str, **headers: str) -> requests.Response:
-    """What storage answers."""
+    """The answer of the storage."""
     return requests.get(url, headers=headers, timeout=10)
 
 
-def test_log_shows_the_host_keys_of_the_machine(simulator: Simulator) -> None:
+def test_the_log_contains_the_host_keys_of_the_machine(simulator: Simulator) -> None:
     log = get(address(simulator)).text
 
     (key,) = simulator.instance("compute_0").host_keys
@@ -48,7 +48,7 @@ def test_log_shows_the_host_keys_of_the_machine(simulator: Simulator) -> None:
     assert simulator.instance("ctl").host_keys[0] in get(single.serial_console_log_blob_uri).text
 
 
-def test_a_reimaged_machine_shows_other_keys(simulator: Simulator) -> None:
+def test_a_reimaged_machine_has_new_host_keys(simulator: Simulator) -> None:
     before = simulator.instance("compute_0").host_keys
 
     simulator.compute().virtual_machine_scale_set_vms.begin_reimage("hpcai-sim", "compute", "0").result()
@@ -56,7 +56,7 @@ def test_a_reimaged_machine_shows_other_keys(simulator: Simulator) -> None:
     assert simulator.instance("compute_0").host_keys != before
 
 
-def test_a_signature_is_for_one_log_and_one_time(simulator: Simulator) -> None:
+def test_a_signature_is_valid_only_for_its_log_and_time(simulator: Simulator) -> None:
     url = address(simulator)
     other = simulator.instance("ctl").vm_id
 
@@ -70,18 +70,18 @@ def test_a_signature_is_for_one_log_and_one_time(simulator: Simulator) -> None:
     assert get(url).status_code == 200
 
 
-def test_storage_takes_no_token(simulator: Simulator) -> None:
+def test_storage_refuses_a_token(simulator: Simulator) -> None:
     assert get(address(simulator), Authorization=f"Bearer {simulator.token}").status_code == 403
 
 
-def test_signatures_are_in_no_log_of_requests(simulator: Simulator) -> None:
+def test_the_request_log_contains_no_signature(simulator: Simulator) -> None:
     get(address(simulator))
 
     assert "sig=" not in str(simulator.requests())
 
 
 @pytest.mark.parametrize(("name", "minutes", "status"), [("dark", 5, 409), ("compute", 0, 400), ("compute", 1441, 400)])
-def test_no_address_where_azure_gives_none(simulator: Simulator, name: str, minutes: int, status: int) -> None:
+def test_requests_that_azure_refuses_get_no_address(simulator: Simulator, name: str, minutes: int, status: int) -> None:
     with pytest.raises(HttpResponseError) as raised:
         address(simulator, name, sas_uri_expiration_time_in_minutes=minutes)
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command line: starting, listing, ending, and cleaning up after a violent end."""
+"""The command line: start, list, stop, and clean-up after a kill."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ raise SystemExit(guardian.watch("cli", "none", pathlib.Path(sys.argv[1])))
 
 
 def simulator(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run one command."""
+    """Run a command of the simulator."""
     command = [sys.executable, "-m", "simulator", *arguments]
     return subprocess.run(command, env=ENVIRONMENT, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that another process does."""
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition is true that another process changes."""
     deadline = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < deadline, "it never came true"
@@ -56,7 +56,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def port() -> int:
-    """Two neighbouring free ports, the first of them."""
+    """The first of two consecutive free ports."""
     while True:
         with socket.socket() as first, socket.socket() as second:
             first.bind(("127.0.0.1", 0))
@@ -70,7 +70,7 @@ def port() -> int:
 
 @pytest.fixture
 def up(tmp_path: Path, port: int) -> Iterator[list[str]]:
-    """The arguments that start a simulator of the test's own; it is gone afterwards."""
+    """The arguments that start a separate simulator, which is stopped afterwards."""
     scenario = tmp_path / "scenario.yml"
     scenario.write_text(SCENARIO, encoding="utf-8")
     state = tmp_path / "state"
@@ -79,7 +79,7 @@ def up(tmp_path: Path, port: int) -> Iterator[list[str]]:
 
 
 def state_of(up: list[str]) -> StateDir:
-    """Its state folder."""
+    """The simulator's state folder."""
     return StateDir(Path(up[-1].partition("=")[2]))
 
 
@@ -91,7 +91,7 @@ def test_help_names_every_command() -> None:
     assert simulator().returncode == 2
 
 
-def test_up_list_down(up: list[str], port: int) -> None:
+def test_up_starts_list_shows_and_down_removes(up: list[str], port: int) -> None:
     started = simulator(*up)
     assert started.returncode == 0, started.stderr
     assert [line.split()[:2] for line in started.stdout.splitlines() if line.startswith("  c")] == [
@@ -119,7 +119,7 @@ def test_up_list_down(up: list[str], port: int) -> None:
         socket.create_connection(("127.0.0.1", port), 1)
 
 
-def test_a_simulator_that_has_ended_leaves_no_open_port() -> None:
+def test_a_stopped_simulator_leaves_no_open_port() -> None:
     with running({"name": "short"}) as server:
         port = urlsplit(server.endpoint).port
         socket.create_connection(("127.0.0.1", port), 1).close()
@@ -127,7 +127,7 @@ def test_a_simulator_that_has_ended_leaves_no_open_port() -> None:
         socket.create_connection(("127.0.0.1", port), 1)
 
 
-def test_up_twice_is_once(up: list[str]) -> None:
+def test_a_second_up_changes_nothing(up: list[str]) -> None:
     assert simulator(*up).returncode == 0
     first = state_of(up).living()
     again = simulator(*up)
@@ -145,7 +145,7 @@ def test_another_scenario_under_the_same_name_is_refused(up: list[str]) -> None:
     assert "down --name cli" in refused.stderr
 
 
-def test_one_scenario_several_times_at_other_addresses(up: list[str]) -> None:
+def test_a_scenario_can_use_another_network(up: list[str]) -> None:
     started = simulator(*up, "--network=10.99.0.0/24")
     assert started.returncode == 0, started.stderr
     assert "10.99.0.5" in simulator("list", up[-1]).stdout
@@ -155,7 +155,7 @@ def test_one_scenario_several_times_at_other_addresses(up: list[str]) -> None:
     assert "another scenario" in refused.stderr
 
 
-def test_a_port_in_use_is_named(up: list[str], port: int) -> None:
+def test_a_port_in_use_is_reported(up: list[str], port: int) -> None:
     with socket.create_server(("127.0.0.1", port)):
         refused = simulator(*up)
     assert refused.returncode == 1
@@ -164,13 +164,13 @@ def test_a_port_in_use_is_named(up: list[str], port: int) -> None:
     assert state_of(up).living() is None
 
 
-def test_a_killed_simulator_is_cleaned_up_and_starts_again(up: list[str]) -> None:
+def test_a_killed_simulator_is_cleaned_up_and_can_start_again(up: list[str]) -> None:
     assert simulator(*up).returncode == 0
     state = state_of(up)
     process = state.living()
     assert process is not None
     os.kill(process, signal.SIGKILL)
-    until(lambda: not (state.path / "state.json").exists())
+    wait_until(lambda: not (state.path / "state.json").exists())
     assert "removing its machines" in (state.path / "guardian.log").read_text(encoding="utf-8")
     assert state.living() is None
     assert "cli" not in simulator("list", up[-1]).stdout
@@ -179,7 +179,7 @@ def test_a_killed_simulator_is_cleaned_up_and_starts_again(up: list[str]) -> Non
     assert "up: 3 nodes" in again.stdout
 
 
-def test_down_after_a_violent_end_removes_what_is_left(up: list[str]) -> None:
+def test_down_after_a_kill_removes_everything(up: list[str]) -> None:
     assert simulator(*up).returncode == 0
     state = state_of(up)
     process = state.living()
@@ -191,12 +191,12 @@ def test_down_after_a_violent_end_removes_what_is_left(up: list[str]) -> None:
     assert "there is no simulator cli" in simulator("down", "--name=cli", up[-1]).stdout
 
 
-def test_a_server_that_is_told_to_end_leaves_nothing(up: list[str]) -> None:
+def test_a_terminated_server_removes_everything(up: list[str]) -> None:
     server = subprocess.Popen(
         [sys.executable, "-m", "simulator", "serve", *up[1:]], env=ENVIRONMENT, stdout=subprocess.DEVNULL
     )
     state = state_of(up)
-    until(lambda: bool(state.read().get("endpoint")))
+    wait_until(lambda: bool(state.read().get("endpoint")))
     server.terminate()
     assert server.wait(20) == 0
     assert not state.read()
@@ -204,16 +204,16 @@ def test_a_server_that_is_told_to_end_leaves_nothing(up: list[str]) -> None:
     assert state.wait_for_guardian(10)
 
 
-@pytest.mark.parametrize(("last_words", "cleans"), [(b"", True), (b"cle", True), (b"clean", False)])
-def test_the_guardian_cleans_up_unless_told_that_all_is_clean(tmp_path: Path, last_words: bytes, cleans: bool) -> None:
+@pytest.mark.parametrize(("message", "cleans_up"), [(b"", True), (b"cle", True), (b"clean", False)])
+def test_the_guardian_cleans_up_without_the_message_clean(tmp_path: Path, message: bytes, cleans_up: bool) -> None:
     guardian = subprocess.run(
-        [sys.executable, "-c", GUARDIAN, str(tmp_path)], env=ENVIRONMENT, input=last_words, timeout=20, check=False
+        [sys.executable, "-c", GUARDIAN, str(tmp_path)], env=ENVIRONMENT, input=message, timeout=20, check=False
     )
     assert guardian.returncode == 0
-    assert (tmp_path / "cleaned").exists() is cleans
+    assert (tmp_path / "cleaned").exists() is cleans_up
 
 
-def test_the_guardian_outlives_the_signals_that_end_a_terminal(tmp_path: Path) -> None:
+def test_the_guardian_survives_signals_of_a_closed_terminal(tmp_path: Path) -> None:
     guardian = subprocess.Popen(
         [sys.executable, "-c", GUARDIAN, str(tmp_path)], env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -227,7 +227,7 @@ def test_the_guardian_outlives_the_signals_that_end_a_terminal(tmp_path: Path) -
     assert (tmp_path / "cleaned").read_text(encoding="utf-8") == "cli"
 
 
-def test_unknown_scenarios_are_named_with_the_known_ones() -> None:
+def test_an_unknown_scenario_is_an_error_that_lists_the_known_ones() -> None:
     refused = simulator("up", "moon", "--backend=none")
     assert refused.returncode == 1
     assert "'moon'" in refused.stderr

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Faults on demand, each as the real SDK or a plain client meets it."""
+"""Injected faults, as the real SDK or a plain HTTP client gets them."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ NO_RETRY: dict[str, Any] = {"retry_total": 0}
 
 @pytest.fixture
 def simulator() -> Iterator[Simulator]:
-    """A scale set of five in pages of two."""
+    """A scale set of five instances, in pages of two."""
     with running({"scale_sets": [{"name": "uni", "capacity": 5, "tags": {"a": "b"}}]}, vm_page_size=2) as simulated:
         yield simulated
 
 
 def names(simulator: Simulator, **options: Any) -> list[str]:
-    """The instances, as the SDK lists them."""
+    """The names of the instances that the SDK lists."""
     return [item.name for item in simulator.compute(**options).virtual_machine_scale_set_vms.list(GROUP, "uni")]
 
 
 @pytest.mark.parametrize(
     ("status", "code"), [(403, "AuthorizationFailed"), (429, "TooManyRequests"), (500, "Internal")]
 )
-def test_status_comes_with_azures_error_body(simulator: Simulator, status: int, code: str) -> None:
+def test_a_status_has_azures_error_body(simulator: Simulator, status: int, code: str) -> None:
     simulator.add_fault("virtualMachineScaleSets", status=status)
     with pytest.raises(HttpResponseError) as caught:
         list(simulator.compute(**NO_RETRY).virtual_machine_scale_sets.list_all())
@@ -53,7 +53,7 @@ def test_status_comes_with_azures_error_body(simulator: Simulator, status: int, 
     assert str(caught.value.error.code).startswith(code)
 
 
-def test_a_rule_applies_so_many_times(simulator: Simulator) -> None:
+def test_a_rule_applies_the_given_number_of_times(simulator: Simulator) -> None:
     simulator.add_fault("virtualMachines", status=429, headers={"Retry-After": "1"}, times=1)
     begun = time.monotonic()
     assert len(names(simulator)) == 5
@@ -61,7 +61,7 @@ def test_a_rule_applies_so_many_times(simulator: Simulator) -> None:
     assert [item["status"] for item in simulator.requests()] == [429, 200, 200, 200]
 
 
-def test_a_rule_lets_the_first_requests_through(simulator: Simulator) -> None:
+def test_a_rule_with_after_skips_the_first_requests(simulator: Simulator) -> None:
     simulator.add_fault("virtualMachines", status=500, after=1)
     with pytest.raises(HttpResponseError):
         names(simulator, **NO_RETRY)
@@ -75,7 +75,7 @@ def test_a_rule_matches_path_and_query_in_any_case(simulator: Simulator) -> None
     assert [item["status"] for item in simulator.requests()] == [200, 404]
 
 
-def test_a_dropped_connection_is_no_answer(simulator: Simulator) -> None:
+def test_a_dropped_connection_gives_no_answer(simulator: Simulator) -> None:
     simulator.add_fault("virtualMachines", "drop", times=1)
     with pytest.raises((ServiceRequestError, ServiceResponseError, IncompleteReadError)):
         names(simulator, **NO_RETRY)
@@ -83,7 +83,7 @@ def test_a_dropped_connection_is_no_answer(simulator: Simulator) -> None:
     assert len(names(simulator)) == 5
 
 
-def test_a_hanging_page_meets_the_clients_deadline(simulator: Simulator) -> None:
+def test_a_hanging_page_reaches_the_clients_timeout(simulator: Simulator) -> None:
     simulator.add_fault("skipToken", "hang")
     begun = time.monotonic()
     with pytest.raises((ServiceResponseTimeoutError, ServiceResponseError)):
@@ -127,7 +127,7 @@ def test_clearing_ends_all_faults(simulator: Simulator) -> None:
     assert len(simulator.requests()) == 3
 
 
-def test_nonsense_rules_are_refused(simulator: Simulator) -> None:
+def test_invalid_rules_are_refused(simulator: Simulator) -> None:
     for rule in ({"action": "explode"}, {"action": "strip"}, {"action": "status", "colour": "red"}):
         with pytest.raises(FaultError):
             simulator.add_fault("x", **rule)
@@ -135,7 +135,7 @@ def test_nonsense_rules_are_refused(simulator: Simulator) -> None:
         simulator.add_fault("(")
 
 
-def test_faults_latency_and_log_over_http(simulator: Simulator) -> None:
+def test_faults_latency_and_log_can_be_used_over_http(simulator: Simulator) -> None:
     admin = f"{simulator.endpoint}/_simulator"
     rule = {"match": "virtualMachines", "action": "status", "status": 503, "times": 1}
     assert requests.post(f"{admin}/faults", json=rule, timeout=10).json() == {"id": 1}
@@ -152,7 +152,7 @@ def test_faults_latency_and_log_over_http(simulator: Simulator) -> None:
     assert requests.get(f"{admin}/requests", timeout=10).json()["total"] == 0
 
 
-def test_state_of_an_instance_can_be_edited_over_http(simulator: Simulator) -> None:
+def test_an_instance_can_be_edited_over_http(simulator: Simulator) -> None:
     instance = simulator.instance("uni_0")
     instances = simulator.compute().virtual_machine_scale_set_vms
     assert instances.get(GROUP, "uni", "0", expand="instanceView").provisioning_state == "Succeeded"

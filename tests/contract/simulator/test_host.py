@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the containers backend makes of different hosts: their package sources, cgroups and packet filters."""
+"""The containers backend on different hosts: package sources, cgroups and packet filters."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def host(folder: Path, monkeypatch: pytest.MonkeyPatch, release: str, **sources:
     monkeypatch.setattr(apt_sources, "OS_RELEASE", folder / "os-release")
 
 
-def test_debian_13_mirror_serves_the_machines_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mirror_of_a_debian_13_host_is_used_for_the_machines_suite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host(
         tmp_path,
         monkeypatch,
@@ -72,7 +74,7 @@ def test_debian_13_mirror_serves_the_machines_suite(tmp_path: Path, monkeypatch:
     ]
 
 
-def test_one_line_sources_are_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sources_in_one_line_format_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host(
         tmp_path,
         monkeypatch,
@@ -88,7 +90,7 @@ def test_one_line_sources_are_understood(tmp_path: Path, monkeypatch: pytest.Mon
     ]
 
 
-def test_ubuntu_sources_are_not_taken_for_debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ubuntu_sources_are_not_used_for_debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host(
         tmp_path,
         monkeypatch,
@@ -98,7 +100,7 @@ def test_ubuntu_sources_are_not_taken_for_debian(tmp_path: Path, monkeypatch: py
     assert apt_sources.for_suite("bookworm") == []
 
 
-def test_proxy_on_loopback_is_not_given_to_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_on_loopback_is_not_used_by_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         apt_sources,
         "run",
@@ -118,7 +120,7 @@ def test_proxy_on_loopback_is_not_given_to_machines(monkeypatch: pytest.MonkeyPa
         (False, ("crun",), None),
     ],
 )
-def test_runtime_follows_the_cgroup_hierarchy(
+def test_the_container_runtime_depends_on_the_cgroup_version(
     unified: bool, installed: tuple[str, ...], runtime: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if unified:
@@ -132,7 +134,7 @@ def test_runtime_follows_the_cgroup_hierarchy(
         assert podman._runtime() == runtime
 
 
-def test_roots_programs_are_found_with_an_ordinary_users_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_of_root_are_found_with_the_path_of_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(privilege.os, "geteuid", lambda: 0)
     monkeypatch.setenv("PATH", "/opt/bin:/usr/bin:/sbin")
     privilege.require_root()
@@ -149,7 +151,7 @@ def provisioning() -> ModuleType:
     return module
 
 
-def test_provisioning_without_metadata_fails_in_words(
+def test_provisioning_without_metadata_fails_with_a_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module = provisioning()
@@ -162,10 +164,10 @@ def test_provisioning_without_metadata_fails_in_words(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="packet filters need root")
 @pytest.mark.parametrize("policy", ["ACCEPT", "DROP"])
-def test_host_whose_filter_drops_forwarding_is_opened_and_put_back(
+def test_forwarding_is_allowed_while_a_network_is_open_and_then_restored(
     policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a network namespace, which has packet filter and forwarding of its own."""
+    """The test uses a network namespace, which has a separate packet filter and forwarding setting."""
     script = textwrap.dedent(f"""
         import sys
         from pathlib import Path
@@ -203,15 +205,15 @@ def test_host_whose_filter_drops_forwarding_is_opened_and_put_back(
 
 
 @pytest.mark.parametrize(("found", "kept"), [("128\n", "1024\n"), ("8192\n", "8192\n")])
-def test_limit_of_inotify_instances_is_raised_where_it_is_low(tmp_path: Path, found: str, kept: str) -> None:
+def test_a_low_limit_of_inotify_instances_is_raised(tmp_path: Path, found: str, kept: str) -> None:
     limit = tmp_path / "max_user_instances"
     limit.write_text(found, encoding="ascii")
-    said = inotify.raise_limit(limit)
+    messages = inotify.raise_limit(limit)
     assert limit.read_text(encoding="ascii") == kept
-    assert ["from 128 to 1024" in line for line in said] == ([True] if found != kept else [])
+    assert ["from 128 to 1024" in line for line in messages] == ([True] if found != kept else [])
 
 
-def test_limit_of_inotify_instances_that_stays_low_is_refused_with_the_number(
+def test_a_limit_of_inotify_instances_that_cannot_be_raised_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = tmp_path / "max_user_instances"
@@ -235,7 +237,7 @@ def test_limit_of_inotify_instances_that_stays_low_is_refused_with_the_number(
         ({}, "", "version 1 without cpuset, devices, freezer, memory"),
     ],
 )  # fmt: skip
-def test_control_groups_are_used_where_the_host_has_all_controllers(
+def test_cgroups_are_used_if_the_host_has_all_controllers(
     tmp_path: Path, files: dict[str, str], plugin: str, because: str
 ) -> None:
     for name, text in files.items():

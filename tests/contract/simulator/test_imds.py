@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The instance metadata service, asked as a node asks it."""
+"""The instance metadata service, with requests like those of a node."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ VERSION = {"api-version": "2021-02-01"}
 
 @pytest.fixture
 def simulator() -> Iterator[Simulator]:
-    """A simulator without machines: callers name themselves."""
+    """A simulator without machines: clients name their instance in a header."""
     with running(SCENARIO) as simulated:
         yield simulated
 
 
 def ask(simulator: Simulator, path: str, instance: str = "uni_17", **params: str) -> requests.Response:
-    """One question, with the header that Azure wants."""
+    """Send a request with the header that Azure requires."""
     return requests.get(
         f"{simulator.imds_endpoint}/metadata/{path}",
         params=VERSION | params,
@@ -41,7 +41,7 @@ def ask(simulator: Simulator, path: str, instance: str = "uni_17", **params: str
     )
 
 
-def test_instance_document_of_a_uniform_instance(simulator: Simulator) -> None:
+def test_a_uniform_instance_gets_its_document(simulator: Simulator) -> None:
     found = ask(simulator, "instance").json()
     instance = simulator.instance("uni_17")
     described = found["compute"]
@@ -64,14 +64,14 @@ def test_instance_document_of_a_uniform_instance(simulator: Simulator) -> None:
     assert address["privateIpAddress"] == instance.private_ipv4
 
 
-def test_each_caller_gets_its_own_document(simulator: Simulator) -> None:
+def test_each_instance_gets_its_own_document(simulator: Simulator) -> None:
     for name in ("ctl", "uni_0", "uni_17"):
         assert ask(simulator, "instance/compute", name).json()["name"] == name
     by_id = ask(simulator, "instance/compute", simulator.instance("ctl").vm_id).json()
     assert (by_id["name"], by_id["vmScaleSetName"]) == ("ctl", "")
 
 
-def test_the_source_address_tells_who_asks(simulator: Simulator) -> None:
+def test_the_source_address_identifies_the_instance(simulator: Simulator) -> None:
     app = imds.create_app(simulator.model, by_header=False)
     address = simulator.instance("uni_0").private_ipv4
     asked = "/metadata/instance/compute?api-version=2021-02-01"
@@ -82,7 +82,7 @@ def test_the_source_address_tells_who_asks(simulator: Simulator) -> None:
     assert unknown.status_code == 404
 
 
-def test_leaves_come_as_text_or_json(simulator: Simulator) -> None:
+def test_single_values_are_returned_as_text_or_json(simulator: Simulator) -> None:
     assert ask(simulator, "instance/compute/vmId", format="text").text == simulator.instance("uni_17").vm_id
     assert ask(simulator, "instance/compute/vmId").json() == simulator.instance("uni_17").vm_id
     assert ask(simulator, "instance/network/interface/0/ipv4/ipAddress/0/publicIpAddress", "ctl", format="text").text
@@ -91,7 +91,7 @@ def test_leaves_come_as_text_or_json(simulator: Simulator) -> None:
     assert ask(simulator, "instance/network/interface/5").status_code == 404
 
 
-def test_refuses_what_azure_refuses(simulator: Simulator) -> None:
+def test_requests_that_azure_refuses_are_refused(simulator: Simulator) -> None:
     url = f"{simulator.imds_endpoint}/metadata/instance"
     named = {imds.INSTANCE_HEADER: "ctl"}
     assert requests.get(url, params=VERSION, headers=named, timeout=10).status_code == 400
@@ -127,7 +127,7 @@ def test_scheduled_events_are_announced_and_acknowledged(simulator: Simulator) -
     assert ask(simulator, "scheduledevents").json()["Events"] == []
 
 
-def test_identity_token_opens_resource_manager(simulator: Simulator) -> None:
+def test_a_token_of_the_identity_is_accepted_by_resource_manager(simulator: Simulator) -> None:
     assert ask(simulator, "identity/oauth2/token").status_code == 400
     answer = ask(simulator, "identity/oauth2/token", resource="https://management.azure.com/").json()
     assert answer["token_type"] == "Bearer"
@@ -141,7 +141,7 @@ def test_a_deleted_instance_is_unknown(simulator: Simulator) -> None:
     assert ask(simulator, "instance").status_code == 404
 
 
-def test_a_fault_meets_the_machines_that_it_names(simulator: Simulator) -> None:
+def test_a_fault_affects_only_the_given_machines(simulator: Simulator) -> None:
     simulator.add_fault("metadata/instance", service="imds", status=500, machines=["UNI_17"], times=2)
     assert [ask(simulator, "instance").status_code for _number in range(3)] == [500, 500, 200]
     simulator.add_fault("metadata/instance", service="imds", status=429, headers={"Retry-After": "3"}, machines=["ctl"])
@@ -157,14 +157,14 @@ def test_a_fault_meets_the_machines_that_it_names(simulator: Simulator) -> None:
     ]
 
 
-def test_a_fault_may_wait_for_a_machine_that_is_not_there_yet(simulator: Simulator) -> None:
+def test_a_fault_can_name_a_machine_that_does_not_exist_yet(simulator: Simulator) -> None:
     simulator.add_fault("instance", service="imds", status=503, machines=["uni_19"])
     simulator.compute().virtual_machine_scale_sets.begin_update("hpcai-sim", "uni", {"sku": {"capacity": 3}}).result()
     assert ask(simulator, "instance", "uni_19").status_code == 503
     assert ask(simulator, "instance", "uni_17").status_code == 200
 
 
-def test_the_service_can_be_slow_silent_cut_off_or_unreadable(simulator: Simulator) -> None:
+def test_the_service_can_be_slow_drop_hang_or_answer_garbage(simulator: Simulator) -> None:
     simulator.add_fault("instance", "slow", service="imds", delay_s=0.4, times=1)
     begun = time.monotonic()
     assert ask(simulator, "instance").json()["compute"]["name"] == "uni_17"
@@ -187,7 +187,7 @@ def test_the_service_can_be_slow_silent_cut_off_or_unreadable(simulator: Simulat
         )
 
 
-def test_faults_of_one_service_leave_the_others_alone(simulator: Simulator) -> None:
+def test_faults_of_one_service_do_not_affect_others(simulator: Simulator) -> None:
     simulator.add_fault(".", service="imds", status=500)
     assert [item.name for item in simulator.compute().virtual_machine_scale_sets.list_all()] == ["uni"]
     simulator.clear()
@@ -196,7 +196,7 @@ def test_faults_of_one_service_leave_the_others_alone(simulator: Simulator) -> N
     assert [item["path"] for item in simulator.requests("imds")] == ["/metadata/instance"]
 
 
-def test_faults_of_the_service_and_its_log_over_http(simulator: Simulator) -> None:
+def test_faults_and_log_of_the_service_can_be_used_over_http(simulator: Simulator) -> None:
     admin = f"{simulator.endpoint}/_simulator"
     rule = {"match": "instance", "action": "status", "service": "imds", "machines": ["ctl"], "times": 1}
     assert requests.post(f"{admin}/faults", json=rule, timeout=10).status_code == 201
@@ -209,7 +209,7 @@ def test_faults_of_the_service_and_its_log_over_http(simulator: Simulator) -> No
         assert answer.status_code == 400
 
 
-def test_a_way_is_barred_on_real_machines_only(simulator: Simulator) -> None:
+def test_only_real_machines_can_be_blocked_from_a_service(simulator: Simulator) -> None:
     azure_id = simulator.instance("ctl").id
     admin = f"{simulator.endpoint}/_simulator/reach"
     assert requests.post(f"{admin}{azure_id}", json={"imds": "refused"}, timeout=10).status_code == 409

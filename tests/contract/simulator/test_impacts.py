@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The simulator refuses the reports of workload impacts that Azure's documentation says are refused."""
+"""The simulator refuses reports of workload impacts that Azure refuses according to its documentation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def simulator() -> Iterator[Simulator]:
 
 
 def properties(simulator: Simulator, **changes: Any) -> dict[str, Any]:
-    """Those of a report that is taken, with a flaw."""
+    """The properties of a valid report, with these changes."""
     instance = next(iter(simulator.scale_set("compute").members.values()))
     good = {
         "startDateTime": "2026-11-22T16:40:00Z",
@@ -39,7 +39,7 @@ def properties(simulator: Simulator, **changes: Any) -> dict[str, Any]:
 def ask(
     simulator: Simulator, method: str, name: str, body: Any = None, version: str = VERSION
 ) -> tuple[int, dict[str, Any]]:
-    """Status and content of an answer."""
+    """Send a request, and return the status and the content of the answer."""
     url = (
         f"{simulator.endpoint}/subscriptions/{simulator.subscription_id}/providers/Microsoft.Impact/workloadImpacts"
         f"{name and '/' + name}?api-version={version}"
@@ -49,20 +49,20 @@ def ask(
     return answer.status_code, answer.json()
 
 
-def test_report_is_taken_shown_and_listed(simulator: Simulator) -> None:
+def test_a_valid_report_is_stored_shown_and_listed(simulator: Simulator) -> None:
     status, taken = ask(simulator, "PUT", "Report-001", {"properties": properties(simulator)})
     assert (status, taken["name"], taken["properties"]["provisioningState"]) == (200, "Report-001", "Succeeded")
     assert ask(simulator, "GET", "report-001") == (200, taken)
     assert taken in ask(simulator, "GET", "")[1]["value"]
 
 
-def test_name_is_taken_once(simulator: Simulator) -> None:
+def test_a_name_can_be_used_only_once(simulator: Simulator) -> None:
     body = {"properties": properties(simulator)}
     assert ask(simulator, "PUT", "report-002", body)[0] == 200
     assert ask(simulator, "PUT", "report-002", body)[0] == 409
 
 
-def test_unknown_report_is_not_found(simulator: Simulator) -> None:
+def test_an_unknown_report_is_not_found(simulator: Simulator) -> None:
     status, content = ask(simulator, "GET", "nothing-there")
     assert (status, content["error"]["code"]) == (404, "ResourceNotFound")
 
@@ -81,22 +81,22 @@ def test_unknown_report_is_not_found(simulator: Simulator) -> None:
         ({"impactedResourceId": "/subscriptions/s/resourceGroups/g/providers/x/y/z"}, 404),
     ],
 )
-def test_flawed_report_is_refused(simulator: Simulator, changes: dict[str, Any], status: int) -> None:
+def test_an_invalid_report_is_refused(simulator: Simulator, changes: dict[str, Any], status: int) -> None:
     body = {"properties": properties(simulator, **changes)}
     assert ask(simulator, "PUT", "report-003", body)[0] == status
     assert ask(simulator, "GET", "report-003")[0] == 404
 
 
 @pytest.mark.parametrize("body", [None, [], {}, {"properties": []}])
-def test_what_is_no_report_is_refused(simulator: Simulator, body: Any) -> None:
+def test_a_body_that_is_no_report_is_refused(simulator: Simulator, body: Any) -> None:
     assert ask(simulator, "PUT", "report-004", body)[0] == 400
 
 
 @pytest.mark.parametrize("name", ["ab", "-report", "report.1", "report-"])
-def test_name_that_the_interface_does_not_take_is_refused(simulator: Simulator, name: str) -> None:
+def test_an_invalid_name_is_refused(simulator: Simulator, name: str) -> None:
     assert ask(simulator, "PUT", name, {"properties": properties(simulator)})[0] == 400
 
 
-def test_version_of_another_provider_is_refused(simulator: Simulator) -> None:
+def test_an_api_version_of_another_provider_is_refused(simulator: Simulator) -> None:
     status, content = ask(simulator, "GET", "report-001", version="2024-11-01")
     assert (status, content["error"]["code"]) == (400, "NoRegisteredProviderFound")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the real SDK gets from the simulator's lists."""
+"""The simulator's lists, read with the real SDK."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ SCENARIO: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def simulator() -> Iterator[Simulator]:
-    """One simulator for all tests here: they only read."""
+    """One simulator for all tests of this file, because they only read."""
     with running(SCENARIO) as simulated:
         yield simulated
 
 
 def get(simulator: Simulator, path: str, **headers: str) -> requests.Response:
-    """A plain request with the right token."""
+    """Send a plain HTTP request with the right token."""
     return requests.get(
         simulator.endpoint + path, headers={"Authorization": f"Bearer {simulator.token}", **headers}, timeout=10
     )
 
 
-def test_lists_scale_sets_of_subscription_and_of_group(simulator: Simulator) -> None:
+def test_scale_sets_are_listed_by_subscription_and_by_group(simulator: Simulator) -> None:
     sets = simulator.compute().virtual_machine_scale_sets
     found = {item.name: item for item in sets.list_all()}
     assert list(found) == ["uni", "flex", "empty", "pub"]
@@ -61,7 +61,7 @@ def test_lists_scale_sets_of_subscription_and_of_group(simulator: Simulator) -> 
     assert found["uni"].virtual_machine_profile.os_profile.computer_name_prefix == "node"
 
 
-def test_uniform_instances_are_named_as_azure_names_them(simulator: Simulator) -> None:
+def test_uniform_instances_have_names_like_azures(simulator: Simulator) -> None:
     found = list(simulator.compute().virtual_machine_scale_set_vms.list(GROUP, "uni", expand="instanceView"))
     assert [item.name for item in found] == ["uni_0", "uni_3", "uni_17"]
     assert [item.instance_id for item in found] == ["0", "3", "17"]
@@ -79,7 +79,7 @@ def test_uniform_instances_are_named_as_azure_names_them(simulator: Simulator) -
     ]
 
 
-def test_instance_view_comes_only_when_asked_for(simulator: Simulator) -> None:
+def test_the_instance_view_is_returned_only_on_request(simulator: Simulator) -> None:
     instances = simulator.compute().virtual_machine_scale_set_vms
     assert all(item.instance_view is None for item in instances.list(GROUP, "uni"))
     assert instances.get(GROUP, "uni", "3").instance_view is None
@@ -101,7 +101,7 @@ def test_flexible_instances_are_virtual_machines_with_hexadecimal_names(simulato
         assert item.priority == "Spot"
 
 
-def test_all_virtual_machines_hold_no_uniform_instance(simulator: Simulator) -> None:
+def test_the_list_of_virtual_machines_has_no_uniform_instance(simulator: Simulator) -> None:
     machines = simulator.compute().virtual_machines
     names = [item.name for item in machines.list_all()]
     assert "ctl" in names
@@ -110,7 +110,7 @@ def test_all_virtual_machines_hold_no_uniform_instance(simulator: Simulator) -> 
     assert [item.name for item in machines.list("elsewhere")] == ["far"]
 
 
-def test_status_only_gives_every_virtual_machines_state(simulator: Simulator) -> None:
+def test_status_only_returns_the_state_of_every_virtual_machine(simulator: Simulator) -> None:
     found = list(simulator.compute().virtual_machines.list_all(status_only="true"))
     assert len(found) == 4
     assert all(item.instance_view.statuses[1].code == "PowerState/running" for item in found)
@@ -131,12 +131,12 @@ def test_expand_without_filter_is_refused(simulator: Simulator) -> None:
         ("instanceView/statuses/code eq 'PowerState/deallocated'", []),
     ],
 )
-def test_filters_uniform_instances(simulator: Simulator, chosen: str, names: list[str]) -> None:
+def test_uniform_instances_can_be_filtered(simulator: Simulator, chosen: str, names: list[str]) -> None:
     found = simulator.compute().virtual_machine_scale_set_vms.list(GROUP, "uni", filter=chosen)
     assert [item.name for item in found] == names
 
 
-def test_interfaces_of_a_uniform_set_name_their_machine_with_shouted_group(simulator: Simulator) -> None:
+def test_interfaces_of_a_uniform_set_have_the_machine_id_in_another_case(simulator: Simulator) -> None:
     found = list(simulator.network().network_interfaces.list_virtual_machine_scale_set_network_interfaces(GROUP, "uni"))
     instances = list(simulator.compute().virtual_machine_scale_set_vms.list(GROUP, "uni"))
     assert [item.virtual_machine.id.lower() for item in found] == [item.id.lower() for item in instances]
@@ -147,7 +147,7 @@ def test_interfaces_of_a_uniform_set_name_their_machine_with_shouted_group(simul
     assert {item.ip_configurations[0].subnet.id.rpartition("/")[2] for item in found} == {"nodes"}
 
 
-def test_interfaces_of_a_flexible_set_are_not_found_below_the_set(simulator: Simulator) -> None:
+def test_interfaces_of_a_flexible_set_are_not_listed_below_the_set(simulator: Simulator) -> None:
     network = simulator.network()
     with pytest.raises(ResourceNotFoundError):
         list(network.network_interfaces.list_virtual_machine_scale_set_network_interfaces(GROUP, "flex"))
@@ -156,7 +156,7 @@ def test_interfaces_of_a_flexible_set_are_not_found_below_the_set(simulator: Sim
     assert len(names) == 4
 
 
-def test_public_addresses_stand_where_azure_has_them(simulator: Simulator) -> None:
+def test_public_addresses_are_in_the_same_lists_as_in_azure(simulator: Simulator) -> None:
     public = simulator.network().public_ip_addresses
     assert len(list(public.list_all())) == 3
     of_set = list(public.list_virtual_machine_scale_set_public_ip_addresses(GROUP, "pub"))
@@ -164,7 +164,7 @@ def test_public_addresses_stand_where_azure_has_them(simulator: Simulator) -> No
     assert list(public.list_virtual_machine_scale_set_public_ip_addresses(GROUP, "uni")) == []
 
 
-def test_virtual_networks_with_their_address_space(simulator: Simulator) -> None:
+def test_virtual_networks_have_their_address_space(simulator: Simulator) -> None:
     networks = simulator.network().virtual_networks
     assert {item.name: item.address_space.address_prefixes for item in networks.list_all()} == {
         "sim": ["10.77.0.0/24"],
@@ -173,7 +173,7 @@ def test_virtual_networks_with_their_address_space(simulator: Simulator) -> None
     assert [item.name for item in networks.list("elsewhere")] == ["other"]
 
 
-def test_paths_may_be_written_in_any_case(simulator: Simulator) -> None:
+def test_paths_are_not_case_sensitive(simulator: Simulator) -> None:
     compute = simulator.compute()
     assert compute.virtual_machine_scale_sets.get("HPCAI-Sim", "UNI").name == "uni"
     assert compute.virtual_machines.get("hpcai-SIM", "CTL").name == "ctl"
@@ -205,7 +205,7 @@ def test_paths_may_be_written_in_any_case(simulator: Simulator) -> None:
         ),
     ],
 )
-def test_refusals_have_azures_form(simulator: Simulator, path: str, status: int, code: str) -> None:
+def test_errors_have_azures_format(simulator: Simulator, path: str, status: int, code: str) -> None:
     answer = get(simulator, path.format(s=simulator.subscription_id, v="api-version=2024-11-01"))
     assert answer.status_code == status
     assert answer.json()["error"]["code"].startswith(code)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Identifiers and addresses, and scenarios that are wrong."""
+"""Identifiers, addresses, and invalid scenarios."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SCENARIOS = Path(scenario.__file__).with_name("scenarios")
 @pytest.mark.parametrize(
     ("number", "text"), [(0, "000000"), (10, "00000A"), (17, "00000H"), (1146, "0000VU"), (2176782335, "ZZZZZZ")]
 )
-def test_base36_as_azure_writes_it(number: int, text: str) -> None:
+def test_base36_numbers_have_azures_format(number: int, text: str) -> None:
     assert names.base36(number) == text
 
 
-def test_instance_ids_leave_gaps_and_repeat_from_run_to_run() -> None:
+def test_instance_ids_have_gaps_and_are_the_same_in_each_run() -> None:
     first = list(islice(names.instance_ids([0, 3, 17]), 40))
     assert first[:6] == [0, 3, 17, 19, 22, 26]
     assert first == sorted(set(first))
@@ -34,7 +34,7 @@ def test_instance_ids_leave_gaps_and_repeat_from_run_to_run() -> None:
     assert first == list(islice(names.instance_ids([0, 3, 17]), 40))
 
 
-def test_one_seed_gives_one_set_of_identifiers() -> None:
+def test_the_same_seed_gives_the_same_identifiers() -> None:
     document = {"scale_sets": [{"name": "flex", "capacity": 2, "orchestration_mode": "Flexible"}]}
 
     def identifiers(seed: int | None) -> list[tuple[str, str]]:
@@ -46,8 +46,8 @@ def test_one_seed_gives_one_set_of_identifiers() -> None:
     assert identifiers(None) != identifiers(None)
 
 
-def test_flexible_names_are_unique_however_many() -> None:
-    """Six hexadecimal digits drawn freely collide from about 5,000 on."""
+def test_10000_flexible_names_are_unique() -> None:
+    """Random names of six hexadecimal digits collide from about 5,000 machines on."""
     document = {
         "virtual_networks": [{"address_prefixes": ["10.0.0.0/16"]}],
         "scale_sets": [{"name": "flex", "capacity": 10_000, "orchestration_mode": "Flexible"}],
@@ -57,7 +57,7 @@ def test_flexible_names_are_unique_however_many() -> None:
         assert len({item.computer_name for item in machines}) == len({item.name for item in machines}) == 10_000
 
 
-def test_addresses_begin_where_azures_do_and_are_reused() -> None:
+def test_addresses_start_like_azures_and_are_reused() -> None:
     private, public = split("10.77.0.0/24")
     assert [private.take() for _number in range(3)] == ["10.77.0.4", "10.77.0.5", "10.77.0.6"]
     assert public.take() == "10.77.0.200"
@@ -69,14 +69,14 @@ def test_addresses_begin_where_azures_do_and_are_reused() -> None:
         private.take("10.77.0.100")
 
 
-def test_a_full_subnet_says_so() -> None:
+def test_a_full_subnet_is_an_error() -> None:
     private, _public = split("10.0.0.0/28")
     assert [private.take() for _number in range(8)][-1] == "10.0.0.11"
     with pytest.raises(AddressesExhausted, match="larger subnet"):
         private.take()
 
 
-def test_placement_groups_hold_a_hundred_unless_single() -> None:
+def test_a_placement_group_has_at_most_100_instances() -> None:
     wide = {"virtual_networks": [{"address_prefixes": ["10.0.0.0/16"]}]}
     scale_set = {"name": "uni", "capacity": 250, "single_placement_group": False}
     with running({**wide, "scale_sets": [scale_set]}) as simulator:
@@ -93,7 +93,7 @@ def test_shipped_scenarios_load(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["site", "push"])
-def test_scenarios_of_a_cluster_have_a_controller_and_two_nodes(name: str) -> None:
+def test_cluster_scenarios_have_a_controller_and_two_nodes(name: str) -> None:
     loaded = scenario.load(SCENARIOS / f"{name}.yml")
     assert [item.name for item in loaded.virtual_machines] == ["ctl"]
     assert loaded.scale_sets[0].instance_ids == (0, 3, 17)
@@ -130,12 +130,12 @@ def test_scenarios_of_a_cluster_have_a_controller_and_two_nodes(name: str) -> No
         ({"scale_sets": [{"name": "a", "user_data": "x" * 50_000}]}, "longer than the 65536 bytes"),
     ],
 )
-def test_wrong_scenarios_say_what_is_wrong_and_where(document: Any, why: str) -> None:
+def test_the_error_of_an_invalid_scenario_says_what_is_wrong_and_where(document: Any, why: str) -> None:
     with pytest.raises(ScenarioError, match=why):
         scenario.parse(document)
 
 
-def test_unreadable_scenarios_name_the_file(tmp_path: Path) -> None:
+def test_the_error_of_an_unreadable_scenario_names_the_file(tmp_path: Path) -> None:
     broken = tmp_path / "broken.yml"
     broken.write_text("a: [", encoding="utf-8")
     with pytest.raises(ScenarioError, match=r"broken\.yml is not YAML"):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Long-running operations through the real SDK: what machines, names, keys and addresses go through."""
+"""Long-running operations through the real SDK, and their effects on machines, names, keys and addresses."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ SCENARIO: dict[str, Any] = {
 
 @pytest.fixture
 def backend() -> RecordingBackend:
-    """Notes what happens to machines."""
+    """A backend that records the operations on machines."""
     return RecordingBackend()
 
 
 @pytest.fixture
 def simulator(backend: RecordingBackend) -> Iterator[Simulator]:
-    """A simulator over that backend."""
+    """A simulator with that backend."""
     with running(SCENARIO, backend=backend) as simulated:
         yield simulated
 
@@ -47,21 +47,21 @@ def names(simulator: Simulator, scale_set: str = "uni") -> list[str]:
 
 
 def resize(simulator: Simulator, capacity: int, scale_set: str = "uni") -> Any:
-    """Ask for another capacity."""
+    """Start a change of the capacity."""
     return simulator.compute().virtual_machine_scale_sets.begin_update(
         GROUP, scale_set, {"sku": {"capacity": capacity}}
     )
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that another thread does."""
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition is true that another thread changes."""
     deadline = time.monotonic() + 10
     while not condition():
         assert time.monotonic() < deadline, "it never came true"
         time.sleep(0.01)
 
 
-def test_growing_makes_a_machine_with_a_new_identity(simulator: Simulator, backend: RecordingBackend) -> None:
+def test_growing_creates_a_machine_with_a_new_identity(simulator: Simulator, backend: RecordingBackend) -> None:
     before = {item.vm_id for item in simulator.model.instances()}
     result = resize(simulator, 3).result()
     assert (result.sku.capacity, result.provisioning_state) == (3, "Succeeded")
@@ -75,7 +75,7 @@ def test_growing_makes_a_machine_with_a_new_identity(simulator: Simulator, backe
     assert backend.of(new.vm_id) == ["create"]
 
 
-def test_growth_takes_the_time_that_machines_take(simulator: Simulator, backend: RecordingBackend) -> None:
+def test_growing_ends_only_when_the_machine_is_ready(simulator: Simulator, backend: RecordingBackend) -> None:
     backend.gate.clear()
     begun = time.monotonic()
     poller = resize(simulator, 3)
@@ -90,14 +90,14 @@ def test_growth_takes_the_time_that_machines_take(simulator: Simulator, backend:
     assert simulator.instance("uni_17").power_state == "running"
 
 
-def test_shrinking_takes_the_newest(simulator: Simulator, backend: RecordingBackend) -> None:
+def test_shrinking_deletes_the_newest_instance(simulator: Simulator, backend: RecordingBackend) -> None:
     victim = simulator.instance("uni_3").vm_id
     resize(simulator, 1).result()
     assert names(simulator) == ["uni_0"]
     assert backend.of(victim) == ["create", "delete"]
 
 
-def test_deleting_by_id_shrinks_the_capacity(simulator: Simulator, backend: RecordingBackend) -> None:
+def test_deleting_by_id_reduces_the_capacity(simulator: Simulator, backend: RecordingBackend) -> None:
     backend.gate.clear()
     sets = simulator.compute().virtual_machine_scale_sets
     poller = sets.begin_delete_instances(GROUP, "uni", {"instanceIds": ["0"]})
@@ -111,11 +111,11 @@ def test_deleting_by_id_shrinks_the_capacity(simulator: Simulator, backend: Reco
         instances.get(GROUP, "uni", "0")
 
 
-def test_deleting_an_instance_that_is_still_starting(simulator: Simulator, backend: RecordingBackend) -> None:
+def test_an_instance_that_is_still_starting_can_be_deleted(simulator: Simulator, backend: RecordingBackend) -> None:
     backend.gate.clear()
     growing = resize(simulator, 3)
     new = simulator.instance("uni_17")
-    until(lambda: ("create", new.vm_id) in backend.calls)
+    wait_until(lambda: ("create", new.vm_id) in backend.calls)
     deleting = simulator.compute().virtual_machine_scale_set_vms.begin_delete(GROUP, "uni", "17")
     assert new.provisioning_state == "Deleting"
     backend.gate.set()
@@ -126,7 +126,7 @@ def test_deleting_an_instance_that_is_still_starting(simulator: Simulator, backe
     assert names(simulator) == ["uni_0", "uni_3"]
 
 
-def test_a_new_instance_gets_the_address_of_a_deleted_one_and_nothing_else(simulator: Simulator) -> None:
+def test_a_new_instance_reuses_only_the_address_of_a_deleted_one(simulator: Simulator) -> None:
     old = simulator.instance("uni_0")
     simulator.compute().virtual_machine_scale_set_vms.begin_delete(GROUP, "uni", "0").result()
     resize(simulator, 2).result()
@@ -135,13 +135,13 @@ def test_a_new_instance_gets_the_address_of_a_deleted_one_and_nothing_else(simul
     assert {new.vm_id, new.name, new.computer_name}.isdisjoint({old.vm_id, old.name, old.computer_name})
 
 
-def test_instance_ids_are_never_given_twice(simulator: Simulator) -> None:
+def test_instance_ids_are_never_reused(simulator: Simulator) -> None:
     resize(simulator, 0).result()
     resize(simulator, 2).result()
     assert names(simulator) == ["uni_17", "uni_19"]
 
 
-SINGLE = {
+ACTIONS = {
     "restart": (["restart"], "running"),
     "power_off": (["stop"], "stopped"),
     "deallocate": (["stop", "blank_disks"], "deallocated"),
@@ -151,11 +151,11 @@ SINGLE = {
 }
 
 
-@pytest.mark.parametrize("action", SINGLE)
-def test_each_action_does_what_azure_does_to_a_uniform_instance(
+@pytest.mark.parametrize("action", ACTIONS)
+def test_each_action_has_azures_effect_on_a_uniform_instance(
     simulator: Simulator, backend: RecordingBackend, action: str
 ) -> None:
-    calls, power = SINGLE[action]
+    calls, power = ACTIONS[action]
     target, other = simulator.instance("uni_3"), simulator.instance("uni_0")
     identity = (target.vm_id, target.name, target.computer_name, target.private_ipv4)
     client = simulator.compute().virtual_machine_scale_set_vms
@@ -168,9 +168,11 @@ def test_each_action_does_what_azure_does_to_a_uniform_instance(
     assert (target.vm_id, target.name, target.computer_name, target.private_ipv4) == identity
 
 
-@pytest.mark.parametrize("action", [name for name in SINGLE if name != "start"])
-def test_each_action_on_named_instances_of_a_set(simulator: Simulator, backend: RecordingBackend, action: str) -> None:
-    calls, power = SINGLE[action]
+@pytest.mark.parametrize("action", [name for name in ACTIONS if name != "start"])
+def test_each_action_can_affect_given_instances_of_a_scale_set(
+    simulator: Simulator, backend: RecordingBackend, action: str
+) -> None:
+    calls, power = ACTIONS[action]
     target, other = simulator.instance("uni_3"), simulator.instance("uni_0")
     begin = getattr(simulator.compute().virtual_machine_scale_sets, f"begin_{action}")
     body = "vm_scale_set_reimage_input" if action == "reimage" else "vm_instance_i_ds"
@@ -180,9 +182,9 @@ def test_each_action_on_named_instances_of_a_set(simulator: Simulator, backend: 
     assert target.power_state == power
 
 
-@pytest.mark.parametrize("action", [name for name in SINGLE if name not in ("start", "reimage")])
-def test_each_action_on_virtual_machines(simulator: Simulator, backend: RecordingBackend, action: str) -> None:
-    calls, power = SINGLE[action]
+@pytest.mark.parametrize("action", [name for name in ACTIONS if name not in ("start", "reimage")])
+def test_each_action_can_affect_virtual_machines(simulator: Simulator, backend: RecordingBackend, action: str) -> None:
+    calls, power = ACTIONS[action]
     flexible = names(simulator, "flex")[0]
     for name in ("ctl", flexible):
         getattr(simulator.compute().virtual_machines, f"begin_{action}")(GROUP, name).result()
@@ -190,7 +192,7 @@ def test_each_action_on_virtual_machines(simulator: Simulator, backend: Recordin
         assert simulator.instance(name).power_state == power
 
 
-def test_a_deallocated_machine_starts_with_blank_disks_and_the_same_identity(
+def test_a_deallocated_machine_keeps_its_identity_and_gets_blank_disks(
     simulator: Simulator, backend: RecordingBackend
 ) -> None:
     machine = simulator.instance("ctl")
@@ -202,7 +204,7 @@ def test_a_deallocated_machine_starts_with_blank_disks_and_the_same_identity(
     assert backend.of(machine.vm_id) == ["create", "stop", "blank_disks", "start"]
 
 
-def test_a_state_on_its_way_is_shown(simulator: Simulator, backend: RecordingBackend) -> None:
+def test_a_state_in_transition_is_shown(simulator: Simulator, backend: RecordingBackend) -> None:
     backend.gate.clear()
     client = simulator.compute().virtual_machine_scale_set_vms
     poller = client.begin_deallocate(GROUP, "uni", "0")
@@ -216,7 +218,7 @@ def test_a_state_on_its_way_is_shown(simulator: Simulator, backend: RecordingBac
     poller.result()
 
 
-def test_deleting_virtual_machines_and_flexible_instances(simulator: Simulator) -> None:
+def test_virtual_machines_and_flexible_instances_can_be_deleted(simulator: Simulator) -> None:
     compute = simulator.compute()
     first, second = names(simulator, "flex")
     compute.virtual_machines.begin_delete(GROUP, "ctl").result()
@@ -250,14 +252,14 @@ def test_a_changed_model_outdates_instances_until_they_are_upgraded(
     assert backend.copies[simulator.instance("uni_0").vm_id] == 1
 
 
-def test_tags_of_a_set_change_without_outdating_it(simulator: Simulator) -> None:
+def test_a_change_of_tags_does_not_outdate_instances(simulator: Simulator) -> None:
     sets = simulator.compute().virtual_machine_scale_sets
     sets.begin_update(GROUP, "uni", {"tags": {"hpcai_role": "compute"}}).result()
     assert sets.get(GROUP, "uni").tags == {"hpcai_role": "compute"}
     assert all(item.latest_model for item in simulator.scale_set("uni").members.values())
 
 
-def test_a_machine_that_does_not_come_up_fails_its_operation(simulator: Simulator, backend: RecordingBackend) -> None:
+def test_a_machine_that_does_not_start_fails_its_operation(simulator: Simulator, backend: RecordingBackend) -> None:
     backend.broken.add("wait_ready")
     with pytest.raises(HttpResponseError, match="OSProvisioningTimedOut"):
         resize(simulator, 3).result()
@@ -266,7 +268,7 @@ def test_a_machine_that_does_not_come_up_fails_its_operation(simulator: Simulato
     assert simulator.compute().virtual_machine_scale_sets.get(GROUP, "uni").provisioning_state == "Failed"
 
 
-def test_one_machine_that_fails_keeps_no_other_from_its_action(simulator: Simulator, backend: RecordingBackend) -> None:
+def test_a_failed_machine_does_not_stop_the_action_on_others(simulator: Simulator, backend: RecordingBackend) -> None:
     simulator.edit("uni_0", power_state="stopped")
     with pytest.raises(HttpResponseError, match="uni_0 is not running"):
         simulator.compute().virtual_machine_scale_sets.begin_restart(GROUP, "uni").result()
@@ -274,7 +276,7 @@ def test_one_machine_that_fails_keeps_no_other_from_its_action(simulator: Simula
     assert backend.of(simulator.instance("uni_0").vm_id) == ["create"]
 
 
-def test_impossible_capacities_are_refused_and_change_nothing(simulator: Simulator) -> None:
+def test_invalid_capacities_are_refused_and_change_nothing(simulator: Simulator) -> None:
     for capacity, why in ((-1, "no capacity"), (101, "single placement group")):
         with pytest.raises(HttpResponseError, match=why):
             resize(simulator, capacity)
@@ -297,7 +299,7 @@ def test_deleting_a_scale_set_removes_its_machines(simulator: Simulator, backend
     compute = simulator.compute()
     compute.virtual_machine_scale_sets.begin_delete(GROUP, "flex").result()
     assert [item.name for item in compute.virtual_machine_scale_sets.list_all()] == ["uni"]
-    until(lambda: len(backend.specs) == 3)
+    wait_until(lambda: len(backend.specs) == 3)
 
 
 def test_a_stopping_simulator_closes_its_backend() -> None:
@@ -308,7 +310,7 @@ def test_a_stopping_simulator_closes_its_backend() -> None:
 
 
 def test_a_backend_that_could_not_open_is_not_closed(backend: RecordingBackend) -> None:
-    """As where another site has the network: that error is the one to see, and none from closing what never was."""
+    """For example, if another site uses the network. The user must see that error, not one from the close."""
     backend.broken.add("open")
     server = Server(scenario.parse(SCENARIO), backend, port=0)
     with pytest.raises(BackendError, match="open failed on purpose"):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pages: their sizes, their links, and lists that change while they are read."""
+"""Pages of lists: their sizes and links, and lists that change while a client reads them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BIG: dict[str, Any] = {
 
 
 def pages(simulator: Simulator, path: str) -> list[dict[str, Any]]:
-    """Every page of a list, by following the links as they are."""
+    """All pages of a list; follows the links without changes."""
     headers = {"Authorization": f"Bearer {simulator.token}"}
     url: str | None = f"{simulator.endpoint}/subscriptions/{simulator.subscription_id}{path}"
     found = []
@@ -33,7 +33,7 @@ def pages(simulator: Simulator, path: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_pages_have_azures_sizes_and_keep_the_query() -> None:
+def test_pages_have_azures_sizes_and_links_keep_the_query() -> None:
     with running(BIG) as simulator:
         scale_set = f"/resourceGroups/{GROUP}/providers/Microsoft.Compute/virtualMachineScaleSets/uni"
         found = pages(simulator, f"{scale_set}/virtualMachines?api-version=2024-11-01&$expand=instanceView")
@@ -46,7 +46,7 @@ def test_pages_have_azures_sizes_and_keep_the_query() -> None:
         assert [len(page["value"]) for page in interfaces] == [100, 100, 50]
 
 
-def test_the_sdk_follows_filtered_pages_to_their_end() -> None:
+def test_the_sdk_reads_all_pages_of_a_filtered_list() -> None:
     with running(BIG, vm_page_size=7) as simulator:
         compute = simulator.compute()
         set_id = simulator.scale_set("flex").id
@@ -58,7 +58,7 @@ def test_the_sdk_follows_filtered_pages_to_their_end() -> None:
         assert all("$filter=" in item["query"] for item in simulator.requests())
 
 
-def test_a_list_that_shrinks_while_it_is_read_loses_no_other_instance() -> None:
+def test_a_list_that_shrinks_during_reading_skips_no_instance() -> None:
     with running(BIG, vm_page_size=100) as simulator:
         reading = simulator.compute().virtual_machine_scale_set_vms.list(GROUP, "uni").by_page()
         names = [item.name for item in next(reading)]
@@ -69,7 +69,7 @@ def test_a_list_that_shrinks_while_it_is_read_loses_no_other_instance() -> None:
         assert len(names) == len(set(names)) == 250
 
 
-def test_ten_thousand_instances_come_quickly() -> None:
+def test_ten_thousand_instances_are_listed_within_10_seconds() -> None:
     scenario = {
         "virtual_networks": [{"address_prefixes": ["10.0.0.0/16"]}],
         "scale_sets": [

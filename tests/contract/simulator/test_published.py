@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The simulator's answers hold what Azure's published examples hold, and nothing else."""
+"""The simulator's answers contain only fields of Azure's published examples."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ REPORT = {
     "impactDescription": "7 of 8 GPUs",
     "additionalProperties": {"PhysicalHostName": "GGBB90904476"},
 }
-"""All that a report of this collection holds."""
+"""All fields that a report of this collection contains."""
 UNPUBLISHED: dict[str, set[str]] = {}
 """Fields that the simulator sends although no example has them, by kind of resource, each with its reason."""
 
 
 @pytest.fixture(scope="module")
 def simulator() -> Iterator[Simulator]:
-    """Everything the simulator can show."""
+    """A simulator with every kind of resource."""
     with running(SCENARIO) as simulated:
         yield simulated
 
@@ -79,7 +79,7 @@ def payloads(simulator: Simulator) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def test_no_answer_holds_a_field_that_azure_never_published(simulator: Simulator) -> None:
+def test_no_answer_contains_an_unpublished_field(simulator: Simulator) -> None:
     beyond: dict[str, set[str]] = {}
     for kind, payload in payloads(simulator):
         found = published.unpublished(kind, payload)
@@ -88,13 +88,13 @@ def test_no_answer_holds_a_field_that_azure_never_published(simulator: Simulator
     assert beyond == UNPUBLISHED
 
 
-def test_every_kind_of_the_list_is_one_that_the_simulator_sends(simulator: Simulator) -> None:
+def test_the_list_has_exactly_the_kinds_that_the_simulator_sends(simulator: Simulator) -> None:
     known = json.loads(published.FILE.read_text(encoding="utf-8"))["kinds"]
     assert set(known) == {kind for kind, _payload in payloads(simulator)}
     assert all(source["commit"] and source["path"] for kind in known.values() for source in kind["sources"])
 
 
-def test_pruning_deletes_what_is_not_published_at_any_depth() -> None:
+def test_pruning_removes_unpublished_fields_at_any_depth() -> None:
     payload = {
         "name": "x",
         "invented": 1,
@@ -121,7 +121,7 @@ def test_an_unknown_kind_is_an_error() -> None:
         published.prune("moon", {})
 
 
-def test_answers_with_only_published_fields_serve_the_sdk() -> None:
+def test_the_sdk_works_with_only_published_fields() -> None:
     with running(SCENARIO, only_published=True, poll_ms=20) as simulator:
         compute, network = simulator.compute(), simulator.network()
         found = list(compute.virtual_machine_scale_set_vms.list(GROUP, "uni", expand="instanceView"))
@@ -138,7 +138,7 @@ def test_answers_with_only_published_fields_serve_the_sdk() -> None:
         assert result.sku.capacity == 3
 
 
-def test_only_published_really_prunes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_published_removes_an_unpublished_field(monkeypatch: pytest.MonkeyPatch) -> None:
     real = network_payloads.virtual_network
     monkeypatch.setattr(network_payloads, "virtual_network", lambda item: real(item) | {"invented": True})
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The scan of a tree for what belongs to one machine or cluster, and for keys."""
+"""The scan of a folder for data of one machine or cluster, and for keys."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ KNOWN = b"the-munge-key-of-a-running-cluster"
 
 
 def plant(root: Path, name: str, text: str) -> None:
-    """Put a file into a tree."""
+    """Write a file below a folder."""
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).write_text(text, encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_scan_finds_what_is_planted(tmp_path: Path, name: str) -> None:
+def test_the_scan_finds_a_planted_file(tmp_path: Path, name: str) -> None:
     for innocent, text in INNOCENT.items():
         plant(tmp_path, innocent, text)
     assert scan(tmp_path, [KNOWN]) == []
@@ -77,7 +77,7 @@ def test_scan_finds_what_is_planted(tmp_path: Path, name: str) -> None:
     assert all(line.startswith(f"/{name}: ") for line in found)
 
 
-def test_scan_looks_at_no_link(tmp_path: Path) -> None:
+def test_the_scan_ignores_links(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/hostname").symlink_to("/etc/hostname")
     (tmp_path / "etc/x").symlink_to("/nowhere")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""User data: what a machine can read of it, and when Resource Manager shows it."""
+"""User data: what a machine can read, and when Resource Manager returns it."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def simulator() -> Iterator[Simulator]:
         yield simulated
 
 
-def seen_from_inside(simulator: Simulator, instance: str, version: str = "2021-02-01") -> dict[str, Any]:
-    """The part "compute" of a machine's document."""
+def compute_metadata(simulator: Simulator, instance: str, version: str = "2021-02-01") -> dict[str, Any]:
+    """The part "compute" of a machine's metadata document."""
     answer = requests.get(
         f"{simulator.imds_endpoint}/metadata/instance/compute",
         params={"api-version": version},
@@ -52,29 +52,29 @@ def seen_from_inside(simulator: Simulator, instance: str, version: str = "2021-0
 
 
 def decoded(encoded: str) -> str:
-    """The text behind base 64."""
+    """The decoded base64 text."""
     return base64.b64decode(encoded, validate=True).decode()
 
 
-def test_machine_reads_its_own_with_placeholders_filled_in(simulator: Simulator) -> None:
-    document = json.loads(decoded(seen_from_inside(simulator, "uni_0")["userData"]))
+def test_a_machine_reads_its_user_data_with_filled_placeholders(simulator: Simulator) -> None:
+    document = json.loads(decoded(compute_metadata(simulator, "uni_0")["userData"]))
     address = simulator.instance("ctl").private_ipv4
     wanted = {"controllers": [address], "vault": "https://hpcai-sim.vault.azure.net", "odd": "{address}{x:y}"}
     assert document == {"hpcai": wanted}
-    assert decoded(seen_from_inside(simulator, "ctl")["userData"]) == "#cloud-config\n{}"
-    assert seen_from_inside(simulator, "bare")["userData"] == ""
+    assert decoded(compute_metadata(simulator, "ctl")["userData"]) == "#cloud-config\n{}"
+    assert compute_metadata(simulator, "bare")["userData"] == ""
 
 
-def test_metadata_has_none_before_the_version_that_brought_it(simulator: Simulator) -> None:
-    assert "userData" not in seen_from_inside(simulator, "uni_0", "2020-09-01")
+def test_old_api_versions_return_no_user_data(simulator: Simulator) -> None:
+    assert "userData" not in compute_metadata(simulator, "uni_0", "2020-09-01")
 
 
-def test_resource_manager_shows_it_only_to_those_who_ask(simulator: Simulator) -> None:
+def test_resource_manager_returns_user_data_only_on_request(simulator: Simulator) -> None:
     compute = simulator.compute()
     sets, instances = compute.virtual_machine_scale_sets, compute.virtual_machine_scale_set_vms
     assert sets.get(GROUP, "uni").virtual_machine_profile.user_data is None
     shown = sets.get(GROUP, "uni", expand="userData").virtual_machine_profile.user_data
-    assert shown == seen_from_inside(simulator, "uni_0")["userData"]
+    assert shown == compute_metadata(simulator, "uni_0")["userData"]
     assert instances.get(GROUP, "uni", "0").user_data is None
     assert instances.get(GROUP, "uni", "0", expand="userData").user_data == shown
     flexible = next(iter(simulator.scale_set("flex").members.values())).name
@@ -85,7 +85,7 @@ def test_resource_manager_shows_it_only_to_those_who_ask(simulator: Simulator) -
     assert all(item.user_data is None for item in compute.virtual_machines.list_all())
 
 
-def test_published_examples_have_the_fields_that_show_it() -> None:
+def test_published_fields_include_user_data() -> None:
     with running(SCENARIO, only_published=True) as simulator:
         compute = simulator.compute()
         assert compute.virtual_machine_scale_sets.get(GROUP, "uni", expand="userData").virtual_machine_profile.user_data
@@ -93,23 +93,23 @@ def test_published_examples_have_the_fields_that_show_it() -> None:
         assert compute.virtual_machines.get(GROUP, "ctl", expand="userData").user_data
 
 
-def test_changed_model_reaches_new_and_upgraded_instances_only(simulator: Simulator) -> None:
+def test_changed_user_data_applies_only_to_new_and_upgraded_instances(simulator: Simulator) -> None:
     compute = simulator.compute()
-    before = seen_from_inside(simulator, "uni_0")["userData"]
+    before = compute_metadata(simulator, "uni_0")["userData"]
     encoded = base64.b64encode(b"another").decode()
     change = {"sku": {"capacity": 2}, "properties": {"virtualMachineProfile": {"userData": encoded}}}
     compute.virtual_machine_scale_sets.begin_update(GROUP, "uni", change).result()
     assert compute.virtual_machine_scale_sets.get(GROUP, "uni").virtual_machine_profile.user_data is None
     compute.virtual_machine_scale_sets.begin_update(GROUP, "uni", {"sku": {"capacity": 3}}).result()
     newest = list(simulator.scale_set("uni").members.values())[-1].name
-    assert seen_from_inside(simulator, newest)["userData"] == encoded
-    assert seen_from_inside(simulator, "uni_0")["userData"] == before
+    assert compute_metadata(simulator, newest)["userData"] == encoded
+    assert compute_metadata(simulator, "uni_0")["userData"] == before
     assert compute.virtual_machine_scale_set_vms.get(GROUP, "uni", "0").latest_model_applied is False
     compute.virtual_machine_scale_sets.begin_update_instances(GROUP, "uni", {"instanceIds": ["0"]}).result()
-    assert seen_from_inside(simulator, "uni_0")["userData"] == encoded
+    assert compute_metadata(simulator, "uni_0")["userData"] == encoded
 
 
-def test_what_is_no_base64_is_refused(simulator: Simulator) -> None:
+def test_user_data_that_is_not_base64_is_refused(simulator: Simulator) -> None:
     change = {"properties": {"virtualMachineProfile": {"userData": "not base 64!"}}}
     with pytest.raises(HttpResponseError, match="Base64"):
         simulator.compute().virtual_machine_scale_sets.begin_update(GROUP, "uni", change)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Key vaults, asked as a node asks them: over TLS, with a token of its managed identity."""
+"""Key vaults, with requests like those of a node: over TLS, with a token of its managed identity."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MANAGEMENT = "https://management.azure.com/"
 
 
 class Answer(NamedTuple):
-    """What a vault said."""
+    """The answer of a vault."""
 
     status: int
     body: dict[str, Any]
@@ -63,10 +63,10 @@ def simulator() -> Iterator[Simulator]:
 
 
 class Connection(HTTPSConnection):
-    """To the simulator's port, whatever the host is called."""
+    """A connection to the simulator's port for any host name."""
 
     def connect(self) -> None:
-        """Connect to loopback; TLS is for the name."""
+        """Connect to loopback; TLS uses the host name."""
         name, self.host = self.host, "127.0.0.1"
         try:
             super(HTTPSConnection, self).connect()
@@ -86,7 +86,7 @@ def ask(
     query: str = "?api-version=7.4",
     timeout: float = 10,
 ) -> Answer:
-    """One request."""
+    """Send a request to the vault."""
     trust = ssl.create_default_context(cadata=simulator.authority.decode())
     connection = Connection(host, simulator.vault_port, context=trust, timeout=timeout)
     headers = {"Host": host} | ({"Authorization": f"Bearer {token}"} if token else {})
@@ -101,7 +101,7 @@ def ask(
 
 
 def token_answer(simulator: Simulator, instance: str, **query: str) -> requests.Response:
-    """What the metadata service says when a machine asks for a token."""
+    """The answer of the metadata service to a machine's request for a token."""
     return requests.get(
         f"{simulator.imds_endpoint}/metadata/identity/oauth2/token",
         params={"api-version": "2018-02-01", "resource": VAULT, **query},
@@ -115,7 +115,7 @@ def token(simulator: Simulator, instance: str = "uni_0", **query: str) -> str:
     return str(token_answer(simulator, instance, **query).json()["access_token"])
 
 
-def test_secret_is_read_with_a_token_of_the_machines_identity(simulator: Simulator) -> None:
+def test_a_secret_can_be_read_with_a_token_of_the_machines_identity(simulator: Simulator) -> None:
     answer = ask(simulator, "fixed", token(simulator))
     assert (answer.status, answer.body["value"]) == (200, SECRET)
     name, version = answer.body["id"].removeprefix(f"https://{HOST}/secrets/").split("/")
@@ -125,7 +125,7 @@ def test_secret_is_read_with_a_token_of_the_machines_identity(simulator: Simulat
     assert ask(simulator, "fixed/" + "0" * 32, token(simulator)).code == "SecretNotFound"
 
 
-def test_generated_secret_is_long_and_another_in_each_simulator(simulator: Simulator) -> None:
+def test_a_generated_secret_is_long_and_different_in_each_simulator(simulator: Simulator) -> None:
     first = ask(simulator, "munge-key", token(simulator)).body["value"]
     assert len(first) == 128
     assert first.isalnum()
@@ -133,14 +133,14 @@ def test_generated_secret_is_long_and_another_in_each_simulator(simulator: Simul
         assert ask(other, "munge-key", token(other)).body["value"] != first
 
 
-def test_without_a_token_comes_a_challenge(simulator: Simulator) -> None:
+def test_a_request_without_a_token_gets_a_challenge(simulator: Simulator) -> None:
     answer = ask(simulator, "fixed")
     assert answer.status == 401
     assert answer.headers["WWW-Authenticate"].startswith('Bearer authorization="https://login.microsoftonline.com/')
     assert 'resource="https://vault.azure.net"' in answer.headers["WWW-Authenticate"]
 
 
-def test_token_for_something_else_opens_no_vault_and_that_for_vaults_nothing_else(simulator: Simulator) -> None:
+def test_a_token_is_valid_only_for_its_resource(simulator: Simulator) -> None:
     for resource, why in ((MANAGEMENT, "AKV10022"), (f"https://{HOST}", "AKV10022")):
         answer = ask(simulator, "fixed", token(simulator, resource=resource))
         assert answer.status == 401
@@ -151,14 +151,14 @@ def test_token_for_something_else_opens_no_vault_and_that_for_vaults_nothing_els
     assert requests.get(url, params={"api-version": "2024-11-01"}, headers=headers, timeout=10).status_code == 401
 
 
-def test_identity_without_permission_is_forbidden(simulator: Simulator) -> None:
+def test_an_identity_without_permission_is_forbidden(simulator: Simulator) -> None:
     answer = ask(simulator, "fixed", token(simulator, "stranger"))
     assert (answer.status, answer.code) == (403, "Forbidden")
     assert answer.body["error"]["innererror"]["code"] == "ForbiddenByRbac"
     assert SECRET not in str(answer.body)
 
 
-def test_machine_without_identity_gets_no_token(simulator: Simulator) -> None:
+def test_a_machine_without_identity_gets_no_token(simulator: Simulator) -> None:
     answer = token_answer(simulator, "nobody")
     assert answer.status_code == 400
     assert answer.json() == {"error": "invalid_request", "error_description": "Identity not found"}
@@ -166,29 +166,29 @@ def test_machine_without_identity_gets_no_token(simulator: Simulator) -> None:
     assert token_answer(simulator, "ctl", resource="https://example.org").json()["error"] == "invalid_resource"
 
 
-def test_identity_of_the_user_is_named_or_the_only_one(simulator: Simulator) -> None:
+def test_a_user_assigned_identity_can_be_named_or_is_the_only_one(simulator: Simulator) -> None:
     two = next(iter(simulator.scale_set("two").members.values())).name
     given = "11111111-0000-4000-8000-000000000001"
     assert token_answer(simulator, two, client_id=given).json()["client_id"] == given
     assert token_answer(simulator, two).json()["client_id"] == given
 
 
-def test_missing_secret_vault_and_version_are_told(simulator: Simulator) -> None:
+def test_a_missing_secret_vault_or_version_is_an_error(simulator: Simulator) -> None:
     known = token(simulator)
     assert (ask(simulator, "moon", known).status, ask(simulator, "moon", known).code) == (404, "SecretNotFound")
     assert ask(simulator, "fixed", known, query="").code == "BadParameter"
-    # A name that the certificate does not hold is refused before anything is said.
+    # A name that is not in the certificate is refused before the request is sent.
     with pytest.raises(ssl.SSLCertVerificationError):
         ask(simulator, "fixed", known, host="other.vault.azure.net")
 
 
-def test_only_who_trusts_the_authority_gets_through(simulator: Simulator) -> None:
+def test_a_client_that_does_not_trust_the_authority_cannot_connect(simulator: Simulator) -> None:
     connection = Connection(HOST, simulator.vault_port, context=ssl.create_default_context(), timeout=10)
     with pytest.raises(ssl.SSLCertVerificationError):
         connection.request("GET", "/secrets/fixed")
 
 
-def test_writers_write_new_versions(simulator: Simulator) -> None:
+def test_a_writer_creates_a_new_version(simulator: Simulator) -> None:
     body = json.dumps({"value": "newer"})
     assert ask(simulator, "fixed", token(simulator), method="PUT", body=body).status == 403
     first = ask(simulator, "fixed", token(simulator)).body
@@ -199,7 +199,7 @@ def test_writers_write_new_versions(simulator: Simulator) -> None:
     assert ask(simulator, f"fixed/{version}", token(simulator)).body["value"] == SECRET
 
 
-def test_secrets_are_changed_disabled_and_deleted_by_the_test(simulator: Simulator) -> None:
+def test_a_test_can_change_disable_and_delete_secrets(simulator: Simulator) -> None:
     url = f"{simulator.endpoint}/_simulator/secrets/hpcai-sim/fixed"
     assert requests.put(url, json={"value": "another"}, timeout=10).status_code == 200
     assert ask(simulator, "fixed", token(simulator)).body["value"] == "another"
@@ -212,7 +212,7 @@ def test_secrets_are_changed_disabled_and_deleted_by_the_test(simulator: Simulat
     assert ask(simulator, "fixed", token(simulator)).status == 404
 
 
-def test_faults_come_in_the_vaults_own_words(simulator: Simulator) -> None:
+def test_faults_have_the_format_of_key_vault(simulator: Simulator) -> None:
     known = token(simulator)
     simulator.add_fault("secrets/fixed", service="vault", status=429, headers={"Retry-After": "7"}, times=1)
     simulator.add_fault("secrets/fixed", service="vault", status=503, times=1)
@@ -228,27 +228,29 @@ def test_faults_come_in_the_vaults_own_words(simulator: Simulator) -> None:
         ask(simulator, "fixed", known, timeout=0.5)
 
 
-def test_silent_client_keeps_nobody_out(simulator: Simulator) -> None:
+def test_a_client_that_sends_nothing_does_not_block_others(simulator: Simulator) -> None:
     with socket.create_connection(("127.0.0.1", simulator.vault_port)):
         assert ask(simulator, "fixed", token(simulator)).status == 200
 
 
-def test_neither_logs_nor_state_tell_a_secret_or_a_token(
+def test_neither_logs_nor_state_contain_a_secret_or_a_token(
     simulator: Simulator, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
     known = token(simulator)
     assert ask(simulator, "fixed", known).status == 200
     ask(simulator, "fixed", token(simulator, "ctl"), method="PUT", body=json.dumps({"value": "written-secret"}))
-    told = [str(simulator.requests(service)) for service in ("arm", "imds", "vault")]
-    told += [requests.get(f"{simulator.endpoint}/_simulator/{what}", timeout=10).text for what in ("state", "requests")]
-    told += [caplog.text, *capfd.readouterr(), repr(simulator.model.vaults["hpcai-sim"].get("fixed"))]
+    texts = [str(simulator.requests(service)) for service in ("arm", "imds", "vault")]
+    texts += [
+        requests.get(f"{simulator.endpoint}/_simulator/{what}", timeout=10).text for what in ("state", "requests")
+    ]
+    texts += [caplog.text, *capfd.readouterr(), repr(simulator.model.vaults["hpcai-sim"].get("fixed"))]
     assert [entry["path"] for entry in simulator.requests("vault")] == ["/secrets/fixed", "/secrets/fixed"]
     for secret in (SECRET, "written-secret", known):
-        assert not [text for text in told if secret in text]
+        assert not [text for text in texts if secret in text]
 
 
-def test_authority_is_made_once_and_its_key_is_nobodys_else(tmp_path: Path) -> None:
+def test_the_authority_is_created_once_and_its_key_is_private(tmp_path: Path) -> None:
     first = authority.Authority.kept(tmp_path)
     assert authority.Authority.kept(tmp_path).certificate == first.certificate
     assert stat.S_IMODE((tmp_path / authority.KEY).stat().st_mode) == 0o600
@@ -256,7 +258,7 @@ def test_authority_is_made_once_and_its_key_is_nobodys_else(tmp_path: Path) -> N
     assert authority.Authority.kept(tmp_path).certificate != first.certificate
 
 
-def test_authority_can_vouch_for_vaults_only(tmp_path: Path) -> None:
+def test_the_authority_can_certify_only_vaults(tmp_path: Path) -> None:
     made = authority.Authority.fresh()
     server = made.server_context(["www.example.org"])
     trust = ssl.create_default_context(cadata=made.certificate.decode())
@@ -268,7 +270,7 @@ def test_authority_can_vouch_for_vaults_only(tmp_path: Path) -> None:
 
 
 def shake_hands(*sides: ssl.SSLObject) -> None:
-    """Let two ends of a connection in memory agree."""
+    """Perform the TLS handshake between two ends of a connection in memory."""
     for _round in range(4):
         for side in sides:
             try:

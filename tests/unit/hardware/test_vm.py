@@ -47,7 +47,7 @@ def test_a_slow_boot_does_not_count_as_a_hang_once_ssh_answers(
 ) -> None:
     """Otherwise the machine would be powered off during its boot, and the test of that boot would start again."""
     monkeypatch.setattr(vm, "ASK_S", 0.4)
-    monkeypatch.setattr(vm, "ANSWER_PATIENCE_S", 0.6)
+    monkeypatch.setattr(vm, "ANSWER_TIMEOUT_S", 0.6)
     ssh = tmp_path / "ssh"
     ssh.write_text(BOOTS.format(calls=tmp_path / "calls"), encoding="utf-8")
     ssh.chmod(0o755)
@@ -60,7 +60,7 @@ def test_a_machine_that_never_answers_counts_as_a_crash(
     machine: vm.Machine, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vm, "ASK_S", 0.2)
-    monkeypatch.setattr(vm, "ANSWER_PATIENCE_S", 0.4)
+    monkeypatch.setattr(vm, "ANSWER_TIMEOUT_S", 0.4)
     ssh = tmp_path / "ssh"
     ssh.write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
     ssh.chmod(0o755)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A machine's files in a folder of this host, as Ansible's host. For tests; users have community.general.chroot."""
+"""Makes a folder with a machine's files a host for Ansible. For tests; users have community.general.chroot."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ansible.plugins.connection import ConnectionBase
 
 DOCUMENTATION = """
 name: folder
-short_description: Work in a folder with a machine's files
+short_description: Run commands in a folder with a machine's files
 version_added: "0.1.0"
 author: hpcai.azure contributors
-description: Runs commands by chroot, each in a mount namespace of its own, with proc, dev and the name servers.
+description: Runs each command with chroot in a new mount namespace, with proc, dev and the name servers.
 options:
   folder:
     description: The folder.
@@ -28,7 +28,7 @@ options:
       - name: ansible_host
 """
 
-# The processes stay in sight of this host: a test looks for those that outlive their command.
+# No new process namespace: a test searches this host for processes that outlive their command.
 ENTER = """
 set -e
 mount -t proc proc "$1/proc"
@@ -49,7 +49,7 @@ class Connection(ConnectionBase):
     def _connect(self) -> Connection:
         self.folder = pathlib.Path(self.get_option("folder"))
         if not (self.folder / "bin/sh").exists():
-            raise AnsibleConnectionFailure(f"{self.folder} holds no machine")
+            raise AnsibleConnectionFailure(f"{self.folder} does not contain a machine's files")
         self._connected = True
         return self
 
@@ -69,7 +69,7 @@ class Connection(ConnectionBase):
         shutil.copyfile(self._inside(in_path), out_path)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Mark the connection as closed."""
         self._connected = False
 
     def _inside(self, path: str) -> pathlib.Path:
