@@ -186,7 +186,7 @@ options:
     choices: [fail, warn, use_cache]
   min_hosts:
     description:
-      - If there are fewer hosts than this, it is an error.
+      - If there are fewer hosts than this number, it is an error.
     type: int
     default: 0
   max_drop_percent:
@@ -201,7 +201,7 @@ options:
     default: 300
   max_concurrency:
     description:
-      - Most requests at the same time.
+      - Maximum number of requests at the same time.
     type: int
     default: 8
 """

@@ -13,7 +13,8 @@ version_added: "0.1.0"
 description:
   - Adds C(pam_slurm_adopt) to the account phase of sshd's PAM stack. A user without a job on the node is refused with a
     message. The session of a user with a job becomes part of the job, has its limits, and ends with it.
-  - Admins are admitted before that check, by user or by group (C(pam_listfile)). All other checks of the stack remain.
+  - Admins are admitted before that check, by user name or by group (C(pam_listfile)). All other checks of the stack
+    remain.
   - Makes sshd use copies of the included PAM files (C(/etc/pam.d/hpcai-*)) without C(pam_systemd), because
     C(pam_systemd) would move the session out of the job again. Consoles and services still use it.
   - Allows cron and at for root only, because processes that they start belong to no job. Creates empty files

@@ -14,7 +14,7 @@ description:
   - Creates the container directories on the scratch, configures enroot, and builds the pyxis plugin for the installed
     Slurm, in this order. It checks all options and the requirements of the pyxis build before it changes anything.
   - For enroot it writes a drop-in for C(enroot.conf) and changes none of enroot's own files. It enables hooks of
-    enroot's package, and creates the parents of the users' folders in C(/run), now and at each boot.
+    enroot's package, and creates the parent folders of the users' folders in C(/run), now and at each boot.
   - If the machine has GPUs and C(nvidia-container-cli), or InfiniBand adapters, it configures enroot's hooks to make
     them available in containers. Otherwise it does not, because a container fails if one of its hooks fails. Each boot
     checks again (C(hpcnode boot run containers)).
@@ -99,11 +99,11 @@ options:
         description: Parent of the users' folders in which C(/usr/libexec/hpcai/pyxis-importer) caches images.
         type: path
       cache_limit_gib:
-        description: Most GiB of images to cache per user.
+        description: Maximum size of the cached images of one user, in GiB.
         type: float
         default: 200
       pyxis_runtime_path:
-        description: pyxis' C(runtime_path), in which the boot looks for leftovers of dead jobs.
+        description: pyxis' C(runtime_path), in which the boot phase searches for leftovers of dead jobs.
         type: path
       root_makes_folders:
         description:

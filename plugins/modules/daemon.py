@@ -14,7 +14,7 @@ description:
   - Enables and starts a systemd service. Restarts it only if one of its files is newer than its running main process.
   - This replaces the usual handler. A handler is lost if the run is interrupted, or the host fails, between the changed
     task and the handler. This module checks on the machine whether a restart is needed, so the next run does what an
-    earlier run left undone.
+    interrupted run did not do.
   - The unit's own file and its drop-ins are always checked. If they changed, C(systemctl daemon-reload) runs first.
   - A service that fails repeatedly counts as not running, even between two restart attempts of systemd.
   - Fails with the last lines of the service's journal if the service does not stay up.
@@ -62,7 +62,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     details:
-      - A unit that systemd does not know is no failure in check mode, because the task that installs its package has
+      - A unit that systemd does not know is not a failure in check mode, because the task that installs its package has
         not run either. The module reports that it would start the service, and warns that it cannot tell whether an
         earlier task installs the unit.
   diff_mode:

@@ -34,7 +34,7 @@ options:
     type: str
   gpu_count:
     description:
-      - Number of GPUs that the node must have. V(0) checks none.
+      - Number of GPUs that the node must have. V(0) skips the check.
       - Defaults to the number that its VM size should have.
     type: int
   timeout:

@@ -14,7 +14,8 @@ description:
   - Sets the graphics and memory clocks of all or some GPUs of a node, and persistence mode on request.
   - NVIDIA has two kinds of settings. I(Application clocks) (C(nvidia-smi -ac)) can be read back, but newer drivers no
     longer have them. I(Locked clocks) (C(nvidia-smi -lgc), C(-lmc)) take precedence, but no function of the driver
-    reads them back. The module uses application clocks if the driver has them, else locked clocks, and reports which.
+    reads them back. The module uses application clocks if the driver has them, else locked clocks, and reports which
+    kind it used.
   - The module therefore records locks in C(/run/hpcai/clocks.json), valid only for this boot and this load of the
     driver. A result that relies on this record has RV(gpus[].recorded=true).
   - V(default) resets both kinds.
@@ -102,7 +103,7 @@ notes:
   - The module cannot read whether somebody else changed the locks since (C(nvidia-smi -lgc), C(-rgc), a GPU reset). If
     the clock is above the recorded lock, the lock is gone, and the module sets it again. If the clock is below and the
     driver gives no reason, the module warns.
-  - GPUs with HBM refuse to lock the memory clock. This is no failure, and RV(gpus[].memory_lock) reports it.
+  - GPUs with HBM refuse to lock the memory clock. This is not a failure, and RV(gpus[].memory_lock) reports it.
 seealso:
   - ref: GPU clocks <ansible_collections.hpcai.azure.docsite.guide_gpu_clocks>
     description: The two kinds of settings, what can be read back, and what older procedures get wrong.

@@ -52,7 +52,7 @@ options:
   extra:
     description:
       - Additional files and folders to remove, as absolute paths. They may contain C(*), C(?) and C([...]), and may
-        start with C(~/) for the homes of root and of all people.
+        start with C(~/) for the homes of root and of all users.
     type: list
     elements: str
     default: []

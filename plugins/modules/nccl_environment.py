@@ -126,7 +126,7 @@ vm_size_from:
   type: str
   sample: imds
 nccl:
-  description: What was found of NCCL, or V(null) if it was not searched for.
+  description: The NCCL that was found, or V(null) if the module did not search for it.
   returned: success, and failure of O(when_old=fail)
   type: dict
   contains:
@@ -172,7 +172,7 @@ library_paths:
   elements: str
   sample: [/usr/local/nccl-rdma-sharp-plugins/lib]
 sharp_plugin:
-  description: What was found of the plugin, or V(null) if it was not searched for.
+  description: The plugin that was found, or V(null) if the module did not search for it.
   returned: success
   type: dict
   contains:

@@ -13,7 +13,7 @@ version_added: "0.1.0"
 description:
   - Runs C(all_reduce_perf) of nccl-tests with C(srun) on pairs of nodes, all pairs at once. The nodes of a failed pair
     are tested again with good nodes, until the bad node, or the bad link between two good nodes, is identified.
-  - If all pairs work, tests all nodes together. If that fails, halves the group until no smaller group fails.
+  - If all pairs work, tests all nodes together. If that fails, tests halves of the group, until no smaller group fails.
   - A run fails if it crashes, hangs, computes wrong values or is slower than O(limit). A run that does not start says
     nothing about the nodes.
   - Skips nodes with jobs, and nodes on which Slurm does not start jobs. Kills and drains nothing.
@@ -22,7 +22,8 @@ author:
   - hpcai.azure contributors (@hpcai)
 options:
   nodes:
-    description: Slurm's names of the nodes. List neighbours in the network side by side. Host lists are expanded.
+    description: Slurm's names of the nodes. List nodes that are neighbours in the network next to each other. Host
+      lists are expanded.
     type: list
     elements: str
     required: true

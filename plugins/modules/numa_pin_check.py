@@ -46,8 +46,8 @@ options:
   memory:
     description:
       - Also check on which NUMA nodes the processes' memory is, for the findings C(memory_far) and C(memory_policy).
-      - The kernel then walks through all pages of each process, which blocks its memory management, for about one
-        second per 100 GiB in small pages. Therefore this is off by default.
+      - The kernel then walks through all pages of each process, which takes about 15 ms per GiB in pages of 4 KiB, and
+        delays the memory management of the process. Therefore this is off by default.
     type: bool
     default: false
   vm_size:

@@ -13,10 +13,11 @@ version_added: "0.1.0"
 description:
   - Creates a RAID 0 array of the local NVMe disks, creates a file system on it and mounts it. With one disk there is no
     RAID, and the file system is directly on the disk.
-  - Finds the disks by their model, so it does not touch the operating system's disk and remote disks, whatever their
-    names are.
-  - Checks the current state and does only what is missing. It mounts its own array if it is not mounted, whatever
-    number the kernel gave it, and creates the array again if members are missing or blank, as after a redeployment.
+  - Finds the disks by their model, so it does not touch the operating system's disk and remote disks, regardless of
+    their names.
+  - Checks the current state and does only what is missing. It mounts its own array if it is not mounted, regardless of
+    the number that the kernel gave it, and creates the array again if members are missing or blank, as after a
+    redeployment.
   - Refuses to destroy data that it did not create. If a disk has a partition, a file system, a mount, or a superblock
     of another array, the module names it with the reason, and changes nothing. O(force_devices) overrides this for
     single disks.

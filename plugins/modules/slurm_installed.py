@@ -13,8 +13,8 @@ version_added: "0.1.0"
 description:
   - With O(state=allowed) checks, before packages are installed, that an existing Slurm would not change its version or
     source without O(upgrade), and that a preinstalled Slurm exists.
-  - With O(state=recorded) determines the version and writes the record C(/etc/ansible/facts.d/hpcai_slurm.fact). It
-    tells later runs that nothing has to be installed, and other roles for which Slurm to build.
+  - With O(state=recorded) determines the version and writes the record C(/etc/ansible/facts.d/hpcai_slurm.fact). Later
+    runs read from it that nothing has to be installed, and other roles read from it for which Slurm to build.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
@@ -62,7 +62,7 @@ attributes:
   check_mode:
     description: Reports in check mode what it would record, without changing anything.
     details:
-      - An unknown version is no failure in check mode, because nothing was installed.
+      - An unknown version is not a failure in check mode, because nothing was installed.
   diff_mode:
     description: Shows the record before and after.
   platform:

@@ -61,7 +61,7 @@ options:
     description:
       - Mapping of node names to the value RV(hpcai.azure.slurmd#module:node), which M(hpcai.azure.slurmd) returned for
         the node. Nodes that are not listed are not compared.
-      - Hardware beyond the configuration is no difference, and values that C(slurm.conf) does not set are not compared.
+      - More hardware than configured is not a difference, and values that C(slurm.conf) does not set are not compared.
         With C(config_overrides) in C(SlurmdParameters), only missing device files are differences.
     type: dict
     default: {}

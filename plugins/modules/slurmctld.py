@@ -13,7 +13,7 @@ version_added: "0.1.0"
 description:
   - Compares the configuration that the running slurmctld has loaded with the files of O(conf_dir), key by key, and does
     only what the difference requires, which is nothing, C(scontrol reconfigure), or a restart. Comments and the order
-    of lines are no difference. Starts and enables slurmctld if it does not run.
+    of lines are not compared. Starts and enables slurmctld if it does not run.
   - RV(reasons) lists each changed key, and the source that says what the change requires. An unknown key requires a
     restart.
   - C(/run/hpcai/slurmctld.taken.json) records the loaded configuration, as digests, for one process. After a crash, a
@@ -59,7 +59,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     details:
-      - A unit that systemd does not know is no failure in check mode, because the task that installs its package has
+      - A unit that systemd does not know is not a failure in check mode, because the task that installs its package has
         not run either.
   diff_mode:
     description: Shows the commands and the reasons.

@@ -54,7 +54,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     details:
-      - A unit that systemd does not know is no failure in check mode, because the task that installs its package has
+      - A unit that systemd does not know is not a failure in check mode, because the task that installs its package has
         not run either.
   diff_mode:
     description: Shows the commands and the reasons.

@@ -62,7 +62,7 @@ options:
   known:
     description:
       - For machines whose keys are in the known hosts file already, V(compare) also reads the consoles and compares the
-        keys. A console that no longer shows keys is then no error.
+        keys. A console that no longer shows keys is then not an error.
       - V(skip) does not query Azure for such machines.
     type: str
     choices: [compare, skip]

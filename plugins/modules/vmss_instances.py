@@ -71,7 +71,7 @@ attributes:
     description: Shows the ids of the instances.
     support: full
   idempotent:
-    description: An instance that no longer exists is no change.
+    description: An instance that no longer exists is not reported as a change.
     support: partial
     details:
       - O(state=redeployed) redeploys at each run.
