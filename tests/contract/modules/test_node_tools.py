@@ -109,6 +109,8 @@ HARM = [
     f"ln -s {UNITS}/hpcai-boot.target {ENABLED}/slurmd.service.requires",
     "rm /usr/libexec/hpcai/prolog",
     "rm -r /etc/hpcai/prolog.d",
+    "rm /usr/share/man/man1/hpcnode-stage.1",
+    "echo >> /usr/share/bash-completion/completions/hpcnode",
 ]
 """What the module puts right."""
 

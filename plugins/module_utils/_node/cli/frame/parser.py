@@ -116,6 +116,11 @@ class Parser(argparse.ArgumentParser):
         """The commands or actions, with their parsers; None if there are none."""
         return next((one for one in self._actions if isinstance(one, argparse._SubParsersAction)), None)
 
+    @property
+    def shown_options(self) -> dict[str, argparse.Action]:
+        """The options that this parser really has, by name."""
+        return {text: one for text, one in self._option_string_actions.items() if one.help != argparse.SUPPRESS}
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse options before, between and after the other words, which argparse does not do by default."""
         if self._mixing:
@@ -133,7 +138,7 @@ class Parser(argparse.ArgumentParser):
         finally:
             self._mixing = False
         if left:
-            self._refuse(left, self._option_string_actions)
+            self._refuse(left, self.shown_options)
         return found, left
 
     def _name_first(self, words: list[str], branches: argparse._SubParsersAction[Parser]) -> list[str]:
@@ -160,7 +165,7 @@ class Parser(argparse.ArgumentParser):
 
     def _place_of_name(self, words: list[str], parsers: Iterable[Parser]) -> int | None:
         """Return the index of the first word that is neither an option nor its value; None if there is none."""
-        options = {text: one for parser in parsers for text, one in parser._option_string_actions.items()}
+        options = {text: one for parser in parsers for text, one in parser.shown_options.items()}
         number = 0
         while number < len(words):
             word, equals, _value = words[number].partition("=")
@@ -173,10 +178,9 @@ class Parser(argparse.ArgumentParser):
             number += 1 if equals or options[word].nargs == 0 else 2
         return None
 
-    def _refuse(self, left: Sequence[str], known: Mapping[str, argparse.Action]) -> NoReturn:
+    def _refuse(self, left: Sequence[str], known: Iterable[str]) -> NoReturn:
         option = next((word.partition("=")[0] for word in left if word.startswith("--")), "")
-        near = guess(option, (text for text, one in known.items() if one.help != argparse.SUPPRESS))
-        self.error(f"unrecognized arguments: {' '.join(left)}{near}")
+        self.error(f"unrecognized arguments: {' '.join(left)}{guess(option, known)}")
 
     def error(self, message: str) -> NoReturn:
         """Raise a UsageError, where argparse would exit with 2."""
