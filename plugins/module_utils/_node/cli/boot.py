@@ -19,6 +19,7 @@ from ..machine.root import Root
 from ..machine.run import run
 from . import command
 from .command import Action, Answer, Command, UsageError, no_arguments, suggest
+from .frame.counter import counter
 
 _DESCRIPTION = """\
 The boot phase: steps that a node runs at each boot before slurmd starts. At boot, each step has its own unit,
@@ -39,8 +40,8 @@ Records are in /run/hpcai/boot, one file per step.
 """
 _RUN = """\
 Runs the named steps of the boot phase, in the order of the boot. Without names it runs all steps except join, which is
-part of slurmd's own start. It continues after a step that failed. Steps leave correct settings unchanged, so you can
-run them at any time. --check only shows what would be done.
+part of slurmd's own start. It continues after a step that failed. On a terminal it shows which step is running. Steps
+leave correct settings unchanged, so you can run them at any time. --check only shows what would be done.
 
 Exit status: 0 no step failed, 1 a step failed, 2 a step is unknown; without names only blocking steps count.
 """
@@ -78,10 +79,12 @@ def _run(args: argparse.Namespace) -> Answer:
     except NoSuchStep as error:
         raise UsageError(str(error)) from None
     ran = []
-    for step in steps:
-        ran.append(perform(step, root, run, args.check))
-        for problem in problems_of(ran[-1:]):
-            sys.stderr.write(f"hpcnode boot: {problem}\n")
+    with counter("boot", "step", args.json) as show:
+        for number, step in enumerate(steps, start=1):
+            show(step.name, number, len(steps))
+            ran.append(perform(step, root, run, args.check))
+    for problem in problems_of(ran):
+        sys.stderr.write(f"hpcnode boot: {problem}\n")
     counted = [one for one in ran if (one.bad if args.steps else one.blocks)]
     return Answer(_status_of(counted), "\n".join(_lines(ran, args.check)), as_document(ran, args.check))
 

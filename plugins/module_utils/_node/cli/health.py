@@ -25,6 +25,7 @@ from ..machine.run import CommandFailed, run
 from ..version import VERSION
 from . import command
 from .command import Action, Answer, Command, UsageError, no_arguments, suggest
+from .frame.counter import counter
 
 _DESCRIPTION = """\
 Health checks: whether this node is fit for jobs.
@@ -126,7 +127,8 @@ def _run(args: argparse.Namespace) -> Answer:
         raise UsageError(f"say which tier: {', '.join(TIERS)}")
     job = os.environ.get("SLURM_JOB_ID", "") if args.job is None else args.job
     try:
-        done = perform(tier, args.only, root, run, VERSION, job)
+        with counter("health", "check", args.json) as show:
+            done = perform(tier, args.only, root, run, VERSION, job, show)
     except NoSuchCheck as error:
         raise UsageError(str(error)) from None
     for problem in done.document["problems"]:

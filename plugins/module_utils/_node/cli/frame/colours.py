@@ -26,13 +26,17 @@ _VERDICT = re.compile(rf"^(\s*(?:[\w.-]+(?:: |\s{{2,}}))?)({'|'.join(_OF_WORDS)}
 _HEADING = re.compile(r"^(?:usage|[a-z][a-z ]*):(?=\s|$)", re.MULTILINE)
 
 
-def is_coloured(stream: TextIO) -> bool:
-    """Return whether the stream is a terminal with colours, and NO_COLOR (no-color.org) is not set."""
+def is_terminal(stream: TextIO) -> bool:
+    """Return whether the stream is a terminal that understands escape sequences."""
     try:
-        terminal = stream.isatty()
+        return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     except ValueError:  # closed
         return False
-    return terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def is_coloured(stream: TextIO) -> bool:
+    """Return whether the stream is a terminal with colours, and NO_COLOR (no-color.org) is not set."""
+    return is_terminal(stream) and not os.environ.get("NO_COLOR")
 
 
 def paint(text: str, stream: TextIO) -> str:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -241,6 +242,16 @@ def test_words_that_make_no_sense_are_refused(have: Any, hpcnode: Hpcnode, words
     code, _output, complained = hpcnode(*words)
     assert code == 3
     assert message in complained
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_run_shows_which_check_is_running(have: Any, hpcnode: Hpcnode, monkeypatch: pytest.MonkeyPatch) -> None:
+    have({"a": GOOD, "b": GOOD})
+    shown: list[Any] = []
+    counted = contextlib.nullcontext(lambda *step: shown.append(step))
+    monkeypatch.setattr(health, "counter", lambda *_given: counted)
+    hpcnode("run", "periodic")
+    assert shown == [("a", 1, 2), ("b", 2, 2)]
 
 
 @pytest.mark.usefixtures("folder")

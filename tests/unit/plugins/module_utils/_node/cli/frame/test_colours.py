@@ -20,6 +20,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.command impo
     no_arguments,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.frame import colours
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.frame.counter import counter
 
 RED, YELLOW, END = "\033[31m", "\033[33m", "\033[0m"
 TEXT = "gpu_count: fail (0.1 s): 7 of 8\nscratch  warn  1.2\nwarning: late\na pass is no verdict here\n"
@@ -93,3 +94,33 @@ def test_hpcnode_colours_answers_errors_and_pages(monkeypatch: pytest.MonkeyPatc
 
 def test_json_has_no_colours_on_a_terminal_either(monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.loads(call(monkeypatch, "--json")[0])["verdict"] == "fail"
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, as_json: bool = False) -> str:
+    """What counting two steps writes to standard error."""
+    with monkeypatch.context() as patched:
+        patched.setattr("sys.stderr", stream)
+        with counter("health", "check", as_json) as show:
+            show("gpu_count", 1, 2)
+            show("nccl_local", 2, 2)
+    return stream.getvalue()
+
+
+def test_a_terminal_shows_which_step_runs_and_forgets_it_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = counted(monkeypatch, Terminal()).split("\r\033[K")
+    assert parts == ["", "hpcnode health: check 1 of 2: gpu_count", "hpcnode health: check 2 of 2: nccl_local", ""]
+
+
+def test_nothing_is_counted_for_programs_and_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert counted(monkeypatch, io.StringIO()) == ""
+    # ssh -tt gives even a program a terminal.
+    assert counted(monkeypatch, Terminal(), as_json=True) == ""
+
+
+def test_an_error_leaves_no_half_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr("sys.stderr", stream)
+    with pytest.raises(ValueError, match="broken"), counter("health", "check", False) as show:
+        show("gpu_count", 1, 2)
+        raise ValueError("broken")
+    assert stream.getvalue().endswith("gpu_count\r\033[K")
