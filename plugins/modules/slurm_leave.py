@@ -112,7 +112,6 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run impo
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import job_control, nodes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import HostlistError
 
-
 SPEC = {
     "nodes": {"type": "list", "elements": "str", "required": True},
     "reason": {"type": "str", "default": "retire"},

@@ -28,7 +28,13 @@ def test_before_the_first_time_there_is_no_estimate(tmp_path: pathlib.Path) -> N
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [("1", "about 1 s\n"), ("89", "about 89 s\n"), ("90", "about 2 min\n"), ("216", "about 4 min\n"), ("774", "about 13 min\n")],
+    [
+        ("1", "about 1 s\n"),
+        ("89", "about 89 s\n"),
+        ("90", "about 2 min\n"),
+        ("216", "about 4 min\n"),
+        ("774", "about 13 min\n"),
+    ],
 )
 def test_the_last_time_is_the_next_estimate(tmp_path: pathlib.Path, seconds: str, words: str) -> None:
     estimate(tmp_path, "save", "site-new-trixie", "5000")

@@ -87,9 +87,7 @@ def machine_of(root: Root, run: TimedRun) -> Machine:
         return Machine(root, run, None, settings, str(error), problem)
 
 
-def run_tier(
-    tier: str, checks: Sequence[Check], machine: Machine, job: str = "", begin: Begin = silently
-) -> TierRun:
+def run_tier(tier: str, checks: Sequence[Check], machine: Machine, job: str = "", begin: Begin = silently) -> TierRun:
     """Run checks and return their verdicts, in the same order, and save what they keep and latch.
 
     :param begin: shows how far the run is.

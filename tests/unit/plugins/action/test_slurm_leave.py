@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The action slurm_leave: how long it waits, what it shows meanwhile, and what it makes of a controller that is away."""
+"""The action slurm_leave: how long it waits, what it shows, and what it makes of a controller that is away."""
 
 from __future__ import annotations
 
@@ -145,7 +145,16 @@ def test_a_delegated_task_names_the_host_that_it_runs_on(call: Any) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(-1, "0 s"), (0, "0 s"), (59, "59 s"), (60, "1 min"), (61, "2 min"), (2460, "41 min"), (3600, "1 h"), (3601, "1 h 1 min")],
+    [
+        (-1, "0 s"),
+        (0, "0 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (61, "2 min"),
+        (2460, "41 min"),
+        (3600, "1 h"),
+        (3601, "1 h 1 min"),
+    ],
 )
 def test_a_time_is_in_minutes_if_it_is_more_than_one(seconds: float, words: str) -> None:
     assert _progress.in_words(seconds) == words

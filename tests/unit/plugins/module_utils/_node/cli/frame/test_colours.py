@@ -120,7 +120,12 @@ def test_nothing_is_counted_for_programs_and_files(monkeypatch: pytest.MonkeyPat
 def test_an_error_leaves_no_half_line(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Terminal()
     monkeypatch.setattr("sys.stderr", stream)
-    with pytest.raises(ValueError, match="broken"), counter("health", "check", False) as show:
-        show("gpu_count", 1, 2)
-        raise ValueError("broken")
+
+    def fail() -> None:
+        with counter("health", "check", False) as show:
+            show("gpu_count", 1, 2)
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        fail()
     assert stream.getvalue().endswith("gpu_count\r\033[K")
