@@ -43,7 +43,9 @@ def test_the_node_and_its_failed_unit_are_named(azure: Cluster, inventory_source
     assert azure.nodes(CONTROLLER)["compute-3"].startswith("drain")
 
 
-def test_other_failed_units_do_not_matter(azure: Cluster, node: Callable[[str], Node], inventory_source: Path) -> None:
+def test_other_failed_units_do_not_matter(
+    azure: Cluster, node: Callable[[str], Node], inventory_source: Path
+) -> None:
     one = node("3")
     one.sh("systemd-run --unit=somebodys /bin/false", check=False)
     try:

@@ -210,9 +210,11 @@ def guess(word: str, known: Iterable[str]) -> str:
     # Imported here, because only an error needs it.
     from difflib import get_close_matches
 
-    names = list(known)
-    longer = [name for name in names if word.strip("-") and name.startswith(word)]
-    near = list(dict.fromkeys([*longer, *get_close_matches(word, names)]))
+    # Without the dashes, which all options have in common.
+    names = {name.lstrip("-"): name for name in known}
+    bare = word.lstrip("-")
+    longer = [name for name in names if bare and name.startswith(bare)]
+    near = [names[name] for name in dict.fromkeys([*longer, *get_close_matches(bare, names)])]
     words = " or ".join(filter(None, (", ".join(near[:-1]), *near[-1:])))
     return f": did you mean {words}?" if near else ""
 
