@@ -35,7 +35,7 @@ class ActionModule(ActionBase):
             return {**base_result, **first}
         last = self._wait(variables, first)
         # The first run drained the nodes.
-        drained = {name: first[name] for name in ("changed", "drained", "diff") if name in first}
+        drained: dict[str, Any] = {name: first[name] for name in ("changed", "drained", "diff") if name in first}
         return {**base_result, **last, **drained}
 
     def _look(self, task_vars: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

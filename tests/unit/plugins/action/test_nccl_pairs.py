@@ -17,7 +17,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.hpcai.azure.plugins.action import nccl_pairs
 from ansible_collections.hpcai.azure.plugins.plugin_utils import _progress
 
-JOB = {"ansible_job_id": "j1.2", "results_file": "/home/alice/.ansible_async/j1.2", "started": 1, "finished": 0}
+JOB = {"ansible_job_id": "j1.2", "results_file": "/home/azureuser/.ansible_async/j1.2", "started": 1, "finished": 0}
 RESULT = {"bad": ["n-2"], "changed": False}
 AWAY = AnsibleConnectionFailure("no route to host")
 
@@ -40,7 +40,7 @@ class Host:
             assert not is_async or self.task.async_val
             return {**self.started, "changed": True} if is_async else dict(RESULT)
         assert module == "ansible.legacy.async_status"
-        assert (given["jid"], given["_async_dir"]) == ("j1.2", "/home/alice/.ansible_async")
+        assert (given["jid"], given["_async_dir"]) == ("j1.2", "/home/azureuser/.ansible_async")
         self.calls.append((given["mode"], given))
         if given["mode"] == "cleanup":
             return {"erased": "it"}
@@ -73,7 +73,7 @@ def call(monkeypatch: pytest.MonkeyPatch) -> Any:
             ) -> Any:
                 return host.execute(module_name, module_args, wrap_async)
 
-            def _low_level_execute_command(self, cmd: str, *_more: Any, **_others: Any) -> Any:  # type: ignore[override]
+            def _low_level_execute_command(self, cmd: str, *_more: Any, **_others: Any) -> Any:
                 return host.command(cmd)
 
         monkeypatch.setattr(nccl_pairs, "time", SimpleNamespace(monotonic=lambda: host.now, sleep=host.sleep))
