@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..job.beeond import install as beeond_install  # noqa: F401
     from ..job.hooks import install as hooks_install  # noqa: F401
     from ..job.stage import copy  # noqa: F401
+    from ..machine import progress  # noqa: F401
     from ..setup import daemon  # noqa: F401
     from ..setup.containers import ensure as containers_ensure  # noqa: F401
     from ..setup.image import generalise, settings  # noqa: F401
