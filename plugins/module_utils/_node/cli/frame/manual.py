@@ -38,7 +38,9 @@ def manual_pages(whole: Outline) -> dict[str, str]:
 
 def _page(node: Outline, lines: Iterable[str]) -> str:
     title = "-".join((PROGRAM, *node.path))
-    head = [f'.\\" {MARK}', f'.TH {title.upper()} 1 "" "{PROGRAM} {VERSION}" "hpcai.azure"', ".SH NAME"]
+    # Without hyphenation and justification, which would tear names of variables and pad commands.
+    setup = [".nh", ".ad l"]
+    head = [f'.\\" {MARK}', f'.TH {title.upper()} 1 "" "{PROGRAM} {VERSION}" "hpcai.azure"', *setup, ".SH NAME"]
     summary = node.summary or "the node command of hpcai.azure"
     # The hyphen after the name is what whatis(1) looks for.
     return "\n".join([*head, f"{roff(title)} \\- {roff(summary)}", *lines, ""])
