@@ -16,6 +16,8 @@ description:
   - If all pairs work, tests all nodes together. If that fails, tests halves of the group, until no smaller group fails.
   - A run fails if it crashes, hangs, computes wrong values or is slower than O(limit). A run that does not start says
     nothing about the nodes.
+  - Ansible shows how many pairs are done while the task runs. If you interrupt Ansible, the module starts no further
+    runs after three minutes.
   - Skips nodes with jobs, and nodes on which Slurm does not start jobs. Kills and drains nothing.
   - Run it where C(srun) works, normally on the controller or a login node.
 author:
@@ -71,6 +73,12 @@ options:
     type: list
     elements: str
     default: []
+  progress:
+    description:
+      - A folder in which the module writes how far it is. The action plugin of the same name sets this option and reads
+        the folder; do not set it in a task.
+    type: path
+    version_added: "0.2.0"
 extends_documentation_fragment:
   - hpcai.azure.node
 attributes:
@@ -164,7 +172,9 @@ lines:
   sample: ["compute-[0-1]: pass, 187.3 GB/s"]
 """
 
+import contextlib
 import math
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, NoReturn
 
@@ -172,6 +182,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health import pair_search
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.nccl_tests import size_in_bytes
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.progress import Abandoned, ProgressFolder
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize, find_size
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import job_control, nodes
@@ -217,6 +228,16 @@ def read_wanted(params: dict[str, Any]) -> pair_search.RunOptions:
     )
 
 
+@contextlib.contextmanager
+def reporting(folder: str | None) -> Iterator[pair_search.Report]:
+    """Yield a function that writes how far the search is, if somebody reads it."""
+    if folder is None:
+        yield lambda _words: None
+        return
+    with ProgressFolder(folder) as progress:
+        yield progress.report
+
+
 def measure(module: AnsibleModule) -> dict[str, Any]:
     """Skip the nodes that cannot be measured, and measure the others."""
     wanted = read_wanted(module.params)
@@ -233,7 +254,8 @@ def measure(module: AnsibleModule) -> dict[str, Any]:
         raise ValueError(f"fewer than two nodes can be measured. {reasons or 'Give at least two nodes'}")
     if module.check_mode:
         return {**NOTHING, **common, "rounds": 0, "words": f"{len(free)} nodes would be measured"}
-    found = pair_search.search(free, wanted, run, free_good)
+    with reporting(module.params["progress"]) as report:
+        found = pair_search.search(free, wanted, run, free_good, report)
     return {
         **common,
         "words": found.step.words,
@@ -262,12 +284,13 @@ def main() -> NoReturn:
             "srun_options": {"type": "list", "elements": "str", "default": []},
             "environment": {"type": "dict", "default": {}},
             "known_good": {"type": "list", "elements": "str", "default": []},
+            "progress": {"type": "path"},
         },
         supports_check_mode=True,
     )
     try:
         answer = measure(module)
-    except (CommandFailed, HostlistError, UnknownVmSize, ValueError) as error:
+    except (Abandoned, CommandFailed, HostlistError, UnknownVmSize, ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **answer)
 

@@ -17,6 +17,8 @@ description:
   - Installs and enables the units of the boot phase, C(hpcai-boot.target) and a service for each step, such as
     C(hpcai-scratch.service). They run at the next boot. M(hpcai.azure.node_boot) runs the same steps immediately. A
     masked unit stays masked. If slurmd requires it, slurmd does not start.
+  - Installs manual pages, C(man hpcnode) and one for each command such as C(man hpcnode-stage), and the completion of
+    commands and options in bash and zsh.
   - A new version is built next to the old one and replaces it atomically, so that a boot or a C(hpcnode) command during
     the update uses either the old or the new version. Manual changes are undone and reported in RV(restored).
   - A running C(hpcnode), such as one that watches checkpoints, continues with its old version. That version stays on
@@ -60,7 +62,8 @@ attributes:
   platform:
     description: Works where systemd is 249 or later and Python 3.9 or later.
 notes:
-  - Fails, and changes nothing, if C(/usr/bin/hpcnode) or one of the units exists and was not created by this module.
+  - Fails, and changes nothing, if C(/usr/bin/hpcnode), one of the units or one of the manual pages exists and was not
+    created by this module.
   - Units that were disabled with C(systemctl disable) are enabled again. To skip a step, list it in C(boot_skip) of
     C(/etc/hpcai/node.json), which the role writes.
 seealso:
@@ -133,6 +136,7 @@ from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.frame.pages import all_pages
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import NAMES
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import NoRoot, existing_root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, must, run
@@ -153,7 +157,7 @@ def main() -> NoReturn:
     try:
         root = existing_root(params["root"])
         interpreter = choose_interpreter(params["interpreter"])
-        expected, result = disk.compare(root, interpreter, absent=params["state"] == "absent")
+        expected, result = disk.compare(root, interpreter, all_pages(), absent=params["state"] == "absent")
         if result["changed"] and not module.check_mode:
             done = disk.apply(root, expected)
             if done.touches_units and root.is_this_machine and root.exists("/run/systemd/system"):

@@ -14,8 +14,9 @@ description:
   - Drains the nodes, so that no new job starts there, and reports which jobs still run. Never kills a job.
   - A node that is already drained keeps its drain reason. A node that an administrator set down is drained with its
     current reason, because a node that is only down returns to service automatically when slurmd registers.
-  - Checks once. To wait, repeat the task until RV(busy) is empty or RV(time_is_over) is true, see the example. This
-    avoids a connection that is idle for hours.
+  - With O(wait=true), the task ends when no job runs there, or after O(timeout). Ansible shows how many jobs are left,
+    and the time to the deadline. It checks every 5 seconds, each time with a new run of the module, so no connection is
+    idle for hours. Until the deadline it also continues if slurmctld or the host does not answer.
   - Run it where C(scontrol) may change nodes, normally on the controller as root.
 author:
   - hpcai.azure contributors (@hpcai)
@@ -30,12 +31,17 @@ options:
     type: str
     default: retire
   timeout:
-    description: Seconds that the repeated task may wait. RV(deadline) is calculated from it.
+    description: Seconds to wait. RV(deadline) is calculated from it.
     type: int
     default: 0
   deadline:
-    description: RV(deadline) of the first run, if this is a repetition.
+    description: RV(deadline) of the first run, if you repeat the task instead of using O(wait).
     type: float
+  wait:
+    description: Whether to wait until no job runs on the nodes. In check mode it never waits.
+    type: bool
+    default: false
+    version_added: "0.2.0"
 extends_documentation_fragment:
   - hpcai.azure.node
 attributes:
@@ -50,21 +56,14 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Prevent new jobs from starting on the nodes
+- name: Prevent new jobs from starting on the nodes, and wait until their jobs have ended
   hpcai.azure.slurm_leave:
     nodes: [compute-3, compute-17]
     reason: "retire: replaced by newer machines"
     timeout: 3600
-  register: leaving
-
-- name: Wait until their jobs have ended
-  hpcai.azure.slurm_leave:
-    nodes: [compute-3, compute-17]
-    deadline: "{{ leaving.deadline }}"
+    wait: true
   register: left
-  until: left.busy | length == 0 or left.time_is_over
-  retries: 1000000
-  delay: 10
+  failed_when: left.busy | length > 0
 """
 
 RETURN = r"""
@@ -92,6 +91,11 @@ deadline:
   returned: success
   type: float
   sample: 1795334400.0
+seconds_left:
+  description: Seconds until RV(deadline), 0 if it has passed.
+  returned: success
+  type: float
+  sample: 2460.0
 time_is_over:
   description: Whether RV(deadline) has passed.
   returned: success
@@ -108,6 +112,15 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run impo
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import job_control, nodes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import HostlistError
 
+SPEC = {
+    "nodes": {"type": "list", "elements": "str", "required": True},
+    "reason": {"type": "str", "default": "retire"},
+    "timeout": {"type": "int", "default": 0},
+    "deadline": {"type": "float"},
+    # The action plugin waits.
+    "wait": {"type": "bool", "default": False},
+}
+
 
 def drain(
     module: AnsibleModule, known: dict[str, nodes.NodeState], made: job_control.Drain, reason: str
@@ -123,15 +136,7 @@ def drain(
 
 
 def main() -> NoReturn:
-    module = AnsibleModule(
-        argument_spec={
-            "nodes": {"type": "list", "elements": "str", "required": True},
-            "reason": {"type": "str", "default": "retire"},
-            "timeout": {"type": "int", "default": 0},
-            "deadline": {"type": "float"},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     names, given = module.params["nodes"], module.params["deadline"]
     deadline = time.time() + module.params["timeout"] if given is None else given
     try:
@@ -145,13 +150,15 @@ def main() -> NoReturn:
     except (CommandFailed, HostlistError) as error:
         module.fail_json(msg=str(error))
     drained = [*made.drain, *made.drain_as_it_is]
+    seconds_left = max(0.0, deadline - time.time())
     module.exit_json(
         changed=bool(drained),
         drained=drained,
         busy=busy,
         unknown=list(made.unknown),
         deadline=deadline,
-        time_is_over=time.time() >= deadline,
+        seconds_left=seconds_left,
+        time_is_over=seconds_left == 0,
         diff=diff,
     )
 

@@ -17,7 +17,15 @@ recorded=.simulator/$name/enroot_files
 # Health reports of the nodes, a folder for each tier.
 health=.simulator/$name/health
 
-step() { printf '\n== %s  [%d s]\n' "$1" $((SECONDS - began)); }
+# A first run makes the nodes, which a further one finds. What each took last time says how far this one is.
+kind=site-new
+if [ -e ".simulator/$name/state.json" ]; then
+    kind=site-again
+fi
+kind=$kind-${HPCAI_SUITE:-trixie}
+estimate=$(tests/setup/estimate.sh show "$kind")
+
+step() { printf '\n== %s  [%d s%s]\n' "$1" $((SECONDS - began)) "${estimate:+ of $estimate}"; }
 
 # failed WHAT WHAT-TO-DO
 failed() {
@@ -75,6 +83,7 @@ up() {
             -e "hpcai_health_tier=$tier" -e "hpcai_health_report=$PWD/$health/$tier" ||
             failed "the health check (tier $tier)" "The report in $health/$tier lists the failed checks of each node."
     done
+    tests/setup/estimate.sh save "$kind" $((SECONDS - began))
     summary
 }
 

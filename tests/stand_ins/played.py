@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -23,6 +22,7 @@ from ansible.module_utils.testing import patch_module_args
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Context
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps import gpu as gpu_step
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import clocks as command
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.frame.parser import build_parser
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.gpus import Gpus
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError, compute_processes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
@@ -92,10 +92,7 @@ def main() -> int:
     if what == "processes":
         json.dump(compute_processes(Played()), sys.stdout)
     if what == "command":
-        parser = argparse.ArgumentParser()
-        parser.add_argument("--root", default="/")
-        command.COMMAND.add_arguments(parser)
-        answer = command.COMMAND.execute(parser.parse_args(argument))
+        answer = command.COMMAND.execute(build_parser([command.COMMAND]).parse_args(["clocks", *argument]))
         json.dump({"status": answer.status, "text": answer.text, "data": dict(answer.data)}, sys.stdout)
     return 0
 

@@ -111,6 +111,8 @@ DAMAGES = [
     f"ln -s {UNITS}/hpcai-boot.target {ENABLED}/slurmd.service.requires",
     "rm /usr/libexec/hpcai/prolog",
     "rm -r /etc/hpcai/prolog.d",
+    "rm /usr/share/man/man1/hpcnode-stage.1",
+    "echo >> /usr/share/bash-completion/completions/hpcnode",
 ]
 """Changes that the module repairs."""
 

@@ -73,6 +73,9 @@ ALLOWED: dict[str, dict[str, str]] = {
     },
     "machine/lock.py": {"only_one": ROOTS_OWN},
     "machine/mounts.py": {"why_not_writable": NEW_NAME},
+    "machine/progress.py": dict.fromkeys(
+        ("ProgressFolder.__enter__", "ProgressFolder.__exit__"), "a new folder in /tmp that only its owner can enter"
+    ),
     "setup/access/plan.py": {"remount_proc": "/proc, where only the kernel makes files"},
     "setup/containers/enroot.py": {"LinkChange.apply": ROOTS_OWN},
     "setup/containers/importer.py": dict.fromkeys(("get", "release", "evict", "_fetch", "_mark"), AS_USER),

@@ -20,44 +20,44 @@ from ..machine.lock import Locked, only_one
 from ..machine.root import Root
 from ..machine.run import CommandFailed, run
 from ..slurm.arbiter.settings import FILE, Settings, read_settings
-from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
+from .command import BAD, GOOD, UNKNOWN, Action, Answer, Command, UsageError, no_arguments
 
 _DESCRIPTION = """\
 The arbiter runs on the controller. It reads the nodes' reports, drains nodes that fail, and resumes them when they are
 repaired. It changes only drain reasons of its own ('hpcai: health: ...'), and keeps a limit on how many nodes are
 drained. The role hpcai.azure.health_checks writes its settings to /etc/hpcai/health_arbiter.json.
 
-status (the default) shows the result of the last look: drained nodes, nodes that the drain limit keeps in service,
-nodes that do not report, and nodes marked for replacement.
-
-look reads the reports once and acts on them. Use it where the arbiter does not run as a service. --check only shows
-what it would do.
-
-serve looks repeatedly. hpcai-health-arbiter.service calls it.
-
 Nodes report with 'hpcnode health report', and ask before a job with 'hpcnode health prolog'.
+"""
+_STATUSES = """\
+Exit status: 0 nothing to do, 1 an operator has to act, 2 not all nodes report, or the arbiter does not run.
+"""
+_STATUS = f"""\
+Shows the result of the last look: drained nodes, nodes that the drain limit keeps in service, nodes that do not report,
+and nodes marked for replacement.
 
-Exit status of status: 0 nothing to do, 1 an operator has to act, 2 not all nodes report, or the arbiter does not run.
-Exit status of look: the same.
+{_STATUSES}"""
+_LOOK = f"""\
+Reads the reports once and acts on them. Use it where the arbiter does not run as a service. --check only shows what it
+would do.
+
+{_STATUSES}"""
+_SERVE = """\
+Looks repeatedly. hpcai-health-arbiter.service calls it.
 """
 _MISSED = 6
 """After this many missed looks, the service counts as not running."""
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    shown = f"{{{','.join(name for name in _ACTIONS if name not in _MOVED)}}}"
-    parser.add_argument(
-        "action", choices=tuple(_ACTIONS), metavar=shown, nargs="?", default="status", help="what to do"
-    )
-    parser.add_argument("--check", action="store_true", help="look: only show what would be done")
-    parser.add_argument("--within", type=float, help=argparse.SUPPRESS)
+def _add_look(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--check", action="store_true", help="only show what would be done")
+
+
+def _add_prolog(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--within", type=float, metavar="SECONDS", help="timeout (60)")
 
 
 def _execute(args: argparse.Namespace) -> Answer:
-    if args.check and args.action != "look":
-        raise UsageError(f"--check goes with look, not with {args.action}")
-    if args.within is not None and args.action != "prolog":
-        raise UsageError(f"--within goes with prolog, not with {args.action}")
     root = Root(args.root)
     if args.action != "status" and not root.is_this_machine:
         raise UsageError(f"arbiter {args.action} works on the running machine only: leave out --root")
@@ -149,13 +149,20 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace, Root], Answer]] = {
     "tell": _report,
     "prolog": _prolog,
 }
-_MOVED = ("tell", "prolog")
-"""Now 'health report' and 'health prolog'."""
 
 COMMAND = Command(
     name="arbiter",
     summary="which nodes are drained for failed health checks, on the controller",
     description=_DESCRIPTION,
-    add_arguments=_add_arguments,
+    add_arguments=no_arguments,
     execute=_execute,
+    actions=(
+        Action("status", "show the result of the last look", _STATUS),
+        Action("look", "read the reports once and act on them", _LOOK, _add_look),
+        Action("serve", "look repeatedly, as a service", _SERVE),
+        # Now 'health report' and 'health prolog'.
+        Action("tell", "report the results to slurmctld", listed=False),
+        Action("prolog", "find out whether a job may start on this node", "", _add_prolog, listed=False),
+    ),
+    default="status",
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Callable
 
 from ..job.beeond.request import FEATURE, requests_beeond
 from ..machine.root import Root
-from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
+from .command import BAD, GOOD, UNKNOWN, Action, Answer, Command, UsageError, no_arguments
 
 if TYPE_CHECKING:
     from ..job.beeond.options import BeeondSettings
@@ -26,29 +26,32 @@ _REMOVE_S = 20.0
 _DESCRIPTION = """\
 A job with --constraint=beeond gets its own file system, built from the scratch of its nodes. One node is enough. The
 file system exists while the job runs. The role hpcai.azure.beeond writes the settings to /etc/hpcai/beeond.json.
-
-start is called by the prolog, with slurmd's environment. It starts this node's daemons, waits for the daemons of the
-job's other nodes, and mounts the file system. If this node cannot provide its part, start exits with 1 and slurmctld
-drains the node. If another node's part is missing, start undoes everything on this node and requeues the job.
-
-stop is called by the epilog. It unmounts the file system, stops the daemons, removes the data, and verifies that
-nothing is left.
-
-status shows what each job has on this node. It changes nothing.
-
-sweep removes what dead jobs left. It runs at boot, and regularly from the health script 30-beeond. It also creates the
-folder for all jobs' data on the scratch, and moves aside anything that a user put in its place.
-
-Exit status of start: 0 the file system is mounted, the job did not request it, or the job will not run, 1 this node
-failed.
-Exit status of stop and sweep: 0 nothing is left, 1 something is left, 2 there are no settings, or the result is not
-known.
-Exit status of status: 0 good, 1 a running job lacks a part.
 """
+_START_TEXT = """\
+Called by the prolog, with slurmd's environment. It starts this node's daemons, waits for the daemons of the job's other
+nodes, and mounts the file system. If this node cannot provide its part, start exits with 1 and slurmctld drains the
+node. If another node's part is missing, start undoes everything on this node and requeues the job.
 
+Exit status: 0 the file system is mounted, the job did not request it, or the job will not run, 1 this node failed, 2
+there are no settings.
+"""
+_STOP_TEXT = """\
+Called by the epilog. It unmounts the file system, stops the daemons, removes the data, and verifies that nothing is
+left.
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=tuple(_ACTIONS), help="what to do")
+Exit status: 0 nothing is left, 1 something is left, 2 there are no settings, or the result is not known.
+"""
+_STATUS_TEXT = """\
+Shows what each job has on this node. It changes nothing.
+
+Exit status: 0 good, 1 a running job lacks a part, 2 there are no settings.
+"""
+_SWEEP_TEXT = """\
+Removes what dead jobs left. It runs at boot, and regularly from the health script 30-beeond. It also creates the folder
+for all jobs' data on the scratch, and moves aside anything that a user put in its place.
+
+Exit status: 0 nothing is left, 1 something is left, 2 there are no settings, or the result is not known.
+"""
 
 
 def _execute(args: argparse.Namespace) -> Answer:
@@ -182,4 +185,16 @@ _ACTIONS: Mapping[str, Callable[[BeeondSettings, Root], Answer]] = {
     "sweep": _sweep,
 }
 
-COMMAND = Command("beeond", "a BeeGFS file system per job: start, stop, sweep", _DESCRIPTION, _add_arguments, _execute)
+COMMAND = Command(
+    "beeond",
+    "a BeeGFS file system per job: start, stop, sweep",
+    _DESCRIPTION,
+    no_arguments,
+    _execute,
+    actions=(
+        Action("start", "start a job's file system, in its prolog", _START_TEXT),
+        Action("stop", "stop a job's file system, in its epilog", _STOP_TEXT),
+        Action("status", "show what each job has on this node", _STATUS_TEXT),
+        Action("sweep", "remove what dead jobs left", _SWEEP_TEXT),
+    ),
+)

@@ -18,18 +18,12 @@ from ..health.check import FAIL, PASS, SKIP, UNKNOWN, WARN
 from ..machine.root import Root
 from ..machine.run import run
 from . import command
-from .command import Answer, Command, UsageError
+from .command import Action, Answer, Command, UsageError, no_arguments, suggest
+from .frame.counter import counter
 
 _DESCRIPTION = """\
-run runs the named steps of the boot phase, in the order of the boot. Without names it runs all steps except join, which
-is part of slurmd's own start. It continues after a step that failed. At boot, each step has its own unit,
-hpcai-STEP.service. Steps leave correct settings unchanged, so you can run them at any time. --check only shows what
-would be done.
-
-status shows the result of each step in this boot, what keeps slurmd from starting, and what to do. It changes nothing.
-
-report sets the node's reason in Slurm to the first problem that keeps slurmd from starting, unless somebody else has
-set a reason. hpcai-report.service calls it when a blocking step has failed.
+The boot phase: steps that a node runs at each boot before slurmd starts. At boot, each step has its own unit,
+hpcai-STEP.service. Each step has a timeout.
 
 The verdict of a step is one of:
 
@@ -40,27 +34,39 @@ The verdict of a step is one of:
     skip     this node has nothing of this kind, or boot_skip in /etc/hpcai/node.json lists the step
 
 If a blocking step has the verdict fail or unknown, slurmd does not start; 'systemctl start slurmd' runs these steps
-again. Each step has a timeout.
+again.
 
 Records are in /run/hpcai/boot, one file per step.
+"""
+_RUN = """\
+Runs the named steps of the boot phase, in the order of the boot. Without names it runs all steps except join, which is
+part of slurmd's own start. It continues after a step that failed. On a terminal it shows which step is running. Steps
+leave correct settings unchanged, so you can run them at any time. --check only shows what would be done.
 
-Exit status of run: 0 no step failed, 1 a step failed, 2 a step is unknown; without names only blocking steps count.
-Exit status of status: 0 nothing keeps slurmd from starting, 1 something does, 2 not all steps have finished.
-Exit status of report: 0 Slurm has the reason, or needs none, 2 the reason could not be sent.
+Exit status: 0 no step failed, 1 a step failed, 2 a step is unknown; without names only blocking steps count.
+"""
+_STATUS = """\
+Shows the result of each step in this boot, what keeps slurmd from starting, and what to do. It changes nothing.
+
+Exit status: 0 nothing keeps slurmd from starting, 1 something does, 2 not all steps have finished.
+"""
+_REPORT = """\
+Sets the node's reason in Slurm to the first problem that keeps slurmd from starting, unless somebody else has set a
+reason. hpcai-report.service calls it when a blocking step has failed.
+
+Exit status: 0 Slurm has the reason, or needs none, 2 the reason could not be sent.
 """
 _LEVELS = {FAIL: "<3>", UNKNOWN: "<3>", WARN: "<4>"}
 """The journal's prefixes for errors and warnings (sd-daemon(3))."""
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=tuple(_ACTIONS), help="what to do")
-    parser.add_argument("steps", metavar="STEP", nargs="*", help=f"run: steps to run, of {', '.join(NAMES)}")
-    parser.add_argument("--check", action="store_true", help="run: only show what would be done")
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    steps = parser.add_argument("steps", metavar="STEP", nargs="*", help=f"steps to run, of {', '.join(NAMES)}")
+    suggest(steps, NAMES)
+    parser.add_argument("--check", action="store_true", help="only show what would be done")
 
 
 def _execute(args: argparse.Namespace) -> Answer:
-    if args.action != "run" and (args.steps or args.check):
-        raise UsageError(f"STEP and --check go with run, not with {args.action}")
     return _ACTIONS[args.action](args)
 
 
@@ -73,10 +79,12 @@ def _run(args: argparse.Namespace) -> Answer:
     except NoSuchStep as error:
         raise UsageError(str(error)) from None
     ran = []
-    for step in steps:
-        ran.append(perform(step, root, run, args.check))
-        for problem in problems_of(ran[-1:]):
-            sys.stderr.write(f"hpcnode boot: {problem}\n")
+    with counter("boot", "step", args.json) as show:
+        for number, step in enumerate(steps, start=1):
+            show(step.name, number, len(steps))
+            ran.append(perform(step, root, run, args.check))
+    for problem in problems_of(ran):
+        sys.stderr.write(f"hpcnode boot: {problem}\n")
     counted = [one for one in ran if (one.bad if args.steps else one.blocks)]
     return Answer(_status_of(counted), "\n".join(_lines(ran, args.check)), as_document(ran, args.check))
 
@@ -157,6 +165,11 @@ COMMAND = Command(
     name="boot",
     summary="the boot phase: run its steps, show what keeps slurmd from starting",
     description=_DESCRIPTION,
-    add_arguments=_add_arguments,
+    add_arguments=no_arguments,
     execute=_execute,
+    actions=(
+        Action("run", "run steps of the boot phase", _RUN, _add_run),
+        Action("status", "show the result of each step, and what keeps slurmd from starting", _STATUS),
+        Action("report", "report to Slurm what keeps slurmd from starting", _REPORT),
+    ),
 )

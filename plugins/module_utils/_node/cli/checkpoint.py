@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Callable
 from ..machine.atomic import write_file
 from ..machine.root import Root
 from ..machine.run import CommandFailed
-from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
+from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError, no_arguments
+from .frame.checkpoint_actions import ACTIONS, DESCRIPTION
 
 if TYPE_CHECKING:
     from ..job.checkpoint.directory import Signal
@@ -30,87 +31,23 @@ if TYPE_CHECKING:
     from ..job.checkpoint.store import AzcopyStore
     from ..job.checkpoint.watch import Watcher
 
-_DESCRIPTION = """\
-Keeps a job's checkpoints in a folder of a Blob container (--store, or HPCAI_CHECKPOINT_STORE), as the job's user. Each
-node publishes its part. A checkpoint is complete when all nodes have published; only complete ones are restored.
-
-watch DIR uploads each finished checkpoint in DIR until SIGTERM or SIGINT; with --once, only those that are finished
-now. A checkpoint is a folder whose name has the step as its last number. It is finished when it contains the file
-.complete (--signal marker), when a file beside it names it (latest), or when it is renamed to a name that ends with its
-step (rename).
-
-save DIR --step N publishes this node's part of DIR, a finished checkpoint.
-
-restore --to DIR fetches the newest complete checkpoint, or the one of --step or --id, verifies its hashes, and renames
-it into place. Run it on all nodes with one srun. If there is no checkpoint, it says so and exits with 0.
-
-list shows complete and incomplete checkpoints.
-
-prune keeps the newest --keep-last checkpoints, and all whose step is a multiple of --keep-every. A later attempt is
-newer than an earlier one, whatever its steps: after a restore of an older step, the checkpoints above that step belong
-to another branch. prune lists them, and removes them only with --branches.
-
-status DIR shows what the watchers of DIR do.
-
-Defaults are in /etc/hpcai/blob.json. hpcnode keeps its records in DIR/.hpcai-checkpoint.
-
-Exit status of watch: 0 all finished checkpoints are published, 1 one is not.
-Exit status of restore: 0 restored, or there is nothing to restore, 1 damaged or not fetched.
-Exit status of status: 0 good, 1 a watcher has a problem, 2 nothing watches DIR.
-"""
-
 STORE_VARIABLE = "HPCAI_CHECKPOINT_STORE"
-_WITH_FOLDER = ("watch", "save", "status")
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("action", choices=tuple(_ACTIONS), help="what to do")
-    add("folder", nargs="?", metavar="DIR", help="watch, status: the folder of checkpoints; save: a checkpoint")
-    add("--store", metavar="URL", help="https://ACCOUNT.blob.core.windows.net/CONTAINER/FOLDER, one per training")
-    add("--signal", choices=("marker", "latest", "rename"), default="marker", help="watch: what marks 'finished'")
-    add("--marker", metavar="NAME", default=".complete", help="watch: the marker's name (.complete)")
-    add("--latest-file", metavar="NAME", help="the file that names the latest (latest); restore writes it if given")
-    add("--shared", action="store_true", help="all nodes see one folder: each uploads a share, node 0 restores")
-    add("--once", action="store_true", help="watch: publish what is finished, then exit")
-    add("--every", type=float, metavar="S", default=2.0, help="watch: seconds between scans of DIR (2)")
-    add("--wait", type=float, metavar="S", default=600.0, help="save, watch --once, restore: wait for nodes (600)")
-    add("--acknowledge", action="store_true", help="watch: let a scheduled event start once all is published")
-    add("--step", type=int, metavar="N", help="save, restore: the step")
-    add("--save-id", metavar="TEXT", default="", help="save: distinguishes two saves of a step in one attempt")
-    add("--to", metavar="DIR", help="restore: the folder in which to put the checkpoint's folder")
-    add("--id", metavar="ID", help="restore: the id of one checkpoint, as list shows it")
-    add("--all", action="store_true", help="restore: the parts of all nodes into each node's folder")
-    add("--fall-back", action="store_true", help="restore, one node: use an older one if the newest is damaged")
-    add("--keep-last", type=int, metavar="N", help="watch, prune: keep the N newest; watch prunes only with this")
-    add("--keep-every", type=int, metavar="K", default=0, help="watch, prune: keep steps that are multiples of K")
-    add("--branches", action="store_true", help="prune: also remove checkpoints of other branches")
-    add("--leftover-hours", type=float, metavar="H", default=24.0, help="age at which incomplete ones are removed (24)")
-    add("--attempt", metavar="TEXT", help="instead of job and restart count; the same on all nodes")
-    add("--rank", type=int, metavar="I", help="instead of SLURM_NODEID")
-    add("--world", type=int, metavar="N", help="instead of SLURM_JOB_NUM_NODES")
-    add("--credential", choices=("identity", "workload", "sas", "none"), help="how to authenticate")
-    add("--client-id", metavar="ID", help="as root: client id of the machine's identity to use")
-    add("--sas-file", metavar="FILE", default="", help="a file with a SAS")
-    add("--account-gbps", type=float, metavar="N", help="the account's bandwidth limit in Gbit/s, for all nodes")
-    add("--cap-mbps", type=float, metavar="N", help="bandwidth limit of this node in Mbit/s, instead of that")
-    add("--azcopy", metavar="FILE", help="path of azcopy")
-    add("--work", metavar="DIR", help="folder for azcopy's logs and plans")
 
 
 def _execute(args: argparse.Namespace) -> Answer:
-    if (args.folder is None) is (args.action in _WITH_FOLDER):
-        raise UsageError(f"{args.action} {'needs a DIR' if args.action in _WITH_FOLDER else 'takes no DIR'}")
-    if args.every <= 0 or args.wait < 0 or args.leftover_hours <= 0 or args.keep_every < 0:
-        raise UsageError("--every and --leftover-hours must be more than 0, --wait and --keep-every 0 or more")
-    if args.keep_last is not None and args.keep_last < 1:
+    given = vars(args)
+    if given.get("every", 1) <= 0 or given.get("leftover_hours", 1) <= 0:
+        raise UsageError("--every and --leftover-hours must be more than 0")
+    if given.get("wait", 0) < 0 or given.get("keep_every", 0) < 0:
+        raise UsageError("--wait and --keep-every must be 0 or more")
+    if given.get("keep_last") is not None and args.keep_last < 1:
         raise UsageError("--keep-last must be at least 1: the newest checkpoint is always kept")
-    for name in (args.latest_file, args.marker):
+    for name in (given.get("latest_file"), given.get("marker")):
         if name is not None and (not name or "/" in name or name in (".", "..")):
             raise UsageError(f"{name!r} is not a file name: --marker and --latest-file take a name without a folder")
-    if args.folder:
+    if "folder" in given:
         args.folder = os.path.abspath(args.folder)
-    return _ACTIONS[args.action](args)
+    return _EXECUTED[args.action](args)
 
 
 def _watch(args: argparse.Namespace) -> Answer:
@@ -379,7 +316,7 @@ def _host() -> str:
     return socket.gethostname().partition(".")[0] or "host"
 
 
-_ACTIONS: Mapping[str, Callable[[argparse.Namespace], Answer]] = {
+_EXECUTED: Mapping[str, Callable[[argparse.Namespace], Answer]] = {
     "watch": _watch,
     "save": _save,
     "restore": _restore,
@@ -389,5 +326,11 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace], Answer]] = {
 }
 
 COMMAND = Command(
-    "checkpoint", "checkpoints in Blob storage: watch, save, restore, prune", _DESCRIPTION, _add_arguments, _execute
+    "checkpoint",
+    "checkpoints in Blob storage: watch, save, restore, prune",
+    DESCRIPTION,
+    no_arguments,
+    _execute,
+    actions=ACTIONS,
+    ignores=True,
 )

@@ -15,26 +15,31 @@ from ..machine.gpu import GpuError, connect
 from ..machine.lock import Locked
 from ..machine.root import Root
 from ..setup import clocks
-from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
+from .command import BAD, GOOD, UNKNOWN, Action, Answer, Command, UsageError, no_arguments
 
 _DESCRIPTION = """\
 Shows or sets the clocks of the node's NVIDIA GPUs.
 
-  status  (the default) shows the clocks, and whether they match /etc/hpcai/clocks.json. It changes nothing.
-  apply   sets the clocks of /etc/hpcai/clocks.json. Without that file it does nothing.
-  reset   resets application clocks and locked clocks of all GPUs. The next boot applies the file again.
-
 The Ansible module hpcai.azure.gpu_clocks writes /etc/hpcai/clocks.json if persistent: true is set. This command records
 locked clocks in /run/hpcai/clocks.json, because the driver has no function that reads them back. It works on the
 running machine only, because it needs the driver.
-
+"""
+_STATUSES = """\
 Exit status: 0 the clocks are as wanted, 1 they are not, or a GPU failed, 2 there is no driver, or it does not answer, 3
 wrong usage.
 """
+_STATUS = f"""\
+Shows the clocks, and whether they match /etc/hpcai/clocks.json. It changes nothing.
 
+{_STATUSES}"""
+_APPLY = f"""\
+Sets the clocks of /etc/hpcai/clocks.json. Without that file it does nothing.
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", nargs="?", choices=("status", "apply", "reset"), default="status", help="what to do")
+{_STATUSES}"""
+_RESET = f"""\
+Resets application clocks and locked clocks of all GPUs. The next boot applies /etc/hpcai/clocks.json again.
+
+{_STATUSES}"""
 
 
 def _execute(args: argparse.Namespace) -> Answer:
@@ -124,6 +129,12 @@ COMMAND = Command(
     name="clocks",
     summary="show or set the GPUs' clocks",
     description=_DESCRIPTION,
-    add_arguments=_add_arguments,
+    add_arguments=no_arguments,
     execute=_execute,
+    actions=(
+        Action("status", "show the clocks, and whether they match the settings", _STATUS),
+        Action("apply", "set the clocks of the settings", _APPLY),
+        Action("reset", "reset all clocks", _RESET),
+    ),
+    default="status",
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Callable
 
@@ -48,6 +48,30 @@ class Answer:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
+def no_arguments(_parser: argparse.ArgumentParser) -> None:
+    """Declare nothing: a command or an action without arguments of its own."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """What a sub-command does, named by the word after it: ``hpcnode stage run``.
+
+    :ivar name: its name on the command line; ``args.action`` contains it.
+    :ivar summary: one line, for the list of actions.
+    :ivar description: paragraphs for its ``--help``, which also says what each exit status means.
+    :ivar add_arguments: declares its arguments.
+    :ivar option: an option that can be given instead of the name.
+    :ivar listed: whether help, manual pages and shells show it.
+    """
+
+    name: str
+    summary: str
+    description: str = ""
+    add_arguments: Callable[[argparse.ArgumentParser], None] = no_arguments
+    option: str = ""
+    listed: bool = True
+
+
 @dataclass(frozen=True)
 class Command:
     """A sub-command.
@@ -55,9 +79,15 @@ class Command:
     :ivar name: its name on the command line.
     :ivar summary: one line, for the list of commands.
     :ivar description: paragraphs for its ``--help``: what it does, reads and writes, and what each exit status means.
-    :ivar add_arguments: declares its arguments, except ``--json`` and ``--root``, which all commands have.
+    :ivar add_arguments: declares its arguments, except ``--json`` and ``--root``, which all commands have. A command
+        with actions has no arguments of its own.
     :ivar execute: runs it. A ``UsageError`` becomes exit status 3, ``CommandFailed`` and ``OSError`` become BAD,
         ``ConfigError`` becomes UNKNOWN.
+    :ivar actions: its actions.
+    :ivar default: name of the action that runs if none is named; empty if one must be named.
+    :ivar ignores: whether an option of one action is ignored with a warning if it is given to another one, because
+        release 0.1.0 ignored it silently and scripts may give it. Otherwise it is refused.
+    :ivar refuses: options that are refused nevertheless.
     """
 
     name: str
@@ -65,6 +95,15 @@ class Command:
     description: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     execute: Callable[[argparse.Namespace], Answer]
+    actions: tuple[Action, ...] = ()
+    default: str = ""
+    ignores: bool = False
+    refuses: tuple[str, ...] = ()
+
+
+def suggest(argument: argparse.Action, words: Iterable[str]) -> None:
+    """Have shells complete an argument with these words. Its value is not checked by argparse."""
+    vars(argument)["suggested"] = tuple(words)
 
 
 def is_journal() -> bool:

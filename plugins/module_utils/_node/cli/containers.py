@@ -16,50 +16,66 @@ from ..machine.run import run
 from ..setup.containers import check, importer, user_folders
 from ..setup.containers.options import SETTINGS, EnrootOptions, read_options
 from ..setup.containers.pyxis import fits, read_record
-from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
+from .command import BAD, GOOD, UNKNOWN, Action, Answer, Command, UsageError, no_arguments, suggest
 
 _DESCRIPTION = """\
-Tasks of a node that runs containers with enroot and pyxis.
-
-status shows whether the pyxis plugin fits the installed Slurm, and what dead jobs left behind.
-
-check IMAGE runs a job on --nodes nodes, with one step on the host and one step in a container of IMAGE. On each node,
-os-release and the mount namespace must differ between the two steps. Run it as a user who may submit jobs.
-
-sweep removes what finished jobs left behind: containers and partly imported images with a job's name. The boot phase
-does the same (hpcnode boot run containers).
-
-folders creates the folders that enroot needs for a job's user. A prolog calls it, because only root can create them.
-
-token REGISTRY prints a password for an Azure container registry. The password is a secret. enroot calls token from its
-credentials file. root gets the password with the machine's managed identity. Other users get it from the service
-hpcai-grants, for the registries in /etc/hpcai/containers.json.
-
-importer get URI and importer release are called by pyxis if its option is
-'importer=/usr/libexec/hpcai/pyxis-importer'.
-
+Tasks of a node that runs containers with enroot and pyxis. The role hpcai.azure.enroot_pyxis writes the settings to
+/etc/hpcai/containers.json.
+"""
+_STATUSES = """\
 Exit status: 0 good, 1 bad or failed, 2 there are no settings, or the result is not known.
 """
+_STATUS = f"""\
+Shows whether the pyxis plugin fits the installed Slurm, and what dead jobs left behind.
 
-_ACTIONS = ("status", "check", "sweep", "folders", "token", "importer")
+{_STATUSES}"""
+_CHECK = f"""\
+Runs a job on --nodes nodes, with one step on the host and one step in a container of IMAGE. On each node, os-release
+and the mount namespace must differ between the two steps. Run it as a user who may submit jobs.
+
+{_STATUSES}"""
+_SWEEP = f"""\
+Removes what finished jobs left behind: containers and partly imported images with a job's name. The boot phase does the
+same (hpcnode boot run containers).
+
+{_STATUSES}"""
+_FOLDERS = f"""\
+Creates the folders that enroot needs for a job's user. A prolog calls it, because only root can create them.
+
+{_STATUSES}"""
+_TOKEN = f"""\
+Prints a password for an Azure container registry. The password is a secret. enroot calls token from its credentials
+file. root gets the password with the machine's managed identity. Other users get it from the service hpcai-grants, for
+the registries in /etc/hpcai/containers.json.
+
+{_STATUSES}"""
+_IMPORTER = f"""\
+Called by pyxis as 'importer get URI' and 'importer release', if its option is
+'importer=/usr/libexec/hpcai/pyxis-importer'.
+
+{_STATUSES}"""
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=_ACTIONS, help="what to do")
-    parser.add_argument("words", nargs="*", metavar="WORD", help="IMAGE, REGISTRY, or get URI, or release")
-    parser.add_argument("--nodes", type=int, default=1, help="check: how many nodes (1)")
-    parser.add_argument("--in-job", action="store_true", help="check: in the current job, instead of a new one")
-    parser.add_argument("--client-id", metavar="ID", help="token, as root: client id of the machine's identity to use")
+def _add_check(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("image", metavar="IMAGE", help="the image, as in srun --container-image")
+    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="how many nodes (1)")
+    parser.add_argument("--in-job", action="store_true", help="in the current job, instead of a new one")
+
+
+def _add_token(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("registry", metavar="REGISTRY", help="such as training.azurecr.io")
+    parser.add_argument("--client-id", metavar="ID", help="as root: client id of the machine's identity to use")
+
+
+def _add_importer(parser: argparse.ArgumentParser) -> None:
+    suggest(parser.add_argument("words", nargs="*", metavar="WORD", help="get URI, or release"), ("get", "release"))
 
 
 def _execute(args: argparse.Namespace) -> Answer:
-    count = {"status": 0, "sweep": 0, "folders": 0, "check": 1, "token": 1}.get(args.action)
-    if count is not None and len(args.words) != count:
-        raise UsageError(f"{args.action} takes {count or 'no'} word{'' if count == 1 else 's'}, not {len(args.words)}")
     if args.action == "check":
-        return _check(args.words[0], args.nodes, args.in_job)
+        return _check(args.image, args.nodes, args.in_job)
     if args.action == "token":
-        return _token(args.words[0], args.client_id)
+        return _token(args.registry, args.client_id)
     root = Root(args.root)
     options = read_options(root)
     if options is None:
@@ -161,5 +177,18 @@ def _runtime(options: EnrootOptions) -> str:
 
 
 COMMAND = Command(
-    "containers", "enroot and pyxis: check, sweep, registry passwords", _DESCRIPTION, _add_arguments, _execute
+    "containers",
+    "enroot and pyxis: check, sweep, registry passwords",
+    _DESCRIPTION,
+    no_arguments,
+    _execute,
+    actions=(
+        Action("status", "show whether pyxis fits Slurm, and what is left behind", _STATUS),
+        Action("check", "run a job that checks containers", _CHECK, _add_check),
+        Action("sweep", "remove what finished jobs left behind", _SWEEP),
+        Action("folders", "create enroot's folders for a job's user", _FOLDERS),
+        Action("token", "print a password for a registry", _TOKEN, _add_token),
+        Action("importer", "import images for pyxis", _IMPORTER, _add_importer),
+    ),
+    ignores=True,
 )

@@ -13,26 +13,23 @@ from dataclasses import asdict
 
 from ..machine.config import ConfigError
 from ..machine.root import Root
-from .command import GOOD, UNKNOWN, Answer, Command, UsageError
+from .command import GOOD, UNKNOWN, Action, Answer, Command, UsageError, no_arguments
 
 _DESCRIPTION = """\
 Only root can reach Azure's metadata service. hpcai-events.service queries it for the scheduled events of this machine,
 such as a preemption or a redeployment, and writes them to /run/hpcai/events/events.json, which every user may read.
 'hpcnode checkpoint watch' reads that file.
+"""
+_SHOW = """\
+Shows the scheduled events of this machine.
 
-show (the default) shows the events.
-
-serve queries the metadata service every 2 s, until SIGTERM. hpcai-events.service calls it. If all jobs on this node
-belong to one user, that user can let an event start early (hpcnode checkpoint watch --acknowledge); serve then starts
-it.
-
-Exit status of show: 0 the events are known, 2 they are not known.
+Exit status: 0 the events are known, 2 they are not known.
+"""
+_SERVE = """\
+Queries the metadata service every 2 s, until SIGTERM. hpcai-events.service calls it. If all jobs on this node belong to
+one user, that user can let an event start early (hpcnode checkpoint watch --acknowledge); serve then starts it.
 """
 _EVERY_S = 2.0
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("show", "serve"), nargs="?", default="show", help="what to do")
 
 
 def _execute(args: argparse.Namespace) -> Answer:
@@ -69,4 +66,15 @@ def _serve(root: Root) -> Answer:
     return Answer(GOOD, "")
 
 
-COMMAND = Command("events", "scheduled events of this machine", _DESCRIPTION, _add_arguments, _execute)
+COMMAND = Command(
+    "events",
+    "scheduled events of this machine",
+    _DESCRIPTION,
+    no_arguments,
+    _execute,
+    actions=(
+        Action("show", "show the events", _SHOW),
+        Action("serve", "query the events for all users, as a service", _SERVE),
+    ),
+    default="show",
+)

@@ -13,7 +13,7 @@ import socket
 
 from ..machine.root import Root
 from ..setup.tools.layout import TOOL
-from .command import GOOD, UNKNOWN, Answer, Command, UsageError
+from .command import GOOD, UNKNOWN, Action, Answer, Command, UsageError, no_arguments
 
 _DESCRIPTION = """\
 Only root can use this machine's managed identity. A service that runs as root gives users' processes short-lived access
@@ -21,19 +21,19 @@ instead: a SAS for a container, or a password for a registry. The access is limi
 grants to the user's groups (/etc/hpcai/grants.json, written by the role hpcai.azure.blob_staging). 'hpcnode stage',
 'hpcnode checkpoint' and enroot request access from the service when they need it.
 
-status (the default) shows the containers that your groups may use.
-
-serve answers requests on the socket that systemd passes to it (hpcai-grants.socket). It exits after one minute without
-a request.
+Exit status: 0 good, 2 the service cannot be reached, or refuses.
+"""
+_STATUS = """\
+Shows the containers that your groups may use.
 
 Exit status: 0 good, 2 the service cannot be reached, or refuses.
 """
+_SERVE = """\
+Answers requests on the socket that systemd passes to it (hpcai-grants.socket). It exits after one minute without a
+request.
+"""
 _IDLE_S = 60.0
 _FIRST_HANDLE = 3
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("status", "serve"), nargs="?", default="status", help="what to do")
 
 
 def _execute(args: argparse.Namespace) -> Answer:
@@ -75,4 +75,15 @@ def _has_account(uid: int) -> bool:
     return True
 
 
-COMMAND = Command("grants", "what your groups may access in Blob storage", _DESCRIPTION, _add_arguments, _execute)
+COMMAND = Command(
+    "grants",
+    "what your groups may access in Blob storage",
+    _DESCRIPTION,
+    no_arguments,
+    _execute,
+    actions=(
+        Action("status", "show the containers that your groups may use", _STATUS),
+        Action("serve", "answer requests, as a service", _SERVE),
+    ),
+    default="status",
+)

@@ -24,10 +24,11 @@ from ..machine.root import Root
 from ..machine.run import CommandFailed, run
 from ..version import VERSION
 from . import command
-from .command import Answer, Command, UsageError
+from .command import Action, Answer, Command, UsageError, no_arguments, suggest
+from .frame.counter import counter
 
 _DESCRIPTION = """\
-run TIER runs the checks of a tier, one after the other, and changes nothing on the node. --only runs some of them.
+Health checks: whether this node is fit for jobs.
 
 The tiers are:
 
@@ -47,56 +48,76 @@ The verdict of a check is one of:
 
 A check that exceeds its timeout is unknown. If its driver or device does not answer twice in a row, it fails.
 
-list explains each check, its limits on this machine and the sources of the limits. --tier shows the checks of one tier.
-'hpcnode health --list' is the same.
-
-status shows the verdicts of the last run of each tier in this boot, and the latched findings.
-
-report writes the results of the checks in /run/hpcai/health to the node's record at slurmctld, if they are new or the
-last report is old. hpcai-health-report.service calls it.
-
-prolog runs the checks of the tier prolog. If a check fails that every job needs, it waits until the arbiter has drained
-the node, and then fails. If the arbiter does not drain the node, the job starts. The prolog 30-health calls it.
-
-clear removes the latched findings of all checks, or of the named checks. A latched finding comes from a log: its check
-fails in each later run until the machine restarts, the GPU is reset, or you call clear. clear also resets the count of
-how often a driver did not answer.
-
 The last run of each tier is in /run/hpcai/health, one file per tier; a run with --only does not change it. Latched
 findings are in /var/lib/hpcai/health. If the folder for Prometheus' text files exists, each run writes one there.
+"""
+_STATUSES = """\
+Exit status: 0 no check failed, 1 a check failed, 2 a check is unknown and none failed, or all were skipped.
+"""
+_RUN = f"""\
+Runs the checks of a tier, one after the other, and changes nothing on the node. --only runs some of them. On a terminal
+it shows which check is running.
 
-Exit status of run and status: 0 no check failed, 1 a check failed, 2 a check is unknown and none failed, or all were
-skipped.
+{_STATUSES}
 Exit status of 'run prolog': 1 a job must not start, because a GPU or the scratch directory is missing or the fabric is
 down, 0 otherwise.
-Exit status of report: 0 slurmctld has the report, 2 it could not be sent.
-Exit status of prolog: 0 the job may start, 1 it must not start.
+"""
+_LIST = """\
+Explains each check, its limits on this machine and the sources of the limits. 'hpcnode health --list' is the same.
+
+Exit status: 0 good, 2 /etc/hpcai/health.json cannot be used.
+"""
+_STATUS = f"""\
+Shows the verdicts of the last run of each tier in this boot, and the latched findings.
+
+{_STATUSES}"""
+_REPORT = """\
+Writes the results of the checks in /run/hpcai/health to the node's record at slurmctld, if they are new or the last
+report is old. hpcai-health-report.service calls it.
+
+Exit status: 0 slurmctld has the report, 2 it could not be sent.
+"""
+_PROLOG = """\
+Runs the checks of the tier prolog. If a check fails that every job needs, it waits until the arbiter has drained the
+node, and then fails. If the arbiter does not drain the node, the job starts. The prolog 30-health calls it.
+
+Exit status: 0 the job may start, 1 it must not start.
+"""
+_CLEAR = """\
+Removes the latched findings of all checks, or of the named checks. A latched finding comes from a log: its check fails
+in each later run until the machine restarts, the GPU is reset, or you call clear. clear also resets the count of how
+often a driver did not answer.
+
+Exit status: 0 good, 1 the state cannot be changed.
 """
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=tuple(_ACTIONS), nargs="?", help="what to do")
-    parser.add_argument(
-        "names", metavar="TIER|CHECK", nargs="*", help=f"run, status: a tier of {', '.join(TIERS)}; clear: checks"
-    )
-    parser.add_argument("--only", metavar="CHECK", action="append", default=[], help="run: one check; can be repeated")
-    parser.add_argument("--job", metavar="ID", help="run: the job whose prolog or epilog this is (SLURM_JOB_ID)")
-    parser.add_argument("--within", type=float, metavar="SECONDS", help="prolog: timeout (60)")
-    parser.add_argument("--tier", choices=TIERS, help="list: only the checks of this tier")
-    parser.add_argument("--list", action="store_true", help="the same as list")
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    _add_tier(parser)
+    add = parser.add_argument
+    suggest(add("--only", metavar="CHECK", action="append", default=[], help="one check; can be repeated"), NAMES)
+    add("--job", metavar="ID", help="the job whose prolog or epilog this is (SLURM_JOB_ID)")
+
+
+def _add_tier(parser: argparse.ArgumentParser) -> None:
+    tier = parser.add_argument("names", metavar="TIER", nargs="*", help=f"a tier of {', '.join(TIERS)}")
+    suggest(tier, TIERS)
+
+
+def _add_list(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tier", choices=TIERS, help="only the checks of this tier")
+
+
+def _add_prolog(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--within", type=float, metavar="SECONDS", help="timeout (60)")
+
+
+def _add_clear(parser: argparse.ArgumentParser) -> None:
+    suggest(parser.add_argument("names", metavar="CHECK", nargs="*", help="a check, instead of all"), NAMES)
 
 
 def _execute(args: argparse.Namespace) -> Answer:
-    action = "list" if args.list and args.action is None else args.action
-    if action is None or (args.list and action != "list"):
-        raise UsageError(f"say what to do: {', '.join(_ACTIONS)}")
-    if action != "run" and (args.only or args.job is not None):
-        raise UsageError(f"--only and --job go with run, not with {action}")
-    if action != "prolog" and args.within is not None:
-        raise UsageError(f"--within goes with prolog, not with {action}")
-    if action != "list" and args.tier:
-        raise UsageError(f"--tier goes with list: hpcnode health {action} {args.tier}")
-    return _ACTIONS[action](args)
+    return _ACTIONS[args.action](args)
 
 
 def _run(args: argparse.Namespace) -> Answer:
@@ -106,7 +127,8 @@ def _run(args: argparse.Namespace) -> Answer:
         raise UsageError(f"say which tier: {', '.join(TIERS)}")
     job = os.environ.get("SLURM_JOB_ID", "") if args.job is None else args.job
     try:
-        done = perform(tier, args.only, root, run, VERSION, job)
+        with counter("health", "check", args.json) as show:
+            done = perform(tier, args.only, root, run, VERSION, job, show)
     except NoSuchCheck as error:
         raise UsageError(str(error)) from None
     for problem in done.document["problems"]:
@@ -122,14 +144,8 @@ def _this_machine(args: argparse.Namespace) -> Root:
     return root
 
 
-def _without_words(args: argparse.Namespace) -> Root:
-    if args.names:
-        raise UsageError(f"{args.action} takes no words: {' '.join(args.names)}")
-    return _this_machine(args)
-
-
 def _report(args: argparse.Namespace) -> Answer:
-    return report(_without_words(args))
+    return report(_this_machine(args))
 
 
 def report(root: Root) -> Answer:
@@ -144,7 +160,7 @@ def report(root: Root) -> Answer:
 
 
 def _prolog(args: argparse.Namespace) -> Answer:
-    return prolog(_without_words(args), args.within)
+    return prolog(_this_machine(args), args.within)
 
 
 def prolog(root: Root, within: float | None) -> Answer:
@@ -186,8 +202,6 @@ def _one_tier(args: argparse.Namespace) -> str:
 
 
 def _list(args: argparse.Namespace) -> Answer:
-    if args.names:
-        raise UsageError(f"list takes no words: hpcnode health list --tier {args.names[0]}")
     machine = machine_of(Root(args.root), run)
     checks = [check for check in all_checks() if args.tier in (None, *check.tiers)]
     for problem in filter(None, (machine.settings_problem, machine.size_problem)):
@@ -268,6 +282,14 @@ COMMAND = Command(
     name="health",
     summary="health checks: run them, show whether this node is fit for jobs",
     description=_DESCRIPTION,
-    add_arguments=_add_arguments,
+    add_arguments=no_arguments,
     execute=_execute,
+    actions=(
+        Action("run", "run the checks of a tier", _RUN, _add_run),
+        Action("list", "explain the checks and their limits", _LIST, _add_list, option="--list"),
+        Action("status", "show the last verdicts and the latched findings", _STATUS, _add_tier),
+        Action("report", "report the results to slurmctld", _REPORT),
+        Action("prolog", "find out whether a job may start on this node", _PROLOG, _add_prolog),
+        Action("clear", "remove latched findings", _CLEAR, _add_clear),
+    ),
 )

@@ -15,59 +15,70 @@ from typing import TYPE_CHECKING, Callable
 from ..job.hooks.failures import Failure
 from ..job.hooks.options import KINDS
 from ..machine.root import Root
-from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
+from .command import BAD, GOOD, UNKNOWN, Action, Answer, Command, UsageError, no_arguments
 
 if TYPE_CHECKING:
     from ..job.hooks.runner import DrainDecision
 
 _DESCRIPTION = """\
-run KIND runs the scripts of a kind: prolog before a job starts on this node, epilog after it, health at regular
-intervals. slurmd calls it through /usr/libexec/hpcai/KIND. The scripts are in /etc/hpcai/KIND.d and run in the order of
-their names (50-gpu). Each script has a timeout, after which it is killed together with all processes that it started.
-In a prolog, no script runs after one that failed; in an epilog and in health, all scripts run. A file that root does
-not own, that others may write, or that is not executable counts as a failure.
+The scripts that Slurm runs before and after each job, and at regular intervals. They are in /etc/hpcai/KIND.d, and run
+in the order of their names (50-gpu).
+
+Output is in /var/log/hpcai/jobs, settings are in /etc/hpcai/job_hooks.json, failures in /run/hpcai/job.
+"""
+_RUN = """\
+Runs the scripts of a kind: prolog before a job starts on this node, epilog after it, health at regular intervals.
+slurmd calls it through /usr/libexec/hpcai/KIND. Each script has a timeout, after which it is killed together with all
+processes that it started. In a prolog, no script runs after one that failed; in an epilog and in health, all scripts
+run. A file that root does not own, that others may write, or that is not executable counts as a failure.
 
 If a script of a prolog exits with 75, the job is requeued with the script's last line as the reason, and the node is
 not drained. After any other failure of a prolog or epilog, slurmctld drains the node. If the role health_checks is set
 up, the node asks the arbiter to drain it instead, and the job of a prolog is requeued. The node stays in scheduling
 if the drain limit is reached or the arbiter does not answer.
 
-status shows the scripts, and what failed last in this boot. It changes nothing.
+Exit status: 0 all scripts passed, or there are none, 1 a script failed.
+"""
+_STATUS = """\
+Shows the scripts, and what failed last in this boot. It changes nothing.
 
-report sets the node's reason in Slurm to the cause, after slurmctld has drained the node for a failed prolog or epilog.
-It replaces only slurmctld's own reason. hpcai-hook-report.service calls it.
+Exit status: 0 nothing failed since the last good run, 1 something failed, or a file is refused.
+"""
+_REPORT = """\
+Sets the node's reason in Slurm to the cause, after slurmctld has drained the node for a failed prolog or epilog. It
+replaces only slurmctld's own reason. hpcai-hook-report.service calls it.
 
-scratch checks that the scratch is still mounted, as the boot phase left it, and that it can be written.
---unless-checked skips this if the prolog of the health checks is installed. The prolog 10-scratch uses that option.
+Exit status: 0 Slurm has the cause, or needs none, 2 it could not be sent.
+"""
+_SCRATCH = """\
+Checks that the scratch is still mounted, as the boot phase left it, and that it can be written. --unless-checked skips
+this if the prolog of the health checks is installed. The prolog 10-scratch uses that option.
 
-hosts writes the names of Slurm's nodes to a block in /etc/hosts: the nodes in slurm.conf, and the nodes of the job
-whose prolog calls it. The prolog 15-hosts calls it.
+Exit status: 0 the scratch is good, or none is expected, 1 it is not good.
+"""
+_HOSTS = """\
+Writes the names of Slurm's nodes to a block in /etc/hosts: the nodes in slurm.conf, and the nodes of the job whose
+prolog calls it. The prolog 15-hosts calls it.
 
-unkillable frees users' processes that do not end after SIGKILL: it aborts the FUSE connections on which they hang, if
-the same user made them, and kills their tracers. The health script 10-unkillable calls it.
+Exit status: 0 /etc/hosts has all names of the job's nodes, 2 a name is missing.
+"""
+_UNKILLABLE = """\
+Frees users' processes that do not end after SIGKILL: it aborts the FUSE connections on which they hang, if the same
+user made them, and kills their tracers. The health script 10-unkillable calls it.
 
-Output is in /var/log/hpcai/jobs, settings are in /etc/hpcai/job_hooks.json, failures in /run/hpcai/job.
-
-Exit status of run: 0 all scripts passed, or there are none, 1 a script failed.
-Exit status of status: 0 nothing failed since the last good run, 1 something failed, or a file is refused.
-Exit status of report: 0 Slurm has the cause, or needs none, 2 it could not be sent.
-Exit status of scratch: 0 the scratch is good, or none is expected, 1 it is not good.
-Exit status of unkillable: 0 nothing was stuck, or it was freed, 2 FUSE's connections cannot be read.
-Exit status of hosts: 0 /etc/hosts has all names of the job's nodes, 2 a name is missing.
+Exit status: 0 nothing was stuck, or it was freed, 2 FUSE's connections cannot be read.
 """
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=tuple(_ACTIONS), help="what to do")
-    parser.add_argument("--unless-checked", action="store_true", help="scratch: only if no health check covers it")
-    parser.add_argument("kind", metavar="KIND", nargs="?", choices=KINDS, help=f"run: {', '.join(KINDS)}")
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", metavar="KIND", choices=KINDS, help=", ".join(KINDS))
+
+
+def _add_scratch(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--unless-checked", action="store_true", help="only if no health check covers it")
 
 
 def _execute(args: argparse.Namespace) -> Answer:
-    if (args.action == "run") is (args.kind is None):
-        raise UsageError("run needs a KIND" if args.action == "run" else f"KIND goes with run, not with {args.action}")
-    if args.unless_checked and args.action != "scratch":
-        raise UsageError(f"--unless-checked goes with scratch, not with {args.action}")
     root = Root(args.root)
     if args.action in ("run", "report", "hosts", "unkillable") and not root.is_this_machine:
         raise UsageError(f"job {args.action} works on the running machine only: leave out --root")
@@ -180,6 +191,14 @@ COMMAND = Command(
     name="job",
     summary="prolog, epilog and health scripts: run them, show what failed",
     description=_DESCRIPTION,
-    add_arguments=_add_arguments,
+    add_arguments=no_arguments,
     execute=_execute,
+    actions=(
+        Action("run", "run the scripts of a kind", _RUN, _add_run),
+        Action("status", "show the scripts, and what failed last", _STATUS),
+        Action("report", "report to Slurm why a script drained the node", _REPORT),
+        Action("scratch", "check the scratch before a job", _SCRATCH, _add_scratch),
+        Action("hosts", "write the nodes' names to /etc/hosts", _HOSTS),
+        Action("unkillable", "free processes that do not end after SIGKILL", _UNKILLABLE),
+    ),
 )

@@ -6,23 +6,21 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import os
-import re
-import shutil
 import sys
-import textwrap
 import traceback
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from ..machine.config import ConfigError
 from ..machine.root import NoRoot, existing_root
 from ..machine.run import CommandFailed
 from ..version import VERSION
 from .command import BAD, GOOD, UNKNOWN, USAGE, Answer, Command, UsageError
+from .frame.colours import paint, paint_error, paint_page
+from .frame.parser import PROGRAM, build_parser
 
 if TYPE_CHECKING:
     # For AnsiballZ only, which packs every file that is imported somewhere. The whole node core is installed, also what
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from ..job.beeond import install as beeond_install  # noqa: F401
     from ..job.hooks import install as hooks_install  # noqa: F401
     from ..job.stage import copy  # noqa: F401
+    from ..machine import progress  # noqa: F401
     from ..setup import daemon  # noqa: F401
     from ..setup.containers import ensure as containers_ensure  # noqa: F401
     from ..setup.image import generalise, settings  # noqa: F401
@@ -59,111 +58,12 @@ if TYPE_CHECKING:
         tools,
     )
 
-PROGRAM = "hpcnode"
 SCHEMA = 1
 """Version of the format of ``--json``."""
 
 _JOBS = ("containers", "beeond", "job", "stage", "checkpoint", "events", "metadata", "grants", "slurm", "arbiter")
 NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", *_JOBS, "tools")
 """The sub-commands."""
-
-DESCRIPTION = """\
-hpcnode shows what an Azure HPC or AI virtual machine has and how it is configured, and configures it at boot. It is the
-same code as the modules of the Ansible collection hpcai.azure, and needs neither Ansible nor a network.
-
-systemd starts it at boot through hpcai-boot.target.
-
-The options below can also follow the command. 'hpcnode COMMAND --help' describes a command.
-"""
-EPILOG = """\
-exit status:
-
-  0  Good: everything is correct, or was done.
-  1  Bad: something is wrong, or failed.
-  2  Unknown: hpcnode could not find out.
-  3  Wrong usage; nothing was done.
-
-files:
-
-  /etc/hpcai/*.json  This node's settings. Ansible writes them, hpcnode reads them.
-  /var/lib/hpcai     State that survives reboots.
-  /run/hpcai         State until the next reboot.
-  /usr/lib/hpcai     hpcnode itself, installed by the module hpcai.azure.node_tools.
-"""
-
-
-class Help(argparse.HelpFormatter):
-    """A help formatter, at most 80 columns wide, that keeps the paragraphs, lists and examples of descriptions."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=min(80, max(40, shutil.get_terminal_size().columns)))
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return "\n\n".join(self._paragraph(one.splitlines(), width) for one in text.strip("\n").split("\n\n"))
-
-    @staticmethod
-    def _paragraph(lines: Sequence[str], width: int) -> str:
-        """Fill a paragraph. One with an indented line is an example or a list, and keeps its lines; in a list only the
-        text beside a term is filled."""
-        if not any(line.startswith(" ") for line in lines):
-            lines = [" ".join(lines)]
-        terms = [re.match(r"\s+\S+\s{2,}(?=\S)", line) for line in lines]
-        return "\n".join(
-            line
-            if line.startswith(" ") and not term
-            else textwrap.fill(
-                line,
-                width,
-                subsequent_indent=" " * (term.end() if term else 0),
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-            for line, term in zip(lines, terms)
-        )
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser with the options that all commands have, and our exit status for wrong usage."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        frame = {"allow_abbrev": False, "add_help": False, "formatter_class": Help, "epilog": EPILOG}
-        super().__init__(*args, **{**frame, **kwargs})
-        self._mixing = False
-        # Suppressed, because a command's parser would otherwise overwrite an option given before the command.
-        given: dict[str, Any] = {"default": argparse.SUPPRESS}
-        self.add_argument("-h", "--help", action="help", help="show this page", **given)
-        self.add_argument("--json", action="store_true", help="answer with one JSON object", **given)
-        self.add_argument("--root", metavar="DIR", help="read the machine's files below DIR, not below /", **given)
-        self.add_argument("--debug", action="store_true", help="show where in the code an error arose", **given)
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse options before, between and after the other words, which argparse does not do by default."""
-        if self._mixing or self._subparsers is not None:
-            return super().parse_known_args(args, namespace)
-        self._mixing = True
-        try:
-            # This calls parse_known_args again.
-            return self.parse_known_intermixed_args(args, namespace)
-        finally:
-            self._mixing = False
-
-    def error(self, message: str) -> NoReturn:
-        """Raise a UsageError, where argparse would exit with 2."""
-        raise UsageError(f"{message} (see '{self.prog} --help')")
-
-
-def build_parser(commands: Sequence[Command]) -> Parser:
-    """Return the parser of hpcnode with these sub-commands."""
-    parser = Parser(PROGRAM, description=DESCRIPTION)
-    parser.set_defaults(json=False, root="/", debug=False, command=None)
-    parser.add_argument("--version", action="store_true", help="show the version")
-    if commands:
-        branches = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
-        for command in commands:
-            branch = branches.add_parser(command.name, help=command.summary, description=command.description)
-            command.add_arguments(branch)
-            branch.set_defaults(command=command)
-    return parser
 
 
 def all_commands() -> tuple[Command, ...]:
@@ -194,11 +94,15 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
     as_json, debug = "--json" in words, "--debug" in words
     name = ""
     try:
-        args = build_parser(_needed(words) if commands is None else commands).parse_args(words)
+        parser = build_parser(_needed(words) if commands is None else commands)
+        args = parser.parse_args(words)
         if args.version:
             return write(as_json, "version", GOOD, f"{PROGRAM} {VERSION}", {"version": VERSION})
         if args.command is None:
-            raise UsageError(f"no command given (see '{PROGRAM} --help')")
+            if as_json:
+                raise UsageError(f"no command given (see '{PROGRAM} --help')")
+            # Not GOOD, because a script that forgot the command did nothing.
+            return write(False, "", USAGE, paint_page(parser.format_help(), sys.stdout).rstrip("\n"), {})
         name = args.command.name
         existing_root(args.root, "--root")
         answer: Answer = args.command.execute(args)
@@ -228,7 +132,8 @@ def refuse(as_json: bool, name: str, error: BaseException) -> int:
         status = UNKNOWN
         message = f"{type(error).__name__}: {error}: this is a defect of {PROGRAM}; --debug shows where it arose"
     message = " ".join(message.split())
-    sys.stderr.write(f"{PROGRAM}{f' {name}' if name else ''}: {message}\n")
+    beginning = paint_error(f"{PROGRAM}{f' {name}' if name else ''}:", sys.stderr)
+    sys.stderr.write(f"{beginning} {message}\n")
     return write(True, name, status, "", {"error": message}) if as_json else status
 
 
@@ -239,6 +144,8 @@ def write(as_json: bool, name: str, status: int, words: str, data: Mapping[str, 
         if reserved:
             raise TypeError(f"the answer of {name} has keys that the frame sets: {', '.join(sorted(reserved))}")
         words = json.dumps({"schema": SCHEMA, "command": name or None, "status": status, **data}, indent=2)
+    else:
+        words = paint(words, sys.stdout)
     try:
         if words:
             sys.stdout.write(f"{words}\n")

@@ -12,29 +12,32 @@ from ..machine.bpf import BpfError
 from ..machine.root import Root
 from ..setup.metadata import connect
 from ..setup.metadata.options import MetadataProblem, read_guard, read_users
-from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
+from .command import BAD, GOOD, UNKNOWN, Action, Answer, Command, UsageError, no_arguments
 
 _DESCRIPTION = """\
 Only root and listed users may connect to Azure's metadata service. nftables checks which user opened a socket. This
 kernel filter also checks which user connects it, so that a job cannot use a socket that it inherits from root.
 
-  status  (the default) shows whether the filter is attached. It changes nothing.
-  attach  attaches the filter, and detaches one with older settings. hpcai-metadata.service calls it at boot and reload.
-  detach  detaches the filter.
-
 The Ansible module hpcai.azure.metadata_access writes the settings to /etc/hpcai/metadata.json. The command needs root
 and a mounted cgroup v2, which systemd also mounts beside version 1. It works on the running machine only, and not in a
 container.
-
+"""
+_STATUSES = """\
 Exit status: 0 the filter is attached, or it is turned off and not attached, 1 it is not as the settings require, 2 the
 kernel refuses, or the state is not known, 3 wrong usage.
 """
+_STATUS = f"""\
+Shows whether the filter is attached. It changes nothing.
 
+{_STATUSES}"""
+_ATTACH = f"""\
+Attaches the filter, and detaches one with older settings. hpcai-metadata.service calls it at boot and reload.
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "action", nargs="?", choices=("status", "attach", "detach"), default="status", help="what to do"
-    )
+{_STATUSES}"""
+_DETACH = f"""\
+Detaches the filter.
+
+{_STATUSES}"""
 
 
 def _execute(args: argparse.Namespace) -> Answer:
@@ -65,4 +68,16 @@ def _answer(root: Root, action: str) -> Answer:
     return Answer(BAD if problem else GOOD, problem or "attached", {"attached": not problem, "problem": problem})
 
 
-COMMAND = Command("metadata", "the filter for the metadata service", _DESCRIPTION, _add_arguments, _execute)
+COMMAND = Command(
+    "metadata",
+    "the filter for the metadata service",
+    _DESCRIPTION,
+    no_arguments,
+    _execute,
+    actions=(
+        Action("status", "show whether the filter is attached", _STATUS),
+        Action("attach", "attach the filter", _ATTACH),
+        Action("detach", "detach the filter", _DETACH),
+    ),
+    default="status",
+)

@@ -21,43 +21,51 @@ from ..setup.nccl.options import PRESENT, NcclOptions, options_of
 from ..setup.nccl.plan import Refused
 from ..setup.nccl.topology import as_xml, gpu_map
 from ..setup.nccl.verify import Inspection, inspect
-from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
+from .command import BAD, GOOD, UNKNOWN, Action, Answer, Command, UsageError, no_arguments
 
 _BOOT_LIMIT_S = 30.0
-_ACTIONS = "show (the default), verify or apply"
 
 _DESCRIPTION = """\
-show (the default) prints the NUMA node, CPUs and adapters of each GPU of this VM size, and the variables that NCCL
-gets. With --xml it prints the topology file instead. It shows the collection's data for the VM size, and does not
-inspect the machine.
-
-verify compares that data with the machine: PCI addresses, NUMA nodes, CPUs of each node. If the module nccl_topology
-has configured this machine, verify also checks that its topology file and variables are still in place. For example,
-the HPC images have a service that rewrites /etc/nccl.conf at every boot and removes them.
-
-apply applies the last settings of the module nccl_topology (/etc/hpcai/nccl.json) again. The boot phase does that and
-more ('hpcnode boot run nccl'); a failure there does not keep the node from taking jobs.
+NCCL's topology file and variables of this VM size.
 
 The VM size comes from /etc/hpcai/nccl.json or node.json, else from the metadata service, else from that service's last
-answer. With --vm-size, show takes paths and variables from /etc/hpcai/nccl.json only if it is the same size.
+answer.
+"""
+_SHOW = """\
+Prints the NUMA node, CPUs and adapters of each GPU of this VM size, and the variables that NCCL gets. With --xml it
+prints the topology file instead. It shows the collection's data for the VM size, and does not inspect the machine.
 
-Exit status of verify: 0 everything matches, 1 something differs, 2 the machine cannot be read, the VM size is not
-known, or there is nothing to compare: no topology file is generated for the size, and no variables are configured.
-Exit status of apply: 0 done, 1 refused (nothing was written) or failed, 2 the VM size is not known, or there is no
+With --vm-size, it takes paths and variables from /etc/hpcai/nccl.json only if it is the same size.
+
+Exit status: 0 good, 2 the VM size is not known; with --xml also: no topology file is generated for the size.
+"""
+_VERIFY = """\
+Compares the collection's data for the VM size with the machine: PCI addresses, NUMA nodes, CPUs of each node. If the
+module nccl_topology has configured this machine, verify also checks that its topology file and variables are still in
+place. For example, the HPC images have a service that rewrites /etc/nccl.conf at every boot and removes them.
+
+Exit status: 0 everything matches, 1 something differs, 2 the machine cannot be read, the VM size is not known, or there
+is nothing to compare: no topology file is generated for the size, and no variables are configured.
+"""
+_APPLY_AGAIN = """\
+Applies the last settings of the module nccl_topology (/etc/hpcai/nccl.json) again. The boot phase does that and more
+('hpcnode boot run nccl'); a failure there does not keep the node from taking jobs.
+
+Exit status: 0 done, 1 refused (nothing was written) or failed, 2 the VM size is not known, or there is no
 /etc/hpcai/nccl.json.
 """
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = ("show", "verify", "apply")
-    parser.add_argument("action", choices=actions, nargs="?", default="show", metavar="ACTION", help=_ACTIONS)
-    parser.add_argument("--vm-size", metavar="SIZE", help="use this VM size instead of the machine's; not for apply")
-    parser.add_argument("--xml", action="store_true", help="show only: print the topology file")
+def _add_show(parser: argparse.ArgumentParser) -> None:
+    _add_vm_size(parser)
+    parser.add_argument("--xml", action="store_true", help="print the topology file")
+
+
+def _add_vm_size(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--vm-size", metavar="SIZE", help="use this VM size instead of the machine's")
 
 
 def _execute(args: argparse.Namespace) -> Answer:
-    if args.xml and args.action != "show":
-        raise UsageError(f"--xml goes with show, not with {args.action}.")
     if args.action == "apply":
         return _apply(args)
     remembered = read_config(Root(args.root), "nccl")
@@ -89,8 +97,8 @@ def _is_size_of_machine(options: NcclOptions, args: argparse.Namespace) -> bool:
 
 
 def _apply(args: argparse.Namespace) -> Answer:
-    if args.root != "/" or args.vm_size:
-        raise UsageError("apply uses /etc/hpcai/nccl.json of the running machine: leave out --root and --vm-size.")
+    if args.root != "/":
+        raise UsageError("apply uses /etc/hpcai/nccl.json of the running machine: leave out --root.")
     remembered = read_config(Root(), "nccl")
     if remembered is None:
         raise ConfigError(f"{CONFIG_PATH} does not exist: the module nccl_topology writes it.")
@@ -171,6 +179,12 @@ COMMAND = Command(
     name="nccl",
     summary="NCCL's topology file and variables: show, verify, apply at boot",
     description=_DESCRIPTION,
-    add_arguments=_add_arguments,
+    add_arguments=no_arguments,
     execute=_execute,
+    actions=(
+        Action("show", "show the topology and the variables of a VM size", _SHOW, _add_show),
+        Action("verify", "compare them with the machine", _VERIFY, _add_vm_size),
+        Action("apply", "write the last settings again", _APPLY_AGAIN),
+    ),
+    default="show",
 )

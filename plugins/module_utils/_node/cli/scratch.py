@@ -17,30 +17,39 @@ from ..setup.scratch.disks import Refused
 from ..setup.scratch.ensure import DOWN, PRESENT, Outcome, as_results, ensure
 from ..setup.scratch.options import SETTINGS, ScratchOptions, read_options
 from ..sku import UnknownVmSize
-from .command import BAD, GOOD, UNKNOWN, Answer, Command, seconds
+from .command import BAD, GOOD, UNKNOWN, Action, Answer, Command, no_arguments, seconds
 
 _DESCRIPTION = """\
 Sets up the scratch: a RAID 0 over the local NVMe disks, with a mounted file system. A redeployed or healed virtual
 machine has blank disks, so hpcai-scratch.service does this at each boot (hpcnode boot run scratch). Nothing else starts
-the mount.
-
-up creates what is missing: it mounts an existing file system, assembles a stopped array, and rebuilds the array if
-disks are blank or missing. It does the same as the module hpcai.azure.nvme_raid, with the settings that the module
-wrote to /etc/hpcai/scratch.json, and refuses the same disks. It waits for disks that appear late.
-
-down unmounts the file system and stops the array. The data stays.
-
-status shows the current state and what up would do. It changes nothing.
-
+the mount. The module hpcai.azure.nvme_raid writes the settings to /etc/hpcai/scratch.json.
+"""
+_STATUSES = """\
 Exit status: 0 good or done, 1 the scratch is not up, or the action failed, 2 there are no settings.
 """
+_UP = f"""\
+Creates what is missing: it mounts an existing file system, assembles a stopped array, and rebuilds the array if disks
+are blank or missing. It does the same as the module hpcai.azure.nvme_raid, and refuses the same disks. It waits for
+disks that appear late.
+
+{_STATUSES}"""
+_DOWN = f"""\
+Unmounts the file system and stops the array. The data stays.
+
+{_STATUSES}"""
+_STATUS = f"""\
+Shows the current state and what 'hpcnode scratch up' would do. It changes nothing.
+
+{_STATUSES}"""
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("up", "down", "status"), help="what to do")
-    parser.add_argument(
-        "--wait", type=seconds, default=30, metavar="SECONDS", help="up: how long to wait for late disks (30)"
-    )
+def _add_up(parser: argparse.ArgumentParser) -> None:
+    words = "how long to wait for late disks (30)"
+    parser.add_argument("--wait", type=seconds, default=30, metavar="SECONDS", help=words)
+    _add_lock_timeout(parser)
+
+
+def _add_lock_timeout(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lock-timeout",
         type=seconds,
@@ -106,6 +115,12 @@ COMMAND = Command(
     "scratch",
     "the local NVMe disks as one file system: up, down, status",
     _DESCRIPTION,
-    _add_arguments,
+    no_arguments,
     _execute,
+    actions=(
+        Action("up", "create what is missing, and mount the scratch", _UP, _add_up),
+        Action("down", "unmount the scratch and stop the array", _DOWN, _add_lock_timeout),
+        Action("status", "show the state of the scratch", _STATUS, _add_lock_timeout),
+    ),
+    ignores=True,
 )

@@ -17,38 +17,62 @@ from ..slurm.dump import make_dump
 from ..slurm.restore import restore
 from ..slurm.spool import NotNow, protect
 from ..slurm.state import LOCK, Place, Refused, dumps_in, read_manifest, read_place
-from .command import GOOD, UNKNOWN, Answer, Command, UsageError, seconds
+from .command import GOOD, UNKNOWN, Action, Answer, Command, no_arguments, seconds
 
 _DESCRIPTION = """\
 Backs up what a controller must not lose: slurmctld's queue (StateSaveLocation) and slurmdbd's database. The role
 hpcai.azure.slurm writes the settings to /etc/hpcai/slurm_state.json.
 
-dump copies both to a new folder below the configured folder (slurm_dump_path), or below --to, while the daemons run.
-The new folder appears only when it is complete. Then the oldest dumps are removed, until the configured number is left.
-hpcai-slurm-dump.timer calls dump. The queue in a dump may be about 10 seconds old, because slurmctld saves it that
-often.
-
-list shows the dumps.
-
-restore restores one dump, or the newest in a folder of dumps: it stops slurmctld and slurmdbd, restores the database
-and the state, and starts them. It refuses if jobs would be lost, if the dump is of another cluster, and if the
-installed Slurm cannot read it. --force restores although jobs would be lost, and keeps the previous state beside the
-new one, in a folder whose name ends with .before-restore.
-
-spool mounts a small file system on slurmd's spool FOLDER and reserves half of it for root, so that no job can fill it.
-slurmd's unit calls it before each start. While jobs run, it changes nothing.
-
+It also protects slurmd's spool on compute nodes.
+"""
+_STATUSES = """\
 Exit status: 0 good or done, 1 refused or failed, 2 there are no settings.
 """
+_DUMP = f"""\
+Copies queue and database to a new folder below the configured folder (slurm_dump_path), or below --to, while the
+daemons run. The new folder appears only when it is complete. Then the oldest dumps are removed, until the configured
+number is left. hpcai-slurm-dump.timer calls dump. The queue in a dump may be about 10 seconds old, because slurmctld
+saves it that often.
+
+{_STATUSES}"""
+_RESTORE = f"""\
+Restores one dump, or the newest in a folder of dumps: it stops slurmctld and slurmdbd, restores the database and the
+state, and starts them. It refuses if jobs would be lost, if the dump is of another cluster, and if the installed Slurm
+cannot read it. --force restores although jobs would be lost, and keeps the previous state beside the new one, in a
+folder whose name ends with .before-restore.
+
+{_STATUSES}"""
+_LIST = f"""\
+Shows the dumps.
+
+{_STATUSES}"""
+_SPOOL = f"""\
+Mounts a small file system on slurmd's spool FOLDER and reserves half of it for root, so that no job can fill it.
+slurmd's unit calls it before each start. While jobs run, it changes nothing.
+
+{_STATUSES}"""
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("dump", "restore", "list", "spool"), help="what to do")
-    parser.add_argument(
-        "source", nargs="?", metavar="FOLDER", help="restore: a dump, or a folder of dumps; spool: slurmd's spool"
-    )
-    parser.add_argument("--to", metavar="FOLDER", help="dump, list: folder of dumps, instead of the configured one")
-    parser.add_argument("--force", action="store_true", help="restore: even if jobs would be lost")
+def _add_dump(parser: argparse.ArgumentParser) -> None:
+    _add_list(parser)
+    _add_lock_timeout(parser)
+
+
+def _add_list(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--to", metavar="FOLDER", help="folder of dumps, instead of the configured one")
+
+
+def _add_restore(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="FOLDER", help="a dump, or a folder of dumps")
+    parser.add_argument("--force", action="store_true", help="even if jobs would be lost")
+    _add_lock_timeout(parser)
+
+
+def _add_spool(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="FOLDER", help="slurmd's spool")
+
+
+def _add_lock_timeout(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lock-timeout",
         type=seconds,
@@ -60,16 +84,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(args: argparse.Namespace) -> Answer:
     root = Root(args.root)
-    if args.action in ("restore", "spool") and not args.source:
-        raise UsageError(f"{args.action} needs a FOLDER")
     if args.action == "spool":
         return _spool(args.source, root)
-    if args.action != "restore" and (args.source or args.force):
-        raise UsageError(f"{args.action} takes neither a FOLDER nor --force; use --to for a folder of dumps")
     place = read_place(root)
     if place is None:
         raise ConfigError("no /etc/hpcai/slurm_state.json: the role hpcai.azure.slurm writes it on a controller")
-    if args.to:
+    if args.action != "restore" and args.to:
         place = dataclasses.replace(place, path=args.to)
     if args.action == "list":
         return _list(place)
@@ -119,6 +139,14 @@ COMMAND = Command(
     "slurm",
     "queue and accounting: dump, restore, list; protect slurmd's spool",
     _DESCRIPTION,
-    _add_arguments,
+    no_arguments,
     _execute,
+    actions=(
+        Action("dump", "save queue and database to a new dump", _DUMP, _add_dump),
+        Action("restore", "restore a dump", _RESTORE, _add_restore),
+        Action("list", "show the dumps", _LIST, _add_list),
+        Action("spool", "protect slurmd's spool", _SPOOL, _add_spool),
+    ),
+    ignores=True,
+    refuses=("--force",),
 )

@@ -16,7 +16,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from ..machine.root import Root
-from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
+from .command import BAD, GOOD, UNKNOWN, Action, Answer, Command, UsageError, no_arguments
+from .frame.blob_options import add_blob_options
 
 if TYPE_CHECKING:
     from ..job.azcopy.tool import Azcopy
@@ -29,89 +30,100 @@ its shard to a shared file system:
 
   srun --ntasks-per-node=1 hpcnode stage run --source URL --target DIR
 
-run lists the source on the first node, divides the blobs by bytes (or by names, with --pattern), and copies what TARGET
-lacks. A file gets its final name only after its length is verified, and also its MD5 if the blob has one, and gzip's
-checksum if it is decompressed. After a killed run, call run again: it copies what is missing.
-
-plan shows the content of each shard, and copies nothing.
-
-status shows the content of the manifests in TARGET/.hpcai-stage.
-
-verify compares files, manifests and the listing; --full also reads the files.
-
-clean removes the manifests and what a killed run left, but no data.
-
-prepare and sweep are for root, and need no TARGET. Prologs call prepare, which creates the folder for azcopy's logs and
-plans. Epilogs call sweep, which removes what killed runs of the job left in that folder, and logs of failed runs after
-a week.
-
 A SAS is read from --sas-file, which must have mode 0600, or from HPCAI_BLOB_SAS. While azcopy runs, the SAS is visible
 in its arguments.
 
 Defaults are in /etc/hpcai/blob.json.
-
+"""
+_STATUSES = """\
 Exit status: 0 good or done, 1 something could not be copied, or differs from what was staged, 2 nothing was staged, or
 the result is not known.
 """
+_RUN = f"""\
+Lists the source on the first node, divides the blobs by bytes (or by names, with --pattern), and copies what TARGET
+lacks. A file gets its final name only after its length is verified, and also its MD5 if the blob has one, and gzip's
+checksum if it is decompressed. After a killed run, call run again: it copies what is missing.
 
-_WITH_SOURCE = ("run", "plan")
+{_STATUSES}"""
+_PLAN = f"""\
+Shows the content of each shard, and copies nothing.
+
+{_STATUSES}"""
+_STATUS = f"""\
+Shows the content of the manifests in TARGET/.hpcai-stage.
+
+{_STATUSES}"""
+_VERIFY = f"""\
+Compares files, manifests and the listing; --full also reads the files.
+
+{_STATUSES}"""
+_CLEAN = f"""\
+Removes the manifests and what a killed run left, but no data.
+
+{_STATUSES}"""
+_PREPARE = f"""\
+For root: creates the folder for azcopy's logs and plans. Prologs call it.
+
+{_STATUSES}"""
+_SWEEP = f"""\
+For root: removes what killed runs of the job left in the folder for azcopy's logs and plans, and logs of failed runs
+after a week. Epilogs call it.
+
+{_STATUSES}"""
+
 _WORK = "stage"
 """Part of the names of folders for logs and plans."""
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=(*_ACTIONS, *_OF_ROOT), help="what to do")
-    parser.add_argument("--source", metavar="URL", help="https://ACCOUNT.blob.core.windows.net/CONTAINER[/FOLDER]")
-    parser.add_argument("--target", metavar="DIR", help="the folder to stage to")
-    parser.add_argument("--shard", metavar="I/N", default="", help="which shard (the node's number in the step)")
-    parser.add_argument("--all", action="store_true", help="each node copies everything to its own disk")
-    parser.add_argument(
-        "--pattern", metavar="GLOB", default="", help="divide by names, such as '*_{000..063}.tfrecord.gz'"
-    )
-    parser.add_argument("--decompress", action="store_true", help="decompress blobs with Content-Encoding gzip")
-    parser.add_argument("--full", action="store_true", help="read existing files and compare hashes, not sizes")
-    parser.add_argument("--relist", action="store_true", help="outside of a job: list again, ignore the list in TARGET")
-    parser.add_argument("--credential", choices=("identity", "workload", "sas", "none"), help="how to authenticate")
-    parser.add_argument("--client-id", metavar="ID", help="as root: client id of the machine's identity to use")
-    parser.add_argument("--sas-file", metavar="FILE", default="", help="a file with a SAS")
-    parser.add_argument(
-        "--account-gbps", type=float, metavar="N", help="the account's bandwidth limit in Gbit/s, for all nodes"
-    )
-    parser.add_argument(
-        "--cap-mbps", type=float, metavar="N", help="bandwidth limit of each azcopy in Mbit/s, instead of that"
-    )
-    parser.add_argument("--processes", type=int, metavar="N", help="azcopy processes on each node")
-    parser.add_argument("--connections", type=int, metavar="N", help="connections of each azcopy")
-    parser.add_argument("--workers", type=int, metavar="N", help="files verified and decompressed at the same time")
-    parser.add_argument("--every", type=float, metavar="S", default=10.0, help="seconds between lines of progress")
-    parser.add_argument("--stall", type=float, metavar="S", default=300.0, help="timeout without any progress (300)")
-    parser.add_argument("--limit", type=float, metavar="S", default=86400.0, help="timeout of the run (86400)")
-    parser.add_argument(
-        "--wait", type=float, metavar="S", default=300.0, help="timeout for the first node's list (300)"
-    )
-    parser.add_argument("--azcopy", metavar="FILE", help="path of azcopy")
-    parser.add_argument("--work", metavar="DIR", help="folder for azcopy's logs and plans")
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    _add_source(parser)
+    _add_target(parser)
+    add("--full", action="store_true", help="read existing files and compare hashes, not sizes")
+    add("--workers", type=int, metavar="N", help="files verified and decompressed at the same time")
+    add("--relist", action="store_true", help="outside of a job: list again, ignore the list in TARGET")
+    add("--every", type=float, metavar="S", default=10.0, help="seconds between lines of progress (10)")
+    add("--wait", type=float, metavar="S", default=300.0, help="timeout for the first node's list (300)")
+
+
+def _add_source(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of run and plan, which read the source."""
+    add = parser.add_argument
+    add("--source", metavar="URL", required=True, help="https://ACCOUNT.blob.core.windows.net/CONTAINER[/FOLDER]")
+    add("--shard", metavar="I/N", default="", help="which shard (the node's number in the step)")
+    add("--all", action="store_true", help="each node copies everything to its own disk")
+    add("--pattern", metavar="GLOB", default="", help="divide by names, such as '*_{000..063}.tfrecord.gz'")
+    add("--decompress", action="store_true", help="decompress blobs with Content-Encoding gzip")
+    add("--processes", type=int, metavar="N", help="azcopy processes on each node")
+    add("--connections", type=int, metavar="N", help="connections of each azcopy")
+    add("--stall", type=float, metavar="S", default=300.0, help="timeout without any progress (300)")
+    add("--limit", type=float, metavar="S", default=86400.0, help="timeout of the run (86400)")
+    add_blob_options(parser, "each azcopy")
+
+
+def _add_target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--target", metavar="DIR", required=True, help="the folder to stage to")
+
+
+def _add_verify(parser: argparse.ArgumentParser) -> None:
+    _add_target(parser)
+    parser.add_argument("--full", action="store_true", help="read the files and compare hashes, not sizes")
+    parser.add_argument("--workers", type=int, metavar="N", help="files verified at the same time")
 
 
 def _execute(args: argparse.Namespace) -> Answer:
     if args.action in _OF_ROOT:
         return _OF_ROOT[args.action](Root(args.root))
-    if not args.target and args.action != "plan":
-        raise UsageError(f"{args.action} needs --target")
-    if (args.source is None) is (args.action in _WITH_SOURCE):
-        raise UsageError(
-            f"{args.action} needs --source" if args.action in _WITH_SOURCE else "--source goes with run, plan"
-        )
     root = Root(args.root)
     if args.action in ("run", "clean") and not root.is_this_machine:
         raise UsageError(f"stage {args.action} works on the running machine only: leave out --root")
     if args.action in ("status", "verify"):
         args.target = root.at(os.path.abspath(args.target))
     for name in ("every", "stall", "limit", "wait"):
-        if not getattr(args, name) > 0:
+        if not getattr(args, name, 1) > 0:
             raise UsageError(f"--{name} must be more than 0")
     for name, least in (("processes", 1), ("workers", 1), ("connections", 0)):
-        given = getattr(args, name)
+        given = getattr(args, name, None)
         if given is not None and given < least:
             raise UsageError(f"--{name} must be at least {least}")
     return _ACTIONS[args.action](args)
@@ -264,17 +276,19 @@ def _prepare(args: argparse.Namespace) -> tuple[StageOptions, Azcopy]:
     kind = args.credential or (SAS if args.sas_file else settings.credential)
     credential = credential_of(kind, args.client_id or settings.client_id, args.sas_file)
     folder = new_folder(_WORK, parent, str(number))
+    # plan has fewer options than run.
+    given = vars(args)
     options = StageOptions(
         location=place,
-        target=os.path.abspath(args.target or "."),
+        target=os.path.abspath(given.get("target", ".")),
         number=number,
         count=count,
         everything=args.all,
         pattern=args.pattern,
         decompress=args.decompress,
-        full=args.full,
+        full=given.get("full", False),
         processes=processes,
-        workers=args.workers or _workers(),
+        workers=given.get("workers") or _workers(),
     )
     return options, Azcopy(folder, credential, limits, args.azcopy or settings.azcopy)
 
@@ -360,4 +374,21 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace], Answer]] = {
 
 _OF_ROOT: Mapping[str, Callable[[Root], Answer]] = {"prepare": _make_folder, "sweep": _sweep_job}
 
-COMMAND = Command("stage", "copy a data set from Blob storage in shards", _DESCRIPTION, _add_arguments, _execute)
+COMMAND = Command(
+    "stage",
+    "copy a data set from Blob storage in shards",
+    _DESCRIPTION,
+    no_arguments,
+    _execute,
+    actions=(
+        Action("run", "copy this node's shard", _RUN, _add_run),
+        Action("plan", "show the content of each shard", _PLAN, _add_source),
+        Action("status", "show what was staged", _STATUS, _add_target),
+        Action("verify", "compare what was staged with what is there", _VERIFY, _add_verify),
+        Action("clean", "remove manifests and what a killed run left", _CLEAN, _add_target),
+        Action("prepare", "create the folder for azcopy's logs, in a prolog", _PREPARE),
+        Action("sweep", "remove what killed runs left, in an epilog", _SWEEP),
+    ),
+    ignores=True,
+    refuses=("--source",),
+)

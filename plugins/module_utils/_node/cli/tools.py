@@ -12,11 +12,16 @@ from ..machine.root import Root
 from ..setup.tools import disk
 from ..setup.tools.layout import choose_interpreter
 from ..setup.tools.payload import ToolsError
-from .command import BAD, GOOD, Answer, Command
+from .command import BAD, GOOD, Action, Answer, Command, no_arguments
+from .frame.pages import all_pages
 
 _DESCRIPTION = """\
-check compares hpcnode, its units and the programs that Slurm calls with what the module hpcai.azure.node_tools
-installs, and lists what that module would write and remove. It changes nothing. Run it as root, which owns these files.
+The installation of hpcnode on this node.
+"""
+_CHECK = """\
+Compares hpcnode, its units, its manual pages and the programs that Slurm calls with what the module
+hpcai.azure.node_tools installs, and lists what that module would write and remove. It changes nothing. Run it as root,
+which owns these files.
 
 The controller runs check first, and sends the module to a node only if there is something to change.
 
@@ -24,8 +29,7 @@ Exit status: 0 good, 1 something was changed, is missing or is left over.
 """
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("check",), help="what to do")
+def _add_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--interpreter", metavar="PATH", help="the Python that should run hpcnode (default: the running one)"
     )
@@ -33,7 +37,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(args: argparse.Namespace) -> Answer:
     try:
-        _expected, result = disk.compare(Root(args.root), choose_interpreter(args.interpreter))
+        _expected, result = disk.compare(Root(args.root), choose_interpreter(args.interpreter), all_pages())
     except ToolsError as error:
         return Answer(BAD, f"refused: {error}", {"changed": True, "reason": str(error)})
     if not result["changed"]:
@@ -46,6 +50,7 @@ COMMAND = Command(
     "tools",
     "whether hpcnode and its units are as they were installed",
     _DESCRIPTION,
-    _add_arguments,
+    no_arguments,
     _execute,
+    actions=(Action("check", "compare hpcnode with what was installed", _CHECK, _add_check),),
 )

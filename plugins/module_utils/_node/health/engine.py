@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Callable
 
 from ..machine import child
 from ..machine.config import ConfigError
@@ -35,6 +35,14 @@ GRACE_S = 0.5
 """Seconds that a check gets after its timeout, to report that its tool did not answer."""
 SILENT_RUNS_TO_FAIL = 2
 """After this many consecutive runs without an answer from the driver or device, the check fails."""
+
+
+Begin = Callable[[str, int, int], None]
+"""Called before a check is measured, with its name, its number from 1, and the number of checks."""
+
+
+def silently(_name: str, _number: int, _of: int) -> None:
+    """Show nothing."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +87,10 @@ def machine_of(root: Root, run: TimedRun) -> Machine:
         return Machine(root, run, None, settings, str(error), problem)
 
 
-def run_tier(tier: str, checks: Sequence[Check], machine: Machine, job: str = "") -> TierRun:
+def run_tier(tier: str, checks: Sequence[Check], machine: Machine, job: str = "", begin: Begin = silently) -> TierRun:
     """Run checks and return their verdicts, in the same order, and save what they keep and latch.
 
+    :param begin: shows how far the run is.
     :raises ValueError: there are no checks: that must not look like a good result.
     :raises KeyboardInterrupt: this process got SIGINT or SIGTERM.
     """
@@ -90,7 +99,7 @@ def run_tier(tier: str, checks: Sequence[Check], machine: Machine, job: str = ""
     now, start = time.time(), time.monotonic()
     known = state.read(machine.root)
     with child.terminable():
-        answers = _Tier(tier, machine, known, now, start, job).measure(checks)
+        answers = _Tier(tier, machine, known, now, start, job, begin).measure(checks)
     boot_id = read_boot_id(machine.root)
     results = tuple(_judged(check, answers[check.name], machine, known, boot_id, now) for check in checks)
     unusable = [machine.settings_problem] if machine.settings_problem else []
@@ -108,13 +117,18 @@ def run_tier(tier: str, checks: Sequence[Check], machine: Machine, job: str = ""
 class _Tier:
     """A run of a tier."""
 
-    def __init__(self, tier: str, machine: Machine, known: State, now: float, start: float, job: str) -> None:
+    def __init__(
+        self, tier: str, machine: Machine, known: State, now: float, start: float, job: str, begin: Begin
+    ) -> None:
         self._tier, self._machine, self._known, self._now, self._job = tier, machine, known, now, job
+        self._begin = begin
+        self._numbers: dict[str, int] = {}
         self._deadline = start + LIMIT_S[tier] if tier in LIMIT_S else float("inf")
 
     def measure(self, checks: Sequence[Check]) -> dict[str, Measured]:
         """Measure in a child process; if it hangs or dies, its check is given up, and a new child continues."""
         answers = {}
+        self._numbers = {check.name: number for number, check in enumerate(checks, start=1)}
         for check in checks:
             answer = _without_measuring(check, self._machine)
             if answer:
@@ -140,6 +154,7 @@ class _Tier:
                 if self._remaining_s() <= 0:
                     return
                 limit_s = min(check.limit_s, self._remaining_s())
+                self._begin(check.name, self._numbers[check.name], len(self._numbers))
                 try:
                     message = working.answer(limit_s + GRACE_S)
                 except child.Overdue as error:

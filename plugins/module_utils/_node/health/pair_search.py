@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import Callable
 
@@ -157,6 +157,12 @@ _SPARE_S = WAIT_S + 60
 
 RunFor = Callable[[Sequence[str], float], Result]
 """Runs a command with a timeout in seconds."""
+Report = Callable[[str], None]
+"""Shows how far the search is, in one line. An exception that it raises ends the search after the current runs."""
+
+
+def _silently(_words: str) -> None:
+    """Show nothing."""
 
 
 @dataclass(frozen=True)
@@ -211,10 +217,17 @@ def unavailable_nodes(known: Mapping[str, NodeState], jobs: Iterable[Job], names
     return reasons
 
 
-def search(nodes: Sequence[str], options: RunOptions, run: RunFor, known_good: Sequence[str] = ()) -> SearchResult:
+def search(
+    nodes: Sequence[str],
+    options: RunOptions,
+    run: RunFor,
+    known_good: Sequence[str] = (),
+    report: Report = _silently,
+) -> SearchResult:
     """Run pairs, and then the groups that follow from the results, until nothing more can be found out. If all pairs
     work, all nodes are tried together at the end, because some faults appear only then.
 
+    :param report: called when a round begins, and after each of its runs.
     :raises ValueError: fewer than two nodes.
     """
     trials: list[Trial] = []
@@ -230,8 +243,20 @@ def search(nodes: Sequence[str], options: RunOptions, run: RunFor, known_good: S
                 return SearchResult(tuple(trials), step, rounds)
             groups = (everybody,)
         rounds += 1
+        report(_so_far(rounds, 0, groups))
         with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(groups))) as pool:
-            trials += pool.map(lambda group: _try(group, options, run), groups)
+            running = [pool.submit(_try, group, options, run) for group in groups]
+            for done, _one in enumerate(as_completed(running), start=1):
+                report(_so_far(rounds, done, groups))
+        trials += [one.result() for one in running]
+
+
+def _so_far(number: int, done: int, groups: Sequence[Sequence[str]]) -> str:
+    """Return how far a round is."""
+    if len(groups) == 1 and len(groups[0]) > 2:
+        return f"round {number}: {len(groups[0])} nodes together"
+    what = "pair" if all(len(group) == 2 for group in groups) else "group"
+    return f"round {number}: {what} {done} of {len(groups)} done"
 
 
 def in_words(done: Trial) -> str:

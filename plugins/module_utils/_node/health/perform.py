@@ -15,7 +15,7 @@ from ..machine.root import Root
 from . import prometheus, record
 from .catalog import select_checks
 from .check import FAIL, PROLOG, SKIP, UNKNOWN, WARN, Check, Result
-from .engine import TierRun, machine_of, run_tier
+from .engine import Begin, TierRun, machine_of, run_tier, silently
 from .judge import worst
 from .measure import Machine, TimedRun
 from .settings import source_in_words
@@ -113,18 +113,27 @@ class Performed:
         return record.with_header(self.status, self.document)
 
 
-def perform(tier: str, only: Sequence[str], root: Root, run: TimedRun, collection: str, job: str = "") -> Performed:
+def perform(
+    tier: str,
+    only: Sequence[str],
+    root: Root,
+    run: TimedRun,
+    collection: str,
+    job: str = "",
+    begin: Begin = silently,
+) -> Performed:
     """Run a tier. A run of only some of its checks is not recorded, because the record is of the complete tier.
 
     :param only: names of checks; empty for all checks of the tier.
     :param collection: version of the collection.
     :param job: id of the job whose prolog or epilog this is.
+    :param begin: shows how far the run is.
     :raises NoSuchCheck: there is no check of a name, or it is not in the tier.
     :raises KeyboardInterrupt: this process got SIGINT or SIGTERM.
     """
     checks = select_checks(tier, only)
     machine = machine_of(root, run)
-    done = run_tier(tier, checks, machine, job)
+    done = run_tier(tier, checks, machine, job, begin)
     node = record.node_of(root, machine.size.name if machine.size else "", collection)
     status, document = status_of(done), as_document(done, node)
     if not only:

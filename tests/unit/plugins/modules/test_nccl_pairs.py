@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -107,3 +108,21 @@ def test_fails_before_it_measures_if_it_cannot(
 def test_fails_if_slurmctld_does_not_answer(slurm: Slurm, run_module: RunModule) -> None:
     slurm.answers = False
     assert "Unable to contact slurm controller" in run_module(nccl_pairs.main, nodes=["n-[0-1]"], vm_size=SIZE)["msg"]
+
+
+def test_the_action_can_read_how_far_it_is(
+    slurm: Slurm, run_module: RunModule, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "progress"
+    seen: list[str] = []
+
+    def watching(command: Sequence[str], timeout_s: float = 120) -> Result:
+        if folder.exists():
+            seen.append((folder / "progress").read_text(encoding="utf-8"))
+        return slurm.run(command, timeout_s)
+
+    monkeypatch.setattr(nccl_pairs, "run", watching)
+    done = run_module(nccl_pairs.main, nodes=["n-[0-3]"], vm_size=SIZE, progress=str(folder))
+    assert done["bad"] == ["n-2"]
+    assert seen[0] == "round 1: pair 0 of 2 done\n"
+    assert not folder.exists()

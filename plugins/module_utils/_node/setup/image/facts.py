@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import dataclass
 
+from ...machine.os_release import read_os_release
 from ...machine.root import Root
 
 COMPONENT_VERSIONS = "/opt/azurehpc/component_versions.txt"
@@ -50,7 +50,7 @@ class BaseImage:
 
 def read_base(root: Root) -> BaseImage:
     """Return the facts of the base image."""
-    release = _os_release(root)
+    release = read_os_release(root)
     text = root.text(COMPONENT_VERSIONS)
     return BaseImage(
         os=f"{release.get('ID', 'unknown')}-{release.get('VERSION_ID', 'unknown')}",
@@ -94,9 +94,3 @@ def _versions(text: str | None) -> dict[str, str]:
     except ValueError:
         return {}
     return {str(name): str(value) for name, value in versions.items()} if isinstance(versions, dict) else {}
-
-
-def _os_release(root: Root) -> dict[str, str]:
-    text = root.text("/etc/os-release") or root.text("/usr/lib/os-release") or ""
-    pairs = (line.partition("=") for line in text.splitlines() if "=" in line and not line.startswith("#"))
-    return {key: "".join(shlex.split(value)) for key, _equals, value in pairs}

@@ -18,7 +18,7 @@ from typing import Any
 from ...machine.root import Root
 from ...version import VERSION
 from ..metadata.rules import NFT
-from . import layout, services, units
+from . import layout, services, share, units
 from .layout import (
     FOLDERS,
     HOME,
@@ -37,18 +37,21 @@ from .layout import (
 )
 from .payload import read_sources
 from .plan import ToolPlan, as_result, plan, wanted_disk
+from .share import Pages
 
 _HEADER = 16
 """Size in bytes of the header in a bytecode file."""
 
 
-def compare(root: Root, interpreter: str, absent: bool = False) -> tuple[Disk, dict[str, Any]]:
+def compare(root: Root, interpreter: str, pages: Pages, absent: bool = False) -> tuple[Disk, dict[str, Any]]:
     """Compare the disk with the wanted state; return that state, and the result of a module that would apply it.
 
+    :param pages: manual pages and scripts for shells.
     :param absent: whether nothing should be there.
     :raises ToolsError: one of our paths contains a foreign file.
     """
-    wanted = {} if absent else wanted_disk(VERSION, read_sources(), interpreter, os.geteuid())
+    placed = share.placed(pages, root)
+    wanted = {} if absent else wanted_disk(VERSION, read_sources(), interpreter, os.geteuid(), placed)
     found = read_disk(root)
     result = as_result(found, wanted, plan(found, wanted, trees_in_use(root)))
     return wanted, {**result, "version": VERSION, "interpreter": interpreter, "nft_needed": not root.exists(NFT)}
@@ -58,6 +61,7 @@ def read_disk(root: Root) -> dict[str, Entry]:
     """Return everything that is or could be part of the node tool, by its path on the machine."""
     candidates = [*FOLDERS, *services.HOOK_FOLDERS, TOOL, LAUNCHER, SITE, WHEELS, *_below(root, TREES)]
     candidates += [f"{services.LIBEXEC}/{name}" for name in root.entries(services.LIBEXEC)]
+    candidates += share.paths_of(root)
     shipped, admin = layout.UNIT_FOLDER, layout.ADMIN_UNIT_FOLDER
     candidates += [f"{shipped}/{name}" for name in root.entries(shipped) if name.startswith("hpcai-")]
     rules = services.UDEV_FOLDER

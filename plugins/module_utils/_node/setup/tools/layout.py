@@ -11,6 +11,7 @@
     /usr/lib/hpcai/trees/                     one folder per content, named by its digest
     /usr/lib/systemd/system/hpcai-*           units
     /usr/libexec/hpcai/                       what Slurm calls for each job
+    /usr/share/                               manual pages, and completion in shells (share.py)
 
 A new version is built next to the old one and activated by renaming one link, so it is never half installed.
 """
@@ -84,7 +85,7 @@ def tree_of(path: str) -> str:
 
 
 MARK = "# Installed by the module hpcai.azure.node_tools, which overwrites it."
-"""A line in each of our files. A file without it belongs to somebody else, and is left unchanged."""
+"""Part of a line in each of our files. A file without it belongs to somebody else, and is left unchanged."""
 UNIT_FOLDER = "/usr/lib/systemd/system"
 ADMIN_UNIT_FOLDER = "/etc/systemd/system"
 

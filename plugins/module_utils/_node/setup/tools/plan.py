@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from . import layout, services, units
+from . import layout, services, share, units
 from .layout import FOLDERS, HOME, LAUNCHER, SITE, TOOL, TREES, Compiled, Disk, Entry, File, Folder, Link, tree_of
 from .payload import ToolsError, tool_tree
 
@@ -118,7 +118,7 @@ def _refuse_what_is_not_ours(found: Disk, wanted: Disk) -> None:
             continue
         if path in (TOOL, SITE) and not isinstance(entry, Link):
             raise ToolsError(f"{path} is not the link that this module makes. Move it away")
-        prefixes = (LAUNCHER, layout.UNIT_FOLDER, services.UDEV_FOLDER, f"{services.LIBEXEC}/")
+        prefixes = (LAUNCHER, layout.UNIT_FOLDER, services.UDEV_FOLDER, f"{services.LIBEXEC}/", f"{share.SHARE}/")
         if path.startswith(prefixes) and not _marked(entry):
             raise ToolsError(f"{path} was not made by this module. Move it away")
         if isinstance(wanted[path], Folder) and not isinstance(entry, Folder) and not tree_of(path):
@@ -133,7 +133,7 @@ def _rank(path: str) -> int:
     """Sort folders first, then the trees that are in use, then what uses them, and last what starts that at boot."""
     if path in (*FOLDERS, *services.HOOK_FOLDERS):
         return 0
-    programs = (LAUNCHER, services.LIBEXEC)
+    programs = (LAUNCHER, services.LIBEXEC, share.SHARE)
     order = (f"{TREES}/", HOME, *programs, layout.UNIT_FOLDER, layout.ADMIN_UNIT_FOLDER, services.UDEV_FOLDER)
     return 1 + next(number for number, prefix in enumerate(order) if path.startswith(prefix))
 
@@ -165,12 +165,19 @@ def _describe(entry: Entry | None) -> str:
     return "bytecode" if isinstance(entry, Compiled) else "something else"
 
 
-def wanted_disk(version: str, sources: Mapping[str, bytes], interpreter: str, uid: int) -> dict[str, Entry]:
+def wanted_disk(
+    version: str,
+    sources: Mapping[str, bytes],
+    interpreter: str,
+    uid: int,
+    shared: Mapping[str, str] | None = None,
+) -> dict[str, Entry]:
     """Return the complete wanted state.
 
     :param sources: the tool's sources, by path below its package.
     :param interpreter: absolute path of the Python that runs it.
     :param uid: owner of everything: root, except in tests.
+    :param shared: texts of manual pages and scripts for shells, by path.
     """
     tool = tool_tree(version, sources)
     base = f"{TREES}/{tool.name}"
@@ -189,6 +196,8 @@ def wanted_disk(version: str, sources: Mapping[str, bytes], interpreter: str, ui
     for name, text in units.UNITS.items():
         wanted[f"{layout.UNIT_FOLDER}/{name}"] = File(text.encode(), 0o644, uid)
     for path, text in services.UDEV_RULES.items():
+        wanted[path] = File(text.encode(), 0o644, uid)
+    for path, text in (shared or {}).items():
         wanted[path] = File(text.encode(), 0o644, uid)
     for path, text in services.HOOKS.items():
         wanted[path] = File(text.encode(), 0o755, uid)

@@ -89,7 +89,10 @@ def test_the_names_of_before_do_what_health_does(
     assert call(*words) == 1
     assert (capsys.readouterr().out, given) == ("as health says\n", [7.0] if runs == "prolog" else [])
     assert call("--help") == 0
-    assert "{status,look,serve}" in capsys.readouterr().out
+    page = capsys.readouterr().out
+    assert all(f"\n    {name} " in page for name in ("status", "look", "serve"))
+    assert "tell" not in page
+    assert "\n    prolog " not in page
 
 
 def test_there_is_one_arbiter(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:

@@ -136,10 +136,10 @@ def test_what_could_not_be_recorded_is_said_on_stderr(hpcnode: Boot) -> None:
     ("words", "complaint"),
     [
         ("run dema", "there is no step dema: the steps are demo"),
-        ("status demo", "STEP and --check go with run, not with status"),
-        ("status --check", "STEP and --check go with run, not with status"),
+        ("status demo", "unrecognized arguments: demo"),
+        ("status --check", "--check goes with run, not with status"),
         ("run --root /tmp", "works on the running machine only"),
-        ("start", "invalid choice: 'start'"),
+        ("start", "there is no action start: did you mean status?"),
     ],
 )
 def test_wrong_usage_is_refused(hpcnode: Boot, words: str, complaint: str) -> None:

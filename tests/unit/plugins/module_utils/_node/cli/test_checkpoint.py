@@ -76,8 +76,8 @@ def run_folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["watch"], "watch needs a DIR"),
-        (["list", "/x"], "list takes no DIR"),
+        (["watch"], "the following arguments are required: DIR"),
+        (["list", "/x"], "unrecognized arguments: /x"),
         (["save", "/x"], "save needs --step"),
         (["save", "/x", "--step", "1", "--save-id", "a/b"], "--save-id takes letters"),
         (["restore"], "restore needs --to"),

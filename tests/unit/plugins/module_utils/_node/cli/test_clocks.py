@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import pathlib
 
@@ -14,15 +13,14 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import clocks
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.command import UNKNOWN, Answer, UsageError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.frame.parser import build_parser
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 
 
 def call(root: pathlib.Path, *arguments: str) -> Answer:
     """Run the command on a captured tree."""
-    parser = argparse.ArgumentParser()
-    parser.set_defaults(root=str(root))
-    clocks.COMMAND.add_arguments(parser)
-    return clocks.COMMAND.execute(parser.parse_args(arguments))
+    words = ["--root", str(root), "clocks", *arguments]
+    return clocks.COMMAND.execute(build_parser([clocks.COMMAND]).parse_args(words))
 
 
 def wish(root: pathlib.Path, text: str) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -228,10 +229,10 @@ def test_the_job_is_that_of_slurm_or_as_told(have: Any, hpcnode: Hpcnode, monkey
         (("run", "prolog", "deep"), "one tier at a time"),
         (("run", "prolog", "--only", "x"), "there is no check x: the checks are a"),
         (("run", "prolog", "--tier", "deep"), "--tier goes with list"),
-        (("list", "a"), "list takes no words"),
-        (("status", "--only", "a"), "go with run"),
+        (("list", "a"), "unrecognized arguments: a"),
+        (("status", "--only", "a"), "--only goes with run, not with status"),
         (("status", "hourly"), "there is no tier hourly"),
-        (("status", "--list"), "say what to do"),
+        (("status", "--list"), "--list goes with list, not with status"),
         (("clear", "x"), "there is no check x"),
         (("run", "prolog", "--root", "/proc"), "works on the running machine only"),
     ],
@@ -241,6 +242,16 @@ def test_words_that_make_no_sense_are_refused(have: Any, hpcnode: Hpcnode, words
     code, _output, complained = hpcnode(*words)
     assert code == 3
     assert message in complained
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_run_shows_which_check_is_running(have: Any, hpcnode: Hpcnode, monkeypatch: pytest.MonkeyPatch) -> None:
+    have({"a": GOOD, "b": GOOD})
+    shown: list[Any] = []
+    counted = contextlib.nullcontext(lambda *step: shown.append(step))
+    monkeypatch.setattr(health, "counter", lambda *_given: counted)
+    hpcnode("run", "periodic")
+    assert shown == [("a", 1, 2), ("b", 2, 2)]
 
 
 @pytest.mark.usefixtures("folder")

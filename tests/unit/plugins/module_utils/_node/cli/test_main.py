@@ -131,8 +131,8 @@ def test_each_error_has_its_exit_status_and_one_line(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("", "no command given"),
-        ("demos", "invalid choice: 'demos'"),
+        ("demos", "there is no command demos: did you mean demo? (see 'hpcnode --help')"),
+        ("xyz", "there is no command xyz: the commands are demo (see 'hpcnode --help')"),
         ("demo --level high", "argument --level: invalid int value: 'high'"),
         ("demo --lev 3", "unrecognized arguments: --lev"),
         ("demo --wrong", "unrecognized arguments: --wrong"),
@@ -215,9 +215,17 @@ def test_help_is_a_page_of_80_columns_at_most(
     assert ran.status == 0
     headings = [line for line in ran.out.splitlines() if line.endswith(":") and not line.startswith(" ")]
     listed = ["commands:"] if words.startswith("-") else []
-    # Before Python 3.10 argparse calls them "optional arguments".
-    assert [heading for heading in headings if not heading.startswith("option")] == [*listed, "exit status:", "files:"]
+    assert headings == ["options:", *listed, "common options:", "exit status:", "files:"]
     assert max(len(line) for line in ran.out.splitlines()) <= 80
+
+
+def test_without_a_command_it_shows_the_page_and_is_not_good(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Ran(capsys, "--help", answering()).out
+    ran = Ran(capsys, "", answering())
+    assert (ran.status, ran.out, ran.err) == (3, page, "")
+    ran = Ran(capsys, "--json", answering())
+    assert (ran.status, ran.json["status"], ran.json["command"]) == (3, 3, None)
+    assert "no command given" in ran.json["error"]
 
 
 def test_help_lists_each_command_and_each_option(capsys: pytest.CaptureFixture[str]) -> None:
@@ -319,7 +327,9 @@ def test_every_page_of_help_fits(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert frame.main([name, "--help"]) == 0
-    page = capsys.readouterr().out
-    assert page.startswith(f"usage: hpcnode {name} ")
-    assert not [line for line in page.splitlines() if len(line) > 80]
+    [command] = [command for command in frame.all_commands() if command.name == name]
+    for words in [[name], *([name, action.name] for action in command.actions)]:
+        assert frame.main([*words, "--help"]) == 0
+        page = capsys.readouterr().out
+        assert page.startswith(f"usage: hpcnode {' '.join(words)} ")
+        assert not [line for line in page.splitlines() if len(line) > 80]

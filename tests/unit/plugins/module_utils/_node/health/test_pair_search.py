@@ -222,6 +222,25 @@ def test_the_limit_for_pairs_does_not_apply_to_larger_groups() -> None:
     assert search(names(4), slow, in_a_group).step.words == "all nodes work with each other"
 
 
+def test_each_run_of_each_round_is_reported() -> None:
+    reported: list[str] = []
+    search(names(6), OPTIONS, Cluster().run, report=reported.append)
+    first = [f"round 1: pair {done} of 3 done" for done in range(4)]
+    assert reported == [*first, *["round 2: 6 nodes together"] * 2]
+
+
+def test_a_report_that_fails_ends_the_search_after_the_current_runs() -> None:
+    cluster = Cluster()
+
+    def report(words: str) -> None:
+        if "pair 1" in words:
+            raise RuntimeError("nobody waits")
+
+    with pytest.raises(RuntimeError, match="nobody waits"):
+        search(names(6), OPTIONS, cluster.run, report=report)
+    assert len(cluster.ran) == 3
+
+
 def test_a_run_is_described_in_one_line() -> None:
     slow = search(names(2), OPTIONS, Cluster(bad=["compute-0"]).run).trials[0]
     assert in_words(slow) == "compute-[0-1]: fail, 80 GB/s, but should be at least 175"

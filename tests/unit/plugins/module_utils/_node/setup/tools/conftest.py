@@ -39,10 +39,12 @@ class Machine:
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
         self.root = Root(str(folder))
+        self.shared: dict[str, str] = {}
 
     def wanted(self, version: str) -> Disk:
         """The wanted files of a version."""
-        return wanted_disk(version, sources(version), os.path.realpath(sys.executable), os.geteuid())
+        python = os.path.realpath(sys.executable)
+        return wanted_disk(version, sources(version), python, os.geteuid(), self.shared)
 
     def plan(self, version: str) -> ToolPlan:
         """Plan the installation of a version."""

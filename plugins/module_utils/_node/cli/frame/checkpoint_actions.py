@@ -1,0 +1,139 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The actions of hpcnode checkpoint: what they do, and their options."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..command import Action
+from .blob_options import add_blob_options
+
+DESCRIPTION = """\
+Keeps a job's checkpoints in a folder of a Blob container (--store, or HPCAI_CHECKPOINT_STORE), as the job's user. Each
+node publishes its part. A checkpoint is complete when all nodes have published; only complete ones are restored.
+
+Defaults are in /etc/hpcai/blob.json. hpcnode keeps its records in DIR/.hpcai-checkpoint.
+"""
+_WATCH = """\
+Uploads each finished checkpoint in DIR until SIGTERM or SIGINT; with --once, only those that are finished now. A
+checkpoint is a folder whose name has the step as its last number. It is finished when it contains the file .complete
+(--signal marker), when a file beside it names it (latest), or when it is renamed to a name that ends with its step
+(rename).
+
+Exit status: 0 all finished checkpoints are published, 1 one is not.
+"""
+_SAVE = """\
+Publishes this node's part of DIR, a finished checkpoint.
+
+Exit status: 0 the checkpoint is complete, 1 it is not, or failed.
+"""
+_RESTORE = """\
+Fetches the newest complete checkpoint, or the one of --step or --id, verifies its hashes, and renames it into place.
+Run it on all nodes with one srun. If there is no checkpoint, it says so and exits with 0.
+
+Exit status: 0 restored, or there is nothing to restore, 1 damaged or not fetched.
+"""
+_LIST = """\
+Shows complete and incomplete checkpoints.
+"""
+_PRUNE = """\
+Keeps the newest --keep-last checkpoints, and all whose step is a multiple of --keep-every. A later attempt is newer
+than an earlier one, whatever its steps: after a restore of an older step, the checkpoints above that step belong to
+another branch. prune lists them, and removes them only with --branches.
+"""
+_STATUS = """\
+Shows what the watchers of DIR do.
+
+Exit status: 0 good, 1 a watcher has a problem, 2 nothing watches DIR.
+"""
+
+
+def _add_watch(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("folder", metavar="DIR", help="the folder of checkpoints")
+    _add_signal(parser)
+    add("--marker", metavar="NAME", default=".complete", help="the marker's name (.complete)")
+    add("--once", action="store_true", help="publish what is finished, then exit")
+    add("--every", type=float, metavar="S", default=2.0, help="seconds between scans of DIR (2)")
+    _add_wait(parser, "with --once: wait for nodes (600)")
+    add("--acknowledge", action="store_true", help="let a scheduled event start once all is published")
+    _add_retention(parser, "keep the N newest; without this, watch does not prune")
+    _add_place_in_job(parser)
+
+
+def _add_save(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("folder", metavar="DIR", help="a checkpoint")
+    add("--step", type=int, metavar="N", help="the step")
+    add("--save-id", metavar="TEXT", default="", help="distinguishes two saves of a step in one attempt")
+    _add_signal(parser)
+    _add_wait(parser, "wait for nodes (600)")
+    _add_place_in_job(parser)
+
+
+def _add_restore(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--to", metavar="DIR", help="the folder in which to put the checkpoint's folder")
+    add("--step", type=int, metavar="N", help="the step")
+    add("--id", metavar="ID", help="the id of one checkpoint, as list shows it")
+    add("--all", action="store_true", help="the parts of all nodes into each node's folder")
+    add("--fall-back", action="store_true", help="one node: use an older one if the newest is damaged")
+    add("--latest-file", metavar="NAME", help="write the checkpoint's name to this file beside it")
+    add("--shared", action="store_true", help="all nodes see one folder: node 0 restores")
+    _add_wait(parser, "wait for nodes (600)")
+    _add_place_in_job(parser)
+
+
+def _add_prune(parser: argparse.ArgumentParser) -> None:
+    _add_retention(parser, "keep the N newest")
+    parser.add_argument("--branches", action="store_true", help="also remove checkpoints of other branches")
+    _add_place_in_job(parser)
+
+
+def _add_status(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="DIR", help="the folder of checkpoints")
+
+
+def _add_signal(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--signal", choices=("marker", "latest", "rename"), default="marker", help="what marks 'finished'")
+    add("--latest-file", metavar="NAME", help="the file that names the latest, for --signal latest")
+    add("--shared", action="store_true", help="all nodes see one folder: each uploads a share")
+
+
+def _add_wait(parser: argparse.ArgumentParser, words: str) -> None:
+    parser.add_argument("--wait", type=float, metavar="S", default=600.0, help=words)
+
+
+def _add_retention(parser: argparse.ArgumentParser, words: str) -> None:
+    add = parser.add_argument
+    add("--keep-last", type=int, metavar="N", help=words)
+    add("--keep-every", type=int, metavar="K", default=0, help="also keep steps that are multiples of K")
+    add("--leftover-hours", type=float, metavar="H", default=24.0, help="age at which incomplete ones are removed (24)")
+
+
+def _add_place_in_job(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--attempt", metavar="TEXT", help="instead of job and restart count; the same on all nodes")
+    add("--rank", type=int, metavar="I", help="instead of SLURM_NODEID")
+    add("--world", type=int, metavar="N", help="instead of SLURM_JOB_NUM_NODES")
+    _add_store(parser)
+
+
+def _add_store(parser: argparse.ArgumentParser) -> None:
+    words = "https://ACCOUNT.blob.core.windows.net/CONTAINER/FOLDER, one per training"
+    parser.add_argument("--store", metavar="URL", help=words)
+    add_blob_options(parser, "this node")
+
+
+ACTIONS = (
+    Action("watch", "upload each finished checkpoint", _WATCH, _add_watch),
+    Action("save", "upload this node's part of one checkpoint", _SAVE, _add_save),
+    Action("restore", "fetch a complete checkpoint", _RESTORE, _add_restore),
+    Action("list", "show the checkpoints", _LIST, _add_store),
+    Action("prune", "remove old checkpoints", _PRUNE, _add_prune),
+    Action("status", "show what the watchers do", _STATUS, _add_status),
+)

@@ -1,0 +1,56 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Colours of texts for people. They are added when a text is printed, and only on a terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TextIO
+
+_RED, _GREEN, _YELLOW, _MAGENTA, _BOLD, _END = (f"\033[{number}m" for number in (31, 32, 33, 35, 1, 0))
+_OF_WORDS = {
+    "pass": _GREEN,
+    "warn": _YELLOW,
+    "warning": _YELLOW,
+    "fail": _RED,
+    "failed": _RED,
+    "refused": _RED,
+    "wrong": _RED,
+    "unknown": _MAGENTA,
+}
+# A verdict begins a line, or follows one name and a colon, or is in the second column of a table.
+_VERDICT = re.compile(rf"^(\s*(?:[\w.-]+(?:: |\s{{2,}}))?)({'|'.join(_OF_WORDS)})(?=[:, ]|$)", re.MULTILINE)
+_HEADING = re.compile(r"^(?:usage|[a-z][a-z ]*):(?=\s|$)", re.MULTILINE)
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Return whether the stream is a terminal that understands escape sequences."""
+    try:
+        return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    except ValueError:  # closed
+        return False
+
+
+def is_coloured(stream: TextIO) -> bool:
+    """Return whether the stream is a terminal with colours, and NO_COLOR (no-color.org) is not set."""
+    return is_terminal(stream) and not os.environ.get("NO_COLOR")
+
+
+def paint(text: str, stream: TextIO) -> str:
+    """Return an answer with coloured verdicts, or unchanged if the stream has no colours."""
+    if not is_coloured(stream):
+        return text
+    return _VERDICT.sub(lambda found: f"{found[1]}{_OF_WORDS[found[2]]}{found[2]}{_END}", text)
+
+
+def paint_page(text: str, stream: TextIO) -> str:
+    """Return a page of help with bold headings, or unchanged if the stream has no colours."""
+    return _HEADING.sub(lambda found: f"{_BOLD}{found[0]}{_END}", text) if is_coloured(stream) else text
+
+
+def paint_error(text: str, stream: TextIO) -> str:
+    """Return the beginning of an error message in red, or unchanged if the stream has no colours."""
+    return f"{_RED}{text}{_END}" if is_coloured(stream) else text

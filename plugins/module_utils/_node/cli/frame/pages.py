@@ -1,0 +1,20 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The files that are generated from hpcnode's parser: manual pages, and completion in bash and zsh."""
+
+from __future__ import annotations
+
+from ...setup.tools.share import Pages
+from ..main import all_commands
+from .completion import bash_completion, zsh_completion
+from .manual import manual_pages
+from .outline import outline
+from .parser import build_parser
+
+
+def all_pages() -> Pages:
+    """Return the pages of all commands. They do not depend on this machine or on its Python."""
+    whole = outline(build_parser(all_commands()))
+    return Pages(manual_pages(whole), bash_completion(whole), zsh_completion(whole))
