@@ -67,6 +67,11 @@ def test_a_set_loses_what_it_no_longer_names_and_nothing_else(node: Node) -> Non
     assert list(read_settings(node.root).sets) == ["beeond"]
 
 
+def test_a_machine_without_scripts_has_nothing_to_remove(node: Node) -> None:
+    assert install(node) == Plan((), ())
+    assert not node.path("/etc").exists()
+
+
 def test_what_was_changed_by_hand_is_put_right(node: Node) -> None:
     install(node, prolog={"50-gpu": GPU})
     script = node.path(GPU_PATH)
