@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""uninstall.yml on a cluster: it asks first, removes what the roles wrote, and keeps data. site.yml then works again."""
+"""uninstall.yml on a cluster: it asks first, removes what the roles wrote, and keeps data; site.yml works again."""
 
 from __future__ import annotations
 
@@ -179,7 +179,8 @@ def test_no_file_of_the_roles_is_left(cluster: Cluster, uninstalled: Recap, orig
 @pytest.mark.parametrize("name", NODES)
 def test_no_file_names_the_collection(cluster: Cluster, uninstalled: Recap, original: set[str], name: str) -> None:
     folders = " ".join(LOOKED_AT)
-    shown = sh(cluster, NODES[name], f"grep -rlI hpcai {folders}; find {folders} -name '*hpcai*' ! -type d", check=False)
+    search = f"grep -rlI hpcai {folders}; find {folders} -name '*hpcai*' ! -type d"
+    shown = sh(cluster, NODES[name], search, check=False)
     assert set(shown.splitlines()) - original - STAYS == set()
 
 

@@ -192,6 +192,7 @@ def test_a_limit_does_not_lift_the_guard(ops: OpsRepository) -> None:
         ("retire", ("-e", "retire=compute-0")),
         ("replace", ()),
         ("rotate_munge_key", ()),
+        ("uninstall", ("-e", "uninstall_confirm=true")),
         ("health_check", ()),
         ("health_pairs", ("-e", "hpcai_pairs=compute-0")),
         ("container_check", ("-e", "container_check_image=docker://alpine")),
