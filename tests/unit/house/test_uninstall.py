@@ -10,6 +10,7 @@ What modules write, their own tests remove; tests/cluster/test_uninstall.py look
 from __future__ import annotations
 
 import pathlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -50,6 +51,8 @@ LOOPS = {
     "/etc/slurm/slurmdbd.conf": ["slurmdbd.conf"],
     "/etc/hpcai/node.json": ["loop: [node, job_hooks, metadata]"],
 }
+# Settings in /etc/hpcai that modules remove.
+BY_MODULES = {"beeond", "clocks", "containers", "gpu", "nccl", "nccl_environment", "shared_fs"}
 STAYS = {
     "/etc/systemd/system/mariadb.service.d/hpcai-state.conf": "the database stays",
     "/etc/systemd/system/azure-ephemeral-disk-setup.service": "it could format the scratch",
@@ -64,6 +67,11 @@ def roles(repository: pathlib.Path) -> list[pathlib.Path]:
     found = sorted(path for path in (repository / "roles").iterdir() if path.is_dir())
     assert len(found) > 10
     return found
+
+
+def variables(repository: pathlib.Path, role: str, name: str) -> dict[str, Any]:
+    """The variables in a file of a role."""
+    return dict(yaml.safe_load((repository / "roles" / role / "vars" / name).read_text(encoding="utf-8")))
 
 
 def tasks_of(node: Any) -> Iterator[dict[str, Any]]:
@@ -110,14 +118,26 @@ def test_each_written_file_is_removed_or_stays_for_a_reason(roles: list[pathlib.
     assert not forgotten
 
 
+def test_each_settings_file_of_the_node_is_removed(repository: pathlib.Path, roles: list[pathlib.Path]) -> None:
+    files = (repository / "plugins/module_utils/_node").rglob("*.py")
+    source = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    names = set(re.findall(r'(?:^CONFIG = |read_config\(root, )"(\w+)"', source, re.MULTILINE))
+    assert {"cluster", "node", "users", "health"} <= names
+    removal = "\n".join(removal_of(role) for role in roles)
+    lists = {name for line in re.findall(r"loop: \[(.+)\]", removal) for name in line.split(", ")}
+    lists |= {file["name"] for file in variables(repository, "health_checks", "main.yml")["__health_checks_files"]}
+    forgotten = {name for name in names - BY_MODULES - lists if f"/etc/hpcai/{name}.json" not in removal}
+    assert not forgotten
+
+
 def test_the_guide_names_what_stays(repository: pathlib.Path) -> None:
     guide = (repository / "docs/docsite/rst/guide_uninstalling.rst").read_text(encoding="utf-8")
     assert not [path for path in STAYS if path.rpartition("/")[2] not in guide]
 
 
 def test_slurms_files_are_those_that_slurmctld_reads(repository: pathlib.Path) -> None:
-    login = yaml.safe_load((repository / "roles/slurm/vars/main/login.yml").read_text(encoding="utf-8"))
-    own = yaml.safe_load((repository / "roles/slurm/vars/main/uninstall.yml").read_text(encoding="utf-8"))
+    login = variables(repository, "slurm", "main/login.yml")
+    own = variables(repository, "slurm", "main/uninstall.yml")
     assert set(files_of([], FileOptions(release="24.11"))) == {*login["__slurm_login_files"]} - {"acct_gather.conf"}
     assert {file["path"] for file in login["__slurm_sackd_files"]} <= set(own["__slurm_own_files"])
 
