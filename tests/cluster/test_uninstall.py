@@ -201,7 +201,7 @@ def test_data_and_users_stay(cluster: Cluster, uninstalled: Recap) -> None:
         assert sh(cluster, address, "id -u alice").strip() == "4001"
     assert "job_state" in sh(cluster, CONTROLLER, "ls /var/lib/slurm/slurmctld")
     statement = "select job_name from slurm_acct_db.sim_job_table"
-    assert "recorded" in sh(cluster, CONTROLLER, f"mysql --batch -e '{statement}'").split()
+    assert "recorded" in sh(cluster, CONTROLLER, f"mariadb --batch -e '{statement}'").split()
 
 
 def test_a_second_run_changes_nothing(cluster: Cluster, source: Path, uninstalled: Recap) -> None:
