@@ -65,9 +65,11 @@ def original() -> set[str]:
     podman.run("create", "--name", name, "--network=none", base_image.reference(), "true")
     try:
         export = [*podman.argv, "export", name]
-        with subprocess.Popen(export, env={**os.environ, **podman.env}, stdout=subprocess.PIPE) as exported:
-            with tarfile.open(fileobj=exported.stdout, mode="r|") as tar:
-                found = {f"/{os.path.normpath(member.name)}" for member in tar if not member.isdir()}
+        with (
+            subprocess.Popen(export, env={**os.environ, **podman.env}, stdout=subprocess.PIPE) as exported,
+            tarfile.open(fileobj=exported.stdout, mode="r|") as tar,
+        ):
+            found = {f"/{os.path.normpath(member.name)}" for member in tar if not member.isdir()}
     finally:
         podman.run("rm", "--force", name)
     assert "/etc/os-release" in found
