@@ -92,7 +92,7 @@ def written_by(role: pathlib.Path) -> set[str]:
                 arguments = task.get(f"ansible.builtin.{module}")
                 # Of folders and removals there is nothing to compare.
                 if arguments and arguments.get("state", "file") in ("file", "present", "link"):
-                    found.add(str(arguments[option]))
+                    found.add(str(arguments.get(option) or arguments["dest"]))
     return found
 
 
