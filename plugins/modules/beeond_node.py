@@ -17,6 +17,11 @@ description:
 author:
   - hpcai.azure contributors (@hpcai)
 options:
+  state:
+    description: V(absent) removes the settings and the units. It does not stop the BeeGFS of a job that runs.
+    type: str
+    choices: [present, absent]
+    default: present
   settings:
     description:
       - Settings by name. A missing key has its default. The keys are C(mount_point), C(data_root),
@@ -42,6 +47,10 @@ EXAMPLES = r"""
       mount_point: /beeond
       data_root: /scratch/beeond
       metadata_nodes: 2
+
+- name: Remove the settings and the units
+  hpcai.azure.beeond_node:
+    state: absent
 """
 
 RETURN = r"""
@@ -60,7 +69,7 @@ from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.install import apply, plan
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.install import apply, plan, plan_absent
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
@@ -69,12 +78,16 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_fi
 
 def main() -> NoReturn:
     module = AnsibleModule(
-        argument_spec={"settings": {"type": "dict", "default": {}}},
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "settings": {"type": "dict", "default": {}},
+        },
         supports_check_mode=True,
     )
     root = Root("/")
     try:
-        made = plan(root, module.params["settings"])
+        absent = module.params["state"] == "absent"
+        made = plan_absent(root) if absent else plan(root, module.params["settings"])
         if not module.check_mode:
             apply(made, root, run)
     except (CommandFailed, ConfigError, OSError) as error:

@@ -29,10 +29,16 @@ description:
 author:
   - hpcai.azure contributors (@hpcai)
 options:
+  state:
+    description:
+      - V(absent) removes everything that V(present) writes, including the built plugins. The folders on the scratch,
+        with the users' images and containers, stay, and the kernel keeps its settings until the next boot.
+    type: str
+    choices: [present, absent]
+    default: present
   enroot:
-    description: Configuration of enroot.
+    description: Configuration of enroot. Required for O(state=present).
     type: dict
-    required: true
     suboptions:
       settings:
         description:
@@ -183,6 +189,10 @@ EXAMPLES = r"""
       - path: /scratch/pyxis
       - path: /scratch/enroot/data
         mode: '1777'
+
+- name: Remove the settings and the plugin
+  hpcai.azure.container_node:
+    state: absent
 """
 
 RETURN = r"""
@@ -242,17 +252,22 @@ FOLDER: dict[str, dict[str, Any]] = {
 def main() -> NoReturn:
     module = AnsibleModule(
         argument_spec={
-            "enroot": {"type": "dict", "options": ENROOT, "required": True},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "enroot": {"type": "dict", "options": ENROOT},
             "pyxis": {"type": "dict", "options": PYXIS, "default": {}},
             "folders": {"type": "list", "elements": "dict", "options": FOLDER, "default": []},
             "make_folders": {"type": "bool", "default": True},
         },
+        required_if=[("state", "present", ["enroot"])],
         supports_check_mode=True,
     )
-    asked = module.params
+    asked, root = module.params, Root("/")
     try:
-        options = ensure.parse(asked["enroot"], asked["pyxis"], asked["folders"], asked["make_folders"])
-        done = ensure.ensure_all(options, Root("/"), run, module.check_mode)
+        if asked["state"] == "absent":
+            done = ensure.remove_all(root, module.check_mode)
+        else:
+            options = ensure.parse(asked["enroot"], asked["pyxis"], asked["folders"], asked["make_folders"])
+            done = ensure.ensure_all(options, root, run, module.check_mode)
     except (BuildFailed, CommandFailed, ConfigError, UnknownVmSize, OSError) as error:
         module.fail_json(msg=str(error))
     for warning in done.warnings:

@@ -194,6 +194,7 @@ def test_a_limit_does_not_disable_the_guard(ops: OpsRepository) -> None:
         ("retire", ("-e", "retire=compute-0")),
         ("replace", ()),
         ("rotate_munge_key", ()),
+        ("uninstall", ("-e", "uninstall_confirm=true")),
         ("health_check", ()),
         ("health_pairs", ("-e", "hpcai_pairs=compute-0")),
         ("container_check", ("-e", "container_check_image=docker://alpine")),

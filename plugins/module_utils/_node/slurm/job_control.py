@@ -2,9 +2,9 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Jobs on nodes: drain nodes before they are removed, list the jobs that still run there, and hold new jobs.
+"""Jobs on nodes: drain nodes before they are removed, list the jobs that still run, hold new jobs, cancel all.
 
-No job is ever killed.
+Only ``cancel`` ends jobs.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from .nodes import NodeState
 
 # A suspended job releases its CPUs but will resume; without SUSPENDED it would not be listed.
 _ON_A_NODE = "RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
+_SQUEUE = ("squeue", "--noheader", "--noconvert", f"--states={_ON_A_NODE}", "--format=%A|%u|%T|%N")
 # Flags and states of a node that is in use, also by what squeue does not show (slurm.h, node states).
 _BUSY = ("ALLOCATED", "MIXED", "COMPLETING")
 
@@ -79,9 +80,20 @@ def jobs_on(names: Iterable[str], run: Run) -> list[Job]:
     listed = list(names)
     if not listed:
         return []
-    command = ["squeue", "--noheader", "--noconvert", f"--states={_ON_A_NODE}", f"--nodelist={compress(listed)}"]
-    shown = must(run([*command, "--format=%A|%u|%T|%N"])).stdout
-    return parse_jobs(shown)
+    return parse_jobs(must(run([*_SQUEUE, f"--nodelist={compress(listed)}"])).stdout)
+
+
+def running_jobs(run: Run) -> list[Job]:
+    """Return all jobs that have nodes.
+
+    :raises CommandFailed: slurmctld does not answer, or its output is invalid.
+    """
+    return parse_jobs(must(run(_SQUEUE)).stdout)
+
+
+def cancel(jobs: Iterable[Job], run: Run) -> None:
+    """Cancel these jobs. A job that has ended in the meantime is not an error."""
+    run(["scancel", "--quiet", *(job.id for job in jobs)])
 
 
 def parse_jobs(shown: str) -> list[Job]:

@@ -59,6 +59,20 @@ def test_installs_everything_once_and_check_mode_predicts_it(machine: Machine, r
     assert (stated["schema"], stated["metadata_nodes"]) == (1, 2)
 
 
+def test_removes_all_once_as_check_mode_foresaw(machine: Machine, run_module: RunModule) -> None:
+    run_module(beeond_node.main)
+    machine.asked.clear()
+    foreseen = run_module(beeond_node.main, check_mode=True, state="absent")
+    assert (machine.folder / "etc/hpcai/beeond.json").exists()
+    done = run_module(beeond_node.main, state="absent")
+    assert (done["changed"], done["actions"], done["diff"]) == (True, foreseen["actions"], foreseen["diff"])
+    assert done["actions"][0] == "disable hpcai-beeond-sweep.service"
+    assert not [path for path in (machine.folder / "etc").rglob("*") if not path.is_dir() or path.is_symlink()]
+    assert machine.asked == [("systemctl", "daemon-reload")]
+    again = run_module(beeond_node.main, state="absent")
+    assert (again["changed"], again["actions"]) == (False, [])
+
+
 def test_each_daemon_has_a_unit_that_uses_the_jobs_configuration(machine: Machine, run_module: RunModule) -> None:
     run_module(beeond_node.main, settings={"daemons": "/opt/other/sbin"})
     folder = machine.folder / UNITS

@@ -59,6 +59,36 @@ def test_configures_enroot_pyxis_and_folders_once(node: Node, run_module: RunMod
     ]
 
 
+def test_container_node_removes_all_that_it_made(node: Node, run_module: RunModule) -> None:
+    node.write("/etc/apparmor.d/enroot", "profile\n")
+    before = node.files()
+    image(node, run_module, enroot={**ENROOT, "apply": False, "apparmor": "off", "sysctl": {"user.x": "1"}})
+    made = node.files()
+    assert str(node.folder / "etc/apparmor.d/disable/enroot") in made
+    foreseen = run_module(container_node.main, check_mode=True, state="absent")
+    assert node.files() == made
+    done = run_module(container_node.main, state="absent")
+    assert (done["changed"], done["actions"]) == (True, foreseen["actions"])
+    # The set of directories is gone, the file of all sets stays.
+    assert node.files().keys() - before.keys() == {str(node.folder / "etc/hpcai/directories.json")}
+    assert "enroot/data" not in (node.text("/etc/hpcai/directories.json") or "enroot/data")
+    assert run_module(container_node.main, state="absent")["changed"] is False
+
+
+def test_container_node_leaves_a_profile_that_somebody_else_disabled(node: Node, run_module: RunModule) -> None:
+    node.write("/etc/apparmor.d/enroot", "profile\n")
+    disabled = node.folder / "etc/apparmor.d/disable/enroot"
+    disabled.parent.mkdir()
+    disabled.symlink_to("/etc/apparmor.d/enroot")
+    image(node, run_module)
+    run_module(container_node.main, state="absent")
+    assert disabled.is_symlink()
+
+
+def test_container_node_needs_enroots_settings_unless_it_removes(node: Node, run_module: RunModule) -> None:
+    assert "enroot" in run_module(container_node.main)["msg"]
+
+
 def test_check_mode_warns_if_slurm_is_not_installed_yet(
     node: Node, run_module: RunModule, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...machine.atomic import remove_file
 from ...machine.root import Root
 from ...machine.run import Run, must
 from ...setup.daemon import RUNNING
 from ...setup.managed_file import FileChange, apply_all, change_of
 from .beegfs import release_of
 from .options import SETTINGS, as_text, settings_from
-from .units import template_texts
+from .units import DAEMONS, template, template_texts
 
 _UNITS = "/etc/systemd/system"
 SWEEP = "hpcai-beeond-sweep.service"
@@ -45,22 +46,28 @@ WantedBy=slurmd.service
 class Plan:
     """What has to be done.
 
-    :ivar files: files to write, those of systemd first.
+    :ivar files: files to write or to remove, those of systemd first.
     :ivar link: whether the sweep has to be enabled.
+    :ivar unlink: whether the sweep has to be disabled.
     """
 
     files: tuple[FileChange, ...]
     link: bool
+    unlink: bool = False
 
     @property
     def actions(self) -> list[str]:
         """The actions in words."""
-        return [f"write {file.path}" for file in self.files] + ([f"enable {SWEEP}"] if self.link else [])
+        return [
+            *([f"disable {SWEEP}"] if self.unlink else []),
+            *(f"{'remove' if file.after is None else 'write'} {file.path}" for file in self.files),
+            *([f"enable {SWEEP}"] if self.link else []),
+        ]
 
     @property
     def has_units(self) -> bool:
         """Whether systemd has to reload its units."""
-        return self.link or any(file.path.endswith(".service") for file in self.files)
+        return self.link or self.unlink or any(file.path.endswith(".service") for file in self.files)
 
 
 def plan(root: Root, stated: Mapping[str, Any]) -> Plan:
@@ -80,12 +87,25 @@ def plan(root: Root, stated: Mapping[str, Any]) -> Plan:
     return Plan(tuple(file for file in files if file.changes), not linked)
 
 
+def plan_absent(root: Root) -> Plan:
+    """Return what removes the settings and all units.
+
+    :raises OSError: a file cannot be read.
+    """
+    names = (SWEEP, *map(template, DAEMONS))
+    files = [change_of(root.at(path), None) for path in (*(f"{_UNITS}/{name}" for name in names), SETTINGS)]
+    linked = os.path.lexists(root.at(_WANTS))
+    return Plan(tuple(file for file in files if file.changes), link=False, unlink=linked)
+
+
 def apply(made: Plan, root: Root, run: Run) -> None:
     """Apply the plan. The unit is enabled by a symbolic link, because systemd does not run in an image.
 
     :raises CommandFailed: systemd cannot reload its units.
-    :raises OSError: a file cannot be written.
+    :raises OSError: a file cannot be written or removed.
     """
+    if made.unlink:
+        remove_file(root.at(_WANTS))
     apply_all(made.files)
     if made.link:
         os.makedirs(root.at(os.path.dirname(_WANTS)), mode=0o755, exist_ok=True)

@@ -101,6 +101,9 @@ def plan(root: Root, named: str, desired: DesiredScripts, limits: Mapping[str, A
     :raises ConfigError: limits are invalid.
     :raises OSError: a file cannot be read.
     """
+    if not any(desired.values()) and limits is None and not root.exists(SETTINGS):
+        # Nothing was ever installed, so there is nothing to remove.
+        return Plan((), ())
     before, warnings = _read(root)
     script_limits = {
         kind: {name: script.limit for name, script in scripts.items()} for kind, scripts in desired.items()

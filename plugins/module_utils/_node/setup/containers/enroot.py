@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...machine.config import ConfigError, as_config
 from ...machine.pci import read_pci
 from ...machine.root import Root
 from ...machine.run import CommandFailed, Run, must
 from ..managed_file import FileChange, apply_all, change_of, diff_of
-from .options import DROP_IN, SETTINGS, EnrootOptions, drop_in
+from .options import DROP_IN, SETTINGS, EnrootOptions, drop_in, read_options
 
 HEADER = "# Written by hpcai.azure.container_node, which overwrites it.\n"
 TMPFILES = "/etc/tmpfiles.d/hpcai-containers.conf"
@@ -208,6 +208,34 @@ def configure(options: EnrootOptions, root: Root, run: Run, check: bool = False,
         if root.is_this_machine and any(link.changes for link in links if link.path.startswith("/etc/apparmor.d/")):
             done.actions += _profile(options, run, check)
     return done
+
+
+def unconfigure(root: Root, check: bool = False) -> EnrootChanges:
+    """Remove the files and links that ``configure`` writes. The kernel keeps its settings until the next boot.
+
+    :raises OSError: a file cannot be removed.
+    """
+    none = EnrootOptions()
+    files = [replace(change, after=None) for change in (*file_changes(none, root), *hardware_changes(none, root))]
+    links = link_changes(none, root)
+    if _disabled_profile(root):
+        links.append(link_change(root.at(APPARMOR_OFF), None))
+    done = EnrootChanges()
+    done.note(files, links)
+    if not check:
+        for link in links:
+            link.apply()
+        apply_all(files)
+    return done
+
+
+def _disabled_profile(root: Root) -> bool:
+    """Whether the settings say that the link which disables enroot's AppArmor profile is ours."""
+    try:
+        options = read_options(root)
+    except ConfigError:
+        return False
+    return options is not None and options.apparmor == "off"
 
 
 def at_boot(options: EnrootOptions, root: Root, check: bool) -> list[str]:

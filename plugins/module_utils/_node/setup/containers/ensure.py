@@ -15,9 +15,9 @@ from ...machine.root import Root
 from ...machine.run import CommandFailed, Run
 from ..directories import options as directories
 from ..directories.ensure import ensure
-from .enroot import configure
+from .enroot import configure, unconfigure
 from .options import EnrootOptions, options_of
-from .pyxis import LINK, PREFIX, BuildFailed, BuildPlan, as_diff, install, plan_build
+from .pyxis import LINK, PREFIX, BuildFailed, BuildPlan, as_diff, install, plan_build, remove
 
 SET = "containers"
 """Name of the set of directories in /etc/hpcai/directories.json."""
@@ -90,6 +90,20 @@ def ensure_all(asked: ContainerOptions, root: Root, run: Run, check: bool) -> Ou
         actions.append(f"build {LINK}: {plan.reason}")
         diff.append(as_diff(plan))
     return Outcome(tuple(actions), tuple(diff), tuple(warnings))
+
+
+def remove_all(root: Root, check: bool) -> Outcome:
+    """Remove what ``ensure_all`` writes, except the directories on the scratch, which contain users' files.
+
+    :raises ConfigError: the settings of the directories are invalid.
+    :raises OSError: a file cannot be removed.
+    """
+    change = directories.without_set(root, SET)
+    if not check:
+        change.file.apply()
+    done = unconfigure(root, check)
+    diff = [*([change.file.as_diff()] if change.file.changes else []), *done.diff]
+    return Outcome((*change.actions, *done.actions, *remove(root, check)), tuple(diff), change.warnings)
 
 
 def _look(asked: ContainerOptions, root: Root, run: Run, check: bool) -> tuple[BuildPlan | None, tuple[str, ...]]:

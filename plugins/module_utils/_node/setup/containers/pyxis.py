@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...machine.atomic import write_file
+from ...machine.atomic import remove_file, write_file
 from ...machine.root import Root
 from ...machine.run import Run
 from .enroot import link_change
@@ -208,6 +208,20 @@ def install(plan: BuildPlan, source: str, root: Root, run: Run) -> None:
     link_change(root.at(LINK), f"{plan.target.folder}/{NAME}").apply()
     made = {**asdict(plan.target), "plugin_sha256": file_digest(f"{folder}/{NAME}")}
     write_file(root.at(RECORD), json.dumps({"schema": SCHEMA, **made}, indent=2, sort_keys=True) + "\n")
+
+
+def remove(root: Root, check: bool) -> list[str]:
+    """Remove all plugins and their record, and return what was done, or in check mode would be done.
+
+    :raises OSError: something cannot be removed.
+    """
+    found = [path for path in (FOLDER, RECORD) if root.exists(path)]
+    for path in found if not check else ():
+        if path == FOLDER:
+            shutil.rmtree(root.at(path))
+        else:
+            remove_file(root.at(path))
+    return [f"remove {path}" for path in found]
 
 
 def _named(made: BuildRecord) -> str:

@@ -67,6 +67,11 @@ def test_only_scripts_that_the_set_no_longer_names_are_removed(node: Node) -> No
     assert list(read_settings(node.root).sets) == ["beeond"]
 
 
+def test_a_machine_without_scripts_has_nothing_to_remove(node: Node) -> None:
+    assert install(node) == Plan((), ())
+    assert not node.path("/etc").exists()
+
+
 def test_manual_changes_of_a_script_are_reverted(node: Node) -> None:
     install(node, prolog={"50-gpu": GPU})
     script = node.path(GPU_PATH)
