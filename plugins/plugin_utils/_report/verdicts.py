@@ -88,7 +88,8 @@ def _nothing() -> Html:
 
 def _by_check(bad: Sequence[Node]) -> Html:
     """Return how many nodes have the same problem, if there are several bad nodes."""
-    counts = Counter((check["verdict"], check["name"]) for node in bad for check in _guilty(node))
+    problems = (dict.fromkeys((check["verdict"], check["name"]) for check in _guilty(node)) for node in bad)
+    counts = Counter(problem for of_node in problems for problem in of_node)
     # The worst first, then the most frequent. The sort keeps the order of the checks.
     order = sorted(counts, key=lambda each: (STATES.index(each[0]), -counts[each]))
     if len(bad) < 2 or not order:

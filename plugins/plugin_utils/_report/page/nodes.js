@@ -16,7 +16,7 @@ const COLUMNS = [
 
 function whatParts(node) {
   const odd = node.odd.length ? many(node.odd.length, "outlier") : "";
-  const brief = [isGood(node.state) ? odd : "", node.brief].filter(Boolean).join(" · ");
+  const brief = (isGood(node.state) && odd) || node.brief;
   return make("span", {}, make("span", { class: "full" }, node.what || odd), make("span", { class: "brief" }, brief));
 }
 
