@@ -20,7 +20,7 @@ from stand_ins.health_results import TIME, azure_id, cluster
 from ansible_collections.hpcai.azure.plugins.plugin_utils._report.html import page
 
 pytest_plugins = ("browser.report_page",)
-# Between two instants that a test chooses, and the function that draws the age, as the page gave it to the timer.
+# A clock that a test sets forward, and the function that the page gave to a timer.
 CLOCK = """
   window.ahead = 0;
   const now = Date.now;

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 
 // Copies host lists, commands, CSV and JSON: of the nodes that the reader has filtered, or else of those that fail.
-const PLAIN_CSV = ["node", "slurm_name", "verdict", "check", "check_verdict", "summary", "action", "code", "vm_size", "physical_host", "vm_id", "azure_id"];
+const CSV_COLUMNS = ["node", "slurm_name", "verdict", "check", "check_verdict", "summary", "action", "code", "vm_size", "physical_host", "vm_id", "azure_id"];
 
 function selection() {
   const filtered = FILTERS.some((name) => state[name]);
@@ -28,7 +28,7 @@ function csvText(chosen) {
     if (!found.length) return [row(["", "", node.problem, "", ""])];
     return found.map((result) => row([result.name, result.verdict, result.summary, result.action, result.fault]));
   });
-  return [PLAIN_CSV, ...rows].map((row) => `${row.map(csvCell).join(",")}\r\n`).join("");
+  return [CSV_COLUMNS, ...rows].map((row) => `${row.map(csvCell).join(",")}\r\n`).join("");
 }
 
 // A cell that starts with one of these signs would be a formula in a spreadsheet.

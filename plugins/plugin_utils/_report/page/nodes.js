@@ -40,7 +40,7 @@ function drawNodes(always) {
     const open = (event) => event.target.closest("button") || set({ node: node.hostName });
     return make("tr", { role: "row", "data-node": node.hostName, class: node.hostName === state.node ? "is-open" : "", onclick: open }, ...cells);
   };
-  // With roles, because a table whose style is not that of a table is none for screen readers.
+  // With explicit roles, because browsers drop those of a table that a style displays as blocks.
   const head = make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, ...heads));
   const table = make("table", { class: "nodes", role: "table" }, make("caption", { class: "unseen" }, "Nodes"), head, make("tbody", { role: "rowgroup" }, ...shownNodes.map(row)));
   view.replaceChildren(shownNodes.length ? make("div", { class: "table-frame" }, table) : make("p", { class: "empty" }, "No node matches this filter."));
