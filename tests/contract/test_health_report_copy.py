@@ -85,7 +85,7 @@ def test_what_a_node_says_is_no_formula_and_no_part_of_a_command(opened: chromiu
     for button in BUTTONS[1:5]:
         assert "reboot" not in copied(opened, button)
     summaries = [row["summary"] for row in csv.DictReader(io.StringIO(copied(opened, "CSV")))]
-    assert summaries[:2] == ["'=HYPERLINK(\"http://x\",\"y\")?[2J", "'-1+2"]
+    assert summaries[:2] == ['\'=HYPERLINK("http://x","y")?[2J', "'-1+2"]
 
 
 @pytest.mark.parametrize("clipboard", ["undefined", "({writeText: () => Promise.reject(new Error('not allowed'))})"])
@@ -122,7 +122,7 @@ def test_a_host_list_is_folded_as_python_folds_it(opened: chromium.Page, names: 
 
 
 @pytest.mark.parametrize(
-    "word", ["", "a-b_c.d@%+=:,/9", "n[1-2]", "it's", "$(x) `y` \"z\" \\", "a b", "ä", "x;y", "~", "!"]
+    "word", ["", "a-b_c.d@%+=:,/9", "n[1-2]", "it's", '$(x) `y` "z" \\', "a b", "ä", "x;y", "~", "!"]
 )
 def test_a_word_is_quoted_as_python_quotes_it(opened: chromium.Page, word: str) -> None:
     source = (SCRIPTS / "hostlist.js").read_text(encoding="utf-8")

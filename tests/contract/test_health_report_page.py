@@ -22,6 +22,7 @@ EVIL = "</script><img src=x onerror=\"document.title='evil'\"><b>'bold'</b>"
 MOST_SECONDS = 10
 """Until 600 nodes can be used. It takes half a second on a quiet machine; here it may be any machine."""
 
+
 def cell(of: chromium.Page, row: int, column: int) -> tuple[float, float]:
     """Where a cell of the map is on the screen, by the layout that the page says it has drawn."""
     found = of.run(

@@ -239,7 +239,7 @@ def test_what_commands_and_links_are_made_of_comes_from_the_inventory() -> None:
         ("2026-11-22T16:40:00+01:00", False),
         (f"{WHEN}\n", False),
         (f"{WHEN}<b>", False),
-        ("２０２６-11-22T16:40:00Z", False),
+        ("\uff12026-11-22T16:40:00Z", False),
     ],
 )
 def test_a_time_has_one_form(text: str, yes: bool) -> None:
