@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from stand_ins.health_results import TIME, azure_id, cluster
 
 from ansible_collections.hpcai.azure.plugins.plugin_utils._report.gather import NodeResult, gather
@@ -28,23 +27,17 @@ BUTTONS = ["Host list", "scontrol show", "scontrol drain", "health_check --limit
 Show = Callable[..., chromium.Page]
 
 
-@pytest.fixture(scope="module")
-def opened() -> Iterator[chromium.Page]:
-    """A browser for all tests of a file."""
-    if chromium.find() is None:
-        pytest.skip(f"no browser here ({', '.join(chromium.PROGRAMS)}): tests/setup/host.sh installs one")
-    with chromium.browser() as one:
-        one.send("Emulation.setTimezoneOverride", timezoneId="UTC")
-        yield one
+class Pages(dict[int, Path]):
+    """The page for each number of nodes, made when it is first used, because that takes seconds for 600."""
 
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    """The page for a dozen nodes, and for 600."""
-    folder = tmp_path_factory.mktemp("pages")
-    for count in (12, 600):
-        (folder / f"{count}.html").write_text(page(report(cluster(count))), encoding="utf-8")
-    return {count: folder / f"{count}.html" for count in (12, 600)}
+    def __missing__(self, count: int) -> Path:
+        self[count] = self.folder / f"{count}.html"
+        self[count].write_text(page(report(cluster(count))), encoding="utf-8")
+        return self[count]
 
 
 def report(results: list[dict[str, Any]], time: str = TIME) -> dict[str, Any]:
@@ -54,21 +47,6 @@ def report(results: list[dict[str, Any]], time: str = TIME) -> dict[str, Any]:
         for one in results
     ]
     return compare(gather(asked, tier="deep", time=time, cluster="trainer"))
-
-
-@pytest.fixture
-def show(opened: chromium.Page, files: dict[int, Path]) -> Show:
-    """Open the page in a state: the words after the # of its address."""
-
-    def at(
-        count: int = 12, scheme: str = "light", screen: tuple[int, int] = (1400, 900), **state: str
-    ) -> chromium.Page:
-        opened.events.clear()
-        opened.open(f"{files[count].as_uri()}#{urllib.parse.urlencode(state)}", *screen, scheme=scheme)
-        opened.wait("document.documentElement.dataset.painted")
-        return opened
-
-    return at
 
 
 def text(of: chromium.Page, selector: str) -> str:

@@ -21,7 +21,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist i
 from ansible_collections.hpcai.azure.plugins.plugin_utils._report.commands import commands_of
 from ansible_collections.hpcai.azure.plugins.plugin_utils._report.html import page
 
-pytest_plugins = ("browser.report_page",)
+pytest_plugins = ("browser.page_fixtures",)
 SCRIPTS = Path(__file__).resolve().parents[2] / "plugins/plugin_utils/_report/page"
 
 

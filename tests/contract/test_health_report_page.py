@@ -17,7 +17,7 @@ from stand_ins.health_results import cluster, suspect
 
 from ansible_collections.hpcai.azure.plugins.plugin_utils._report.html import page
 
-pytest_plugins = ("browser.report_page",)
+pytest_plugins = ("browser.page_fixtures",)
 EVIL = "</script><img src=x onerror=\"document.title='evil'\"><b>'bold'</b>"
 MOST_SECONDS = 10
 """Until 600 nodes can be used. It takes half a second on a quiet machine; here it may be any machine."""

@@ -254,15 +254,31 @@ def copy_title(count: int) -> str:
 def without_script(report: Report) -> Html:
     """Return the verdict of each node as a table, for browsers that run no script."""
     names = ("Node", "Verdict", "What", "VM size", "Physical host")
-    heads = element("tr", *(element("th", name, scope="col") for name in names))
-    rows = []
-    for node in report["nodes"]:
-        cells = [element("td", text) for text in (what(node), node["vm_size"], node["host"])]
-        rows.append(element("tr", element("td", node["host_name"]), element("td", badge(node["state"])), *cells))
-    table = element("table", element("thead", heads), element("tbody", *rows))
+    heads = element("tr", *(element("th", name, scope="col", role="columnheader") for name in names), role="row")
+    # Classes and roles as in nodes.js, because on a phone these rows are cards too.
+    table = element(
+        "table",
+        element("thead", heads, role="rowgroup"),
+        element("tbody", *map(_row, report["nodes"]), role="rowgroup"),
+        class_="nodes",
+        role="table",
+    )
     return joined(
         element("h2", "All nodes"),
         element("p", headline(report), class_="note"),
         element("p", "Filters, map and values need JavaScript. report.json has the same results.", class_="dim"),
         element("div", table, class_="table-frame"),
     )
+
+
+def _row(node: Node) -> Html:
+    machine = " · ".join(filter(None, (node["vm_size"], node["host"])))
+    problem = element("span", what(node), class_="full"), element("span", brief(node) or machine, class_="brief")
+    cells = (
+        element("td", node["host_name"], role="cell"),
+        element("td", badge(node["state"]), role="cell"),
+        element("td", *problem, class_="what", role="cell"),
+        element("td", node["vm_size"], class_="more", role="cell"),
+        element("td", node["host"], class_="more", role="cell"),
+    )
+    return element("tr", *cells, role="row")

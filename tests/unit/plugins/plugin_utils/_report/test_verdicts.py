@@ -157,8 +157,10 @@ def test_the_commands_are_there_without_a_script() -> None:
 
 def test_the_table_without_a_script_has_all_nodes() -> None:
     html = verdicts.without_script(report())
-    assert html.count("<tr>") == 1 + 12
-    rows = [plain(row) for row in html.split("<tr>")[2:]]
+    # Only a phone shows the problem in brief.
+    html = re.sub(r'<span class="brief">[^<]*</span>', "", html)
+    assert html.count('<tr role="row">') == 1 + 12
+    rows = [plain(row) for row in html.split('<tr role="row">')[2:]]
     assert rows[7] == (
         "compute-7 fail gpu_count: 7 of 8 GPUs: 0003:00:00.0 is not there (and 1 more) Standard_ND96isr_H100_v5 "
         "BN4PrdHPC0003"
