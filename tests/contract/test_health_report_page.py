@@ -162,6 +162,8 @@ def test_values_are_drawn_with_their_limit_and_the_odd_ones_named(show: Show) ->
     shown = show(view="values", check="gpu_host_bandwidth", size="Standard_ND96asr_v4")
     assert texts(shown, ".card h3") == ["gpu_host_bandwidth"]
     assert texts(shown, ".card .chip") == ["compute-1 0005:00:00.0: 22.1 GB/s", "compute-1 0006:00:00.0: 21.9 GB/s"]
+    # A plot is drawn when it comes into sight.
+    shown.run("document.querySelector('.plot').scrollIntoView({block: 'center'})")
     shown.wait("document.querySelector('.plot').points?.length === 64")
     # The limit's line is dashed in the colour of a failure, and left of all values.
     points = shown.run("document.querySelector('.plot').points.map((each) => [each.node.hostName, each.value, each.x])")
