@@ -17,9 +17,10 @@ from ansible.plugins.action import ActionBase
 from ..module_utils._node.version import VERSION
 from ..plugin_utils._azure.errors import InventoryError, printable
 from ..plugin_utils._report import output
-from ..plugin_utils._report.gather import NodeResult, as_plain_values, find_suspects, gather, registered
+from ..plugin_utils._report.gather import NodeResult, as_plain_values, find_suspects, gather, is_time, registered
 from ..plugin_utils._report.outliers import compare
 from ..plugin_utils._report.output import HTML, JSON, write_report
+from ..plugin_utils._slurm.cluster import node_name
 
 _SPEC: dict[str, dict[str, Any]] = {
     "path": {"type": "path", "default": "health-report"},
@@ -29,7 +30,7 @@ _SPEC: dict[str, dict[str, Any]] = {
     "cluster": {"type": "str", "default": ""},
     "limit": {"type": "str", "default": ""},
 }
-_OF_THE_INVENTORY = ("azure_vm_id", "azure_vm_size")
+_OF_THE_INVENTORY = ("azure_id", "azure_vm_id", "azure_vm_size")
 
 
 class ActionModule(ActionBase):
@@ -88,6 +89,9 @@ def _asked(host: str, hostvars: Mapping[str, Any], variable: str) -> NodeResult:
     if not isinstance(result, Mapping):
         raise AnsibleActionFail(f"variable: {variable} of host {host} is not the result of a task.")
     inventory = {name: variables.get(name) for name in _OF_THE_INVENTORY}
+    if host in hostvars:
+        # As in slurm.conf. A node's own answer could name another node, which a copied command would then drain.
+        inventory["slurm_node_name"] = node_name(variables)
     return NodeResult(str(host), result, as_plain_values(inventory))
 
 
@@ -95,4 +99,4 @@ def _latest(asked: list[NodeResult]) -> str:
     """Return the time of the latest result, so that the same results give the same report, or the current time."""
     documents = [one.result.get("health") for one in asked]
     times = [str(document.get("time") or "") for document in documents if isinstance(document, Mapping)]
-    return max(times, default="") or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return max(filter(is_time, times), default="") or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

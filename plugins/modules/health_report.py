@@ -13,8 +13,9 @@ version_added: "0.1.0"
 description:
   - Reads the results of M(hpcai.azure.node_health_info) for each node, finds outliers among the nodes, and writes
     C(report.html) and C(report.json).
-  - The page needs no network and no other file. It shows a table of nodes and checks, the distribution of each measured
-    value with its limit, and for each node what to do.
+  - The page needs no network and no other file. It shows for each faulty node what to do, a table of nodes and checks,
+    and the distribution of each measured value with its limit. It offers commands about the failing nodes, with their
+    names from the inventory.
   - A value is an outlier if its modified z-score (Iglewicz and Hoaglin) is beyond 3.5 among the nodes of its VM size.
     This needs at least four nodes. A value with a unit must also differ by 5 % from the median. If the value has a
     limit, only deviations towards the limit count. A text is an outlier if more than half of the nodes have a different

@@ -8,86 +8,19 @@ from __future__ import annotations
 
 import json
 import urllib.parse
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from browser import chromium
-from stand_ins.health_results import TIME, cluster, suspect
+from browser.report_page import Show, click, report, state, text, texts
+from stand_ins.health_results import cluster, suspect
 
-from ansible_collections.hpcai.azure.plugins.plugin_utils._report.gather import NodeResult, gather
 from ansible_collections.hpcai.azure.plugins.plugin_utils._report.html import page
-from ansible_collections.hpcai.azure.plugins.plugin_utils._report.outliers import compare
 
+pytest_plugins = ("browser.page_fixtures",)
 EVIL = "</script><img src=x onerror=\"document.title='evil'\"><b>'bold'</b>"
 MOST_SECONDS = 10
 """Until 600 nodes can be used. It takes half a second on a quiet machine; here it may be any machine."""
-
-Show = Callable[..., chromium.Page]
-
-
-@pytest.fixture(scope="module")
-def opened() -> Iterator[chromium.Page]:
-    """A browser for all tests of this file."""
-    if chromium.find() is None:
-        pytest.skip(f"no browser here ({', '.join(chromium.PROGRAMS)}): tests/setup/host.sh installs one")
-    with chromium.browser() as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    """The page for a dozen nodes, and for 600."""
-    folder = tmp_path_factory.mktemp("pages")
-    for count in (12, 600):
-        (folder / f"{count}.html").write_text(page(report(cluster(count))), encoding="utf-8")
-    return {count: folder / f"{count}.html" for count in (12, 600)}
-
-
-def report(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """The report on these results."""
-    asked = [NodeResult(one["host"], one["result"], one["inventory"]) for one in results]
-    return compare(gather(asked, tier="deep", time=TIME, cluster="trainer"))
-
-
-@pytest.fixture
-def show(opened: chromium.Page, files: dict[int, Path]) -> Show:
-    """Open the page in a state: the words after the # of its address."""
-
-    def at(count: int = 12, scheme: str = "light", **state: str) -> chromium.Page:
-        opened.events.clear()
-        opened.open(f"{files[count].as_uri()}#{urllib.parse.urlencode(state)}", scheme=scheme)
-        opened.wait("document.documentElement.dataset.painted")
-        return opened
-
-    return at
-
-
-def text(of: chromium.Page, selector: str) -> str:
-    """What an element shows."""
-    return str(of.run(f"document.querySelector({json.dumps(selector)}).innerText"))
-
-
-def texts(of: chromium.Page, selector: str) -> list[str]:
-    """What all elements show."""
-    found = of.run(f"[...document.querySelectorAll({json.dumps(selector)})].map((each) => each.innerText)")
-    return [str(each) for each in found]
-
-
-def state(of: chromium.Page) -> dict[str, str]:
-    """The state in the page's address."""
-    return dict(urllib.parse.parse_qsl(of.run("location.hash.slice(1)")))
-
-
-def click(of: chromium.Page, selector: str) -> None:
-    """Click in the middle of an element."""
-    found = of.run(
-        f"(() => {{ const each = document.querySelector({json.dumps(selector)});"
-        " each.scrollIntoView({block: 'center'}); const box = each.getBoundingClientRect();"
-        " return [box.x + box.width / 2, box.y + box.height / 2]; })()"
-    )
-    of.click(*found)
 
 
 def cell(of: chromium.Page, row: int, column: int) -> tuple[float, float]:
@@ -121,11 +54,13 @@ def test_says_first_how_many_fail_and_what_to_look_at(show: Show) -> None:
         ["6", "pass"],
         ["0", "skip"],
     ]
-    items = texts(shown, ".todo-item")
-    assert "gpu_count fail on 1 node" in items[0]
-    assert "Action: redeploy or replace the instance" in items[0]
-    assert "NHC2009" in items[0]
-    assert any("outliers" in each for each in items)
+    items = texts(shown, ".node-item")
+    assert items[0].startswith("compute-7")
+    assert "gpu_count 7 of 8 GPUs: 0003:00:00.0 is not there" in items[0]
+    assert "Action: redeploy or replace the instance. Code: NHC2009." in items[0]
+    assert [item.split()[0] for item in items] == [f"compute-{number}" for number in (7, 9, 6, 2, 3, 10)]
+    assert any("outliers" in each for each in texts(shown, ".todo-item"))
+    assert "ib_write_bandwidth fail on 1 node" in texts(shown, ".by-check li")
 
 
 def test_works_without_anything_else(show: Show) -> None:
@@ -227,6 +162,8 @@ def test_values_are_drawn_with_their_limit_and_the_odd_ones_named(show: Show) ->
     shown = show(view="values", check="gpu_host_bandwidth", size="Standard_ND96asr_v4")
     assert texts(shown, ".card h3") == ["gpu_host_bandwidth"]
     assert texts(shown, ".card .chip") == ["compute-1 0005:00:00.0: 22.1 GB/s", "compute-1 0006:00:00.0: 21.9 GB/s"]
+    # A plot is drawn when it comes into sight.
+    shown.run("document.querySelector('.plot').scrollIntoView({block: 'center'})")
     shown.wait("document.querySelector('.plot').points?.length === 64")
     # The limit's line is dashed in the colour of a failure, and left of all values.
     points = shown.run("document.querySelector('.plot').points.map((each) => [each.node.hostName, each.value, each.x])")

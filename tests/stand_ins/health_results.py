@@ -172,6 +172,12 @@ def _silent(node: Node) -> None:
 FAULTS = (_lost_gpu, _silent, _slow_copy, _weak_link, _hanging_tool, _old_driver, _hot, _hot)
 
 
+def azure_id(host: str) -> str:
+    """Return the id of a node's instance. It is not among its variables, because a play would then call Azure."""
+    group = "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/train_(a)/providers"
+    return f"{group}/Microsoft.Compute/virtualMachineScaleSets/compute/virtualMachines/{host.rpartition('-')[2]}"
+
+
 def _registered(number: int, node: Node, chance: random.Random) -> dict[str, Any]:
     identity = f"{chance.getrandbits(128):032x}"
     vm_id = f"{identity[:8]}-{identity[8:12]}-{identity[12:16]}-{identity[16:20]}-{identity[20:]}"

@@ -60,6 +60,7 @@ NO_ANSWER = "no_answer"
 STATES = ("fail", NO_ANSWER, "unknown", "warn", "pass", "skip")
 """States of nodes in the report, the worst first."""
 _VERDICTS = tuple(state for state in STATES if state != NO_ANSWER)
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _IDENTITY = ("name", "vm_id", "vm_size", "host", "boot_id", "image", "collection")
 _FINDING = ("verdict", "summary", "device", "hint", "action", "fault", "cause")
 
@@ -70,7 +71,8 @@ class NodeResult:
 
     :ivar host: its name in the inventory.
     :ivar result: what the task registered for it. Empty if there is nothing.
-    :ivar inventory: its variables in the inventory, for values that a node without an answer does not report.
+    :ivar inventory: its variables in the inventory: for values that a node without an answer does not report, and for
+        those that commands and links are made of (``azure_id``, ``slurm_node_name``), which no node may choose.
     """
 
     host: str
@@ -88,7 +90,7 @@ def gather(
     :param limit: limit of the run. Empty if it covers all nodes.
     :param collection: version of the collection that writes the report.
     """
-    nodes = sorted((_node(one, tier) for one in asked), key=lambda node: _natural(node["host_name"]))
+    nodes = sorted((_node(one, tier) for one in asked), key=lambda node: natural(node["host_name"]))
     counts = {state: sum(node["state"] == state for node in nodes) for state in STATES}
     return {
         "schema": SCHEMA,
@@ -134,6 +136,27 @@ def worst(node: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return next((check for check in node["checks"] if check["verdict"] == node["state"]), None)
 
 
+def what(node: Mapping[str, Any]) -> str:
+    """Return the problem of a node, in one line."""
+    if node["problem"]:
+        return str(node["problem"])
+    check = worst(node)
+    if check is None:
+        return ""
+    more = sum(other["verdict"] == check["verdict"] for other in node["checks"]) - 1
+    return f"{check['name']}: {check['summary']}" + (f" (and {more} more)" if more else "")
+
+
+def is_time(text: str) -> bool:
+    """Say whether a text has the form of the times in the nodes' documents."""
+    return _TIME.fullmatch(text) is not None
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """Return a sort key that puts compute-9 before compute-10."""
+    return [(0, int(word), "") if word.isdecimal() else (1, 0, word) for word in re.split(r"(\d+)", name) if word]
+
+
 def _node(one: NodeResult, tier: str) -> dict[str, Any]:
     document = one.result.get("health")
     problem = _problem(one.result, document, tier)
@@ -146,6 +169,8 @@ def _node(one: NodeResult, tier: str) -> dict[str, Any]:
     return {
         "host_name": one.host,
         **identity,
+        "slurm_name": str(one.inventory.get("slurm_node_name") or one.host),
+        "azure_id": str(one.inventory.get("azure_id") or ""),
         "state": NO_ANSWER if problem else answer["verdict"],
         "problem": problem,
         "time": str(answer.get("time") or ""),
@@ -238,11 +263,6 @@ def _order(nodes: Iterable[Sequence[Mapping[str, Any]]]) -> list[str]:
 
 def _one_line(text: Any) -> str:
     return " ".join(str(text).split())
-
-
-def _natural(name: str) -> list[tuple[int, int, str]]:
-    """Return a sort key that puts compute-9 before compute-10."""
-    return [(0, int(word), "") if word.isdecimal() else (1, 0, word) for word in re.split(r"(\d+)", name) if word]
 
 
 def find_suspects(asked: Iterable[NodeResult], folder: str) -> list[dict[str, Any]]:

@@ -4,9 +4,9 @@
 
 """The report as one HTML file that needs no network, no fonts and no other file.
 
-Texts from nodes are not trusted. The page contains them as JSON that is escaped for HTML, and inserts them as text,
-never as HTML. Its content security policy only allows the script with the given digest. The sources of the page are in
-the folder page/.
+Texts from nodes are not trusted. The page contains them as escaped text (markup.py), and as JSON that is escaped for
+HTML, which its script inserts as text, never as HTML. Its content security policy only allows the script with the given
+digest. The sources of the page are in the folder page/.
 """
 
 from __future__ import annotations
@@ -15,14 +15,21 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from .commands import commands_of, documentation_link, in_slurm_order, is_usable, portal_link
 from .gather import headline
+from .verdicts import copy_panel, head, todo, without_script
+from .words import ACTIONS, states_for_script
 
 _FOLDER = Path(__file__).parent / "page"
-SCRIPTS = ("words", "data", "state", "dom", "drawing", "map", "values", "nodes", "node", "summary", "suspects", "start")
+SCRIPTS = (
+    *("data", "words", "time", "hostlist", "state", "dom", "drawing", "map", "values", "nodes", "node", "tiles"),
+    *("suspects", "static", "commands", "start"),
+)
 """In this order, because each script uses earlier ones."""
 
 
@@ -45,7 +52,10 @@ def _read(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
-_IDENTITY = ("host_name", "name", "vm_id", "vm_size", "host", "image", "boot_id", "collection", "problem", "time")
+_IDENTITY = (
+    *("host_name", "name", "vm_id", "vm_size", "host", "image", "boot_id", "collection", "problem", "time"),
+    *("state", "azure_id", "slurm_name"),
+)
 _PAST_FAULT = ("check", "code", "device", "summary", "node", "first", "last")
 _FINDING = ("verdict", "device", "summary", "hint", "action", "fault", "cause")
 
@@ -83,9 +93,14 @@ def pack(report: Mapping[str, Any]) -> dict[str, Any]:
         faults = sorted(one["faults"], key=lambda fault: str(fault["last"]), reverse=True)
         packed = [[texts(fault[key]) for key in _PAST_FAULT] for fault in faults]
         suspects.append([node_numbers[one["host_name"]], texts(one["host"]), packed])
-    head = ("time", "tier", "cluster", "limit", "collection", "verdict", "counts", "checks", "measures")
+    plain = ("time", "tier", "cluster", "limit", "collection", "verdict", "counts", "checks", "measures")
     return {
-        **{key: report[key] for key in head},
+        **{key: report[key] for key in plain},
+        "states": states_for_script(),
+        "actions": ACTIONS,
+        "documentation": [documentation_link(name) for name in report["checks"]],
+        "commands": [asdict(command) for command in commands_of(report)],
+        "slurm_order": in_slurm_order(report["nodes"]),
         "nodes": nodes,
         "outliers": outliers,
         "suspects": suspects,
@@ -100,7 +115,8 @@ Key = tuple[str, str, str, bool]
 
 def _node(node: Mapping[str, Any], checks: Mapping[str, int], measures: Mapping[Key, int], texts: _Texts) -> list[Any]:
     packed = [_check(check, checks[check["name"]], node["vm_size"], measures, texts) for check in node["checks"]]
-    return [*(texts(node[key]) for key in _IDENTITY), texts(node["state"]), node["seconds"], packed]
+    identity = [*(texts(node[key]) for key in _IDENTITY), texts(portal_link(node["azure_id"]))]
+    return [*identity, node["seconds"], int(is_usable(node)), packed]
 
 
 def _check(check: Mapping[str, Any], place: int, vm_size: str, measures: Mapping[Key, int], texts: _Texts) -> list[Any]:
@@ -129,6 +145,10 @@ def page(report: Mapping[str, Any]) -> str:
         "POLICY": escape(policy),
         "TITLE": escape(headline(report)),
         "STYLE": style,
+        "HEAD": head(report),
+        "TODO": todo(report),
+        "COPY": copy_panel(report),
+        "VERDICTS": without_script(report),
         "DATA": as_data(pack(report)),
         "PROGRAM": program,
     }

@@ -16,7 +16,7 @@ from typing import Any
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.atomic import write_file
 
 from .._azure.errors import printable
-from .gather import SCHEMA, STATES, headline, state_word, worst
+from .gather import SCHEMA, STATES, headline, state_word, what
 from .html import page
 from .outliers import show
 
@@ -44,17 +44,6 @@ def table(report: Mapping[str, Any], most: int = MOST_LINES) -> list[str]:
         lines += ["", *_aligned(rows)]
         lines += [f"and {len(odd) - most} more"] if len(odd) > most else []
     return lines
-
-
-def what(node: Mapping[str, Any]) -> str:
-    """Return the problem of a node, in one line."""
-    if node["problem"]:
-        return str(node["problem"])
-    check = worst(node)
-    if check is None:
-        return ""
-    more = sum(other["verdict"] == check["verdict"] for other in node["checks"]) - 1
-    return f"{check['name']}: {check['summary']}" + (f" (and {more} more)" if more else "")
 
 
 def _against(odd: Mapping[str, Any]) -> str:

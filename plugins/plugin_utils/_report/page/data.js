@@ -31,13 +31,16 @@ function unpackPastFault(fault) {
 }
 
 function unpackNode(row, place) {
-  const [hostName, name, vmId, size, host, image, bootId, collection, problem, time, state] = row.slice(0, 11).map(text);
-  const results = row[12].map(unpackCheck);
-  const node = { place, hostName, name, vmId, size, host, image, bootId, collection, problem, time, state, results, odd: [] };
-  node.seconds = row[11];
+  const [hostName, name, vmId, size, host, image, bootId, collection, problem, time, state, azureId, slurmName, portal] = row.slice(0, 14).map(text);
+  const [seconds, usable, packed] = row.slice(14);
+  const results = packed.map(unpackCheck);
+  const node = { place, hostName, name, vmId, size, host, image, bootId, collection, problem, time, state, azureId, slurmName, portal, seconds, results, odd: [] };
+  // Whether its names can be part of a command.
+  node.usable = Boolean(usable);
   node.byCheck = new Array(checkNames.length).fill(null);
   for (const result of results) node.byCheck[result.place] = result;
   node.what = whatIsWrong(node);
+  node.brief = inBrief(node);
   node.haystack = haystackOf(node);
   return node;
 }
@@ -70,17 +73,28 @@ function unpackFinding(finding) {
 // The first check with the verdict of the node.
 function whatIsWrong(node) {
   if (node.problem) return node.problem;
-  if (node.state === "pass" || node.state === "skip") return "";
+  if (isGood(node.state)) return "";
   const guilty = node.results.filter((result) => result.verdict === node.state);
   if (!guilty.length) return "";
   const more = guilty.length > 1 ? ` (and ${guilty.length - 1} more)` : "";
   return `${guilty[0].name}: ${guilty[0].summary}${more}`;
 }
 
+// The same in a few words, for a phone: why there is no result, the names of the checks, or what machine it is.
+function inBrief(node) {
+  if (node.problem) return node.problem.split(":")[0];
+  if (isGood(node.state)) return [node.size, node.host].filter(Boolean).join(" · ");
+  return node.results.filter((result) => result.verdict === node.state).map((result) => result.name).join(", ");
+}
+
+function isGood(verdict) {
+  return verdict === "pass" || verdict === "skip";
+}
+
 function haystackOf(node) {
-  const words = [node.hostName, node.name, node.vmId, node.host, node.size, node.problem];
+  const words = [node.hostName, node.slurmName, node.name, node.vmId, node.host, node.size, node.problem];
   for (const result of node.results) {
-    if (result.verdict !== "pass" && result.verdict !== "skip") words.push(result.name, result.summary, result.fault);
+    if (!isGood(result.verdict)) words.push(result.name, result.summary, result.fault);
   }
   return words.join("\n").toLowerCase();
 }

@@ -37,6 +37,10 @@ function badge(name) {
   return make("span", { class: `badge is-${name}` }, symbol(name), STATES[name].label);
 }
 
+function link(address, words, about) {
+  return make("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, words, make("span", { class: "unseen" }, ` ${about}`));
+}
+
 function nodeButton(node, words) {
   return make("button", { type: "button", class: "chip", onclick: () => set({ node: node.hostName }) }, symbol(node.state, STATES[node.state].label), words || node.hostName);
 }

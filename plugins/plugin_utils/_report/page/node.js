@@ -20,7 +20,8 @@ function drawNode() {
   if (same) return;
   const close = make("button", { type: "button", class: "quiet close", "aria-label": "Close", onclick: () => set({ node: "" }) }, "✕");
   const identity = [
-    ["Slurm's name", node.name],
+    ["Slurm's name", node.slurmName],
+    ["Own name", node.name !== node.slurmName && node.name],
     ["VM size", node.size],
     ["Physical host", node.host],
     ["vmId", node.vmId],
@@ -36,6 +37,7 @@ function drawNode() {
     make("div", { class: "drawer-head" }, make("div", {}, badge(node.state), make("h2", { tabIndex: -1, id: "drawer-title" }, node.hostName)), close),
     node.problem ? make("p", { class: "note is-no_answer" }, `This node gave no result: ${node.problem}.`) : "",
     make("dl", { class: "identity" }, ...identity.flatMap(([label, value]) => [make("dt", {}, label), make("dd", {}, value)])),
+    node.portal ? make("p", { class: "links" }, link(node.portal, "Azure portal", `for ${node.hostName}`)) : "",
     ...oddPart,
     ...(results.length ? [make("h3", {}, many(results.length, "check"))] : []),
     ...results.map((result) => checkPart(node, result)),
@@ -52,7 +54,7 @@ function closed() {
 }
 
 function checkPart(node, result) {
-  const bad = result.verdict !== "pass" && result.verdict !== "skip";
+  const bad = !isGood(result.verdict);
   const notes = [];
   const action = Object.hasOwn(ACTIONS, result.action) ? ACTIONS[result.action] : result.action;
   if (bad && result.hint) notes.push(make("p", { class: "hint" }, result.hint));
@@ -63,7 +65,8 @@ function checkPart(node, result) {
     notes.push(make("ul", { class: "findings" }, ...result.findings.map(findingItem)));
   }
   if (result.readings.length) notes.push(readingTable(node, result));
-  notes.push(make("p", { class: "dim" }, `took ${result.seconds.toFixed(2)} s`));
+  const documentation = report.documentation[result.place];
+  notes.push(make("p", { class: "dim links" }, make("span", {}, `took ${result.seconds.toFixed(2)} s`), documentation ? link(documentation, "Documentation", `of ${result.name}`) : ""));
   const head = make("summary", {}, symbol(result.verdict, STATES[result.verdict].label), make("span", { class: "check-name" }, result.name), make("span", { class: "check-summary" }, result.summary));
   return make("details", { class: `result is-${result.verdict}`, open: bad || state.check === result.name }, head, ...notes);
 }

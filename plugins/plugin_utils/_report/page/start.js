@@ -14,8 +14,9 @@ function drawBar() {
   for (const name of Object.keys(VIEWS)) byId(`view-${name}`).hidden = state.view !== name;
   for (const name of ["q", "check", "size", "host", "sort"]) if (byId(name).value !== state[name]) byId(name).value = state[name];
   byId("shown").textContent = shownNodes.length === nodes.length ? many(nodes.length, "node") : `${shownNodes.length} of ${many(nodes.length, "node")}`;
-  const filtered = ["q", "state", "check", "size", "host"].some((name) => state[name]);
-  byId("reset").disabled = !filtered && state.sort === DEFAULTS.sort;
+  const active = FILTERS.filter((name) => state[name]).length;
+  byId("reset").disabled = !active && state.sort === DEFAULTS.sort;
+  byId("filters-button").textContent = active ? `Filters (${active})` : "Filters";
 }
 
 function applyTheme() {
@@ -36,6 +37,11 @@ function buildBar() {
   for (const name of ["check", "size", "host", "sort"]) byId(name).addEventListener("change", (event) => set({ [name]: event.target.value }));
   byId("q").addEventListener("input", (event) => set({ q: event.target.value }));
   byId("reset").addEventListener("click", () => set({ q: "", state: "", check: "", size: "", host: "", sort: DEFAULTS.sort }));
+  byId("filters-button").addEventListener("click", (event) => {
+    const expanded = event.target.getAttribute("aria-expanded") !== "true";
+    event.target.setAttribute("aria-expanded", String(expanded));
+    byId("filters").classList.toggle("is-open", expanded);
+  });
   byId("theme").addEventListener("click", () => set({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }));
   byId("tabs").addEventListener("keydown", (event) => {
     const names = Object.keys(VIEWS);
@@ -54,6 +60,7 @@ function buildBar() {
 function drawAll() {
   applyTheme();
   drawTiles();
+  drawCommands();
   drawBar();
   drawNode();
   drawMap();
@@ -61,9 +68,10 @@ function drawAll() {
   drawValues();
 }
 
-buildHead();
-buildTodo();
+buildStatic();
+buildAge();
 buildSuspects();
+buildCommands();
 buildBar();
 buildMap();
 listeners.push(drawAll);

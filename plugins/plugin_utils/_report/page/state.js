@@ -3,7 +3,9 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 
 // The state of the view, kept in the address after the #, so that a link shows the same view to others.
-const DEFAULTS = { view: "map", q: "", state: "", check: "", size: "", host: "", sort: "worst", node: "", theme: "", columns: "" };
+const phone = matchMedia("(max-width: 700px)");
+const DEFAULTS = { view: phone.matches ? "nodes" : "map", q: "", state: "", check: "", size: "", host: "", sort: "worst", node: "", theme: "", columns: "" };
+const FILTERS = ["q", "state", "check", "size", "host"];
 const VIEWS = { map: "Map", nodes: "Nodes", values: "Values" };
 const SORTS = {
   worst: ["Worst first", (a, b) => STATES[a.state].order - STATES[b.state].order || badness(b) - badness(a)],

@@ -3,25 +3,28 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 
 // Nodes without a hardware fault on physical hosts that had one before.
+const SUSPECT_HEADS = ["Node", "Physical host", "Faulty", "As node", "Fault"];
+
 function buildSuspects() {
   const section = byId("suspects");
   section.hidden = !suspects.length;
   if (!suspects.length) return;
-  const heads = ["Node", "Physical host", "Faulty", "As node", "Fault"].map((label) => make("th", { scope: "col" }, label));
+  const heads = SUSPECT_HEADS.map((label) => make("th", { scope: "col", role: "columnheader" }, label));
   section.replaceChildren(
     make("h2", { id: "suspects-title" }, "On physical hosts with earlier hardware faults"),
     make("p", { class: "dim" }, `${many(suspects.length, "node")} without a hardware fault now. Watch them, or replace them.`),
-    make("div", { class: "table-frame" }, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...suspects.flatMap(suspectRows)))),
+    make("div", { class: "table-frame" }, make("table", { class: "suspects", role: "table" }, make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, ...heads)), make("tbody", { role: "rowgroup" }, ...suspects.flatMap(suspectRows)))),
   );
 }
 
 // One row per fault. The cells of node and host span all of their faults.
 function suspectRows({ node, host, faults }) {
   return faults.map((fault, place) => {
-    const own = place ? [] : [make("td", { rowSpan: faults.length }, nodeButton(node)), make("td", { rowSpan: faults.length }, host)];
+    const cell = (column, rowSpan, ...content) => make("td", { role: "cell", rowSpan, "data-label": SUSPECT_HEADS[column] }, ...content);
+    const own = place ? [] : [cell(0, faults.length, nodeButton(node)), cell(1, faults.length, host)];
     const when = fault.first === fault.last ? moment(fault.last) : `${moment(fault.first)} to ${moment(fault.last)}`;
     const where = [fault.device, fault.code].filter(Boolean).join(", ");
-    const why = make("td", {}, `${fault.check}: ${fault.summary}`, where ? make("span", { class: "dim" }, ` (${where})`) : "");
-    return make("tr", {}, ...own, make("td", {}, when), make("td", {}, fault.node), why);
+    const why = cell(4, 1, `${fault.check}: ${fault.summary}`, where ? make("span", { class: "dim" }, ` (${where})`) : "");
+    return make("tr", { role: "row" }, ...own, cell(2, 1, when), cell(3, 1, fault.node), why);
   });
 }

@@ -21,6 +21,7 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._report.gather import 
     NodeResult,
     find_suspects,
     gather,
+    is_time,
     registered,
     verdict_of,
     worst,
@@ -219,3 +220,27 @@ def test_broken_record_is_named(tmp_path: pathlib.Path) -> None:
     (tmp_path / "hosts.json").write_text("{", encoding="utf-8")
     with pytest.raises(InventoryError, match=r"hosts\.json is not a valid record of physical hosts"):
         find_suspects([asked("HOSTA")], str(tmp_path))
+
+
+def test_what_commands_and_links_are_made_of_comes_from_the_inventory() -> None:
+    liar = answer(node={"name": "compute-[0-99]", "azure_id": "/x", "slurm_name": "x"})
+    inventory = {"azure_id": "/subscriptions/s", "slurm_node_name": "compute-3"}
+    told, bare = report(NodeResult("vm-3", liar, inventory), NodeResult("vm-4", liar))["nodes"]
+    assert (told["name"], told["slurm_name"], told["azure_id"]) == ("compute-[0-99]", "compute-3", "/subscriptions/s")
+    assert (bare["slurm_name"], bare["azure_id"]) == ("vm-4", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "yes"),
+    [
+        (WHEN, True),
+        ("", False),
+        ("2026-11-22", False),
+        ("2026-11-22T16:40:00+01:00", False),
+        (f"{WHEN}\n", False),
+        (f"{WHEN}<b>", False),
+        ("\uff12026-11-22T16:40:00Z", False),
+    ],
+)
+def test_a_time_has_one_form(text: str, yes: bool) -> None:
+    assert is_time(text) is yes

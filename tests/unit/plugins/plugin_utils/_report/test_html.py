@@ -14,8 +14,9 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from stand_ins.health_results import TIME, cluster, reading, suspect
+from stand_ins.health_results import TIME, azure_id, cluster, reading, suspect
 
+from ansible_collections.hpcai.azure.plugins.plugin_utils._report.commands import DOCUMENTATION, PORTAL
 from ansible_collections.hpcai.azure.plugins.plugin_utils._report.gather import NodeResult, gather
 from ansible_collections.hpcai.azure.plugins.plugin_utils._report.html import as_data, page
 from ansible_collections.hpcai.azure.plugins.plugin_utils._report.outliers import compare
@@ -25,29 +26,30 @@ EVIL = "</script><script>document.title='evil'</script><img src=x onerror=\"aler
 
 def report(count: int = 8) -> dict[str, Any]:
     """The report on a played cluster."""
-    asked = [NodeResult(one["host"], one["result"], one["inventory"]) for one in cluster(count)]
+    asked = [
+        NodeResult(one["host"], one["result"], {**one["inventory"], "azure_id": azure_id(one["host"])})
+        for one in cluster(count)
+    ]
     return compare(gather(asked, tier="deep", time=TIME, cluster="trainer"))
 
 
-def evil_report() -> dict[str, Any]:
-    """A report in which all that a node can say is evil."""
-    finding = {"verdict": "fail", "summary": EVIL, "hint": EVIL, "device": EVIL, "action": EVIL, "fault": EVIL}
-    readings = [reading(EVIL, 1.0, EVIL, EVIL), reading(EVIL, EVIL)]
-    check: dict[str, Any] = {
-        "name": EVIL,
-        "verdict": "fail",
-        "summary": EVIL,
-        "hint": EVIL,
-        "action": EVIL,
-        "fault": EVIL,
-    }
-    check |= {"cause": EVIL, "limit": EVIL, "findings": [finding], "readings": readings}
-    node = dict.fromkeys(("name", "vm_id", "vm_size", "host", "boot_id", "image", "collection"), EVIL)
-    document = {"schema": 1, "tier": "deep", "time": EVIL, "verdict": "fail", "node": node, "checks": [check]}
-    asked = [NodeResult(f"{EVIL}{number}", {"health": document}) for number in range(5)]
-    asked.append(NodeResult("silent", {"unreachable": True, "msg": EVIL}))
-    made = compare(gather(asked, tier="deep", time=EVIL, cluster=EVIL, limit=EVIL))
-    return {**made, "suspects": [suspect(f"{EVIL}0", EVIL)]}
+def evil_report(words: str = EVIL) -> dict[str, Any]:
+    """A report in which all that a node can say is evil.
+
+    :param words: what they say instead.
+    """
+    keys = ("summary", "hint", "device", "action", "fault", "cause")
+    finding = {"verdict": "fail", **dict.fromkeys(keys, words)}
+    readings = [reading(words, 1.0, words, words), reading(words, words)]
+    check: dict[str, Any] = {"name": words, "limit": words, "findings": [finding], "readings": readings, **finding}
+    node = dict.fromkeys(("name", "vm_id", "vm_size", "host", "boot_id", "image", "collection"), words)
+    document = {"schema": 1, "tier": "deep", "time": words, "verdict": "fail", "node": node, "checks": [check] * 9}
+    asked = [NodeResult(f"{words}{number}", {"health": document}, {"azure_id": words}) for number in range(12)]
+    asked.append(NodeResult("silent", {"unreachable": True, "msg": words}))
+    made = compare(gather(asked, tier="deep", time=words, cluster=words, limit=words, collection=words))
+    outlier = {"node": f"{words}0", "reading": words, "unit": words, "vm_size": words, "device": words}
+    made["outliers"] = [{**outlier, "value": 1.0, "usual": 1.0, "why": words}]
+    return {**made, "suspects": [suspect(f"{words}0", words)]}
 
 
 class Parts(HTMLParser):
@@ -75,7 +77,8 @@ def attributes(parts: Parts, tag: str) -> list[dict[str, str | None]]:
 def test_asks_for_nothing_from_anywhere() -> None:
     parts = Parts(page(report()))
     asking = [(tag, name) for tag, attrs in parts.tags for name in attrs if name in ("src", "href", "srcset", "data")]
-    assert asking == []
+    # A link asks for nothing before somebody follows it.
+    assert {*asking} == {("a", "href")}
     assert not attributes(parts, "link")
     style = next(data for tag, data in parts.inside if tag == "style")
     assert not re.search(r"url\(|@import|@font-face", style)
@@ -94,12 +97,27 @@ def test_lets_no_program_run_but_its_own() -> None:
         assert f"{tag}-src 'sha256-{digest}'" in policy
 
 
+def test_links_lead_only_to_the_portal_and_the_documentation() -> None:
+    links = attributes(Parts(page(report())), "a")
+    assert {str(link["href"]).startswith((PORTAL, DOCUMENTATION)) for link in links} == {True}
+    assert {(link["rel"], link["target"]) for link in links} == {("noopener noreferrer", "_blank")}
+    # The names of checks, and what a node calls itself, make no link.
+    assert attributes(Parts(page(evil_report())), "a") == []
+
+
 def test_nothing_that_a_node_says_becomes_an_element() -> None:
-    evil, good = Parts(page(evil_report())), Parts(page(report()))
-    assert [tag for tag, _attrs in evil.tags] == [tag for tag, _attrs in good.tags]
+    evil, good = Parts(page(evil_report())), Parts(page(evil_report("plain words")))
+    assert [(tag, [*attrs]) for tag, attrs in evil.tags] == [(tag, [*attrs]) for tag, attrs in good.tags]
+    assert len(evil.tags) > 300
     data = json.loads(evil.inside[-2][1])
     assert EVIL in data["texts"]
     assert evil.inside[-1] == good.inside[-1]
+
+
+@pytest.mark.parametrize("policy_of", [report, evil_report])
+def test_no_attribute_is_a_program_or_a_style(policy_of: Any) -> None:
+    names = {name for _tag, attrs in Parts(page(policy_of())).tags for name in attrs}
+    assert not {name for name in names if name.startswith("on") or name in ("style", "srcdoc", "action", "formaction")}
 
 
 def test_the_title_is_escaped() -> None:
@@ -115,7 +133,7 @@ def test_the_data_say_all_that_the_report_says() -> None:
     assert [data["texts"][node[0]] for node in data["nodes"]] == [f"compute-{number}" for number in range(8)]
     readings = sum(len(check["readings"]) for node in full["nodes"] for check in node["checks"])
     assert readings
-    assert sum(len(check[11]) for node in data["nodes"] for check in node[12]) == readings
+    assert sum(len(check[11]) for node in data["nodes"] for check in node[-1]) == readings
     assert len(data["outliers"]) == len(full["outliers"])
 
 
