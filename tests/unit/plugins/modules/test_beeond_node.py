@@ -61,14 +61,14 @@ def test_installs_everything_once_and_check_mode_predicts_it(machine: Machine, r
 
 def test_removes_all_once_as_check_mode_foresaw(machine: Machine, run_module: RunModule) -> None:
     run_module(beeond_node.main)
-    machine.asked.clear()
+    machine.commands.clear()
     foreseen = run_module(beeond_node.main, check_mode=True, state="absent")
     assert (machine.folder / "etc/hpcai/beeond.json").exists()
     done = run_module(beeond_node.main, state="absent")
     assert (done["changed"], done["actions"], done["diff"]) == (True, foreseen["actions"], foreseen["diff"])
     assert done["actions"][0] == "disable hpcai-beeond-sweep.service"
     assert not [path for path in (machine.folder / "etc").rglob("*") if not path.is_dir() or path.is_symlink()]
-    assert machine.asked == [("systemctl", "daemon-reload")]
+    assert machine.commands == [("systemctl", "daemon-reload")]
     again = run_module(beeond_node.main, state="absent")
     assert (again["changed"], again["actions"]) == (False, [])
 
