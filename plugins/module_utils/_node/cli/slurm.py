@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""hpcnode slurm: dumps and restores the queue and the accounting, and protects slurmd's spool."""
+"""hpcnode slurm: dumps and restores the queue and the accounting, protects slurmd's spool, and records its start."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..machine.config import ConfigError
 from ..machine.lock import Locked, only_one
 from ..machine.root import Root
 from ..machine.run import CommandFailed, run
+from ..slurm import slurmd
 from ..slurm.dump import make_dump
 from ..slurm.restore import restore
 from ..slurm.spool import NotNow, protect
@@ -38,12 +39,15 @@ new one, in a folder whose name ends with .before-restore.
 spool mounts a small file system on slurmd's spool FOLDER and reserves half of it for root, so that no job can fill it.
 slurmd's unit calls it before each start. While jobs run, it changes nothing.
 
+started records the configuration that slurmd started with, so that site.yml restarts slurmd only for a change that
+needs it. slurmd's unit calls it after each start.
+
 Exit status: 0 good or done, 1 refused or failed, 2 there are no settings.
 """
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("dump", "restore", "list", "spool"), help="what to do")
+    parser.add_argument("action", choices=("dump", "restore", "list", "spool", "started"), help="what to do")
     parser.add_argument(
         "source", nargs="?", metavar="FOLDER", help="restore: a dump, or a folder of dumps; spool: slurmd's spool"
     )
@@ -66,6 +70,8 @@ def _execute(args: argparse.Namespace) -> Answer:
         return _spool(args.source, root)
     if args.action != "restore" and (args.source or args.force):
         raise UsageError(f"{args.action} takes neither a FOLDER nor --force; use --to for a folder of dumps")
+    if args.action == "started":
+        return _started(root)
     place = read_place(root)
     if place is None:
         raise ConfigError("no /etc/hpcai/slurm_state.json: the role hpcai.azure.slurm writes it on a controller")
@@ -74,8 +80,7 @@ def _execute(args: argparse.Namespace) -> Answer:
     if args.action == "list":
         return _list(place)
     if not root.is_this_machine:
-        words = f"{args.action} works on the running machine only: leave out --root"
-        return Answer(UNKNOWN, words, {"reason": "not this machine"})
+        return _elsewhere(args.action)
     try:
         with only_one(LOCK, args.lock_timeout):
             if args.action == "dump":
@@ -88,11 +93,24 @@ def _execute(args: argparse.Namespace) -> Answer:
     return Answer(GOOD, "\n".join(lines), {"dump": dump, "before": list(aside)})
 
 
+def _elsewhere(action: str) -> Answer:
+    return Answer(
+        UNKNOWN, f"{action} works on the running machine only: leave out --root", {"reason": "not this machine"}
+    )
+
+
+def _started(root: Root) -> Answer:
+    if not root.is_this_machine:
+        return _elsewhere("started")
+    if not slurmd.record_start(root, run):
+        words = "slurmd has not fetched its configuration: read journalctl -u slurmd"
+        return Answer(UNKNOWN, words, {"reason": words})
+    return Answer(GOOD, "recorded what slurmd started with", {"recorded": True})
+
+
 def _spool(folder: str, root: Root) -> Answer:
     if not root.is_this_machine:
-        return Answer(
-            UNKNOWN, "spool works on the running machine only: leave out --root", {"reason": "not this machine"}
-        )
+        return _elsewhere("spool")
     try:
         done = protect(folder, root, run)
     except NotNow as error:
@@ -117,7 +135,7 @@ def _list(place: Place) -> Answer:
 
 COMMAND = Command(
     "slurm",
-    "queue and accounting: dump, restore, list; protect slurmd's spool",
+    "queue and accounting: dump, restore, list; slurmd: protect its spool, record its start",
     _DESCRIPTION,
     _add_arguments,
     _execute,

@@ -131,6 +131,27 @@ def test_one_that_was_reconfigured_before_anybody_looked_is_restarted(cluster: C
     assert cluster.converge()[0].verbs == ()
 
 
+def test_one_that_recorded_its_start_runs_on_after_a_reconfigure(cluster: Cluster) -> None:
+    cluster.node.enabled = True
+    cluster.node.start()
+    assert slurmd.record_start(cluster.node.root, cluster.node.run)
+    cluster.node.now += 1000
+    cluster.controller_has(slurm=CONF.replace("=a", "=b"))
+    cluster.fetch()
+    assert cluster.converge()[0].verbs == ()
+
+
+def test_a_start_is_not_recorded_before_the_configuration_came(cluster: Cluster) -> None:
+    cluster.node.on_start = lambda: None
+    cluster.node.start()
+    assert not slurmd.record_start(cluster.node.root, cluster.node.run)
+    assert not cluster.node.root.exists("/run/hpcai/slurmd.taken.json")
+
+
+def test_a_slurmd_that_is_gone_has_no_start_to_record(cluster: Cluster) -> None:
+    assert not slurmd.record_start(cluster.node.root, cluster.node.run)
+
+
 def test_other_nodes_lines_do_not_concern_it(running: Cluster) -> None:
     running.controller_has(slurm=CONF.replace("[0,3] CPUs=2", "3 CPUs=2\nNodeName=compute-0 CPUs=4"))
     assert running.converge()[0].verbs == ()
