@@ -8,6 +8,7 @@ metadata service and in the key vault. No playbook runs before the last test of 
 
 from __future__ import annotations
 
+import json
 import shlex
 import time
 from collections.abc import Callable, Iterator
@@ -100,6 +101,12 @@ def test_every_step_of_the_boot_phase_succeeds(new: Node) -> None:
     assert {"instance", "key", "scratch", "directories", "join"} <= set(new.verdicts())
     assert set(new.verdicts().values()) <= GOOD
     assert new.sh("systemctl is-system-running").strip() == "running"
+
+
+def test_the_start_of_slurmd_is_recorded(new: Node) -> None:
+    """With the record, the next run of site.yml, below, restarts slurmd only for a change that needs it."""
+    record = json.loads(new.sh("cat /run/hpcai/slurmd.taken.json"))
+    assert record["process"].split("@")[0] == new.sh("systemctl show slurmd --property=MainPID --value").strip()
 
 
 def test_an_mpi_job_runs_on_an_old_and_the_new_node(azure: Cluster, new: Node, old: Node) -> None:

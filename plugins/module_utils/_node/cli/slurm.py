@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""hpcnode slurm: dumps and restores the queue and the accounting, and protects slurmd's spool."""
+"""hpcnode slurm: dumps and restores the queue and the accounting, protects slurmd's spool, and records its start."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..machine.config import ConfigError
 from ..machine.lock import Locked, only_one
 from ..machine.root import Root
 from ..machine.run import CommandFailed, run
+from ..slurm import slurmd
 from ..slurm.dump import make_dump
 from ..slurm.restore import restore
 from ..slurm.spool import NotNow, protect
@@ -23,7 +24,7 @@ _DESCRIPTION = """\
 Backs up what a controller must not lose: slurmctld's queue (StateSaveLocation) and slurmdbd's database. The role
 hpcai.azure.slurm writes the settings to /etc/hpcai/slurm_state.json.
 
-It also protects slurmd's spool on compute nodes.
+It also protects slurmd's spool on compute nodes, and records what slurmd started with.
 """
 _STATUSES = """\
 Exit status: 0 good or done, 1 refused or failed, 2 there are no settings.
@@ -49,6 +50,11 @@ Shows the dumps.
 _SPOOL = f"""\
 Mounts a small file system on slurmd's spool FOLDER and reserves half of it for root, so that no job can fill it.
 slurmd's unit calls it before each start. While jobs run, it changes nothing.
+
+{_STATUSES}"""
+_STARTED = f"""\
+Records the configuration that slurmd started with. With this record, site.yml restarts slurmd only for a change that
+needs it. slurmd's unit calls it after each start.
 
 {_STATUSES}"""
 
@@ -86,6 +92,8 @@ def _execute(args: argparse.Namespace) -> Answer:
     root = Root(args.root)
     if args.action == "spool":
         return _spool(args.source, root)
+    if args.action == "started":
+        return _started(root)
     place = read_place(root)
     if place is None:
         raise ConfigError("no /etc/hpcai/slurm_state.json: the role hpcai.azure.slurm writes it on a controller")
@@ -94,8 +102,7 @@ def _execute(args: argparse.Namespace) -> Answer:
     if args.action == "list":
         return _list(place)
     if not root.is_this_machine:
-        words = f"{args.action} works on the running machine only: leave out --root"
-        return Answer(UNKNOWN, words, {"reason": "not this machine"})
+        return _elsewhere(args.action)
     try:
         with only_one(LOCK, args.lock_timeout):
             if args.action == "dump":
@@ -108,11 +115,24 @@ def _execute(args: argparse.Namespace) -> Answer:
     return Answer(GOOD, "\n".join(lines), {"dump": dump, "before": list(aside)})
 
 
+def _elsewhere(action: str) -> Answer:
+    return Answer(
+        UNKNOWN, f"{action} works on the running machine only: leave out --root", {"reason": "not this machine"}
+    )
+
+
+def _started(root: Root) -> Answer:
+    if not root.is_this_machine:
+        return _elsewhere("started")
+    if not slurmd.record_start(root, run):
+        words = "slurmd has not fetched its configuration: read journalctl -u slurmd"
+        return Answer(UNKNOWN, words, {"reason": words})
+    return Answer(GOOD, "recorded what slurmd started with", {"recorded": True})
+
+
 def _spool(folder: str, root: Root) -> Answer:
     if not root.is_this_machine:
-        return Answer(
-            UNKNOWN, "spool works on the running machine only: leave out --root", {"reason": "not this machine"}
-        )
+        return _elsewhere("spool")
     try:
         done = protect(folder, root, run)
     except NotNow as error:
@@ -137,7 +157,7 @@ def _list(place: Place) -> Answer:
 
 COMMAND = Command(
     "slurm",
-    "queue and accounting: dump, restore, list; protect slurmd's spool",
+    "queue and accounting: dump, restore, list; slurmd: protect its spool, record its start",
     _DESCRIPTION,
     no_arguments,
     _execute,
@@ -146,6 +166,7 @@ COMMAND = Command(
         Action("restore", "restore a dump", _RESTORE, _add_restore),
         Action("list", "show the dumps", _LIST, _add_list),
         Action("spool", "protect slurmd's spool", _SPOOL, _add_spool),
+        Action("started", "record what slurmd started with", _STARTED, no_arguments),
     ),
     ignores=True,
     refuses=("--force",),

@@ -146,15 +146,42 @@ def apply(made: Plan, facts: Facts, settle_s: float, root: Root, run: Run, held:
     process = loaded_config.process_of(SERVICE, root, run)
     if process is None:
         return
-    if process == facts.process:
-        started_with = facts.held
-    else:
-        # It has fetched its files again, unless no controller answered.
-        files = [f"{held}/slurm.conf"]
-        fetched = wait_until(lambda: not loaded_config.started_after(process, files, root), _CACHE_S)
-        started_with = _read_held(facts.node, facts.release, root, held) if fetched else None
+    started_with = facts.held
+    if process != facts.process:
+        started_with = _fetched(process, facts.node, facts.release, root, held)
     if started_with is not None and loaded_config.read_record(SERVICE, process, root) != dict(started_with):
         loaded_config.write_record(SERVICE, process, dict(started_with), root)
+
+
+def record_start(root: Root, run: Run, held: str = HELD) -> bool:
+    """Record what a slurmd that has just started has loaded; return whether it fetched its files in time.
+
+    slurmd's unit calls it, because later, after a reconfigure, nobody can find out what slurmd started with.
+    """
+    process = loaded_config.process_of(SERVICE, root, run)
+    if process is None:
+        return False
+    env = slurmd_env.read(root)
+    started_with = _fetched(process, env.node_name if env else "", slurmctld.read_release(run), root, held)
+    if started_with is None:
+        return False
+    loaded_config.write_record(SERVICE, process, started_with, root)
+    return True
+
+
+def _fetched(
+    process: loaded_config.Process, node: str, release: Release, root: Root, held: str
+) -> dict[str, str] | None:
+    """Return what a new process has fetched; None if no controller answered in time."""
+    files = [f"{held}/slurm.conf"]
+
+    def is_over() -> bool:
+        return not loaded_config.started_after(process, files, root) or not root.exists(f"/proc/{process.pid}/stat")
+
+    wait_until(is_over, _CACHE_S)
+    if loaded_config.started_after(process, files, root):
+        return None
+    return _read_held(node, release, root, held)
 
 
 def describe(made: Plan, facts: Facts, root: Root, run: Run, held: str = HELD) -> dict[str, Any]:

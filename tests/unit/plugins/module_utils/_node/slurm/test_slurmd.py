@@ -131,6 +131,27 @@ def test_a_node_that_was_reconfigured_before_the_first_run_is_restarted(cluster:
     assert cluster.converge()[0].verbs == ()
 
 
+def test_with_a_recorded_start_a_reconfigured_node_is_not_restarted(cluster: Cluster) -> None:
+    cluster.node.enabled = True
+    cluster.node.start()
+    assert slurmd.record_start(cluster.node.root, cluster.node.run)
+    cluster.node.now += 1000
+    cluster.controller_has(slurm=CONF.replace("=a", "=b"))
+    cluster.fetch()
+    assert cluster.converge()[0].verbs == ()
+
+
+def test_a_start_is_not_recorded_before_the_configuration_is_fetched(cluster: Cluster) -> None:
+    cluster.node.on_start = lambda: None
+    cluster.node.start()
+    assert not slurmd.record_start(cluster.node.root, cluster.node.run)
+    assert not cluster.node.root.exists("/run/hpcai/slurmd.taken.json")
+
+
+def test_no_start_is_recorded_if_slurmd_does_not_run(cluster: Cluster) -> None:
+    assert not slurmd.record_start(cluster.node.root, cluster.node.run)
+
+
 def test_the_lines_of_other_nodes_do_not_restart_slurmd(running: Cluster) -> None:
     running.controller_has(slurm=CONF.replace("[0,3] CPUs=2", "3 CPUs=2\nNodeName=compute-0 CPUs=4"))
     assert running.converge()[0].verbs == ()
