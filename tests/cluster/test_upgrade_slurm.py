@@ -27,9 +27,10 @@ PLAYBOOK = "playbooks/upgrade_slurm.yml"
 CONFIRM = ("-e", "upgrade_slurm_confirm=true")
 SUITE_OF = {"22.05": "bookworm", "23.11": "noble", "24.11": "trixie"}
 """Releases of Slurm, and the suite of Debian or Ubuntu that has each."""
+# debootstrap lists the mirror.
 NOBLE = """\
 Types: deb
-URIs: http://archive.ubuntu.com/ubuntu
+URIs: {mirror}
 Suites: noble
 Components: main universe
 Signed-By: /usr/share/keyrings/ubuntu-archive-keyring.gpg
@@ -83,9 +84,11 @@ class Site:
 
     def add_sources(self) -> None:
         """Add the sources of all releases."""
-        sources = "\n".join([*apt_sources.for_suite("bookworm"), NOBLE])
+        read_mirror = r"sed -nE 's/.*default_mirror (.*archive\..*)/\1/p' /usr/share/debootstrap/scripts/gutsy"
         for address in self.addresses.values():
-            self.cluster.ssh(address, "sudo apt-get -q update && sudo apt-get -qy install ubuntu-keyring")
+            self.cluster.ssh(address, "sudo apt-get -q update && sudo apt-get -qy install debootstrap ubuntu-keyring")
+            noble = NOBLE.format(mirror=self.cluster.ssh(address, read_mirror).strip())
+            sources = "\n".join([*apt_sources.for_suite("bookworm"), noble])
             send(
                 self.cluster,
                 address,

@@ -81,6 +81,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     "setup/containers/importer.py": dict.fromkeys(("get", "release", "evict", "_fetch", "_mark"), AS_USER),
     "setup/containers/pyxis.py": {
         "install": ROOTS_OWN,
+        "remove": ROOTS_OWN,
         "compile_plugin": NEW_NAME,
         "_unpack": NEW_NAME,
         "_give_away": "gives files to the account nobody, which runs no jobs, and follows no link",
