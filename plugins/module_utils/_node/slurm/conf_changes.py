@@ -19,10 +19,9 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Callable
 
 from ..machine.root import Root
-from .conf_text import SlurmConf, Words, meaningful_lines, parse_conf, read_conf
+from .conf_text import Words, expanded, meaningful_lines, parse_conf, read_conf, words_of
 from .hostlist import HostlistError, compress, expand
 from .releases import Release, has_known_effects
 
@@ -135,7 +134,7 @@ def effect_of_file(name: str, release: Release) -> Effect:
         source = f"{name}(5): 'slurmd will need to be restarted', and 'no jobs are running'"
         slurmctld = Need.NOTHING if release < NEW_PROCESSES else Need.RECONFIGURE
         return Effect(slurmctld, Need.RESTART, source, needs_idle_node=True)
-    if name == "gres.conf":
+    if name == _GRES:
         slurmd = Need.RESTART if release < NEW_PROCESSES else Need.RECONFIGURE
         return Effect(Need.RESTART, slurmd, "gres.conf(5): changes to Cores and Type")
     if name == "plugstack.conf":
@@ -158,7 +157,7 @@ SHIPPED_FILES = (
 )
 """Of the files that a slurmctld of 22.05 sends (fetch_config.c), those that a GPU cluster has."""
 
-_MAIN, _CGROUP = "slurm.conf", "cgroup.conf"
+_MAIN, _CGROUP, _GRES = "slurm.conf", "cgroup.conf", "gres.conf"
 _PARTITION, _OTHERS = "slurm.conf PartitionName=", "slurm.conf NodeSet, DownNodes"
 _HARDWARE = ("cpus", "procs", "boards", "sockets", "socketsperboard", "corespersocket", "threadspercore", "realmemory",
              "gres", "corespeccount", "cpuspeclist", "memspeclimit")  # fmt: skip
@@ -170,7 +169,7 @@ class Snapshot:
 
     :ivar entries: a digest for each key, partition and further file, by a readable name.
     :ivar nodes: a digest of the nodes' words, by host list.
-    :ivar hardware: a digest of only those words that describe the hardware, by host list.
+    :ivar hardware: a digest of only those words and lines of gres.conf that describe the hardware, by host list.
     """
 
     entries: Mapping[str, str] = field(default_factory=dict)
@@ -217,18 +216,32 @@ def read_snapshot(root: Root, folder: str) -> Snapshot:
             entries.update((f"{name} {settings.names[key]}", _digest(v)) for key, v in settings.settings.items())
         elif meaningful_lines(text):
             entries[name] = _digest("\n".join(meaningful_lines(text)))
-    return Snapshot(entries, _by_digest(conf, lambda words: words), _by_digest(conf, _hardware_of))
+    gres = _gres_of(root.text(f"{folder}/{_GRES}") or "", conf.nodes)
+    hardware = {name: {**_hardware_of(words), **gres.get(name, {})} for name, words in conf.nodes.items()}
+    return Snapshot(entries, _by_digest(conf.nodes), _by_digest(hardware))
 
 
 def _hardware_of(words: Words) -> Words:
     return {key: value for key, value in words.items() if key in _HARDWARE}
 
 
-def _by_digest(conf: SlurmConf, chosen: Callable[[Words], Words]) -> dict[str, str]:
-    """Return a digest of each node's chosen words; nodes with the same digest are one host list."""
+def _gres_of(text: str, nodes: Iterable[str]) -> dict[str, Words]:
+    """Return the lines of gres.conf that apply to each node, without its name: other nodes' names do not concern it."""
+    lines: dict[str, list[str]] = {}
+    for line in meaningful_lines(text):
+        words = words_of(line)
+        names = expanded(words.pop("nodename", "["))
+        # A notation that only Slurm knows may mean any node.
+        for name in nodes if "[" in names[0] else names:
+            lines.setdefault(name, []).append(" ".join(f"{key}={words[key]}" for key in sorted(words)))
+    return {name: {_GRES: "\n".join(own)} for name, own in lines.items()}
+
+
+def _by_digest(nodes: Mapping[str, Words]) -> dict[str, str]:
+    """Return a digest of each node's words; nodes with the same digest are one host list."""
     alike: dict[str, list[str]] = {}
-    for name, words in conf.nodes.items():
-        alike.setdefault(_digest_of(chosen(words)), []).append(name)
+    for name, words in nodes.items():
+        alike.setdefault(_digest_of(words), []).append(name)
     return {compress(names): digest for digest, names in alike.items()}
 
 
@@ -288,11 +301,14 @@ def _node_changes(before: Mapping[str, str], after: Mapping[str, str], release: 
 
 
 def restart_relevant(snapshot: Snapshot, release: Release) -> dict[str, dict[str, str]]:
-    """Return the entries whose change requires a restart of slurmd, in a form that can be sent to nodes."""
+    """Return the entries whose change requires a restart of slurmd, in a form that can be sent to nodes.
+
+    gres.conf is part of each node's hardware, so that a line for new nodes restarts no slurmd of another node.
+    """
     entries = {
         name: digest
         for name, digest in snapshot.entries.items()
-        if _change_of(name, True, release).effect.slurmd is Need.RESTART
+        if name != _GRES and _change_of(name, True, release).effect.slurmd is Need.RESTART
     }
     restarts = effect_of_hardware(release).slurmd is Need.RESTART
     return {"entries": entries, "hardware": dict(snapshot.hardware) if restarts else {}}

@@ -99,8 +99,8 @@ def parse_conf(text: str) -> SlurmConf:
 
 def _each(listed: str, words: Words) -> dict[str, Words]:
     """Return the words of each name in a line's host list."""
-    names = _expanded(listed)
-    lists = {key: _expanded(value) for key, value in words.items() if key in _BY_POSITION}
+    names = expanded(listed)
+    lists = {key: expanded(value) for key, value in words.items() if key in _BY_POSITION}
     by_position = {key: values for key, values in lists.items() if len(values) == len(names)}
     return {
         name: {**words, **{key: values[place] for key, values in by_position.items()}}
@@ -108,9 +108,9 @@ def _each(listed: str, words: Words) -> dict[str, Words]:
     }
 
 
-def _expanded(listed: str) -> list[str]:
+def expanded(listed: str) -> list[str]:
+    """Return the names of a host list. A notation that only Slurm knows counts as one name."""
     try:
         return expand(listed)
     except HostlistError:
-        # A notation that only Slurm knows: all of it counts as one name.
         return [listed]

@@ -159,6 +159,30 @@ def test_the_lines_of_other_nodes_do_not_restart_slurmd(running: Cluster) -> Non
     assert running.converge()[0].verbs == ("restart",)
 
 
+GRES = "NodeName=compute-[0,3] Name=gpu File=/dev/nvidia[0-1]\n"
+
+
+@pytest.mark.parametrize(
+    ("gres", "restarts"),
+    [
+        ("NodeName=compute-[0,3,4-35] Name=gpu File=/dev/nvidia[0-1]\n", False),
+        (GRES + "NodeName=compute-4 Name=gpu File=/dev/nvidia[0-3]\n", False),
+        (GRES.replace("[0,3]", "0"), True),
+        (GRES + "NodeName=compute-3 Name=shard Count=8\n", True),
+        (GRES + "Name=shard Count=8\n", True),
+        (GRES + "NodeName=c[o]mpute-[1-2][0-4] Name=shard Count=8\n", True),
+        (GRES.replace("[0-1]", "[0-2]"), True),
+    ],
+)
+def test_only_the_nodes_own_lines_of_gres_conf_restart_slurmd(cluster: Cluster, gres: str, restarts: bool) -> None:
+    cluster.controller_has(gres=GRES)
+    cluster.converge()
+    cluster.controller_has(gres=gres)
+    made, _described = cluster.converge()
+    assert made.verbs == (("restart",) if restarts else ())
+    assert cluster.converge()[0].verbs == ()
+
+
 def test_a_changed_job_container_conf_waits_for_jobs_to_end(running: Cluster) -> None:
     running.node.write("/proc/77/stat", "77 (slurmstepd) S 1 " + " ".join(["0"] * 48))
     running.node.write("/proc/77/status", "Uid:\t0\t0\n")
