@@ -230,11 +230,11 @@ def test_a_limit_of_inotify_instances_that_cannot_be_raised_is_an_error(
 @pytest.mark.parametrize(
     ("files", "plugin", "because"),
     [
-        ({"cgroup.controllers": "cpuset cpu io memory pids\n"}, "cgroup/v2", "version 2 with all"),
-        ({"cgroup.controllers": "cpu pids\n"}, "", "version 2 without cpuset, memory"),
-        (dict.fromkeys(V1, ""), "cgroup/v1", "version 1 with all"),
-        (dict.fromkeys(V1[1:], ""), "", "version 1 without cpuset"),
-        ({}, "", "version 1 without cpuset, devices, freezer, memory"),
+        ({"cgroup.controllers": "cpuset cpu io memory pids\n"}, "cgroup/v2", "cgroups v2 with all"),
+        ({"cgroup.controllers": "cpu pids\n"}, "", "cgroups v2 without cpuset, memory"),
+        (dict.fromkeys(V1, ""), "cgroup/v1", "cgroups v1 with all"),
+        (dict.fromkeys(V1[1:], ""), "", "cgroups v1 without cpuset"),
+        ({}, "", "cgroups v1 without cpuset, devices, freezer, memory"),
     ],
 )  # fmt: skip
 def test_cgroups_are_used_if_the_host_has_all_controllers(

@@ -277,7 +277,7 @@ def test_a_failed_machine_does_not_stop_the_action_on_others(simulator: Simulato
 
 
 def test_invalid_capacities_are_refused_and_change_nothing(simulator: Simulator) -> None:
-    for capacity, why in ((-1, "no capacity"), (101, "single placement group")):
+    for capacity, why in ((-1, "is not a capacity"), (101, "single placement group")):
         with pytest.raises(HttpResponseError, match=why):
             resize(simulator, capacity)
     with pytest.raises(HttpResponseError, match="SubnetIsFull"):
