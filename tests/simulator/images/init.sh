@@ -23,9 +23,10 @@ for entry in ${SIMULATOR_HOSTS:-}; do
   grep -q " ${entry%%=*}\$" /etc/hosts || printf '%s %s\n' "${entry#*=}" "${entry%%=*}" >> /etc/hosts
 done
 unset SIMULATOR_HOSTS
-# Stand-ins for GPU devices, for inventories that name them. They are copies of /dev/null, so it is safe to open them.
+# Stand-ins for GPU devices, for inventories that name them. No driver has this number, which the kernel reserves for
+# experiments: Slurm denies a job the devices that it did not get, by their numbers.
 for number in 0 1; do
-  [ -e "/dev/stand-in-gpu$number" ] || mknod -m 0666 "/dev/stand-in-gpu$number" c 1 3
+  [ -e "/dev/stand-in-gpu$number" ] || mknod -m 0666 "/dev/stand-in-gpu$number" c 240 "$number"
 done
 # Each machine mounts a file with a loop device. The kernel may choose one that did not exist when the machine started.
 for number in $(seq 0 63); do
