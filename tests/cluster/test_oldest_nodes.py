@@ -44,7 +44,7 @@ def test_site_yml_configures_the_oldest_nodes(converged: Recap) -> None:
 
 
 def test_the_nodes_have_the_oldest_slurm(oldest: Cluster, converged: Recap) -> None:
-    assert oldest.ssh(CONTROLLER, "slurmctld -V").startswith("slurm-wlm 22.05.")
+    assert oldest.ssh(CONTROLLER, "sudo slurmctld -V").startswith("slurm-wlm 22.05.")
     assert "VERSION_CODENAME=bookworm" in oldest.ssh(CONTROLLER, "cat /etc/os-release")
 
 
