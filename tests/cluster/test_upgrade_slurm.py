@@ -109,9 +109,9 @@ class Site:
 
     def versions(self) -> set[str]:
         """Return the releases of the daemons and commands on all nodes of the inventory."""
-        commands = {"ctl": "slurmctld -V; slurmdbd -V", "login": "sinfo --version"}
+        commands = {"ctl": "sudo slurmctld -V; sudo slurmdbd -V", "login": "sinfo --version"}
         shown = [
-            self.cluster.ssh(address, f"({commands.get(name, 'slurmd -V')}) 2>&1")
+            self.cluster.ssh(address, f"({commands.get(name, 'sudo slurmd -V')}) 2>&1")
             for name, address in self.addresses.items()
             if self.login or name != "login"
         ]
