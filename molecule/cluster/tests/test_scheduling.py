@@ -73,12 +73,18 @@ def test_a_dead_rank_ends_its_step(alice: Any) -> None:
     assert time.monotonic() - began < 200
 
 
-def test_two_jobs_share_a_node_and_see_different_gpus(alice: Any) -> None:
-    """Both jobs start before either ends."""
+def test_two_jobs_share_a_node_and_see_different_gpus(alice: Any, controller: Host) -> None:
+    """Both jobs start before either ends. If Slurm constrains devices, each job counts its GPUs from 0, and cannot open
+    the other's.
+    """
+    constrained = "ConstrainDevices=YES" in controller.file("/etc/slurm/cgroup.conf").content_string
     job = "srun --time=2 --mpi=none --nodelist=compute-0 --ntasks=1 --mem=200 --gres=gpu:1"
-    say = "echo began $SLURM_STEP_GPUS $CUDA_VISIBLE_DEVICES; sleep 8; echo ended"
+    denied = "$(for n in 0 1; do head -c 1 /dev/stand-in-gpu$n 2>&1 | grep -c permitted; done)"
+    say = f"echo began $SLURM_STEP_GPUS $CUDA_VISIBLE_DEVICES {denied}; sleep 8; echo ended"
     lines = alice.check_output(f"{job} sh -c '{say}' & {job} sh -c '{say}' & wait").splitlines()
-    assert sorted(lines[:2]) == ["began 0 0", "began 1 1"]
+    assert sorted(lines[:2]) == (
+        ["began 0 0 0 1", "began 1 0 1 0"] if constrained else ["began 0 0 0 0", "began 1 1 0 0"]
+    )
     assert lines[2:] == ["ended"] * 2
 
 
