@@ -46,9 +46,17 @@ echo "$before $now"
 """Ends when the controller answers with another version."""
 
 
-def preferences(suite: str) -> str:
-    """Return apt preferences with which Slurm comes from one suite, and all other packages from Debian 13."""
-    stanzas = [(OWN, f"{suite}*", 990), (OWN, "*", -1), ("*", "bookworm*", -1), ("*", "noble*", -1)]
+def preferences(suite: str, libraries: bool = True) -> str:
+    """Return apt preferences with which Slurm comes from one suite, and all other packages from Debian 13.
+
+    :param libraries: whether Ubuntu's libraries are available, which Ubuntu's Slurm needs.
+    """
+    stanzas = [
+        (OWN, f"{suite}*", 990),
+        (OWN, "*", -1),
+        ("*", "bookworm*", -1),
+        ("*", "noble*", 100 if libraries else -1),
+    ]
     return "\n".join(f"Package: {names}\nPin: release n={n}\nPin-Priority: {pin}\n" for names, n, pin in stanzas)
 
 
@@ -72,13 +80,13 @@ class Site:
             source.write_text(source.read_text(encoding="utf-8") + "query: azure_computer_name != 'login'\n", "utf-8")
         return source
 
-    def offer(self, release: str) -> None:
-        """Let the package sources of all nodes offer a release."""
+    def offer(self, release: str, libraries: bool = True) -> None:
+        """Let the package sources of all nodes offer a release, with or without the libraries that it needs."""
         for address in self.addresses.values():
             send(
                 self.cluster,
                 address,
-                preferences(SUITE_OF[release]).encode(),
+                preferences(SUITE_OF[release], libraries).encode(),
                 "sudo tee /etc/apt/preferences.d/upgrade >/dev/null",
             )
 
@@ -100,9 +108,9 @@ class Site:
         """Run site.yml."""
         return self.cluster.site(self.source, "-e", f"slurm_version='{release}'")
 
-    def upgrade(self, release: str, *arguments: str) -> Recap:
+    def upgrade(self, release: str, *arguments: str, libraries: bool = True) -> Recap:
         """Run the playbook."""
-        self.offer(release)
+        self.offer(release, libraries)
         return self.cluster.playbook(
             PLAYBOOK, self.source, "-e", f"slurm_version='{release}'", "-e", "upgrade_slurm_batch=1", *arguments
         )
@@ -150,7 +158,7 @@ def test_without_confirmation_nothing_changes(site: Site) -> None:
     run = site.upgrade("23.11")
     words = " ".join(run.output.split())
     assert run.rc != 0
-    assert "Nothing was changed. Machines to upgrade to Slurm 23.11: compute000000, compute000001, ctl." in words
+    assert "Nothing was changed. Machines to upgrade to Slurm 23.11: compute000000, compute000002, ctl." in words
     assert run.changed == 0, run.output
     assert site.versions() == {"22.05"}
 
@@ -169,6 +177,14 @@ def test_a_part_of_the_cluster_is_refused(site: Site) -> None:
     assert "Run this playbook without --limit." in " ".join(run.output.split())
 
 
+def test_if_packages_cannot_be_installed_nothing_is_stopped(site: Site) -> None:
+    run = site.upgrade("23.11", *CONFIRM, libraries=False)
+    assert run.rc != 0
+    assert "libmysqlclient" in run.output
+    assert site.versions() == {"22.05"}
+    assert site.cluster.ssh(CONTROLLER, "systemctl is-active slurmdbd slurmctld").split() == ["active", "active"]
+
+
 def test_queue_accounting_and_running_jobs_survive(site: Site) -> None:
     cluster = site.cluster
     cluster.run_job(CONTROLLER, "hostname")
@@ -181,7 +197,7 @@ def test_queue_accounting_and_running_jobs_survive(site: Site) -> None:
 
     assert run.rc == 0, run.output
     assert site.versions() == {"23.11"}
-    cluster.wait_for_nodes(CONTROLLER, {"compute-0": "idle", "compute-1": "idle"})
+    cluster.wait_for_nodes(CONTROLLER, {"compute-0": "idle", "compute-2": "idle"})
     assert site.states(running, queued) == ["COMPLETED", "COMPLETED"]
     output = cluster.ssh(site.addresses["compute_0"], f"cat /var/tmp/{running}.out").split()
     assert [version[:5] for version in output] == ["22.05", "23.11"]
@@ -199,15 +215,15 @@ def test_a_login_node_joins_and_a_second_run_of_site_changes_nothing(site: Site)
 
 
 def test_a_node_with_a_running_job_keeps_its_release(site: Site) -> None:
-    job = site.submit("--time=30", "--nodelist=compute-1", "--wrap='sleep 1700'")
+    job = site.submit("--time=30", "--nodelist=compute-2", "--wrap='sleep 1700'")
 
     run = site.upgrade("24.11", *CONFIRM, "-e", "upgrade_slurm_timeout=20")
 
     assert run.rc != 0
-    assert "These machines were not upgraded: compute000001." in " ".join(run.output.split())
+    assert "These machines were not upgraded: compute000002." in " ".join(run.output.split())
     assert site.versions() == {"23.11", "24.11"}
     assert site.states(job) == ["RUNNING"]
-    assert site.cluster.nodes(CONTROLLER) == {"compute-0": "idle", "compute-1": "draining"}
+    assert site.cluster.nodes(CONTROLLER) == {"compute-0": "idle", "compute-2": "draining"}
     site.cluster.ssh(CONTROLLER, f"scancel {job}")
 
 
@@ -215,7 +231,7 @@ def test_a_second_run_upgrades_the_remaining_node(site: Site) -> None:
     run = site.upgrade("24.11", *CONFIRM)
     assert run.rc == 0, run.output
     assert site.versions() == {"24.11"}
-    site.cluster.wait_for_nodes(CONTROLLER, {"compute-0": "idle", "compute-1": "idle"})
+    site.cluster.wait_for_nodes(CONTROLLER, {"compute-0": "idle", "compute-2": "idle"})
     assert len({*site.cluster.run_job(CONTROLLER, "hostname", "--nodes=2").split()}) == 2
 
 
