@@ -44,7 +44,7 @@ STAYS = {
 GENERATED = re.compile(
     r"/etc/("
     r"alternatives/.*|rc[0-6S]\.d/.*|ssl/.*|apparmor\.d/local/.*|mysql/.*|network/.*|netplan/.*|ssh/ssh_host_.*"
-    r"|sudoers\.d/.*|default/[\w-]+|(passwd|group|shadow|gshadow|subuid|subgid)-?|hostname|hosts|resolv\.conf"
+    r"|lighttpd/.*|modules|sudoers\.d/.*|default/[\w-]+|(passwd|group|shadow|gshadow|subuid|subgid)-?|hostname|hosts|resolv\.conf"
     r"|machine-id|machine-info|ld\.so\.cache|\.pwd\.lock|\.updated|adjtime|mdadm/mdadm\.conf|nvme/host(nqn|id)"
     r"|idmapd\.conf|exports|systemd/system/[\w.@\\-]+\.(wants|requires)/.*"
     r"|systemd/system/(mysqld?|sshd|dbus-[\w.]+)\.service"
