@@ -42,7 +42,8 @@ def rotation(
 ) -> Rotation:
     """Put a new secret into the vault, then run the playbook with its most verbose output."""
     old, new = controller.check_output(f"cat {KEY_FILE}").strip(), secrets.token_hex(64)
-    job = alice.sbatch("--nodes=2 --ntasks-per-node=1 --time=10", 'srun --mpi=none sh -c "trap : USR1; sleep 600 & wait; :"')
+    waits = 'srun --mpi=none sh -c "trap : USR1; sleep 600 & wait; :"'
+    job = alice.sbatch("--nodes=2 --ntasks-per-node=1 --time=10", waits)
     eventually(lambda: f"{job}.0" in controller.check_output("squeue --steps --noheader"), 30, lambda: alice.job(job))
     admin(azure, "put", "secrets/hpcai-sim/munge-key", {"value": new})
     return Rotation((old, new), job, azure.playbook(PLAYBOOK, inventory_source, "-vvv", "--diff"))

@@ -145,8 +145,8 @@ After=network-online.target munge.service
 [Service]
 Type=oneshot
 ExecStart=/usr/bin/hpcnode boot report
-# 2 if the reason could not be sent, for example before the node has a munge key. The failed step's own unit shows that the
-# node takes no jobs. This unit must not stay failed after the step has passed.
+# 2 if the reason could not be sent, for example before the node has a munge key. The failed step's own unit shows that
+# the node takes no jobs. This unit must not stay failed after the step has passed.
 SuccessExitStatus=2
 TimeoutStartSec=60
 """
