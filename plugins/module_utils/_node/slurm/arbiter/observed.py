@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import calendar
 import re
 import time
 from dataclasses import dataclass
@@ -75,9 +76,10 @@ def _report_in(texts: str) -> tuple[Report | None, str]:
     return (max(reports, key=lambda report: report.time), "") if reports else (None, problem)
 
 
-def _epoch(local: str) -> float | None:
+def _epoch(utc: str) -> float | None:
+    """Return a time that scontrol printed; commands run in UTC (``machine.run``)."""
     try:
-        return time.mktime(time.strptime(local, "%Y-%m-%dT%H:%M:%S"))
+        return float(calendar.timegm(time.strptime(utc, "%Y-%m-%dT%H:%M:%S")))
     except (ValueError, OverflowError):
         # Free text of the node's record may look like a time, such as 2026-13-45.
         return None

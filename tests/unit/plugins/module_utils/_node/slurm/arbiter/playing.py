@@ -71,8 +71,8 @@ class Slurmctld:
     def shown(self, name: str) -> str:
         """A line of ``scontrol --oneliner show nodes``."""
         held = self.nodes[name]
-        booted = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(BOOTED))
-        since = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(self.now))
+        booted = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(BOOTED))
+        since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(self.now))
         reason = f" Reason={held['reason']} [root@{since}]" if held["reason"] else ""
         extra = f" Extra={held['extra']}" if held["extra"] else ""
         return (

@@ -6,8 +6,12 @@
 
 from __future__ import annotations
 
+import datetime
 import pathlib
 import time
+from collections.abc import Iterator
+
+import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter import observed
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.report import encode
@@ -17,6 +21,17 @@ from .playing import BOOTED, FULL, LOST, NOW, Slurmctld, report
 RECORDED = pathlib.Path(__file__).parent.parent / "recorded"
 
 
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A controller outside UTC. scontrol prints UTC there too, because commands run with TZ=UTC."""
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("elsewhere")
 def test_a_nodes_report_reason_and_times_are_read() -> None:
     slurmctld = Slurmctld()
     slurmctld.add("compute-0", report(LOST), "IDLE+DRAIN", "hpcai: health: gpu_count: x")
@@ -53,5 +68,5 @@ def test_records_of_real_releases_are_read() -> None:
         assert found
         assert all(one.report is None for one in found.values())
     drained = found["compute-3"]
-    assert drained.reason_since == time.mktime(time.strptime("2026-11-21T10:30:00", "%Y-%m-%dT%H:%M:%S"))
+    assert drained.reason_since == datetime.datetime(2026, 11, 21, 10, 30, tzinfo=datetime.UTC).timestamp()
     assert found["compute-19"].booted is None
