@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from simulated.cluster import Cluster, Recap
+from simulated.node import wait_for
 from simulator.suite import OLDEST, VARIABLE
 
 from .conftest import simulated
@@ -53,7 +54,11 @@ def test_a_job_runs_on_both_compute_nodes(oldest: Cluster, converged: Recap) -> 
 
 
 def test_the_job_is_recorded(oldest: Cluster, converged: Recap) -> None:
-    assert "hostname" in oldest.ssh(CONTROLLER, "sudo sacct --allusers --noheader --format=jobname%20")
+    def recorded() -> str:
+        return oldest.ssh(CONTROLLER, "sudo sacct --allusers --noheader --format=jobname%20")
+
+    # slurmctld sends it to slurmdbd a little later.
+    wait_for(lambda: "hostname" in recorded(), 60, recorded)
 
 
 def test_a_second_run_changes_nothing(oldest: Cluster, source: Path, converged: Recap) -> None:
