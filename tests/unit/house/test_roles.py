@@ -159,3 +159,15 @@ def test_roles_and_playbooks_contain_no_shell_commands(
         and NO_SHELL.search((repository / file).read_text(encoding="utf-8"))
     ]
     assert not shells
+
+
+def test_no_task_registers_the_name_of_a_variable(roles: list[pathlib.Path]) -> None:
+    """The result would replace the variable for the rest of the run, also where the tasks are included again."""
+    found = []
+    for role in roles:
+        files = [*role.glob("defaults/**/*.yml"), *role.glob("vars/**/*.yml")]
+        variables = {name for file in files for name in load(file) or {}}
+        for file in role.glob("tasks/**/*.yml"):
+            registered = re.findall(r"register: (\w+)", file.read_text(encoding="utf-8"))
+            found += [f"{file.relative_to(role.parent)}: {name}" for name in registered if name in variables]
+    assert found == []
