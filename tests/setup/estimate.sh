@@ -12,8 +12,8 @@ file=${XDG_CACHE_HOME:-$HOME/.cache}/hpcai-azure/seconds/$2
 
 case $1 in
 show)
+    # There is no file before the first run has ended. A file that was cut off or edited is no estimate.
     seconds=$(cat "$file" 2>/dev/null || true)
-    # A file that was cut off or edited is no estimate.
     [[ $seconds =~ ^[1-9][0-9]{0,5}$ ]] || exit 0
     if ((seconds < 90)); then
         printf 'about %d s\n' "$seconds"
