@@ -130,6 +130,7 @@ class Scratch:
 
     def members(self) -> list[str]:
         """The disks of all running arrays."""
+        # ls fails if no array runs.
         output = self.machine.run("ls -d /sys/block/md*/slaves/* 2>/dev/null || true")
         return sorted(line.rsplit("/", 1)[1] for line in output.split())
 

@@ -88,6 +88,7 @@ def service_state(machine: Machine, service: str = SERVICE) -> str:
 
 def has_directories(machine: Machine) -> bool:
     """Whether the directories exist with the expected owners and modes, and their service is active."""
+    # stat fails if one of them is missing, and then the comparison fails too.
     shown = machine.run(f"stat -c '%U:%G %a' {MOUNTPOINT}/data {MOUNTPOINT}/data/all || true").splitlines()
     return service_state(machine, DIRECTORIES) == "active" and shown == ["root:root 755", "root:games 2775"]
 
