@@ -127,7 +127,10 @@ def race(target: Target, tries: int) -> dict[str, Any]:
     return dict(json.loads(target.sh(f"python3 /run/attack-race.py {tries} {uid} {target.name}").splitlines()[-1]))
 
 
-@pytest.mark.parametrize("tries", [10, pytest.param(1000, marks=[pytest.mark.thorough, pytest.mark.timeout(RACE_S)])])
+@pytest.mark.parametrize(
+    "tries",
+    [10, pytest.param(1000, marks=[pytest.mark.thorough, pytest.mark.race, pytest.mark.timeout(RACE_S)])],
+)
 def test_swapping_beeonds_folder_with_a_link_gains_nothing(target: Target, tries: int) -> None:
     """The user got a folder at any path: root created one behind the link, and changed its owner to the user."""
     found = race(target, tries)
