@@ -136,8 +136,8 @@ from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.frame.pages import all_pages
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import NAMES
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.parsing.pages import all_pages
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import NoRoot, existing_root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, must, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import disk

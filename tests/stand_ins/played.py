@@ -22,7 +22,7 @@ from ansible.module_utils.testing import patch_module_args
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Context
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps import gpu as gpu_step
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import clocks as command
-from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.frame.parser import build_parser
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.parsing.parser import build_parser
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.gpus import Gpus
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError, compute_processes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root

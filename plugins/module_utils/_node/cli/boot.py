@@ -19,7 +19,7 @@ from ..machine.root import Root
 from ..machine.run import run
 from . import command
 from .command import Action, Answer, Command, UsageError, no_arguments, suggest
-from .frame.counter import counter
+from .terminal import counter
 
 _DESCRIPTION = """\
 The boot phase: steps that a node runs at each boot before slurmd starts. At boot, each step has its own unit,

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Callable
 from ..machine.atomic import write_file
 from ..machine.root import Root
 from ..machine.run import CommandFailed
+from .checkpoint_actions import ACTIONS, DESCRIPTION
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError, no_arguments
-from .frame.checkpoint_actions import ACTIONS, DESCRIPTION
 
 if TYPE_CHECKING:
     from ..job.checkpoint.directory import Signal

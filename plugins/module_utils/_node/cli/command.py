@@ -15,6 +15,8 @@ from typing import Any, Callable
 
 from ..forms import LONGEST_S, check_seconds
 
+PROGRAM = "hpcnode"
+
 GOOD, BAD, UNKNOWN, USAGE = 0, 1, 2, 3
 """Exit statuses: good or done, bad or failed, not known, wrong usage."""
 

@@ -25,7 +25,7 @@ from ..machine.run import CommandFailed, run
 from ..version import VERSION
 from . import command
 from .command import Action, Answer, Command, UsageError, no_arguments, suggest
-from .frame.counter import counter
+from .terminal import counter
 
 _DESCRIPTION = """\
 Health checks: whether this node is fit for jobs.

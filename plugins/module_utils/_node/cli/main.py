@@ -18,9 +18,9 @@ from ..machine.config import ConfigError
 from ..machine.root import NoRoot, existing_root
 from ..machine.run import CommandFailed
 from ..version import VERSION
-from .command import BAD, GOOD, UNKNOWN, USAGE, Answer, Command, UsageError
-from .frame.colours import paint, paint_error, paint_page
-from .frame.parser import PROGRAM, build_parser
+from .command import BAD, GOOD, PROGRAM, UNKNOWN, USAGE, Answer, Command, UsageError
+from .parsing.parser import build_parser
+from .terminal import paint, paint_error, paint_page
 
 if TYPE_CHECKING:
     # For AnsiballZ only, which packs every file that is imported somewhere. The whole node core is installed, also what
@@ -142,7 +142,7 @@ def write(as_json: bool, name: str, status: int, words: str, data: Mapping[str, 
     if as_json:
         reserved = {"schema", "command", "status"} & data.keys()
         if reserved:
-            raise TypeError(f"the answer of {name} has keys that the frame sets: {', '.join(sorted(reserved))}")
+            raise TypeError(f"the answer of {name} has keys that hpcnode sets: {', '.join(sorted(reserved))}")
         words = json.dumps({"schema": SCHEMA, "command": name or None, "status": status, **data}, indent=2)
     else:
         words = paint(words, sys.stdout)

@@ -16,8 +16,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from ..machine.root import Root
+from .blob_options import add_blob_options
 from .command import BAD, GOOD, UNKNOWN, Action, Answer, Command, UsageError, no_arguments
-from .frame.blob_options import add_blob_options
 
 if TYPE_CHECKING:
     from ..job.azcopy.tool import Azcopy

@@ -13,7 +13,7 @@ from ..setup.tools import disk
 from ..setup.tools.layout import choose_interpreter
 from ..setup.tools.payload import ToolsError
 from .command import BAD, GOOD, Action, Answer, Command, no_arguments
-from .frame.pages import all_pages
+from .parsing.pages import all_pages
 
 _DESCRIPTION = """\
 The installation of hpcnode on this node.

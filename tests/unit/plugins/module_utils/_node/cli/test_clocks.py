@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import clocks
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.command import UNKNOWN, Answer, UsageError
-from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.frame.parser import build_parser
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.parsing.parser import build_parser
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import argparse
 
-from ..command import Action
 from .blob_options import add_blob_options
+from .command import Action
 
 DESCRIPTION = """\
 Keeps a job's checkpoints in a folder of a Blob container (--store, or HPCAI_CHECKPOINT_STORE), as the job's user. Each

@@ -2,4 +2,4 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The frame of hpcnode's sub-commands: how words are parsed and shown, manual pages, and completion in shells."""
+"""The parser of hpcnode's command line, and what is generated from it: help, manual pages, completion in shells."""

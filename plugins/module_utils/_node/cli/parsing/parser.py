@@ -17,10 +17,8 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from ..command import Command, UsageError
-from .colours import paint_page
-
-PROGRAM = "hpcnode"
+from ..command import PROGRAM, Command, UsageError
+from ..terminal import paint_page
 
 DESCRIPTION = """\
 hpcnode shows what an Azure HPC or AI virtual machine has and how it is configured, and configures it at boot. It is the

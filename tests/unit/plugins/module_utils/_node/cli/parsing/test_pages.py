@@ -15,15 +15,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.frame.completion import (
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import NAMES, all_commands
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.parsing.completion import (
     bash_completion,
     zsh_completion,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.frame.manual import manual_pages, roff
-from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.frame.outline import Outline, outline
-from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.frame.pages import all_pages
-from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.frame.parser import Parser, build_parser
-from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import NAMES, all_commands
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.parsing.manual import manual_pages, roff
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.parsing.outline import Outline, outline
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.parsing.pages import all_pages
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.parsing.parser import Parser, build_parser
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.layout import MARK
 
 PAGES = all_pages()

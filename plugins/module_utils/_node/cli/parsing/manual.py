@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ...setup.tools.layout import MARK
 from ...version import VERSION
+from ..command import PROGRAM
 from .outline import Argument, Outline
-from .parser import FILES, PROGRAM, STATUSES
+from .parser import FILES, STATUSES
 
 # Without these, groff prints typographic quotes, accents and hyphens, which a shell does not understand.
 _ESCAPES = str.maketrans(

@@ -2,13 +2,18 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Colours of texts for people. They are added when a text is printed, and only on a terminal."""
+"""What only a terminal shows: colours, and a line with the step that is running."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from typing import TextIO
+import sys
+from collections.abc import Iterator
+from typing import Callable, TextIO
+
+from .command import PROGRAM
 
 _RED, _GREEN, _YELLOW, _MAGENTA, _BOLD, _END = (f"\033[{number}m" for number in (31, 32, 33, 35, 1, 0))
 _OF_WORDS = {
@@ -54,3 +59,33 @@ def paint_page(text: str, stream: TextIO) -> str:
 def paint_error(text: str, stream: TextIO) -> str:
     """Return the beginning of an error message in red, or unchanged if the stream has no colours."""
     return f"{_RED}{text}{_END}" if is_coloured(stream) else text
+
+
+_CLEAR = "\r\033[K"
+
+Show = Callable[[str, int, int], None]
+"""Shows a step's name, its number from 1, and the number of steps."""
+
+
+@contextlib.contextmanager
+def counter(command: str, what: str, as_json: bool) -> Iterator[Show]:
+    """Yield a function that shows the running step on standard error. The line disappears at the end.
+
+    It shows nothing if standard error is not a terminal, or if a program reads the answer.
+
+    :param command: the sub-command.
+    :param what: what is counted, such as ``check``.
+    """
+    if as_json or not is_terminal(sys.stderr):
+        yield lambda _name, _number, _of: None
+        return
+
+    def show(name: str, number: int, of: int) -> None:
+        sys.stderr.write(f"{_CLEAR}{PROGRAM} {command}: {what} {number} of {of}: {name}")
+        sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        sys.stderr.write(_CLEAR)
+        sys.stderr.flush()

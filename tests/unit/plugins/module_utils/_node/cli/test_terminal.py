@@ -12,6 +12,7 @@ import json
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import main as program
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import terminal
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.command import (
     BAD,
     Answer,
@@ -19,8 +20,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.command impo
     UsageError,
     no_arguments,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.frame import colours
-from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.frame.counter import counter
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.terminal import counter
 
 RED, YELLOW, END = "\033[31m", "\033[33m", "\033[0m"
 TEXT = "gpu_count: fail (0.1 s): 7 of 8\nscratch  warn  1.2\nwarning: late\na pass is no verdict here\n"
@@ -41,7 +41,7 @@ def colourful(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_only_verdicts_are_coloured() -> None:
-    painted = colours.paint(TEXT, Terminal())
+    painted = terminal.paint(TEXT, Terminal())
     assert painted.splitlines() == [
         f"gpu_count: {RED}fail{END} (0.1 s): 7 of 8",
         f"scratch  {YELLOW}warn{END}  1.2",
@@ -51,9 +51,9 @@ def test_only_verdicts_are_coloured() -> None:
 
 
 def test_a_pipe_or_a_file_gets_none() -> None:
-    assert colours.paint(TEXT, io.StringIO()) == TEXT
-    assert colours.paint_page("options:\n", io.StringIO()) == "options:\n"
-    assert colours.paint_error("hpcnode:", io.StringIO()) == "hpcnode:"
+    assert terminal.paint(TEXT, io.StringIO()) == TEXT
+    assert terminal.paint_page("options:\n", io.StringIO()) == "options:\n"
+    assert terminal.paint_error("hpcnode:", io.StringIO()) == "hpcnode:"
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb"), ("TERM", None)])
@@ -62,12 +62,12 @@ def test_who_wants_none_gets_none(monkeypatch: pytest.MonkeyPatch, name: str, va
         monkeypatch.delenv(name)
     else:
         monkeypatch.setenv(name, value)
-    assert colours.paint(TEXT, Terminal()) == TEXT
+    assert terminal.paint(TEXT, Terminal()) == TEXT
 
 
 def test_an_empty_no_color_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "")
-    assert RED in colours.paint(TEXT, Terminal())
+    assert RED in terminal.paint(TEXT, Terminal())
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *words: str, wrong: bool = False) -> tuple[str, str]:
