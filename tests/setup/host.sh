@@ -16,6 +16,7 @@ packages=(
   mmdebstrap debian-archive-keyring                                # their image
   gcc libc6-dev                                                    # the stand-in for NVML
   qemu-system-x86 qemu-utils e2fsprogs                             # the emulated machine
+  udev zsh ksh                                                     # udev rules, and the environment of users' shells
 )
 # For the tests of Blob storage: Node.js for Azurite, a library for azcopy. Node.js from elsewhere has its own npm.
 packages+=(libsecret-1-0)

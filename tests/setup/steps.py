@@ -97,6 +97,8 @@ STEPS = (
     Step(
         "contract",
         (*PYTEST, "tests/contract", f"--ignore={SIMULATOR}", *DAILY, "--durations=25"),
+        # nft, promtool and udevadm. Without them tests are skipped.
+        needs=("venv", "host"),
         limit=3600,
     ),
     Step(
