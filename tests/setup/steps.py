@@ -134,7 +134,7 @@ STEPS = (
     Step("shellcheck", ("tests/setup/shellcheck.sh",), quick=True),
     Step("yamllint", ("yamllint", "--strict", "."), quick=True),
     Step("changelog", ("antsibull-changelog", "lint"), quick=True),
-    Step("licences", ("reuse", "lint", "--lines"), quick=True),
+    Step("licences", ("tests/setup/licences.sh",), quick=True),
     Step("archive", (*PYTEST, "tests/contract/test_archive.py"), quick=True),
     Step(
         "simulator",
