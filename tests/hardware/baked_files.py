@@ -129,9 +129,12 @@ WantedBy=multi-user.target
 }
 # A real kernel module without effect, under the names of NVIDIA's. Its signature is removed, as it would be invalid.
 MODULES = """
-import os, pathlib, subprocess
+import lzma, os, pathlib, subprocess
 folder = pathlib.Path("/lib/modules", os.uname().release)
-code = (folder / "kernel/fs/nls/nls_iso8859-9.ko").read_bytes()
+[module] = folder.glob("kernel/fs/nls/nls_iso8859-9.ko*")
+code = module.read_bytes()
+if module.suffix == ".xz":
+    code = lzma.decompress(code)
 if code.endswith(b"~Module signature appended~\\n"):
     code = code[: -28 - 12 - int.from_bytes(code[-32:-28], "big")]
 old = b"nls_iso8859_9".ljust(56, b"\\0")
