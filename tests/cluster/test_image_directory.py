@@ -26,12 +26,14 @@ import yaml
 from simulator.backends.containers import base_image
 from simulator.backends.containers.places import cache_dir, locked
 from simulator.backends.containers.podman import Podman
+from simulator.suite import suite
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="a folder with a machine's files needs root"),
     pytest.mark.timeout(900),
 ]
 
+DEBIAN = {"trixie": "debian-13", "bookworm": "debian-12"}
 REPOSITORY = Path(__file__).resolve().parents[2]
 INSTALL: list[dict[str, Any]] = [
     {
@@ -207,7 +209,7 @@ def test_the_bake_does_not_change_this_host(baked: tuple[Image, dict[str, Any], 
 
 def test_the_image_has_a_fact_that_describes_it(image: Image) -> None:
     fact = image.fact()
-    assert (fact["schema"], fact["collection"], fact["base"]["os"]) == (1, "hpcai.azure", "debian-12")
+    assert (fact["schema"], fact["collection"], fact["base"]["os"]) == (1, "hpcai.azure", DEBIAN[suite()])
     assert fact["version"] == yaml.safe_load((REPOSITORY / "galaxy.yml").read_text())["version"]
     assert set(fact["parts"]) == {"packages", "settings", "components"}
     assert fact["components"] == {}

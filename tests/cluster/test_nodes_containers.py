@@ -200,7 +200,7 @@ def test_public_address_reaches_the_same_machine(lab: TwoMachines) -> None:
 
 
 def test_machines_reach_each_other(lab: TwoMachines) -> None:
-    assert "1 received" in lab.ssh(0, f"ping -c 1 -W 2 {lab.specs[1].private_ipv4}")
+    assert "1 received" in lab.ssh(0, f"sudo ping -c 1 -W 2 {lab.specs[1].private_ipv4}")
 
 
 def test_tools_can_replace_files_such_as_resolv_conf(lab: TwoMachines) -> None:

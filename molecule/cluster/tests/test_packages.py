@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The ids of the packages' users, and the recorded versions."""
+"""The ids of the packages' users, the recorded versions, and what needs another package."""
 
 from __future__ import annotations
 
@@ -26,3 +26,9 @@ def test_the_recorded_version_is_that_of_the_daemons(controller: Host, computes:
         record = json.loads(host.file("/etc/ansible/facts.d/hpcai_slurm.fact").content_string)
         assert host.check_output(f"{daemon} -V") == f"slurm-wlm {record['version']}"
         assert record["source"] == "distribution"
+
+
+def test_slurmds_spool_is_a_file_system_that_users_cannot_fill(computes: list[Host]) -> None:
+    """Without mkfs.ext4, slurmd starts all the same, and a job that fills the disk drains its node."""
+    for host in computes:
+        assert host.check_output("findmnt --noheadings --output FSTYPE --mountpoint /var/lib/slurm/slurmd") == "ext4"

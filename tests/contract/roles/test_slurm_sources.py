@@ -30,7 +30,7 @@ def system(distribution: str, version: str, family: str = "Debian", **variables:
 def recorded(**changes: Any) -> dict[str, Any]:
     """The local facts of a compute node of Debian 12."""
     record = {
-        "packages": ["libpmix-dev", "munge", "slurm-client", "slurm-wlm-basic-plugins", "slurmd"],
+        "packages": ["e2fsprogs", "libpmix-dev", "munge", "slurm-client", "slurm-wlm-basic-plugins", "slurmd"],
         "version": "22.05.8",
         "source": "distribution",
         "functions": ["compute"],
@@ -91,21 +91,26 @@ def by_host(evaluate: Evaluate) -> dict[str, dict[str, Any]]:
         (
             "debian12",
             "distribution",
-            ["munge", "libpmix-dev", "slurm-client", "slurm-wlm-basic-plugins", "slurmctld", "slurmd"],
+            ["munge", "libpmix-dev", "e2fsprogs", "slurm-client", "slurm-wlm-basic-plugins", "slurmctld", "slurmd"],
         ),
         (
             "ubuntu24",
             "distribution",
-            ["munge", "libpmix-dev", "slurm-client", "slurm-wlm-basic-plugins", "slurmctld", "sackd", "slurmd"],
+            ["munge", "libpmix-dev", "e2fsprogs", "slurm-client", "slurm-wlm-basic-plugins", "slurmctld", "sackd",
+             "slurmd"],
         ),
         (
             "ubuntu22",
             "repository",
-            ["munge", "pmix", "libevent-dev", "libhwloc-dev", "slurm-smd", "slurm-smd-client", "slurm-smd-slurmctld",
-             "slurm-smd-sackd", "slurm-smd-slurmd"],
+            ["munge", "pmix", "libevent-dev", "libhwloc-dev", "e2fsprogs", "slurm-smd", "slurm-smd-client",
+             "slurm-smd-slurmctld", "slurm-smd-sackd", "slurm-smd-slurmd"],
         ),
-        ("rocky9", "repository", ["munge", "pmix", "slurm", "slurm-slurmctld", "slurm-sackd", "slurm-slurmd"]),
-        ("rocky9_epel", "distribution", ["munge", "pmix", "slurm", "slurm-slurmctld", "slurm-slurmd"]),
+        (
+            "rocky9",
+            "repository",
+            ["munge", "pmix", "e2fsprogs", "slurm", "slurm-slurmctld", "slurm-sackd", "slurm-slurmd"],
+        ),
+        ("rocky9_epel", "distribution", ["munge", "pmix", "e2fsprogs", "slurm", "slurm-slurmctld", "slurm-slurmd"]),
         ("preinstalled", "preinstalled", []),
     ],
 )  # fmt: skip
@@ -125,6 +130,7 @@ def test_a_version_applies_only_to_slurms_packages(by_host: dict[str, dict[str, 
     assert pinned == [
         "munge",
         "libpmix-dev",
+        "e2fsprogs",
         "openmpi-bin",
         "slurm-client=22.05.8-4*",
         "slurm-wlm-basic-plugins=22.05.8-4*",
