@@ -59,9 +59,12 @@ class ActionModule(ActionBase):
         """Roll until all nodes have the image, or a failure stops it."""
         super().run(tmp, task_vars)
         _valid, options = self.validate_argument_spec(_SPEC)
+        return self.work(options, task_vars or {})
+
+    def work(self, options: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Roll with these options."""
         if options["at_most"] < 1:
             raise AnsibleError("at_most must be 1 or more.")
-        variables = task_vars or {}
         targets = {item["node"]: make_target(item["azure_id"], item["vm_id"]) for item in options["nodes"]}
         try:
             doors = _Doors(
@@ -111,7 +114,12 @@ class _Rollout:
     """One run."""
 
     def __init__(
-        self, action: ActionModule, options: Mapping[str, Any], variables: dict[str, Any], fleet: Fleet, names: list[str]
+        self,
+        action: ActionModule,
+        options: Mapping[str, Any],
+        variables: dict[str, Any],
+        fleet: Fleet,
+        names: list[str],
     ) -> None:
         self._action, self._options, self._variables = action, options, variables
         self._fleet, self._names = fleet, names
@@ -209,9 +217,7 @@ class _Rollout:
 
     def _result(self, step: Step, found: Mapping[str, Any], changed: bool) -> dict[str, Any]:
         in_work = step.all_in(roll.WAITING, roll.FREE, roll.CHANGING, roll.BOOTING)
-        candidates = sorted(
-            step.all_in(roll.CANDIDATE), key=lambda name: found.get(name, {}).get("jobs") is not None
-        )
+        candidates = sorted(step.all_in(roll.CANDIDATE), key=lambda name: found.get(name, {}).get("jobs") is not None)
         to_do = [*in_work, *candidates]
         return {
             "changed": changed,

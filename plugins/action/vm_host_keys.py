@@ -142,8 +142,7 @@ def _result(
         "left_out": left_out,
         "warnings": outcome.warnings(),
         "diff": [
-            {"before_header": str(path), "after_header": str(path)}
-            | {"before": before[path], "after": text}
+            {"before_header": str(path), "after_header": str(path)} | {"before": before[path], "after": text}
             for path, text in after.items()
             if text != before[path]
         ],

@@ -88,7 +88,7 @@ attributes:
     description: The requests to Azure are sent from the machine where Ansible runs, because the credentials are there.
     support: full
   check_mode:
-    description: Reports in check mode which nodes would get the image, and which are left out, without changing anything.
+    description: Reports in check mode which nodes would get the image, and which are left out. Changes nothing.
   diff_mode:
     description: Lists the nodes that get the image.
   idempotent:

@@ -111,37 +111,25 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run impo
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import rolling
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import HostlistError
 
-_NAMES = {"type": "list", "elements": "str", "default": []}
-SPEC = {
-    "nodes": {"type": "list", "elements": "str", "required": True},
-    "image": {"type": "str", "required": True},
-    "drain": _NAMES,
-    "mark": _NAMES,
-    "resume": _NAMES,
-}
-
 
 def main() -> NoReturn:
-    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec={
+            "nodes": {"type": "list", "elements": "str", "required": True},
+            "image": {"type": "str", "required": True},
+            "drain": {"type": "list", "elements": "str", "default": []},
+            "mark": {"type": "list", "elements": "str", "default": []},
+            "resume": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
     asked = module.params
+    orders = {name: asked[name] for name in ("drain", "mark", "resume")}
     try:
-        known, busy = rolling.read(asked["nodes"], run)
-        orders = rolling.plan(
-            known, busy, asked["image"], drain=asked["drain"], mark=asked["mark"], resume=asked["resume"]
-        )
-        acts = bool(orders.drain or orders.mark or orders.resume)
-        if acts and not module.check_mode:
-            rolling.apply(orders, asked["image"], run)
-            known, busy = rolling.read(asked["nodes"], run)
+        result = rolling.perform(asked["nodes"], asked["image"], run, **orders, check_mode=module.check_mode)
     except (CommandFailed, HostlistError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(
-        changed=acts,
-        drained=list(orders.drain),
-        marked=list(orders.mark),
-        resumed=list(orders.resume),
-        found=rolling.facts_of(known, busy, asked["nodes"]),
-    )
+    module.exit_json(**result)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ description:
   - Changes the image reference in the model of Uniform scale sets, and nothing else. New instances get the image.
     Existing instances keep theirs until they are updated, which M(hpcai.azure.slurm_roll) does.
   - Lists the instances that have another image. Without O(image) it only does this.
-  - Changes no set at all if one of them is Flexible, has an upgrade policy other than Manual, or is in a region to which
-    the image version is not replicated.
+  - Changes no set at all if one of them is Flexible, has an upgrade policy other than Manual, or is in a region
+    to which the image version is not replicated.
   - Always runs on the machine where Ansible runs, for any host of the task.
 author:
   - hpcai.azure contributors (@hpcai)

@@ -91,6 +91,7 @@ class Galleries:
         wanted = [str(region["name"]) for region in version.regions]
         with self._lock:
             version.progress = {name: version.progress.get(name, 0) for name in wanted}
+            version.failed = {}
         for done in STEPS:
             for name in wanted:
                 self._advance(version, name, done)

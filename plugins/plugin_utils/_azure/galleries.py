@@ -58,8 +58,8 @@ def parse_version(azure_id: str) -> VersionName:
     text = azure_id.strip().rstrip("/")
     if not GALLERY_VERSION.fullmatch(text):
         raise InventoryError(
-            f"{azure_id!r} is not the id of an image version: /subscriptions/SUBSCRIPTION/resourceGroups/GROUP/providers"
-            "/Microsoft.Compute/galleries/GALLERY/images/IMAGE/versions/1.2.3"
+            f"{azure_id!r} is not the id of an image version: /subscriptions/SUBSCRIPTION/resourceGroups/GROUP/"
+            "providers/Microsoft.Compute/galleries/GALLERY/images/IMAGE/versions/1.2.3"
         )
     parts = (segment(text, kind) for kind in ("galleries", "images", "versions"))
     return VersionName(str(subscription_of(text)), str(resource_group_of(text)), *map(str, parts))
@@ -179,7 +179,7 @@ def plan(found: Version | None, vm_id: str, regions: Iterable[str], tags: Mappin
     all_tags = {**found.tags, **with_source}
     if found.state in ("creating", "updating"):
         return Plan(WAIT, all_regions, all_tags)
-    if found.state == "failed":
+    if found.state == "failed" or any(region.state == "failed" for region in found.regions):
         return Plan(RETRY, all_regions, all_tags)
     same = all_regions == found.targets and all_tags == dict(found.tags)
     return Plan(NOTHING if same else CHANGE, all_regions, all_tags)
@@ -190,9 +190,9 @@ def check_tags(tags: Mapping[str, str]) -> None:
 
     :raises InventoryError: there are too many tags, or one has an invalid name or is too long.
     """
-    wrong = [
-        name for name in tags if not name or len(name) > _TAG_NAME or _NOT_IN_TAG_NAMES.search(name)
-    ] + [name for name, value in tags.items() if len(value) > _TAG_VALUE]
+    wrong = [name for name in tags if not name or len(name) > _TAG_NAME or _NOT_IN_TAG_NAMES.search(name)] + [
+        name for name, value in tags.items() if len(value) > _TAG_VALUE
+    ]
     if wrong or len(tags) >= _TAGS:
         raise InventoryError(
             f"tags: {', '.join(map(printable, wrong)) or len(tags)}: Azure takes at most {_TAGS - 1} tags besides "
@@ -243,7 +243,8 @@ def check_definition(clients: Clients, name: VersionName, machine: Machine) -> s
     """
     calls = clients.compute(name.subscription).gallery_images
     asking = Asking(
-        f"read the image definition {name.image} of the gallery {name.gallery}", "Microsoft.Compute/galleries/images/read"
+        f"read the image definition {name.image} of the gallery {name.gallery}",
+        "Microsoft.Compute/galleries/images/read",
     )
     try:
         found = calls.get(name.group, name.gallery, name.image)
@@ -318,7 +319,7 @@ def wait_for(clients: Clients, name: VersionName, deadline: Deadline, say: Calla
         if found is None:
             raise InventoryError(f"{name} was deleted while it was replicated.")
         failed = [region for region in found.regions if region.state == "failed"]
-        if found.state == "failed" or (failed and found.state != "succeeded"):
+        if found.state == "failed" or (failed and found.state == "succeeded"):
             reasons = "; ".join(f"{region.name}: {printable(region.details) or 'no reason given'}" for region in failed)
             raise InventoryError(
                 f"{name} could not be replicated ({reasons or 'Azure gives no reason'}). Run this again to try again: "

@@ -202,9 +202,7 @@ def _read_set(clients: Clients, name: SetName) -> SetImages:
     image = from_reference(storage.image_reference if storage else None)
     if image is None:
         raise InventoryError(f"Azure returned no image for {name}, so its instances cannot be compared with it.")
-    asking = Asking(
-        f"list the instances of {name}", "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read"
-    )
+    asking = Asking(f"list the instances of {name}", "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read")
     try:
         members = read_list(compute.virtual_machine_scale_set_vms.list(name.group, name.name), _member)
     except Exception as error:

@@ -162,8 +162,8 @@ def put_version(subscription: str, group: str, gallery: str, image: str, name: s
             found = Version(f"{parent.id}/versions/{name}", name, location, {}, source, regions)
             parent.versions[name] = found
         found.regions, found.tags = regions, {str(key): str(value) for key, value in (body.get("tags") or {}).items()}
-        if found.provisioning_state == "Succeeded":
-            found.provisioning_state = "Updating"
+        if found.provisioning_state != "Creating":
+            found.provisioning_state, found.failed = "Updating", {}
         encoded = _encoded(found, False)
     store = context().model.galleries
     return accepted(f"replicate {name}", found.location, lambda: store.replicate(found), encoded, 201, final=False)

@@ -11,7 +11,7 @@ reason. When slurmctld shows another start time, the node has come back.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,7 +117,38 @@ def facts_of(known: Mapping[str, NodeState], busy: Mapping[str, list[str]], name
     }
 
 
-def read(names: list[str], run: Run) -> tuple[dict[str, NodeState], dict[str, list[str]]]:
+def perform(
+    names: Sequence[str],
+    image: str,
+    run: Run,
+    *,
+    drain: Iterable[str] = (),
+    mark: Iterable[str] = (),
+    resume: Iterable[str] = (),
+    check_mode: bool = False,
+) -> dict[str, Any]:
+    """Give the orders that are still right, and return them and the state of the nodes afterwards.
+
+    :param names: the nodes to return.
+    :raises CommandFailed: slurmctld does not answer, or refused.
+    :raises HostlistError: its answer is invalid.
+    """
+    known, busy = read(names, run)
+    orders = plan(known, busy, image, drain=drain, mark=mark, resume=resume)
+    acts = bool(orders.drain or orders.mark or orders.resume)
+    if acts and not check_mode:
+        apply(orders, image, run)
+        known, busy = read(names, run)
+    return {
+        "changed": acts,
+        "drained": list(orders.drain),
+        "marked": list(orders.mark),
+        "resumed": list(orders.resume),
+        "found": facts_of(known, busy, names),
+    }
+
+
+def read(names: Iterable[str], run: Run) -> tuple[dict[str, NodeState], dict[str, list[str]]]:
     """Return all nodes, and which of ``names`` are in use.
 
     :raises CommandFailed: slurmctld does not answer.
