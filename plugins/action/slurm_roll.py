@@ -128,7 +128,7 @@ class _Rollout:
         self._lost: list[str] = []
         self._resumed: list[str] = []
         self._changed = False
-        self.stopped = ""
+        self.stopped, self._stopped_at = "", 0.0
 
     def foresee(self) -> dict[str, Any]:
         """Return what would be done."""
@@ -203,17 +203,17 @@ class _Rollout:
             if now - self._boots[name] >= limit and name not in self._lost:
                 self._lost.append(name)
                 self._stop_if(f"{name} has the image, but its slurmd did not answer within {limit} s.")
-        changing = step.all_in(roll.CHANGING)
-        # A node that somebody else changes has no limit of its own.
-        if now >= self._ends + limit:
-            self._lost += [name for name in changing if name not in self._lost]
+        # An update ends by itself, but a node that somebody else changes may not, and Azure may not answer.
+        if self.stopped and now - self._stopped_at >= limit + _REQUESTS_S:
+            self._lost += [name for name in step.all_in(roll.CHANGING) if name not in self._lost]
         waiting = step.all_in(roll.WAITING)
         if now >= self._ends and not self.stopped:
             jobs = f" Jobs still run on {', '.join(waiting)}. Nothing was killed." if waiting else ""
             self._stop_if(f"the time is over ({self._options['timeout']} s).{jobs}")
 
     def _stop_if(self, problem: str) -> None:
-        self.stopped = self.stopped or problem
+        if problem and not self.stopped:
+            self.stopped, self._stopped_at = problem, time.monotonic()
 
     def _result(self, step: Step, found: Mapping[str, Any], changed: bool) -> dict[str, Any]:
         in_work = step.all_in(roll.WAITING, roll.FREE, roll.CHANGING, roll.BOOTING)

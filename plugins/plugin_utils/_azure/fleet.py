@@ -75,31 +75,28 @@ class Fleet:
     def read(self) -> None:
         """List all instances.
 
-        :raises InventoryError: a request failed, or an instance is not in a Uniform set.
+        :raises ModelChanged: a model has another image than wanted.
+        :raises InventoryError: a request failed, or a set is Flexible.
         """
         names = sorted(set(self._sets.values()))
+        changed: list[str] = []
         for subscription in sorted({name.subscription for name in names}):
             with self._open(subscription, True) as clients:
                 for found in images.read_sets(clients, [name for name in names if name.subscription == subscription]):
-                    self._images[found.name] = self._image(found)
+                    self._images[found.name] = image = self._image(found)
                     self._members[found.name] = {member.azure_id.lower(): member for member in found.members}
+                    if str(image).lower() != str(found.image).lower() and not self._foresee:
+                        changed.append(f"The model of {found.name} has the image {found.image}, not {image}.")
         self._read_at = self._good_at = self._clock()
         self._stale = False
+        if changed:
+            # The list is complete nevertheless, and shows which updates have ended.
+            raise ModelChanged(f"{' '.join(changed)} Somebody else changed it.")
 
     def _image(self, found: SetImages) -> Image:
-        """Return the image that the instances of a set should have.
-
-        :raises ModelChanged: the model has another image.
-        """
+        """Return the image that the instances of a set should have."""
         asked = self._wanted.get(found.name)
-        if asked is None:
-            return found.image
-        image = images.parse_image(asked, found.image)
-        if str(image).lower() != str(found.image).lower() and not self._foresee:
-            raise ModelChanged(
-                f"The model of {found.name} has the image {found.image}, not {image}. Somebody else changed it."
-            )
-        return image
+        return found.image if asked is None else images.parse_image(asked, found.image)
 
     def refresh(self) -> str:
         """Collect the updates that have ended, list again if needed, and return why the rollout must stop, or ''."""
@@ -114,13 +111,13 @@ class Fleet:
         if self._stale or (changing and self._clock() - self._read_at >= REREAD_S):
             try:
                 self.read()
-                # An instance that was deleted meanwhile was not updated.
-                self.updated = [name for name in self.updated if self.state(name).outdated is not None]
             except InventoryError as error:
                 # A rollout takes hours, so one failed list does not stop it.
                 self._read_at = self._clock()
                 if self._clock() - self._good_at >= GIVE_UP_S or isinstance(error, ModelChanged):
                     problem = problem or str(error)
+        # An instance that was deleted meanwhile was not updated.
+        self.updated = [name for name in self.updated if self.state(name).outdated is not None]
         return problem or self._unchanged()
 
     def _collect(self) -> dict[str, InventoryError | None]:

@@ -10,6 +10,7 @@ A node's slurmd starts again when the simulator gives its instance a new system.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -112,6 +113,21 @@ class FakeSlurm:
                 node.started = f"2026-11-26T23:00:{self._boots:02}"
 
 
+class Clock:
+    """The time of a rollout, which only a test lets pass."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        """The time in seconds."""
+        return self.now
+
+    def sleep(self, _seconds: float) -> None:
+        """Wait briefly, because the simulator works meanwhile."""
+        time.sleep(0.02)
+
+
 class BootingBackend(RecordingBackend):
     """Starts a node's slurmd when its instance gets a new system."""
 
@@ -127,8 +143,8 @@ class BootingBackend(RecordingBackend):
 class Cluster:
     """A scale set of nodes, and their slurmctld."""
 
-    def __init__(self, simulator: Simulator, backend: BootingBackend) -> None:
-        self.simulator, self.backend = simulator, backend
+    def __init__(self, simulator: Simulator, backend: BootingBackend, clock: Clock) -> None:
+        self.simulator, self.backend, self.clock = simulator, backend, clock
         members = [item for item in simulator.model.instances() if item.scale_set is not None]
         self.instances = {item.name.replace("_", "-"): item for item in members}
         self.slurm = backend.slurm = FakeSlurm(list(self.instances))
@@ -168,11 +184,12 @@ class Cluster:
 @contextmanager
 def cluster_of(*sets: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """A cluster whose nodes have version 1.0.0, and whose models have 1.1.0."""
-    monkeypatch.setattr(slurm_roll, "EVERY_S", 0.02)
+    clock = Clock()
+    monkeypatch.setattr(slurm_roll, "time", clock)
     backend = BootingBackend()
     with running({"scale_sets": list(sets)}, backend=backend) as simulator:
         add_gallery(simulator, "1.0.0", "1.1.0")
-        made = Cluster(simulator, backend)
+        made = Cluster(simulator, backend, clock)
         made.want("1.0.0")
         for item in made.instances.values():
             assert item.scale_set is not None

@@ -88,9 +88,14 @@ def test_idle_nodes_come_first_and_a_running_job_is_waited_for(cluster: Cluster)
 def test_jobs_that_run_longer_than_the_timeout_are_not_killed_and_their_nodes_resumed(cluster: Cluster) -> None:
     cluster.slurm.nodes["compute-3"].job = "7"
 
-    result = cluster.roll(at_most=1, timeout=1)
+    def look() -> None:
+        if cluster.images() == {**NEW, "compute-3": "1.0.0"}:
+            cluster.clock.now += 100
 
-    assert "the time is over (1 s). Jobs still run on compute-3. Nothing was killed." in result["stopped"]
+    cluster.slurm.on_look = look
+    result = cluster.roll(at_most=1, timeout=3600)
+
+    assert "the time is over (3600 s). Jobs still run on compute-3. Nothing was killed." in result["stopped"]
     assert cluster.images() == {**NEW, "compute-3": "1.0.0"}
     assert cluster.slurm.nodes["compute-3"].states == {"IDLE"}
     assert cluster.slurm.nodes["compute-3"].job == "7"
@@ -144,13 +149,24 @@ def test_a_canary_is_one_node_of_each_set_and_stays_drained(monkeypatch: pytest.
         assert "compute-0" not in rest["reimaged"]
 
 
-def test_the_first_node_that_does_not_come_back_stops_the_rollout(cluster: Cluster) -> None:
+def let_the_silent_node_take_too_long(cluster: Cluster) -> None:
+    """Let time pass when compute-3 has its new system."""
+
+    def look() -> None:
+        if cluster.images()["compute-3"] == "1.1.0":
+            cluster.clock.now += 20
+
     cluster.slurm.silent.add("compute-3")
+    cluster.slurm.on_look = look
+
+
+def test_the_first_node_that_does_not_come_back_stops_the_rollout(cluster: Cluster) -> None:
+    let_the_silent_node_take_too_long(cluster)
     cluster.slurm.nodes["compute-17"].job = "7"
 
-    result = cluster.roll(at_most=2, boot_timeout=1)
+    result = cluster.roll(at_most=2, boot_timeout=600)
 
-    assert result["stopped"] == "compute-3 has the image, but its slurmd did not answer within 1 s."
+    assert result["stopped"] == "compute-3 has the image, but its slurmd did not answer within 600 s."
     assert (result["lost"], result["drained"]) == (["compute-3"], ["compute-3"])
     # It was drained, waited for its job, and is released.
     assert cluster.slurm.nodes["compute-17"].states == {"IDLE"}
@@ -158,14 +174,14 @@ def test_the_first_node_that_does_not_come_back_stops_the_rollout(cluster: Clust
 
 
 def test_the_next_run_continues_when_the_node_answers(cluster: Cluster) -> None:
-    cluster.slurm.silent.add("compute-3")
-    cluster.roll(at_most=4, boot_timeout=1)
+    let_the_silent_node_take_too_long(cluster)
+    cluster.roll(at_most=4, boot_timeout=600)
     node = cluster.slurm.nodes["compute-3"]
     node.states.discard("NOT_RESPONDING")
-    assert cluster.roll(boot_timeout=1)["stopped"]  # the old start time: slurmd did not start again
+    assert cluster.roll(boot_timeout=600)["stopped"]  # the old start time: slurmd did not start again
     node.started = "2026-11-26T23:59:59"
 
-    result = cluster.roll(boot_timeout=1)
+    result = cluster.roll(boot_timeout=600)
 
     assert (result["stopped"], result["resumed"], result["reimaged"]) == ("", ["compute-3"], [])
     assert cluster.images() == NEW

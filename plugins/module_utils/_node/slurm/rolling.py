@@ -23,6 +23,7 @@ PREFIX = f"{nodes.OUR_PREFIX} roll:"
 """Start of the reason of each node that a rollout drained."""
 # slurmctld may append " : Not responding" to a reason (node_mgr.c).
 _MARK = re.compile(r", reimaged, slurmd was of (\S+)")
+_UNKNOWN = "unknown"
 _POWER = ("POWERING_UP", "POWERING_DOWN", "POWERED_DOWN", "POWER_DOWN", "POWER_UP")
 
 
@@ -33,7 +34,7 @@ def reason_of(image: str) -> str:
 
 def marked_reason_of(image: str, slurmd_started: str) -> str:
     """Return the drain reason of a node that is reimaged."""
-    mark = f", reimaged, slurmd was of {slurmd_started or 'unknown'}"
+    mark = f", reimaged, slurmd was of {slurmd_started or _UNKNOWN}"
     return as_reason(f"{PREFIX} new image {image}", nodes.LONGEST_REASON - len(mark)) + mark
 
 
@@ -92,10 +93,11 @@ def apply(orders: Orders, image: str, run: Run) -> None:
 
     :raises CommandFailed: slurmctld refused.
     """
-    nodes.drain(orders.drain, reason_of(image), run)
+    # Nodes are resumed first, so that never more are out than allowed.
+    nodes.resume(orders.resume, run)
     for name, reason in orders.mark.items():
         nodes.drain([name], reason, run)
-    nodes.resume(orders.resume, run)
+    nodes.drain(orders.drain, reason_of(image), run)
 
 
 def facts_of(known: Mapping[str, NodeState], busy: Mapping[str, list[str]], names: Iterable[str]) -> dict[str, Any]:
@@ -109,7 +111,8 @@ def facts_of(known: Mapping[str, NodeState], busy: Mapping[str, list[str]], name
             "answers": node.answers and not any("INVAL" in state for state in node.states),
             "powered_off": any(state in _POWER for state in node.states),
             "mark": mark_of(node.reason) if is_ours(node) else "",
-            "slurmd_started": node.slurmd_started,
+            # As in the mark, so that an unknown time never looks like a new one.
+            "slurmd_started": node.slurmd_started or _UNKNOWN,
             "jobs": busy.get(name),
         }
         for name, node in ((name, known.get(name)) for name in names)

@@ -29,8 +29,8 @@ def test_a_stop_says_why_and_how_to_go_on_or_back() -> None:
 
     assert text == (
         "Stopped: compute-3: no quota. Reimaged: none. Resumed: none. Still drained: compute-3. These nodes have "
-        "another image: compute-3, compute-4. New instances get the new image. To continue, run this again. To go back, "
-        "run it -e image=p:o:s:1."
+        "another image: compute-3, compute-4. New instances get the new image. To continue, run this again. To go "
+        "back, run it -e image=p:o:s:1."
     )
 
 

@@ -59,6 +59,13 @@ def test_the_mark_survives_what_slurmctld_appends() -> None:
     assert rolling.mark_of(OURS) == ""
 
 
+def test_an_unknown_start_of_slurmd_is_no_new_start() -> None:
+    node = NodeState("a", ("IDLE", "DRAIN"), rolling.marked_reason_of("node/1.2.3", ""))
+
+    facts = rolling.facts_of({"a": node}, {}, ["a"])["a"]
+    assert facts["mark"] == facts["slurmd_started"] == "unknown"
+
+
 def test_a_long_image_name_does_not_cut_the_mark() -> None:
     reason = rolling.marked_reason_of("x" * 300, STARTED)
 
@@ -72,7 +79,7 @@ def test_the_start_of_slurmd_is_read_from_the_record() -> None:
     assert parse_nodes(shown)["a"].slurmd_started == STARTED
 
 
-def test_the_orders_become_commands() -> None:
+def test_the_orders_become_commands_and_nodes_are_resumed_before_others_are_drained() -> None:
     commands: list[tuple[str, ...]] = []
 
     def run(command: Sequence[str]) -> Result:
@@ -82,9 +89,9 @@ def test_the_orders_become_commands() -> None:
     rolling.apply(rolling.Orders(("a-0", "a-1"), {"a-2": "why"}, ("a-3",)), "node/1.2.3", run)
 
     assert commands == [
-        ("scontrol", "update", "NodeName=a-[0-1]", "State=DRAIN", f"Reason={OURS}"),
-        ("scontrol", "update", "NodeName=a-2", "State=DRAIN", "Reason=why"),
         ("scontrol", "update", "NodeName=a-3", "State=RESUME"),
+        ("scontrol", "update", "NodeName=a-2", "State=DRAIN", "Reason=why"),
+        ("scontrol", "update", "NodeName=a-[0-1]", "State=DRAIN", f"Reason={OURS}"),
     ]
 
 
