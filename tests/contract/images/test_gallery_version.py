@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure import galleries
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.errors import InventoryError
 from contract.inventory.reading import ansible
 from simulator.scenario import LOCATION
@@ -129,11 +130,16 @@ def test_a_failed_replication_is_explained_and_the_next_run_tries_again(simulato
     assert write_requests(simulator) == ["PUT 1.0.0"]
 
 
-def test_a_slow_replication_is_waited_for_by_the_next_run(simulator: Simulator) -> None:
+def test_a_slow_replication_is_waited_for_by_the_next_run(
+    simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     simulator.model.galleries.stuck.add("eastus")
 
-    with pytest.raises(InventoryError, match="Run this again to wait for it"):
-        capture(simulator, regions=["eastus"], timeout=1)
+    with monkeypatch.context() as patched:
+        # The next look would be after the timeout.
+        patched.setattr(galleries, "_FIRST_POLL_S", 7200.0)
+        with pytest.raises(InventoryError, match="Run this again to wait for it"):
+            capture(simulator, regions=["eastus"])
     simulator.model.galleries.stuck.clear()
     simulator.clear()
 

@@ -46,7 +46,7 @@ def test_each_set_is_a_partition_and_a_switch_and_has_its_own_spare_names(source
         {**facts(inventory, host), "inventory_hostname": host} for host in sorted(members(inventory, "hpcai_compute"))
     ]
 
-    files = files_of(hosts, FileOptions(spares=spare_names(hosts, 1, {})))
+    files = files_of(hosts, FileOptions(release="24.11", spares=spare_names(hosts, 1, {})))
 
     partitions = [line for line in files["slurm.conf"].splitlines() if line.startswith("PartitionName=")]
     assert [line.split()[:2] for line in partitions] == [
