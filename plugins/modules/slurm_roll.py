@@ -148,6 +148,17 @@ drained:
   type: list
   elements: str
   sample: []
+jobs:
+  description: Nodes that wait for the end of jobs, with these jobs.
+  returned: success
+  type: dict
+  sample: {}
+lost:
+  description: Nodes that did not come back in time.
+  returned: success
+  type: list
+  elements: str
+  sample: []
 stopped:
   description: Why the rollout stopped, or an empty text.
   returned: success
