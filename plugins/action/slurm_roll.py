@@ -216,14 +216,14 @@ class _Rollout:
             self.stopped, self._stopped_at = problem, time.monotonic()
 
     def _result(self, step: Step, found: Mapping[str, Any], changed: bool) -> dict[str, Any]:
-        in_work = step.all_in(roll.WAITING, roll.FREE, roll.CHANGING, roll.BOOTING)
+        in_work = step.all_in(roll.WAITING, roll.FREE, roll.CHANGING)
         candidates = sorted(step.all_in(roll.CANDIDATE), key=lambda name: found.get(name, {}).get("jobs") is not None)
         to_do = [*in_work, *candidates]
         return {
             "changed": changed,
             "to_do": to_do,
             "reimaged": list(self._fleet.updated),
-            "resumed": list(self._resumed),
+            "resumed": [name for name in self._names if name in self._resumed],
             "back": step.all_in(roll.BACK) if self._options["canary"] else [],
             "current": step.all_in(roll.DONE),
             "left_out": dict(step.left),

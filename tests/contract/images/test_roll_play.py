@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,12 +45,73 @@ def controller(tmp_path: Path) -> Controller:
     return Controller(tmp_path / "bin")
 
 
-def roll(source: Source, controller: Controller, *flags: str, **variables: Any) -> Finished:
-    """Run the playbook."""
+# A marked node's slurmd starts again at once. Azure still has to report that the instance has the image.
+SCONTROL = r"""#!/bin/sh
+cd "$(dirname "$0")"
+case "$*" in
+    *"show nodes"*) cat nodes ;;
+    update*)
+        echo "$*" >> updates
+        started=2026-11-22T16:40:00
+        case "$*" in *reimaged*|*RESUME*) started=2026-11-26T23:00:00 ;; esac
+        new="State=IDLE SlurmdStartTime=$started"
+        [ "$3" = State=DRAIN ] && new="State=IDLE+DRAIN SlurmdStartTime=$started $4 [root@2026-11-22T16:40:00]"
+        sed -i "s|^$2 .*|$2 $new|" nodes
+        ;;
+    *) exit 1 ;;
+esac
+"""
+
+
+def let_slurmd_start_again(controller: Controller) -> None:
+    """Let a node come back when it was marked."""
+    (controller.folder / "scontrol").write_text(SCONTROL, encoding="utf-8")
+
+
+def first_node(source: Source, controller: Controller, verdict: str) -> dict[str, Any]:
+    """Let compute-0 answer Ansible, with this result of its health checks."""
+    check = {
+        "name": "gpu_count",
+        "verdict": verdict,
+        "summary": "8 of 8 GPUs",
+        "action": "replace",
+        "fault": "NHC2009",
+        "findings": [],
+        "readings": [],
+    }
+    health = {
+        "schema": 1,
+        "command": "health",
+        "tier": "deep",
+        "time": "2026-11-26T23:00:00Z",
+        "verdict": verdict,
+        "node": {"name": "compute-0", "vm_id": source.simulator.instance("compute_0").vm_id, "host": "GGBB1"},
+        "checks": [check],
+    }
+    # One answer for all modules: ping, wait_for and the health checks.
+    text = json.dumps({"changed": False, "ping": "pong", "health": health})
+    python = controller.folder / "node"
+    python.write_text(f"#!/bin/sh\nprintf '%s' {shlex.quote(text)}\n", encoding="utf-8")
+    python.chmod(stat.S_IRWXU)
+    return {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": str(python)}
+
+
+def roll(
+    source: Source,
+    controller: Controller,
+    *flags: str,
+    node: dict[str, Any] | None = None,
+    **variables: Any,
+) -> Finished:
+    """Run the playbook.
+
+    :param node: how compute-0 is reached; by default it does not answer.
+    """
     source.write(include_vms="tagged", resource_groups=["hpcai-sim"])
     folder = source.path.parent
     here = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": "python3"}
-    (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {"ctl": here}}}), encoding="utf-8")
+    hosts = {"ctl": here, **({"compute000000": node} if node else {})}
+    (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}), encoding="utf-8")
     known = {"hpcai_known_hosts": str(folder / "known_hosts")}
     options = {"image": version_id(source.simulator), "hpcai_roll_boot": 1, "hpcai_key_source": "key_vault", **known}
     environment = {
@@ -85,13 +148,48 @@ def test_a_first_node_that_does_not_come_back_stops_the_run(source: Source, cont
     assert done.returncode != 0
     output = output_of(done)
     assert "Stopped: compute-0 has the image, but its slurmd did not answer within 1 s." in output
+    assert "These nodes have another image: compute-3, compute-17." in output
     assert f"To go back, run it -e image={OLD_IMAGE}." in output
     assert changes(source) == [("PATCH", "compute"), ("POST", "manualupgrade")]
     drains = [update.split(" Reason=")[0] for update in controller.updates]
     assert drains == ["update NodeName=compute-0 State=DRAIN"] * 2
     assert controller.updates[1].endswith("Reason=hpcai: roll: new image node/1.0.0, reimaged, slurmd was of unknown")
     (key,) = instance.host_keys
-    assert known.read_text(encoding="utf-8") == f"{instance.vm_id} {key.removesuffix(' root@localhost')}\n"
+    lines = [line for line in known.read_text(encoding="utf-8").splitlines() if line.startswith(instance.vm_id)]
+    assert lines == [f"{instance.vm_id} {key.removesuffix(' root@localhost')}"]
+
+
+def test_every_node_gets_the_image_after_the_first_has_passed_its_checks(
+    source: Source, controller: Controller
+) -> None:
+    let_slurmd_start_again(controller)
+    node = first_node(source, controller, "pass")
+
+    done = roll(source, controller, node=node, hpcai_roll_boot=60, hpcai_roll_at_most=2)
+
+    assert done.returncode == 0, output_of(done)
+    assert changes(source) == [("PATCH", "compute"), *[("POST", "manualupgrade")] * 3]
+    images = {item.image.id for item in source.simulator.scale_set("compute").members.values()}
+    assert images == {version_id(source.simulator)}
+    assert "Resumed: compute-0, compute-3, compute-17." in output_of(done)
+    states = (controller.folder / "nodes").read_text(encoding="utf-8")
+    assert states.count("State=IDLE SlurmdStartTime=2026-11-26T23:00:00") == 3
+    assert "PLAY [Check the first nodes]" in done.stdout
+
+
+@pytest.mark.thorough
+def test_a_first_node_whose_checks_fail_stops_the_run(source: Source, controller: Controller) -> None:
+    let_slurmd_start_again(controller)
+    node = first_node(source, controller, "fail")
+
+    done = roll(source, controller, node=node, hpcai_roll_boot=60)
+
+    assert done.returncode != 0
+    assert "Stopped: the checks fail on compute000000, or the node does not answer. It stays drained." in output_of(
+        done
+    )
+    assert changes(source) == [("PATCH", "compute"), ("POST", "manualupgrade")]
+    assert "State=RESUME" not in "".join(controller.updates)
 
 
 @pytest.mark.daily(1)
