@@ -165,7 +165,7 @@ def test_every_node_gets_the_image_after_the_first_has_passed_its_checks(
     let_slurmd_start_again(controller)
     node = first_node(source, controller, "pass")
 
-    done = roll(source, controller, node=node, hpcai_roll_boot=60, hpcai_roll_at_most=2)
+    done = roll(source, controller, node=node, hpcai_roll_boot=60)
 
     assert done.returncode == 0, output_of(done)
     assert changes(source) == [("PATCH", "compute"), *[("POST", "manualupgrade")] * 3]

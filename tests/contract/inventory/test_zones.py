@@ -23,7 +23,7 @@ def source(simulate: Callable[..., Source]) -> Source:
     """A cluster with one scale set in each of three zones, one of them with another VM size."""
     sizes = {"1": "Standard_ND96asr_v4", "2": "Standard_ND96asr_v4", "3": "Standard_ND96isr_H100_v5"}
     sets = [
-        {"name": f"gpu{zone}", "capacity": 2, "zones": [zone], "vm_size": size, "tags": COMPUTE}
+        {"name": f"gpu{zone}", "capacity": 2, "instance_ids": [0, 1], "zones": [zone], "vm_size": size, "tags": COMPUTE}
         for zone, size in sizes.items()
     ]
     machine = {"name": "ctl", "tags": {**TAGS, "hpcai_role": "controller"}, "zone": "1"}
