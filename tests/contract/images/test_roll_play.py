@@ -119,7 +119,7 @@ def roll(
         "ANSIBLE_SSH_EXECUTABLE": str(controller.folder / "ssh"),
         "PATH": f"{controller.folder}:{os.environ['PATH']}",
     }
-    words = ["-i", source.path, "-i", "hosts.yml", "-e", json.dumps({**options, **variables}), *flags]
+    words: list[str | Path] = ["-i", source.path, "-i", "hosts.yml", "-e", json.dumps({**options, **variables}), *flags]
     return ansible("ansible-playbook", *words, "hpcai.azure.roll", cwd=folder, env=environment)
 
 
