@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from simulator import names, userdata
 from simulator.addresses import split
+from simulator.gallery import Galleries
 from simulator.keyvault.store import Vault
 from simulator.profile import virtual_machine_profile
 from simulator.resources import Instance, Resource, ScaleSet, VirtualNetwork
@@ -54,6 +55,7 @@ class Model:
         self.vaults = {vault.name.lower(): Vault(vault) for vault in scenario.key_vaults}
         self.impacts: dict[str, dict[str, Any]] = {}
         """Reports of workload impacts, by lower-case name."""
+        self.galleries = Galleries()
         self.tokens = Tokens()
         self._serial = 0
         for network in scenario.virtual_networks:

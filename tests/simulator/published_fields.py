@@ -24,6 +24,9 @@ COMPUTE = "specification/compute/resource-manager/Microsoft.Compute/ComputeRP/st
 NETWORK = "specification/network/resource-manager/Microsoft.Network/stable/2021-02-01/examples"
 SECRETS = "specification/keyvault/data-plane/Microsoft.KeyVault/stable/7.4/examples"
 IMPACTS = "specification/impact/resource-manager/Microsoft.Impact/Impact/examples/2025-01-01-preview"
+GALLERIES = (
+    "specification/compute/resource-manager/Microsoft.Compute/GalleryRP/stable/2024-03-03/examples/galleryExamples"
+)
 SECRETS_COMMIT = "406a1f36a26f93eb601666296b8f225e8eee0444"
 NETWORK_COMMIT = "e729721df20047dcb4fdb675d234b6821f1a4f81"
 
@@ -84,6 +87,17 @@ KINDS: dict[str, list[Example]] = {
     ],
     "workload_impact": [
         Example(f"{IMPACTS}/WorkloadImpacts_Create_MaximumSet_Gen.json", "cd1a17dc3f61db6c461fbe5f952f872d98556b39")
+    ],
+    "gallery": [Example(f"{GALLERIES}/Gallery_Get.json", "029741f2a57be0df0c346983e76f08dc7a69058a")],
+    "gallery_image": [Example(f"{GALLERIES}/GalleryImage_Get.json", "ba16d1ab3479ee43b0db0da3dbc19cc2306a221e")],
+    "gallery_image_version": [
+        Example(
+            f"{GALLERIES}/GalleryImageVersion_Get_WithReplicationStatus.json",
+            "4969753629b5a31e9ec0fe48d11f8fa7d3ed1b67",
+        ),
+        Example(
+            f"{GALLERIES}/GalleryImageVersion_Create_WithVmAsSource.json", "284f0f29a540e4af83177ed07c22288bf245b668"
+        ),
     ],
     "virtual_network": [Example(f"{NETWORK}/VirtualNetworkListAll.json", NETWORK_COMMIT, "value")],
 }

@@ -155,6 +155,8 @@ class Instance(Resource):
     """The log of its serial console, if a test sets it."""
     provisioning_state: str = "Creating"
     power_state: str | None = "starting"
+    generalized: bool = False
+    """Whether it may only be captured, and never started again."""
     has_network_profile: bool = True
     has_interfaces: bool = True
     created: datetime = field(default_factory=now)

@@ -16,7 +16,16 @@ from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException
 
 from simulator import TOKEN, admin, misbehaviour
-from simulator.arm import boot_diagnostics, impacts, longrunning, machines, network, scale_sets, set_instances
+from simulator.arm import (
+    boot_diagnostics,
+    galleries,
+    impacts,
+    longrunning,
+    machines,
+    network,
+    scale_sets,
+    set_instances,
+)
 from simulator.arm.context import Context, context
 from simulator.arm.errors import ArmError, refusal, subscription_not_found
 from simulator.arm.paging import query
@@ -44,7 +53,17 @@ def create_app(state: Context) -> Flask:
     """The application for one simulator."""
     app = Flask("simulator", static_folder=None)
     app.config["context"] = state
-    for blueprint in (boot_diagnostics, scale_sets, set_instances, machines, network, impacts, longrunning, admin):
+    for blueprint in (
+        boot_diagnostics,
+        scale_sets,
+        set_instances,
+        machines,
+        galleries,
+        network,
+        impacts,
+        longrunning,
+        admin,
+    ):
         app.register_blueprint(blueprint.blueprint)
     app.wsgi_app = LowerCasePaths(app.wsgi_app)  # type: ignore[method-assign]
     app.before_request(_begin)

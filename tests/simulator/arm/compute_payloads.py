@@ -24,6 +24,7 @@ PROVISIONING_STATES = {
     "Succeeded": ("Info", "Provisioning succeeded"),
     "Failed": ("Error", "Provisioning failed"),
 }
+GENERALIZED = {"code": "OSState/generalized", "level": "Info", "displayStatus": "VM generalized"}
 
 
 def timestamp(moment: datetime) -> str:
@@ -165,9 +166,13 @@ def machine_view(item: Instance) -> dict[str, Any]:
         "computerName": item.computer_name,
         "osName": "ubuntu",
         "osVersion": "22.04",
+        "hyperVGeneration": "V2",
         "vmAgent": _agent(item),
         "disks": [{"name": _disk_name(item), "statuses": _statuses(item.provisioning_state, None, item.status_time)}],
-        "statuses": _statuses(item.provisioning_state, item.power_state, item.status_time),
+        "statuses": [
+            *_statuses(item.provisioning_state, item.power_state, item.status_time),
+            *([GENERALIZED] if item.generalized else []),
+        ],
     }
 
 
@@ -219,13 +224,7 @@ def _disk_name(item: Instance) -> str:
 def _storage(item: Instance) -> dict[str, Any]:
     name = _disk_name(item)
     return {
-        "imageReference": {
-            "publisher": item.image.publisher,
-            "offer": item.image.offer,
-            "sku": item.image.sku,
-            "version": item.image.version,
-            "exactVersion": item.image.exact_version,
-        },
+        "imageReference": {**item.image.reference(), "exactVersion": item.image.exact_version},
         "osDisk": {
             "osType": "Linux",
             "name": name,

@@ -12,6 +12,7 @@ from typing import Any
 from simulator import userdata
 from simulator.arm.errors import bad_parameter
 from simulator.resources import ScaleSet
+from simulator.scenario import Image
 
 
 def capacity(body: dict[str, Any], scale_set: ScaleSet) -> int:
@@ -36,6 +37,7 @@ def merge(body: dict[str, Any], scale_set: ScaleSet) -> bool:
     scale_set.vm_size = (body.get("sku") or {}).get("name") or scale_set.vm_size
     profile = (body.get("properties") or {}).get("virtualMachineProfile")
     if isinstance(profile, dict):
+        _forget_other_kind(scale_set, profile)
         _merge(scale_set.profile, profile)
         _take_image(scale_set)
         _take_user_data(scale_set)
@@ -51,10 +53,22 @@ def _merge(target: dict[str, Any], patch: dict[str, Any]) -> None:
             target[key] = value
 
 
+def _forget_other_kind(scale_set: ScaleSet, patch: dict[str, Any]) -> None:
+    """Clear the image reference if the patch replaces an image of the marketplace by one of a gallery, or back."""
+    new = (patch.get("storageProfile") or {}).get("imageReference") or {}
+    storage = scale_set.profile["storageProfile"]
+    if new and bool(new.get("id")) != bool(storage["imageReference"].get("id")):
+        storage["imageReference"] = {}
+
+
 def _take_image(scale_set: ScaleSet) -> None:
     reference = scale_set.profile["storageProfile"]["imageReference"]
+    azure_id = str(reference.get("id") or "")
+    if azure_id:
+        scale_set.image = Image(id=azure_id, exact_version=azure_id.rstrip("/").rpartition("/")[2])
+        return
     known = {key: reference[key] for key in ("publisher", "offer", "sku", "version") if reference.get(key)}
-    changed = dataclasses.replace(scale_set.image, **known)
+    changed = dataclasses.replace(scale_set.image, id="", **known)
     if changed != scale_set.image:
         exact = changed.version if changed.version != "latest" else changed.exact_version
         scale_set.image = dataclasses.replace(changed, exact_version=exact)

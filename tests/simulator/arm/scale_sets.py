@@ -10,7 +10,7 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from simulator.addresses import AddressesExhausted
-from simulator.arm import compute_payloads, lookup, merging
+from simulator.arm import compute_payloads, galleries, lookup, merging
 from simulator.arm.context import context, many, one
 from simulator.arm.errors import ArmError, bad_parameter
 from simulator.arm.longrunning import accepted
@@ -65,6 +65,7 @@ def change(subscription: str, group: str, name: str) -> Response:
     body = request.get_json(silent=True)
     if not isinstance(body, dict):
         raise ArmError(400, "InvalidRequestContent", "The request content was invalid and could not be deserialized.")
+    galleries.require_image(body, scale_set.location)
     capacity = merging.capacity(body, scale_set)
     with context().model.lock:
         try:

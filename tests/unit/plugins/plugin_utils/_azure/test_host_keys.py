@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
 import os
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.host_keys impor
     machines_of_hosts,
     read_known_hosts,
     with_lines,
+    without_keys,
 )
 
 ID = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/"
@@ -108,3 +111,12 @@ def test_appends_to_lines_that_ssh_added_meanwhile(tmp_path: Path) -> None:
 
     assert read_known_hosts(path) == "a\nby ssh meanwhile\nb\n"
     assert with_lines("no end", "b\n") == "no end\nb\n"
+
+
+def test_only_the_lines_of_a_machine_are_removed() -> None:
+    salt = base64.b64encode(b"s" * 20).decode()
+    digest = base64.b64encode(hmac.digest(b"s" * 20, b"vm-1", "sha1")).decode()
+    kept = "# a comment\nvm-2 ssh-ed25519 AAAA\n@revoked vm-1 ssh-ed25519 AAAA\n\n"
+    text = f"VM-1 ssh-ed25519 AAAA\n{kept}|1|{salt}|{digest} ssh-ed25519 AAAA\n"
+
+    assert without_keys(text, "vm-1") == kept
