@@ -213,7 +213,7 @@ def users(state: Context, azure_id: str) -> list[str]:
     found: list[str] = []
     for item in [*state.model.documents, *state.model.machines.values(), *state.model.scale_sets.values()]:
         own = id_of(item)
-        if own.lower() == wanted or own.lower().startswith(wanted + "/"):
+        if f"{own.lower()}/".startswith(f"{wanted}/") or wanted.startswith(f"{own.lower()}/"):
             continue
         if isinstance(item, Document):
             content: Any = item.body
