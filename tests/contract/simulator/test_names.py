@@ -115,7 +115,7 @@ def test_cluster_scenarios_have_a_controller_and_two_nodes(name: str) -> None:
         ({"scale_sets": [{"name": "a", "network": "x"}]}, "no virtual network 'x'"),
         ({"virtual_machines": [{"name": "a b"}]}, "is not a resource name"),
         ({"virtual_networks": [{"address_prefixes": []}]}, "no IPv4 networks in nothing"),
-        ({"virtual_networks": []}, "at least one network"),
+        ({"virtual_networks": [], "scale_sets": [{"name": "x"}]}, "at least one network"),
         ({"virtual_networks": [{"address_prefixes": ["10.0.0.0/99"]}]}, "10.0.0.0/99"),
         ({"virtual_networks": [{"address_prefixes": ["10.0.0.0/30"]}]}, "too small"),
         (
