@@ -11,6 +11,7 @@ import http.client
 import json
 import socket
 import ssl
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 import requests
 
 from simulator import sample_stack as stack
+from simulator.backends.containers import machine as container
 from simulator.backends.recording import RecordingBackend
 from simulator.testing import TEST_KEY, Simulator, running
 
@@ -237,3 +239,39 @@ def test_disks_outlive_a_machine_if_they_are_to_be_detached(simulator: Simulator
         assert (disk["properties"]["diskState"], "managedBy" in disk) == ("Unattached", False)
     assert simulator.arm("GET", stack.NIC).status_code == 404
     assert simulator.arm("GET", stack.CTL_IP).status_code == 200
+
+
+def test_the_identity_of_a_scale_set_can_be_changed(simulator: Simulator) -> None:
+    put(simulator, stack.scale_set())
+    both = {"identity": {"type": "SystemAssigned, UserAssigned", "userAssignedIdentities": {stack.IDENTITY: {}}}}
+    first = simulator.arm("PATCH", stack.COMPUTE, both).json()["identity"]
+    assert first["principalId"]
+    assert simulator.arm("PATCH", stack.COMPUTE, both).json()["identity"] == first
+    missing = {"identity": {"type": "UserAssigned", "userAssignedIdentities": {stack.IDENTITY + "x": {}}}}
+    answer = simulator.arm("PATCH", stack.COMPUTE, missing)
+    assert answer.json()["error"]["code"] == "InvalidResourceReference"
+
+
+def test_a_container_whose_key_only_the_client_has_is_ready_when_it_is_provisioned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Podman:
+        """Answers for a container that was provisioned as ``known``."""
+
+        def run(self, *arguments: str, check: bool = True) -> str:
+            assert arguments == ("exec", "box", "cat", container.SEEDED)
+            return "known\n"
+
+    podman: Any = Podman()
+    assert container.provisioned(podman, "box", "known")
+    assert not container.provisioned(podman, "box", "other")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connect = socket.create_connection
+        port = server.getsockname()[1]
+        monkeypatch.setattr(socket, "create_connection", lambda address, timeout: connect((address[0], port), timeout))
+        for greeting, expected in ((b"SSH-2.0-OpenSSH", True), (b"HTTP", False)):
+            sender = threading.Thread(target=lambda text: server.accept()[0].sendall(text), args=(greeting,))
+            sender.start()
+            assert container.greets("127.0.0.1") is expected
+            sender.join()
+    assert not container.greets("127.0.0.1", timeout=0.2)

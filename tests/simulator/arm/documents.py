@@ -58,10 +58,10 @@ def listed(items: list[Any]) -> Response:
     return many([encode_item(item) for item in found], next_link)
 
 
-def answered(done: Done, *, status: int | None = None) -> Response:
+def answered(done: Done) -> Response:
     """The answer of a PUT or PATCH."""
     encoded = encode_item(done.item)
-    code = status or (201 if done.created else 200)
+    code = 201 if done.created else 200
     if done.work is None:
         return one(encoded, code)
     provider = kind_of(done.item).partition("/")[0]

@@ -59,7 +59,6 @@ class Done:
     """A carried out PUT."""
 
     item: Resource
-    kind: Kind
     created: bool
     work: Work | None
     """The part that takes time."""
@@ -142,7 +141,7 @@ def put(state: Context, place: Target, body: Any) -> Done:
         work = own.make(change)
         item = own.find(state, place)
         assert item is not None
-        return Done(item, own, change.existing is None, work)
+        return Done(item, change.existing is None, work)
 
 
 def patch(state: Context, place: Target, body: Any) -> Done:
@@ -161,12 +160,12 @@ def patch(state: Context, place: Target, body: Any) -> Done:
         rights.check_locks(state, place.id, place.kind, deletes=False)
         if set(wanted) <= {"tags"}:
             item.tags = dict(wanted.get("tags", item.tags))
-            return Done(item, own, False, None)
+            return Done(item, False, None)
         merged = request_of(item)
         for key, value in wanted.items():
             merged[key] = value if key == "tags" else _merged(merged.get(key), value)
         change = prepared(state, place, merged)
-        return Done(item, own, False, own.make(change))
+        return Done(item, False, own.make(change))
 
 
 def request_of(item: Resource) -> dict[str, Any]:
@@ -246,6 +245,8 @@ def delete_group(state: Context, name: str) -> Work:
             for document in sorted(inside, key=lambda item: item.serial, reverse=True):
                 if model.documents.get(document.id) is not None:
                     kind(document.kind).remove(state, document)
+            for azure_id in [key for key in model.deployments if key.startswith(f"{group.id.lower()}/")]:
+                del model.deployments[azure_id]
             model.resource_groups.pop(name.lower(), None)
 
     return work
