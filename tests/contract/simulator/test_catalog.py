@@ -127,7 +127,8 @@ def test_limits_can_be_changed_over_http(simulator: Simulator) -> None:
     url = f"{simulator.endpoint}/_simulator/limits"
     assert requests.patch(url, json={"quotas": {"cores": 1}}, timeout=10).status_code == 200
     assert simulator.limits.limit("CORES") == 1
-    for wrong in ({"quotes": {}}, {"quota": "many"}, {"policies": {}}):
+    refused: tuple[dict[str, Any], ...] = ({"quotes": {}}, {"quota": "many"}, {"policies": {}})
+    for wrong in refused:
         assert requests.patch(url, json=wrong, timeout=10).status_code == 400
 
 

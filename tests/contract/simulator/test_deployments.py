@@ -36,7 +36,7 @@ def failures(simulator: Simulator, resources: list[dict[str, Any]], name: str = 
     with pytest.raises(HttpResponseError) as caught:
         deploy(simulator, resources, name)
     assert caught.value.error is not None
-    return {item.target.rpartition("/")[2]: item.code for item in caught.value.error.details}
+    return {str(item.target).rpartition("/")[2]: str(item.code) for item in caught.value.error.details}
 
 
 def invalid(simulator: Simulator, resources: list[dict[str, Any]], verb: str = "/validate") -> dict[str, Any]:
@@ -149,7 +149,12 @@ def test_who_cannot_write_roles_learns_it_from_the_validation(simulator: Simulat
 def test_a_failure_at_the_nth_resource_leaves_the_others_and_a_repetition_goes_on(
     simulator: Simulator, number: int
 ) -> None:
-    rule = {"service": "deployment", "status": 409, "code": "AllocationFailed", "message": "no capacity"}
+    rule: dict[str, Any] = {
+        "service": "deployment",
+        "status": 409,
+        "code": "AllocationFailed",
+        "message": "no capacity",
+    }
     simulator.add_fault("^PUT ", after=number - 1, times=1, **rule)
     assert list(failures(simulator, stack.stack()).values()) == ["AllocationFailed"]
     record = simulator.arm("GET", f"{KIND}/lab").json()["properties"]

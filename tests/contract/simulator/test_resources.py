@@ -149,6 +149,9 @@ def test_subnets_stay_without_a_list_and_go_with_an_empty_one(simulator: Simulat
     # A template that forgets the second subnet deletes it.
     assert [item["name"] for item in put(simulator, network, 200)["properties"]["subnets"]] == ["nodes"]
     assert put(simulator, changed(network, subnets=[]), 200)["properties"]["subnets"] == []
+    put(simulator, network, 200)
+    body = {"location": stack.LOCATION, "properties": without["properties"]}
+    assert simulator.arm("PUT", stack.VNET, body, "2023-06-01").json()["properties"]["subnets"] == []
 
 
 def test_a_subnet_in_use_stays(simulator: Simulator) -> None:

@@ -242,7 +242,7 @@ def write_at(place: Target) -> Response:
         return accepted(f"delete {place.name}", existing.location, work, provider=provider)
     if request.method == "PATCH":
         return answered(changes.patch(context(), place, body()))
-    return answered(changes.put(context(), place, body()))
+    return answered(changes.put(context(), place, body(), query()["api-version"]))
 
 
 TAGS = "/providers/microsoft.resources/tags/default"

@@ -85,6 +85,7 @@ def prepared(
     body: Any,
     planned: dict[str, dict[str, Any]] | None = None,
     cores: dict[str, int] | None = None,
+    version: str = "",
 ) -> Change:
     """A request after all checks. Raises ArmError. With ``planned`` it is only validated."""
     own = kind(place.kind)
@@ -99,6 +100,7 @@ def prepared(
         own.find(state, place),
         {} if planned is None else planned,
         {} if cores is None else cores,
+        version,
     )
     rights.check_locks(state, place.id, place.kind, deletes=False)
     rights.check_policies(change)
@@ -133,11 +135,11 @@ def _check_location(change: Change) -> None:
         )
 
 
-def put(state: Context, place: Target, body: Any) -> Done:
-    """Make or replace a resource. Raises ArmError."""
+def put(state: Context, place: Target, body: Any, version: str) -> Done:
+    """Make or replace a resource, as an api-version does it. Raises ArmError."""
     own = kind(place.kind)
     with state.model.lock:
-        change = prepared(state, place, body)
+        change = prepared(state, place, body, version=version)
         work = own.make(change)
         item = own.find(state, place)
         assert item is not None

@@ -62,7 +62,7 @@ def validate(state: Context, name: str, steps: list[Step]) -> None:
                 continue
             try:
                 _apply_faults(state, "VALIDATE", step)
-                changes.prepared(state, step.place, step.body, planned, cores)
+                changes.prepared(state, step.place, step.body, planned, cores, step.version)
             except ArmError as error:
                 errors.append(error.body | {"target": step.place.id})
     if errors:
@@ -132,7 +132,7 @@ def _start(state: Context, pool: ThreadPoolExecutor, step: Step) -> Future[None]
             state.model.add_group(step.place.name, step.body.get("location", ""), step.body.get("tags"))
             _finish(step, None)
             return None
-        made = changes.put(state, step.place, step.body)
+        made = changes.put(state, step.place, step.body, step.version)
     except ArmError as error:
         _finish(step, error)
         return None

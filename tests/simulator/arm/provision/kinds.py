@@ -31,6 +31,8 @@ class Change:
     cores: dict[str, int] = field(default_factory=dict)
     """For a validation: the cores that the deployment's other resources need, by name of the usage."""
 
+    version: str = ""
+    """The api-version."""
     before: dict[str, Any] = field(default_factory=dict)
     """The body of the existing document."""
 
