@@ -24,6 +24,8 @@ from simulator.backends.recording import RecordingBackend
 from simulator.testing import TEST_KEY, Simulator, running
 
 COMPUTE = "Microsoft.Compute/virtualMachineScaleSets"
+USER = "hpc"
+KEY_FILE = f"/home/{USER}/.ssh/authorized_keys"
 OWN_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB own"
 
 
@@ -85,11 +87,11 @@ def test_the_backend_gets_the_login_the_hardware_and_the_vaults(
 ) -> None:
     wanted = machine()
     login = wanted["properties"]["osProfile"]
-    login["adminUsername"] = "hpc"
-    login["linuxConfiguration"]["ssh"]["publicKeys"] = [{"path": "/home/hpc/.ssh/authorized_keys", "keyData": OWN_KEY}]
+    login["adminUsername"] = USER
+    login["linuxConfiguration"]["ssh"]["publicKeys"] = [{"path": KEY_FILE, "keyData": OWN_KEY}]
     assert put(simulator, wanted).status_code == 201
     (spec,) = backend.specs.values()
-    assert (spec.admin_username, spec.ssh_public_keys, spec.own_login) == ("hpc", (OWN_KEY,), False)
+    assert (spec.admin_username, spec.ssh_public_keys, spec.own_login) == (USER, (OWN_KEY,), False)
     assert (spec.cpus, spec.memory_mib, spec.local_disks) == (2, 3000, False)
     assert (spec.private_ipv4, spec.public_ipv4) == ("10.77.0.4", "10.77.200.1")
     assert spec.vault_names == ("labvault.vault.azure.net",)
@@ -99,8 +101,8 @@ def test_the_backend_gets_the_login_the_hardware_and_the_vaults(
         headers={"Metadata": "true", "X-Simulator-Instance": "ctl"},
         timeout=10,
     ).json()
-    assert metadata["osProfile"]["adminUsername"] == "hpc"
-    assert metadata["publicKeys"] == [{"path": "/home/hpc/.ssh/authorized_keys", "keyData": OWN_KEY}]
+    assert metadata["osProfile"]["adminUsername"] == USER
+    assert metadata["publicKeys"] == [{"path": KEY_FILE, "keyData": OWN_KEY}]
     assert base64.b64decode(metadata["userData"]) == b'{"hpcai": {"schema": 1}}'
 
 
