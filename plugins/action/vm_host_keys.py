@@ -13,6 +13,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
+from ..module_utils._node.machine.atomic import write_file
 from ..plugin_utils._azure import host_keys
 from ..plugin_utils._azure.concurrency import Deadline
 from ..plugin_utils._azure.connection import CONNECTION, connect, connections_for
@@ -34,7 +35,7 @@ _SPEC: dict[str, dict[str, Any]] = {
     },
     "hosts": {"type": "list", "elements": "str"},
     "path": {"type": "path"},
-    "known": {"type": "str", "choices": ["compare", "skip"], "default": "compare"},
+    "known": {"type": "str", "choices": ["compare", "skip", "replace"], "default": "compare"},
     "required": {"type": "bool", "default": False},
     "timeout": {"type": "int", "default": 300},
 }
@@ -71,16 +72,27 @@ class ActionModule(ActionBase):
     def _work(self, options: Mapping[str, Any], machines: list[Machine], left_out: list[str]) -> dict[str, Any]:
         before = {machine.path: host_keys.read_known_hosts(machine.path) for machine in machines}
         known = {machine: host_keys.known_keys(before[machine.path], machine.target.vm_id) for machine in machines}
-        to_read = [machine for machine in machines if options["known"] == "compare" or not known[machine]]
-        outcome = compare_keys(known, self._consoles(options, {machine.target for machine in to_read}))
+        to_read = [machine for machine in machines if options["known"] != "skip" or not known[machine]]
+        consoles = self._consoles(options, {machine.target for machine in to_read})
+        kept = dict(before)
+        if options["known"] == "replace":
+            for machine in machines:
+                if set(known[machine]) - set(consoles[machine.target].keys):
+                    known[machine] = ()
+                    kept[machine.path] = host_keys.without_keys(kept[machine.path], machine.target.vm_id)
+        outcome = compare_keys(known, consoles)
         problems = [*outcome.contradictions, *(outcome.refusals(left_out) if options["required"] else [])]
         if problems:
             raise InventoryError(" ".join(["No host key was written.", *problems]))
         lines = outcome.lines()
+        after = {path: host_keys.with_lines(text, lines.get(path, "")) for path, text in kept.items()}
         if not self._task.check_mode:
-            for path, added in lines.items():
-                host_keys.append_lines(path, before[path], added)
-        return _result(outcome, left_out, before, lines)
+            for path, text in after.items():
+                if kept[path] != before[path]:
+                    write_file(str(path), text, 0o600)
+                elif text != before[path]:
+                    host_keys.append_lines(path, before[path], lines[path])
+        return _result(outcome, left_out, before, after)
 
     def _consoles(self, options: Mapping[str, Any], targets: set[Target]) -> dict[Target, Console]:
         """Return the console of each machine. If it cannot be read, the console has a problem and no keys."""
@@ -117,10 +129,10 @@ class ActionModule(ActionBase):
 
 
 def _result(
-    outcome: Outcome, left_out: list[str], before: Mapping[Path, str], lines: Mapping[Path, str]
+    outcome: Outcome, left_out: list[str], before: Mapping[Path, str], after: Mapping[Path, str]
 ) -> dict[str, Any]:
     return {
-        "changed": bool(lines),
+        "changed": after != before,
         "verified": [
             {"name": machine.name, "vm_id": machine.target.vm_id, "keys": [key.fingerprint for key in keys]}
             for machine, keys in outcome.shown.items()
@@ -130,8 +142,8 @@ def _result(
         "left_out": left_out,
         "warnings": outcome.warnings(),
         "diff": [
-            {"before_header": str(path), "after_header": str(path)}
-            | {"before": before[path], "after": host_keys.with_lines(before[path], added)}
-            for path, added in lines.items()
+            {"before_header": str(path), "after_header": str(path)} | {"before": before[path], "after": text}
+            for path, text in after.items()
+            if text != before[path]
         ],
     }

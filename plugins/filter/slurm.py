@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters: Slurm's node names, spare nodes, configuration files, missing variables, nodes to retire, and upgrades."""
+"""Filters: Slurm's node names, spare nodes, files, missing variables, nodes to retire, upgrades and rollouts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
-from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm import cluster, retirement, upgrade
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm import cluster, retirement, roll_report, upgrade
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.config import render, render_line
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.files import FileOptions, files_of
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.required import missing
@@ -84,12 +84,24 @@ def slurm_upgrade(versions: Mapping[str, Any], target: str) -> upgrade.Upgrade:
     return upgrade.plan({name: str(version) if version else None for name, version in versions.items()}, str(target))
 
 
+def roll_set(scale_set: Mapping[str, Any]) -> str:
+    """Return a line about the image of a scale set."""
+    return roll_report.set_line(scale_set)
+
+
+def roll_report_text(result: Mapping[str, Any], scale_sets: Hosts, check: Any = False) -> str:
+    """Return the result of a rollout as text."""
+    return roll_report.report(result, scale_sets, bool(check))
+
+
 class FilterModule:
     """Registers the filters in Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by their names."""
         return {
+            "roll_report": roll_report_text,
+            "roll_set": roll_set,
             "slurm_config": slurm_config,
             "slurm_files": slurm_files,
             "slurm_missing": slurm_missing,

@@ -19,7 +19,8 @@ description:
   - Accepts only lines that contain nothing but a key, in a block of cloud-init after the start of a kernel. Users of a
     machine can write to its console, but their lines start with a time, a name or a process id. See
     R(The guide to security, ansible_collections.hpcai.azure.docsite.guide_security) for the remaining risk.
-  - Never replaces a key in the known hosts file. If the console shows other keys, the task fails and names both.
+  - Never replaces a key in the known hosts file, unless O(known=replace). If the console shows other keys, the task
+    fails and names both.
   - Always runs on the machine where Ansible runs, for any host of the task. It contacts no host.
 author:
   - hpcai.azure contributors (@hpcai)
@@ -64,8 +65,10 @@ options:
       - For machines whose keys are in the known hosts file already, V(compare) also reads the consoles and compares the
         keys. A console that no longer shows keys is then not an error.
       - V(skip) does not query Azure for such machines.
+      - V(replace) removes known keys that the console does not show, and adds those that it shows. Only for machines
+        that you have just reimaged, because a machine with an unexpected key is otherwise not noticed.
     type: str
-    choices: [compare, skip]
+    choices: [compare, skip, replace]
     default: compare
   required:
     description: Whether the task fails if the keys of a machine cannot be verified. Otherwise it only warns.

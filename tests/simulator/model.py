@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from simulator import names, userdata
 from simulator.addresses import AddressPool, split
 from simulator.documents import Documents
+from simulator.gallery import Galleries
 from simulator.keyvault.store import DeletedVault, Vault
 from simulator.limits import Limits
 from simulator.profile import virtual_machine_profile
@@ -75,6 +76,7 @@ class Model:
         """Deployments by lower-case id, in order of their start."""
         self.impacts: dict[str, dict[str, Any]] = {}
         """Reports of workload impacts, by lower-case name."""
+        self.galleries = Galleries()
         self.tokens = Tokens()
         self._serial = 0
         for network in scenario.virtual_networks:

@@ -35,12 +35,7 @@ def virtual_machine_profile(
             "secrets": [],
         },
         "storageProfile": {
-            "imageReference": {
-                "publisher": scale_set.image.publisher,
-                "offer": scale_set.image.offer,
-                "sku": scale_set.image.sku,
-                "version": scale_set.image.version,
-            },
+            "imageReference": scale_set.image.reference(),
             "osDisk": {
                 "osType": "Linux",
                 "createOption": "FromImage",

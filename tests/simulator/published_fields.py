@@ -29,6 +29,9 @@ IDENTITIES = "specification/msi/resource-manager/Microsoft.ManagedIdentity/Manag
 ROLES = "specification/authorization/resource-manager/Microsoft.Authorization/stable/2022-04-01/examples"
 STORAGE = "specification/storage/resource-manager/Microsoft.Storage/stable/2023-01-01/examples"
 RESOURCES = "specification/resources/resource-manager/Microsoft.Resources/stable/2024-03-01/examples"
+GALLERIES = (
+    "specification/compute/resource-manager/Microsoft.Compute/GalleryRP/stable/2024-03-03/examples/galleryExamples"
+)
 SECRETS_COMMIT = "406a1f36a26f93eb601666296b8f225e8eee0444"
 NETWORK_COMMIT = "e729721df20047dcb4fdb675d234b6821f1a4f81"
 
@@ -107,6 +110,17 @@ KINDS: dict[str, list[Example]] = {
     ],
     "what_if": [
         Example(f"{RESOURCES}/PostDeploymentWhatIfOnResourceGroup.json", "3873f33d7b91f28c55d7c98b6eb7da8aa5a5bda4")
+    ],
+    "gallery": [Example(f"{GALLERIES}/Gallery_Get.json", "029741f2a57be0df0c346983e76f08dc7a69058a")],
+    "gallery_image": [Example(f"{GALLERIES}/GalleryImage_Get.json", "ba16d1ab3479ee43b0db0da3dbc19cc2306a221e")],
+    "gallery_image_version": [
+        Example(
+            f"{GALLERIES}/GalleryImageVersion_Get_WithReplicationStatus.json",
+            "4969753629b5a31e9ec0fe48d11f8fa7d3ed1b67",
+        ),
+        Example(
+            f"{GALLERIES}/GalleryImageVersion_Create_WithVmAsSource.json", "284f0f29a540e4af83177ed07c22288bf245b668"
+        ),
     ],
     "virtual_network": [Example(f"{NETWORK}/VirtualNetworkListAll.json", NETWORK_COMMIT, "value")],
 }

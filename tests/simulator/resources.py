@@ -164,6 +164,8 @@ class Instance(Resource):
     """The body of the last PUT, with defaults. None for a machine that no PUT made."""
     interface_id: str = ""
     """The id of its network interface, if that is a document, which then owns the addresses."""
+    generalized: bool = False
+    """Whether it may only be captured, and never started again."""
     has_network_profile: bool = True
     has_interfaces: bool = True
     created: datetime = field(default_factory=now)

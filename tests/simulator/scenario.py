@@ -48,7 +48,13 @@ class Image:
     version: str = "latest"
     exact_version: str = "22.04.2025091101"
     id: str = ""
-    """The id of a gallery's image version. The four names above are empty then."""
+    """The id of a gallery's version. It replaces publisher, offer, sku and version."""
+
+    def reference(self) -> dict[str, str]:
+        """imageReference as Resource Manager returns it for a scale set's model."""
+        if self.id:
+            return {"id": self.id}
+        return {"publisher": self.publisher, "offer": self.offer, "sku": self.sku, "version": self.version}
 
 
 @dataclass(frozen=True)

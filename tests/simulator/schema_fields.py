@@ -65,9 +65,6 @@ BODIES = {
     "Microsoft.Compute/virtualMachines": "compute.VirtualMachine",
     "Microsoft.Compute/virtualMachineScaleSets": "compute.VirtualMachineScaleSet",
     "Microsoft.Compute/disks": "compute.Disk",
-    "Microsoft.Compute/galleries": "compute.Gallery",
-    "Microsoft.Compute/galleries/images": "compute.GalleryImage",
-    "Microsoft.Compute/galleries/images/versions": "compute.GalleryImageVersion",
 }
 """The model of the body of each type of resource, as PACKAGE.CLASS."""
 

@@ -41,6 +41,15 @@ def known_keys(text: str, name: str) -> tuple[HostKey, ...]:
     return tuple(keys)
 
 
+def without_keys(text: str, name: str) -> str:
+    """Return the file's text without the lines of a name. Lines with a marker stay."""
+    return "".join(
+        line
+        for line in text.splitlines(keepends=True)
+        if not (len(line.split()) >= 3 and _names(line.split(maxsplit=1)[0], name.lower()))
+    )
+
+
 def describe_mismatch(name: str, vm_id: str, path: Path, known: Iterable[HostKey], shown: Iterable[HostKey]) -> str:
     """Return how the known keys differ from those on the machine's console, or an empty text if they agree."""
     right = set(shown)

@@ -103,6 +103,15 @@ _REDEPLOY = _Operation(
     vm_call="begin_redeploy",
 )
 
+_UPDATE = _Operation(
+    verb="update to the model of the scale set",
+    set_permission="manualUpgrade/action",
+    set_call="begin_update_instances",
+    ids_model="VirtualMachineScaleSetVMInstanceRequiredIDs",
+    vm_permission="",
+    vm_call="",
+)
+
 
 def delete(clients: Clients, targets: Iterable[Target]) -> None:
     """Delete instances, and wait until they are gone.
@@ -124,6 +133,21 @@ def redeploy(clients: Clients, targets: Iterable[Target]) -> None:
     :raises InventoryError: some could not be redeployed. The message names all of them. The others are redeployed.
     """
     finish(_REDEPLOY.on(clients, targets))
+
+
+def update_to_model(clients: Clients, targets: Iterable[Target]) -> None:
+    """Update instances of Uniform sets to their set's model, and wait until they run again.
+
+    If the model's image differs, Azure replaces the system disk. The id, vmId, name and address stay the same, and the
+    data on local disks is lost. Azure's reimage is another operation: it keeps the instance's old image.
+
+    :raises InventoryError: a target is in no Uniform set, or some could not be updated. The message names all of them.
+    """
+    wanted = list(targets)
+    _sets, alone = by_set(wanted)
+    if alone:
+        raise InventoryError(f"{listed([target.azure_id for target in alone])}: not in a Uniform scale set.")
+    finish(_UPDATE.on(clients, wanted))
 
 
 def count_by_set(targets: Iterable[Target]) -> dict[SetName, int]:

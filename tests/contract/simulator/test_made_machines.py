@@ -123,11 +123,19 @@ def test_a_scale_set_is_born_empty_and_grows(simulator: Simulator, backend: Reco
 
 def test_a_new_image_of_a_gallery_reaches_only_new_instances(simulator: Simulator) -> None:
     gallery = stack.rid("Microsoft.Compute/galleries", "images")
-    located = {"location": stack.LOCATION, "properties": {}}
+    located = {"location": stack.LOCATION}
+    definition = {
+        "osType": "Linux",
+        "osState": "Generalized",
+        "identifier": {"publisher": "p", "offer": "o", "sku": "s"},
+    }
     simulator.arm("PUT", gallery, located)
-    simulator.arm("PUT", f"{gallery}/images/hpc", located)
+    simulator.arm("PUT", f"{gallery}/images/hpc", {**located, "properties": definition})
     version = f"{gallery}/images/hpc/versions/1.0.1"
-    assert simulator.arm("PUT", version, located).status_code == 201
+    content = {"storageProfile": {"source": {"id": stack.rid("Microsoft.Compute/images", "baked")}}}
+    regions = {"publishingProfile": {"targetRegions": [{"name": stack.LOCATION}]}}
+    assert simulator.arm("PUT", version, {**located, "properties": content | regions}).status_code == 201
+    simulator.wait()
     put(simulator, stack.scale_set(capacity=1))
     profile = {"storageProfile": {"imageReference": {"id": version}}}
     change = {"properties": {"virtualMachineProfile": profile}}

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -12,9 +13,9 @@ from typing import Any
 import pytest
 import requests
 
-from simulator import published
+from simulator import gallery, published
 from simulator import sample_stack as stack
-from simulator.arm import compute_payloads, impacts, network_payloads
+from simulator.arm import compute_payloads, galleries, impacts, network_payloads
 from simulator.arm.provision import changes
 from simulator.keyvault import app as keyvault
 from simulator.testing import Simulator, running
@@ -55,6 +56,8 @@ UNPUBLISHED: dict[str, set[str]] = {
     "deployment": {f"properties.{name}" for name in ("outputs", "outputResources")},
     # Azure's schema has it, and clients count the addresses in use with it.
     "virtual_network": {"properties.subnets.properties.ipConfigurations"},
+    # gallery.json has tags of every resource, but no example of a version sets one.
+    "gallery_image_version": {"tags"},
 }
 """Fields that the simulator sends although no example has them, by kind of resource, each with its reason."""
 
@@ -73,7 +76,19 @@ def payloads(simulator: Simulator) -> list[tuple[str, dict[str, Any]]]:
     flexible = next(iter(flex.members.values()))
     vault = model.vaults["hpcai-sim"]
     (network,) = model.documents.of("Microsoft.Network/virtualNetworks")
+    version = gallery.Version("v", "1.0.0", "southcentralus", {"a": "b"}, {"id": "i"}, [{"name": "eastus"}])
+    version.progress, version.failed = {"eastus": 25}, {"eastus": "no capacity"}
+    definition = gallery.Definition(
+        "d", "node", "southcentralus", {"osType": "Linux", "osState": "Generalized", "hyperVGeneration": "V2"}
+    )
     return [
+        ("gallery", galleries.gallery_payload(gallery.Gallery("g", "hpc", "southcentralus", {}))),
+        ("gallery_image", galleries.definition_payload(definition)),
+        ("gallery_image_version", gallery.payload(version, True)),
+        (
+            "gallery_image_version",
+            gallery.payload(dataclasses.replace(version, source={"virtualMachineId": "m"}), False),
+        ),
         ("scale_set", compute_payloads.scale_set(uni, "dGV4dA==")),
         ("scale_set", compute_payloads.scale_set(flex)),
         ("scale_set_view", compute_payloads.scale_set_view(uni)),

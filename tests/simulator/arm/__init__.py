@@ -22,6 +22,7 @@ from simulator.arm import (
     catalog,
     deployments,
     documents,
+    galleries,
     impacts,
     longrunning,
     machines,
@@ -56,7 +57,7 @@ def create_app(state: Context) -> Flask:
     """The application for one simulator."""
     app = Flask("simulator", static_folder=None)
     app.config["context"] = state
-    parts = (boot_diagnostics, scale_sets, set_instances, machines, network, impacts, longrunning, admin)
+    parts = (boot_diagnostics, scale_sets, set_instances, machines, galleries, network, impacts, longrunning, admin)
     for part in (*parts, deployments, catalog, authorization, documents):
         app.register_blueprint(part.blueprint)
     app.wsgi_app = LowerCasePaths(app.wsgi_app)  # type: ignore[method-assign]

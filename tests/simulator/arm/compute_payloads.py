@@ -24,6 +24,7 @@ PROVISIONING_STATES = {
     "Succeeded": ("Info", "Provisioning succeeded"),
     "Failed": ("Error", "Provisioning failed"),
 }
+GENERALIZED = {"code": "OSState/generalized", "level": "Info", "displayStatus": "VM generalized"}
 
 
 def timestamp(moment: datetime) -> str:
@@ -187,9 +188,13 @@ def machine_view(item: Instance) -> dict[str, Any]:
         "computerName": item.computer_name,
         "osName": "ubuntu",
         "osVersion": "22.04",
+        "hyperVGeneration": "V2",
         "vmAgent": _agent(item),
         "disks": [{"name": _disk_name(item), "statuses": _statuses(item.provisioning_state, None, item.status_time)}],
-        "statuses": _statuses(item.provisioning_state, item.power_state, item.status_time),
+        "statuses": [
+            *_statuses(item.provisioning_state, item.power_state, item.status_time),
+            *([GENERALIZED] if item.generalized else []),
+        ],
     }
 
 
@@ -240,25 +245,14 @@ def _disk_name(item: Instance) -> str:
     return f"{item.name}_OsDisk_1_{item.vm_id.replace('-', '')}"
 
 
-def _reference(item: Instance) -> dict[str, Any]:
-    if item.image.id:
-        return {"id": item.image.id, "exactVersion": item.image.exact_version}
-    return {
-        "publisher": item.image.publisher,
-        "offer": item.image.offer,
-        "sku": item.image.sku,
-        "version": item.image.version,
-        "exactVersion": item.image.exact_version,
-    }
-
-
 def _storage(item: Instance) -> dict[str, Any]:
     name = _disk_name(item)
+    reference = {**item.image.reference(), "exactVersion": item.image.exact_version}
     if item.sent is not None:
         storage = copy.deepcopy(item.sent["properties"]["storageProfile"])
-        return cast(dict[str, Any], storage | {"imageReference": _reference(item)})
+        return cast(dict[str, Any], storage | {"imageReference": reference})
     return {
-        "imageReference": _reference(item),
+        "imageReference": reference,
         "osDisk": {
             "osType": "Linux",
             "name": name,

@@ -42,6 +42,7 @@ def merge(body: dict[str, Any], scale_set: ScaleSet) -> bool:
         scale_set.single_placement_group = scale_set.sent["properties"]["singlePlacementGroup"]
         _merge(scale_set.sent, {key: body[key] for key in ("zones", "plan") if key in body})
     if isinstance(profile, dict):
+        _forget_other_kind(scale_set, profile)
         _merge(scale_set.profile, profile)
         _take_image(scale_set)
         _take_user_data(scale_set)
@@ -57,15 +58,22 @@ def _merge(target: dict[str, Any], patch: dict[str, Any]) -> None:
             target[key] = value
 
 
+def _forget_other_kind(scale_set: ScaleSet, patch: dict[str, Any]) -> None:
+    """Clear the image reference if the patch replaces an image of the marketplace by one of a gallery, or back."""
+    new = (patch.get("storageProfile") or {}).get("imageReference") or {}
+    storage = scale_set.profile["storageProfile"]
+    if new and bool(new.get("id")) != bool(storage["imageReference"].get("id")):
+        storage["imageReference"] = {}
+
+
 def _take_image(scale_set: ScaleSet) -> None:
     reference = scale_set.profile["storageProfile"]["imageReference"]
-    if reference.get("id") and reference["id"] != scale_set.image.id:
-        version = reference["id"].rpartition("/")[2]
-        scale_set.image = Image("", "", "", "", version, reference["id"])
-        scale_set.profile["storageProfile"]["imageReference"] = {"id": reference["id"]}
+    azure_id = str(reference.get("id") or "")
+    if azure_id:
+        scale_set.image = Image(id=azure_id, exact_version=azure_id.rstrip("/").rpartition("/")[2])
         return
     known = {key: reference[key] for key in ("publisher", "offer", "sku", "version") if reference.get(key)}
-    changed = dataclasses.replace(scale_set.image, **known)
+    changed = dataclasses.replace(scale_set.image, id="", **known)
     if changed != scale_set.image:
         exact = changed.version if changed.version != "latest" else changed.exact_version
         scale_set.image = dataclasses.replace(changed, exact_version=exact)

@@ -10,7 +10,7 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from simulator.addresses import AddressesExhausted
-from simulator.arm import compute_payloads, lookup, merging
+from simulator.arm import compute_payloads, galleries, lookup, merging
 from simulator.arm.context import context, many, one
 from simulator.arm.errors import ArmError, bad_parameter
 from simulator.arm.longrunning import accepted
@@ -68,6 +68,7 @@ def change(subscription: str, group: str, name: str) -> Response:
     body = schema.cleaned(f"{COMPUTE}/virtualMachineScaleSets", request.get_json(silent=True))
     rights.check_action(context(), f"{COMPUTE}/virtualMachineScaleSets/write", scale_set.id)
     rights.check_locks(context(), scale_set.id, KIND, deletes=False)
+    galleries.require_image(body, scale_set.location)
     capacity = merging.capacity(body, scale_set)
     more, spot = max(0, capacity - scale_set.capacity), scale_set.priority == "Spot"
     wanted = sizing.demand(context().model, scale_set.vm_size, spot, more)

@@ -124,6 +124,7 @@ class NodeState:
     :ivar reason: the reason as given, without Slurm's ``[user@time]``; empty if there is none.
     :ivar address: NodeAddr: the address of its slurmd.
     :ivar host_name: NodeHostName: the host name of its machine.
+    :ivar slurmd_started: when its slurmd started, as Slurm prints it; changes with each start.
     """
 
     name: str
@@ -131,6 +132,7 @@ class NodeState:
     reason: str
     address: str = ""
     host_name: str = ""
+    slurmd_started: str = ""
 
     @property
     def out(self) -> bool:
@@ -194,7 +196,14 @@ def parse_nodes(shown: str) -> dict[str, NodeState]:
             # The star is the short form of NOT_RESPONDING in older releases.
             states = text.field("State").upper().replace("*", "+NOT_RESPONDING")
             flags = tuple(flag for flag in states.split("+") if flag)
-            nodes[name] = NodeState(name, flags, text.reason, text.field("NodeAddr"), text.field("NodeHostName"))
+            nodes[name] = NodeState(
+                name,
+                flags,
+                text.reason,
+                text.field("NodeAddr"),
+                text.field("NodeHostName"),
+                text.field("SlurmdStartTime"),
+            )
     return nodes
 
 

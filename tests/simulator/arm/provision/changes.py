@@ -46,9 +46,6 @@ ALL: tuple[Kind, ...] = (
     machines.Machine("Microsoft.Compute/virtualMachines"),
     sets.Set("Microsoft.Compute/virtualMachineScaleSets"),
     services.Disk("Microsoft.Compute/disks"),
-    services.Plain("Microsoft.Compute/galleries"),
-    services.Plain("Microsoft.Compute/galleries/images"),
-    services.Plain("Microsoft.Compute/galleries/images/versions"),
 )
 KINDS = {kind.name.lower(): kind for kind in ALL}
 NAMES = {lower: kind.name for lower, kind in KINDS.items()}

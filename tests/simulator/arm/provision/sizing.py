@@ -12,10 +12,8 @@ from simulator.arm.errors import ArmError
 from simulator.arm.provision.kinds import Change, body_of
 from simulator.limits import fold
 from simulator.model import Model
-from simulator.resources import Document
 from simulator.scenario import Image
 
-GALLERY_VERSION = "Microsoft.Compute/galleries/images/versions"
 SPOT = "lowPriorityCores"
 
 
@@ -126,21 +124,15 @@ def image_of(change: Change, profile: dict[str, Any], before: Image | None = Non
 
 
 def gallery_image(change: Change, azure_id: str) -> Image:
-    """An image version of a gallery. Without a version in the id it is the newest."""
-    body = change.resource(azure_id)
-    if body is None:
-        raise ArmError(404, "GalleryImageNotFound", f"The gallery image {azure_id} is not available.")
-    name = azure_id.rpartition("/")[2]
-    if "/versions/" not in azure_id.lower():
-        below = [item for item in change.state.model.documents.below(azure_id) if item.kind == GALLERY_VERSION]
-        if not below:
-            raise ArmError(404, "GalleryImageNotFound", f"The gallery image {azure_id} has no version.")
-        name = max(below, key=_version).name
-    return Image("", "", "", "", name, azure_id)
-
-
-def _version(item: Document) -> list[int]:
-    return [int(part) for part in item.name.split(".") if part.isdigit()]
+    """An image version of a gallery, which must be in the region."""
+    found = change.state.model.galleries.version(azure_id)
+    if found is None or not found.in_region(location_of(change)):
+        raise ArmError(
+            404,
+            "GalleryImageNotFound",
+            f"The gallery image {azure_id} is not available in {location_of(change)} region.",
+        )
+    return Image(id=azure_id, exact_version=found.name)
 
 
 def check_plan(change: Change, image: dict[str, Any]) -> None:
