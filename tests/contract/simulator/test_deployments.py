@@ -167,6 +167,13 @@ def test_a_failure_at_the_nth_resource_leaves_the_others_and_a_repetition_goes_o
     assert set(made) <= {item["name"] for item in simulator.arm("GET", "/resources").json()["value"]}
 
 
+def test_nothing_is_made_that_depends_on_a_failure(simulator: Simulator) -> None:
+    simulator.add_fault("^PUT .*/a$", service="deployment", status=500, times=1)
+    resources = [plain("a"), plain("b", "a"), plain("c", "b"), plain("d")]
+    assert failures(simulator, resources) == {"a": "InternalServerError"}
+    assert states(simulator) == {"a": "Failed", "d": "Succeeded"}
+
+
 def test_quota_can_be_gone_between_validation_and_deployment(simulator: Simulator) -> None:
     assert simulator.arm("POST", f"{KIND}/lab/validate", stack.template(stack.stack())).status_code == 200
     simulator.add_fault("^PUT .*virtualMachines/ctl$", service="deployment", status=409, code="QuotaExceeded", times=1)

@@ -116,6 +116,8 @@ def test_cluster_scenarios_have_a_controller_and_two_nodes(name: str) -> None:
         ({"virtual_networks": [{"address_prefixes": []}]}, "no IPv4 networks in nothing"),
         ({"virtual_networks": [], "scale_sets": [{"name": "x"}]}, "at least one network"),
         ({"virtual_networks": [{"address_prefixes": ["10.0.0.0/99"]}]}, "10.0.0.0/99"),
+        ({"virtual_networks": [], "range": "10.0.0.0/30"}, "range: 10.0.0.0/30 is too small"),
+        ({"virtual_networks": [], "range": "ten"}, "range: "),
         ({"virtual_networks": [{"address_prefixes": ["10.0.0.0/30"]}]}, "too small"),
         (
             {"virtual_networks": [{"address_prefixes": ["10.0.0.0/16"], "subnet_prefix": "10.1.0.0/24"}]},

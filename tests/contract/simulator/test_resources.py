@@ -177,6 +177,15 @@ def test_subnets_must_fit(simulator: Simulator, prefixes: list[str], expected: s
     put(simulator, changed(stack.network()[3], subnets=subnets), expected)
 
 
+def test_real_machines_have_addresses_of_the_simulators_range(simulator: Simulator) -> None:
+    simulator.options.real = True
+    space = {"addressPrefixes": ["192.168.0.0/24"]}
+    outside = changed(stack.network()[3], addressSpace=space, subnets=[])
+    put(simulator, outside, "SimulatorRange")
+    simulator.options.real = False
+    put(simulator, outside)
+
+
 def test_what_a_request_refers_to_must_exist(simulator: Simulator) -> None:
     put(simulator, stack.network()[3], "InvalidResourceReference")
     put(simulator, stack.network()[2], "InvalidResourceReference")
@@ -210,6 +219,8 @@ def test_a_full_subnet_has_no_address_left(simulator: Simulator) -> None:
     assert (usage["currentValue"], usage["limit"]) == (3, 3)
     put(simulator, interface | {"name": "n3"}, "SubnetIsFull")
     assert simulator.arm("DELETE", stack.rid("Microsoft.Network/networkInterfaces", "n1")).status_code == 200
+    kept = put(simulator, interface | {"name": "n2"}, 200)
+    assert kept["properties"]["ipConfigurations"][0]["properties"]["privateIPAddress"] == "10.77.0.6"
     freed = put(simulator, interface | {"name": "n4"})
     assert freed["properties"]["ipConfigurations"][0]["properties"]["privateIPAddress"] == "10.77.0.5"
 
