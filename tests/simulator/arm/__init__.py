@@ -17,7 +17,11 @@ from werkzeug.exceptions import HTTPException
 
 from simulator import TOKEN, admin, misbehaviour
 from simulator.arm import (
+    authorization,
     boot_diagnostics,
+    catalog,
+    deployments,
+    documents,
     galleries,
     impacts,
     longrunning,
@@ -53,18 +57,9 @@ def create_app(state: Context) -> Flask:
     """The application for one simulator."""
     app = Flask("simulator", static_folder=None)
     app.config["context"] = state
-    for blueprint in (
-        boot_diagnostics,
-        scale_sets,
-        set_instances,
-        machines,
-        galleries,
-        network,
-        impacts,
-        longrunning,
-        admin,
-    ):
-        app.register_blueprint(blueprint.blueprint)
+    parts = (boot_diagnostics, scale_sets, set_instances, machines, galleries, network, impacts, longrunning, admin)
+    for part in (*parts, deployments, catalog, authorization, documents):
+        app.register_blueprint(part.blueprint)
     app.wsgi_app = LowerCasePaths(app.wsgi_app)  # type: ignore[method-assign]
     app.before_request(_begin)
     app.after_request(_finish)

@@ -36,6 +36,11 @@ def merge(body: dict[str, Any], scale_set: ScaleSet) -> bool:
     before = (scale_set.vm_size, copy.deepcopy(scale_set.profile), scale_set.user_data)
     scale_set.vm_size = (body.get("sku") or {}).get("name") or scale_set.vm_size
     profile = (body.get("properties") or {}).get("virtualMachineProfile")
+    if scale_set.sent is not None:
+        others = {key: value for key, value in (body.get("properties") or {}).items() if key != "virtualMachineProfile"}
+        _merge(scale_set.sent["properties"], others)
+        scale_set.single_placement_group = scale_set.sent["properties"]["singlePlacementGroup"]
+        _merge(scale_set.sent, {key: body[key] for key in ("zones", "plan") if key in body})
     if isinstance(profile, dict):
         _forget_other_kind(scale_set, profile)
         _merge(scale_set.profile, profile)
