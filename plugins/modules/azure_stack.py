@@ -11,16 +11,16 @@ module: azure_stack
 short_description: Make, change and delete the Azure resources of one cluster
 version_added: "0.2.0"
 description:
-  - Makes network, identities, key vault, storage, controller, login nodes and scale sets of one cluster, or changes them
-    until they are as described. Compares only what the description sets, so a second run changes nothing.
+  - Makes network, identities, key vault, storage, controller, login nodes and scale sets of one cluster, or changes
+    them until they are as described. Compares only what the description sets, so a second run changes nothing.
   - Neither compares nor sends what others own. These are the capacity of an existing scale set, its instances, foreign
     tags, rules of the NSG whose names do not start with C(hpcai-), foreign subnets and address ranges.
   - Sends one incremental deployment with what is missing or differs. Azure validates it first, and a preview that would
     delete something is refused. Existing machines and scale sets get only the fields that differ, never the complete
     resource.
   - After an error, what was made is recorded, and the next run goes on from there.
-  - Each made resource has the tag C(hpcai_stack) with the name and the id of the stack, and is listed in a record, which
-    is the output of a deployment in the resource group.
+  - Each made resource has the tag C(hpcai_stack) with the name and the id of the stack, and is listed in a record,
+    which is the output of a deployment in the resource group.
   - Always runs on the machine where Ansible runs, for any host of the task.
 author:
   - hpcai.azure contributors (@hpcai)
@@ -35,9 +35,9 @@ options:
     description:
       - V(present) makes what is missing, and changes what differs.
       - V(planned) only reads, and returns what V(present) would do. It writes O(export_to) and O(inventory_to).
-      - V(absent) deletes what the stack made. A resource is deleted only if it is recorded, still has the tag, and still
-        is the same resource (machines by their C(vmId) or C(uniqueId)). It refuses if a management lock forbids it. It
-        does not check for jobs; the playbook C(hpcai.azure.teardown) does.
+      - V(absent) deletes what the stack made. A resource is deleted only if it is recorded, still has the tag, and
+        still is the same resource (machines by their C(vmId) or C(uniqueId)). It refuses if a management lock forbids
+        it. It does not check for jobs; the playbook C(hpcai.azure.teardown) does.
     type: str
     choices: [present, planned, absent]
     default: present
