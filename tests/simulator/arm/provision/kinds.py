@@ -31,6 +31,13 @@ class Change:
     cores: dict[str, int] = field(default_factory=dict)
     """For a validation: the cores that the deployment's other resources need, by name of the usage."""
 
+    before: dict[str, Any] = field(default_factory=dict)
+    """The body of the existing document."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.existing, Document):
+            self.before = copy.deepcopy(self.existing.body)
+
     @property
     def properties(self) -> dict[str, Any]:
         """The properties in the request."""
@@ -145,7 +152,9 @@ class Kind:
         assert isinstance(item, Document)
         answer: dict[str, Any] = {"id": item.id, "name": item.name, "type": item.kind}
         if self.located:
-            answer |= {"location": item.location, "tags": dict(item.tags)}
+            answer["location"] = item.location
+        if item.tags:
+            answer["tags"] = dict(item.tags)
         return answer | copy.deepcopy(item.body)
 
 
