@@ -162,7 +162,8 @@ def patch(state: Context, place: Target, body: Any) -> Done:
         if set(wanted) <= {"tags"}:
             item.tags = dict(wanted.get("tags", item.tags))
             return Done(item, own, False, None)
-        merged = request_of(item)
+        # Without what the service added, which a request must not contain.
+        merged = schema.writable(place.kind, request_of(item))
         for key, value in wanted.items():
             merged[key] = value if key == "tags" else _merged(merged.get(key), value)
         change = prepared(state, place, merged)

@@ -208,7 +208,10 @@ def references(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def users(state: Context, azure_id: str) -> list[str]:
-    """The ids of the documents, machines and scale sets that refer to a resource or to something below it."""
+    """The ids of the documents, machines and scale sets that refer to a resource or to something below it.
+
+    Network rules of storage accounts and key vaults do not count: Azure lets a subnet in them be deleted.
+    """
     wanted = azure_id.lower()
     found: list[str] = []
     for item in [*state.model.documents, *state.model.machines.values(), *state.model.scale_sets.values()]:
@@ -223,7 +226,8 @@ def users(state: Context, azure_id: str) -> list[str]:
                 found.append(own)
                 continue
         if any(
-            other.lower() == wanted or other.lower().startswith(wanted + "/") for _path, other in references(content)
+            (other.lower() == wanted or other.lower().startswith(wanted + "/")) and ".networkAcls." not in path
+            for path, other in references(content)
         ):
             found.append(own)
     return found

@@ -127,9 +127,14 @@ class VirtualNetwork(NetworkKind):
         return None
 
     def remove(self, state: Context, item: Resource) -> Work | None:
-        """Forget the subnets' addresses."""
-        for subnet in self._subnets(item):
-            state.model.subnets.pop(subnet["id"].lower(), None)
+        """Forget the subnets' addresses. Storage accounts keep their rules for them, which then have no effect."""
+        gone = {subnet["id"].lower() for subnet in self._subnets(item)}
+        for subnet in gone:
+            state.model.subnets.pop(subnet, None)
+        for account in state.model.documents.of("Microsoft.Storage/storageAccounts"):
+            for rule in (account.properties.get("networkAcls") or {}).get("virtualNetworkRules") or []:
+                if rule["id"].lower() in gone:
+                    rule["state"] = "NetworkSourceDeleted"
         return super().remove(state, item)
 
     def answer(self, state: Context, item: Resource) -> dict[str, Any]:
