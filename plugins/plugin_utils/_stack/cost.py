@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.prices import (
+    BASTION,
     NAT_GATEWAY,
     PUBLIC_ADDRESS,
     SHARE_GIB,
@@ -24,7 +25,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.prices impor
 from .preflight_needs import PREMIUM, STANDARD_HDD, STANDARD_SSD, Machines, Needs
 
 HOURS = 24
-NETWORK, STORAGE = "network", "shares"
+NETWORK, STORAGE = "network", "storage"
 """Owners of costs that no machine has."""
 _LETTERS = {PREMIUM: "p", STANDARD_SSD: "e", STANDARD_HDD: "s"}
 # Sizes of managed disks in GiB by the number of their tier (P10 has 128 GiB); Azure bills the next larger tier. From
@@ -39,7 +40,7 @@ _TIERS = {
 class Piece:
     """Something that costs money per hour.
 
-    :ivar owner: whose cost it is: a scale set, a virtual machine, ``network`` or ``shares``.
+    :ivar owner: whose cost it is: a scale set, a virtual machine, ``network`` or ``storage``.
     :ivar what: what it is, for people.
     :ivar size: VM size, for machines.
     :ivar item: item of the price file, for everything else; empty if its price cannot be known from a price file.
@@ -141,6 +142,11 @@ def pieces_of(needs: Needs) -> list[Piece]:
     if needs.public_addresses:
         count = needs.public_addresses
         pieces.append(Piece(NETWORK, "public address", item=PUBLIC_ADDRESS, least=count, most=count))
+    if needs.bastions:
+        pieces.append(Piece(NETWORK, "Azure Bastion", item=BASTION, least=needs.bastions, most=needs.bastions))
+    for name, disk_type, gib in needs.disks:
+        words = f"disk {name} {gib} GiB {disk_type}"
+        pieces.append(Piece(STORAGE, words, item=disk_item(disk_type, gib)))
     for name, gib in needs.share_gib:
         pieces.append(Piece(STORAGE, f"GiB of share {name}", item=SHARE_GIB, least=gib, most=gib))
     return pieces

@@ -98,6 +98,8 @@ class Needs:
     :ivar resources: resource ids of all resources that are made.
     :ivar nat_gateways: number of NAT gateways that are made.
     :ivar public_addresses: number of public IPv4 addresses that are made.
+    :ivar bastions: number of Azure Bastions that are made.
+    :ivar disks: data disks that are made: name, type, GiB.
     :ivar share_gib: provisioned size of premium file shares that are made, by name.
     :ivar unpriced: what is made and costs money, but is not part of the sum.
     """
@@ -115,6 +117,8 @@ class Needs:
     resources: tuple[str, ...] = ()
     nat_gateways: int = 0
     public_addresses: int = 0
+    bastions: int = 0
+    disks: tuple[tuple[str, str, int], ...] = ()
     share_gib: tuple[tuple[str, int], ...] = ()
     unpriced: tuple[str, ...] = ()
 

@@ -29,9 +29,11 @@ from .lookup import canonical_size
 SCHEMA = 1
 """Schema of the file. Increase it when readers of the old form would misread the new one."""
 NAT_GATEWAY, PUBLIC_ADDRESS, SHARE_GIB = "nat_gateway", "public_address", "files_premium_gib"
-"""Items: one NAT gateway, one static public IPv4 address, one provisioned GiB of a premium file share. The others are
-managed disks, by tier: ``disk_p10``, ``disk_e10``, ``disk_s10`` (Premium SSD, Standard SSD, Standard HDD)."""
-_ITEM = rf"{NAT_GATEWAY}|{PUBLIC_ADDRESS}|{SHARE_GIB}|disk_[pes][0-9]{{1,2}}"
+BASTION = "bastion_standard"
+"""Items: one NAT gateway, one static public IPv4 address, one provisioned GiB of a premium file share, one Azure
+Bastion of the tier Standard. The others are managed disks, by tier: ``disk_p10``, ``disk_e10``, ``disk_s10`` (Premium
+SSD, Standard SSD, Standard HDD)."""
+_ITEM = rf"{NAT_GATEWAY}|{PUBLIC_ADDRESS}|{SHARE_GIB}|{BASTION}|disk_[pes][0-9]{{1,2}}"
 _PRICE = number(above=True, maximum=1e6)
 
 
@@ -143,7 +145,7 @@ _SIZE = record(
 _ONE_ITEM = record(
     {
         "region": text,
-        "item": matching(_ITEM, f"{NAT_GATEWAY}, {PUBLIC_ADDRESS}, {SHARE_GIB} or a disk such as disk_p10"),
+        "item": matching(_ITEM, f"{NAT_GATEWAY}, {PUBLIC_ADDRESS}, {SHARE_GIB}, {BASTION} or a disk such as disk_p10"),
         "hourly": _PRICE,
     },
     ("region", "item", "hourly"),
