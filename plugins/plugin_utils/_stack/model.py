@@ -210,6 +210,26 @@ class ScaleSet:
 
 
 @dataclass(frozen=True)
+class Suffixes:
+    """Domains of one of Azure's clouds.
+
+    :ivar vault: of key vaults.
+    :ivar storage: of storage accounts.
+    """
+
+    vault: str = "vault.azure.net"
+    storage: str = "core.windows.net"
+
+
+SUFFIXES: Mapping[str, Suffixes] = {
+    "AzureCloud": Suffixes(),
+    "AzureUSGovernment": Suffixes("vault.usgovcloudapi.net", "core.usgovcloudapi.net"),
+    "AzureChinaCloud": Suffixes("vault.azure.cn", "core.chinacloudapi.cn"),
+}
+"""By the names of the clouds that ``az`` uses. Source: its cloud definitions (azure-cli, azure/cli/core/cloud.py)."""
+
+
+@dataclass(frozen=True)
 class Stack:
     """Everything that belongs to one cluster in Azure.
 
@@ -217,6 +237,7 @@ class Stack:
     :ivar name: name of the stack and of its cluster. Names of resources begin with it.
     :ivar ssh_public_keys: keys of ``admin_user``, in OpenSSH's format.
     :ivar tags: tags of each made resource, besides the stack's own.
+    :ivar suffixes: domains of the cloud that the subscription is in.
     """
 
     subscription: str
@@ -234,6 +255,7 @@ class Stack:
     name: str = "hpcai"
     admin_user: str = "azureuser"
     tags: Mapping[str, str] = field(default_factory=dict)
+    suffixes: Suffixes = field(default_factory=Suffixes)
 
     @property
     def uuid(self) -> UUID:

@@ -34,11 +34,12 @@ LARGEST_PLACEMENT_GROUP = 100
 _SMALLEST_PREMIUM_SHARE_GIB = 100
 
 
-def stack_of(stated: Any, subscription: str) -> Stack:
+def stack_of(stated: Any, subscription: str, cloud: str = "AzureCloud") -> Stack:
     """Return the checked stack with all defaults.
 
     :param stated: the value of ``hpcai_stack``.
     :param subscription: id of the subscription.
+    :param cloud: name of the cloud that it is in.
     :raises Malformed: a key is unknown, missing or invalid; the message is one line with its place.
     """
     guid("subscription_id", subscription)
@@ -58,6 +59,7 @@ def stack_of(stated: Any, subscription: str) -> Stack:
     short = re.sub("[^a-z0-9]", "", name.lower())
     stack = Stack(
         subscription=subscription.lower(),
+        suffixes=model.SUFFIXES[cloud],
         name=name,
         location=given["location"],
         ssh_public_keys=given["ssh_public_keys"],

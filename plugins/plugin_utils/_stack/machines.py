@@ -1,0 +1,269 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Controller, login nodes and scale sets of the stack, as resources."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...module_utils._node.machine import cluster_settings as cluster
+from . import resource as kinds
+from .model import CLUSTER, COMPUTE, CONTROLLER_NFS, PUBLIC, Controller, Image, Login, ScaleSet, Stack
+from .names import Names
+from .network import public_address
+from .resource import Resource
+
+HOME = "/shared"
+"""Where the shared home is mounted, as the guide to shared file systems suggests."""
+_LABEL = "hpcai-home"
+_SLURMD = 6818
+_ROLE = "hpcai_role"
+_CLUSTER = "hpcai_cluster"
+# The disk as Azure's udev rules name it, on SCSI and on NVMe. blkid ends with 2 only if a disk is blank.
+_FORMAT = (
+    "for disk in /dev/disk/azure/scsi1/lun0 /dev/disk/azure/data/by-lun/0; do [ -b $disk ] || continue; "
+    f"blkid -p $disk >/dev/null; [ $? -eq 2 ] && mkfs.ext4 -q -L {_LABEL} $disk; done; true"
+)
+_SENT_ONCE = frozenset(
+    {
+        "properties.osProfile",
+        "properties.storageProfile.imageReference",
+        "properties.storageProfile.osDisk",
+        "properties.diagnosticsProfile",
+    }
+)
+"""What Azure cannot change on an existing VM, or what the operator may have changed for a good reason."""
+
+
+def machine_resources(stack: Stack, names: Names, common: dict[str, Any], vault_url: str) -> Iterator[Resource]:
+    """Yield the machines, with their interfaces and addresses.
+
+    :param common: location and tags of each resource.
+    :param vault_url: URL of the vault with the munge key.
+    """
+    roles = "controller" if stack.login.count else "controller,login"
+    yield from _machine(
+        stack, names, common, names.controller, stack.controller, roles, vault_url, stack.controller.private_ip
+    )
+    for number in range(1, stack.login.count + 1):
+        yield from _machine(stack, names, common, names.login(number), stack.login, "login", vault_url, "")
+    for one in stack.scale_sets:
+        yield _scale_set(stack, names, common, one, vault_url)
+
+
+def user_data(stack: Stack, functions: list[str], vault_url: str, more: Mapping[str, Any] | None = None) -> str:
+    """Return the user data of a machine in base64, as the boot step ``instance`` expects it."""
+    settings = cluster.settings_from(
+        {
+            "cluster": stack.name,
+            "functions": functions,
+            "controllers": [stack.controller.private_ip],
+            "key": {"source": cluster.KEY_VAULT, "vault": vault_url, "secret": stack.key_vault.secret},
+        },
+        cluster.FROM_USER_DATA,
+        "the user data",
+    )
+    content = {"hpcai": {"schema": 1, **cluster.as_stated(settings)}, **(more or {})}
+    text = json.dumps(content, indent=1)
+    if more:
+        text = f"#cloud-config\n{text}"
+    return base64.b64encode(f"{text}\n".encode()).decode()
+
+
+def image_reference(image: Image) -> dict[str, str]:
+    """Return an image as Azure writes it."""
+    if image.id:
+        return {"id": image.id}
+    return {"publisher": image.publisher, "offer": image.offer, "sku": image.sku, "version": image.version}
+
+
+def _machine(
+    stack: Stack,
+    names: Names,
+    common: dict[str, Any],
+    machine: str,
+    wanted: Controller | Login,
+    roles: str,
+    vault_url: str,
+    address: str,
+) -> Iterator[Resource]:
+    is_controller = "controller" in roles
+    public = stack.network.access == PUBLIC and "login" in roles
+    interface, public_ip = names.interface(machine), names.address(machine)
+    configuration: dict[str, Any] = {
+        "subnet": {"id": names.subnet(CLUSTER)},
+        "privateIPAllocationMethod": "Static" if address else "Dynamic",
+        "primary": True,
+    }
+    if address:
+        configuration["privateIPAddress"] = address
+    if public:
+        configuration["publicIPAddress"] = {"id": public_ip}
+        yield public_address(public_ip, common)
+    yield Resource(
+        interface,
+        kinds.NIC,
+        {**common, "properties": {"ipConfigurations": [{"name": "ip", "properties": configuration}]}},
+        needs=(names.network, *([public_ip] if public else [])),
+    )
+    identity = names.controller_identity if is_controller else names.nodes_identity
+    with_disk = is_controller and stack.shared_home.source == CONTROLLER_NFS
+    name = machine.rsplit("/", 1)[-1]
+    storage: dict[str, Any] = {
+        "imageReference": image_reference(wanted.image),
+        "osDisk": {
+            "name": f"{name}-os",
+            "createOption": "FromImage",
+            "deleteOption": "Delete",
+            "diskSizeGB": wanted.os_disk_gib,
+            "caching": "ReadWrite",
+            "managedDisk": {"storageAccountType": "Premium_LRS"},
+        },
+    }
+    if with_disk:
+        storage["dataDisks"] = [
+            {
+                "lun": 0,
+                "name": names.home_disk.rsplit("/", 1)[-1],
+                "createOption": "Attach",
+                "deleteOption": "Detach",
+                "caching": "None",
+                "managedDisk": {"id": names.home_disk},
+            }
+        ]
+    more = {
+        "bootcmd": [["sh", "-c", _FORMAT]],
+        "mounts": [[f"LABEL={_LABEL}", HOME, "ext4", "defaults,nofail", "0", "2"]],
+    }
+    yield Resource(
+        machine,
+        kinds.VM,
+        {
+            "location": common["location"],
+            "tags": {**common["tags"], _CLUSTER: stack.name, _ROLE: roles},
+            "identity": _identity(identity),
+            "properties": {
+                "hardwareProfile": {"vmSize": wanted.vm_size},
+                "storageProfile": storage,
+                "osProfile": {"computerName": name, **_operating_system(stack)},
+                "networkProfile": {
+                    "networkInterfaces": [{"id": interface, "properties": {"primary": True, "deleteOption": "Detach"}}]
+                },
+                # The ssh host keys of new machines are read from there.
+                "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
+                "userData": user_data(stack, roles.split(","), vault_url, more if with_disk else None),
+            },
+        },
+        needs=(interface, identity, *([names.home_disk] if with_disk else [])),
+        once=_SENT_ONCE,
+    )
+
+
+def _identity(identity: str) -> dict[str, Any]:
+    return {"type": "UserAssigned", "userAssignedIdentities": {identity: {}}}
+
+
+def _operating_system(stack: Stack) -> dict[str, Any]:
+    path = f"/home/{stack.admin_user}/.ssh/authorized_keys"
+    return {
+        "adminUsername": stack.admin_user,
+        "linuxConfiguration": {
+            "disablePasswordAuthentication": True,
+            "ssh": {"publicKeys": [{"path": path, "keyData": key} for key in stack.ssh_public_keys]},
+        },
+    }
+
+
+def _scale_set(stack: Stack, names: Names, common: dict[str, Any], one: ScaleSet, vault_url: str) -> Resource:
+    disk: dict[str, Any] = {"createOption": "FromImage", "caching": "ReadOnly", "diskSizeGB": one.os_disk_gib}
+    if one.ephemeral_os_disk:
+        disk["diffDiskSettings"] = {"option": "Local"}
+    else:
+        disk["managedDisk"] = {"storageAccountType": "Premium_LRS"}
+    profile: dict[str, Any] = {
+        "priority": "Spot" if one.is_spot else "Regular",
+        "osProfile": {"computerNamePrefix": one.name, **_operating_system(stack)},
+        "storageProfile": {"imageReference": image_reference(one.image), "osDisk": disk},
+        "networkProfile": {
+            "networkInterfaceConfigurations": [
+                {
+                    "name": "nic",
+                    "properties": {
+                        "primary": True,
+                        "enableAcceleratedNetworking": True,
+                        "ipConfigurations": [
+                            {"name": "ip", "properties": {"primary": True, "subnet": {"id": names.subnet(COMPUTE)}}}
+                        ],
+                    },
+                }
+            ]
+        },
+        # The ssh host keys of new instances are read from there.
+        "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
+        "userData": user_data(stack, ["compute"], vault_url),
+    }
+    if one.is_spot:
+        profile["evictionPolicy"] = "Delete"
+        profile["billingProfile"] = {"maxPrice": one.max_price}
+    if one.capacity_reservation_group:
+        profile["capacityReservation"] = {"capacityReservationGroup": {"id": one.capacity_reservation_group}}
+    if one.health_extension:
+        profile["extensionProfile"] = {"extensions": [_health_extension()]}
+    body: dict[str, Any] = {
+        "location": common["location"],
+        "tags": {**common["tags"], _CLUSTER: stack.name, _ROLE: "compute"},
+        "sku": {"name": one.vm_size, "tier": "Standard", "capacity": 0},
+        "identity": _identity(names.nodes_identity),
+        "properties": {
+            "orchestrationMode": "Uniform",
+            # Azure would start more machines than asked for, and delete those that come last.
+            "overprovision": False,
+            "singlePlacementGroup": one.single_placement_group,
+            # With one fault domain, a GPU machine gets only its own scheduled events.
+            "platformFaultDomainCount": 1,
+            # Azure must not replace machines with jobs on them.
+            "upgradePolicy": {"mode": "Manual"},
+            "automaticRepairsPolicy": {"enabled": False},
+            "virtualMachineProfile": profile,
+        },
+    }
+    if one.zone:
+        body["zones"] = [one.zone]
+    base = "properties.virtualMachineProfile"
+    return Resource(
+        names.of(kinds.SCALE_SET, one.name),
+        kinds.SCALE_SET,
+        body,
+        needs=(names.network, names.nodes_identity),
+        # The capacity belongs to whoever grows and shrinks the set.
+        once=frozenset({"sku.capacity", "sku.tier", f"{base}.osProfile", f"{base}.storageProfile.osDisk"}),
+        fixed=frozenset(
+            {
+                "zones",
+                "properties.orchestrationMode",
+                "properties.platformFaultDomainCount",
+                "properties.singlePlacementGroup",
+                f"{base}.priority",
+                f"{base}.evictionPolicy",
+                f"{base}.networkProfile",
+            }
+        ),
+    )
+
+
+def _health_extension() -> dict[str, Any]:
+    return {
+        "name": "health",
+        "properties": {
+            "publisher": "Microsoft.ManagedServices",
+            "type": "ApplicationHealthLinux",
+            "typeHandlerVersion": "1.0",
+            "autoUpgradeMinorVersion": True,
+            "settings": {"protocol": "tcp", "port": _SLURMD},
+        },
+    }

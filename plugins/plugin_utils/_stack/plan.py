@@ -1,0 +1,233 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a run changes: the desired resources against what Azure has. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from . import resource as kinds
+from .compare import Difference, differences, merged, patch
+from .data import assignments
+from .desired import Known
+from .model import CLUSTER, COMPUTE, Stack
+from .names import Names
+from .ownership import Record, next_record, owner_of, unique_of, why_foreign
+from .resource import Resource
+
+CREATE, UPDATE, PATCH = "create", "update", "patch"
+_STATE = "properties.provisioningState"
+_RESTARTS = "properties.hardwareProfile.vmSize"
+_USER_DATA = "userData"
+
+Found = Mapping[str, Mapping[str, Any] | None]
+"""Azure's answers by lower-case resource id; None for a resource that does not exist."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One resource that a run makes or changes.
+
+    :ivar how: CREATE; UPDATE for a complete body in the deployment; PATCH for a request with what differs.
+    :ivar body: what is sent, in the format of Azure Resource Manager.
+    :ivar differs: the fields that differ; empty with CREATE.
+    """
+
+    resource: Resource
+    how: str
+    body: Mapping[str, Any]
+    differs: tuple[Difference, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run changes.
+
+    :ivar changes: in the order in which they are made.
+    :ivar problems: why the run cannot be made; one line each.
+    :ivar notes: what the operator should know.
+    :ivar record: what is recorded if everything succeeds, as far as it is known before; None if it does not change.
+    """
+
+    changes: tuple[Change, ...]
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+    record: Record | None
+
+    @property
+    def changed(self) -> bool:
+        """Whether a run sends anything."""
+        return bool(self.changes) or self.record is not None
+
+    def of(self, how: str) -> list[Change]:
+        """Return the changes of one kind."""
+        return [one for one in self.changes if one.how == how]
+
+    def diff(self) -> dict[str, str]:
+        """Return the differences in Ansible's format: one line for each field."""
+        before: list[str] = []
+        after: list[str] = []
+        for change in self.changes:
+            label = change.resource.label
+            if change.how == CREATE:
+                after.append(f"{label}: {_summary(change)}")
+            for one in change.differs:
+                before.append(f"{label} {one.path}: {_shown(one.path, one.before)}")
+                after.append(f"{label} {one.path}: {_shown(one.path, one.after)}")
+        if self.record is not None:
+            after.append("the record of the stack's resources")
+        return {"before": "".join(f"{line}\n" for line in before), "after": "".join(f"{line}\n" for line in after)}
+
+
+def plan(stack: Stack, resources: Iterable[Resource], found: Found, record: Record | None) -> Plan:
+    """Return what a run changes. Pure.
+
+    :param resources: what the stack should have.
+    :param found: Azure's answer about each of them. A missing one could not be read yet, and does not exist.
+    :param record: what the stack has recorded; None if nothing.
+    """
+    resources = tuple(resources)
+    changes: list[Change] = []
+    problems: list[str] = []
+    notes: list[str] = []
+    for one in resources:
+        there = found.get(one.id.lower())
+        if one.adopted:
+            problems += _adopted(stack, one, there)
+        elif there is None:
+            changes.append(Change(one, CREATE, one.body))
+        elif foreign := why_foreign(one, there, stack.owner, record):
+            problems.append(foreign)
+        else:
+            _existing(one, there, record, changes, problems, notes)
+    if record is not None:
+        wanted = {one.id.lower() for one in resources}
+        notes += [
+            f"{kinds.label_of(one)} is no longer in hpcai_stack. It stays until the teardown of the stack."
+            for one in record.resources
+            if one.lower() not in wanted and kinds.kind_of(one) != kinds.ROLE_ASSIGNMENT
+        ]
+    expected = next_record(stack, record, resources, found, frozenset())
+    return Plan(
+        tuple(changes),
+        tuple(problems),
+        tuple(notes),
+        expected if record is None or expected != record or any(one.how == CREATE for one in changes) else None,
+    )
+
+
+def assignments_to_request(stack: Stack, known: Known) -> list[str]:
+    """Return the commands for role assignments that the stack does not write, for whoever has the right to."""
+    return [
+        one.command(
+            known.principals.get(one.identity, f"$(az identity show --ids {one.identity} --query principalId -o tsv)")
+        )
+        for one in assignments(stack, Names(stack))
+        if one.foreign
+    ]
+
+
+def _existing(
+    one: Resource,
+    there: Mapping[str, Any],
+    record: Record | None,
+    changes: list[Change],
+    problems: list[str],
+    notes: list[str],
+) -> None:
+    """Compare a resource of the stack, and add what follows."""
+    recorded = record.unique(one.id) if record else ""
+    if recorded and recorded.lower() != unique_of(one.kind, there).lower():
+        notes.append(
+            f"{one.label} is not the machine that the stack made: its {kinds.UNIQUE[one.kind]} is "
+            f"{unique_of(one.kind, there)}, and {recorded} is recorded. A teardown will not delete it."
+        )
+    found = differences(one, there)
+    fixed = [item for item in found if item.path.startswith(tuple(one.fixed))] if one.fixed else []
+    advice = "Restore hpcai_stack, or make a resource with another name."
+    if one.kind == kinds.ROLE_ASSIGNMENT:
+        advice = f"The identity was made again. Remove what it left: az role assignment delete --ids {one.id}"
+    problems += [
+        f"{one.label}: {item.path} is {_shown(item.path, item.before)}, not {_shown(item.path, item.after)}, and Azure "
+        f"cannot change it. {advice}"
+        for item in fixed
+    ]
+    if any(item.path == _RESTARTS for item in found):
+        notes.append(f"{one.label}: a change of the VM size restarts the machine.")
+    failed = str((there.get("properties") or {}).get("provisioningState", "")).lower() in ("failed", "canceled")
+    if fixed or not (found or failed):
+        return
+    shown = list(found)
+    sent = list(found)
+    if failed:
+        state = (there.get("properties") or {}).get("provisioningState")
+        shown.append(Difference(_STATE, state, "Succeeded"))
+        if not sent:
+            # Any request makes Azure try again; this one changes nothing else.
+            sent.append(Difference("tags", None, None))
+    if one.kind in kinds.PATCHED:
+        changes.append(Change(one, PATCH, patch(one, there, sent), tuple(shown)))
+    else:
+        changes.append(Change(one, UPDATE, merged(one, there), tuple(shown)))
+
+
+def _adopted(stack: Stack, one: Resource, there: Mapping[str, Any] | None) -> list[str]:
+    """Return what is wrong with an adopted resource."""
+    if there is None:
+        advice = ""
+        if one.kind == kinds.SECRET:
+            advice = (
+                " Create it: (umask 077; head -c 128 /dev/urandom > munge.key); az keyvault secret set --vault-name "
+                f"{one.id.split('/')[-3]} --name {one.name} --file munge.key --encoding base64; shred -u munge.key"
+            )
+        return [f"{one.label} is adopted, and does not exist: {one.id}.{advice}"]
+    found = [
+        f"{one.label} is adopted, so it is not changed, but {item.path} is {_shown(item.path, item.before)}, and the "
+        f"stack needs {_shown(item.path, item.after)}."
+        for item in differences(one, there)
+    ]
+    if one.kind == kinds.VNET:
+        subnets = {str(item.get("name")).lower() for item in (there.get("properties") or {}).get("subnets") or []}
+        found += [
+            f"{one.label} is adopted, and has no subnet {stack.network.subnets[name]}, which "
+            f"hpcai_stack.network.subnets.{name} names. It has: {', '.join(sorted(subnets)) or 'none'}."
+            for name in (CLUSTER, COMPUTE)
+            if stack.network.subnets[name].lower() not in subnets
+        ]
+    if owner_of(there) == stack.owner:
+        found.append(f"{one.label} was made by this stack, so it cannot be adopted. Remove adopt.")
+    return found
+
+
+def _summary(change: Change) -> str:
+    """Return what a new resource is, in a few words."""
+    body = change.body
+    sku = (body.get("sku") or {}).get("name")
+    size = ((body.get("properties") or {}).get("hardwareProfile") or {}).get("vmSize")
+    return " ".join(["new", *(str(item) for item in (sku, size) if item)])
+
+
+def _shown(path: str, value: Any) -> str:
+    if value is None:
+        return "none"
+    if path.endswith(_USER_DATA):
+        try:
+            return " ".join(base64.b64decode(str(value), validate=True).decode().split())
+        except (binascii.Error, ValueError):
+            return str(value)
+    return str(value)
+
+
+def made_by(changes: Iterable[Change], found: Found) -> frozenset[str]:
+    """Return the lower-case ids of new resources that exist by now."""
+    return frozenset(
+        one.resource.id.lower()
+        for one in changes
+        if one.how == CREATE and found.get(one.resource.id.lower()) is not None
+    )
