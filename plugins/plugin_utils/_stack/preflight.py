@@ -19,7 +19,7 @@ from .._report.gather import STATES
 from .._report.text import aligned
 from .cost import Cost, Sum
 from .preflight_facts import Facts, Verdict
-from .preflight_machines import HARDWARE, IMAGE, QUOTA, SIZE, STOCK, TERMS, judge_images, judge_quota, judge_sizes
+from .preflight_machines import HARDWARE, IMAGE, QUOTA, SIZE, STOCK, judge_images, judge_quota, judge_sizes
 from .preflight_needs import Needs
 from .preflight_scope import (
     LOCKS,
@@ -52,7 +52,6 @@ CHECKS = (
     SIZE,
     HARDWARE,
     IMAGE,
-    TERMS,
     SUBNET,
     NAMES,
     LOCKS,

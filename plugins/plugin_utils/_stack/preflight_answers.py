@@ -14,9 +14,10 @@ from .._azure.clients import Clients, read_list
 from .._azure.errors import UnreadableAnswer
 from .._azure.resources import name_of, resource_group_of, segment, subscription_of
 from . import preflight_facts as facts_of
+from .data import ROLES, Assignment
 from .preflight_facts import folded, number_of
 from .preflight_json import Manager
-from .preflight_needs import Assignment, Needs
+from .preflight_needs import Needs
 
 VAULT, STORAGE = "Microsoft.KeyVault/vaults", "Microsoft.Storage/storageAccounts"
 AUTHORIZATION = "providers/Microsoft.Authorization"
@@ -195,16 +196,6 @@ def name_use(manager: Manager, needs: Needs, kind: str, name: str) -> facts_of.N
     return facts_of.NameUse(ours=True)
 
 
-def terms_accepted(manager: Manager, subscription: str, plan: str) -> bool:
-    """Return whether the subscription accepted the terms of a marketplace plan (``publisher:product:name``)."""
-    publisher, product, name = plan.split(":")
-    path = (
-        f"/subscriptions/{subscription}/providers/Microsoft.MarketplaceOrdering/offerTypes/virtualmachine/publishers/"
-        f"{publisher}/offers/{product}/plans/{name}/agreements/current"
-    )
-    return manager.get(path, "2021-01-01").get("properties", {}).get("accepted") is True
-
-
 def existing_assignments(manager: Manager, assignments: Iterable[Assignment]) -> list[Assignment]:
     """Return the assignments that exist, including those on scopes above."""
     found = []
@@ -215,7 +206,7 @@ def existing_assignments(manager: Manager, assignments: Iterable[Assignment]) ->
             principals[one.identity] = _principal(manager, one.identity)
         if one.scope not in roles:
             roles[one.scope] = _roles_on(manager, one.scope)
-        if (principals[one.identity].lower(), one.role_id.lower()) in roles[one.scope]:
+        if (principals[one.identity].lower(), ROLES[one.role]) in roles[one.scope]:
             found.append(one)
     return found
 

@@ -81,17 +81,12 @@ def _ask_all(ask: Callable[[Iterable[Question]], Answers], clients: Clients, nee
         providers=_by_name(answers, "provider"),
         locks=_without_doubles(_by_name(answers, "locks").values()),
         subnets=_subnets(_by_name(answers, "network"), needs),
-        vault=answers.get(("name", "vault"), Answer(NameUse())),
-        storage=answers.get(("name", "storage"), Answer(NameUse())),
+        vault=answers.get(("vault", ""), Answer(NameUse())),
+        accounts=_by_name(answers, "account"),
         refusals=refusals,
     )
-    rest = ask(_of_answers(manager, needs, facts))
-    return replace(
-        facts,
-        terms=_by_name(rest, "terms"),
-        assigned=rest.get(("assigned", ""), Answer([])),
-        requests=clients.requests,
-    )
+    assigned = ask(_of_assignments(manager, needs, facts)).get(("assigned", ""), Answer([]))
+    return replace(facts, assigned=assigned, requests=clients.requests)
 
 
 def _answers(queue: WorkQueue, questions: Iterable[Question]) -> Answers:
@@ -220,35 +215,25 @@ def _of_networks(clients: Clients, needs: Needs) -> Iterator[Question]:
 def _of_names(manager: Manager, needs: Needs) -> Iterator[Question]:
     if needs.vault:
         yield Question(
-            ("name", "vault"),
+            ("vault", ""),
             Asking(
                 f"ask for the vault name {needs.vault}",
                 "Microsoft.KeyVault/checkNameAvailability/read and Microsoft.KeyVault/locations/deletedVaults/read",
             ),
             partial(read.vault_name_use, manager, needs),
         )
-    if needs.storage:
+    for account in needs.accounts:
         yield Question(
-            ("name", "storage"),
-            Asking(f"ask for the account name {needs.storage}", "Microsoft.Storage/checknameavailability/read"),
-            partial(read.name_use, manager, needs, read.STORAGE, needs.storage),
+            ("account", account),
+            Asking(f"ask for the account name {account}", "Microsoft.Storage/checknameavailability/read"),
+            partial(read.name_use, manager, needs, read.STORAGE, account),
         )
 
 
-def _of_answers(manager: Manager, needs: Needs, facts: Facts) -> Iterator[Question]:
-    """Return the questions that follow from answers: marketplace terms, and the role assignments that exist."""
-    plans = {answer.value.plan for answer in facts.images.values() if answer.value and answer.value.plan}
-    for plan in sorted(plans):
-        yield Question(
-            ("terms", plan),
-            Asking(
-                f"read the terms of {plan}",
-                "Microsoft.MarketplaceOrdering/offertypes/publishers/offers/plans/agreements/read",
-            ),
-            partial(read.terms_accepted, manager, needs.subscription, plan),
-        )
+def _of_assignments(manager: Manager, needs: Needs, facts: Facts) -> Iterator[Question]:
+    """Return the question for role assignments that exist, if the identity cannot write all of them."""
     unconditional = [one for one in facts.permissions.value or () if not one.condition]
-    if needs.assignments and not may(unconditional, ROLE_WRITE):
+    if any(one.foreign for one in needs.assignments) or (needs.assignments and not may(unconditional, ROLE_WRITE)):
         yield Question(
             ("assigned", ""),
             Asking("list role assignments", "Microsoft.Authorization/roleAssignments/read"),

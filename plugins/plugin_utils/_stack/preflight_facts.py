@@ -220,11 +220,11 @@ class Facts:
     :ivar group: the region of the resource group; None if it does not exist.
     :ivar existing: how many machines of each set or machine exist, by lower-case name.
     :ivar images: by the image's name in ``Machines.image``; None for one that does not exist.
-    :ivar terms: whether a plan's terms are accepted, by ``Image.plan``.
     :ivar permissions: of the identity, on the resource group.
-    :ivar assigned: which of ``Needs.assignments`` exist; asked only if the identity cannot make them.
+    :ivar assigned: which of ``Needs.assignments`` exist; asked only if the identity cannot write one of them.
     :ivar providers: their registration states, by name.
     :ivar subnets: by the subnet's id; None for one that does not exist.
+    :ivar accounts: who has the names of ``Needs.accounts``.
     :ivar refusals: errors of the validation; an empty list if the deployment is valid.
     :ivar requests: number of requests that were sent, including retries.
     """
@@ -235,13 +235,12 @@ class Facts:
     skus: Answer[list[Sku]] = _NOT_ASKED
     existing: Answer[dict[str, int]] = _NOT_ASKED
     images: Mapping[str, Answer[Image]] = field(default_factory=dict)
-    terms: Mapping[str, Answer[bool]] = field(default_factory=dict)
     permissions: Answer[list[Permission]] = _NOT_ASKED
     assigned: Answer[list[Any]] = field(default_factory=lambda: Answer([]))
     providers: Mapping[str, Answer[str]] = field(default_factory=dict)
     locks: Answer[list[Lock]] = _NOT_ASKED
     subnets: Mapping[str, Answer[SubnetUse]] = field(default_factory=dict)
     vault: Answer[NameUse] = _NOT_ASKED
-    storage: Answer[NameUse] = _NOT_ASKED
+    accounts: Mapping[str, Answer[NameUse]] = field(default_factory=dict)
     refusals: Answer[list[Refusal]] = _NOT_ASKED
     requests: int = 0

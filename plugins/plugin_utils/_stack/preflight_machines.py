@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The preflight checks of what machines need: quota, VM sizes, their hardware, images, and marketplace terms. Pure.
+"""The preflight checks of what machines need: quota, VM sizes, their hardware, and images. Pure.
 
 Nobody can ask Azure whether machines are in stock. A passed check says that Azure sells the size to the subscription.
 """
@@ -18,7 +18,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import Unkno
 from .preflight_facts import Answer, Facts, Image, Sku, Usage, Verdict, folded, number_of
 from .preflight_needs import PREMIUM, Machines, Needs
 
-QUOTA, SIZE, HARDWARE, IMAGE, TERMS = "quota", "size", "hardware", "image", "terms"
+QUOTA, SIZE, HARDWARE, IMAGE = "quota", "size", "hardware", "image"
 STOCK = "Whether machines are in stock is not known until they are ordered."
 _USAGES = "Microsoft.Compute/locations/{}/usages"
 _SKUS = "Microsoft.Compute/skus, location {}"
@@ -137,7 +137,7 @@ def judge_sizes(needs: Needs, facts: Facts, described: Mapping[str, Any] | None)
         return
     done = set()
     for one in needs.machines:
-        key = one.vm_size.lower(), one.zone, one.spot, one.ephemeral, one.disk_type, one.compute
+        key = one.vm_size.lower(), one.zone, one.spot, one.ephemeral, one.disk_type, one.is_set
         if key not in done:
             done.add(key)
             sku = _sku(facts, one.vm_size)
@@ -193,7 +193,7 @@ def _hardware(needs: Needs, one: Machines, sku: Sku, described: Mapping[str, Any
     if cannot:
         summary = "it does not support " + " and ".join(cannot)
         return Verdict(HARDWARE, about, FAIL, summary, source=source, action=f"Change the model of {one.label}.")
-    if not one.compute:
+    if not one.is_set:
         return Verdict(HARDWARE, about, PASS, "it supports what the model uses", source=source)
     size = _known_size(one, described)
     if size is None:
@@ -246,17 +246,15 @@ def _differences(size: VmSize, capabilities: Mapping[str, str]) -> Iterator[str]
 
 
 def judge_images(needs: Needs, facts: Facts) -> Iterator[Verdict]:
-    """Check that each image exists in the region, fits its VM size, and that its marketplace terms are accepted."""
+    """Check that each image exists in the region, and fits its VM size."""
     done = set()
     for one in needs.machines:
-        key = one.image, one.vm_size.lower(), one.plan
+        key = one.image, one.vm_size.lower()
         if key in done:
             continue
         done.add(key)
         answer: Answer[Image] = facts.images.get(one.image) or Answer(problem="the form of the image's id is not known")
         yield _image(needs, one, answer, _sku(facts, one.vm_size))
-        if answer.value and answer.value.plan:
-            yield _terms(needs, one, answer.value.plan, facts)
 
 
 def _image(needs: Needs, one: Machines, answer: Answer[Image], sku: Sku | None) -> Verdict:
@@ -273,6 +271,10 @@ def _image(needs: Needs, one: Machines, answer: Answer[Image], sku: Sku | None) 
         action = f"Replicate it: az sig image-version update --ids {one.image} --add publishingProfile.targetRegions "
         action += f"name={needs.location}"
         return Verdict(IMAGE, about, FAIL, summary, ", ".join(sorted(image.regions)), needs.location, source, action)
+    if image.plan:
+        summary = f"the image has the marketplace plan {image.plan}, which hpcai_stack cannot state"
+        action = f"Choose an image without a plan for {one.label}, such as those of microsoft-dsvm:ubuntu-hpc."
+        return Verdict(IMAGE, about, FAIL, summary, image.plan, "no plan", source, action)
     generations = sku.capabilities.get("HyperVGenerations", "") if sku else ""
     architecture = sku.capabilities.get("CpuArchitectureType", "") if sku else ""
     for theirs, wanted, words in (
@@ -300,23 +302,3 @@ def _look_for(needs: Needs, image: str) -> str:
         f"Choose an existing version: az vm image list --all --location {needs.location} --publisher {publisher} "
         f"--offer {offer} --sku {sku}"
     )
-
-
-def _terms(needs: Needs, one: Machines, plan: str, facts: Facts) -> Verdict:
-    about = f"plan {plan} of {one.label}"
-    source = "Microsoft.MarketplaceOrdering agreements"
-    publisher, product, name = plan.split(":")
-    if one.plan.lower() != plan.lower():
-        summary = "the image has a marketplace plan that the model does not give"
-        action = f"Give the plan of {one.label}: publisher {publisher}, product {product}, name {name}."
-        return Verdict(TERMS, about, FAIL, summary, one.plan, plan, source, action)
-    answer: Answer[bool] = facts.terms.get(plan) or Answer(problem="its terms were not asked for")
-    if answer.problem:
-        return answer.unknown(TERMS, about, source)
-    if not answer.value:
-        action = (
-            f"Accept the terms: az vm image terms accept --publisher {publisher} --offer {product} --plan {name} "
-            f"--subscription {needs.subscription}"
-        )
-        return Verdict(TERMS, about, FAIL, "the terms are not accepted", "no", "yes", source, action)
-    return Verdict(TERMS, about, PASS, "the terms are accepted", "yes", "yes", source)

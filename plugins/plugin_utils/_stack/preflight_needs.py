@@ -6,7 +6,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from . import resource as kinds
+from .data import Assignment, assignments
+from .desired import Known, desired
+from .model import CLUSTER, COMPUTE, Stack
+from .names import Names
+from .resource import Resource
 
 PREMIUM, STANDARD_SSD, STANDARD_HDD = "Premium_LRS", "StandardSSD_LRS", "Standard_LRS"
 """Types of managed disks whose price is known by tier."""
@@ -20,12 +29,10 @@ class Machines:
     :ivar vm_size: canonical VM size.
     :ivar minimum: number of machines that always run.
     :ivar maximum: the largest number of machines.
-    :ivar is_set: whether it is a scale set.
-    :ivar compute: whether jobs run on it, so that the collection needs the facts of its VM size.
+    :ivar is_set: whether it is a scale set of compute nodes; the collection needs the facts of their VM size.
     :ivar spot: whether it uses spot capacity.
     :ivar zone: the availability zone; empty if Azure chooses.
     :ivar image: ``publisher:offer:sku:version``, or the resource id of an image or of a gallery's image version.
-    :ivar plan: ``publisher:product:name`` of the marketplace plan that the model gives; empty if it gives none.
     :ivar disk_type: type of the OS disk.
     :ivar disk_gib: size of the OS disk; None if it is the image's.
     :ivar ephemeral: whether the OS disk is on the host, which costs nothing.
@@ -37,11 +44,9 @@ class Machines:
     minimum: int = 1
     maximum: int = 1
     is_set: bool = False
-    compute: bool = False
     spot: bool = False
     zone: str = ""
     image: str = ""
-    plan: str = ""
     disk_type: str = PREMIUM
     disk_gib: int | None = None
     ephemeral: bool = False
@@ -66,22 +71,6 @@ class Subnet:
 
 
 @dataclass(frozen=True)
-class Assignment:
-    """A role assignment that the cluster needs.
-
-    :ivar identity: resource id of the user-assigned identity that gets the role.
-    :ivar role: name of the role, for people.
-    :ivar role_id: the role definition's GUID.
-    :ivar scope: resource id on which the role is assigned.
-    """
-
-    identity: str
-    role: str
-    role_id: str
-    scope: str
-
-
-@dataclass(frozen=True)
 class Needs:
     """All that a cluster needs.
 
@@ -94,7 +83,7 @@ class Needs:
     :ivar actions: the actions that making the resources needs, in alphabetical order, without role assignments.
     :ivar providers: the resource providers, in alphabetical order.
     :ivar vault: name of the key vault that is made; empty if none is.
-    :ivar storage: name of the storage account that is made; empty if none is.
+    :ivar accounts: names of the storage accounts that are made.
     :ivar resources: resource ids of all resources that are made.
     :ivar nat_gateways: number of NAT gateways that are made.
     :ivar public_addresses: number of public IPv4 addresses that are made.
@@ -113,7 +102,7 @@ class Needs:
     actions: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()
     vault: str = ""
-    storage: str = ""
+    accounts: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
     nat_gateways: int = 0
     public_addresses: int = 0
@@ -126,3 +115,99 @@ class Needs:
     def scope(self) -> str:
         """Resource id of the resource group."""
         return f"/subscriptions/{self.subscription}/resourceGroups/{self.group}"
+
+
+_DEPLOYMENT = ("Microsoft.Resources/deployments/validate/action", "Microsoft.Resources/deployments/write")
+_MORE_ACTIONS = {
+    # What Azure checks besides the write, because these resources use others.
+    kinds.NIC: ("Microsoft.Network/virtualNetworks/subnets/join/action",),
+    kinds.VM: (
+        "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",
+        "Microsoft.Network/networkInterfaces/join/action",
+    ),
+    kinds.SCALE_SET: (
+        "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",
+        "Microsoft.Network/virtualNetworks/subnets/join/action",
+    ),
+}
+
+
+def needs_of(stack: Stack) -> Needs:
+    """Return what a stack needs. Pure."""
+    names = Names(stack)
+    made = [one for one in desired(stack, Known(tenant="")) if not one.adopted]
+    kinds_made = Counter(one.kind for one in made)
+    return Needs(
+        subscription=stack.subscription,
+        group=stack.group.name,
+        location=stack.location,
+        machines=tuple(_machines(stack, names)),
+        subnets=tuple(_subnet(stack, names, name) for name in (CLUSTER, COMPUTE)),
+        assignments=tuple(assignments(stack, names)),
+        actions=_actions(made),
+        providers=_providers(made),
+        vault="" if stack.key_vault.adopt else stack.key_vault.name,
+        accounts=tuple(one.name for one in made if one.kind == kinds.ACCOUNT),
+        resources=tuple(one.id for one in made),
+        nat_gateways=kinds_made[kinds.NAT],
+        public_addresses=kinds_made[kinds.PUBLIC_ADDRESS],
+        bastions=kinds_made[kinds.BASTION_HOST],
+        disks=tuple(_disk(one) for one in made if one.kind == kinds.DISK),
+        share_gib=tuple(
+            (one.name, int(one.body["properties"]["shareQuota"])) for one in made if one.kind == kinds.SHARE
+        ),
+        unpriced=("the private endpoint of the share",) if kinds_made[kinds.ENDPOINT] else (),
+    )
+
+
+def _machines(stack: Stack, names: Names) -> Iterable[Machines]:
+    login = [names.login(number) for number in range(1, stack.login.count + 1)]
+    for machine, wanted in ((names.controller, stack.controller), *((one, stack.login) for one in login)):
+        yield Machines(
+            name=machine.rsplit("/", 1)[-1],
+            vm_size=wanted.vm_size,
+            image=str(wanted.image),
+            disk_gib=wanted.os_disk_gib,
+            subnet=names.subnet(CLUSTER),
+        )
+    for one in stack.scale_sets:
+        yield Machines(
+            name=one.name,
+            vm_size=one.vm_size,
+            # The capacity belongs to whoever grows and shrinks the set, so its smallest size is none.
+            minimum=0,
+            maximum=one.max,
+            is_set=True,
+            spot=one.is_spot,
+            zone=one.zone,
+            image=str(one.image),
+            disk_gib=one.os_disk_gib,
+            ephemeral=one.ephemeral_os_disk,
+            subnet=names.subnet(COMPUTE),
+        )
+
+
+def _subnet(stack: Stack, names: Names, name: str) -> Subnet:
+    return Subnet(names.subnet(name), "" if stack.network.adopt else stack.network.subnets[name])
+
+
+def _disk(one: Resource) -> tuple[str, str, int]:
+    return one.name, str(one.body["sku"]["name"]), int(one.body["properties"]["diskSizeGB"])
+
+
+def _actions(made: Iterable[Resource]) -> tuple[str, ...]:
+    """Return the actions on the resource group. A group that is made needs its own on the subscription."""
+    found = set(_DEPLOYMENT)
+    for one in made:
+        if one.kind == kinds.GROUP:
+            found.add("Microsoft.Resources/subscriptions/resourceGroups/write")
+        elif one.kind != kinds.ROLE_ASSIGNMENT:
+            found.add(f"{one.kind}/write")
+        found.update(_MORE_ACTIONS.get(one.kind, ()))
+    return tuple(sorted(found))
+
+
+def _providers(made: Iterable[Resource]) -> tuple[str, ...]:
+    """Return the resource providers. Azure registers Resources and Authorization in every subscription."""
+    always = {"Microsoft.Resources", "Microsoft.Authorization"}
+    return tuple(sorted({one.kind.partition("/")[0] for one in made} - always))

@@ -18,8 +18,9 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
 
 from .._azure.errors import listed
 from .._azure.resources import name_of
+from .data import Assignment
 from .preflight_facts import Answer, Facts, Lock, NameUse, Permission, SubnetUse, Verdict
-from .preflight_needs import Assignment, Machines, Needs, Subnet
+from .preflight_needs import Machines, Needs, Subnet
 
 SUBSCRIPTION, RIGHTS, ROLE_RIGHTS, PROVIDERS = "subscription", "rights", "role_rights", "providers"
 SUBNET, NAMES, LOCKS, VALIDATION, POLICIES = "subnet", "names", "locks", "validation", "policies"
@@ -27,6 +28,7 @@ ROLE_WRITE = "Microsoft.Authorization/roleAssignments/write"
 RESERVED = 5
 """Addresses of each subnet that Azure keeps for itself: the first four and the last."""
 _PERMISSIONS = "Microsoft.Authorization/permissions"
+_ASSIGNMENTS = "Microsoft.Authorization/roleAssignments"
 _POLICY_CODES = ("requestdisallowedbypolicy", "policyviolation")
 
 
@@ -69,38 +71,44 @@ def judge_rights(needs: Needs, facts: Facts) -> Iterator[Verdict]:
         yield Verdict(RIGHTS, about, FAIL, summary, value, "all", _PERMISSIONS, action)
     else:
         yield Verdict(RIGHTS, about, PASS, "the identity may make all resources", value, "all", _PERMISSIONS)
-    if needs.assignments:
-        yield _role_rights(needs, facts, permissions.value)
+    yield from _role_rights(needs, facts, permissions.value)
 
 
-def _role_rights(needs: Needs, facts: Facts, permissions: list[Permission]) -> Verdict:
-    about = f"{len(needs.assignments)} role assignment{'s' if len(needs.assignments) > 1 else ''}"
+def _role_rights(needs: Needs, facts: Facts, permissions: list[Permission]) -> Iterator[Verdict]:
+    """Yield verdicts on the assignments that the stack writes, and on those that owners of adopted resources write."""
+    own = [one for one in needs.assignments if not one.foreign]
+    foreign = [one for one in needs.assignments if one.foreign]
     granting = [one for one in permissions if _grants(one, ROLE_WRITE)]
-    if any(not one.condition for one in granting):
-        return Verdict(ROLE_RIGHTS, about, PASS, "the identity may assign roles", "yes", "yes", _PERMISSIONS)
-    if facts.assigned.value is None:
-        return facts.assigned.unknown(ROLE_RIGHTS, about, "Microsoft.Authorization/roleAssignments")
-    missing = [one for one in needs.assignments if one not in facts.assigned.value]
+    if own and any(not one.condition for one in granting):
+        yield Verdict(ROLE_RIGHTS, _count(own), PASS, "the identity may assign roles", "yes", "yes", _PERMISSIONS)
+        own = []
+    for members, verdict in ((own, UNKNOWN if granting else FAIL), (foreign, WARN)):
+        if members and facts.assigned.value is None:
+            yield facts.assigned.unknown(ROLE_RIGHTS, _count(members), _ASSIGNMENTS)
+        elif members:
+            yield _assigned(members, [one for one in members if one not in (facts.assigned.value or ())], verdict)
+
+
+def _assigned(members: list[Assignment], missing: list[Assignment], verdict: str) -> Verdict:
+    value = f"{len(members) - len(missing)} of {len(members)} exist"
     if not missing:
-        summary = "the identity cannot assign roles, but all assignments exist already"
-        return Verdict(ROLE_RIGHTS, about, PASS, summary, "no", "yes", _PERMISSIONS)
-    action = "Give these commands to an owner, to run once the identities exist: " + "; ".join(
-        assignment_command(one) for one in missing
+        return Verdict(ROLE_RIGHTS, _count(members), PASS, "all assignments exist", value, "all", _ASSIGNMENTS)
+    summary = {
+        FAIL: f"the identity lacks {ROLE_WRITE}, so an owner must assign the roles",
+        UNKNOWN: "the identity may assign roles under a condition, which cannot be evaluated here",
+        WARN: "owners of resources that the stack does not change must assign the roles",
+    }[verdict]
+    # The stack's identities exist only after its first run.
+    action = "Give these commands to an owner, to run as soon as the identities exist: " + "; ".join(
+        one.command(f"$(az identity show --ids {one.identity} --query principalId --output tsv)") for one in missing
     )
-    if granting:
-        summary = "the identity may assign roles under a condition, which cannot be evaluated here"
-        return Verdict(ROLE_RIGHTS, about, UNKNOWN, summary, granting[0].condition, "yes", _PERMISSIONS, action)
-    summary = f"the identity cannot assign roles ({ROLE_WRITE}); {len(missing)} assignments are missing"
-    return Verdict(ROLE_RIGHTS, about, FAIL, summary, "no", "yes", _PERMISSIONS, action)
+    if verdict == FAIL:
+        action += ". Set identities.assign_roles to false in hpcai_stack."
+    return Verdict(ROLE_RIGHTS, _count(members), verdict, summary, value, "all", _ASSIGNMENTS, action)
 
 
-def assignment_command(one: Assignment) -> str:
-    """Return the command with which an owner makes a role assignment."""
-    identity = f"$(az identity show --ids {one.identity} --query principalId --output tsv)"
-    return (
-        f"az role assignment create --assignee-object-id {identity} --assignee-principal-type ServicePrincipal "
-        f"--role '{one.role}' --scope {one.scope}"
-    )
+def _count(members: list[Assignment]) -> str:
+    return f"{len(members)} role assignment{'s' if len(members) > 1 else ''}"
 
 
 def may(permissions: Iterable[Permission], action: str) -> bool:
@@ -184,8 +192,9 @@ def judge_names(needs: Needs, facts: Facts) -> Iterator[Verdict]:
     """Check that the names of vault and storage account, which are unique in all of Azure, can be used."""
     if needs.vault:
         yield _vault(needs, facts.vault)
-    if needs.storage:
-        yield _name(f"storage account {needs.storage}", facts.storage, "Microsoft.Storage/checkNameAvailability")
+    for account in needs.accounts:
+        answer: Answer[NameUse] = facts.accounts.get(account) or Answer(problem="it was not asked for")
+        yield _name(f"storage account {account}", answer, "Microsoft.Storage/checkNameAvailability")
 
 
 def _vault(needs: Needs, answer: Answer[NameUse]) -> Verdict:
