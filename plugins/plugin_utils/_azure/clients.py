@@ -224,6 +224,15 @@ class Clients:
         make_safe("azure.mgmt.network")
         return self._client(NetworkManagementClient, subscription_id)
 
+    def deployments(self, subscription_id: str) -> Any:
+        """Return the client of deployments."""
+        try:
+            from azure.mgmt.resource.deployments import DeploymentsMgmtClient
+        except ImportError as error:
+            raise missing_package("azure-mgmt-resource-deployments") from error
+        make_safe("azure.mgmt.resource.deployments")
+        return self._client(DeploymentsMgmtClient, subscription_id)
+
     def resource_manager(self) -> Any:
         """Return a client for requests that no package of the SDK supports.
 

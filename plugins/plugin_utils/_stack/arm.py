@@ -88,10 +88,10 @@ class Arm:
     ) -> Callable[[], None]:
         """Start to make, change or delete a resource. Returns a function that waits until Azure is done.
 
-        :param method: PUT, PATCH or DELETE.
+        :param method: PUT, PATCH, DELETE, or POST for an action.
         :raises InventoryError: Azure refused.
         """
-        action = "delete" if method == "DELETE" else "write"
+        action = {"DELETE": "delete", "POST": "action"}.get(method, "write")
         asking = Asking(f"{_VERBS[method]} {label_of(resource_id)}", f"{kind}/{action}")
         self.writes += 1
         try:
@@ -165,7 +165,7 @@ class Arm:
         return LROPoller(client, answer, lambda result: result, ARMPolling(_POLL_S))
 
 
-_VERBS = {"PUT": "make", "PATCH": "change", "DELETE": "delete"}
+_VERBS = {"PUT": "make", "PATCH": "change", "DELETE": "delete", "POST": "finish"}
 
 
 def _does_not_exist(error: BaseException) -> bool:

@@ -95,7 +95,7 @@ def differences(resource: Resource, found: Mapping[str, Any]) -> list[Difference
 
 def merged(resource: Resource, found: Mapping[str, Any]) -> dict[str, Any]:
     """Return what Azure has, with what the model sets: foreign tags, rules and subnets stay as they are."""
-    have = _writable(resource.kind, found)
+    have = writable(resource.kind, found)
     want = dict(_without(resource.body, resource.once))
     result: dict[str, Any] = _merge(have, want)
     if resource.owned:
@@ -256,7 +256,7 @@ def _strip(body: Any) -> Any:
     return [_strip(item) for item in body] if isinstance(body, list) else body
 
 
-def _writable(kind: str, found: Mapping[str, Any]) -> dict[str, Any]:
+def writable(kind: str, found: Mapping[str, Any]) -> dict[str, Any]:
     """Return Azure's answer about a resource as it can be sent back."""
     body = {key: value for key, value in _strip(found).items() if key not in ("id", "name")}
     derived, below = _DERIVED.get(kind, (frozenset(), frozenset()))

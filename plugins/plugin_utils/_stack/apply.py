@@ -1,0 +1,198 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Provisioning: reads what there is, plans, and carries the plan out. The next run goes on after any failure."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from .._azure.errors import InventoryError
+from . import resource as kinds
+from .arm import Arm
+from .deployments import Deployments
+from .desired import Known, desired, first
+from .model import Stack
+from .names import Names
+from .ownership import Record, next_record, record_from
+from .plan import CREATE, PATCH, UPDATE, Change, Plan, made_by, plan
+from .resource import Resource
+from .template import record_template, secret_body, template
+
+_KEY_BYTES = 128
+"""Length of a new munge key; munge's own tool makes 128 bytes too."""
+_LONGEST_LIST = 8
+Found = dict[str, dict[str, Any] | None]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What Azure has.
+
+    :ivar known: tenant and principals.
+    :ivar resources: the desired resources.
+    :ivar found: Azure's answers by lower-case id.
+    :ivar record: what the stack has recorded.
+    :ivar deployment: state of the stack's last deployment; empty if there is none.
+    """
+
+    known: Known
+    resources: tuple[Resource, ...]
+    found: Found
+    record: Record | None
+    deployment: str
+
+    def plan(self, stack: Stack) -> Plan:
+        """Return what a run changes."""
+        return plan(stack, self.resources, self.found, self.record)
+
+
+def look(stack: Stack, arm: Arm) -> Seen:
+    """Read everything about the stack, about one request for each resource.
+
+    :raises InventoryError: something could not be read.
+    """
+    names = Names(stack)
+    subscription = f"/subscriptions/{stack.subscription}"
+    deployment, record = (names.of(kinds.DEPLOYMENT, name) for name in (names.deployment, names.record))
+    begin = first(stack)
+    found = arm.read(
+        [
+            (subscription, kinds.SUBSCRIPTION),
+            (deployment, kinds.DEPLOYMENT),
+            (record, kinds.DEPLOYMENT),
+            *((one.id, one.kind) for one in begin),
+        ]
+    )
+    answer = found.pop(subscription.lower())
+    if answer is None:
+        raise InventoryError(
+            f"could not read the subscription {stack.subscription}: it is not in the directory of this identity. Check "
+            "subscription_id, and sign in to its directory: az login --tenant TENANT, or tenant_id."
+        )
+    state = str(((found.pop(deployment.lower()) or {}).get("properties") or {}).get("provisioningState") or "")
+    try:
+        recorded = record_from(found.pop(record.lower()), stack.owner)
+    except ValueError as error:
+        raise InventoryError(str(error)) from None
+    known = Known(str(answer.get("tenantId") or ""), principals_of(begin, found))
+    resources = desired(stack, known)
+    inside = f"{stack.group_id}/".lower()
+    exists = found[stack.group_id.lower()] is not None
+    rest = [one for one in resources if one.id.lower() not in found]
+    found |= {one.id.lower(): None for one in rest if not exists and one.id.lower().startswith(inside)}
+    found |= arm.read([(one.id, one.kind) for one in rest if one.id.lower() not in found])
+    return Seen(known, resources, found, recorded, state)
+
+
+def principals_of(resources: Iterable[Resource], found: Found) -> dict[str, str]:
+    """Return the ids of the identities' principals by the identities' ids."""
+    return {
+        one.id: str(answer["properties"]["principalId"])
+        for one in resources
+        if one.kind == kinds.IDENTITY
+        and (answer := found.get(one.id.lower()))
+        and (answer.get("properties") or {}).get("principalId")
+    }
+
+
+def why_not(stack: Stack, seen: Seen, arm: Arm) -> list[str]:
+    """Return what Azure would refuse only after it has made something: a vault's name that is blocked."""
+    names = Names(stack)
+    if stack.key_vault.adopt or seen.found[names.vault.lower()] is not None:
+        return []
+    deleted = (
+        f"/subscriptions/{stack.subscription}/providers/Microsoft.KeyVault/locations/{stack.location}/deletedVaults/"
+        f"{stack.key_vault.name}"
+    )
+    answer = arm.get(deleted, kinds.DELETED_VAULT)
+    if answer is None:
+        return []
+    until = (answer.get("properties") or {}).get("scheduledPurgeDate") or "an unknown date"
+    return [
+        f"the name {stack.key_vault.name} is blocked until {until}, because a vault of this name was deleted. Recover "
+        f"it (az keyvault recover --name {stack.key_vault.name}), purge it (az keyvault purge --name "
+        f"{stack.key_vault.name}), or set key_vault.name."
+    ]
+
+
+class Apply:
+    """Carries a plan out.
+
+    :ivar made: lower-case ids of the resources that this run made.
+    """
+
+    def __init__(self, stack: Stack, arm: Arm, deployments: Deployments, say: Callable[[str], None]) -> None:
+        self._stack = stack
+        self._arm = arm
+        self._deployments = deployments
+        self._say = say
+        self._names = Names(stack)
+
+    def run(self, seen: Seen) -> Seen:
+        """Make and change what differs, and record it. Returns what Azure has then.
+
+        :raises InventoryError: a request failed. What was made is recorded, so that the next run goes on from there.
+        """
+        todo = seen.plan(self._stack)
+        try:
+            self._carry_out(seen, todo)
+        except InventoryError as error:
+            raise InventoryError(self._after_failure(seen, todo, str(error))) from None
+        return self._record(seen, todo)
+
+    def _carry_out(self, seen: Seen, todo: Plan) -> None:
+        self._direct([one for one in todo.changes if one.resource.kind in kinds.DIRECT])
+        identities = [one.resource for one in todo.changes if one.resource.kind == kinds.IDENTITY and one.how == CREATE]
+        if identities:
+            # Role assignments contain the ids of the new principals.
+            seen.found.update(self._arm.read([(one.id, one.kind) for one in identities]))
+            known = Known(seen.known.tenant, principals_of(first(self._stack), seen.found))
+            todo = plan(self._stack, desired(self._stack, known), seen.found, seen.record)
+        rest = [one for one in todo.changes if one.resource.kind not in kinds.DIRECT]
+        whole = [one for one in rest if one.how in (CREATE, UPDATE) and one.resource.kind != kinds.SECRET]
+        if whole:
+            content = template((one.resource, one.body) for one in whole)
+            self._say(f"Azure checks the deployment of {len(whole)} resources")
+            self._deployments.check(self._names.deployment, content)
+            self._deployments.run(self._names.deployment, content)
+        self._direct([one for one in rest if one not in whole])
+
+    def _direct(self, changes: list[Change]) -> None:
+        """Make and change resources by requests of their own, one after the other."""
+        for one in changes:
+            body = one.body
+            if one.resource.kind == kinds.SECRET:
+                # The value is in no template, no record, no diff, and nowhere on this machine.
+                body = secret_body(base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode())
+            self._say(f"{'changing' if one.how == PATCH else 'making'} {one.resource.label}")
+            method = "PATCH" if one.how == PATCH else "PUT"
+            self._arm.begin(method, one.resource.id, one.resource.kind, body)()
+
+    def _record(self, seen: Seen, todo: Plan) -> Seen:
+        """Record what there is now, if that differs from the last record."""
+        changed = [(one.resource.id, one.resource.kind) for one in todo.changes if one.how == CREATE]
+        found = {**seen.found, **self._arm.read(changed)}
+        record = next_record(self._stack, seen.record, seen.resources, found, made_by(todo.changes, found))
+        if record != seen.record and found.get(self._stack.group_id.lower()) is not None:
+            self._say("recording what the stack has")
+            self._deployments.run(self._names.record, record_template(record))
+        return Seen(seen.known, seen.resources, found, record, "Succeeded")
+
+    def _after_failure(self, seen: Seen, todo: Plan, error: str) -> str:
+        try:
+            now = self._record(seen, todo)
+        except InventoryError as second:
+            return f"{error} It is not known what was made: {second} Correct this, and run it again."
+        made = made_by(todo.changes, now.found)
+        labels = [one.resource.label for one in todo.changes if one.resource.id.lower() in made]
+        if not labels:
+            return f"{error} Nothing was made. Correct this, and run it again."
+        more = len(labels) - _LONGEST_LIST
+        shown = ", ".join(labels[:_LONGEST_LIST]) + (f" and {more} more" if more > 0 else "")
+        return f"{error} Made and recorded: {shown}. Correct this, and run it again: it goes on from there."

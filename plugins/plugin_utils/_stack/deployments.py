@@ -1,0 +1,200 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Deployments of Azure Resource Manager in the stack's group, always incremental: validated, watched and explained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from .._azure.clients import Clients, pages
+from .._azure.concurrency import Deadline
+from .._azure.errors import Asking, InventoryError, explain, printable
+from .resource import label_of
+
+_WATCH_S = 5.0
+"""Seconds between looks at a deployment. Most resources take longer than this."""
+_ENDED = ("succeeded", "failed", "canceled")
+_PERMISSION = "Microsoft.Resources/deployments/write"
+_SHORT = 500
+"""Most characters of one of Azure's messages; they end with long links."""
+ADVICE: Mapping[str, str] = {
+    "RequestDisallowedByPolicy": "A policy forbids it. Without public addresses: network.access: private, and "
+    "network.nat: false or an adopted network.",
+    "AuthorizationFailed": "If only the right to write role assignments is missing: identities.assign_roles: false, "
+    "and an owner runs the commands that the run then returns in role_assignments.",
+    "RoleAssignmentExists": "Somebody assigned this role already. Remove that assignment, or set "
+    "identities.assign_roles: false.",
+    "VaultAlreadyExists": "The name of the vault is in use. Set key_vault.name.",
+    "StorageAccountAlreadyTaken": "The name of the account is in use. Set storage.name.",
+    "DeploymentActive": "Another run of this stack is at work. Wait until it has ended, and run this again.",
+    "MissingSubscriptionRegistration": "Register the resource provider: az provider register --namespace NAMESPACE.",
+    "SkuNotAvailable": "Choose another size, zone or region.",
+    "QuotaExceeded": "Ask Azure for more quota, or lower the sizes.",
+}
+"""What to do, by Azure's code."""
+
+
+class Deployments:
+    """The deployments of one group.
+
+    :param clients: clients that accept any answer.
+    :param group: name of the group.
+    :param say: shows how far a deployment is.
+    :ivar writes: number of deployments that this object started.
+    """
+
+    def __init__(
+        self, clients: Clients, subscription: str, group: str, deadline: Deadline, say: Callable[[str], None]
+    ) -> None:
+        self._client = clients.deployments(subscription)
+        self._group = group
+        self._deadline = deadline
+        self._say = say
+        self.writes = 0
+
+    def check(self, name: str, template: Mapping[str, Any]) -> None:
+        """Let Azure validate a template, and refuse one that would delete something.
+
+        :raises InventoryError: it is not valid, or would delete something. Nothing was changed.
+        """
+        asking = Asking("validate the deployment", "Microsoft.Resources/deployments/validate/action")
+        try:
+            result = self._client.deployments.begin_validate(self._group, name, _body(template)).result()
+        except Exception as error:
+            raise InventoryError(_why(error, asking)) from None
+        if getattr(result, "error", None):
+            raise InventoryError(f"could not {asking.what}: {'; '.join(reasons(result.error))}")
+        asking = Asking("preview the deployment", "Microsoft.Resources/deployments/whatIf/action")
+        try:
+            preview = self._client.deployments.begin_what_if(self._group, name, _body(template)).result()
+        except Exception as error:
+            raise InventoryError(_why(error, asking)) from None
+        if getattr(preview, "error", None):
+            raise InventoryError(f"could not {asking.what}: {'; '.join(reasons(preview.error))}")
+        deleted = [
+            label_of(str(one.resource_id))
+            for one in preview.changes or []
+            if str(getattr(one.change_type, "value", one.change_type)).lower() == "delete"
+        ]
+        if deleted:
+            raise InventoryError(
+                f"Azure's preview of the deployment shows that it would delete {', '.join(deleted)}. Nothing was "
+                "deployed."
+            )
+
+    def run(self, name: str, template: Mapping[str, Any]) -> None:
+        """Start a deployment and wait until it has ended.
+
+        :raises InventoryError: it failed, for each resource that failed with Azure's code and words.
+        """
+        asking = Asking(f"deploy {name}", _PERMISSION)
+        self.writes += 1
+        try:
+            poller = self._client.deployments.begin_create_or_update(self._group, name, _body(template))
+        except Exception as error:
+            raise InventoryError(_why(error, asking)) from None
+        number = len(template["resources"])
+        while not poller.done():
+            if self._deadline.remaining() <= 0:
+                raise InventoryError(self._timeout(name))
+            poller.wait(min(_WATCH_S, self._deadline.remaining()))
+            if number and not poller.done():
+                self._show(name, number)
+        try:
+            poller.result()
+        except Exception as error:
+            failed = self._failed(name)
+            raise InventoryError("; ".join(failed) if failed else _why(error, asking)) from None
+
+    def wait_for(self, name: str, state: str) -> None:
+        """Wait until a deployment of an earlier run has ended, whether or not it succeeds.
+
+        :param state: its state as it was read.
+        """
+        while state.lower() not in _ENDED:
+            if self._deadline.remaining() <= 0:
+                raise InventoryError(self._timeout(name))
+            self._say("a deployment of an earlier run is still at work")
+            self._deadline.wait(_WATCH_S)
+            try:
+                found = self._client.deployments.get(self._group, name)
+            except Exception as error:
+                raise InventoryError(explain(error, Asking(f"read the deployment {name}", _PERMISSION))) from None
+            state = str(getattr(found.properties.provisioning_state, "value", found.properties.provisioning_state))
+
+    def forget(self, name: str) -> None:
+        """Delete the record of a deployment. Its resources stay."""
+        try:
+            self._client.deployments.begin_delete(self._group, name).result()
+        except Exception as error:
+            asking = Asking(f"delete the record {name}", "Microsoft.Resources/deployments/delete")
+            raise InventoryError(explain(error, asking)) from None
+
+    def _timeout(self, name: str) -> str:
+        return (
+            f"the deployment {name} is still running after the {self._deadline.seconds:g} seconds of `timeout`. It "
+            "goes on in Azure; the next run waits for it."
+        )
+
+    def _show(self, name: str, number: int) -> None:
+        try:
+            items = list(self._operations(name))
+        except Exception:  # only for show: the deployment itself reports errors
+            return
+        done = sum(1 for state, _label, _why_failed in items if state == "succeeded")
+        at_work = sorted(label for state, label, _why_failed in items if state not in _ENDED)
+        more = f": {', '.join(at_work[:3])}{' ...' if len(at_work) > 3 else ''}" if at_work else ""
+        self._say(f"{done} of {number} resources are made{more}")
+
+    def _failed(self, name: str) -> list[str]:
+        try:
+            return [f"{label}: {why}" for state, label, why in self._operations(name) if state == "failed"]
+        except Exception:  # then the deployment's own error is shown
+            return []
+
+    def _operations(self, name: str) -> Iterator[tuple[str, str, str]]:
+        """Yield state, resource and error of each operation."""
+        for page in pages(self._client.deployment_operations.list(self._group, name)):
+            for one in page:
+                properties = one.properties
+                target = getattr(properties, "target_resource", None)
+                if target is None or not target.id:
+                    continue
+                message = getattr(properties, "status_message", None)
+                error = getattr(message, "error", None)
+                yield (
+                    str(properties.provisioning_state).lower(),
+                    label_of(target.id),
+                    "; ".join(reasons(error)) if error else "Azure gives no reason",
+                )
+
+
+def reasons(error: Any) -> list[str]:
+    """Return Azure's codes and words for an error: of its innermost details, which name the cause."""
+    details = [item for item in getattr(error, "details", None) or [] if item is not None]
+    if details:
+        return [text for item in details for text in reasons(item)]
+    code = printable(getattr(error, "code", "") or "")
+    words = printable(getattr(error, "message", "") or "")
+    words = words if len(words) <= _SHORT else f"{words[: _SHORT - 1]}…"
+    advice = advice_for(code)
+    return [f"{code}: {words}{f' {advice}' if advice else ''}"]
+
+
+def advice_for(code: str) -> str:
+    """Return what to do about one of Azure's codes, or an empty text."""
+    return ADVICE.get(code, "")
+
+
+def _why(error: Exception, asking: Asking) -> str:
+    inner = getattr(error, "error", None)
+    if inner is not None and getattr(error, "status_code", None) not in (401, 429) and getattr(inner, "code", None):
+        return f"could not {asking.what}: {'; '.join(reasons(inner))}"
+    return explain(error, asking)
+
+
+def _body(template: Mapping[str, Any]) -> dict[str, Any]:
+    return {"properties": {"mode": "Incremental", "template": dict(template)}}

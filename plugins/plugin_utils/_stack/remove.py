@@ -1,0 +1,149 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Carrying out a teardown. A run that was interrupted is repeated: it goes on with what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import groupby
+
+from .._azure.errors import InventoryError
+from . import resource as kinds
+from .arm import Arm
+from .deployments import Deployments
+from .model import Stack
+from .names import Names
+from .ownership import record_from
+from .resource import kind_of, label_of
+from .teardown import Choices, Inside, Lock, Teardown, remaining, teardown
+from .template import record_template
+
+_RESOURCES = "api-version=2021-04-01"
+_RUNNING = ("accepted", "running", "creating", "updating")
+
+
+@dataclass(frozen=True)
+class Removed:
+    """The result of a teardown.
+
+    :ivar deleted: ids that were deleted.
+    :ivar plan: what was planned; its ``stays`` are what is left.
+    """
+
+    deleted: tuple[str, ...]
+    plan: Teardown
+
+
+def look(stack: Stack, arm: Arm, choices: Choices) -> Teardown:
+    """Read what there is, and return what a teardown deletes.
+
+    :raises InventoryError: something could not be read.
+    """
+    names = Names(stack)
+    deployment, recorded = (names.of(kinds.DEPLOYMENT, name) for name in (names.deployment, names.record))
+    answers = arm.read([(stack.group_id, kinds.GROUP), (deployment, kinds.DEPLOYMENT), (recorded, kinds.DEPLOYMENT)])
+    group = answers[stack.group_id.lower()]
+    try:
+        record = record_from(answers[recorded.lower()], stack.owner)
+    except ValueError as error:
+        raise InventoryError(str(error)) from None
+    inside = Inside(group)
+    if group is not None:
+        inside = Inside(group, _listed(stack, arm), _locks(stack, arm))
+    wanted = [(one, kind_of(one)) for one in (record.resources if record else {}) if kind_of(one) in kinds.API_VERSIONS]
+    found = arm.read(one for one in wanted if one[1] != kinds.GROUP)
+    plan = teardown(stack.owner, stack.group_id, record, found, inside, choices)
+    state = str(((answers[deployment.lower()] or {}).get("properties") or {}).get("provisioningState") or "")
+    if state.lower() in _RUNNING:
+        problem = f"a deployment of the stack is still at work ({names.deployment}: {state}). Wait until it has ended."
+        plan = Teardown(**{**vars(plan), "problems": (*plan.problems, problem)})
+    return plan
+
+
+def remove(
+    stack: Stack, arm: Arm, deployments: Deployments, plan: Teardown, choices: Choices, say: Callable[[str], None]
+) -> Removed:
+    """Delete what is planned, and record what is left.
+
+    :raises InventoryError: a deletion failed. What was deleted before it is named, and recorded as deleted.
+    """
+    names = Names(stack)
+    deleted: list[str] = []
+    try:
+        for kind, members in groupby(plan.delete, key=kind_of):
+            _delete(arm, kind, list(members), deleted, say, len(plan.delete))
+            if kind == kinds.VAULT and choices.purge:
+                _purge(stack, arm, [one for one in plan.delete if kind_of(one) == kind], say)
+    except InventoryError as error:
+        _record(deployments, names, plan, deleted)
+        done = ", ".join(label_of(one) for one in deleted) or "nothing"
+        raise InventoryError(f"{error} Deleted: {done}. Correct this, and run it again.") from None
+    if plan.group and not _listed(stack, arm):
+        say(f"deleting {label_of(stack.group_id)}")
+        arm.begin("DELETE", stack.group_id, kinds.GROUP)()
+        deleted.append(stack.group_id)
+    else:
+        _record(deployments, names, plan, deleted)
+    return Removed(tuple(deleted), plan)
+
+
+def _listed(stack: Stack, arm: Arm) -> list[dict[str, object]]:
+    return arm.list(
+        f"{stack.group_id}/resources?{_RESOURCES}",
+        f"the resources of {label_of(stack.group_id)}",
+        "Microsoft.Resources/subscriptions/resourceGroups/resources/read",
+    )
+
+
+def _locks(stack: Stack, arm: Arm) -> list[Lock]:
+    items = arm.list(
+        f"{stack.group_id}/providers/{kinds.LOCK}?api-version={kinds.API_VERSIONS[kinds.LOCK]}",
+        f"the locks of {label_of(stack.group_id)}",
+        f"{kinds.LOCK}/read",
+    )
+    return [Lock(str(item["id"]), str((item.get("properties") or {}).get("level", ""))) for item in items]
+
+
+def _delete(
+    arm: Arm, kind: str, members: list[str], deleted: list[str], say: Callable[[str], None], number: int
+) -> None:
+    """Delete the resources of one type at the same time."""
+    say(f"{len(deleted)} of {number} resources are deleted: {', '.join(label_of(one) for one in members[:3])}")
+    errors: list[str] = []
+    started: list[tuple[str, Callable[[], None]]] = []
+    for one in members:
+        try:
+            started.append((one, arm.begin("DELETE", one, kind)))
+        except InventoryError as error:
+            errors.append(str(error))
+    for one, wait in started:
+        try:
+            wait()
+            deleted.append(one)
+        except InventoryError as error:
+            errors.append(str(error))
+    if errors:
+        raise InventoryError(" ".join(errors))
+
+
+def _purge(stack: Stack, arm: Arm, vaults: list[str], say: Callable[[str], None]) -> None:
+    for one in vaults:
+        name = one.rsplit("/", 1)[-1]
+        say(f"purging the vault {name}")
+        place = f"/subscriptions/{stack.subscription}/providers/Microsoft.KeyVault/locations/{stack.location}"
+        arm.begin("POST", f"{place}/deletedVaults/{name}/purge", kinds.DELETED_VAULT)()
+
+
+def _record(deployments: Deployments, names: Names, plan: Teardown, deleted: list[str]) -> None:
+    """Record what is left; if nothing is, delete the stack's records."""
+    record = remaining(plan, frozenset(one.lower() for one in deleted))
+    if plan.record is None or record == plan.record:
+        return
+    if record is None:
+        for name in (names.record, names.deployment):
+            deployments.forget(name)
+    else:
+        deployments.run(names.record, record_template(record))
