@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.data import SECRETS_USER, Assignment
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.plan import Plan
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.preflight_facts import (
     Answer,
     Facts,
@@ -19,7 +21,6 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.preflight_facts
     Usage,
 )
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.preflight_needs import (
-    Assignment,
     Machines,
     Needs,
     Subnet,
@@ -32,14 +33,13 @@ COMPUTE_SUBNET = f"{GROUP}/providers/Microsoft.Network/virtualNetworks/hpc-vnet/
 CLUSTER_SUBNET = f"{GROUP}/providers/Microsoft.Network/virtualNetworks/hpc-vnet/subnets/cluster"
 IDENTITY = f"{GROUP}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/hpc-nodes"
 VAULT = f"{GROUP}/providers/Microsoft.KeyVault/vaults/hpc-vault"
+ACCOUNT = f"{GROUP}/providers/Microsoft.Storage/storageAccounts/hpcdata"
 GPU, CPU = "Standard_ND96asr_v4", "Standard_D8s_v5"
 FAMILY = "standardNDASv4_A100Family"
 
-COMPUTE = Machines(
-    "compute", GPU, 0, 4, is_set=True, compute=True, zone="1", image=IMAGE, disk_gib=128, subnet=COMPUTE_SUBNET
-)
+COMPUTE = Machines("compute", GPU, 0, 4, is_set=True, zone="1", image=IMAGE, disk_gib=128, subnet=COMPUTE_SUBNET)
 CONTROLLER = Machines("hpc-controller", CPU, image=IMAGE, disk_gib=128, subnet=CLUSTER_SUBNET)
-ASSIGNMENT = Assignment(IDENTITY, "Key Vault Secrets User", "4633458b-17de-408a-b874-0445c86b69e6", VAULT)
+ASSIGNMENT = Assignment(VAULT, IDENTITY, SECRETS_USER, foreign=False)
 
 
 def needs(**changes: Any) -> Needs:
@@ -53,8 +53,7 @@ def needs(**changes: Any) -> Needs:
         "assignments": (ASSIGNMENT,),
         "actions": ("Microsoft.Compute/virtualMachineScaleSets/write", "Microsoft.Network/virtualNetworks/write"),
         "providers": ("Microsoft.Compute", "Microsoft.Network"),
-        "vault": "hpc-vault",
-        "storage": "hpcdata",
+        "names": {"hpc-vault": VAULT, "hpcdata": ACCOUNT},
         "resources": (VAULT, IDENTITY),
         "nat_gateways": 1,
         "public_addresses": 1,
@@ -99,25 +98,21 @@ def facts(**changes: Any) -> Facts:
     """Answers for an empty subscription, with which every check passes."""
     given: dict[str, Any] = {
         "subscription": Answer("Enabled"),
-        "group": Answer(),
         "usages": Answer(usages()),
         "skus": Answer([GPU_SKU, CPU_SKU]),
+        "plan": Answer(Plan((), (), (), None)),
         "existing": Answer({}),
         "images": {IMAGE: Answer(Image("V2", "x64"))},
         "permissions": Answer([Permission(("*",))]),
         "providers": {name: Answer("Registered") for name in ("Microsoft.Compute", "Microsoft.Network")},
         "locks": Answer([]),
-        "subnets": {COMPUTE_SUBNET.lower(): Answer(), CLUSTER_SUBNET.lower(): Answer()},
-        "vault": Answer(NameUse()),
-        "storage": Answer(NameUse()),
+        "subnets": Answer({}),
+        "names": {"hpc-vault": Answer(NameUse()), "hpcdata": Answer(NameUse())},
         "refusals": Answer([]),
     }
     return Facts(**{**given, **changes})
 
 
-def full_subnet(used: float | None, limit: float | None) -> dict[str, Answer[SubnetUse]]:
-    """Both subnets exist, and are this full."""
-    return {
-        COMPUTE_SUBNET.lower(): Answer(SubnetUse(used, limit)),
-        CLUSTER_SUBNET.lower(): Answer(SubnetUse(1, 251)),
-    }
+def full_subnet(used: float | None, limit: float | None) -> Answer[dict[str, SubnetUse]]:
+    """Both subnets exist, and that of the set is this full."""
+    return Answer({COMPUTE_SUBNET.lower(): SubnetUse(used, limit), CLUSTER_SUBNET.lower(): SubnetUse(1, 251)})

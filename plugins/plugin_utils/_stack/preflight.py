@@ -26,6 +26,7 @@ from .preflight_scope import (
     NAMES,
     POLICIES,
     PROVIDERS,
+    RESOURCES,
     RIGHTS,
     ROLE_RIGHTS,
     SUBNET,
@@ -34,6 +35,7 @@ from .preflight_scope import (
     judge_locks,
     judge_names,
     judge_providers,
+    judge_resources,
     judge_rights,
     judge_subnets,
     judge_subscription,
@@ -48,6 +50,7 @@ CHECKS = (
     RIGHTS,
     ROLE_RIGHTS,
     PROVIDERS,
+    RESOURCES,
     QUOTA,
     SIZE,
     HARDWARE,
@@ -76,6 +79,7 @@ def judge(needs: Needs, facts: Facts, described: Mapping[str, Any] | None, cost:
     else:
         verdicts += judge_rights(needs, facts)
         verdicts += judge_providers(needs, facts)
+        verdicts += judge_resources(needs, facts)
         verdicts += judge_quota(needs, facts)
         verdicts += judge_sizes(needs, facts, described)
         verdicts += judge_images(needs, facts)

@@ -14,14 +14,14 @@ from .._azure.clients import Clients, read_list
 from .._azure.errors import UnreadableAnswer
 from .._azure.resources import name_of, resource_group_of, segment, subscription_of
 from . import preflight_facts as facts_of
+from . import resource as kinds
 from .data import ROLES, Assignment
 from .preflight_facts import folded, number_of
 from .preflight_json import Manager
 from .preflight_needs import Needs
 
-VAULT, STORAGE = "Microsoft.KeyVault/vaults", "Microsoft.Storage/storageAccounts"
 AUTHORIZATION = "providers/Microsoft.Authorization"
-_VERSIONS = {VAULT: "2023-07-01", STORAGE: "2023-05-01"}
+_VERSION_OF_PERMISSIONS, _VERSION_OF_PROVIDERS = "2022-04-01", "2021-04-01"
 
 
 def is_missing(error: BaseException) -> bool:
@@ -114,7 +114,7 @@ def _gallery_image(compute: Any, group: str, gallery: str, definition: str, vers
 
 def permissions_on(manager: Manager, scope: str) -> list[facts_of.Permission]:
     """Return what the identity may do on a scope."""
-    return [_permission(item) for item in manager.list(f"{scope}/{AUTHORIZATION}/permissions", "2022-04-01")]
+    return [_permission(item) for item in manager.list(f"{scope}/{AUTHORIZATION}/permissions", _VERSION_OF_PERMISSIONS)]
 
 
 def _permission(item: Mapping[str, Any]) -> facts_of.Permission:
@@ -124,12 +124,14 @@ def _permission(item: Mapping[str, Any]) -> facts_of.Permission:
 
 def registration_of(manager: Manager, subscription: str, name: str) -> str:
     """Return the registration state of a resource provider."""
-    return str(manager.get(f"/subscriptions/{subscription}/providers/{name}", "2021-04-01")["registrationState"])
+    return str(
+        manager.get(f"/subscriptions/{subscription}/providers/{name}", _VERSION_OF_PROVIDERS)["registrationState"]
+    )
 
 
 def locks_on(manager: Manager, scope: str) -> list[facts_of.Lock]:
     """Return the locks on a scope and below it."""
-    return [_lock(item) for item in manager.list(f"{scope}/{AUTHORIZATION}/locks", "2016-09-01")]
+    return [_lock(item) for item in manager.list(f"{scope}/{AUTHORIZATION}/locks", kinds.API_VERSIONS[kinds.LOCK])]
 
 
 def _lock(item: Mapping[str, Any]) -> facts_of.Lock:
@@ -139,61 +141,26 @@ def _lock(item: Mapping[str, Any]) -> facts_of.Lock:
     return facts_of.Lock(str(item["name"]), str((item.get("properties") or {}).get("level") or ""), scope)
 
 
-def subnets_of(network: Any, group: str, name: str) -> dict[str, facts_of.SubnetUse]:
-    """Return how full the subnets of a virtual network are, by their ids in lower case."""
-    return dict(read_list(network.virtual_networks.list_usage(group, name), _subnet_use))
-
-
-def _subnet_use(row: Any) -> tuple[str, facts_of.SubnetUse]:
-    return str(row.id).lower(), facts_of.SubnetUse(number_of(row.current_value), number_of(row.limit))
-
-
-def sets_in(compute: Any, group: str) -> dict[str, int]:
-    """Return the capacities of the scale sets of a resource group, by lower-case name."""
-    return dict(read_list(compute.virtual_machine_scale_sets.list(group), _capacity))
-
-
-def _capacity(item: Any) -> tuple[str, int]:
-    return str(item.name).lower(), int((item.sku and item.sku.capacity) or 0)
-
-
-def machines_in(compute: Any, group: str) -> dict[str, int]:
-    """Return the virtual machines of a resource group, by lower-case name."""
-    return dict(read_list(compute.virtual_machines.list(group), lambda one: (str(one.name).lower(), 1)))
-
-
-def vault_name_use(manager: Manager, needs: Needs) -> facts_of.NameUse:
-    """Return who has the name of the key vault, also if it is soft-deleted."""
-    path = f"/subscriptions/{needs.subscription}/providers/Microsoft.KeyVault/locations/{needs.location}/deletedVaults/"
-    try:
-        deleted = manager.get(path + needs.vault, _VERSIONS[VAULT])
-    except Exception as error:
-        if not is_missing(error):
-            raise
-        return name_use(manager, needs, VAULT, needs.vault)
-    until = str((deleted.get("properties") or {}).get("scheduledPurgeDate") or "it is purged")
-    return facts_of.NameUse(deleted=until)
-
-
 def name_use(manager: Manager, needs: Needs, kind: str, name: str) -> facts_of.NameUse:
-    """Return who has a name that is unique in all of Azure.
+    """Return who has a name that is unique in all of Azure, if it is not a resource of the stack.
 
-    :param kind: VAULT or STORAGE.
+    :param kind: type of a key vault or a storage account.
     """
-    namespace, version = kind.partition("/")[0], _VERSIONS[kind]
-    path = f"/subscriptions/{needs.subscription}/providers/{namespace}/checkNameAvailability"
-    answer = manager.post(path, version, {"name": name, "type": kind})
-    if answer.get("nameAvailable") is True:
-        return facts_of.NameUse()
+    provider = f"/subscriptions/{needs.subscription}/providers/{kind.partition('/')[0]}"
+    version = kinds.API_VERSIONS[kind]
+    if kind == kinds.VAULT:
+        try:
+            deleted = manager.get(f"{provider}/locations/{needs.location}/deletedVaults/{name}", version)
+        except Exception as error:
+            if not is_missing(error):
+                raise
+        else:
+            until = (deleted.get("properties") or {}).get("scheduledPurgeDate")
+            return facts_of.NameUse(deleted=str(until or "somebody purges it"))
+    answer = manager.post(f"{provider}/checkNameAvailability", version, {"name": name, "type": kind})
     if not isinstance(answer.get("nameAvailable"), bool):
         raise UnreadableAnswer("the answer does not say whether the name can be used.")
-    try:
-        manager.get(f"{needs.scope}/providers/{kind}/{name}", version)
-    except Exception as error:
-        if not is_missing(error):
-            raise
-        return facts_of.NameUse(reason=str(answer.get("reason") or "no reason given"))
-    return facts_of.NameUse(ours=True)
+    return facts_of.NameUse(reason="" if answer["nameAvailable"] else str(answer.get("reason") or "no reason given"))
 
 
 def existing_assignments(manager: Manager, assignments: Iterable[Assignment]) -> list[Assignment]:
@@ -213,7 +180,7 @@ def existing_assignments(manager: Manager, assignments: Iterable[Assignment]) ->
 
 def _principal(manager: Manager, identity: str) -> str:
     try:
-        return str(manager.get(identity, "2023-01-31")["properties"]["principalId"])
+        return str(manager.get(identity, kinds.API_VERSIONS[kinds.IDENTITY])["properties"]["principalId"])
     except Exception as error:
         if not is_missing(error):
             raise
@@ -223,7 +190,7 @@ def _principal(manager: Manager, identity: str) -> str:
 def _roles_on(manager: Manager, scope: str) -> set[tuple[str, str]]:
     path = f"{scope}/{AUTHORIZATION}/roleAssignments"
     try:
-        items = manager.list(path, "2022-04-01", **{"$filter": "atScope()"})
+        items = manager.list(path, kinds.API_VERSIONS[kinds.ROLE_ASSIGNMENT], **{"$filter": "atScope()"})
     except Exception as error:
         if not is_missing(error):
             raise

@@ -4,8 +4,8 @@
 
 """All requests of the preflight checks. None of them changes anything in Azure.
 
-Their number depends on how many different images, networks and resource providers a cluster has, not on how many
-machines or sets. The two POST requests only ask whether a name can be used.
+There is one for each resource of the stack, as for a plan, and one or a few for each different image, resource provider
+and unique name. The POST requests only ask whether a name can be used, and for a validation.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from typing import Any, NamedTuple
 from .._azure.clients import Clients, read_list
 from .._azure.concurrency import Deadline, Job, WorkQueue
 from .._azure.errors import Asking, explain
-from .._azure.resources import name_of, resource_group_of, subscription_of, virtual_network_of
 from . import preflight_answers as read
+from . import resource as kinds
+from .arm import Arm
+from .model import Stack
 from .preflight_facts import Answer, Facts, NameUse
 from .preflight_json import Manager
+from .preflight_look import existing_machines, look_at, subnets_in, validate
 from .preflight_needs import Needs
 from .preflight_scope import ROLE_WRITE, may
 
@@ -44,49 +47,58 @@ class Question(NamedTuple):
     ask: Callable[[], Any]
 
 
-def ask_azure(clients: Clients, deadline: Deadline, needs: Needs, refusals: Answer[Any]) -> Facts:
+def ask_azure(clients: Clients, deadline: Deadline, stack: Stack, needs: Needs) -> Facts:
     """Ask everything. A question without an answer is a problem in the facts, never an exception.
 
-    :param refusals: what Azure's validation of the deployment refuses.
+    :raises InventoryError: a package of the SDK is missing, so that nothing can be asked.
     """
     queue = WorkQueue(_THREADS, deadline)
     try:
-        return _ask_all(partial(_answers, queue), clients, needs, refusals)
+        return _ask_all(partial(_answers, queue), clients, deadline, stack, needs)
     finally:
         queue.close()
 
 
-def _ask_all(ask: Callable[[Iterable[Question]], Answers], clients: Clients, needs: Needs, refusals: Any) -> Facts:
+def _ask_all(
+    ask: Callable[[Iterable[Question]], Answers], clients: Clients, deadline: Deadline, stack: Stack, needs: Needs
+) -> Facts:
     manager = Manager(clients)
-    first = ask(_of_scope(manager, needs))
-    facts = Facts(first["scope", "subscription"], first["scope", "group"])
+    facts = Facts(ask([_of_subscription(manager, needs)])["subscription", ""])
     if facts.subscription.value is None:
         return replace(facts, requests=clients.requests)
-    scope = needs.scope if facts.group.value is not None else f"/subscriptions/{needs.subscription}"
+    seen, planned = look_at(stack, Arm(clients, deadline))
+    there = seen.value.found if seen.value else {}
+    group_exists = there.get(needs.scope.lower()) is not None
+    # Rights on a group that is made are those on its subscription. Without an answer, ask for the group.
+    scope = needs.scope if group_exists or seen.problem else f"/subscriptions/{needs.subscription}"
     answers = ask(
         [
-            *_of_machines(clients, needs, group_exists=facts.group.value is not None),
+            *_of_machines(clients, needs),
             *_of_rights(manager, needs, scope),
-            *_of_networks(clients, needs),
-            *_of_names(manager, needs),
+            *_of_names(manager, needs, there),
         ]
     )
     facts = replace(
         facts,
         usages=answers["quota", ""],
         skus=answers["sizes", ""],
-        existing=_merged(_by_name(answers, "existing").values()),
+        plan=planned,
+        existing=Answer(existing_machines(seen.value)) if seen.value else Answer(problem=seen.problem),
         images=_by_name(answers, "image"),
         permissions=answers["permissions", ""],
         providers=_by_name(answers, "provider"),
         locks=_without_doubles(_by_name(answers, "locks").values()),
-        subnets=_subnets(_by_name(answers, "network"), needs),
-        vault=answers.get(("vault", ""), Answer(NameUse())),
-        accounts=_by_name(answers, "account"),
-        refusals=refusals,
+        subnets=Answer(subnets_in(stack, seen.value)) if seen.value else Answer(problem=seen.problem),
+        names=_by_name(answers, "name") | {name: Answer(NameUse(ours=True)) for name in _own_names(needs, there)},
+        refusals=validate(clients, stack, seen, planned),
     )
     assigned = ask(_of_assignments(manager, needs, facts)).get(("assigned", ""), Answer([]))
     return replace(facts, assigned=assigned, requests=clients.requests)
+
+
+def _own_names(needs: Needs, there: Mapping[str, Any]) -> list[str]:
+    """Return which of the names are those of the stack's own resources."""
+    return [name for name in needs.names if there.get(needs.names[name].lower()) is not None]
 
 
 def _answers(queue: WorkQueue, questions: Iterable[Question]) -> Answers:
@@ -110,16 +122,6 @@ def _by_name(answers: Answers, kind: str) -> dict[str, Answer[Any]]:
     return {name: answer for (of_kind, name), answer in answers.items() if of_kind == kind}
 
 
-def _merged(answers: Iterable[Answer[Any]]) -> Answer[dict[str, int]]:
-    """Return several mappings as one, or the first problem of them."""
-    merged: dict[str, int] = {}
-    for answer in answers:
-        if answer.problem:
-            return answer
-        merged.update(answer.value or {})
-    return Answer(merged)
-
-
 def _without_doubles(answers: Iterable[Answer[Any]]) -> Answer[Any]:
     """Return all locks: those of the subscription may include those of the group."""
     found: dict[tuple[str, str], Any] = {}
@@ -130,29 +132,16 @@ def _without_doubles(answers: Iterable[Answer[Any]]) -> Answer[Any]:
     return Answer(list(found.values()))
 
 
-def _subnets(networks: Mapping[str, Answer[Any]], needs: Needs) -> dict[str, Answer[Any]]:
-    found = {}
-    for subnet in needs.subnets:
-        answer = networks[str(virtual_network_of(subnet.id)).lower()]
-        found[subnet.id.lower()] = replace(answer, value=(answer.value or {}).get(subnet.id.lower()))
-    return found
-
-
-def _of_scope(manager: Manager, needs: Needs) -> Iterator[Question]:
+def _of_subscription(manager: Manager, needs: Needs) -> Question:
     path = f"/subscriptions/{needs.subscription}"
-    yield Question(
-        ("scope", "subscription"),
-        Asking(f"read subscription {needs.subscription}", "Microsoft.Resources/subscriptions/read"),
-        lambda: str(manager.get(path, "2022-12-01")["state"]),
-    )
-    yield Question(
-        ("scope", "group"),
-        Asking(f"read resource group {needs.group}", "Microsoft.Resources/subscriptions/resourceGroups/read"),
-        lambda: str(manager.get(needs.scope, "2021-04-01")["location"]),
+    return Question(
+        ("subscription", ""),
+        Asking(f"read subscription {needs.subscription}", f"{kinds.SUBSCRIPTION}/read"),
+        lambda: str(manager.get(path, kinds.API_VERSIONS[kinds.SUBSCRIPTION])["state"]),
     )
 
 
-def _of_machines(clients: Clients, needs: Needs, *, group_exists: bool) -> Iterator[Question]:
+def _of_machines(clients: Clients, needs: Needs) -> Iterator[Question]:
     compute = clients.compute(needs.subscription)
     where = f"of subscription {needs.subscription} in {needs.location}"
     yield Question(
@@ -169,17 +158,6 @@ def _of_machines(clients: Clients, needs: Needs, *, group_exists: bool) -> Itera
         ask = read.image_reader(clients, needs, image)
         if ask:
             yield Question(("image", image), Asking(f"read image {image}", "Microsoft.Compute/*/read on it"), ask)
-    if group_exists:
-        yield Question(
-            ("existing", "sets"),
-            Asking(f"list the scale sets of {needs.group}", "Microsoft.Compute/virtualMachineScaleSets/read"),
-            partial(read.sets_in, compute, needs.group),
-        )
-        yield Question(
-            ("existing", "machines"),
-            Asking(f"list the virtual machines of {needs.group}", "Microsoft.Compute/virtualMachines/read"),
-            partial(read.machines_in, compute, needs.group),
-        )
 
 
 def _of_rights(manager: Manager, needs: Needs, scope: str) -> Iterator[Question]:
@@ -202,31 +180,13 @@ def _of_rights(manager: Manager, needs: Needs, scope: str) -> Iterator[Question]
         )
 
 
-def _of_networks(clients: Clients, needs: Needs) -> Iterator[Question]:
-    for network in dict.fromkeys(str(virtual_network_of(subnet.id)) for subnet in needs.subnets):
-        client = clients.network(str(subscription_of(network)))
+def _of_names(manager: Manager, needs: Needs, there: Mapping[str, Any]) -> Iterator[Question]:
+    for name in needs.names.keys() - _own_names(needs, there):
+        kind = kinds.kind_of(needs.names[name])
         yield Question(
-            ("network", network.lower()),
-            Asking(f"read how full network {network} is", "Microsoft.Network/virtualNetworks/usages/read"),
-            partial(read.subnets_of, client, str(resource_group_of(network)), name_of(network)),
-        )
-
-
-def _of_names(manager: Manager, needs: Needs) -> Iterator[Question]:
-    if needs.vault:
-        yield Question(
-            ("vault", ""),
-            Asking(
-                f"ask for the vault name {needs.vault}",
-                "Microsoft.KeyVault/checkNameAvailability/read and Microsoft.KeyVault/locations/deletedVaults/read",
-            ),
-            partial(read.vault_name_use, manager, needs),
-        )
-    for account in needs.accounts:
-        yield Question(
-            ("account", account),
-            Asking(f"ask for the account name {account}", "Microsoft.Storage/checknameavailability/read"),
-            partial(read.name_use, manager, needs, read.STORAGE, account),
+            ("name", name),
+            Asking(f"ask for the name {name}", f"{kind.partition('/')[0]}/checkNameAvailability/read"),
+            partial(read.name_use, manager, needs, kind, name),
         )
 
 

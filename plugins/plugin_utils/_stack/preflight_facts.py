@@ -15,6 +15,8 @@ from typing import Any, Generic, TypeVar
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import UNKNOWN, VERDICTS
 
+from .plan import Plan
+
 _T = TypeVar("_T")
 
 
@@ -217,30 +219,29 @@ class Facts:
     """All answers.
 
     :ivar subscription: the subscription's state, e.g. ``Enabled``; None if it does not exist for this identity.
-    :ivar group: the region of the resource group; None if it does not exist.
+    :ivar plan: what a run would change.
     :ivar existing: how many machines of each set or machine exist, by lower-case name.
     :ivar images: by the image's name in ``Machines.image``; None for one that does not exist.
     :ivar permissions: of the identity, on the resource group.
     :ivar assigned: which of ``Needs.assignments`` exist; asked only if the identity cannot write one of them.
     :ivar providers: their registration states, by name.
-    :ivar subnets: by the subnet's id; None for one that does not exist.
-    :ivar accounts: who has the names of ``Needs.accounts``.
+    :ivar subnets: by the subnet's id in lower case; without those that do not exist.
+    :ivar names: who has ``Needs.names``.
     :ivar refusals: errors of the validation; an empty list if the deployment is valid.
     :ivar requests: number of requests that were sent, including retries.
     """
 
     subscription: Answer[str]
-    group: Answer[str] = _NOT_ASKED
     usages: Answer[list[Usage]] = _NOT_ASKED
     skus: Answer[list[Sku]] = _NOT_ASKED
+    plan: Answer[Plan] = _NOT_ASKED
     existing: Answer[dict[str, int]] = _NOT_ASKED
     images: Mapping[str, Answer[Image]] = field(default_factory=dict)
     permissions: Answer[list[Permission]] = _NOT_ASKED
     assigned: Answer[list[Any]] = field(default_factory=lambda: Answer([]))
     providers: Mapping[str, Answer[str]] = field(default_factory=dict)
     locks: Answer[list[Lock]] = _NOT_ASKED
-    subnets: Mapping[str, Answer[SubnetUse]] = field(default_factory=dict)
-    vault: Answer[NameUse] = _NOT_ASKED
-    accounts: Mapping[str, Answer[NameUse]] = field(default_factory=dict)
+    subnets: Answer[dict[str, SubnetUse]] = _NOT_ASKED
+    names: Mapping[str, Answer[NameUse]] = field(default_factory=dict)
     refusals: Answer[list[Refusal]] = _NOT_ASKED
     requests: int = 0

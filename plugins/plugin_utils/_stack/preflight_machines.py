@@ -92,6 +92,9 @@ def _of_quota(needs: Needs, facts: Facts, row: Usage, members: list[tuple[Machin
     )
     short = "not even one machine of each fits" if least > free else "the smallest size fits, the largest does not"
     summary = f"{free:g} {unit} are free, {most:g} are needed for {where} at the largest size: {short}"
+    if facts.existing.problem:
+        # Machines of the stack that exist already need no quota, and it is not known how many those are.
+        return facts.existing.unknown(QUOTA, row.name, _USAGES.format(needs.location))
     verdict = FAIL if least > free else WARN
     return Verdict(QUOTA, row.name, verdict, summary, value, limit, _USAGES.format(needs.location), action)
 

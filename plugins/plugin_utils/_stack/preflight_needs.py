@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from . import resource as kinds
 from .data import Assignment, assignments
@@ -82,8 +82,7 @@ class Needs:
     :ivar assignments: the role assignments.
     :ivar actions: the actions that making the resources needs, in alphabetical order, without role assignments.
     :ivar providers: the resource providers, in alphabetical order.
-    :ivar vault: name of the key vault that is made; empty if none is.
-    :ivar accounts: names of the storage accounts that are made.
+    :ivar names: names that are unique in all of Azure, of vaults and storage accounts, with their resource ids.
     :ivar resources: resource ids of all resources that are made.
     :ivar nat_gateways: number of NAT gateways that are made.
     :ivar public_addresses: number of public IPv4 addresses that are made.
@@ -101,8 +100,7 @@ class Needs:
     assignments: tuple[Assignment, ...] = ()
     actions: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()
-    vault: str = ""
-    accounts: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
     resources: tuple[str, ...] = ()
     nat_gateways: int = 0
     public_addresses: int = 0
@@ -146,8 +144,7 @@ def needs_of(stack: Stack) -> Needs:
         assignments=tuple(assignments(stack, names)),
         actions=_actions(made),
         providers=_providers(made),
-        vault="" if stack.key_vault.adopt else stack.key_vault.name,
-        accounts=tuple(one.name for one in made if one.kind == kinds.ACCOUNT),
+        names={one.name: one.id for one in made if one.kind in (kinds.VAULT, kinds.ACCOUNT)},
         resources=tuple(one.id for one in made),
         nat_gateways=kinds_made[kinds.NAT],
         public_addresses=kinds_made[kinds.PUBLIC_ADDRESS],

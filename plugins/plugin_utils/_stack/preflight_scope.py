@@ -18,16 +18,21 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
 
 from .._azure.errors import listed
 from .._azure.resources import name_of
+from . import resource as kinds
 from .data import Assignment
+from .deployments import advice_for
+from .plan import CREATE
 from .preflight_facts import Answer, Facts, Lock, NameUse, Permission, SubnetUse, Verdict
 from .preflight_needs import Machines, Needs, Subnet
 
 SUBSCRIPTION, RIGHTS, ROLE_RIGHTS, PROVIDERS = "subscription", "rights", "role_rights", "providers"
+RESOURCES = "resources"
 SUBNET, NAMES, LOCKS, VALIDATION, POLICIES = "subnet", "names", "locks", "validation", "policies"
 ROLE_WRITE = "Microsoft.Authorization/roleAssignments/write"
 RESERVED = 5
 """Addresses of each subnet that Azure keeps for itself: the first four and the last."""
 _PERMISSIONS = "Microsoft.Authorization/permissions"
+_NETWORK = "the virtual network in Azure"
 _ASSIGNMENTS = "Microsoft.Authorization/roleAssignments"
 _POLICY_CODES = ("requestdisallowedbypolicy", "policyviolation")
 
@@ -151,29 +156,26 @@ def judge_subnets(needs: Needs, facts: Facts) -> Iterator[Verdict]:
 def _subnet(needs: Needs, subnet: Subnet, facts: Facts) -> Verdict:
     about = name_of(subnet.id)
     members = [one for one in needs.machines if one.subnet.lower() == subnet.id.lower()]
-    answer: Answer[SubnetUse] = facts.subnets.get(subnet.id.lower()) or Answer()
-    if answer.problem:
-        return answer.unknown(SUBNET, about, "virtual network usages")
-    if answer.value is not None:
-        return _existing_subnet(about, answer.value, members, facts)
+    if facts.subnets.value is None:
+        return facts.subnets.unknown(SUBNET, about, _NETWORK)
+    use = facts.subnets.value.get(subnet.id.lower())
+    if use is not None:
+        return _existing_subnet(about, use, members, facts)
     if not subnet.prefix:
         action = f"Check the id, and that the identity may read it: az network vnet subnet show --ids {subnet.id}"
-        return Verdict(
-            SUBNET, about, FAIL, "this subnet does not exist", source="virtual network usages", action=action
-        )
+        return Verdict(SUBNET, about, FAIL, "this subnet does not exist", source=_NETWORK, action=action)
     needed = sum(one.maximum for one in members)
     room = ipaddress.ip_network(subnet.prefix, strict=False).num_addresses - RESERVED
     return _room(about, needed, max(0, room), members, f"{subnet.prefix} without {RESERVED} reserved addresses")
 
 
 def _existing_subnet(about: str, use: SubnetUse, members: list[Machines], facts: Facts) -> Verdict:
-    source = "virtual network usages"
     if use.limit is None or use.used is None:
         action = "Count its free addresses by hand, and compare them with the sum of the maxima."
-        return Verdict(SUBNET, about, UNKNOWN, "Azure does not say how full it is", source=source, action=action)
+        return Verdict(SUBNET, about, UNKNOWN, "Azure does not say how full it is", source=_NETWORK, action=action)
     existing = facts.existing.value or {}
     needed = sum(max(0, one.maximum - existing.get(one.name.lower(), 0)) for one in members)
-    return _room(about, needed, int(max(0, use.limit - use.used)), members, source)
+    return _room(about, needed, int(max(0, use.limit - use.used)), members, _NETWORK)
 
 
 def _room(about: str, needed: int, room: int, members: list[Machines], source: str) -> Verdict:
@@ -190,20 +192,21 @@ def _room(about: str, needed: int, room: int, members: list[Machines], source: s
 
 def judge_names(needs: Needs, facts: Facts) -> Iterator[Verdict]:
     """Check that the names of vault and storage account, which are unique in all of Azure, can be used."""
-    if needs.vault:
-        yield _vault(needs, facts.vault)
-    for account in needs.accounts:
-        answer: Answer[NameUse] = facts.accounts.get(account) or Answer(problem="it was not asked for")
-        yield _name(f"storage account {account}", answer, "Microsoft.Storage/checkNameAvailability")
+    for name, azure_id in needs.names.items():
+        answer: Answer[NameUse] = facts.names.get(name) or Answer(problem="it was not asked for")
+        if kinds.kind_of(azure_id) == kinds.VAULT:
+            yield _vault(needs, name, answer)
+        else:
+            yield _name(f"storage account {name}", answer, "Microsoft.Storage/checkNameAvailability")
 
 
-def _vault(needs: Needs, answer: Answer[NameUse]) -> Verdict:
-    about = f"key vault {needs.vault}"
-    if answer.value and answer.value.deleted and not answer.value.ours:
+def _vault(needs: Needs, name: str, answer: Answer[NameUse]) -> Verdict:
+    about = f"key vault {name}"
+    if answer.value and answer.value.deleted:
         summary = f"a vault of this name is soft-deleted, and blocks it until {answer.value.deleted}"
         action = (
-            f"Recover it (az keyvault recover --name {needs.vault}), purge it if nobody needs its secrets (az keyvault "
-            f"purge --name {needs.vault} --location {needs.location}), or choose another name."
+            f"Recover it (az keyvault recover --name {name}), purge it if nobody needs its secrets (az keyvault purge "
+            f"--name {name} --location {needs.location}), or choose another name."
         )
         return Verdict(NAMES, about, FAIL, summary, source="Microsoft.KeyVault/deletedVaults", action=action)
     return _name(about, answer, "Microsoft.KeyVault/checkNameAvailability")
@@ -214,7 +217,7 @@ def _name(about: str, answer: Answer[NameUse], source: str) -> Verdict:
     if use is None:
         return answer.unknown(NAMES, about, source)
     if use.ours:
-        return Verdict(NAMES, about, PASS, "it exists in the stack's resource group", source=source)
+        return Verdict(NAMES, about, PASS, "it is the stack's own", source=source)
     if use.reason:
         summary = f"Azure refuses the name ({use.reason}); these names are unique in all of Azure"
         return Verdict(NAMES, about, FAIL, summary, use.reason, "", source, "Choose another name.")
@@ -270,10 +273,26 @@ def judge_validation(needs: Needs, facts: Facts) -> Iterator[Verdict]:
             )
             yield Verdict(POLICIES, about, FAIL, f"denied by {names}", one.code, "", source, action)
         else:
-            action = "Mend what Azure names, and run it again."
+            action = advice_for(one.code) or "Correct what Azure names, and run it again."
             yield Verdict(VALIDATION, about, FAIL, f"{one.code}: {one.message}", one.code, "", source, action)
     if not denied:
         # A policy can deny at the write what the validation could not evaluate.
         yield Verdict(POLICIES, needs.group, PASS, "no policy denies what the validation evaluates", source=source)
     if not refusals:
         yield Verdict(VALIDATION, needs.group, PASS, "Azure accepts the deployment", source=source)
+
+
+def judge_resources(needs: Needs, facts: Facts) -> Iterator[Verdict]:
+    """Report what is in the way of the plan: foreign resources, missing adopted ones, and what cannot be changed."""
+    source = "the plan of provision"
+    planned = facts.plan
+    if planned.value is None:
+        yield planned.unknown(RESOURCES, needs.group, source)
+        return
+    for problem in planned.value.problems:
+        action = "Do what the message says. Provision refuses to run until then."
+        yield Verdict(RESOURCES, needs.group, FAIL, problem, source=source, action=action)
+    if not planned.value.problems:
+        new = len(planned.value.of(CREATE))
+        summary = f"nothing is in the way: {new} resources to make, {len(planned.value.changes) - new} to change"
+        yield Verdict(RESOURCES, needs.group, PASS, summary, source=source)

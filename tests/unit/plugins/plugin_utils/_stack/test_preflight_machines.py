@@ -221,19 +221,15 @@ def test_an_image_that_cannot_be_read_is_unknown() -> None:
     assert only(images(None, "could not read image"), "unknown").summary == "could not read image"
 
 
-def test_a_plan_needs_to_be_in_the_model() -> None:
+def test_an_image_with_a_marketplace_plan_fails() -> None:
     found = only(images(Image("V2", plan="me:thing:one")), "fail")
-    assert "publisher me, product thing, name one" in found.action
+    assert "marketplace plan me:thing:one" in found.summary
 
 
-@pytest.mark.parametrize(("accepted", "verdict"), [(True, "pass"), (False, "fail")])
-def test_the_terms_of_a_plan_must_be_accepted(accepted: bool, verdict: str) -> None:
-    one = needs(machines=(replace(COMPUTE, plan="me:thing:one"),))
-    answered = facts(images={IMAGE: Answer(Image("V2", plan="me:thing:one"))}, terms={"me:thing:one": Answer(accepted)})
-    found = {each.check: each for each in judge_images(one, answered)}
-    assert found["terms"].verdict == verdict
-    if not accepted:
-        assert "az vm image terms accept --publisher me --offer thing --plan one" in found["terms"].action
+def test_without_knowing_what_exists_a_short_quota_is_unknown() -> None:
+    full = Answer(usages(gpu=Usage("Standard NDASv4_A100 Family", 384, 384)))
+    answered = facts(usages=full, existing=Answer(problem="could not read the set"))
+    assert only(judge_quota(needs(), answered), "unknown").summary == "could not read the set"
 
 
 @pytest.mark.parametrize(("judge", "field"), [(judge_quota, "usages"), (judge_sizes, "skus")])

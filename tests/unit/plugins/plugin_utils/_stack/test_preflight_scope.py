@@ -25,6 +25,7 @@ from stand_ins.preflight import (
     needs,
 )
 
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.plan import Plan
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.preflight_facts import (
     Answer,
     Lock,
@@ -38,6 +39,7 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.preflight_scope
     judge_locks,
     judge_names,
     judge_providers,
+    judge_resources,
     judge_rights,
     judge_subnets,
     judge_subscription,
@@ -114,7 +116,8 @@ def test_without_the_right_to_assign_roles_an_owner_gets_the_exact_commands() ->
     found = only(rights(CONTRIBUTOR), "fail")
     assert found.check == "role_rights"
     assert f"az identity show --ids {ASSIGNMENT.identity} --query principalId" in found.action
-    assert f"--role 'Key Vault Secrets User' --scope {VAULT}" in found.action
+    assert "az role assignment create --role 'Key Vault Secrets User'" in found.action
+    assert f"--scope {VAULT}" in found.action
     assert "--assignee-principal-type ServicePrincipal" in found.action
 
 
@@ -122,9 +125,18 @@ def test_assignments_that_exist_need_no_rights() -> None:
     assert all_pass(rights(CONTRIBUTOR, assigned=Answer([ASSIGNMENT])))
 
 
+def test_assignments_that_others_write_are_a_warning_until_they_exist() -> None:
+    foreign = ASSIGNMENT._replace(foreign=True)
+    everything = Answer([Permission(("*",))])
+    missing = list(judge_rights(needs(assignments=(foreign,)), facts(permissions=everything)))
+    assert "az role assignment create" in only(missing, "warn").action
+    exist = facts(permissions=everything, assigned=Answer([foreign]))
+    assert all_pass(judge_rights(needs(assignments=(foreign,)), exist))
+
+
 def test_a_conditional_right_to_assign_roles_is_unknown() -> None:
     limited = Permission(("Microsoft.Authorization/roleAssignments/write",), condition="@Request[...]")
-    assert only(rights(CONTRIBUTOR, limited), "unknown").value == "@Request[...]"
+    assert "under a condition" in only(rights(CONTRIBUTOR, limited), "unknown").summary
 
 
 def test_rights_are_unknown_without_an_answer() -> None:
@@ -183,29 +195,32 @@ def test_a_subnet_whose_use_is_not_known_is_unknown(used: float | None, limit: f
 def test_an_adopted_subnet_must_exist() -> None:
     adopted = needs(subnets=(Subnet(COMPUTE_SUBNET),))
     assert "does not exist" in only(judge_subnets(adopted, facts()), "fail").summary
-    hidden = facts(subnets={COMPUTE_SUBNET.lower(): Answer(problem="403 on the network")})
+    hidden = facts(subnets=Answer(problem="403 on the network"))
     assert only(judge_subnets(adopted, hidden), "unknown").summary == "403 on the network"
 
 
 def test_free_names_and_our_own_pass() -> None:
     assert all_pass(judge_names(needs(), facts()))
-    assert all_pass(judge_names(needs(), facts(vault=Answer(NameUse(ours=True)), storage=Answer(NameUse(ours=True)))))
-    assert list(judge_names(needs(vault="", storage=""), facts())) == []
+    ours = Answer(NameUse(ours=True))
+    assert all_pass(judge_names(needs(), facts(names={"hpc-vault": ours, "hpcdata": ours})))
+    assert list(judge_names(needs(names={}), facts())) == []
 
 
 def test_the_name_of_a_soft_deleted_vault_fails() -> None:
     gone = NameUse(deleted="2026-12-01T00:00:00Z")
-    found = only(judge_names(needs(), facts(vault=Answer(gone))), "fail")
+    found = only(judge_names(needs(), facts(names={**facts().names, "hpc-vault": Answer(gone)})), "fail")
     assert "blocks it until 2026-12-01T00:00:00Z" in found.summary
     assert "az keyvault recover --name hpc-vault" in found.action
     assert "az keyvault purge --name hpc-vault --location westeurope" in found.action
 
 
-@pytest.mark.parametrize("field", ["vault", "storage"])
-def test_a_name_that_somebody_else_has_fails(field: str) -> None:
-    found = only(judge_names(needs(), facts(**{field: Answer(NameUse(reason="AlreadyExists"))})), "fail")
-    assert found.action == "Choose another name."
-    assert only(judge_names(needs(), facts(**{field: Answer(problem="403")})), "unknown").summary == "403"
+@pytest.mark.parametrize("name", ["hpc-vault", "hpcdata"])
+def test_a_name_that_somebody_else_has_fails(name: str) -> None:
+    def judged(answer: Answer[NameUse], verdict: str) -> Verdict:
+        return only(judge_names(needs(), facts(names={**facts().names, name: answer})), verdict)
+
+    assert judged(Answer(NameUse(reason="AlreadyExists")), "fail").action == "Choose another name."
+    assert judged(Answer(problem="403"), "unknown").summary == "403"
 
 
 @pytest.mark.parametrize("scope", [GROUP, GROUP.upper(), f"/subscriptions/{SUBSCRIPTION}", VAULT])
@@ -245,3 +260,11 @@ def test_without_a_validation_policies_are_unknown() -> None:
         only(judge_validation(needs(), facts(refusals=Answer(problem="no group yet"))), "unknown").check == "policies"
     )
     assert all_pass(judge_validation(needs(), facts()))
+
+
+def test_what_is_in_the_way_of_the_plan_fails() -> None:
+    blocked = Plan((), ("networkSecurityGroups/hpc-nsg exists, and is not of this stack.",), (), None)
+    found = only(judge_resources(needs(), facts(plan=Answer(blocked))), "fail")
+    assert found.summary == "networkSecurityGroups/hpc-nsg exists, and is not of this stack."
+    assert all_pass(judge_resources(needs(), facts()))
+    assert only(judge_resources(needs(), facts(plan=Answer(problem="403"))), "unknown").summary == "403"
