@@ -18,7 +18,7 @@ from .._azure.errors import printable
 from .._report.gather import STATES
 from .._report.text import aligned
 from .cost import Cost, Sum
-from .preflight_facts import Facts, Verdict
+from .preflight_facts import Answer, Facts, Verdict
 from .preflight_machines import HARDWARE, IMAGE, QUOTA, SIZE, STOCK, judge_images, judge_quota, judge_sizes
 from .preflight_needs import Needs
 from .preflight_scope import (
@@ -90,8 +90,14 @@ def judge(needs: Needs, facts: Facts, described: Mapping[str, Any] | None, cost:
     return sorted(verdicts, key=lambda one: (STATES.index(one.verdict), CHECKS.index(one.check)))
 
 
-def judge_cost(cost: Cost, prices: PriceList | None, today: datetime.date) -> Verdict:
-    """Return whether the cost is known. A cost is never a failure."""
+def judge_cost(cost: Cost, answer: Answer[PriceList], today: datetime.date) -> Verdict:
+    """Return whether the cost is known. A cost is never a failure.
+
+    :param answer: the prices of the cost; without a value if there is no price file.
+    """
+    if answer.problem:
+        return answer.unknown(COST, "per day", "the price API")
+    prices = answer.value
     if prices is None:
         action = "Give a price file (price_file), or let it be fetched once (fetch_prices: if_missing)."
         return Verdict(COST, "per day", UNKNOWN, "there is no price file, so no cost is known", action=action)
