@@ -15,7 +15,7 @@ from typing import Any
 from .._azure.errors import InventoryError
 from . import resource as kinds
 from .arm import Arm
-from .deployments import Deployments
+from .deployments import ENDED, Deployments
 from .desired import Known, desired, first
 from .model import Stack
 from .names import Names
@@ -46,6 +46,11 @@ class Seen:
     found: Found
     record: Record | None
     deployment: str
+
+    @property
+    def at_work(self) -> bool:
+        """Whether the stack's last deployment has not ended yet."""
+        return bool(self.deployment) and self.deployment.lower() not in ENDED
 
     def plan(self, stack: Stack) -> Plan:
         """Return what a run changes."""

@@ -20,6 +20,8 @@ _EXACT = frozenset({"userData", "keyData"})
 """Fields in which the case of letters matters. Azure changes it in ids, enumerations and regions."""
 _SHARED = frozenset({"addressPrefixes"})
 """Lists to which others may add entries, such as another address range of the network."""
+_UNITS = frozenset({"imageReference", "billingProfile", "capacityReservation"})
+"""What a request about a machine contains exactly as the model has it, without what Azure adds to it."""
 _IDENTITIES = "userAssignedIdentities"
 _READ_ONLY = frozenset(
     {"etag", "systemData", "provisioningState", "resourceGuid", "ipConfigurationProfiles", "purpose"}
@@ -124,7 +126,10 @@ def patch(resource: Resource, found: Mapping[str, Any], changed: list[Difference
             path = path[:2]
         if path[0] in ("tags", "identity"):
             path = path[:1]
-        value: Any = complete
+        unit = next((number for number, name in enumerate(path) if name in _UNITS), None)
+        if unit is not None:
+            path = path[: unit + 1]
+        value: Any = complete if unit is None else resource.body
         target = body
         for position, name in enumerate(path):
             value = value[name]

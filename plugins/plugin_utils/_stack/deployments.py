@@ -16,7 +16,8 @@ from .resource import label_of
 
 _WATCH_S = 5.0
 """Seconds between looks at a deployment. Most resources take longer than this."""
-_ENDED = ("succeeded", "failed", "canceled")
+ENDED = ("succeeded", "failed", "canceled")
+"""States of deployments and of operations that have ended, in lower case."""
 _PERMISSION = "Microsoft.Resources/deployments/write"
 _SHORT = 500
 """Most characters of one of Azure's messages; they end with long links."""
@@ -114,7 +115,7 @@ class Deployments:
 
         :param state: its state as it was read.
         """
-        while state.lower() not in _ENDED:
+        while state.lower() not in ENDED:
             if self._deadline.remaining() <= 0:
                 raise InventoryError(self._timeout(name))
             self._say("a deployment of an earlier run is still at work")
@@ -145,7 +146,7 @@ class Deployments:
         except Exception:  # only for show: the deployment itself reports errors
             return
         done = sum(1 for state, _label, _why_failed in items if state == "succeeded")
-        at_work = sorted(label for state, label, _why_failed in items if state not in _ENDED)
+        at_work = sorted(label for state, label, _why_failed in items if state not in ENDED)
         more = f": {', '.join(at_work[:3])}{' ...' if len(at_work) > 3 else ''}" if at_work else ""
         self._say(f"{done} of {number} resources are made{more}")
 

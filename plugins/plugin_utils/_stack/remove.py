@@ -13,7 +13,7 @@ from itertools import groupby
 from .._azure.errors import InventoryError
 from . import resource as kinds
 from .arm import Arm
-from .deployments import Deployments
+from .deployments import ENDED, Deployments
 from .model import Stack
 from .names import Names
 from .ownership import record_from
@@ -22,7 +22,6 @@ from .teardown import Choices, Inside, Lock, Teardown, remaining, teardown
 from .template import record_template
 
 _RESOURCES = "api-version=2021-04-01"
-_RUNNING = ("accepted", "running", "creating", "updating")
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def look(stack: Stack, arm: Arm, choices: Choices) -> Teardown:
     found = arm.read(one for one in wanted if one[1] != kinds.GROUP)
     plan = teardown(stack.owner, stack.group_id, record, found, inside, choices)
     state = str(((answers[deployment.lower()] or {}).get("properties") or {}).get("provisioningState") or "")
-    if state.lower() in _RUNNING:
+    if state and state.lower() not in ENDED:
         problem = f"a deployment of the stack is still at work ({names.deployment}: {state}). Wait until it has ended."
         plan = Teardown(**{**vars(plan), "problems": (*plan.problems, problem)})
     return plan

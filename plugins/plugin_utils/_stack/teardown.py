@@ -37,10 +37,7 @@ ORDER: Sequence[str] = (
 """The types in the order of deletion; resources of one type are deleted at the same time."""
 _PARTS = frozenset({kinds.BLOBS, kinds.CONTAINER, kinds.FILES, kinds.SHARE, kinds.SECRET, kinds.ENDPOINT_ZONES})
 """Types that go with the resource that contains them."""
-_DATA = {
-    kinds.ACCOUNT: "it may contain data ({parts})",
-    kinds.DISK: "it may contain data",
-}
+_DATA = frozenset({kinds.ACCOUNT, kinds.DISK})
 
 
 @dataclass(frozen=True)
@@ -219,13 +216,15 @@ def _why_it_stays(
         return f"it is not what the stack made: its {kinds.UNIQUE[kind]} is {now}, and {recorded} is recorded"
     name = resource_id.rsplit("/", 1)[-1]
     if kind in _DATA and name.lower() not in choices.data:
+        # Azure Resource Manager does not tell whether a container, a share or a disk is empty.
         prefix = f"{resource_id}/".lower()
-        parts = [key.rsplit("/", 1)[-1] for key in record.resources if key.lower().startswith(prefix)]
-        parts = [part for part in parts if part != "default"]
-        if kind == kinds.ACCOUNT and not parts:
-            return ""
-        why = _DATA[kind].format(parts=", ".join(parts))
-        return f"{why}; to delete it with its data, name it: teardown_data: [{name}]"
+        parts = [
+            key.rsplit("/", 1)[-1]
+            for key in record.resources
+            if key.lower().startswith(prefix) and kind_of(key) in (kinds.CONTAINER, kinds.SHARE)
+        ]
+        inside = f" ({', '.join(parts)})" if parts else ""
+        return f"it may contain data{inside}; to delete it with its data, name it: teardown_data: [{name}]"
     return ""
 
 
@@ -290,7 +289,7 @@ def _with_them(delete: Iterable[str], found: Mapping[str, Mapping[str, Any] | No
             result.add(str((disk.get("managedDisk") or {}).get("id", "")).lower())
         if kind_of(one) == kinds.ENDPOINT:
             result |= {str(item.get("id", "")).lower() for item in properties.get("networkInterfaces") or []}
-    return result
+    return result - {""}
 
 
 def _group(owner: str, group_id: str, record: Record, inside: Inside, more: bool) -> tuple[bool, list[Stays]]:
