@@ -105,7 +105,7 @@ def judge_cost(cost: Cost, answer: Answer[PriceList], today: datetime.date) -> V
     source = f"{cost.source}, list prices of {cost.date}"
     if cost.unknown:
         summary = f"{value}; without {len(cost.unknown)} unknown prices: {', '.join(cost.unknown)}"
-        action = "Add these prices to the price file, or fetch it anew (fetch_prices: always)."
+        action = "Add these prices to the price file, or fetch it again (fetch_prices: always)."
         return Verdict(COST, "per day", UNKNOWN, summary, value, "", source, action)
     if prices.age_days(today) > OLD_PRICES_DAYS:
         summary = f"{value}, with prices that are {prices.age_days(today)} days old"
