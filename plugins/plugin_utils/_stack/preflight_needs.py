@@ -171,7 +171,7 @@ def _machines(stack: Stack, names: Names) -> Iterable[Machines]:
         yield Machines(
             name=one.name,
             vm_size=one.vm_size,
-            # The capacity belongs to whoever grows and shrinks the set, so its smallest size is none.
+            # The capacity belongs to whoever grows and shrinks the set, so a set may be empty.
             minimum=0,
             maximum=one.max,
             is_set=True,
