@@ -80,7 +80,7 @@ def assignments(stack: Stack, names: Names) -> list[Assignment]:
 def assignment_resources(stack: Stack, names: Names, principals: Mapping[str, str]) -> Iterator[Resource]:
     """Yield the role assignments that the stack writes.
 
-    :param principals: ids of the identities' principals by the identities' ids, as far as they are known.
+    :param principals: ids of the identities' principals by the identities' ids, of those that exist.
     """
     for one in assignments(stack, names):
         if one.foreign:

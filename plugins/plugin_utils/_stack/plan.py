@@ -52,7 +52,7 @@ class Plan:
     :ivar changes: in the order in which they are made.
     :ivar problems: why the run cannot be made; one line each.
     :ivar notes: what the operator should know.
-    :ivar record: what is recorded if everything succeeds, as far as it is known before; None if it does not change.
+    :ivar record: what is recorded if everything succeeds, as known before; None if it does not change.
     """
 
     changes: tuple[Change, ...]

@@ -60,11 +60,16 @@ def test_minimum_versions_are_those_tested_as_oldest(repository: pathlib.Path) -
     assert {name: oldest.get(name) for name in minimum} == minimum
 
 
-def test_the_inventory_documents_the_sdks_minimum_versions(repository: pathlib.Path) -> None:
+def test_the_plugins_document_the_sdks_minimum_versions(repository: pathlib.Path) -> None:
     source = (repository / "plugins/inventory/azure_vmss.py").read_text(encoding="utf-8")
     documented = dict(re.findall(r"^  - (azure-[\w-]+) >= ([\d.]+)$", source, re.MULTILINE))
     minimum = pins(repository / "requirements.txt", ">=")
-    assert documented == {name: version for name, version in minimum.items() if name.startswith("azure-")}
+    needed = {name: version for name, version in minimum.items() if name.startswith("azure-")}
+    deployments = {"azure-mgmt-resource-deployments": needed.pop("azure-mgmt-resource-deployments")}
+    assert documented == needed
+    stack = (repository / "plugins/modules/azure_stack.py").read_text(encoding="utf-8")
+    documented = dict(re.findall(r"^  - (azure-[\w-]+) >= ([\d.]+)$", stack, re.MULTILINE))
+    assert documented == deployments | {"azure-identity": needed["azure-identity"]}
 
 
 def test_the_required_ansible_core_is_the_oldest_tested_one(repository: pathlib.Path, runtime: Any) -> None:

@@ -1,0 +1,166 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The templates that Azure gets and that teams export, and the files for the next step."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.cluster_settings import (
+    FROM_USER_DATA,
+    settings_from,
+)
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack import resource as kinds
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack import site
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.desired import Known, desired
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.machines import user_data
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.ownership import Record, record_from
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.template import export, record_template, template
+
+from .azure import TENANT, resources_of
+from .stacks import sets, stack
+
+FULL: dict[str, Any] = {
+    "network": {"ssh_from": ["192.0.2.0/24"]},
+    "shared_home": {"source": "azure_files", "size_gib": 512},
+    "scale_sets": sets(2, health_extension=True),
+}
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Every text in a template."""
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from texts(item)
+    elif isinstance(value, str):
+        yield value
+
+
+def test_template_is_literal_and_names_its_dependencies() -> None:
+    entries = [(one, one.body) for one in resources_of(stack(**FULL)) if one.kind not in (kinds.SECRET, *kinds.DIRECT)]
+    made = template(entries)
+
+    assert not [text for text in texts(made) if text.startswith("[")]
+    ids = {one.id for one, _body in entries}
+    for one, entry in zip((one for one, _body in entries), made["resources"], strict=True):
+        # What is not in the template exists already.
+        assert set(entry.get("dependsOn", ())) == set(one.needs) & ids
+        assert len(entry["name"].split("/")) == len(entry["type"].split("/")) - 1
+        assert ("scope" in entry) == (one.kind == kinds.ROLE_ASSIGNMENT)
+
+
+def test_every_type_has_a_version() -> None:
+    assert {one.kind for one in resources_of(stack(**FULL))} <= kinds.API_VERSIONS.keys()
+    assert all(kinds.kind_of(one.id) == one.kind for one in resources_of(stack(**FULL)))
+
+
+def test_export_is_complete_and_contains_no_secret() -> None:
+    wanted = stack(**FULL)
+    made = export(wanted, TENANT)
+
+    expected = {one.kind for one in resources_of(wanted)} - {kinds.GROUP}
+    assert {entry["type"] for entry in made["resources"]} == expected
+    expressions = {text.split("(")[0] for text in texts(made) if text.startswith("[")}
+    assert expressions == {"[reference", "[parameters"}
+    assert made["parameters"]["mungeKey"]["type"] == "securestring"
+    # The names of role assignments are those of a run of the module, so that it finds them later.
+    names = {entry["name"] for entry in made["resources"] if entry["type"] == kinds.ROLE_ASSIGNMENT}
+    assert names == {one.name for one in resources_of(wanted) if one.kind == kinds.ROLE_ASSIGNMENT}
+    json.dumps(made)
+
+
+def test_export_with_an_adopted_vault_has_no_parameter() -> None:
+    vault = f"{stack().group_id}/providers/Microsoft.KeyVault/vaults/central"
+    made = export(stack(key_vault={"adopt": vault}), TENANT)
+
+    assert "parameters" not in made
+    assert vault not in [entry["name"] for entry in made["resources"]]
+
+
+def test_record_survives_its_deployment() -> None:
+    record = Record("hpcai/x", {"/subscriptions/s/resourceGroups/g": "", "/a/VM": "vm-id"})
+    outputs = record_template(record)["outputs"]
+
+    assert record_from({"properties": {"outputs": outputs}}, "hpcai/x") == record
+    assert record_from({"properties": {"outputs": outputs}}, "hpcai/another") is None
+    assert record_from(None, "hpcai/x") is None
+    outputs["record"]["value"]["schema"] = 2
+    with pytest.raises(ValueError, match="upgrade the collection"):
+        record_from({"properties": {"outputs": outputs}}, "hpcai/x")
+
+
+def test_user_data_is_what_the_boot_phase_reads() -> None:
+    text = decoded(user_data(stack(), ["compute"], "https://keys.vault.azure.net"))
+    content = json.loads(text)["hpcai"]
+
+    assert content.pop("schema") == 1
+    settings = settings_from(content, FROM_USER_DATA, "the user data")
+    assert (settings.name, settings.functions, settings.controllers) == ("hpcai", ("compute",), ("10.42.0.4",))
+    assert settings.key.vault == "https://keys.vault.azure.net"
+
+
+def test_data_disk_is_formatted_only_if_it_is_blank() -> None:
+    controller = next(
+        one for one in desired(stack(), Known(TENANT)) if one.name == "hpcai-controller" and one.kind == kinds.VM
+    )
+    text = decoded(controller.body["properties"]["userData"])
+
+    assert text.startswith("#cloud-config\n")
+    content = yaml.safe_load(text)
+    assert set(content) == {"hpcai", "bootcmd", "mounts"}
+    # 2 is blkid's status for a disk on which it finds nothing.
+    assert "blkid -p $disk >/dev/null; [ $? -eq 2 ] && mkfs.ext4" in content["bootcmd"][0][2]
+
+
+def decoded(encoded: str) -> str:
+    """The decoded user data."""
+    return base64.b64decode(encoded).decode()
+
+
+@pytest.mark.parametrize(
+    ("home", "expected"),
+    [
+        ({}, {"shared_fs_exports": [{"path": "/shared"}], "shared_fs_networks": ["local", "10.42.128.0/17"]}),
+        (
+            {"source": "azure_files", "name": "homes1"},
+            {
+                "shared_fs_mounts": [
+                    {
+                        "path": "/shared",
+                        "source": "homes1.file.core.windows.net:/homes1/home",
+                        "options": ["vers=4", "minorversion=1", "sec=sys", "nconnect=4"],
+                    }
+                ]
+            },
+        ),
+        ({"source": "none"}, {}),
+    ],
+)
+def test_variables_for_the_site_follow_from_the_home(home: dict[str, Any], expected: dict[str, Any]) -> None:
+    variables = site.variables_of(stack(shared_home=home), {})
+
+    assert {key: value for key, value in variables.items() if key.startswith("shared_fs")} == expected
+    assert ("slurm_user_home_base" in variables) == bool(expected)
+    assert variables["hpcai_key_vault"].endswith(".vault.azure.net")
+
+
+def test_inventory_selects_the_stack_and_holds_no_secret() -> None:
+    content = site.inventory_of(stack(network={"ssh_from": ["192.0.2.0/24"]}), {"auth_source": "cli", "endpoint": None})
+    files = site.files_of(content, {"a": 1})
+
+    loaded = yaml.safe_load(files["azure_vmss.yml"])
+    assert loaded["resource_groups"] == ["hpcai"]
+    assert loaded["tags"] == {"hpcai_cluster": "hpcai"}
+    assert loaded["connect_with"] == ["public_ipv4", "private_ipv4"]
+    assert "endpoint" not in loaded
