@@ -13,6 +13,7 @@ from azure.core.pipeline import PipelineRequest
 from azure.core.pipeline.policies import SansIOHTTPPolicy
 from azure.mgmt.compute import ComputeManagementClient
 from azure.mgmt.network import NetworkManagementClient
+from azure.mgmt.resource.deployments import DeploymentsMgmtClient
 
 from simulator import TOKEN
 from simulator.scenario import SUBSCRIPTION
@@ -58,3 +59,10 @@ def network(
 ) -> NetworkManagementClient:
     """A client of azure-mgmt-network."""
     return NetworkManagementClient(StaticToken(token), subscription, **_arguments(endpoint, options))
+
+
+def deployments(
+    endpoint: str, subscription: str = SUBSCRIPTION, token: str = TOKEN, **options: Any
+) -> DeploymentsMgmtClient:
+    """A client of azure-mgmt-resource-deployments."""
+    return DeploymentsMgmtClient(StaticToken(token), subscription, **_arguments(endpoint, options))

@@ -112,6 +112,7 @@ class Effects:
     def node_spec(self, instance: Instance) -> NodeSpec:
         """The properties of the machine that the backend has to make."""
         assert instance.private_ipv4 is not None
+        user, keys = self._model.login(instance)
         return NodeSpec(
             vm_id=instance.vm_id,
             azure_id=instance.id,
@@ -119,8 +120,10 @@ class Effects:
             computer_name=instance.computer_name,
             private_ipv4=instance.private_ipv4,
             public_ipv4=instance.public_ipv4,
-            admin_username=self._model.admin_username,
-            ssh_public_keys=self._model.ssh_public_keys,
+            admin_username=user,
+            ssh_public_keys=keys,
+            own_login=keys == self._model.ssh_public_keys,
+            vault_names=tuple(vault.host for vault in self._model.vaults.values()),
             cpus=instance.hardware.cpus,
             memory_mib=instance.hardware.memory_mib,
             local_disks=instance.hardware.local_disks,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ACTIONS = ("status", "drop", "hang", "garbage", "slow", "repeat_next_link", "strip")
-SERVICES = ("arm", "imds", "vault")
+SERVICES = ("arm", "imds", "vault", "deployment")
 
 
 class FaultError(Exception):
@@ -39,7 +39,8 @@ class Fault:
     delay_s: float | None = None
     """By how many seconds the answer is delayed. None for hang: until the rules are cleared."""
     service: str = "arm"
-    """The service of the requests: arm (Resource Manager), imds (metadata service) or vault (key vaults)."""
+    """The service of the requests: arm (Resource Manager), imds (metadata service), vault (key vaults), or deployment:
+    ``PUT id`` and ``VALIDATE id`` of every resource of a deployment, with the actions status, slow and hang."""
     machines: list[str] = field(default_factory=list)
     """The machines that send the requests, by id, vmId, name or computer name; empty: all. They need not exist yet."""
     id: int = 0
@@ -54,7 +55,7 @@ class Fault:
             raise FaultError("action 'slow' needs 'delay_s'")
         if self.service not in SERVICES:
             raise FaultError(f"unknown service {self.service!r}: choose one of {', '.join(SERVICES)}")
-        if self.machines and self.service == "arm":
+        if self.machines and self.service in ("arm", "deployment"):
             raise FaultError("'machines' is only for the services that machines use: imds, vault")
         try:
             self.pattern = re.compile(self.match, re.IGNORECASE)

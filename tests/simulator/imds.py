@@ -23,6 +23,7 @@ from simulator.front import Front
 from simulator.model import Model
 from simulator.requestlog import RequestLog
 from simulator.resources import COMPUTE, Instance
+from simulator.roles import principals_of
 from simulator.tokens import AUDIENCES, SECONDS
 
 VERSIONS = (
@@ -140,6 +141,7 @@ def token() -> Response:
         raise ImdsError(400, {"error": "invalid_resource", "error_description": reason})
     scale_set = caller.scale_set
     names = caller.all_names | ({scale_set.name} if scale_set is not None else set())
+    names |= principals_of(scale_set.sent if scale_set is not None else caller.sent, client_id)
     now = int(time.time())
     return _json(
         {
@@ -165,9 +167,10 @@ def _has_identity(item: Instance, client_id: str) -> bool:
 def document(model: Model, item: Instance) -> dict[str, Any]:
     """The instance document. All plain values are strings, as in Azure's."""
     tags = item.tags or (item.scale_set.tags if item.scale_set is not None else {})
-    configuration = model.linux_configuration()
+    user, keys = model.login(item)
+    home = f"/home/{user}/.ssh/authorized_keys"
     scale_set = item.scale_set
-    subnet = ipaddress.ip_network(item.network.subnet_prefix)
+    subnet = ipaddress.ip_network(item.subnet.prefix)
     compute: dict[str, Any] = {
         "azEnvironment": "AzurePublicCloud",
         "customData": "",
@@ -178,7 +181,7 @@ def document(model: Model, item: Instance) -> dict[str, Any]:
         "name": item.name,
         "offer": item.image.offer,
         "osProfile": {
-            "adminUsername": model.admin_username,
+            "adminUsername": user,
             "computerName": item.computer_name,
             "disablePasswordAuthentication": "true",
         },
@@ -189,7 +192,7 @@ def document(model: Model, item: Instance) -> dict[str, Any]:
         "platformUpdateDomain": str(item.fault_domain),
         "priority": item.priority or "",
         "provider": COMPUTE,
-        "publicKeys": configuration["ssh"]["publicKeys"],
+        "publicKeys": [{"path": home, "keyData": key} for key in keys],
         "publisher": item.image.publisher,
         "resourceGroupName": item.resource_group,
         "resourceId": item.id,

@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from simulator import names, userdata
-from simulator.addresses import split
-from simulator.keyvault.store import Vault
+from simulator.addresses import AddressPool, split
+from simulator.documents import Documents
+from simulator.keyvault.store import DeletedVault, Vault
+from simulator.limits import Limits
 from simulator.profile import virtual_machine_profile
-from simulator.resources import Instance, Resource, ScaleSet, VirtualNetwork
+from simulator.resources import NETWORK, Document, Instance, Resource, ScaleSet, Subnet
 from simulator.scenario import MachineScenario, NetworkScenario, ScaleSetScenario, Scenario
 from simulator.tokens import Tokens
 
@@ -44,20 +46,33 @@ class Model:
         self.admin_username = scenario.admin_username
         self.ssh_public_keys = ssh_public_keys
         self.identities = names.Identities(seed)
-        self.networks: dict[str, VirtualNetwork] = {}
+        self.limits = Limits.of(scenario)
+        self.hardware = scenario.hardware
+        """The real hardware of machines that a PUT makes."""
+        self.documents = Documents()
+        self.subnets: dict[str, Subnet] = {}
+        """By lower-case id."""
+        self.range = scenario.range
+        self._by_network: dict[str, Subnet] = {}
+        """The subnets of the scenario's networks, by the network's name."""
         self.scale_sets: dict[str, ScaleSet] = {}
         self.machines: dict[str, Instance] = {}
         """Stand-alone and Flexible virtual machines, by lower-case id."""
         self.by_address: dict[str, Instance] = {}
-        self.resource_groups: set[str] = set()
-        """Lower-case names. A group remains when its resources are deleted."""
+        self.resource_groups: dict[str, Document] = {}
+        """By lower-case name. A group remains when its resources are deleted."""
         self.vaults = {vault.name.lower(): Vault(vault) for vault in scenario.key_vaults}
+        self.deleted_vaults: dict[str, DeletedVault] = {}
+        """Soft-deleted key vaults by lower-case name."""
+        self.deployments: dict[str, Any] = {}
+        """Deployments by lower-case id, in order of their start."""
         self.impacts: dict[str, dict[str, Any]] = {}
         """Reports of workload impacts, by lower-case name."""
         self.tokens = Tokens()
         self._serial = 0
         for network in scenario.virtual_networks:
             self._add_network(network)
+        self._public = next((item.public for item in self._by_network.values()), None) or split(self.range)[1]
         for machine in scenario.virtual_machines:
             self.add_machine(machine)
         for scale_set in scenario.scale_sets:
@@ -107,31 +122,69 @@ class Model:
         self._serial += 1
         return self._serial
 
+    def add_group(self, name: str, location: str, tags: dict[str, str] | None = None) -> Document:
+        """Add a resource group, or return the existing one."""
+        with self.lock:
+            azure_id = f"/subscriptions/{self.subscription}/resourceGroups/{name}"
+            if name.lower() not in self.resource_groups:
+                self.resource_groups[name.lower()] = Document(
+                    subscription=self.subscription,
+                    resource_group=name,
+                    name=name,
+                    location=location,
+                    tags=dict(tags or {}),
+                    serial=self.next_serial(),
+                    kind="Microsoft.Resources/resourceGroups",
+                    id=azure_id,
+                    body={"properties": {"provisioningState": "Succeeded"}},
+                )
+            return self.resource_groups[name.lower()]
+
     def _add_network(self, wanted: NetworkScenario) -> None:
         private, public = split(wanted.subnet_prefix)
-        network = VirtualNetwork(
-            subscription=self.subscription,
-            resource_group=wanted.resource_group,
-            name=wanted.name,
-            location=wanted.location,
-            tags={},
-            serial=self.next_serial(),
-            address_prefixes=wanted.address_prefixes,
-            subnet=wanted.subnet,
-            subnet_prefix=wanted.subnet_prefix,
-            private=private,
-            public=public,
+        group = self.add_group(wanted.resource_group, wanted.location)
+        network_id = f"{group.id}/providers/{NETWORK}/virtualNetworks/{wanted.name}"
+        subnet = Subnet(f"{network_id}/subnets/{wanted.subnet}", wanted.subnet_prefix, private, public)
+        self._by_network[wanted.name] = self.subnets[subnet.id.lower()] = subnet
+        self.documents.add(
+            Document(
+                subscription=self.subscription,
+                resource_group=wanted.resource_group,
+                name=wanted.name,
+                location=wanted.location,
+                tags={},
+                serial=self.next_serial(),
+                kind=f"{NETWORK}/virtualNetworks",
+                id=network_id,
+                body={
+                    "properties": {
+                        "addressSpace": {"addressPrefixes": list(wanted.address_prefixes)},
+                        "subnets": [
+                            {
+                                "name": wanted.subnet,
+                                "id": subnet.id,
+                                "properties": {"addressPrefix": subnet.prefix, "provisioningState": "Succeeded"},
+                            }
+                        ],
+                        "virtualNetworkPeerings": [],
+                        "provisioningState": "Succeeded",
+                    }
+                },
+            )
         )
-        self.networks[wanted.name] = network
-        self.resource_groups.add(network.resource_group.lower())
 
-    def _network(self, name: str) -> VirtualNetwork:
-        return self.networks[name] if name else next(iter(self.networks.values()))
+    def _subnet(self, network: str) -> Subnet:
+        return self._by_network[network] if network else next(iter(self._by_network.values()))
+
+    @property
+    def public(self) -> AddressPool:
+        """The pool of the public addresses that a PUT makes."""
+        return self._public
 
     def add_machine(self, wanted: MachineScenario) -> Instance:
         """Add a stand-alone virtual machine."""
         with self.lock:
-            network = self._network(wanted.network)
+            subnet = self._subnet(wanted.network)
             machine = Instance(
                 subscription=self.subscription,
                 resource_group=wanted.resource_group,
@@ -142,13 +195,13 @@ class Model:
                 vm_id=self.identities.uuid(),
                 computer_name=wanted.computer_name or wanted.name,
                 vm_size=wanted.vm_size,
-                network=network,
+                subnet=subnet,
                 image=wanted.image,
                 hardware=wanted.hardware,
                 zone=wanted.zone,
                 priority=wanted.priority,
-                private_ipv4=network.private.take(wanted.private_ipv4),
-                public_ipv4=network.public.take() if wanted.public_ip else None,
+                private_ipv4=subnet.private.take(wanted.private_ipv4),
+                public_ipv4=subnet.public.take() if wanted.public_ip else None,
                 accelerated_networking=wanted.accelerated_networking,
                 user_data=wanted.user_data,
                 identity=wanted.identity,
@@ -156,12 +209,11 @@ class Model:
                 boot_diagnostics=wanted.boot_diagnostics,
             )
             self.machines[machine.id.lower()] = machine
-            self.resource_groups.add(machine.resource_group.lower())
-            self._know_addresses(machine)
+            self.add_group(machine.resource_group, machine.location)
+            self.know_addresses(machine)
             return machine
 
     def _add_scale_set(self, wanted: ScaleSetScenario) -> None:
-        network = self._network(wanted.network)
         scale_set = ScaleSet(
             subscription=self.subscription,
             resource_group=wanted.resource_group,
@@ -177,7 +229,7 @@ class Model:
             single_placement_group=wanted.single_placement_group,
             unique_id=self.identities.uuid(),
             profile={},
-            network=network,
+            subnet=self._subnet(wanted.network),
             image=wanted.image,
             hardware=wanted.hardware,
             instance_tags=dict(wanted.instance_tags),
@@ -197,9 +249,20 @@ class Model:
             self.linux_configuration(),
         )
         self.scale_sets[scale_set.id.lower()] = scale_set
-        self.resource_groups.add(scale_set.resource_group.lower())
+        self.add_group(scale_set.resource_group, scale_set.location)
         for _number in range(wanted.capacity):
             self.add_instance(scale_set)
+
+    def login(self, item: Instance) -> tuple[str, tuple[str, ...]]:
+        """The administrator of a machine, and the public keys that let him in."""
+        if item.scale_set is not None and item.scale_set.sent is not None:
+            profile = item.scale_set.profile.get("osProfile") or {}
+        elif item.sent is not None:
+            profile = item.sent["properties"].get("osProfile") or {}
+        else:
+            return self.admin_username, self.ssh_public_keys
+        keys = ((profile.get("linuxConfiguration") or {}).get("ssh") or {}).get("publicKeys") or []
+        return str(profile.get("adminUsername")), tuple(str(key.get("keyData")) for key in keys)
 
     def linux_configuration(self) -> dict[str, Any]:
         """The osProfile.linuxConfiguration of all machines: ssh with the administrator's keys."""
@@ -234,7 +297,7 @@ class Model:
                 vm_id=self.identities.uuid(),
                 computer_name=computer_name,
                 vm_size=scale_set.vm_size,
-                network=scale_set.network,
+                subnet=scale_set.subnet,
                 image=scale_set.image,
                 hardware=scale_set.hardware,
                 scale_set=scale_set,
@@ -243,8 +306,8 @@ class Model:
                 fault_domain=order % scale_set.fault_domains,
                 placement_group=self._placement_group(scale_set),
                 priority=scale_set.priority,
-                private_ipv4=scale_set.network.private.take(),
-                public_ipv4=scale_set.network.public.take() if scale_set.public_ip else None,
+                private_ipv4=scale_set.subnet.private.take(),
+                public_ipv4=scale_set.subnet.public.take() if scale_set.public_ip else None,
                 accelerated_networking=scale_set.accelerated_networking,
                 model_version=scale_set.model_version,
                 user_data=scale_set.user_data,
@@ -256,7 +319,7 @@ class Model:
             scale_set.members[instance_id or name.lower()] = instance
             if not scale_set.uniform:
                 self.machines[instance.id.lower()] = instance
-            self._know_addresses(instance)
+            self.know_addresses(instance)
             return instance
 
     def _placement_group(self, scale_set: ScaleSet) -> str | None:
@@ -268,7 +331,8 @@ class Model:
             groups.append(self.identities.uuid())
         return groups[wanted - 1]
 
-    def _know_addresses(self, instance: Instance) -> None:
+    def know_addresses(self, instance: Instance) -> None:
+        """Record the addresses of a machine, by which its requests are recognized."""
         for address in (instance.private_ipv4, instance.public_ipv4):
             if address is not None:
                 self.by_address[address] = instance
@@ -280,11 +344,12 @@ class Model:
             self.machines.pop(instance.id.lower(), None)
             if instance.scale_set is not None:
                 instance.scale_set.members.pop(instance.instance_id or instance.name.lower(), None)
-            network = instance.network
-            for address, pool in ((instance.private_ipv4, network.private), (instance.public_ipv4, network.public)):
+            subnet = instance.subnet
+            for address, pool in ((instance.private_ipv4, subnet.private), (instance.public_ipv4, subnet.public)):
                 if address is not None:
-                    pool.release(address)
                     self.by_address.pop(address, None)
+                    if not instance.interface_id:
+                        pool.release(address)
 
     def outdate(self, scale_set: ScaleSet) -> None:
         """Record a change of the set's model: existing instances no longer have the latest model."""

@@ -17,9 +17,10 @@ from simulator.resources import now
 class OperationFailed(Exception):
     """An operation that ends with an error code and message of Azure."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, details: list[dict[str, Any]] | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.details = details or []
 
 
 @dataclass(eq=False)
@@ -33,6 +34,8 @@ class Operation:
     ended: datetime | None = None
     status: str = "InProgress"
     error: dict[str, Any] | None = None
+    result: bytes = b""
+    """The body of the final answer, for an operation that has one."""
     finished: threading.Event = field(default_factory=threading.Event, repr=False)
 
 
@@ -45,10 +48,10 @@ class Operations:
         self._all: dict[str, Operation] = {}
         self._lock = threading.Lock()
 
-    def start(self, what: str, location: str, work: Callable[[], None]) -> Operation:
+    def start(self, what: str, location: str, work: Callable[[], None], result: bytes = b"") -> Operation:
         """Start ``work`` in a thread."""
         with self._lock:
-            operation = Operation(self._make_id(), what, location)
+            operation = Operation(self._make_id(), what, location, result=result)
             self._all[operation.id] = operation
         threading.Thread(target=self._run, args=(operation, work), name=what, daemon=True).start()
         return operation
@@ -70,11 +73,14 @@ class Operations:
 
     def _run(self, operation: Operation, work: Callable[[], None]) -> None:
         self._log(f"{operation.what}: started")
-        status, error = "Succeeded", None
+        status = "Succeeded"
+        error: dict[str, Any] | None = None
         try:
             work()
         except OperationFailed as failure:
             status, error = "Failed", {"code": failure.code, "message": str(failure)}
+            if failure.details:
+                error["details"] = failure.details
         except Exception as failure:  # the operation must end after any error
             status, error = "Failed", {"code": "InternalExecutionError", "message": str(failure) or repr(failure)}
         operation.error = error

@@ -18,7 +18,7 @@ def virtual_machine_profile(
         "name": "ipconfig1",
         "properties": {
             "primary": True,
-            "subnet": {"id": scale_set.network.subnet_id},
+            "subnet": {"id": scale_set.subnet.id},
             "privateIPAddressVersion": "IPv4",
         },
     }

@@ -47,29 +47,32 @@ class Resource:
 
 
 @dataclass(eq=False)
-class VirtualNetwork(Resource):
-    """A virtual network with one subnet."""
+class Document(Resource):
+    """A resource without machines: what the last PUT described, and what the service added."""
 
-    address_prefixes: tuple[str, ...]
-    subnet: str
-    subnet_prefix: str
+    kind: str
+    """Its type, such as Microsoft.Network/virtualNetworks/subnets."""
+    id: str
+    body: dict[str, Any]
+    """The answer without id, name, type, location and tags."""
+    created: datetime = field(default_factory=now)
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """The part of the body that belongs to its own service."""
+        found: dict[str, Any] = self.body.setdefault("properties", {})
+        return found
+
+
+@dataclass(eq=False)
+class Subnet:
+    """The addresses of a subnet. The document of its virtual network has all other properties."""
+
+    id: str
+    prefix: str
     private: AddressPool
     public: AddressPool
-
-    @property
-    def path(self) -> str:
-        """Its id below the resource group."""
-        return f"/providers/{NETWORK}/virtualNetworks/{self.name}"
-
-    @property
-    def id(self) -> str:
-        """Its Azure id."""
-        return self.group_id + self.path
-
-    @property
-    def subnet_id(self) -> str:
-        """The id of its subnet."""
-        return f"{self.id}/subnets/{self.subnet}"
+    """Where its machines get public addresses."""
 
 
 @dataclass(eq=False)
@@ -85,7 +88,7 @@ class ScaleSet(Resource):
     unique_id: str
     profile: dict[str, Any]
     """virtualMachineProfile as Resource Manager returns it."""
-    network: VirtualNetwork
+    subnet: Subnet
     image: Image
     hardware: Hardware
     instance_tags: dict[str, str]
@@ -97,6 +100,8 @@ class ScaleSet(Resource):
     identity: bool = True
     client_ids: tuple[str, ...] = ()
     boot_diagnostics: bool = True
+    sent: dict[str, Any] | None = None
+    """The body of the last PUT without virtualMachineProfile, with defaults. None for a scale set of the scenario."""
     placement_groups: list[str] = field(default_factory=list)
     model_version: int = 1
     provisioning_state: str = "Succeeded"
@@ -131,7 +136,7 @@ class Instance(Resource):
     vm_id: str
     computer_name: str
     vm_size: str
-    network: VirtualNetwork
+    subnet: Subnet
     image: Image
     hardware: Hardware
     scale_set: ScaleSet | None = None
@@ -155,6 +160,10 @@ class Instance(Resource):
     """The log of its serial console, if a test sets it."""
     provisioning_state: str = "Creating"
     power_state: str | None = "starting"
+    sent: dict[str, Any] | None = None
+    """The body of the last PUT, with defaults. None for a machine that no PUT made."""
+    interface_id: str = ""
+    """The id of its network interface, if that is a document, which then owns the addresses."""
     has_network_profile: bool = True
     has_interfaces: bool = True
     created: datetime = field(default_factory=now)

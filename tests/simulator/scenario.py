@@ -19,6 +19,7 @@ from simulator import userdata
 SUBSCRIPTION = "00000000-0000-4000-8000-000000000001"
 RESOURCE_GROUP = "hpcai-sim"
 LOCATION = "southcentralus"
+RANGE = "10.77.0.0/16"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 VAULT_NAME = re.compile(r"[A-Za-z](?!.*--)[A-Za-z0-9-]{1,22}[A-Za-z0-9]")
 RESOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -46,6 +47,8 @@ class Image:
     sku: str = "2204"
     version: str = "latest"
     exact_version: str = "22.04.2025091101"
+    id: str = ""
+    """The id of a gallery's image version. The four names above are empty then."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +153,17 @@ class Scenario:
     virtual_machines: tuple[MachineScenario, ...] = ()
     scale_sets: tuple[ScaleSetScenario, ...] = ()
     key_vaults: tuple[VaultScenario, ...] = ()
+    range: str = ""
+    """The addresses of all real machines. Without virtual networks it is needed; otherwise the first subnet."""
+    hardware: Hardware = Hardware(memory_mib=2048)
+    """The real hardware of machines that a PUT makes. Those of sizes with GPUs also have local disks."""
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """Quotas, restrictions, images, rights and policies of the subscription: see simulator.limits."""
 
     def __post_init__(self) -> None:
+        if not self.range:
+            networks = self.virtual_networks
+            object.__setattr__(self, "range", networks[0].subnet_prefix if networks else RANGE)
         _check(self)
 
 
@@ -182,10 +194,12 @@ def load(path: Path) -> Scenario:
 
 def moved(scenario: Scenario, network: str) -> Scenario:
     """The scenario with other addresses for its only virtual network, so that several can run on one machine."""
+    if not scenario.virtual_networks:
+        return replace(scenario, range=network)
     if len(scenario.virtual_networks) != 1:
         raise ScenarioError(f"the scenario {scenario.name} must have exactly one virtual network to move to {network}")
     there = replace(scenario.virtual_networks[0], address_prefixes=(network,), subnet_prefix=network)
-    return replace(scenario, virtual_networks=(there,))
+    return replace(scenario, virtual_networks=(there,), range=network)
 
 
 def parse(document: Any) -> Scenario:
@@ -230,6 +244,8 @@ def _value(wanted: str, key: str, value: Any, where: str) -> Any:
         if not all(isinstance(item, inner) for item in value):
             raise ScenarioError(f"{where} must be a list of {inner.__name__}")
         return tuple(value)
+    if key == "limits" and isinstance(value, Mapping):
+        return dict(value)
     if wanted.startswith("Mapping"):
         if not isinstance(value, Mapping) or not all(isinstance(v, str) for v in value.values()):
             raise ScenarioError(f"{where} must be a mapping of strings (quote numbers and booleans)")
@@ -245,8 +261,9 @@ def _value(wanted: str, key: str, value: Any, where: str) -> Any:
 def _check(scenario: Scenario) -> None:
     if not NAME.fullmatch(scenario.name):
         raise ScenarioError(f"name {scenario.name!r} must be lower-case letters, digits and dashes, 32 at most")
-    if not scenario.virtual_networks:
-        raise ScenarioError("virtual_networks must hold at least one network")
+    if not scenario.virtual_networks and (scenario.virtual_machines or scenario.scale_sets):
+        raise ScenarioError("virtual_networks must hold at least one network for the machines")
+    _check_range(scenario.range)
     for network in scenario.virtual_networks:
         _check_network(network)
     _check_names(scenario)
@@ -256,6 +273,15 @@ def _check(scenario: Scenario) -> None:
         if not VAULT_NAME.fullmatch(vault.name):
             raise ScenarioError(f"key_vaults {vault.name!r}: 3 to 24 letters, digits and dashes, a letter first")
     _check_user_data(scenario)
+
+
+def _check_range(prefix: str) -> None:
+    try:
+        small = ipaddress.IPv4Network(prefix).prefixlen > 28
+    except ValueError as error:
+        raise ScenarioError(f"range: {error}") from None
+    if small:
+        raise ScenarioError(f"range: {prefix} is too small, take a /28 or larger")
 
 
 def _check_network(network: NetworkScenario) -> None:

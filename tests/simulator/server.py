@@ -24,10 +24,11 @@ from simulator.effects import Effects
 from simulator.faults import SERVICES, Faults
 from simulator.keys import PRIVATE
 from simulator.keyvault import app as keyvault
+from simulator.keyvault.store import DOMAIN
 from simulator.model import Model
 from simulator.operations import Operation, Operations
 from simulator.requestlog import RequestLog
-from simulator.scenario import Scenario, ScenarioError
+from simulator.scenario import LOCATION, Scenario, ScenarioError
 
 IP_FREEBIND = 15
 """Linux: listen on an address that no interface has yet, because the backend makes the bridge later."""
@@ -61,8 +62,8 @@ class Server:
         boot_timeout: float = 300,
         report: Callable[[str], None] = lambda line: None,
     ) -> None:
-        if real and len(scenario.virtual_networks) != 1:
-            raise ScenarioError("real machines live in one virtual network: the scenario must have exactly one")
+        if real and len(scenario.virtual_networks) > 1:
+            raise ScenarioError("real machines live in one virtual network: the scenario must not have several")
         self.scenario = scenario
         self.model = Model(scenario, ssh_public_keys, seed)
         self.operations = Operations(self.model.identities.uuid, report)
@@ -70,15 +71,17 @@ class Server:
         self.requests = {service: RequestLog() for service in SERVICES}
         """The request log of each service."""
         self.options = options or Options()
+        self.options.real = real
         effects = Effects(self.model, backend, boot_timeout, report)
         self.context = Context(self.model, effects, self.operations, self.faults, self.requests, self.options)
-        self.authority: Authority | None = authority() if self.model.vaults else None
-        """The certificate authority of the key vaults, if there are any."""
+        # Without virtual networks, clients make everything, and also key vaults.
+        self.authority: Authority | None = authority() if self.model.vaults or not scenario.virtual_networks else None
+        """The certificate authority of the key vaults, if there are or can be any."""
         self._backend = backend
         self._opened = False
         self._real = real
         self._state_dir = state_dir or Path()
-        self._network = ipaddress.ip_network(scenario.virtual_networks[0].subnet_prefix)
+        self._network = ipaddress.ip_network(scenario.range)
         self._port = scenario.port if port is None else port
         self._listeners: list[BaseWSGIServer] = []
         self.endpoint = ""
@@ -104,7 +107,7 @@ class Server:
         vaults = [vault.host for vault in self.model.vaults.values()]
         if self.authority is not None:
             application = keyvault.create_app(self.model, self.faults, self.requests["vault"])
-            tls = self.authority.server_context(vaults)
+            tls = self.authority.server_context(vaults or [f"*.{DOMAIN}"])
             self.vault_port = self._listen(host, self._port + 2 if self._port else 0, application, tls)
         key = str(self._state_dir / PRIVATE) if self._state_dir != Path() else ""
         self._backend.open(
@@ -114,14 +117,12 @@ class Server:
                 self.gateway,
                 imds_port,
                 vault_port=self.vault_port,
-                vault_names=tuple(vaults),
                 admin_private_key=key,
             ),
             self._state_dir,
         )
         self._opened = True
-        location = self.scenario.virtual_networks[0].location
-        return self.operations.start("boot", location, self.context.effects.boot(self.model.instances()))
+        return self.operations.start("boot", LOCATION, self.context.effects.boot(self.model.instances()))
 
     def stop(self) -> None:
         """Stop listening and remove the machines."""

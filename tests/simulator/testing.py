@@ -10,11 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import requests
+
 from simulator import TOKEN, admin, clients
 from simulator import scenario as scenarios
 from simulator.arm.context import Options
 from simulator.backends import Backend
 from simulator.backends.none import NoneBackend
+from simulator.limits import Limits
 from simulator.model import Model
 from simulator.resources import Instance, ScaleSet
 from simulator.server import Server
@@ -110,6 +113,28 @@ class Simulator:
     def network(self, **options: Any) -> Any:
         """The SDK's network client."""
         return clients.network(self.endpoint, self.subscription_id, **options)
+
+    def deployments(self, **options: Any) -> Any:
+        """The SDK's deployments client."""
+        return clients.deployments(self.endpoint, self.subscription_id, **options)
+
+    @property
+    def limits(self) -> Limits:
+        """The quotas, restrictions, images, rights and policies of the subscription, which a test can change."""
+        return self.model.limits
+
+    def arm(self, method: str, path: str, body: Any = None, version: str = "2024-03-01") -> requests.Response:
+        """Send a request to Resource Manager. A path without a subscription is below the subscription."""
+        if not path.startswith("/subscriptions/"):
+            path = f"/subscriptions/{self.subscription_id}{path}"
+        separator = "&" if "?" in path else "?"
+        return requests.request(
+            method,
+            f"{self.endpoint}{path}{separator}api-version={version}",
+            json=body,
+            headers={"Authorization": f"Bearer {self.token}"},
+            timeout=30,
+        )
 
 
 @contextmanager

@@ -16,7 +16,18 @@ from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException
 
 from simulator import TOKEN, admin, misbehaviour
-from simulator.arm import boot_diagnostics, impacts, longrunning, machines, network, scale_sets, set_instances
+from simulator.arm import (
+    boot_diagnostics,
+    catalog,
+    deployments,
+    documents,
+    impacts,
+    longrunning,
+    machines,
+    network,
+    scale_sets,
+    set_instances,
+)
 from simulator.arm.context import Context, context
 from simulator.arm.errors import ArmError, refusal, subscription_not_found
 from simulator.arm.paging import query
@@ -44,8 +55,9 @@ def create_app(state: Context) -> Flask:
     """The application for one simulator."""
     app = Flask("simulator", static_folder=None)
     app.config["context"] = state
-    for blueprint in (boot_diagnostics, scale_sets, set_instances, machines, network, impacts, longrunning, admin):
-        app.register_blueprint(blueprint.blueprint)
+    parts = (boot_diagnostics, scale_sets, set_instances, machines, network, impacts, longrunning, admin)
+    for part in (*parts, deployments, catalog, documents):
+        app.register_blueprint(part.blueprint)
     app.wsgi_app = LowerCasePaths(app.wsgi_app)  # type: ignore[method-assign]
     app.before_request(_begin)
     app.after_request(_finish)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from simulator.model import Model
 from simulator.resources import COMPUTE, Instance, ScaleSet
@@ -54,6 +54,12 @@ def scale_set(item: ScaleSet, user_data: str = "") -> dict[str, Any]:
     }
     if item.zones:
         payload["zones"] = list(item.zones)
+    if item.sent is not None:
+        payload |= {key: copy.deepcopy(value) for key, value in item.sent.items() if key != "properties"}
+        computed = ("virtualMachineProfile", "provisioningState", "uniqueId", "singlePlacementGroup")
+        kept = {key: properties[key] for key in computed}
+        properties = payload["properties"] = copy.deepcopy(item.sent["properties"]) | kept
+        properties["timeCreated"] = timestamp(item.created)
     if user_data:
         properties["virtualMachineProfile"]["userData"] = user_data
     return payload
@@ -121,6 +127,10 @@ def machine(model: Model, item: Instance, view: bool) -> dict[str, Any]:
     if item.scale_set is not None:
         properties["virtualMachineScaleSet"] = {"id": item.upper_group_id + item.scale_set.path}
         properties["platformFaultDomain"] = item.fault_domain
+    if item.sent is not None:
+        properties = _sent_properties(item) | {
+            key: properties[key] for key in ("vmId", "provisioningState", "timeCreated", "storageProfile")
+        }
     if view:
         properties["instanceView"] = machine_view(item)
     payload: dict[str, Any] = {
@@ -130,7 +140,19 @@ def machine(model: Model, item: Instance, view: bool) -> dict[str, Any]:
         "location": item.location,
         "properties": properties,
     }
+    if item.sent is not None:
+        payload |= {key: copy.deepcopy(value) for key, value in item.sent.items() if key != "properties"}
     return _with_optional(payload, item)
+
+
+def _sent_properties(item: Instance) -> dict[str, Any]:
+    """The properties of the last PUT without what no GET returns."""
+    assert item.sent is not None
+    shown = copy.deepcopy(item.sent["properties"])
+    shown.pop("userData", None)
+    for secret in ("adminPassword", "customData"):
+        shown["osProfile"].pop(secret, None)
+    return cast(dict[str, Any], shown)
 
 
 def machine_status(item: Instance) -> dict[str, Any]:
@@ -213,19 +235,30 @@ def _agent(item: Instance) -> dict[str, Any]:
 
 
 def _disk_name(item: Instance) -> str:
+    if item.sent is not None:
+        return str(item.sent["properties"]["storageProfile"]["osDisk"]["name"])
     return f"{item.name}_OsDisk_1_{item.vm_id.replace('-', '')}"
+
+
+def _reference(item: Instance) -> dict[str, Any]:
+    if item.image.id:
+        return {"id": item.image.id, "exactVersion": item.image.exact_version}
+    return {
+        "publisher": item.image.publisher,
+        "offer": item.image.offer,
+        "sku": item.image.sku,
+        "version": item.image.version,
+        "exactVersion": item.image.exact_version,
+    }
 
 
 def _storage(item: Instance) -> dict[str, Any]:
     name = _disk_name(item)
+    if item.sent is not None:
+        storage = copy.deepcopy(item.sent["properties"]["storageProfile"])
+        return cast(dict[str, Any], storage | {"imageReference": _reference(item)})
     return {
-        "imageReference": {
-            "publisher": item.image.publisher,
-            "offer": item.image.offer,
-            "sku": item.image.sku,
-            "version": item.image.version,
-            "exactVersion": item.image.exact_version,
-        },
+        "imageReference": _reference(item),
         "osDisk": {
             "osType": "Linux",
             "name": name,
@@ -242,7 +275,7 @@ def _storage(item: Instance) -> dict[str, Any]:
 
 
 def _os_profile(model: Model, item: Instance) -> dict[str, Any]:
-    return {
+    profile = {
         "computerName": item.computer_name,
         "adminUsername": model.admin_username,
         "linuxConfiguration": model.linux_configuration(),
@@ -250,6 +283,10 @@ def _os_profile(model: Model, item: Instance) -> dict[str, Any]:
         "allowExtensionOperations": True,
         "requireGuestProvisionSignal": True,
     }
+    if item.scale_set is not None and item.scale_set.sent is not None:
+        made = item.scale_set.profile["osProfile"]
+        profile |= {key: copy.deepcopy(made[key]) for key in ("adminUsername", "linuxConfiguration")}
+    return profile
 
 
 def _network_profile(item: Instance) -> dict[str, Any]:

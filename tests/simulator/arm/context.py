@@ -37,6 +37,8 @@ class Options:
     """How long clients should wait between polls of a long-running operation."""
     unregistered: tuple[str, ...] = ()
     """Resource providers that the subscription is not registered for."""
+    real: bool = False
+    """Whether there are real machines, whose addresses must be in the scenario's range."""
     only_published: bool = False
     """Delete every field that Azure's published examples do not have."""
 

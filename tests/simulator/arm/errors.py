@@ -26,18 +26,34 @@ CODES = {
 class ArmError(Exception):
     """A request that ends with an error body."""
 
-    def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        headers: dict[str, str] | None = None,
+        details: list[dict[str, Any]] | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
         self.message = message
         self.headers = headers or {}
+        self.details = details or []
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """Code, message and details."""
+        found: dict[str, Any] = {"code": self.code, "message": self.message}
+        return found | {"details": self.details} if self.details else found
 
     def response(self) -> Response:
         """The HTTP answer."""
-        body: dict[str, Any] = {"error": {"code": self.code, "message": self.message}}
         return Response(
-            json.dumps(body), status=self.status, content_type="application/json; charset=utf-8", headers=self.headers
+            json.dumps({"error": self.body}),
+            status=self.status,
+            content_type="application/json; charset=utf-8",
+            headers=self.headers,
         )
 
 

@@ -18,22 +18,37 @@ from simulator.effects import Work
 from simulator.operations import Operation
 
 blueprint = Blueprint("operations", __name__)
-PATH = "/subscriptions/<subscription>/providers/microsoft.compute/locations/<location>/operations/<operation_id>"
+PATH = "/subscriptions/<subscription>/providers/<provider>/locations/<location>/operations/<operation_id>"
 
 
 def accepted(
-    what: str, location: str, work: Work, body: bytes | None = None, status: int = 202, *, final: bool = True
+    what: str,
+    location: str,
+    work: Work,
+    body: bytes | None = None,
+    status: int = 202,
+    *,
+    final: bool = True,
+    provider: str = "Microsoft.Compute",
+    result: bytes = b"",
 ) -> Response:
     """Start ``work``, and answer with the URL of its state.
 
     Azure answers a PATCH with the resource (200) and Azure-AsyncOperation, and a POST or DELETE with 202 and also
-    Location.
+    Location. ``result`` is the body that Location has in the end.
     """
-    operation = context().operations.start(what, location, work)
+    operation = context().operations.start(what, location, work, result)
+    return answer_for(operation, body, status, final=final, provider=provider)
+
+
+def answer_for(
+    operation: Operation, body: bytes | None, status: int, *, final: bool = True, provider: str = "Microsoft.Compute"
+) -> Response:
+    """The answer with the URL of an operation's state."""
     version = query()["api-version"]
     subscription = context().model.subscription
     base = (
-        f"{request.host_url}subscriptions/{subscription}/providers/Microsoft.Compute/locations/{location}"
+        f"{request.host_url}subscriptions/{subscription}/providers/{provider}/locations/{operation.location}"
         f"/operations/{operation.id}"
     )
     headers = {"Azure-AsyncOperation": f"{base}?api-version={version}", "Azure-AsyncNotification": "Enabled"}
@@ -43,7 +58,7 @@ def accepted(
 
 
 @blueprint.get(PATH)
-def show(subscription: str, location: str, operation_id: str) -> Response:
+def show(subscription: str, provider: str, location: str, operation_id: str) -> Response:
     """The state of an operation."""
     operation = context().operations.find(operation_id)
     if operation is None:
@@ -64,6 +79,8 @@ def _monitor(operation: Operation, done: bool) -> Response:
         return Response(b"", status=202, headers=_wait() | {"Location": request.url})
     if operation.error is not None:
         raise ArmError(409, operation.error["code"], operation.error["message"])
+    if operation.result:
+        return Response(operation.result, content_type=JSON)
     return Response(b"", status=204)
 
 

@@ -81,13 +81,6 @@ def view_machine(subscription: str, group: str, name: str) -> Response:
     return one(context().encode("machine_view", compute_payloads.machine_view(lookup.machine(group, name))))
 
 
-@blueprint.delete(f"{GROUP}/<name>")
-def remove(subscription: str, group: str, name: str) -> Response:
-    """Delete a virtual machine."""
-    machine = lookup.machine(group, name)
-    return accepted(f"delete {machine.name}", machine.location, context().effects.delete([machine]))
-
-
 @blueprint.post(f"{GROUP}/<name>/<action>")
 def act(subscription: str, group: str, name: str, action: str) -> Response:
     """Run an action on a virtual machine."""

@@ -12,6 +12,7 @@ from typing import Any
 from simulator import userdata
 from simulator.arm.errors import bad_parameter
 from simulator.resources import ScaleSet
+from simulator.scenario import Image
 
 
 def capacity(body: dict[str, Any], scale_set: ScaleSet) -> int:
@@ -35,6 +36,11 @@ def merge(body: dict[str, Any], scale_set: ScaleSet) -> bool:
     before = (scale_set.vm_size, copy.deepcopy(scale_set.profile), scale_set.user_data)
     scale_set.vm_size = (body.get("sku") or {}).get("name") or scale_set.vm_size
     profile = (body.get("properties") or {}).get("virtualMachineProfile")
+    if scale_set.sent is not None:
+        others = {key: value for key, value in (body.get("properties") or {}).items() if key != "virtualMachineProfile"}
+        _merge(scale_set.sent["properties"], others)
+        scale_set.single_placement_group = scale_set.sent["properties"]["singlePlacementGroup"]
+        _merge(scale_set.sent, {key: body[key] for key in ("zones", "plan") if key in body})
     if isinstance(profile, dict):
         _merge(scale_set.profile, profile)
         _take_image(scale_set)
@@ -53,6 +59,11 @@ def _merge(target: dict[str, Any], patch: dict[str, Any]) -> None:
 
 def _take_image(scale_set: ScaleSet) -> None:
     reference = scale_set.profile["storageProfile"]["imageReference"]
+    if reference.get("id") and reference["id"] != scale_set.image.id:
+        version = reference["id"].rpartition("/")[2]
+        scale_set.image = Image("", "", "", "", version, reference["id"])
+        scale_set.profile["storageProfile"]["imageReference"] = {"id": reference["id"]}
+        return
     known = {key: reference[key] for key in ("publisher", "offer", "sku", "version") if reference.get(key)}
     changed = dataclasses.replace(scale_set.image, **known)
     if changed != scale_set.image:

@@ -1,20 +1,21 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Network interfaces, public addresses and virtual networks."""
+"""Network interfaces and public addresses: those of machines in the scenario, of scale sets, and those that a PUT made."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from flask import Blueprint, Response
+from flask import Blueprint, Response, request
 
 from simulator.arm import lookup, network_payloads
 from simulator.arm.context import context, many, one
+from simulator.arm.documents import encode_item
 from simulator.arm.errors import resource_not_found
 from simulator.arm.paging import page
 from simulator.model import Listing
-from simulator.resources import NETWORK, Instance
+from simulator.resources import NETWORK, Instance, Resource
 
 blueprint = Blueprint("network", __name__)
 SUBSCRIPTION = "/subscriptions/<subscription>/providers/microsoft.network"
@@ -35,16 +36,30 @@ def encode_public_address(item: Instance) -> bytes:
 
 
 def _has_interface(item: Instance) -> bool:
-    return item.has_interfaces
+    return item.has_interfaces and not item.interface_id
 
 
 def _has_public_address(item: Instance) -> bool:
-    return item.has_interfaces and item.public_ipv4 is not None
+    return _has_interface(item) and item.public_ipv4 is not None
 
 
-def _answer(listing: Listing[Instance], encode: Callable[[Instance], bytes]) -> Response:
-    found, next_link = page(listing, context().options.interface_page_size)
-    return many([encode(item) for item in found], next_link)
+def _answer(listing: Listing[Instance], encode: Callable[[Instance], bytes], kind: str = "") -> Response:
+    """A page of machines' resources, and of the documents of a type in the same groups."""
+    items: Listing[Resource] = Listing(listing)
+    if kind:
+        group = (request.view_args or {}).get("group")
+        items.extend(context().model.documents.of(f"{NETWORK}/{kind}", group and group.lower()))
+        items.sort(key=lambda item: item.serial)
+    found, next_link = page(items, context().options.interface_page_size)
+    return many([encode(item) if isinstance(item, Instance) else encode_item(item) for item in found], next_link)
+
+
+def _document(kind: str, group: str, name: str) -> Response:
+    """The document of a resource that no machine has."""
+    for item in context().model.documents.of(f"{NETWORK}/{kind}", group.lower()):
+        if item.name.lower() == name.lower():
+            return one(encode_item(item))
+    raise resource_not_found(f"{NETWORK}/{kind}", name, group)
 
 
 def _of_machines(group: str | None, wanted: Callable[[Instance], bool]) -> Listing[Instance]:
@@ -67,7 +82,7 @@ def _of_set(group: str, name: str, kind: str, wanted: Callable[[Instance], bool]
 @blueprint.get(f"{GROUP}/networkinterfaces")
 def list_interfaces(subscription: str, group: str | None = None) -> Response:
     """Interfaces of virtual machines, without those of Uniform instances."""
-    return _answer(_of_machines(group, _has_interface), encode_interface)
+    return _answer(_of_machines(group, _has_interface), encode_interface, "networkInterfaces")
 
 
 @blueprint.get(f"{GROUP}/networkinterfaces/<name>")
@@ -76,7 +91,7 @@ def show_interface(subscription: str, group: str, name: str) -> Response:
     for item in _of_machines(group, _has_interface):
         if item.interface_name.lower() == name.lower():
             return one(encode_interface(item))
-    raise resource_not_found(f"{NETWORK}/networkInterfaces", name, group)
+    return _document("networkInterfaces", group, name)
 
 
 @blueprint.get(f"{SET}/networkinterfaces")
@@ -97,7 +112,7 @@ def list_instance_interfaces(subscription: str, group: str, name: str, instance_
 @blueprint.get(f"{GROUP}/publicipaddresses")
 def list_public_addresses(subscription: str, group: str | None = None) -> Response:
     """Public addresses of virtual machines, without those of Uniform instances."""
-    return _answer(_of_machines(group, _has_public_address), encode_public_address)
+    return _answer(_of_machines(group, _has_public_address), encode_public_address, "publicIPAddresses")
 
 
 @blueprint.get(f"{GROUP}/publicipaddresses/<name>")
@@ -106,34 +121,10 @@ def show_public_address(subscription: str, group: str, name: str) -> Response:
     for item in _of_machines(group, _has_public_address):
         if item.public_address_name.lower() == name.lower():
             return one(encode_public_address(item))
-    raise resource_not_found(f"{NETWORK}/publicIPAddresses", name, group)
+    return _document("publicIPAddresses", group, name)
 
 
 @blueprint.get(f"{SET}/publicipaddresses")
 def list_set_public_addresses(subscription: str, group: str, name: str) -> Response:
     """Public addresses of all instances of a Uniform scale set."""
     return _answer(_of_set(group, name, "publicIPAddresses", _has_public_address), encode_public_address)
-
-
-@blueprint.get(f"{SUBSCRIPTION}/virtualnetworks")
-@blueprint.get(f"{GROUP}/virtualnetworks")
-def list_networks(subscription: str, group: str | None = None) -> Response:
-    """Virtual networks."""
-    wanted = lookup.group(group)
-    model = context().model
-    listing = model.listing(
-        model.networks.values(), lambda item: wanted is None or item.resource_group.lower() == wanted
-    )
-    found, next_link = page(listing, context().options.page_size)
-    encoded = [context().encode("virtual_network", network_payloads.virtual_network(item)) for item in found]
-    return many(encoded, next_link)
-
-
-@blueprint.get(f"{GROUP}/virtualnetworks/<name>")
-def show_network(subscription: str, group: str, name: str) -> Response:
-    """One virtual network."""
-    wanted = lookup.group(group)
-    for item in context().model.networks.values():
-        if item.name.lower() == name.lower() and item.resource_group.lower() == wanted:
-            return one(context().encode("virtual_network", network_payloads.virtual_network(item)))
-    raise resource_not_found(f"{NETWORK}/virtualNetworks", name, group)

@@ -1,13 +1,13 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Network interfaces, public addresses and virtual networks in the format of Azure's published examples."""
+"""Network interfaces and public addresses of machines in the format of Azure's published examples."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from simulator.resources import NETWORK, Instance, VirtualNetwork
+from simulator.resources import NETWORK, Instance
 
 
 def interface(item: Instance) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def interface(item: Instance) -> dict[str, Any]:
         "properties": {
             "provisioningState": "Succeeded",
             "privateIPAllocationMethod": "Dynamic",
-            "subnet": {"id": item.network.subnet_id},
+            "subnet": {"id": item.subnet.id},
             "primary": True,
             "privateIPAddressVersion": "IPv4",
         },
@@ -67,29 +67,12 @@ def public_address(item: Instance) -> dict[str, Any]:
     return payload
 
 
-def virtual_network(item: VirtualNetwork) -> dict[str, Any]:
-    """A virtual network with its subnet."""
-    return {
-        "name": item.name,
-        "id": item.id,
-        "type": f"{NETWORK}/virtualNetworks",
-        "location": item.location,
-        "properties": {
-            "addressSpace": {"addressPrefixes": list(item.address_prefixes)},
-            "subnets": [
-                {
-                    "name": item.subnet,
-                    "id": item.subnet_id,
-                    "properties": {"addressPrefix": item.subnet_prefix, "provisioningState": "Succeeded"},
-                }
-            ],
-            "virtualNetworkPeerings": [],
-            "provisioningState": "Succeeded",
-        },
-    }
-
-
 def mac_address(item: Instance) -> str:
     """A MAC address from the range of Azure's network cards."""
-    number = f"{item.serial & 0xFFFFFF:06X}"
+    return mac_number(item.serial)
+
+
+def mac_number(serial: int) -> str:
+    """A MAC address for a number."""
+    number = f"{serial & 0xFFFFFF:06X}"
     return f"00-22-48-{number[0:2]}-{number[2:4]}-{number[4:6]}"

@@ -15,7 +15,8 @@ from simulator.arm.context import context, many, one
 from simulator.arm.errors import ArmError, bad_parameter
 from simulator.arm.longrunning import accepted
 from simulator.arm.paging import page, query
-from simulator.resources import Instance, ScaleSet
+from simulator.arm.provision import rights, schema, sizing
+from simulator.resources import COMPUTE, Instance, ScaleSet
 
 blueprint = Blueprint("scale_sets", __name__)
 KIND = "microsoft.compute/virtualmachinescalesets"
@@ -58,38 +59,27 @@ def view(subscription: str, group: str, name: str) -> Response:
     return one(context().encode("scale_set_view", compute_payloads.scale_set_view(lookup.scale_set(group, name))))
 
 
-@blueprint.route(f"{GROUP}/<name>", methods=["PATCH", "PUT"])
+@blueprint.patch(f"{GROUP}/<name>")
 def change(subscription: str, group: str, name: str) -> Response:
-    """Change the capacity, size, tags or model of a scale set. PUT of an existing one does the same."""
+    """Change the capacity, size, tags or model of a scale set."""
     scale_set = lookup.scale_set(group, name)
-    body = request.get_json(silent=True)
-    if not isinstance(body, dict):
-        raise ArmError(400, "InvalidRequestContent", "The request content was invalid and could not be deserialized.")
+    body = schema.cleaned(f"{COMPUTE}/virtualMachineScaleSets", request.get_json(silent=True))
+    rights.check_action(context(), f"{COMPUTE}/virtualMachineScaleSets/write", scale_set.id)
+    rights.check_locks(context(), scale_set.id, KIND, deletes=False)
     capacity = merging.capacity(body, scale_set)
+    more, spot = max(0, capacity - scale_set.capacity), scale_set.priority == "Spot"
+    wanted = sizing.demand(context().model, scale_set.vm_size, spot, more)
+    sizing.check_quota(context(), scale_set.location, wanted)
     with context().model.lock:
         try:
             work = context().effects.scale(scale_set, capacity)
         except AddressesExhausted as error:
-            subnet = scale_set.network.subnet_id
+            subnet = scale_set.subnet.id
             raise ArmError(400, "SubnetIsFull", f"Subnet {subnet} does not have enough capacity: {error}") from error
         if merging.merge(body, scale_set):
             context().model.outdate(scale_set)
         encoded = encode(scale_set)
     return accepted(f"scale {scale_set.name} to {capacity}", scale_set.location, work, encoded, status=200, final=False)
-
-
-@blueprint.delete(f"{GROUP}/<name>")
-def remove(subscription: str, group: str, name: str) -> Response:
-    """Delete a scale set and all its instances."""
-    model, scale_set = context().model, lookup.scale_set(group, name)
-    scale = context().effects.scale(scale_set, 0)
-
-    def work() -> None:
-        scale()
-        with model.lock:
-            model.scale_sets.pop(scale_set.id.lower(), None)
-
-    return accepted(f"delete {scale_set.name}", scale_set.location, work)
 
 
 @blueprint.post(f"{GROUP}/<name>/<action>")

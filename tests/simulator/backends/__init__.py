@@ -45,8 +45,6 @@ class NetworkSpec:
     """Path of the private key for the machines' ssh_public_keys (empty without a state folder)."""
     vault_port: int = 0
     """Port of the key vaults on the gateway. On machines, the gateway's port 443 must lead to it (0: no vaults)."""
-    vault_names: tuple[str, ...] = ()
-    """Host names of the key vaults, which machines resolve to the gateway."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +65,10 @@ class NodeSpec:
     memory_mib: int
     local_disks: bool
     """Whether the machine has local disks, which blank_disks() empties."""
+    own_login: bool = True
+    """Whether the key of the network's ``admin_private_key`` lets the administrator in."""
+    vault_names: tuple[str, ...] = ()
+    """Host names of the key vaults at the machine's creation, which it resolves to the gateway."""
 
 
 class Backend(Protocol):

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from flask import Blueprint, Flask, Response, current_app, request
 
+from simulator import roles
 from simulator.faults import Fault, Faults
 from simulator.front import Front
 from simulator.keyvault.store import Secret, Vault, may
@@ -153,13 +154,16 @@ def _check_version() -> None:
 
 
 def _check_right(grant: Grant, vault: Vault, name: str, allowed: tuple[str, ...], action: str) -> None:
-    if not may(grant.names, allowed):
+    full = f"Microsoft.KeyVault/vaults/secrets/{action}/action"
+    if not may(grant.names, allowed) and not vault.allows(grant.names, action):
+        if vault.azure_id and roles.identity_allows(_model(), grant.names, vault.azure_id, full):
+            return
         raise VaultError(
             403,
             "Forbidden",
             "Caller is not authorized to perform action on resource. If role assignments, deny assignments or role "
             "definitions were changed recently, please observe propagation time. "
-            f"Action: 'Microsoft.KeyVault/vaults/secrets/{action}/action' Vault: {vault.name} Secret: {name}",
+            f"Action: '{full}' Vault: {vault.name} Secret: {name}",
             "ForbiddenByRbac",
         )
 

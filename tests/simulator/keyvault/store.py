@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from simulator.resources import now
+from simulator.resources import Document, now
 from simulator.scenario import VaultScenario
 
 DOMAIN = "vault.azure.net"
@@ -36,6 +36,15 @@ class Secret:
     enabled: bool = True
 
 
+@dataclass(frozen=True)
+class DeletedVault:
+    """A soft-deleted key vault, which can be recovered."""
+
+    document: Document
+    vault: Vault
+    deleted: datetime
+
+
 class Vault:
     """One key vault."""
 
@@ -45,10 +54,22 @@ class Vault:
         self.url = f"https://{self.host}"
         self.readers = scenario.readers
         self.writers = scenario.writers
+        self.azure_id = ""
+        """Its id in Resource Manager, if a client made it. Then role assignments allow its use."""
+        self.policies: tuple[tuple[str, tuple[str, ...]], ...] = ()
+        """Principals and what its access policies allow them to do with secrets."""
         self._lock = threading.Lock()
         self._secrets: dict[str, list[Secret]] = {}
         for name, value in scenario.secrets.items():
             self.put(name, value)
+
+    def allows(self, principals: frozenset[str], action: str) -> bool:
+        """Whether an access policy lets one of the principals read (getSecret) or write (setSecret) secrets."""
+        word = action.removesuffix("Secret")
+        return any(
+            principal in principals and {word, "all"} & {item.lower() for item in allowed}
+            for principal, allowed in self.policies
+        )
 
     def get(self, name: str, version: str = "") -> Secret | None:
         """The requested version, or the newest one."""

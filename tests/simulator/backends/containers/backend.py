@@ -127,6 +127,9 @@ class ContainersBackend:
                     f"the container of machine {spec.name} ended with status {status} before ssh answered; "
                     f"the last lines of its process 1: {machine.console(self._podman, container)}"
                 )
+            if not spec.own_login:
+                # Only the client has the private key: the machine is ready when it has that key and sshd answers.
+                return machine.provisioned(self._podman, container, vm_id) and machine.greets(spec.private_ipv4)
             return machine.answers([*login, "true"])
 
         machine.wait_until(answers, timeout, failed)
@@ -167,7 +170,7 @@ class ContainersBackend:
             namespace=self._network.namespace(spec.name),
             labels={LABEL_NAME: self._spec.name, LABEL_STATE: str(self._state_dir), "hpcai.vm-id": spec.vm_id},
             local_disk=disk,
-            hosts=dict.fromkeys(self._spec.vault_names, self._spec.gateway),
+            hosts=dict.fromkeys(spec.vault_names, self._spec.gateway),
         )
 
     def _boot(self, spec: NodeSpec) -> None:

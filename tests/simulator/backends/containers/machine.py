@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,8 @@ from simulator.backends.containers.network import NAMESPACES
 from simulator.backends.containers.podman import Podman
 
 FIRST_PROCESS = "/usr/local/sbin/simulator-init"
+SEEDED = "/var/lib/simulator-provision/vm-id"
+"""Where images/provision.py writes the vmId for which it has finished."""
 STOP_PATIENCE_S = 20
 JOURNAL_LINES = 15
 CONSOLE_LINES = 5
@@ -123,6 +126,21 @@ def answers(argv: Sequence[str], timeout: float = 10) -> bool:
     except subprocess.TimeoutExpired:
         return False
     return done.returncode == 0
+
+
+def provisioned(podman: Podman, name: str, vm_id: str) -> bool:
+    """Whether a machine has taken its host name, administrator and keys from its metadata."""
+    return podman.run("exec", name, "cat", SEEDED, check=False).strip() == vm_id
+
+
+def greets(address: str, timeout: float = 3) -> bool:
+    """Whether an ssh server sends its version."""
+    try:
+        with socket.create_connection((address, 22), timeout) as connection:
+            connection.settimeout(timeout)
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
 
 
 def root_folder(podman: Podman, name: str) -> Path:

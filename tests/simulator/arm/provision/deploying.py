@@ -1,0 +1,405 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Deployments of templates without expressions: parsing, validation, and execution in the order of dependsOn."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from simulator.arm.compute_payloads import timestamp
+from simulator.arm.context import Context
+from simulator.arm.errors import CODES, ArmError
+from simulator.arm.provision import changes
+from simulator.arm.provision.targets import GROUPS, Target, target
+from simulator.operations import Operation, OperationFailed
+from simulator.resources import now
+
+OWN = ("type", "apiVersion", "name", "dependsOn", "comments", "condition", "scope", "resources", "existing", "metadata")
+"""Keys of a resource in a template that are not part of its body."""
+SERVICE = "deployment"
+"""The service of fault rules for the resources of a deployment."""
+
+
+@dataclass
+class Step:
+    """One resource of a template."""
+
+    place: Target
+    body: dict[str, Any]
+    depends: list[str]
+    """Lower-case ids."""
+    state: str = "Waiting"
+    started: datetime | None = None
+    ended: datetime | None = None
+    error: ArmError | None = None
+    created: bool = True
+
+
+@dataclass
+class Deployment:
+    """One deployment, which stays as a record of what it did."""
+
+    id: str
+    name: str
+    group: str
+    location: str
+    template: dict[str, Any]
+    steps: list[Step]
+    tags: dict[str, str]
+    started: datetime = field(default_factory=now)
+    ended: datetime | None = None
+    status: str = "Accepted"
+    error: dict[str, Any] | None = None
+    correlation: str = field(default_factory=lambda: str(uuid.uuid4()))
+    operation: Operation | None = None
+    canceled: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def active(self) -> bool:
+        """Whether it has not ended."""
+        return self.ended is None
+
+
+def invalid(message: str) -> ArmError:
+    """A template that cannot be read."""
+    return ArmError(400, "InvalidTemplate", f"Deployment template validation failed: '{message}'.")
+
+
+def parse(state: Context, scope: str, body: Any) -> tuple[dict[str, Any], list[Step]]:
+    """The template in the body of a request, and its resources. Raises ArmError."""
+    properties = (body or {}).get("properties") if isinstance(body, dict) else None
+    if not isinstance(properties, dict) or not isinstance(properties.get("template"), dict):
+        raise ArmError(400, "InvalidRequestContent", "The request content was invalid: properties.template is missing.")
+    if properties.get("mode") != "Incremental":
+        raise ArmError(400, "InvalidDeployment", f"This simulator has no mode {properties.get('mode')!r}: Incremental.")
+    template = properties["template"]
+    for key in ("$schema", "contentVersion", "resources"):
+        if key not in template:
+            raise invalid(f"The template has no '{key}'")
+    listed = template["resources"]
+    named = listed if isinstance(listed, dict) else {}
+    steps: dict[str, Step] = {}
+    symbols: dict[str, str] = {}
+    for symbol, resource in named.items() if named else [("", item) for item in listed]:
+        for step in _steps(scope, resource, "", ""):
+            if step.place.id.lower() in steps:
+                raise invalid(f"The resource '{step.place.id}' is defined multiple times in a template")
+            steps[step.place.id.lower()] = step
+            symbols.setdefault(symbol, step.place.id.lower())
+    for step in steps.values():
+        step.depends = [_resolve(name, steps, symbols if named else {}, step) for name in step.depends]
+    _check_circles(steps)
+    return template, list(steps.values())
+
+
+def _steps(scope: str, resource: Any, above_type: str, above_name: str) -> list[Step]:
+    """A resource of a template and the resources nested in it."""
+    for key in ("type", "apiVersion", "name"):
+        if not isinstance(resource, dict) or not isinstance(resource.get(key), str):
+            raise invalid(f"The template resource {resource!r:.80} has no '{key}'")
+    resource = literal(resource, resource["name"])
+    if resource.get("condition") is False:
+        return []
+    kind = f"{above_type}/{resource['type']}" if above_type else resource["type"]
+    name = f"{above_name}/{resource['name']}" if above_name else resource["name"]
+    place = target(_id_in(scope, kind, name, resource.get("scope")), changes.NAMES)
+    if place is None:
+        raise invalid(f"The type '{kind}' and the name '{name}' have different numbers of segments")
+    body = {key: value for key, value in resource.items() if key not in OWN}
+    found = [Step(place, body, list(resource.get("dependsOn") or []))]
+    for inner in resource.get("resources") or []:
+        found += _steps(scope, inner, kind, name)
+    return found
+
+
+def _id_in(scope: str, kind: str, name: str, own_scope: str | None) -> str:
+    """The id of a resource of a template."""
+    if kind.lower() == GROUPS.lower():
+        return f"{scope}/resourceGroups/{name}"
+    if own_scope:
+        scope = own_scope if own_scope.startswith("/") else _id_of(scope, *_split(own_scope))
+    above, _providers, extension = kind.lower().rpartition("/providers/")
+    if above:
+        # The older way: Microsoft.KeyVault/vaults/providers/roleAssignments with the name vault/Microsoft.X/guid.
+        number = above.count("/")
+        parts = name.split("/")
+        return _id_of(
+            _id_of(scope, kind[: len(above)], "/".join(parts[:number])),
+            f"{parts[number]}/{extension}",
+            "/".join(parts[number + 1 :]),
+        )
+    return _id_of(scope, kind, name)
+
+
+def _split(relative: str) -> tuple[str, str]:
+    parts = relative.split("/")
+    return "/".join([parts[0], *parts[1::2]]), "/".join(parts[2::2])
+
+
+def _id_of(scope: str, kind: str, name: str) -> str:
+    namespace, *words = kind.split("/")
+    names = name.split("/")
+    if len(words) != len(names):
+        raise invalid(
+            f"The template resource '{name}' of type '{kind}' has incorrect segment lengths. A nested resource type must "
+            "have identical number of segments as its resource name"
+        )
+    pairs = "/".join(f"{word}/{part}" for word, part in zip(words, names, strict=True))
+    return f"{scope}/providers/{namespace}/{pairs}"
+
+
+def literal(value: Any, where: str) -> Any:
+    """A value of a template without expressions. Two brackets at the start stand for one."""
+    if isinstance(value, str) and value.startswith("["):
+        if value.startswith("[["):
+            return value[1:]
+        if value.endswith("]"):
+            raise invalid(f"this simulator evaluates no expressions: {value!r} in {where}")
+    if isinstance(value, dict):
+        return {key: literal(item, where) for key, item in value.items()}
+    if isinstance(value, list):
+        return [literal(item, where) for item in value]
+    return value
+
+
+def _resolve(name: str, steps: dict[str, Step], symbols: dict[str, str], step: Step) -> str:
+    wanted = name.lower()
+    if symbols.get(name):
+        return symbols[name]
+    if wanted in steps:
+        return wanted
+    if "/" in name and not name.startswith("/"):
+        relative = "/" + "/".join(["providers", name]).lower()
+        found = [key for key in steps if key.endswith(relative)]
+    else:
+        found = [key for key, other in steps.items() if other.place.name.lower() == wanted]
+    if len(found) != 1:
+        raise invalid(
+            f"The resource '{name}' is not defined in the template, but '{step.place.id}' depends on it. Please see "
+            "https://aka.ms/arm-template for usage details"
+        )
+    return found[0]
+
+
+def _check_circles(steps: dict[str, Step]) -> None:
+    left = dict(steps)
+    while left:
+        ready = [key for key, step in left.items() if not set(step.depends) & set(left)]
+        if not ready:
+            raise invalid(f"Circular dependency detected on resource: '{next(iter(left.values())).place.id}'")
+        for key in ready:
+            del left[key]
+
+
+def validate(state: Context, name: str, steps: list[Step]) -> None:
+    """Raise ArmError with everything that Azure finds before it makes anything."""
+    planned = {step.place.id.lower(): step.body for step in steps}
+    cores: dict[str, int] = {}
+    errors: list[dict[str, Any]] = []
+    with state.model.lock:
+        for step in steps:
+            if step.place.kind == GROUPS:
+                continue
+            try:
+                _apply_faults(state, "VALIDATE", step)
+                changes.prepared(state, step.place, step.body, planned, cores)
+            except ArmError as error:
+                errors.append(error.body | {"target": step.place.id})
+    if errors:
+        raise ArmError(
+            400,
+            "InvalidTemplateDeployment",
+            f"The template deployment '{name}' is not valid according to the validation procedure. The tracking id is "
+            f"'{uuid.uuid4()}'. See inner errors for details.",
+            details=errors,
+        )
+
+
+def _apply_faults(state: Context, method: str, step: Step) -> None:
+    fault = state.faults.applying(f"{method} {step.place.id}", SERVICE)
+    if fault is None:
+        return
+    if fault.action == "hang":
+        state.faults.released.wait(fault.delay_s)
+    elif fault.action == "slow":
+        time.sleep(fault.delay_s or 0)
+    else:
+        code, message = CODES.get(fault.status, CODES[500])
+        raise ArmError(fault.status, fault.code or code, fault.message or message)
+
+
+def execute(state: Context, deployment: Deployment) -> None:
+    """Make the resources. Raises OperationFailed at the end if one failed; those that do not depend on it are made."""
+    deployment.status = "Running"
+    done: set[str] = set()
+    running: dict[Future[None], Step] = {}
+    with ThreadPoolExecutor(4) as pool:
+        while True:
+            while not deployment.canceled.is_set() and (step := _next(deployment.steps, done)) is not None:
+                future = _start(state, pool, step)
+                if future is None:
+                    done.add(step.place.id.lower())
+                else:
+                    running[future] = step
+            if not running:
+                break
+            finished, _waiting = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
+                step = running.pop(future)
+                _finish(step, _failure(future))
+                done.add(step.place.id.lower())
+    _conclude(deployment)
+
+
+def _next(steps: list[Step], done: set[str]) -> Step | None:
+    """The next resource: in the template's order, but machines last, because others may name what they need."""
+    failed = {step.place.id.lower() for step in steps if step.state == "Failed"}
+    ready = [
+        step
+        for step in steps
+        if step.state == "Waiting" and set(step.depends) <= done and not set(step.depends) & failed
+    ]
+    quick = [step for step in ready if step.place.kind == GROUPS or not changes.kind(step.place.kind).asynchronous]
+    return next(iter(quick or ready), None)
+
+
+def _start(state: Context, pool: ThreadPoolExecutor, step: Step) -> Future[None] | None:
+    """Make a resource. Returns the part that takes time."""
+    step.state, step.started = "Running", now()
+    try:
+        _apply_faults(state, "PUT", step)
+        if step.place.kind == GROUPS:
+            state.model.add_group(step.place.name, step.body.get("location", ""), step.body.get("tags"))
+            _finish(step, None)
+            return None
+        made = changes.put(state, step.place, step.body)
+    except ArmError as error:
+        _finish(step, error)
+        return None
+    except Exception as error:  # the deployment must end after any error
+        _finish(step, ArmError(500, "InternalServerError", f"The simulator failed: {error!r}"))
+        return None
+    step.created = made.created
+    if made.work is None:
+        _finish(step, None)
+        return None
+    return pool.submit(made.work)
+
+
+def _failure(future: Future[None]) -> ArmError | None:
+    error = future.exception()
+    if error is None:
+        return None
+    code = error.code if isinstance(error, OperationFailed) else "InternalExecutionError"
+    return ArmError(409, code, str(error) or repr(error))
+
+
+def _finish(step: Step, error: ArmError | None) -> None:
+    step.ended, step.error = now(), error
+    step.state = "Succeeded" if error is None else "Failed"
+
+
+def _conclude(deployment: Deployment) -> None:
+    failed = [step for step in deployment.steps if step.error is not None]
+    deployment.ended = now()
+    if deployment.canceled.is_set():
+        deployment.status = "Canceled"
+        raise OperationFailed("DeploymentCanceled", f"The deployment '{deployment.name}' was canceled.")
+    if not failed:
+        deployment.status = "Succeeded"
+        return
+    details = [step.error.body | {"target": step.place.id} for step in failed if step.error is not None]
+    message = (
+        "At least one resource deployment operation failed. Please list deployment operations for details. Please see "
+        "https://aka.ms/arm-deployment-operations for usage details."
+    )
+    deployment.status = "Failed"
+    deployment.error = {"code": "DeploymentFailed", "message": message, "details": details}
+    raise OperationFailed("DeploymentFailed", message, details)
+
+
+def payload(deployment: Deployment) -> dict[str, Any]:
+    """A deployment as a GET returns it."""
+    end = deployment.ended or now()
+    types: dict[str, list[dict[str, Any]]] = {}
+    for step in deployment.steps:
+        namespace, _slash, kind = step.place.kind.partition("/")
+        locations = [step.body["location"]] if step.body.get("location") else []
+        entries = types.setdefault(namespace, [])
+        if kind not in [entry["resourceType"] for entry in entries]:
+            entries.append({"resourceType": kind, "locations": locations})
+    properties: dict[str, Any] = {
+        "mode": "Incremental",
+        "provisioningState": deployment.status,
+        "timestamp": timestamp(end),
+        "duration": f"PT{(end - deployment.started).total_seconds():.3f}S",
+        "correlationId": deployment.correlation,
+        "providers": [{"namespace": name, "resourceTypes": entries} for name, entries in types.items()],
+        "dependencies": [
+            {
+                "id": step.place.id,
+                "resourceType": step.place.kind,
+                "resourceName": step.place.name,
+                "dependsOn": [{"id": other} for other in step.depends],
+            }
+            for step in deployment.steps
+            if step.depends
+        ],
+    }
+    if deployment.status == "Succeeded":
+        outputs = deployment.template.get("outputs") or {}
+        properties["outputs"] = {
+            name: {"type": str(output.get("type", "string")).capitalize(), "value": output.get("value")}
+            for name, output in outputs.items()
+        }
+        properties["outputResources"] = [{"id": step.place.id} for step in deployment.steps]
+    if deployment.error is not None:
+        properties["error"] = deployment.error
+    answer: dict[str, Any] = {
+        "id": deployment.id,
+        "name": deployment.name,
+        "type": "Microsoft.Resources/deployments",
+        "properties": properties,
+    }
+    if deployment.tags:
+        answer["tags"] = deployment.tags
+    if deployment.location:
+        answer["location"] = deployment.location
+    return answer
+
+
+def operations(deployment: Deployment) -> list[dict[str, Any]]:
+    """What a deployment did, a resource each, in the order of their start."""
+    found: list[dict[str, Any]] = []
+    begun = [step for step in deployment.steps if step.started is not None]
+    for step in sorted(begun, key=lambda item: item.started or now()):
+        number = uuid.uuid5(uuid.NAMESPACE_URL, deployment.correlation + step.place.id).hex[:16].upper()
+        end = step.ended or now()
+        properties: dict[str, Any] = {
+            "provisioningOperation": "Create",
+            "provisioningState": step.state,
+            "timestamp": timestamp(end),
+            "duration": f"PT{(end - (step.started or end)).total_seconds():.3f}S",
+            "serviceRequestId": str(uuid.uuid5(uuid.NAMESPACE_URL, step.place.id)),
+            "targetResource": {
+                "id": step.place.id,
+                "resourceType": step.place.kind,
+                "resourceName": "/".join(step.place.id.rpartition("/providers/")[2].split("/")[2::2]),
+            },
+        }
+        if step.error is not None:
+            properties["statusCode"] = {400: "BadRequest", 403: "Forbidden", 404: "NotFound", 409: "Conflict"}.get(
+                step.error.status, "InternalServerError"
+            )
+            properties["statusMessage"] = {"status": "Failed", "error": step.error.body}
+        elif step.ended is not None:
+            properties["statusCode"] = "Created" if step.created else "OK"
+        found.append({"id": f"{deployment.id}/operations/{number}", "operationId": number, "properties": properties})
+    return found

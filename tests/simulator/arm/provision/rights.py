@@ -1,0 +1,97 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who may do what: rights of the caller, policies, locks, registered providers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from simulator import roles
+from simulator.arm.context import Context
+from simulator.arm.errors import ArmError
+from simulator.arm.provision.kinds import Change
+from simulator.resources import Document
+
+LOCKS = "Microsoft.Authorization/locks"
+CALLER = "00000000-0000-4000-8000-00000000c11e"
+"""The object id of whoever has the token."""
+
+
+def check_provider(state: Context, kind: str) -> None:
+    """Raise ArmError if the subscription is not registered for the provider of a type."""
+    namespace = kind.partition("/")[0]
+    unregistered = [*state.options.unregistered, *state.model.limits.unregistered]
+    if namespace.lower() in [item.lower() for item in unregistered]:
+        raise ArmError(
+            409,
+            "MissingSubscriptionRegistration",
+            f"The subscription is not registered to use namespace '{namespace}'. See https://aka.ms/rps-not-found for "
+            "how to register subscriptions.",
+        )
+
+
+def check_action(state: Context, action: str, scope: str) -> None:
+    """Raise ArmError if the caller has no right to an action."""
+    if not roles.allows(state.model.limits.permissions, action):
+        raise ArmError(
+            403,
+            "AuthorizationFailed",
+            f"The client '{CALLER}' with object id '{CALLER}' does not have authorization to perform action '{action}' "
+            f"over scope '{scope}' or the scope is invalid. If access was recently granted, please refresh your "
+            "credentials.",
+        )
+
+
+def check_policies(change: Change) -> None:
+    """Raise ArmError if a policy denies the resource."""
+    for policy in change.state.model.limits.policies:
+        if policy["type"].lower() != change.target.kind.lower():
+            continue
+        if policy.get("path") and _at(change.body, policy["path"]) != policy.get("value"):
+            continue
+        assignment = {
+            "name": policy["name"],
+            "id": f"/subscriptions/{change.state.model.subscription}/providers/Microsoft.Authorization/policyAssignments"
+            f"/{policy['name']}",
+        }
+        identifiers = json.dumps([{"policyAssignment": assignment}])
+        raise ArmError(
+            403,
+            "RequestDisallowedByPolicy",
+            f"Resource '{change.target.name}' was disallowed by policy. Policy identifiers: '{identifiers}'.",
+        )
+
+
+def locks_on(state: Context, azure_id: str, *, below: bool = False) -> list[Document]:
+    """The locks at a scope and above it, and with ``below`` those on anything in it."""
+    wanted = azure_id.lower()
+    found: list[Document] = []
+    for lock in state.model.documents.of(LOCKS):
+        where = lock.id.lower().rpartition("/providers/")[0]
+        if wanted == where or wanted.startswith(where + "/") or (below and where.startswith(wanted + "/")):
+            found.append(lock)
+    return found
+
+
+def check_locks(state: Context, azure_id: str, kind: str, *, deletes: bool) -> None:
+    """Raise ArmError if a lock forbids to write or delete a resource."""
+    if kind == LOCKS:
+        return
+    for lock in locks_on(state, azure_id, below=deletes):
+        level = lock.properties["level"]
+        if level == "ReadOnly" or (deletes and level == "CanNotDelete"):
+            where = lock.id.rpartition("/providers/")[0]
+            raise ArmError(
+                409,
+                "ScopeLocked",
+                f"The scope '{azure_id}' cannot perform {'delete' if deletes else 'write'} operation because following "
+                f"scope(s) are locked: '{where}'. Please remove the lock and try again.",
+            )
+
+
+def _at(body: Any, path: str) -> Any:
+    for part in path.split("."):
+        body = body.get(part) if isinstance(body, dict) else None
+    return body
