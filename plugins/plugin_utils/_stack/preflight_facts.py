@@ -63,9 +63,9 @@ class Answer(Generic[_T]):
     value: _T | None = None
     problem: str = ""
 
-    def unknown(self, check: str, about: str, source: str) -> Verdict:
+    def unknown(self, check: str, about: str, source: str, action: str = "Correct this, and run it again.") -> Verdict:
         """Return the verdict of a check whose question was not answered."""
-        return Verdict(check, about, UNKNOWN, self.problem, source=source, action="Mend this, and run it again.")
+        return Verdict(check, about, UNKNOWN, self.problem, source=source, action=action)
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,9 @@ from .preflight_scope import RESERVED
 from .resource import label_of
 from .template import template
 
-_NOT_VALIDATED = kinds.DIRECT | {kinds.SECRET, kinds.ROLE_ASSIGNMENT}
-"""What a run makes by requests of its own, and what needs ids of identities that do not exist yet."""
+_NOT_VALIDATED = frozenset({kinds.GROUP, kinds.SECRET, kinds.ROLE_ASSIGNMENT})
+"""The group cannot contain itself, the secret's value is made at the write, and role assignments contain ids of
+identities that may not exist yet."""
 _POLICY = re.compile(r'"policyAssignment":\s*\{[^{}]*"name":\s*"([^"]+)"')
 _SHORT = 500
 """Most characters of one of Azure's messages; they end with long links."""
@@ -81,8 +82,8 @@ def validate(clients: Clients, stack: Stack, seen: Answer[Seen], planned: Answer
         return Answer([])
     if seen.value.found.get(stack.group_id.lower()) is None:
         return Answer(
-            problem=f"the resource group {stack.group.name} does not exist yet, and Azure validates only in one that "
-            "exists. Provision validates before it makes the first resource in it"
+            problem=f"the resource group {stack.group.name} does not exist yet, and Azure validates only in an existing "
+            "group"
         )
     asking = Asking("validate the deployment", "Microsoft.Resources/deployments/validate/action")
     body = {"properties": {"mode": "Incremental", "template": template((one.resource, one.body) for one in new)}}

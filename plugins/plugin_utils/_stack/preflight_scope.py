@@ -260,7 +260,12 @@ def judge_validation(needs: Needs, facts: Facts) -> Iterator[Verdict]:
     refusals = facts.refusals.value
     if refusals is None:
         answer: Answer[Any] = facts.refusals
-        yield answer.unknown(POLICIES, needs.group, source)
+        # Most often because the group does not exist.
+        action = (
+            "Correct this, or continue: provision validates before it makes the first resource in the group. To know "
+            "it before, make the group and set group.adopt."
+        )
+        yield answer.unknown(POLICIES, needs.group, source, action)
         return
     denied = [one for one in refusals if one.code.lower() in _POLICY_CODES]
     for one in refusals:
