@@ -82,8 +82,8 @@ def validate(clients: Clients, stack: Stack, seen: Answer[Seen], planned: Answer
         return Answer([])
     if seen.value.found.get(stack.group_id.lower()) is None:
         return Answer(
-            problem=f"the resource group {stack.group.name} does not exist yet, and Azure validates only in an existing "
-            "group"
+            problem=f"the resource group {stack.group.name} does not exist yet, and Azure validates only in one that "
+            "exists"
         )
     asking = Asking("validate the deployment", "Microsoft.Resources/deployments/validate/action")
     body = {"properties": {"mode": "Incremental", "template": template((one.resource, one.body) for one in new)}}
