@@ -22,7 +22,7 @@ from . import resource as kinds
 from .data import Assignment
 from .deployments import advice_for
 from .plan import CREATE
-from .preflight_facts import Answer, Facts, Lock, NameUse, Permission, SubnetUse, Verdict
+from .preflight_facts import Answer, Facts, Lock, NameUse, Permission, Refusal, SubnetUse, Verdict
 from .preflight_needs import Machines, Needs, Subnet
 
 SUBSCRIPTION, RIGHTS, ROLE_RIGHTS, PROVIDERS = "subscription", "rights", "role_rights", "providers"
@@ -267,19 +267,25 @@ def judge_validation(needs: Needs, facts: Facts) -> Iterator[Verdict]:
         )
         yield answer.unknown(POLICIES, needs.group, source, action)
         return
-    denied = [one for one in refusals if one.code.lower() in _POLICY_CODES]
+    # A quota or a lock refuses many resources for one reason.
+    reasons: dict[tuple[str, tuple[str, ...]], list[Refusal]] = {}
     for one in refusals:
-        about = one.target or needs.group
-        if one in denied:
-            names = ", ".join(one.policies) or "a policy"
+        reasons.setdefault((one.code, one.policies), []).append(one)
+    denied = False
+    for (code, policies), members in reasons.items():
+        about = listed([one.target for one in members if one.target]) or needs.group
+        message = members[0].message
+        if code.lower() in _POLICY_CODES:
+            denied = True
+            names = ", ".join(policies) or "a policy"
             action = (
                 f"Ask the owner of the policy assignment {names} for an exemption of {needs.scope}, or change the "
-                f"model so that it complies. Azure says: {one.message}"
+                f"model so that it complies. Azure says: {message}"
             )
-            yield Verdict(POLICIES, about, FAIL, f"denied by {names}", one.code, "", source, action)
+            yield Verdict(POLICIES, about, FAIL, f"denied by {names}", code, "", source, action)
         else:
-            action = advice_for(one.code) or "Correct what Azure names, and run it again."
-            yield Verdict(VALIDATION, about, FAIL, f"{one.code}: {one.message}", one.code, "", source, action)
+            action = advice_for(code) or "Correct what Azure names, and run it again."
+            yield Verdict(VALIDATION, about, FAIL, f"{code}: {message}", code, "", source, action)
     if not denied:
         # A policy can deny at the write what the validation could not evaluate.
         yield Verdict(POLICIES, needs.group, PASS, "no policy denies what the validation evaluates", source=source)
