@@ -43,15 +43,27 @@ class ActionModule(ActionBase):
         """Bring the stack into the wanted state."""
         super().run(tmp, task_vars)
         _result, options = self.validate_argument_spec(_SPEC)
-        dry = bool(self._task.check_mode) or options["state"] == "planned"
         host = str((task_vars or {}).get("inventory_hostname", "localhost"))
         try:
-            with session(options, self._loader, host) as opened:
-                if options["state"] == "absent":
-                    return _absent(opened, options, dry)
-                return _present(opened, options, dry, bool(self._task.check_mode))
+            return perform(options, bool(self._task.check_mode), self._loader, host)
         except InventoryError as error:
             raise AnsibleError(str(error)) from None
+
+
+def perform(options: Mapping[str, Any], check: bool, loader: Any, host: str) -> dict[str, Any]:
+    """Bring the stack into the wanted state, and return the task's result.
+
+    :param options: the checked options.
+    :param check: whether nothing may be changed.
+    :param loader: Ansible's data loader.
+    :param host: the task's host.
+    :raises InventoryError: it was not possible; the message is one line.
+    """
+    dry = check or options["state"] == "planned"
+    with session(options, loader, host) as opened:
+        if options["state"] == "absent":
+            return _absent(opened, options, dry)
+        return _present(opened, options, dry, check)
 
 
 def _present(opened: Session, options: Mapping[str, Any], dry: bool, check: bool) -> dict[str, Any]:

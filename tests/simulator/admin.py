@@ -16,6 +16,7 @@ from simulator.arm.context import context
 from simulator.backends import REACHES, BackendError
 from simulator.faults import FaultError
 from simulator.resources import Instance
+from simulator.scenario import ScenarioError
 
 blueprint = Blueprint("admin", __name__, url_prefix="/_simulator")
 
@@ -90,6 +91,16 @@ def set_latency() -> tuple[Response, int]:
         return _refuse(f"ms must be a number of milliseconds, not {wanted!r}")
     context().options.latency_ms = wanted
     return jsonify({"ms": wanted}), 200
+
+
+@blueprint.patch("/limits")
+def set_limits() -> tuple[Response, int]:
+    """Change what the subscription may have. simulator.limits lists the keys."""
+    try:
+        context().model.limits.change(request.get_json(silent=True) or {})
+    except ScenarioError as error:
+        return _refuse(str(error))
+    return jsonify({}), 200
 
 
 @blueprint.patch("/instances/<path:azure_id>")

@@ -28,7 +28,7 @@ class Limits:
 
     quotas: dict[str, Any] = field(default_factory=dict)
     """Limits by name of the usage (a family, ``cores``, ``lowPriorityCores`` ...). Others have ``quota``."""
-    quota: int = 10000
+    quota: int = 1_000_000
     """The limit of every usage that ``quotas`` does not name."""
     used: dict[str, int] = field(default_factory=dict)
     """Cores that other users of the subscription have, by name of the usage."""
@@ -43,8 +43,8 @@ class Limits:
     permissions: list[dict[str, Any]] = field(default_factory=lambda: [dict(ALL_RIGHTS)])
     """The rights of whoever has the token, at every scope, in the format of Microsoft.Authorization/permissions."""
     policies: list[dict[str, Any]] = field(default_factory=list)
-    """``{"name": ..., "type": a type that is denied, "path": ..., "value": ...}``; with a path: only if it has the value
-    (a dotted path in the resource; absent counts as null)."""
+    """``{"name": ..., "type": a type that is denied, "path": ..., "value": ...}``. With a dotted path in the resource
+    only if that has the value; absent counts as null."""
     unregistered: list[str] = field(default_factory=list)
     """Resource providers that the subscription is not registered for."""
     deleted_vaults: list[str] = field(default_factory=list)

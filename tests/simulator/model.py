@@ -20,7 +20,14 @@ from simulator.keyvault.store import DeletedVault, Vault
 from simulator.limits import Limits
 from simulator.profile import virtual_machine_profile
 from simulator.resources import NETWORK, Document, Instance, Resource, ScaleSet, Subnet
-from simulator.scenario import MachineScenario, NetworkScenario, ScaleSetScenario, Scenario
+from simulator.scenario import (
+    LOCATION,
+    RESOURCE_GROUP,
+    MachineScenario,
+    NetworkScenario,
+    ScaleSetScenario,
+    Scenario,
+)
 from simulator.tokens import Tokens
 
 PLACEMENT_GROUP_SIZE = 100
@@ -72,6 +79,8 @@ class Model:
         self._serial = 0
         for network in scenario.virtual_networks:
             self._add_network(network)
+        for vault in self.vaults.values():
+            self._add_vault(vault)
         self._public = next((item.public for item in self._by_network.values()), None) or split(self.range)[1]
         for machine in scenario.virtual_machines:
             self.add_machine(machine)
@@ -167,6 +176,34 @@ class Model:
                             }
                         ],
                         "virtualNetworkPeerings": [],
+                        "provisioningState": "Succeeded",
+                    }
+                },
+            )
+        )
+
+    def _add_vault(self, vault: Vault) -> None:
+        group = self.add_group(RESOURCE_GROUP, LOCATION)
+        vault.azure_id = f"{group.id}/providers/Microsoft.KeyVault/vaults/{vault.name}"
+        self.documents.add(
+            Document(
+                subscription=self.subscription,
+                resource_group=group.name,
+                name=vault.name,
+                location=LOCATION,
+                tags={},
+                serial=self.next_serial(),
+                kind="Microsoft.KeyVault/vaults",
+                id=vault.azure_id,
+                body={
+                    "properties": {
+                        "tenantId": self.subscription,
+                        "sku": {"family": "A", "name": "standard"},
+                        "accessPolicies": [],
+                        "enableRbacAuthorization": True,
+                        "enableSoftDelete": True,
+                        "softDeleteRetentionInDays": 90,
+                        "vaultUri": f"{vault.url}/",
                         "provisioningState": "Succeeded",
                     }
                 },

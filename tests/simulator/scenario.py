@@ -244,10 +244,9 @@ def _value(wanted: str, key: str, value: Any, where: str) -> Any:
         if not all(isinstance(item, inner) for item in value):
             raise ScenarioError(f"{where} must be a list of {inner.__name__}")
         return tuple(value)
-    if key == "limits" and isinstance(value, Mapping):
-        return dict(value)
     if wanted.startswith("Mapping"):
-        if not isinstance(value, Mapping) or not all(isinstance(v, str) for v in value.values()):
+        any_values = key == "limits" and isinstance(value, Mapping)
+        if not any_values and not _is_text(value):
             raise ScenarioError(f"{where} must be a mapping of strings (quote numbers and booleans)")
         return dict(value)
     if value is None and "None" in wanted:
@@ -258,14 +257,18 @@ def _value(wanted: str, key: str, value: Any, where: str) -> Any:
     return value
 
 
+def _is_text(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(item, str) for item in value.values())
+
+
 def _check(scenario: Scenario) -> None:
     if not NAME.fullmatch(scenario.name):
         raise ScenarioError(f"name {scenario.name!r} must be lower-case letters, digits and dashes, 32 at most")
     if not scenario.virtual_networks and (scenario.virtual_machines or scenario.scale_sets):
         raise ScenarioError("virtual_networks must hold at least one network for the machines")
-    _check_range(scenario.range)
     for network in scenario.virtual_networks:
         _check_network(network)
+    _check_range(scenario.range)
     _check_names(scenario)
     for scale_set in scenario.scale_sets:
         _check_scale_set(scale_set)

@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-import base64
 import secrets
+import string
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -24,8 +24,8 @@ from .plan import CREATE, PATCH, UPDATE, Change, Plan, made_by, plan
 from .resource import Resource
 from .template import record_template, secret_body, template
 
-_KEY_BYTES = 128
-"""Length of a new munge key; munge's own tool makes 128 bytes too."""
+_KEY_LETTERS = 128
+"""Length of a new munge key. munge accepts 32 to 1024 bytes, and 128 letters and digits have 762 bits of entropy."""
 _LONGEST_LIST = 8
 Found = dict[str, dict[str, Any] | None]
 
@@ -126,6 +126,11 @@ def why_not(stack: Stack, seen: Seen, arm: Arm) -> list[str]:
     ]
 
 
+def new_key() -> str:
+    """Return a new munge key, a text of letters and digits."""
+    return "".join(secrets.choice(string.ascii_letters + string.digits) for _number in range(_KEY_LETTERS))
+
+
 class Apply:
     """Carries a plan out.
 
@@ -174,7 +179,7 @@ class Apply:
             body = one.body
             if one.resource.kind == kinds.SECRET:
                 # The value is in no template, no record, no diff, and nowhere on this machine.
-                body = secret_body(base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode())
+                body = secret_body(new_key())
             self._say(f"{'changing' if one.how == PATCH else 'making'} {one.resource.label}")
             method = "PATCH" if one.how == PATCH else "PUT"
             self._arm.begin(method, one.resource.id, one.resource.kind, body)()

@@ -58,7 +58,7 @@ class Arm:
         """Read one resource; None if it does not exist."""
         return self.read([(resource_id, kind)])[resource_id.lower()]
 
-    def list(self, path: str, what: str, permission: str) -> list[dict[str, Any]]:
+    def read_list(self, path: str, what: str, permission: str) -> list[dict[str, Any]]:
         """Read all pages of a list.
 
         :param path: path and query.
@@ -156,8 +156,7 @@ class Arm:
         from azure.mgmt.core.polling.arm_polling import ARMPolling
 
         client = self.clients.resource_manager()
-        more = {} if body is None else {"json": body}
-        request = HttpRequest(method, client.format_url(url), **more)
+        request = HttpRequest(method, client.format_url(url), json=body)
         # The poller needs the answer of the pipeline, not only the response.
         answer = client._pipeline.run(request, stream=False)
         if answer.http_response.status_code >= 400:

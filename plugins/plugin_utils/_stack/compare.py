@@ -23,8 +23,10 @@ _SHARED = frozenset({"addressPrefixes"})
 _UNITS = frozenset({"imageReference", "billingProfile", "capacityReservation"})
 """What a request about a machine contains exactly as the model has it, without what Azure adds to it."""
 _IDENTITIES = "userAssignedIdentities"
+_WITHOUT_EFFECT = ("NetworkSourceDeleted", "Failed")
+"""States of a storage account's rule for a subnet: the rule is there, and has no effect until it is sent again."""
 _READ_ONLY = frozenset(
-    {"etag", "systemData", "provisioningState", "resourceGuid", "ipConfigurationProfiles", "purpose"}
+    {"etag", "state", "systemData", "provisioningState", "resourceGuid", "ipConfigurationProfiles", "purpose"}
 )
 # What Azure derives, by type: these fields of "properties", and of the properties of the entries of a list.
 _DERIVED: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
@@ -172,6 +174,8 @@ def _compare_lists(path: str, want: list[Any], have: Any, once: frozenset[str]) 
             yield Difference(where, None, item.get("properties", item))
         else:
             yield from _compare(where, item, other, once)
+            if other.get("state") in _WITHOUT_EFFECT:
+                yield Difference(f"{where}.state", other["state"], "Succeeded")
 
 
 def _equal(path: str, want: Any, have: Any) -> bool:

@@ -226,6 +226,8 @@ def _share(stack: Stack, names: Names, common: dict[str, Any]) -> Iterator[Resou
         fixed=frozenset({"kind"}),
         data=True,
     )
+    service = f"{names.home_account}/fileServices/default"
+    yield Resource(service, kinds.FILES, {"properties": {}}, needs=(names.home_account,))
     yield Resource(
         names.home_share,
         kinds.SHARE,
@@ -236,7 +238,7 @@ def _share(stack: Stack, names: Names, common: dict[str, Any]) -> Iterator[Resou
                 "shareQuota": stack.shared_home.size_gib,
             }
         },
-        needs=(names.home_account,),
+        needs=(service,),
         fixed=frozenset({"properties.enabledProtocols"}),
     )
     everywhere = {**common, "location": "global"}

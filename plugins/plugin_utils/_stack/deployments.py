@@ -97,18 +97,13 @@ class Deployments:
             poller = self._client.deployments.begin_create_or_update(self._group, name, _body(template))
         except Exception as error:
             raise InventoryError(_why(error, asking)) from None
-        number = len(template["resources"])
-        while not poller.done():
-            if self._deadline.remaining() <= 0:
-                raise InventoryError(self._timeout(name))
-            poller.wait(min(_WATCH_S, self._deadline.remaining()))
-            if number and not poller.done():
-                self._show(name, number)
         try:
-            poller.result()
+            self._watch(poller, name, len(template["resources"]))
+        except InventoryError:
+            raise
         except Exception as error:
             failed = self._failed(name)
-            raise InventoryError("; ".join(failed) if failed else _why(error, asking)) from None
+            raise InventoryError(f"{'; '.join(failed)}." if failed else _why(error, asking)) from None
 
     def wait_for(self, name: str, state: str) -> None:
         """Wait until a deployment of an earlier run has ended, whether or not it succeeds.
@@ -133,6 +128,16 @@ class Deployments:
         except Exception as error:
             asking = Asking(f"delete the record {name}", "Microsoft.Resources/deployments/delete")
             raise InventoryError(explain(error, asking)) from None
+
+    def _watch(self, poller: Any, name: str, number: int) -> None:
+        """Wait until the deployment has ended, and show how far it is. Raises the SDK's error if it failed."""
+        while not poller.done():
+            if self._deadline.remaining() <= 0:
+                raise InventoryError(self._timeout(name))
+            poller.wait(min(_WATCH_S, self._deadline.remaining()))
+            if number and not poller.done():
+                self._show(name, number)
+        poller.result()
 
     def _timeout(self, name: str) -> str:
         return (

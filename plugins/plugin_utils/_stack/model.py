@@ -292,4 +292,4 @@ def needs_one_placement_group(vm_size: str) -> bool:
         return bool(find_size(vm_size).hca_count)
     except UnknownVmSize:
         found = _FEATURES.match(canonical_size(vm_size))
-        return bool(found) and "r" in found[1]
+        return found is not None and "r" in found[1]

@@ -90,7 +90,7 @@ def remove(
 
 
 def _listed(stack: Stack, arm: Arm) -> list[dict[str, object]]:
-    return arm.list(
+    return arm.read_list(
         f"{stack.group_id}/resources?{_RESOURCES}",
         f"the resources of {label_of(stack.group_id)}",
         "Microsoft.Resources/subscriptions/resourceGroups/resources/read",
@@ -98,7 +98,7 @@ def _listed(stack: Stack, arm: Arm) -> list[dict[str, object]]:
 
 
 def _locks(stack: Stack, arm: Arm) -> list[Lock]:
-    items = arm.list(
+    items = arm.read_list(
         f"{stack.group_id}/providers/{kinds.LOCK}?api-version={kinds.API_VERSIONS[kinds.LOCK]}",
         f"the locks of {label_of(stack.group_id)}",
         f"{kinds.LOCK}/read",

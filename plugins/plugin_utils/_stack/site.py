@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -87,7 +88,9 @@ def _subnet_range(stack: Stack, network: Mapping[str, Any] | None) -> str:
 
 
 def _as_file(content: Mapping[str, Any]) -> str:
-    return _HEADER + yaml.safe_dump(dict(content), sort_keys=False, default_flow_style=False)
+    # Ansible's texts carry tags, which YAML cannot represent.
+    plain = json.loads(json.dumps(content))
+    return _HEADER + yaml.safe_dump(plain, sort_keys=False, default_flow_style=False)
 
 
 def endpoints_of(stack: Stack, found: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:

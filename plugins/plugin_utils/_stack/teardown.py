@@ -184,8 +184,8 @@ def remaining(plan: Teardown, deleted: frozenset[str]) -> Record | None:
         for key, value in plan.record.resources.items()
         if key.lower() not in gone and not key.lower().startswith(tuple(f"{one}/" for one in gone))
     }
-    # The group and parts alone are not worth a record.
-    alive = [key for key in rest if kind_of(key) != kinds.GROUP and kind_of(key) not in _PARTS]
+    # The group is still ours if only foreign resources keep it. Parts alone are not worth a record.
+    alive = [key for key in rest if kind_of(key) not in _PARTS]
     return Record(plan.record.owner, rest) if alive else None
 
 

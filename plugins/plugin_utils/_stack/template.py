@@ -56,7 +56,7 @@ def export(stack: Stack, tenant: str) -> dict[str, Any]:
         made["parameters"] = {
             _SECRET_PARAMETER: {
                 "type": "securestring",
-                "metadata": {"description": "128 random bytes in base64: head -c 128 /dev/urandom | base64 -w0"},
+                "metadata": {"description": "128 letters and digits: tr -dc A-Za-z0-9 </dev/urandom | head -c 128"},
             }
         }
     return made
@@ -65,10 +65,9 @@ def export(stack: Stack, tenant: str) -> dict[str, Any]:
 def secret_body(value: str) -> dict[str, Any]:
     """Return the body of the secret with the munge key.
 
-    :param value: the key in base64.
+    :param value: the key, a text that is used as it is.
     """
-    # The tag is the one that `az keyvault secret set --encoding base64` writes.
-    return {"tags": {"file-encoding": "base64"}, "properties": {"value": value, "contentType": "munge key"}}
+    return {"properties": {"value": value, "contentType": "munge key"}}
 
 
 def _around(resources: list[dict[str, Any]]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from werkzeug.exceptions import HTTPException
 
 from simulator import TOKEN, admin, misbehaviour
 from simulator.arm import (
+    authorization,
     boot_diagnostics,
     catalog,
     deployments,
@@ -56,7 +57,7 @@ def create_app(state: Context) -> Flask:
     app = Flask("simulator", static_folder=None)
     app.config["context"] = state
     parts = (boot_diagnostics, scale_sets, set_instances, machines, network, impacts, longrunning, admin)
-    for part in (*parts, deployments, catalog, documents):
+    for part in (*parts, deployments, catalog, authorization, documents):
         app.register_blueprint(part.blueprint)
     app.wsgi_app = LowerCasePaths(app.wsgi_app)  # type: ignore[method-assign]
     app.before_request(_begin)

@@ -14,8 +14,9 @@ from simulator.arm import lookup
 from simulator.arm.context import context, many, one
 from simulator.arm.errors import ArmError
 from simulator.arm.longrunning import accepted, answer_for
-from simulator.arm.provision import deploying, rights, whatif
-from simulator.arm.provision.deploying import Deployment, Step
+from simulator.arm.provision import deploying, rights, templates, whatif
+from simulator.arm.provision.deploying import Deployment
+from simulator.arm.provision.templates import Step
 from simulator.operations import Operation
 
 blueprint = Blueprint("deployments", __name__)
@@ -52,7 +53,7 @@ def _find(group: str | None, name: str) -> Deployment:
 
 
 def _read(group: str | None) -> tuple[dict[str, Any], list[Step]]:
-    return deploying.parse(context(), _scope(group), request.get_json(silent=True))
+    return templates.parse(_scope(group), request.get_json(silent=True))
 
 
 def _location(group: str | None) -> str:

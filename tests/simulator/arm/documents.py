@@ -21,7 +21,7 @@ from simulator.arm.provision.changes import Done
 from simulator.arm.provision.kinds import id_of, kind_of
 from simulator.arm.provision.targets import GROUPS, Target, target
 from simulator.model import Listing
-from simulator.resources import Document, Resource
+from simulator.resources import Document, Instance, Resource
 
 blueprint = Blueprint("documents", __name__)
 ALL = "/subscriptions/<subscription>/resourcegroups"
@@ -46,7 +46,10 @@ def encode(payload: Any) -> bytes:
 
 def encode_item(item: Resource) -> bytes:
     """A resource as a GET returns it."""
-    return context().encode(kind_of(item), changes.answer(context(), item))
+    payload = changes.answer(context(), item)
+    if context().options.only_published:
+        payload = schema.published(kind_of(item), payload)
+    return encode(payload)
 
 
 def listed(items: list[Any]) -> Response:
@@ -267,8 +270,8 @@ def tags(subscription: str, rest: str) -> Response:
             item.tags = {}
         elif operation != "GET":
             raise bad_parameter("operation", f"{operation!r} is not Merge, Replace or Delete")
-        if not isinstance(item, Document):
-            item.touch() if hasattr(item, "touch") else None
+        if isinstance(item, Instance):
+            item.touch()
     own = id_of(item) + "/providers/Microsoft.Resources/tags/default"
     payload = {"id": own, "name": "default", "type": "Microsoft.Resources/tags", "properties": {"tags": item.tags}}
     return one(encode(payload))

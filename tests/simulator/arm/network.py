@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Network interfaces and public addresses: those of machines in the scenario, of scale sets, and those that a PUT made."""
+"""Network interfaces and public addresses: of scale sets, of the scenario's machines, and those that a PUT made."""
 
 from __future__ import annotations
 

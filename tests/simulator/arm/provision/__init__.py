@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Making, changing and deleting resources, by single requests and by deployments.
 
-``kinds`` has what all types of resources have in common, ``network``, ``compute`` and ``services`` what is special,
-``rights`` who may do what, ``changes`` the steps of a PUT, a PATCH and a DELETE, ``deploying`` deployments.
+``kinds`` has what all types of resources have in common; ``network``, ``interfaces``, ``machines``, ``sets`` and
+``services`` have what is special. ``rights`` knows who may do what, ``changes`` has the steps of a PUT, a PATCH and a
+DELETE, ``deploying`` and ``whatif`` those of deployments.
 """

@@ -11,7 +11,7 @@ from typing import Any
 
 from simulator.arm.context import Context
 from simulator.arm.errors import ArmError, group_not_found
-from simulator.arm.provision import compute, network, rights, schema, services
+from simulator.arm.provision import interfaces, machines, network, rights, schema, services, sets
 from simulator.arm.provision.kinds import Change, Kind, kind_of
 from simulator.arm.provision.targets import GROUPS, Target, target
 from simulator.effects import Work
@@ -24,11 +24,11 @@ ALL: tuple[Kind, ...] = (
     network.Embedded("Microsoft.Network/virtualNetworks/subnets", "subnets", NETWORKS),
     SECURITY_GROUPS,
     network.Embedded("Microsoft.Network/networkSecurityGroups/securityRules", "securityRules", SECURITY_GROUPS),
-    network.NatGateway("Microsoft.Network/natGateways"),
-    network.PublicAddress("Microsoft.Network/publicIPAddresses"),
-    network.Interface("Microsoft.Network/networkInterfaces"),
-    network.Bastion("Microsoft.Network/bastionHosts"),
-    network.PrivateEndpoint("Microsoft.Network/privateEndpoints"),
+    interfaces.NatGateway("Microsoft.Network/natGateways"),
+    interfaces.PublicAddress("Microsoft.Network/publicIPAddresses"),
+    interfaces.Interface("Microsoft.Network/networkInterfaces"),
+    interfaces.Bastion("Microsoft.Network/bastionHosts"),
+    interfaces.PrivateEndpoint("Microsoft.Network/privateEndpoints"),
     services.Plain("Microsoft.Network/privateEndpoints/privateDnsZoneGroups", located=False),
     services.Plain("Microsoft.Network/privateDnsZones"),
     services.Plain("Microsoft.Network/privateDnsZones/virtualNetworkLinks"),
@@ -43,8 +43,8 @@ ALL: tuple[Kind, ...] = (
     services.RoleAssignment("Microsoft.Authorization/roleAssignments"),
     services.RoleDefinition("Microsoft.Authorization/roleDefinitions"),
     services.Lock(rights.LOCKS),
-    compute.Machine("Microsoft.Compute/virtualMachines"),
-    compute.Set("Microsoft.Compute/virtualMachineScaleSets"),
+    machines.Machine("Microsoft.Compute/virtualMachines"),
+    sets.Set("Microsoft.Compute/virtualMachineScaleSets"),
     services.Disk("Microsoft.Compute/disks"),
     services.Plain("Microsoft.Compute/galleries"),
     services.Plain("Microsoft.Compute/galleries/images"),
@@ -148,8 +148,8 @@ def put(state: Context, place: Target, body: Any) -> Done:
 def patch(state: Context, place: Target, body: Any) -> Done:
     """Change some properties of a resource: maps are merged, lists and tags replaced.
 
-    That tags are replaced is in Azure's rules for resource providers (typespec-azure issue 1234). To merge them there is
-    PATCH of Microsoft.Resources/tags.
+    That tags are replaced is in Azure's rules for resource providers (typespec-azure issue 1234). A PATCH of
+    Microsoft.Resources/tags can merge them.
     """
     own = kind(place.kind)
     with state.model.lock:
@@ -162,7 +162,8 @@ def patch(state: Context, place: Target, body: Any) -> Done:
         if set(wanted) <= {"tags"}:
             item.tags = dict(wanted.get("tags", item.tags))
             return Done(item, own, False, None)
-        merged = request_of(item)
+        # Without what the service added, which a request must not contain.
+        merged = schema.writable(place.kind, request_of(item))
         for key, value in wanted.items():
             merged[key] = value if key == "tags" else _merged(merged.get(key), value)
         change = prepared(state, place, merged)
@@ -204,13 +205,13 @@ def not_found(place: Target) -> ArmError:
     return ArmError(
         404,
         "ResourceNotFound",
-        f"The Resource '{place.id.rpartition('/providers/')[2]}' under resource group '{place.group or '<null>'}' was not "
-        "found. For more details please go to https://aka.ms/ARMResourceNotFoundFix",
+        f"The Resource '{place.id.rpartition('/providers/')[2]}' under resource group '{place.group or '<null>'}' was "
+        "not found. For more details please go to https://aka.ms/ARMResourceNotFoundFix",
     )
 
 
 def resources(state: Context, group: str | None) -> list[Resource]:
-    """The tracked resources of a group, or of the subscription: those with a location of their own, without children."""
+    """The resources of a group or of the subscription that have a location of their own, without children."""
     model = state.model
     documents = [item for item in model.documents if item.kind.count("/") == 1 and kind(item.kind).located]
     found: list[Resource] = [*documents, *model.machines.values(), *model.scale_sets.values()]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Deployments of templates without expressions: parsing, validation, and execution in the order of dependsOn."""
+"""Validation and execution of deployments, in the order of dependsOn."""
 
 from __future__ import annotations
 
@@ -17,29 +17,13 @@ from simulator.arm.compute_payloads import timestamp
 from simulator.arm.context import Context
 from simulator.arm.errors import CODES, ArmError
 from simulator.arm.provision import changes
-from simulator.arm.provision.targets import GROUPS, Target, target
+from simulator.arm.provision.targets import GROUPS
+from simulator.arm.provision.templates import Step
 from simulator.operations import Operation, OperationFailed
 from simulator.resources import now
 
-OWN = ("type", "apiVersion", "name", "dependsOn", "comments", "condition", "scope", "resources", "existing", "metadata")
-"""Keys of a resource in a template that are not part of its body."""
 SERVICE = "deployment"
 """The service of fault rules for the resources of a deployment."""
-
-
-@dataclass
-class Step:
-    """One resource of a template."""
-
-    place: Target
-    body: dict[str, Any]
-    depends: list[str]
-    """Lower-case ids."""
-    state: str = "Waiting"
-    started: datetime | None = None
-    ended: datetime | None = None
-    error: ArmError | None = None
-    created: bool = True
 
 
 @dataclass
@@ -65,137 +49,6 @@ class Deployment:
     def active(self) -> bool:
         """Whether it has not ended."""
         return self.ended is None
-
-
-def invalid(message: str) -> ArmError:
-    """A template that cannot be read."""
-    return ArmError(400, "InvalidTemplate", f"Deployment template validation failed: '{message}'.")
-
-
-def parse(state: Context, scope: str, body: Any) -> tuple[dict[str, Any], list[Step]]:
-    """The template in the body of a request, and its resources. Raises ArmError."""
-    properties = (body or {}).get("properties") if isinstance(body, dict) else None
-    if not isinstance(properties, dict) or not isinstance(properties.get("template"), dict):
-        raise ArmError(400, "InvalidRequestContent", "The request content was invalid: properties.template is missing.")
-    if properties.get("mode") != "Incremental":
-        raise ArmError(400, "InvalidDeployment", f"This simulator has no mode {properties.get('mode')!r}: Incremental.")
-    template = properties["template"]
-    for key in ("$schema", "contentVersion", "resources"):
-        if key not in template:
-            raise invalid(f"The template has no '{key}'")
-    listed = template["resources"]
-    named = listed if isinstance(listed, dict) else {}
-    steps: dict[str, Step] = {}
-    symbols: dict[str, str] = {}
-    for symbol, resource in named.items() if named else [("", item) for item in listed]:
-        for step in _steps(scope, resource, "", ""):
-            if step.place.id.lower() in steps:
-                raise invalid(f"The resource '{step.place.id}' is defined multiple times in a template")
-            steps[step.place.id.lower()] = step
-            symbols.setdefault(symbol, step.place.id.lower())
-    for step in steps.values():
-        step.depends = [_resolve(name, steps, symbols if named else {}, step) for name in step.depends]
-    _check_circles(steps)
-    return template, list(steps.values())
-
-
-def _steps(scope: str, resource: Any, above_type: str, above_name: str) -> list[Step]:
-    """A resource of a template and the resources nested in it."""
-    for key in ("type", "apiVersion", "name"):
-        if not isinstance(resource, dict) or not isinstance(resource.get(key), str):
-            raise invalid(f"The template resource {resource!r:.80} has no '{key}'")
-    resource = literal(resource, resource["name"])
-    if resource.get("condition") is False:
-        return []
-    kind = f"{above_type}/{resource['type']}" if above_type else resource["type"]
-    name = f"{above_name}/{resource['name']}" if above_name else resource["name"]
-    place = target(_id_in(scope, kind, name, resource.get("scope")), changes.NAMES)
-    if place is None:
-        raise invalid(f"The type '{kind}' and the name '{name}' have different numbers of segments")
-    body = {key: value for key, value in resource.items() if key not in OWN}
-    found = [Step(place, body, list(resource.get("dependsOn") or []))]
-    for inner in resource.get("resources") or []:
-        found += _steps(scope, inner, kind, name)
-    return found
-
-
-def _id_in(scope: str, kind: str, name: str, own_scope: str | None) -> str:
-    """The id of a resource of a template."""
-    if kind.lower() == GROUPS.lower():
-        return f"{scope}/resourceGroups/{name}"
-    if own_scope:
-        scope = own_scope if own_scope.startswith("/") else _id_of(scope, *_split(own_scope))
-    above, _providers, extension = kind.lower().rpartition("/providers/")
-    if above:
-        # The older way: Microsoft.KeyVault/vaults/providers/roleAssignments with the name vault/Microsoft.X/guid.
-        number = above.count("/")
-        parts = name.split("/")
-        return _id_of(
-            _id_of(scope, kind[: len(above)], "/".join(parts[:number])),
-            f"{parts[number]}/{extension}",
-            "/".join(parts[number + 1 :]),
-        )
-    return _id_of(scope, kind, name)
-
-
-def _split(relative: str) -> tuple[str, str]:
-    parts = relative.split("/")
-    return "/".join([parts[0], *parts[1::2]]), "/".join(parts[2::2])
-
-
-def _id_of(scope: str, kind: str, name: str) -> str:
-    namespace, *words = kind.split("/")
-    names = name.split("/")
-    if len(words) != len(names):
-        raise invalid(
-            f"The template resource '{name}' of type '{kind}' has incorrect segment lengths. A nested resource type must "
-            "have identical number of segments as its resource name"
-        )
-    pairs = "/".join(f"{word}/{part}" for word, part in zip(words, names, strict=True))
-    return f"{scope}/providers/{namespace}/{pairs}"
-
-
-def literal(value: Any, where: str) -> Any:
-    """A value of a template without expressions. Two brackets at the start stand for one."""
-    if isinstance(value, str) and value.startswith("["):
-        if value.startswith("[["):
-            return value[1:]
-        if value.endswith("]"):
-            raise invalid(f"this simulator evaluates no expressions: {value!r} in {where}")
-    if isinstance(value, dict):
-        return {key: literal(item, where) for key, item in value.items()}
-    if isinstance(value, list):
-        return [literal(item, where) for item in value]
-    return value
-
-
-def _resolve(name: str, steps: dict[str, Step], symbols: dict[str, str], step: Step) -> str:
-    wanted = name.lower()
-    if symbols.get(name):
-        return symbols[name]
-    if wanted in steps:
-        return wanted
-    if "/" in name and not name.startswith("/"):
-        relative = "/" + "/".join(["providers", name]).lower()
-        found = [key for key in steps if key.endswith(relative)]
-    else:
-        found = [key for key, other in steps.items() if other.place.name.lower() == wanted]
-    if len(found) != 1:
-        raise invalid(
-            f"The resource '{name}' is not defined in the template, but '{step.place.id}' depends on it. Please see "
-            "https://aka.ms/arm-template for usage details"
-        )
-    return found[0]
-
-
-def _check_circles(steps: dict[str, Step]) -> None:
-    left = dict(steps)
-    while left:
-        ready = [key for key, step in left.items() if not set(step.depends) & set(left)]
-        if not ready:
-            raise invalid(f"Circular dependency detected on resource: '{next(iter(left.values())).place.id}'")
-        for key in ready:
-            del left[key]
 
 
 def validate(state: Context, name: str, steps: list[Step]) -> None:

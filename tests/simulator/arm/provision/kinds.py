@@ -31,6 +31,13 @@ class Change:
     cores: dict[str, int] = field(default_factory=dict)
     """For a validation: the cores that the deployment's other resources need, by name of the usage."""
 
+    before: dict[str, Any] = field(default_factory=dict)
+    """The body of the existing document."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.existing, Document):
+            self.before = copy.deepcopy(self.existing.body)
+
     @property
     def properties(self) -> dict[str, Any]:
         """The properties in the request."""
@@ -145,7 +152,9 @@ class Kind:
         assert isinstance(item, Document)
         answer: dict[str, Any] = {"id": item.id, "name": item.name, "type": item.kind}
         if self.located:
-            answer |= {"location": item.location, "tags": dict(item.tags)}
+            answer["location"] = item.location
+        if item.tags:
+            answer["tags"] = dict(item.tags)
         return answer | copy.deepcopy(item.body)
 
 
@@ -199,7 +208,10 @@ def references(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def users(state: Context, azure_id: str) -> list[str]:
-    """The ids of the documents, machines and scale sets that refer to a resource or to something below it."""
+    """The ids of the documents, machines and scale sets that refer to a resource or to something below it.
+
+    Network rules of storage accounts and key vaults do not count: Azure lets a subnet in them be deleted.
+    """
     wanted = azure_id.lower()
     found: list[str] = []
     for item in [*state.model.documents, *state.model.machines.values(), *state.model.scale_sets.values()]:
@@ -214,7 +226,8 @@ def users(state: Context, azure_id: str) -> list[str]:
                 found.append(own)
                 continue
         if any(
-            other.lower() == wanted or other.lower().startswith(wanted + "/") for _path, other in references(content)
+            (other.lower() == wanted or other.lower().startswith(wanted + "/")) and ".networkAcls." not in path
+            for path, other in references(content)
         ):
             found.append(own)
     return found

@@ -51,11 +51,8 @@ def check_policies(change: Change) -> None:
             continue
         if policy.get("path") and _at(change.body, policy["path"]) != policy.get("value"):
             continue
-        assignment = {
-            "name": policy["name"],
-            "id": f"/subscriptions/{change.state.model.subscription}/providers/Microsoft.Authorization/policyAssignments"
-            f"/{policy['name']}",
-        }
+        where = f"/subscriptions/{change.state.model.subscription}/providers/Microsoft.Authorization"
+        assignment = {"name": policy["name"], "id": f"{where}/policyAssignments/{policy['name']}"}
         identifiers = json.dumps([{"policyAssignment": assignment}])
         raise ArmError(
             403,

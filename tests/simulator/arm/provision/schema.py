@@ -1,10 +1,10 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks requests against the fields of Azure's published schemas.
+"""Checks requests and answers against the fields of Azure's published schemas.
 
-request_fields.py makes ``request_fields.json``. Like Azure, the check ignores the case of enumerations and drops fields
-that only answers have.
+schema_fields.py makes ``schema_fields.json``. Like Azure, the check of a request ignores the case of enumerations and
+drops fields that only answers have.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from simulator.arm.errors import ArmError
 
-FILE = Path(__file__).parents[2] / "request_fields.json"
+FILE = Path(__file__).parents[2] / "schema_fields.json"
 SCALARS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "bool": (bool,), "float": (int, float)}
 ENVELOPE = ("id", "name", "type", "location", "tags", "etag", "systemData")
 
@@ -25,11 +25,6 @@ ENVELOPE = ("id", "name", "type", "location", "tags", "etag", "systemData")
 def document() -> dict[str, Any]:
     """The published fields."""
     return cast(dict[str, Any], json.loads(FILE.read_text(encoding="utf-8")))
-
-
-def known(kind: str) -> bool:
-    """Whether there is a schema for a type."""
-    return kind in document()["bodies"]
 
 
 def cleaned(kind: str, body: Any) -> dict[str, Any]:
@@ -41,25 +36,37 @@ def cleaned(kind: str, body: Any) -> dict[str, Any]:
 
 def writable(kind: str, answer: dict[str, Any]) -> dict[str, Any]:
     """The part of an answer that a request may contain."""
-    found: dict[str, Any] = _writable(document()["bodies"][kind], answer)
+    found: dict[str, Any] = _kept(document()["bodies"][kind], answer, read_only=False)
     return found
 
 
-def _writable(form: Any, value: Any) -> Any:
+def published(kind: str, answer: dict[str, Any]) -> dict[str, Any]:
+    """The part of an answer that the schema knows."""
+    found: dict[str, Any] = _kept(document()["answers"][kind], answer, read_only=True)
+    return found
+
+
+def _kept(form: Any, value: Any, *, read_only: bool) -> Any:
+    if isinstance(form, dict) and "read-only" in form:
+        form = form["read-only"]
     if isinstance(form, list) and isinstance(value, list):
-        return [_writable(form[0], item) for item in value]
+        return [_kept(form[0], item, read_only=read_only) for item in value]
     if isinstance(form, dict) and isinstance(value, dict):
-        return {key: _writable(form["*"], item) for key, item in value.items()}
+        return {key: _kept(form["*"], item, read_only=read_only) for key, item in value.items()}
     fields = document()["models"].get(form) if isinstance(form, str) else None
     if fields is None or not isinstance(value, dict):
         return value
-    known = {key: item for key, item in value.items() if fields.get(key, "read-only") != "read-only"}
-    found = {key: _writable(fields[key], item) for key, item in known.items()}
+    known = {key: item for key, item in value.items() if key in fields and (read_only or not _read_only(fields[key]))}
+    found = {key: _kept(fields[key], item, read_only=read_only) for key, item in known.items()}
     return {key: item for key, item in found.items() if item or not known[key]}
 
 
+def _read_only(form: Any) -> bool:
+    return isinstance(form, dict) and "read-only" in form
+
+
 def _clean(form: Any, value: Any, path: str) -> Any:
-    if form == "any" or form == "read-only":
+    if form == "any" or _read_only(form):
         return value
     if isinstance(form, list):
         if not isinstance(value, list):
@@ -93,7 +100,7 @@ def _model(form: str, value: Any, path: str) -> dict[str, Any]:
                 f"The request content was invalid and could not be deserialized: 'Could not find member '{key}' on "
                 f"object of type '{form.rpartition('.')[2]}'{where}.'",
             )
-        if item is not None and (fields[found] != "read-only" or found in ENVELOPE):
+        if item is not None and (not _read_only(fields[found]) or found in ENVELOPE):
             cleaned[found] = _clean(fields[found], item, f"{path}.{found}")
     return cleaned
 

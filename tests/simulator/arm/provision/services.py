@@ -31,7 +31,7 @@ class Identity(Kind):
     def settle(self, change: Change, document: Document) -> None:
         """Give it its ids, which it keeps."""
         model = change.state.model
-        before = change.existing.properties if isinstance(change.existing, Document) else {}
+        before = change.before.get("properties") or {}
         document.properties.update(
             tenantId=model.subscription,
             principalId=before.get("principalId") or model.identities.uuid(),
@@ -52,8 +52,8 @@ class KeyVault(Kind):
                 400,
                 "VaultNameNotValid",
                 f"The vault name '{name}' is invalid. A vault's name must be between 3-24 "
-                "alphanumeric characters. The name must begin with a letter, end with a letter or digit, and not contain "
-                "consecutive hyphens.",
+                "alphanumeric characters. The name must begin with a letter, end with a letter or digit, and not "
+                "contain consecutive hyphens.",
             )
         for key in ("tenantId", "sku"):
             if not properties.get(key):
@@ -126,8 +126,8 @@ def name_taken(state: Context, name: str) -> ArmError | None:
         return ArmError(
             409,
             "VaultAlreadyExists",
-            f"The vault name '{name}' is already in use. Vault names are globally unique so it is possible that the name "
-            "is already taken.",
+            f"The vault name '{name}' is already in use. Vault names are globally unique so it is possible that the "
+            "name is already taken.",
         )
     return None
 
@@ -178,7 +178,7 @@ class StorageAccount(Kind):
                 raise ArmError(400, "InvalidParameter", f"Required parameter '{key}' is missing (null).")
         if change.existing is None and storage_taken(change.state, name):
             raise ArmError(409, "StorageAccountAlreadyTaken", f"The storage account named {name} is already taken.")
-        if isinstance(change.existing, Document) and change.existing.body["kind"] != change.body["kind"]:
+        if change.before.get("kind", change.body["kind"]) != change.body["kind"]:
             raise change.immutable("kind")
 
     def settle(self, change: Change, document: Document) -> None:
@@ -378,14 +378,12 @@ class Disk(Kind):
 
     def settle(self, change: Change, document: Document) -> None:
         """Add the state, and keep the machine that has it."""
-        before = change.existing if isinstance(change.existing, Document) else None
+        before = change.before.get("properties") or {}
         document.properties.setdefault("diskSizeGB", 64)
-        document.properties["uniqueId"] = (
-            before.properties["uniqueId"] if before is not None else change.state.model.identities.uuid()
-        )
-        document.properties["diskState"] = before.properties["diskState"] if before is not None else "Unattached"
-        if before is not None and "managedBy" in before.body:
-            document.body["managedBy"] = before.body["managedBy"]
+        document.properties["uniqueId"] = before.get("uniqueId") or change.state.model.identities.uuid()
+        document.properties["diskState"] = before.get("diskState", "Unattached")
+        if "managedBy" in change.before:
+            document.body["managedBy"] = change.before["managedBy"]
         super().settle(change, document)
 
     def removable(self, state: Context, item: Resource) -> None:

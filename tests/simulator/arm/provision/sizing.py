@@ -161,8 +161,8 @@ def check_plan(change: Change, image: dict[str, Any]) -> None:
         raise ArmError(
             400,
             "MarketplacePurchaseEligibilityFailed",
-            "Marketplace purchase eligibility check returned errors. Legal terms have not been accepted for this item on "
-            f"this subscription: publisher {image['publisher']}, offer {plan['product']}, plan {plan['name']}.",
+            "Marketplace purchase eligibility check returned errors. Legal terms have not been accepted for this item "
+            f"on this subscription: publisher {image['publisher']}, offer {plan['product']}, plan {plan['name']}.",
         )
 
 

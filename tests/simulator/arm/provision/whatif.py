@@ -9,9 +9,9 @@ from typing import Any
 
 from simulator.arm.context import Context
 from simulator.arm.provision import changes, schema
-from simulator.arm.provision.deploying import Step
 from simulator.arm.provision.kinds import id_of
 from simulator.arm.provision.targets import GROUPS
+from simulator.arm.provision.templates import Step
 
 SILENT = ("id", "name", "type", "etag", "systemData")
 
@@ -40,7 +40,7 @@ def preview(state: Context, group: str, steps: list[Step]) -> dict[str, Any]:
 
 
 def compared(before: Any, after: dict[str, Any]) -> list[dict[str, Any]]:
-    """The differences. As in Azure, a property that the template omits is a deletion, even if it only has its default."""
+    """The differences. As in Azure, an omitted property is a deletion, even if it only has its default."""
     changed: list[dict[str, Any]] = []
     for key in sorted({*before, *after} - set(SILENT)):
         changed += _differences(key, before.get(key), after.get(key))

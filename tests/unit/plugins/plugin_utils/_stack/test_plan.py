@@ -240,7 +240,7 @@ def test_resource_that_left_the_model_stays_and_is_named() -> None:
 
 
 def hub(**more: Any) -> dict[str, Any]:
-    subnets = [{"name": name, "properties": {}} for name in ("services", "batch")]
+    subnets: list[dict[str, Any]] = [{"name": name, "properties": {}} for name in ("services", "batch")]
     return {"id": HUB, "location": "swedencentral", "properties": {"subnets": subnets}, **more}
 
 

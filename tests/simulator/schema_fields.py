@@ -1,9 +1,9 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Makes request_fields.json, the fields of Azure's published schemas, for the resources that a client may PUT.
+"""Makes schema_fields.json, the fields of Azure's published schemas, for the resources that a client may PUT.
 
-    python -m simulator.request_fields FOLDER... > tests/simulator/request_fields.json
+    python -m simulator.schema_fields FOLDER... > tests/simulator/schema_fields.json
 
 FOLDERs are where the packages in ``PACKAGES`` are installed that this project does not need itself
 (``pip install --no-deps --target FOLDER PACKAGE``). Azure's Python packages are generated from the schemas in
@@ -33,6 +33,8 @@ PACKAGES = {
     "privatedns": ("azure-mgmt-privatedns", "azure.mgmt.privatedns.models"),
     "resources": ("azure-mgmt-resource", "azure.mgmt.resource.resources.models"),
     "locks": ("azure-mgmt-resource-locks", "azure.mgmt.resource.locks.models"),
+    "deployments": ("azure-mgmt-resource-deployments", "azure.mgmt.resource.deployments.models"),
+    "marketplace": ("azure-mgmt-marketplaceordering", "azure.mgmt.marketplaceordering.models"),
 }
 
 BODIES = {
@@ -69,6 +71,25 @@ BODIES = {
 }
 """The model of the body of each type of resource, as PACKAGE.CLASS."""
 
+ANSWERS = {
+    "Microsoft.KeyVault/vaults": "keyvault.Vault",
+    "Microsoft.KeyVault/vaults/secrets": "keyvault.Secret",
+    "Microsoft.KeyVault/deletedVaults": "keyvault.DeletedVault",
+    "Microsoft.Storage/storageAccounts": "storage.StorageAccount",
+    "Microsoft.Authorization/roleAssignments": "authorization.RoleAssignment",
+    "Microsoft.Authorization/permissions": "authorization.Permission",
+    "Microsoft.Compute/locations/usages": "compute.Usage",
+    "Microsoft.Compute/skus": "compute.ResourceSku",
+    "Microsoft.Compute/locations/publishers/versions": "compute.VirtualMachineImage",
+    "Microsoft.Network/virtualNetworks/usages": "network.VirtualNetworkUsage",
+    "Microsoft.Resources/deployments": "deployments.DeploymentExtended",
+    "Microsoft.Resources/deployments/operations": "deployments.DeploymentOperation",
+    "Microsoft.Resources/deployments/whatIf": "deployments.WhatIfOperationResult",
+    "Microsoft.Resources/providers": "resources.Provider",
+    "Microsoft.MarketplaceOrdering/agreements": "marketplace.AgreementTerms",
+}
+"""The model of the answer, where it is another one than that of the body, or where there is no PUT."""
+
 OPEN_CHOICES = {"VirtualMachineSizeTypes"}
 """Enumerations that have only examples."""
 OLD_TYPES = {"str", "int", "bool", "float", "object", "iso-8601"}
@@ -97,7 +118,8 @@ class Collector:
         found: dict[str, Any] = {}
         for field in model._attr_to_rest_field.values():
             writable = field._visibility is None or set(field._visibility) != {"read"}
-            found[field._rest_name] = self._type(package, field._type) if writable else "read-only"
+            kind = self._type(package, field._type)
+            found[field._rest_name] = kind if writable else {"read-only": kind}
         return found
 
     def _type(self, package: str, kind: Any) -> Any:
@@ -135,11 +157,12 @@ class Collector:
             for part in path[:-1]:
                 place = place.setdefault(part, {})
             read_only = model._validation.get(attribute, {}).get("readonly", False)
-            place[path[-1]] = "read-only" if read_only else self._old_type(package, about["type"])
+            kind = self._old_type(package, about["type"])
+            place[path[-1]] = {"read-only": kind} if read_only else kind
         return {name: self._inline(f"{package}.{model.__name__}", name, value) for name, value in found.items()}
 
     def _inline(self, model: str, name: str, value: Any) -> Any:
-        if not isinstance(value, dict) or "*" in value:
+        if not isinstance(value, dict) or set(value) in ({"*"}, {"read-only"}):
             return value
         key = f"{model}.{name}"
         self.models[key] = value
@@ -159,8 +182,9 @@ def collect() -> dict[str, Any]:
     """The document of all bodies."""
     collector = Collector()
     bodies = {kind: collector.add(*path.split(".")) for kind, path in BODIES.items()}
+    answers = bodies | {kind: collector.add(*path.split(".")) for kind, path in ANSWERS.items()}
     packages = {package: importlib.metadata.version(package) for package, _module in PACKAGES.values()}
-    return {"packages": packages, "bodies": bodies, "models": collector.models}
+    return {"packages": packages, "bodies": bodies, "answers": answers, "models": collector.models}
 
 
 def main() -> int:
@@ -172,7 +196,8 @@ def main() -> int:
             path.append(f"{folder}/{name.replace('.', '/')}")
     document = collect()
     parts = [f'{{\n"packages": {json.dumps(document["packages"], indent=1)},\n"bodies": ']
-    parts += [json.dumps(document["bodies"], indent=1), ',\n"models": {\n']
+    parts += [json.dumps(document["bodies"], indent=1), ',\n"answers": ']
+    parts += [json.dumps(document["answers"], indent=1), ',\n"models": {\n']
     parts += [
         ",\n".join(
             f" {json.dumps(name)}: {{\n"

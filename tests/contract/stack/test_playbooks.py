@@ -1,0 +1,193 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The playbooks provision and teardown, as a user runs them, on a simulated subscription."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import shlex
+import stat
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from .cloud import Azure, smallest
+
+AnsiblePlaybook = Callable[..., subprocess.CompletedProcess[str]]
+
+
+class Operator:
+    """A folder with a stack.yml, and runs of the playbooks in it."""
+
+    def __init__(self, folder: pathlib.Path, playbook: AnsiblePlaybook, azure: Azure) -> None:
+        self.folder = folder
+        self._playbook = playbook
+        self._azure = azure
+        self.describe()
+
+    def describe(self, **more: Any) -> None:
+        """Write stack.yml."""
+        stack = smallest(storage={"containers": []}, shared_home={"source": "none"}, **more)
+        azure = {
+            "subscription_id": self._azure.simulator.subscription_id,
+            "endpoint": self._azure.simulator.endpoint,
+            "auth_source": "token",
+            "token": self._azure.simulator.token,
+        }
+        content = {"hpcai_stack": stack, "hpcai_azure": azure, "provision_inventory": "inventory"}
+        (self.folder / "stack.yml").write_text(yaml.safe_dump(content), encoding="utf-8")
+
+    def controller(self, **answer: Any) -> tuple[str, str]:
+        """Make this machine the controller, with this answer of Slurm. Returns the options of the inventory."""
+        answer = {"changed": False, "answers": True, "jobs": [], **answer}
+        python = self.folder / "python"
+        python.write_text(f"#!/bin/sh\nprintf '%s' {shlex.quote(json.dumps(answer))}\n", encoding="utf-8")
+        python.chmod(stat.S_IRWXU)
+        here = {
+            "ansible_connection": "local",
+            "ansible_become": False,
+            "ansible_python_interpreter": str(python),
+        }
+        hosts = {"all": {"children": {"hpcai_controller": {"hosts": {"ctl": here}}}}}
+        (self.folder / "hosts.yml").write_text(yaml.safe_dump(hosts), encoding="utf-8")
+        return "-i", "hosts.yml"
+
+    def run(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a playbook."""
+        return self._playbook(self.folder, f"hpcai.azure.{name}", "-e", "@stack.yml", *arguments)
+
+
+@pytest.fixture
+def operator(tmp_path: pathlib.Path, ansible_playbook: AnsiblePlaybook, azure: Azure) -> Operator:
+    """An operator with a description of the smallest stack."""
+    return Operator(tmp_path, ansible_playbook, azure)
+
+
+def words(done: subprocess.CompletedProcess[str]) -> str:
+    """The output on one line."""
+    return " ".join((done.stdout + done.stderr).split())
+
+
+def changed(done: subprocess.CompletedProcess[str]) -> int:
+    """The number of changed tasks of a run that succeeded."""
+    assert done.returncode == 0, done.stdout + done.stderr
+    return sum(int(number) for number in re.findall(r"changed=(\d+)", done.stdout))
+
+
+def test_from_an_empty_subscription_and_back(operator: Operator, azure: Azure) -> None:
+    shown = operator.run("provision", "--check", "--diff")
+    assert changed(shown) == 1
+    assert "+virtualMachines/hpcai-controller: new Standard_D8s_v5" in shown.stdout
+    assert azure.sent() == []
+
+    assert changed(operator.run("provision")) == 1
+    inventory = yaml.safe_load((operator.folder / "inventory/azure_vmss.yml").read_text(encoding="utf-8"))
+    assert inventory["resource_groups"] == ["hpcai"]
+    azure.simulator.clear()
+    assert changed(operator.run("provision")) == 0
+    assert azure.sent() == []
+
+    inventory_options = operator.controller()
+    listed = operator.run("teardown", *inventory_options, "--check")
+    assert listed.returncode == 0, listed.stdout
+    assert "virtualMachineScaleSets/compute" in listed.stdout
+    unconfirmed = operator.run("teardown", *inventory_options)
+    assert unconfirmed.returncode != 0
+    assert "Nothing was deleted. The list above shows what would be." in words(unconfirmed)
+    assert azure.sent() == []
+
+    assert operator.run("teardown", *inventory_options, "-e", "teardown_confirm=true").returncode == 0
+    assert azure.simulator.model.resource_groups == {}
+    azure.simulator.clear()
+    assert changed(operator.run("teardown", *inventory_options, "-e", "teardown_confirm=true")) == 0
+    assert azure.sent() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refusal"),
+    [
+        ((), "the inventory has no controller, so it is not known whether jobs run"),
+        (("--limit", "localhost"), "This tears down a complete stack. Run it without --limit."),
+    ],
+)
+def test_teardown_is_refused_without_knowing_about_jobs(
+    operator: Operator, azure: Azure, arguments: tuple[str, ...], refusal: str
+) -> None:
+    azure.run(smallest(storage={"containers": []}, shared_home={"source": "none"}))
+    azure.simulator.clear()
+    done = operator.run("teardown", "-e", "teardown_confirm=true", *arguments)
+
+    assert done.returncode != 0
+    assert refusal in words(done)
+    assert azure.sent() == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "refusal"),
+    [
+        ({"jobs": ["4711 (alice, running)"]}, "jobs run: 4711 (alice, running). Wait until they have ended"),
+        ({"answers": False}, "slurmctld on ctl does not answer, so it is not known whether jobs run"),
+    ],
+)
+def test_teardown_is_refused_while_jobs_run(
+    operator: Operator, azure: Azure, answer: dict[str, Any], refusal: str
+) -> None:
+    azure.run(smallest(storage={"containers": []}, shared_home={"source": "none"}))
+    azure.simulator.clear()
+    options = (*operator.controller(**answer), "-e", "teardown_confirm=true")
+    done = operator.run("teardown", *options)
+
+    assert done.returncode != 0
+    assert f"Nothing was deleted, because {refusal}" in words(done)
+    assert azure.sent() == []
+    if "jobs" in answer:
+        assert operator.run("teardown", *options, "-e", "teardown_running_jobs=true").returncode == 0
+        assert azure.simulator.model.resource_groups == {}
+
+
+def test_unknown_key_is_refused_before_the_first_request(operator: Operator, azure: Azure) -> None:
+    operator.describe(netwrk={})
+    done = operator.run("provision")
+
+    assert done.returncode != 0
+    assert "netwrk" in words(done)
+    assert azure.simulator.requests() == []
+
+
+def test_info_lists_what_exists(operator: Operator, azure: Azure) -> None:
+    azure.run(smallest(storage={"containers": []}, shared_home={"source": "none"}))
+    stack = yaml.safe_load((operator.folder / "stack.yml").read_text(encoding="utf-8"))
+    play = [
+        {
+            "hosts": "localhost",
+            "gather_facts": False,
+            "tasks": [
+                {
+                    "hpcai.azure.azure_stack_info": {**stack["hpcai_azure"], "stack": stack["hpcai_stack"]},
+                    "register": "read",
+                },
+                {
+                    "ansible.builtin.copy": {
+                        "content": "{{ read | to_json }}",
+                        "dest": str(operator.folder / "read.json"),
+                    }
+                },
+            ],
+        }
+    ]
+    (operator.folder / "play.yml").write_text(yaml.safe_dump(play), encoding="utf-8")
+    done = operator._playbook(operator.folder, "play.yml")
+    assert done.returncode == 0, done.stdout
+    read = json.loads((operator.folder / "read.json").read_text(encoding="utf-8"))
+
+    assert all(one["exists"] and one["recorded"] for one in read["resources"])
+    assert read["deployment"] == "Succeeded"
+    assert read["changed"] is False
+    assert any(one["unique_id"] for one in read["resources"] if one["type"].endswith("/virtualMachines"))

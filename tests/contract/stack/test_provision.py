@@ -1,0 +1,316 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From an empty subscription to a stack, and what later runs send: only what differs, and nothing of others."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.errors import InventoryError
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack import deployments
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack import resource as kinds
+
+from .cloud import IMAGE, Azure, smallest
+
+PUBLIC = {"ssh_from": ["192.0.2.0/24"]}
+MOST_READS = 40
+"""For a stack of three scale sets."""
+
+
+def sets(count: int, **more: Any) -> list[dict[str, Any]]:
+    """Several scale sets."""
+    return [
+        {"name": f"compute{number}", "vm_size": "Standard_ND96asr_v4", "max": 4, "image": IMAGE, **more}
+        for number in range(count)
+    ]
+
+
+def deployed(azure: Azure) -> list[dict[str, Any]]:
+    """The resources in the template of the stack's last deployment."""
+    deployment = azure.simulator.model.deployments[azure.names().of(kinds.DEPLOYMENT, "hpcai-hpcai").lower()]
+    return list(deployment.template["resources"])
+
+
+def test_second_run_sends_nothing_within_few_reads(azure: Azure) -> None:
+    wanted = smallest(scale_sets=sets(3))
+    first = azure.run(wanted)
+    azure.simulator.clear()
+    second = azure.run(wanted)
+
+    assert first["changed"] is True
+    assert second["changed"] is False
+    assert (second["changes"], second["notes"], second["diff"]) == ([], [], {"before": "", "after": ""})
+    assert azure.sent() == []
+    assert second["requests"] == {"reads": len(azure.simulator.requests()), "writes": 0}
+    assert second["requests"]["reads"] <= MOST_READS
+
+
+def test_reads_grow_by_one_for_each_scale_set(azure: Azure) -> None:
+    for count in (3, 30):
+        azure.run(smallest(scale_sets=sets(count)))
+    few, many = (azure.run(smallest(scale_sets=sets(count)))["requests"]["reads"] for count in (3, 30))
+
+    # The 27 sets that are only in the larger description.
+    assert many - few == 27
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"network": PUBLIC, "login": {"count": 2}},
+        {"shared_home": {"source": "azure_files", "size_gib": 512}, "login": {"count": 0}},
+        {
+            "scale_sets": sets(1, priority="spot", max_price=4.5, zone="1", health_extension=True),
+            "storage": {"containers": []},
+            "identities": {"assign_roles": False},
+            "network": {"nat": False, "access": "private"},
+            "tags": {"costCentre": "4711"},
+        },
+    ],
+)
+@pytest.mark.daily(2)
+def test_check_mode_is_truthful(azure: Azure, keys: dict[str, Any]) -> None:
+    wanted = smallest(**keys)
+    foreseen = azure.run(wanted, check=True)
+    assert azure.sent() == []
+
+    made = azure.run(wanted)
+    assert foreseen["changed"] is True
+    assert made["changes"] == foreseen["changes"]
+    assert made["diff"] == foreseen["diff"]
+    assert azure.run(wanted, check=True)["changed"] is False
+
+
+def test_new_set_is_the_only_resource_that_is_deployed(azure: Azure) -> None:
+    azure.run(smallest(scale_sets=sets(1)))
+    result = azure.run(smallest(scale_sets=sets(2)))
+
+    assert [one["label"] for one in result["changes"]] == ["virtualMachineScaleSets/compute1"]
+    assert [one["name"] for one in deployed(azure)] == ["compute1"]
+
+
+def test_capacity_that_somebody_changed_stays(azure: Azure) -> None:
+    azure.run()
+    scale_set = azure.names().of(kinds.SCALE_SET, "compute")
+    assert azure.get(scale_set)["sku"]["capacity"] == 0
+    grown = azure.simulator.arm("PATCH", scale_set, {"sku": {"capacity": 3}}, version="2024-07-01")
+    assert grown.status_code < 300
+    azure.simulator.clear()
+
+    assert azure.run()["changed"] is False
+    newer = smallest(
+        scale_sets=[{"vm_size": "Standard_ND96asr_v4", "max": 4, "image": IMAGE.replace("2025041101", "2025091101")}]
+    )
+    result = azure.run(newer)
+
+    assert [(one["label"], one["action"]) for one in result["changes"]] == [
+        ("virtualMachineScaleSets/compute", "patch")
+    ]
+    assert [method for method, path in azure.sent() if path.endswith("/compute")] == ["PATCH"]
+    found = azure.get(scale_set)
+    assert found["sku"]["capacity"] == 3
+    profile = found["properties"]["virtualMachineProfile"]
+    assert profile["storageProfile"]["imageReference"]["version"] == "22.04.2025091101"
+
+
+def test_rule_changed_by_hand_is_one_line_and_one_resource(azure: Azure) -> None:
+    wanted = smallest(network=PUBLIC)
+    azure.run(wanted)
+    nsg = azure.get(azure.names(wanted).nsg)
+    rule = nsg["properties"]["securityRules"][0]["properties"]
+    rule["sourceAddressPrefixes"] = ["198.51.100.0/24"]
+    foreign = {"name": "backup", "properties": {**rule, "priority": 300}}
+    azure.put(
+        nsg["id"],
+        {
+            "location": nsg["location"],
+            "tags": {**nsg["tags"], "owner": "me"},
+            "properties": {
+                "securityRules": [{"name": "hpcai-ssh", "properties": rule}, foreign],
+            },
+        },
+    )
+    azure.simulator.clear()
+    result = azure.run(wanted)
+
+    assert result["diff"]["before"].count("\n") == result["diff"]["after"].count("\n") == 1
+    assert "['198.51.100.0/24']" in result["diff"]["before"]
+    assert [path.rsplit("/", 1)[-1] for _method, path in azure.sent()] == ["hpcai-hpcai"]
+    assert [one["name"] for one in deployed(azure)] == ["hpcai-nsg"]
+    found = azure.get(nsg["id"])
+    assert found["tags"]["owner"] == "me"
+    assert {
+        one["name"]: one["properties"]["sourceAddressPrefixes"] for one in found["properties"]["securityRules"]
+    } == {
+        "hpcai-ssh": ["192.0.2.0/24"],
+        "backup": ["198.51.100.0/24"],
+    }
+
+
+def test_munge_key_is_made_once_and_shown_nowhere(azure: Azure) -> None:
+    result = azure.run()
+    vault = next(iter(azure.simulator.model.vaults.values()))
+    secret = vault.get("munge-key")
+    assert secret is not None
+    key = secret.value
+
+    assert re.fullmatch("[A-Za-z0-9]{128}", key)
+    assert key not in json.dumps(result)
+    templates = [json.dumps(one.template) for one in azure.simulator.model.deployments.values()]
+    assert not [text for text in templates if key in text]
+    azure.run(smallest(tags={"a": "b"}))
+    assert vault.get("munge-key") == secret
+
+
+def test_each_made_resource_is_tagged_and_recorded(azure: Azure) -> None:
+    result = azure.run()
+    record = azure.simulator.model.deployments[azure.names().of(kinds.DEPLOYMENT, "hpcai-hpcai-record").lower()]
+    content = record.template["outputs"]["record"]["value"]
+
+    assert content["stack"] == result["owner"]
+    assert set(content["resources"]) == {one["resource"] for one in result["changes"]}
+    controller = azure.names().controller
+    assert content["resources"][controller] == azure.get(controller)["properties"]["vmId"]
+    for one in content["resources"]:
+        kind = kinds.kind_of(one)
+        if kind not in kinds.UNTAGGED:
+            assert azure.get(one, kinds.API_VERSIONS[kind])["tags"]["hpcai_stack"] == result["owner"], one
+
+
+def test_files_for_the_next_step_are_written_once(azure: Azure, tmp_path: Path) -> None:
+    places = {"export_to": str(tmp_path / "stack.json"), "inventory_to": str(tmp_path / "inventory")}
+    foreseen = azure.run(check=True, **places)
+    assert not list(tmp_path.iterdir())
+    made = azure.run(**places)
+    again = azure.run(**places)
+
+    assert (
+        foreseen["files"]
+        == made["files"]
+        == [
+            str(path)
+            for path in (
+                tmp_path / "stack.json",
+                tmp_path / "inventory/azure_vmss.yml",
+                tmp_path / "inventory/group_vars/all/hpcai_stack.yml",
+            )
+        ]
+    )
+    assert again["files"] == []
+    assert again["changed"] is False
+    inventory = yaml.safe_load((tmp_path / "inventory/azure_vmss.yml").read_text(encoding="utf-8"))
+    assert inventory["endpoint"] == azure.simulator.endpoint
+    assert "token" not in inventory
+    assert json.loads((tmp_path / "stack.json").read_text(encoding="utf-8"))["resources"]
+
+
+def test_planned_changes_nothing_but_writes_the_template(azure: Azure, tmp_path: Path) -> None:
+    result = azure.run(state="planned", export_to=str(tmp_path / "stack.json"))
+
+    assert azure.sent() == []
+    assert result["pending"] is True
+    assert (tmp_path / "stack.json").exists()
+
+
+def hub(azure: Azure) -> str:
+    """Make a network of another team, and return its id."""
+    group = f"/subscriptions/{azure.simulator.subscription_id}/resourceGroups/hub"
+    azure.put(group, {"location": "southcentralus", "tags": {"owner": "network team"}})
+    network = f"{group}/providers/Microsoft.Network/virtualNetworks/spoke"
+    subnets = [
+        {"name": name, "properties": {"addressPrefix": prefix}}
+        for name, prefix in (("services", "10.1.0.0/24"), ("batch", "10.1.4.0/22"))
+    ]
+    properties = {"addressSpace": {"addressPrefixes": ["10.1.0.0/16"]}, "subnets": subnets}
+    azure.put(network, {"location": "southcentralus", "properties": properties})
+    return network
+
+
+def test_adopted_network_is_untouched_by_present_and_absent(azure: Azure) -> None:
+    network = hub(azure)
+    before = azure.get(network)
+    wanted = smallest(
+        network={"adopt": network, "subnets": {"cluster": "services", "compute": "batch"}},
+        controller={"private_ip": "10.1.0.9"},
+        shared_home={"source": "none"},
+        storage={"containers": []},
+    )
+    azure.simulator.clear()
+    azure.run(wanted)
+    assert azure.run(wanted)["changed"] is False
+    result = azure.run(wanted, state="absent")
+
+    assert azure.run(wanted, state="absent")["changed"] is False
+    assert network not in result["deleted"]
+    assert not [path for _method, path in azure.sent() if "/resourcegroups/hub" in path.lower()]
+    after = azure.get(network)
+    for item in (before, after):
+        item.pop("etag", None)
+        for subnet in item["properties"]["subnets"]:
+            subnet.pop("etag", None)
+            subnet["properties"].pop("ipConfigurations", None)
+    assert after == before
+
+
+def test_adopted_network_that_does_not_exist_is_refused_before_the_first_write(azure: Azure) -> None:
+    network = hub(azure)
+    azure.simulator.clear()
+    wanted = smallest(
+        network={"adopt": f"{network}2", "subnets": {"cluster": "services", "compute": "batch"}},
+        controller={"private_ip": "10.1.0.9"},
+    )
+    with pytest.raises(InventoryError, match=r"virtualNetworks/spoke2 is adopted, and does not exist"):
+        azure.run(wanted)
+    assert azure.sent() == []
+
+
+def test_two_stacks_of_one_name_in_two_groups_do_not_meet(azure: Azure) -> None:
+    keys: dict[str, Any] = {"storage": {"containers": []}, "shared_home": {"source": "none"}}
+    first, second = (smallest(group={"name": name}, **keys) for name in ("one", "two"))
+    owners = {azure.run(wanted)["owner"] for wanted in (first, second)}
+    azure.run(first, state="absent")
+
+    assert len(owners) == 2
+    assert azure.run(second)["changed"] is False
+    assert not azure.exists(azure.names(first).controller)
+
+
+def test_foreign_group_of_the_same_name_is_refused(azure: Azure) -> None:
+    group = f"/subscriptions/{azure.simulator.subscription_id}/resourceGroups/hpcai"
+    azure.put(group, {"location": "southcentralus", "tags": {"hpcai_stack": "hpcai/another"}})
+    azure.simulator.clear()
+
+    with pytest.raises(InventoryError, match="its tag hpcai_stack is hpcai/another"):
+        azure.run()
+    assert azure.sent() == []
+
+
+def test_adopted_group_is_used(azure: Azure) -> None:
+    group = f"/subscriptions/{azure.simulator.subscription_id}/resourceGroups/team"
+    azure.put(group, {"location": "southcentralus", "tags": {"owner": "team"}})
+    wanted = smallest(group={"adopt": group}, storage={"containers": []}, shared_home={"source": "none"})
+    azure.run(wanted)
+
+    assert azure.run(wanted)["changed"] is False
+    azure.run(wanted, state="absent")
+    assert azure.get(group)["tags"] == {"owner": "team"}
+
+
+def test_progress_names_the_resources(
+    azure: Azure, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deployments, "_WATCH_S", 0.1)
+    azure.simulator.add_fault("PUT .*/virtualMachines/", "slow", delay_s=1, times=1, service="deployment")
+    azure.run(smallest(login={"count": 0}))
+
+    shown = capsys.readouterr().out
+    assert "localhost: making resourceGroups/hpcai" in shown
+    assert re.search(r"localhost: \d+ of 18 resources are made: .*virtualMachines/hpcai-controller", shown)
