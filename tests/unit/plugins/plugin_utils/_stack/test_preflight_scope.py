@@ -255,6 +255,12 @@ def test_other_refusals_of_the_validation_fail_separately() -> None:
     assert (found.check, found.summary) == ("validation", "InvalidTemplateDeployment: wrong")
 
 
+def test_refusals_for_one_reason_are_one_verdict() -> None:
+    many = [Refusal("ScopeLocked", "locked", f"disks/{number}") for number in range(7)]
+    found = only(judge_validation(needs(), facts(refusals=Answer(many))), "fail")
+    assert found.about == "disks/0, disks/1, disks/2, disks/3, disks/4 and 2 more"
+
+
 def test_without_a_validation_policies_are_unknown() -> None:
     assert (
         only(judge_validation(needs(), facts(refusals=Answer(problem="no group yet"))), "unknown").check == "policies"
