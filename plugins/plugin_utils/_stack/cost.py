@@ -153,13 +153,13 @@ def pieces_of(needs: Needs) -> list[Piece]:
 
 
 def _of_machines(machines: Machines) -> Iterator[Piece]:
-    counts = {"least": machines.minimum, "most": machines.maximum}
+    least, most = machines.minimum, machines.maximum
     words = f"{machines.vm_size}{' (spot)' if machines.spot else ''}"
-    yield Piece(machines.label, words, size=machines.vm_size, spot=machines.spot, **counts)
+    yield Piece(machines.label, words, size=machines.vm_size, spot=machines.spot, least=least, most=most)
     if not machines.ephemeral:
         item = disk_item(machines.disk_type, machines.disk_gib)
         size = f"{machines.disk_gib} GiB" if machines.disk_gib else "of the image's size"
-        yield Piece(machines.label, f"OS disk {size} {machines.disk_type}", item=item, **counts)
+        yield Piece(machines.label, f"OS disk {size} {machines.disk_type}", item=item, least=least, most=most)
 
 
 def disk_item(disk_type: str, gib: int | None) -> str:

@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from . import resource as kinds
 from .data import Assignment, assignments
 from .desired import Known, desired
-from .model import CLUSTER, COMPUTE, Stack
+from .model import CLUSTER, COMPUTE, Controller, Login, Stack
 from .names import Names
 from .resource import Resource
 
@@ -140,7 +140,8 @@ def needs_of(stack: Stack) -> Needs:
         group=stack.group.name,
         location=stack.location,
         machines=tuple(_machines(stack, names)),
-        subnets=tuple(_subnet(stack, names, name) for name in (CLUSTER, COMPUTE)),
+        # An adopted network may have one subnet for both.
+        subnets=tuple(dict.fromkeys(_subnet(stack, names, name) for name in (CLUSTER, COMPUTE))),
         assignments=tuple(assignments(stack, names)),
         actions=_actions(made),
         providers=_providers(made),
@@ -157,9 +158,10 @@ def needs_of(stack: Stack) -> Needs:
     )
 
 
-def _machines(stack: Stack, names: Names) -> Iterable[Machines]:
-    login = [names.login(number) for number in range(1, stack.login.count + 1)]
-    for machine, wanted in ((names.controller, stack.controller), *((one, stack.login) for one in login)):
+def _machines(stack: Stack, names: Names) -> Iterator[Machines]:
+    alone: list[tuple[str, Controller | Login]] = [(names.controller, stack.controller)]
+    alone += [(names.login(number), stack.login) for number in range(1, stack.login.count + 1)]
+    for machine, wanted in alone:
         yield Machines(
             name=machine.rsplit("/", 1)[-1],
             vm_size=wanted.vm_size,

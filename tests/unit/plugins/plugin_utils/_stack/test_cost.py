@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from stand_ins.preflight import COMPUTE, CONTROLLER, CPU, GPU, needs
@@ -40,7 +41,7 @@ def without(prices: PriceList, *, size: str = "", item: str = "") -> PriceList:
     )
 
 
-def days(cost: Cost, owner: str) -> tuple[float, float]:
+def days(cost: Cost, owner: str) -> tuple[Any, Any]:
     """The cost of an owner per day, at the smallest and at the largest size."""
     return pytest.approx(cost.by_owner[owner].least), pytest.approx(cost.by_owner[owner].most)
 

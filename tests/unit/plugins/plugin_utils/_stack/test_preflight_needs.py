@@ -91,3 +91,13 @@ def test_spot_zone_and_ephemeral_disks_of_a_set() -> None:
     assert (one.vm_size, one.spot, one.zone, one.ephemeral) == ("Standard_ND96asr_v4", True, "3", True)
     assert one.image == "microsoft-dsvm:ubuntu-hpc:2204:22.04.2025010101"
     assert one.label == "set gpu"
+
+
+def test_one_subnet_for_both_is_checked_once() -> None:
+    found = needs_of(
+        stack(
+            network={"adopt": VNET, "subnets": {"cluster": "a", "compute": "a"}},
+            controller={"private_ip": "10.1.0.4"},
+        )
+    )
+    assert [one.id for one in found.subnets] == [f"{VNET}/subnets/a"]
