@@ -24,6 +24,11 @@ COMPUTE = "specification/compute/resource-manager/Microsoft.Compute/ComputeRP/st
 NETWORK = "specification/network/resource-manager/Microsoft.Network/stable/2021-02-01/examples"
 SECRETS = "specification/keyvault/data-plane/Microsoft.KeyVault/stable/7.4/examples"
 IMPACTS = "specification/impact/resource-manager/Microsoft.Impact/Impact/examples/2025-01-01-preview"
+VAULTS = "specification/keyvault/resource-manager/Microsoft.KeyVault/stable/2019-09-01/examples"
+IDENTITIES = "specification/msi/resource-manager/Microsoft.ManagedIdentity/ManagedIdentity/examples/2024-11-30"
+ROLES = "specification/authorization/resource-manager/Microsoft.Authorization/stable/2022-04-01/examples"
+STORAGE = "specification/storage/resource-manager/Microsoft.Storage/stable/2023-01-01/examples"
+RESOURCES = "specification/resources/resource-manager/Microsoft.Resources/stable/2024-03-01/examples"
 SECRETS_COMMIT = "406a1f36a26f93eb601666296b8f225e8eee0444"
 NETWORK_COMMIT = "e729721df20047dcb4fdb675d234b6821f1a4f81"
 
@@ -84,6 +89,24 @@ KINDS: dict[str, list[Example]] = {
     ],
     "workload_impact": [
         Example(f"{IMPACTS}/WorkloadImpacts_Create_MaximumSet_Gen.json", "cd1a17dc3f61db6c461fbe5f952f872d98556b39")
+    ],
+    "security_group": [Example(f"{NETWORK}/NetworkSecurityGroupGet.json", "c2e7068307e9e1d684c3e6b5b856b0594fe718c2")],
+    "nat_gateway": [Example(f"{NETWORK}/NatGatewayGet.json", "96125316b83dfc7039e03c13f5b491df246ff3a3")],
+    "key_vault": [Example(f"{VAULTS}/createVault.json", "01204bda9f55136fd55bbd828508b84aa4543f76")],
+    "vault_secret": [Example(f"{VAULTS}/createSecret.json", "5e5932dec688254b03c51c9e18b0435358111ec8")],
+    "identity": [Example(f"{IDENTITIES}/IdentityGet.json", "b2f7419737799f321a271e9327d0b18417eed538")],
+    "role_assignment": [Example(f"{ROLES}/RoleAssignments_Get.json", "8cfbb5f3f32f88e73d0e4735a7af45057777833a")],
+    "storage_account": [
+        Example(f"{STORAGE}/StorageAccountGetProperties.json", "133a5115433f072b7c56c482be5549c9eccce28f")
+    ],
+    "deployment": [
+        Example(
+            f"{RESOURCES}/PutDeploymentWithOnErrorDeploymentSpecificDeployment.json",
+            "d8dd019d6f841add83b66e77f7e1eeb16cda355d",
+        )
+    ],
+    "what_if": [
+        Example(f"{RESOURCES}/PostDeploymentWhatIfOnResourceGroup.json", "3873f33d7b91f28c55d7c98b6eb7da8aa5a5bda4")
     ],
     "virtual_network": [Example(f"{NETWORK}/VirtualNetworkListAll.json", NETWORK_COMMIT, "value")],
 }

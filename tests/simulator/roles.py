@@ -11,7 +11,7 @@ from typing import Any
 
 from simulator.limits import CATALOG
 from simulator.model import Model
-from simulator.resources import Document, now
+from simulator.resources import Document, Instance, ScaleSet, now
 
 ASSIGNMENTS = "Microsoft.Authorization/roleAssignments"
 DEFINITIONS = "Microsoft.Authorization/roleDefinitions"
@@ -93,7 +93,8 @@ def known_principals(model: Model) -> dict[str, Document | None]:
     found: dict[str, Document | None] = {}
     for item in model.documents.of("Microsoft.ManagedIdentity/userAssignedIdentities"):
         found[item.properties["principalId"].lower()] = item
-    for machine in [*model.machines.values(), *model.scale_sets.values()]:
+    holders: list[Instance | ScaleSet] = [*model.machines.values(), *model.scale_sets.values()]
+    for machine in holders:
         for principal in principals_of(machine.sent):
             found.setdefault(principal, None)
     return found

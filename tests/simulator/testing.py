@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import requests
+from requests import Response
 
 from simulator import TOKEN, admin, clients
 from simulator import scenario as scenarios
@@ -123,7 +124,11 @@ class Simulator:
         """The quotas, restrictions, images, rights and policies of the subscription, which a test can change."""
         return self.model.limits
 
-    def arm(self, method: str, path: str, body: Any = None, version: str = "2024-03-01") -> requests.Response:
+    def wait(self, timeout: float = 30) -> None:
+        """Wait until no operation is running."""
+        assert self._server.operations.wait(timeout)
+
+    def arm(self, method: str, path: str, body: Any = None, version: str = "2024-03-01") -> Response:
         """Send a request to Resource Manager. A path without a subscription is below the subscription."""
         if not path.startswith("/subscriptions/"):
             path = f"/subscriptions/{self.subscription_id}{path}"

@@ -175,8 +175,7 @@ def test_deleting_the_group_deletes_everything(simulator: Simulator) -> None:
     deploy(simulator, stack.stack())
     answer = simulator.arm("DELETE", f"/resourceGroups/{stack.GROUP}")
     assert answer.status_code == 202
-    for operation in simulator._server.operations.running():
-        operation.finished.wait(10)
+    simulator.wait()
     assert simulator.arm("GET", f"/resourceGroups/{stack.GROUP}").status_code == 404
     assert simulator.arm("GET", "/resources").json() == {"value": []}
     assert list(simulator.model.deleted_vaults) == ["labvault"]

@@ -155,6 +155,56 @@ def test_rule_changed_by_hand_is_one_line_and_one_resource(azure: Azure) -> None
     }
 
 
+def test_drift_of_every_type_is_repaired_and_foreign_content_stays(azure: Azure) -> None:
+    wanted = smallest(shared_home={"source": "azure_files", "size_gib": 512})
+    azure.run(wanted)
+    names = azure.names(wanted)
+    documents = azure.simulator.model.documents
+
+    def properties(resource_id: str) -> Any:
+        found = documents.get(resource_id)
+        assert found is not None, resource_id
+        return found.properties
+
+    properties(names.nat)["idleTimeoutInMinutes"] = 4
+    properties(names.network)["subnets"][0]["properties"].pop("natGateway")
+    properties(names.bastion)["enableTunneling"] = False
+    properties(names.vault)["networkAcls"]["defaultAction"] = "Allow"
+    properties(names.vault)["networkAcls"]["ipRules"] = [{"value": "203.0.113.9/32"}]
+    properties(names.account)["allowBlobPublicAccess"] = True
+    properties(f"{names.account}/blobServices/default")["isVersioningEnabled"] = False
+    properties(names.container("data"))["publicAccess"] = "Blob"
+    properties(names.home_share)["shareQuota"] = 100
+    untagged = (
+        names.nodes_identity,
+        names.nat_address,
+        names.interface(names.controller),
+        names.home_account,
+        names.home_endpoint,
+        names.home_zone,
+    )
+    for one in untagged:
+        found = documents.get(one)
+        assert found is not None, one
+        found.tags = {"owner": "me"}
+    azure.simulator.instance("hpcai-login-1").tags = {"owner": "me"}
+    subnet = {"name": "foreign", "properties": {"addressPrefix": "10.42.100.0/24"}}
+    assert azure.simulator.arm("PUT", f"{names.network}/subnets/foreign", subnet).status_code < 300
+    result = azure.run(wanted)
+
+    changed = {one["resource"]: one["action"] for one in result["changes"]}
+    assert set(untagged) <= changed.keys()
+    assert len(changed) == len(untagged) + 9
+    assert changed[names.network] == changed[f"{names.account}/blobServices/default"] == "update"
+    assert changed[names.vault] == changed[names.account] == changed[names.login(1)] == "patch"
+    assert azure.run(wanted)["diff"] == {"before": "", "after": ""}
+    assert azure.get(names.nat_address)["tags"]["owner"] == "me"
+    assert azure.get(names.vault, "2023-07-01")["properties"]["networkAcls"]["ipRules"] == [{"value": "203.0.113.9/32"}]
+    subnets = {one["name"]: one["properties"] for one in azure.get(names.network)["properties"]["subnets"]}
+    assert "foreign" in subnets
+    assert "natGateway" in subnets["cluster"]
+
+
 def test_munge_key_is_made_once_and_shown_nowhere(azure: Azure) -> None:
     result = azure.run()
     vault = next(iter(azure.simulator.model.vaults.values()))

@@ -58,10 +58,10 @@ def listed(items: list[Any]) -> Response:
     return many([encode_item(item) for item in found], next_link)
 
 
-def answered(done: Done, *, status: int | None = None) -> Response:
+def answered(done: Done) -> Response:
     """The answer of a PUT or PATCH."""
     encoded = encode_item(done.item)
-    code = status or (201 if done.created else 200)
+    code = 201 if done.created else 200
     if done.work is None:
         return one(encoded, code)
     provider = kind_of(done.item).partition("/")[0]
@@ -242,7 +242,7 @@ def write_at(place: Target) -> Response:
         return accepted(f"delete {place.name}", existing.location, work, provider=provider)
     if request.method == "PATCH":
         return answered(changes.patch(context(), place, body()))
-    return answered(changes.put(context(), place, body()))
+    return answered(changes.put(context(), place, body(), query()["api-version"]))
 
 
 TAGS = "/providers/microsoft.resources/tags/default"

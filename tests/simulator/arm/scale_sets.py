@@ -15,7 +15,9 @@ from simulator.arm.context import context, many, one
 from simulator.arm.errors import ArmError, bad_parameter
 from simulator.arm.longrunning import accepted
 from simulator.arm.paging import page, query
-from simulator.arm.provision import rights, schema, sizing
+from simulator.arm.provision import changes, rights, schema, sets, sizing
+from simulator.arm.provision.kinds import Change
+from simulator.arm.provision.targets import target
 from simulator.resources import COMPUTE, Instance, ScaleSet
 
 blueprint = Blueprint("scale_sets", __name__)
@@ -76,6 +78,10 @@ def change(subscription: str, group: str, name: str) -> Response:
         except AddressesExhausted as error:
             subnet = scale_set.subnet.id
             raise ArmError(400, "SubnetIsFull", f"Subnet {subnet} does not have enough capacity: {error}") from error
+        if "identity" in body and scale_set.sent is not None:
+            place = target(scale_set.id, changes.NAMES)
+            assert place is not None
+            sets.take_identity(Change(context(), place, body, scale_set), scale_set)
         if merging.merge(body, scale_set):
             context().model.outdate(scale_set)
         encoded = encode(scale_set)

@@ -59,7 +59,6 @@ class Done:
     """A carried out PUT."""
 
     item: Resource
-    kind: Kind
     created: bool
     work: Work | None
     """The part that takes time."""
@@ -86,6 +85,7 @@ def prepared(
     body: Any,
     planned: dict[str, dict[str, Any]] | None = None,
     cores: dict[str, int] | None = None,
+    version: str = "",
 ) -> Change:
     """A request after all checks. Raises ArmError. With ``planned`` it is only validated."""
     own = kind(place.kind)
@@ -100,6 +100,7 @@ def prepared(
         own.find(state, place),
         {} if planned is None else planned,
         {} if cores is None else cores,
+        version,
     )
     rights.check_locks(state, place.id, place.kind, deletes=False)
     rights.check_policies(change)
@@ -134,15 +135,15 @@ def _check_location(change: Change) -> None:
         )
 
 
-def put(state: Context, place: Target, body: Any) -> Done:
-    """Make or replace a resource. Raises ArmError."""
+def put(state: Context, place: Target, body: Any, version: str) -> Done:
+    """Make or replace a resource, as an api-version does it. Raises ArmError."""
     own = kind(place.kind)
     with state.model.lock:
-        change = prepared(state, place, body)
+        change = prepared(state, place, body, version=version)
         work = own.make(change)
         item = own.find(state, place)
         assert item is not None
-        return Done(item, own, change.existing is None, work)
+        return Done(item, change.existing is None, work)
 
 
 def patch(state: Context, place: Target, body: Any) -> Done:
@@ -161,13 +162,13 @@ def patch(state: Context, place: Target, body: Any) -> Done:
         rights.check_locks(state, place.id, place.kind, deletes=False)
         if set(wanted) <= {"tags"}:
             item.tags = dict(wanted.get("tags", item.tags))
-            return Done(item, own, False, None)
+            return Done(item, False, None)
         # Without what the service added, which a request must not contain.
         merged = schema.writable(place.kind, request_of(item))
         for key, value in wanted.items():
             merged[key] = value if key == "tags" else _merged(merged.get(key), value)
         change = prepared(state, place, merged)
-        return Done(item, own, False, own.make(change))
+        return Done(item, False, own.make(change))
 
 
 def request_of(item: Resource) -> dict[str, Any]:
@@ -247,6 +248,8 @@ def delete_group(state: Context, name: str) -> Work:
             for document in sorted(inside, key=lambda item: item.serial, reverse=True):
                 if model.documents.get(document.id) is not None:
                     kind(document.kind).remove(state, document)
+            for azure_id in [key for key in model.deployments if key.startswith(f"{group.id.lower()}/")]:
+                del model.deployments[azure_id]
             model.resource_groups.pop(name.lower(), None)
 
     return work

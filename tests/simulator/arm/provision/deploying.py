@@ -62,7 +62,7 @@ def validate(state: Context, name: str, steps: list[Step]) -> None:
                 continue
             try:
                 _apply_faults(state, "VALIDATE", step)
-                changes.prepared(state, step.place, step.body, planned, cores)
+                changes.prepared(state, step.place, step.body, planned, cores, step.version)
             except ArmError as error:
                 errors.append(error.body | {"target": step.place.id})
     if errors:
@@ -132,7 +132,7 @@ def _start(state: Context, pool: ThreadPoolExecutor, step: Step) -> Future[None]
             state.model.add_group(step.place.name, step.body.get("location", ""), step.body.get("tags"))
             _finish(step, None)
             return None
-        made = changes.put(state, step.place, step.body)
+        made = changes.put(state, step.place, step.body, step.version)
     except ArmError as error:
         _finish(step, error)
         return None
@@ -181,6 +181,7 @@ def _conclude(deployment: Deployment) -> None:
 def payload(deployment: Deployment) -> dict[str, Any]:
     """A deployment as a GET returns it."""
     end = deployment.ended or now()
+    known = {step.place.id.lower(): step for step in deployment.steps}
     types: dict[str, list[dict[str, Any]]] = {}
     for step in deployment.steps:
         namespace, _slash, kind = step.place.kind.partition("/")
@@ -196,12 +197,7 @@ def payload(deployment: Deployment) -> dict[str, Any]:
         "correlationId": deployment.correlation,
         "providers": [{"namespace": name, "resourceTypes": entries} for name, entries in types.items()],
         "dependencies": [
-            {
-                "id": step.place.id,
-                "resourceType": step.place.kind,
-                "resourceName": step.place.name,
-                "dependsOn": [{"id": other} for other in step.depends],
-            }
+            step.about | {"dependsOn": [known[other].about for other in step.depends]}
             for step in deployment.steps
             if step.depends
         ],
@@ -241,11 +237,7 @@ def operations(deployment: Deployment) -> list[dict[str, Any]]:
             "timestamp": timestamp(end),
             "duration": f"PT{(end - (step.started or end)).total_seconds():.3f}S",
             "serviceRequestId": str(uuid.uuid5(uuid.NAMESPACE_URL, step.place.id)),
-            "targetResource": {
-                "id": step.place.id,
-                "resourceType": step.place.kind,
-                "resourceName": "/".join(step.place.id.rpartition("/providers/")[2].split("/")[2::2]),
-            },
+            "targetResource": step.about,
         }
         if step.error is not None:
             properties["statusCode"] = {400: "BadRequest", 403: "Forbidden", 404: "NotFound", 409: "Conflict"}.get(

@@ -31,6 +31,8 @@ class Change:
     cores: dict[str, int] = field(default_factory=dict)
     """For a validation: the cores that the deployment's other resources need, by name of the usage."""
 
+    version: str = ""
+    """The api-version."""
     before: dict[str, Any] = field(default_factory=dict)
     """The body of the existing document."""
 
@@ -216,7 +218,7 @@ def users(state: Context, azure_id: str) -> list[str]:
     found: list[str] = []
     for item in [*state.model.documents, *state.model.machines.values(), *state.model.scale_sets.values()]:
         own = id_of(item)
-        if own.lower() == wanted or own.lower().startswith(wanted + "/"):
+        if f"{own.lower()}/".startswith(f"{wanted}/") or wanted.startswith(f"{own.lower()}/"):
             continue
         if isinstance(item, Document):
             content: Any = item.body

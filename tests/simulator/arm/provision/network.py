@@ -17,6 +17,8 @@ from simulator.arm.provision.targets import Target
 from simulator.effects import Work
 from simulator.resources import NETWORK, Document, Resource, Subnet
 
+KEEPS_SUBNETS = "2023-09-01"
+"""The first api-version in which a PUT without a list of subnets keeps them."""
 DEFAULT_RULES = (
     ("AllowVnetInBound", 65000, "Inbound", "Allow", "VirtualNetwork", "VirtualNetwork"),
     ("AllowAzureLoadBalancerInBound", 65001, "Inbound", "Allow", "AzureLoadBalancer", "*"),
@@ -67,8 +69,9 @@ class VirtualNetwork(NetworkKind):
         if change.state.options.real and not all(part.subnet_of(ipaddress.IPv4Network(model.range)) for part in space):
             raise ArmError(400, "SimulatorRange", f"this simulator's machines have addresses of {model.range} only")
         before = {item["name"].lower(): item for item in self._subnets(change.existing)}
-        # Azure keeps the subnets if the request has no list; an empty list deletes them.
-        wanted = change.properties.get("subnets", list(before.values()))
+        # Azure keeps the subnets if the request has no list, since a certain version; an empty list deletes them.
+        kept = [] if "" < change.version < KEEPS_SUBNETS else list(before.values())
+        wanted = change.properties.get("subnets", kept)
         self._check_subnets(change, wanted, space)
         for name, subnet in before.items():
             after = next((item for item in wanted if str(item.get("name")).lower() == name), None)
@@ -119,7 +122,7 @@ class VirtualNetwork(NetworkKind):
         before = copy.deepcopy(self._subnets(change.existing))
         document = self.store(change)
         properties = document.properties
-        properties.setdefault("subnets", before)
+        properties.setdefault("subnets", [] if "" < change.version < KEEPS_SUBNETS else before)
         properties.setdefault("virtualNetworkPeerings", [])
         properties.setdefault("enableDdosProtection", False)
         properties["provisioningState"] = "Succeeded"

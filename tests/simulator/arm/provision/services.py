@@ -22,6 +22,7 @@ from simulator.scenario import VAULT_NAME, VaultScenario
 
 STORAGE_NAME = re.compile(r"[a-z0-9]{3,24}")
 CONTAINER_NAME = re.compile(r"[a-z0-9](?!.*--)[a-z0-9-]{1,61}[a-z0-9]")
+RETENTION = {"blobServices": "deleteRetentionPolicy", "fileServices": "shareDeleteRetentionPolicy"}
 SECRET_NAME = re.compile(r"[A-Za-z0-9-]{1,127}")
 
 
@@ -210,7 +211,7 @@ class StorageAccount(Kind):
                         serial=change.state.model.next_serial(),
                         kind=f"Microsoft.Storage/storageAccounts/{service}",
                         id=azure_id,
-                        body={"properties": {"cors": {"corsRules": []}, "deleteRetentionPolicy": {"enabled": False}}},
+                        body={"properties": {"cors": {"corsRules": []}, RETENTION[service]: {"enabled": False}}},
                     )
                 )
 
@@ -234,7 +235,7 @@ class StorageService(Kind):
     def settle(self, change: Change, document: Document) -> None:
         """Add the defaults."""
         document.properties.setdefault("cors", {"corsRules": []})
-        document.properties.setdefault("deleteRetentionPolicy", {"enabled": False})
+        document.properties.setdefault(RETENTION[document.kind.rpartition("/")[2]], {"enabled": False})
 
 
 class Container(Kind):

@@ -101,7 +101,7 @@ class Set(Kind):
         for key in ("id", "name", "type", "etag"):
             sent.pop(key, None)
         sku = sent.pop("sku", None) or {"name": old.vm_size if old else "", "capacity": old.capacity if old else 0}
-        identity = settle_into(sent, change, (old.sent or {}).get("identity") if old is not None else None)
+        before_identity = (old.sent or {}).get("identity") if old is not None else None
         profile = sent["properties"].pop("virtualMachineProfile")
         user_data = user_data_of(profile)
         image = sizing.image_of(change, profile["storageProfile"], old.image if old is not None else None)
@@ -143,8 +143,9 @@ class Set(Kind):
         old.public_ip = "publicIPAddressConfiguration" in first["properties"]
         configuration = profile["networkProfile"]["networkInterfaceConfigurations"][0]["properties"]
         old.accelerated_networking = bool(configuration.get("enableAcceleratedNetworking"))
-        old.identity = "SystemAssigned" in (identity or {}).get("type", "")
-        old.client_ids = sizing.client_ids(state, identity or {})
+        if before_identity is not None:
+            sent["identity"] = before_identity
+        take_identity(change, old)
         old.boot_diagnostics = bool(read(profile, "diagnosticsProfile.bootDiagnostics.enabled"))
         if old.members and before != (old.vm_size, old.profile, old.user_data, old.image):
             model.outdate(old)
@@ -172,6 +173,15 @@ class Set(Kind):
         """The scale set."""
         assert isinstance(item, ScaleSet)
         return compute_payloads.scale_set(item)
+
+
+def take_identity(change: Change, scale_set: ScaleSet) -> None:
+    """Give a scale set the identity of a request."""
+    assert scale_set.sent is not None
+    sizing.check_identity(change)
+    identity = settle_into(scale_set.sent, change, scale_set.sent.get("identity"))
+    scale_set.identity = "SystemAssigned" in (identity or {}).get("type", "")
+    scale_set.client_ids = sizing.client_ids(change.state, identity or {})
 
 
 def settle_set(sent: dict[str, Any], name: str, profile: dict[str, Any]) -> None:

@@ -122,7 +122,7 @@ def image_of(change: Change, profile: dict[str, Any], before: Image | None = Non
     exact = known["versions"][-1] if parts[3] == "latest" else parts[3]
     if before is not None and parts[3] == "latest" and before.version == "latest":
         exact = before.exact_version
-    return Image(*parts, exact_version=exact)
+    return Image(parts[0], parts[1], parts[2], parts[3], exact)
 
 
 def gallery_image(change: Change, azure_id: str) -> Image:

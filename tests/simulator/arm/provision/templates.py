@@ -25,11 +25,19 @@ class Step:
     body: dict[str, Any]
     depends: list[str]
     """Lower-case ids."""
+    version: str = ""
+    """Its apiVersion."""
     state: str = "Waiting"
     started: datetime | None = None
     ended: datetime | None = None
     error: ArmError | None = None
     created: bool = True
+
+    @property
+    def about(self) -> dict[str, str]:
+        """Its id, type and name, with the names of the resources above it."""
+        name = "/".join(self.place.id.rpartition("/providers/")[2].split("/")[2::2])
+        return {"id": self.place.id, "resourceType": self.place.kind, "resourceName": name}
 
 
 def invalid(message: str) -> ArmError:
@@ -78,7 +86,7 @@ def _steps(scope: str, resource: Any, above_type: str, above_name: str) -> list[
     if place is None:
         raise invalid(f"The type '{kind}' and the name '{name}' have different numbers of segments")
     body = {key: value for key, value in resource.items() if key not in OWN}
-    found = [Step(place, body, list(resource.get("dependsOn") or []))]
+    found = [Step(place, body, list(resource.get("dependsOn") or []), resource["apiVersion"])]
     for inner in resource.get("resources") or []:
         found += _steps(scope, inner, kind, name)
     return found

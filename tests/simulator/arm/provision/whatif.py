@@ -22,11 +22,12 @@ def preview(state: Context, group: str, steps: list[Step]) -> dict[str, Any]:
     with state.model.lock:
         for step in steps:
             old = changes.find(state, step.place.id)
-            after = {"id": step.place.id, "name": step.place.name, "type": step.place.kind, **step.body}
+            after = {"apiVersion": step.version, "id": step.place.id, "name": step.place.name, "type": step.place.kind}
+            after |= step.body
             if old is None or step.place.kind == GROUPS:
                 found.append({"resourceId": step.place.id, "changeType": "Create", "after": after})
                 continue
-            before = changes.answer(state, old)
+            before = {"apiVersion": step.version} | changes.answer(state, old)
             delta = compared(schema.writable(step.place.kind, before), step.body)
             change: dict[str, Any] = {"resourceId": step.place.id, "changeType": "Modify" if delta else "NoChange"}
             change |= {"before": before, "after": after}
