@@ -87,5 +87,6 @@ class Azure:
         return [
             (item["method"], item["path"])
             for item in self.simulator.requests()
-            if item["method"] != "GET" and not item["path"].lower().endswith(("/validate", "/whatif"))
+            if item["method"] != "GET"
+            and not item["path"].lower().endswith(("/validate", "/whatif", "/checknameavailability"))
         ]

@@ -1,0 +1,212 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a cluster needs in Azure, as plain data: the input of the preflight checks and of the cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from . import resource as kinds
+from .data import Assignment, assignments
+from .desired import Known, desired
+from .model import CLUSTER, COMPUTE, Controller, Login, Stack
+from .names import Names
+from .resource import Resource
+
+PREMIUM, STANDARD_SSD, STANDARD_HDD = "Premium_LRS", "StandardSSD_LRS", "Standard_LRS"
+"""Types of managed disks whose price is known by tier."""
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Machines of one kind: a scale set, or one virtual machine.
+
+    :ivar name: the resource's name.
+    :ivar vm_size: canonical VM size.
+    :ivar minimum: number of machines that always run.
+    :ivar maximum: the largest number of machines.
+    :ivar is_set: whether it is a scale set of compute nodes; the collection needs the facts of their VM size.
+    :ivar spot: whether it uses spot capacity.
+    :ivar zone: the availability zone; empty if Azure chooses.
+    :ivar image: ``publisher:offer:sku:version``, or the resource id of an image or of a gallery's image version.
+    :ivar disk_type: type of the OS disk.
+    :ivar disk_gib: size of the OS disk; None if it is the image's.
+    :ivar ephemeral: whether the OS disk is on the host, which costs nothing.
+    :ivar subnet: resource id of its subnet.
+    """
+
+    name: str
+    vm_size: str
+    minimum: int = 1
+    maximum: int = 1
+    is_set: bool = False
+    spot: bool = False
+    zone: str = ""
+    image: str = ""
+    disk_type: str = PREMIUM
+    disk_gib: int | None = None
+    ephemeral: bool = False
+    subnet: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name with its kind, for people."""
+        return f"set {self.name}" if self.is_set else self.name
+
+
+@dataclass(frozen=True)
+class Subnet:
+    """A subnet for machines.
+
+    :ivar id: its resource id.
+    :ivar prefix: its address range if the stack makes it; empty if it is adopted.
+    """
+
+    id: str
+    prefix: str = ""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """All that a cluster needs.
+
+    :ivar subscription: the subscription's id.
+    :ivar group: name of the resource group.
+    :ivar location: name of the region, e.g. ``westeurope``.
+    :ivar machines: all machines.
+    :ivar subnets: all subnets for machines.
+    :ivar assignments: the role assignments.
+    :ivar actions: the actions that making the resources needs, in alphabetical order, without role assignments.
+    :ivar providers: the resource providers, in alphabetical order.
+    :ivar names: names that are unique in all of Azure, of vaults and storage accounts, with their resource ids.
+    :ivar resources: resource ids of all resources that are made.
+    :ivar nat_gateways: number of NAT gateways that are made.
+    :ivar public_addresses: number of public IPv4 addresses that are made.
+    :ivar bastions: number of Azure Bastions that are made.
+    :ivar disks: data disks that are made: name, type, GiB.
+    :ivar share_gib: provisioned size of premium file shares that are made, by name.
+    :ivar unpriced: what is made and costs money, but is not part of the sum.
+    """
+
+    subscription: str
+    group: str
+    location: str
+    machines: tuple[Machines, ...] = ()
+    subnets: tuple[Subnet, ...] = ()
+    assignments: tuple[Assignment, ...] = ()
+    actions: tuple[str, ...] = ()
+    providers: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    resources: tuple[str, ...] = ()
+    nat_gateways: int = 0
+    public_addresses: int = 0
+    bastions: int = 0
+    disks: tuple[tuple[str, str, int], ...] = ()
+    share_gib: tuple[tuple[str, int], ...] = ()
+    unpriced: tuple[str, ...] = ()
+
+    @property
+    def scope(self) -> str:
+        """Resource id of the resource group."""
+        return f"/subscriptions/{self.subscription}/resourceGroups/{self.group}"
+
+
+_DEPLOYMENT = ("Microsoft.Resources/deployments/validate/action", "Microsoft.Resources/deployments/write")
+_MORE_ACTIONS = {
+    # What Azure checks besides the write, because these resources use others.
+    kinds.NIC: ("Microsoft.Network/virtualNetworks/subnets/join/action",),
+    kinds.VM: (
+        "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",
+        "Microsoft.Network/networkInterfaces/join/action",
+    ),
+    kinds.SCALE_SET: (
+        "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",
+        "Microsoft.Network/virtualNetworks/subnets/join/action",
+    ),
+}
+
+
+def needs_of(stack: Stack) -> Needs:
+    """Return what a stack needs. Pure."""
+    names = Names(stack)
+    made = [one for one in desired(stack, Known(tenant="")) if not one.adopted]
+    kinds_made = Counter(one.kind for one in made)
+    return Needs(
+        subscription=stack.subscription,
+        group=stack.group.name,
+        location=stack.location,
+        machines=tuple(_machines(stack, names)),
+        # An adopted network may have one subnet for both.
+        subnets=tuple(dict.fromkeys(_subnet(stack, names, name) for name in (CLUSTER, COMPUTE))),
+        assignments=tuple(assignments(stack, names)),
+        actions=_actions(made),
+        providers=_providers(made),
+        names={one.name: one.id for one in made if one.kind in (kinds.VAULT, kinds.ACCOUNT)},
+        resources=tuple(one.id for one in made),
+        nat_gateways=kinds_made[kinds.NAT],
+        public_addresses=kinds_made[kinds.PUBLIC_ADDRESS],
+        bastions=kinds_made[kinds.BASTION_HOST],
+        disks=tuple(_disk(one) for one in made if one.kind == kinds.DISK),
+        share_gib=tuple(
+            (one.name, int(one.body["properties"]["shareQuota"])) for one in made if one.kind == kinds.SHARE
+        ),
+        unpriced=("the private endpoint of the share",) if kinds_made[kinds.ENDPOINT] else (),
+    )
+
+
+def _machines(stack: Stack, names: Names) -> Iterator[Machines]:
+    alone: list[tuple[str, Controller | Login]] = [(names.controller, stack.controller)]
+    alone += [(names.login(number), stack.login) for number in range(1, stack.login.count + 1)]
+    for machine, wanted in alone:
+        yield Machines(
+            name=machine.rsplit("/", 1)[-1],
+            vm_size=wanted.vm_size,
+            image=str(wanted.image),
+            disk_gib=wanted.os_disk_gib,
+            subnet=names.subnet(CLUSTER),
+        )
+    for one in stack.scale_sets:
+        yield Machines(
+            name=one.name,
+            vm_size=one.vm_size,
+            # The capacity belongs to whoever grows and shrinks the set, so a set may be empty.
+            minimum=0,
+            maximum=one.max,
+            is_set=True,
+            spot=one.is_spot,
+            zone=one.zone,
+            image=str(one.image),
+            disk_gib=one.os_disk_gib,
+            ephemeral=one.ephemeral_os_disk,
+            subnet=names.subnet(COMPUTE),
+        )
+
+
+def _subnet(stack: Stack, names: Names, name: str) -> Subnet:
+    return Subnet(names.subnet(name), "" if stack.network.adopt else stack.network.subnets[name])
+
+
+def _disk(one: Resource) -> tuple[str, str, int]:
+    return one.name, str(one.body["sku"]["name"]), int(one.body["properties"]["diskSizeGB"])
+
+
+def _actions(made: Iterable[Resource]) -> tuple[str, ...]:
+    """Return the actions on the resource group. A group that is made needs its own on the subscription."""
+    found = set(_DEPLOYMENT)
+    for one in made:
+        if one.kind == kinds.GROUP:
+            found.add("Microsoft.Resources/subscriptions/resourceGroups/write")
+        elif one.kind != kinds.ROLE_ASSIGNMENT:
+            found.add(f"{one.kind}/write")
+        found.update(_MORE_ACTIONS.get(one.kind, ()))
+    return tuple(sorted(found))
+
+
+def _providers(made: Iterable[Resource]) -> tuple[str, ...]:
+    """Return the resource providers. Azure registers Resources and Authorization in every subscription."""
+    always = {"Microsoft.Resources", "Microsoft.Authorization"}
+    return tuple(sorted({one.kind.partition("/")[0] for one in made} - always))
