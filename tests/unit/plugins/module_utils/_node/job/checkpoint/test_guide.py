@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -88,10 +89,8 @@ def end(process: subprocess.Popen[str]) -> int:
     try:
         return process.wait(timeout=30)
     finally:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 def logged(folder: Path) -> list[str]:
