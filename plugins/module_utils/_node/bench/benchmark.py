@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Callable
 
-from ..health.check import DEEP, OBSERVE, UNKNOWN, WARN, Answer, Check, Finding, Reading
+from ..health.check import DEEP, FAIL, OBSERVE, UNKNOWN, WARN, Answer, Check, Finding, Reading
 from ..health.settings import SITE, Settings, in_words
 from ..machine.run import Result, last_line
 from ..sku.types import Threshold, VmSize
@@ -169,13 +169,12 @@ def limit_findings(
     """
     if limit is None or isinstance(reading.value, str):
         return []
-    missed = reading.value > limit.limit if limit.at_most else reading.value < limit.limit
-    # NaN misses every limit.
-    if not missed and reading.value == reading.value:
+    # Written so that NaN misses every limit.
+    if reading.value <= limit.limit if limit.at_most else reading.value >= limit.limit:
         return []
     bound = "most" if limit.at_most else "least"
     words = f"{what} is {reading.value:.4g} {reading.unit}, but should be at {bound} {limit.limit:g}"
-    verdict = "fail" if stated or limit.source == SITE else WARN
+    verdict = FAIL if stated or limit.source == SITE else WARN
     return [Finding(verdict, words, reading.device, hint)]
 
 

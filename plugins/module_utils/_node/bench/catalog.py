@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The benchmarks, by name, in the order in which they are run and shown: first each node, then pairs, then all nodes."""
+"""The benchmarks, in the order in which they are run and shown: each node, then pairs, then all nodes."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from ..health.check import FAIL, Answer, Finding, Reading
 from ..machine.run import Result
@@ -116,8 +117,8 @@ def step(benchmark: Benchmark, options: Options, nodes: Sequence[str]) -> Step:
 
 _DAT = "./HPL.dat"
 _IN_OWN_FOLDER = (
-    'folder=$(mktemp -d) && printf %s "$HPCAI_HPL_DAT" >"$folder/HPL.dat" && cp "$folder/HPL.dat" "$folder/hpccinf.txt" '
-    '&& cd "$folder" || exit 126; "$@"; status=$?; cat hpccoutf.txt 2>/dev/null; cd / && rm -rf "$folder"; exit $status'
+    'folder=$(mktemp -d) && cd "$folder" && printf %s "$HPCAI_HPL_DAT" >HPL.dat && cp HPL.dat hpccinf.txt || exit 126; '
+    '"$@"; status=$?; cat hpccoutf.txt 2>/dev/null; cd / && rm -rf "$folder"; exit $status'
 )
 """Runs the program in a folder of its own that has the input file, also under the name that HPC Challenge reads, which
 contains HPL and writes its results to a file."""
@@ -153,7 +154,11 @@ def parse(benchmark: Benchmark, options: Options, nodes: Sequence[str], result: 
     good = f"{rate:.4g} TFLOP/s with N = {best['n']}, the result is correct"
     # The source states what a good node reaches, and no limit.
     findings = limit_findings(value, limit, "the rate of HPL", _HINT, stated=False)
-    details = {"order": int(best["n"]), "block": int(best["nb"]), "grid": [int(best["p"]), int(best["q"])]}
+    details: dict[str, Any] = {
+        "order": int(best["n"]),
+        "block": int(best["nb"]),
+        "grid": [int(best["p"]), int(best["q"])],
+    }
     return Measured(
         Answer(good, (value,), tuple(findings), limit_words(limit)), {**details, "seconds": float(best["s"])}
     )
@@ -163,8 +168,8 @@ HPL = Benchmark(
     name=NAME,
     title="HPL on each node",
     explain="Solves a dense linear system in double precision on each node: with NVIDIA's hpc-benchmarks image on GPUs "
-    "(--container), with the ranks near their GPUs by the VM size, or with xhpl or hpcc on CPUs. Microsoft states about "
-    "95 TFLOP/s for Standard_ND96asr_v4; less than 90 % of that warns.",
+    "(--container), with the ranks near their GPUs by the VM size, or with xhpl or hpcc on CPUs. Microsoft states "
+    "about 95 TFLOP/s for Standard_ND96asr_v4; less than 90 % of that warns.",
     scope=EACH,
     step=step,
     parse=parse,

@@ -90,8 +90,8 @@ def _by_adapter(options: Options) -> Threshold | None:
 MPI_LATENCY = Benchmark(
     name="mpi_latency",
     title="latency of MPI between two nodes",
-    explain="Runs osu_latency, or NetPIPE if that is not installed, with one rank on each of two nodes. A latency above "
-    "the limit of the adapters warns (azurehpc, ndv4_a100_healthchecks).",
+    explain="Runs osu_latency, or NetPIPE if that is not installed, with one rank on each of two nodes. A latency "
+    "above the limit of the adapters warns (azurehpc, ndv4_a100_healthchecks).",
     scope=PAIRS,
     step=step,
     parse=parse,
@@ -101,11 +101,11 @@ MPI_LATENCY = Benchmark(
 MPI_BANDWIDTH = Benchmark(
     name="mpi_bandwidth",
     title="bandwidth of MPI between two nodes",
-    explain="Runs osu_bw, or NetPIPE if that is not installed, with one rank on each of two nodes. A bandwidth below the "
-    "limit of one InfiniBand adapter warns (azurehpc-health-checks, check_ib_bw_gdr).",
+    explain="Runs osu_bw, or NetPIPE if that is not installed, with one rank on each of two nodes. A bandwidth below "
+    "the limit of one InfiniBand adapter warns (azurehpc-health-checks, check_ib_bw_gdr).",
     scope=PAIRS,
     step=step,
     parse=parse,
     limit_s=_RUN_S,
-    thresholds=("mpi_bandwidth",),
+    thresholds=("mpi_bandwidth", "ib_gdr_write", "ib_write"),
 )

@@ -99,9 +99,9 @@ def groups_of(benchmark: Benchmark, nodes: Sequence[str], scale: bool) -> list[l
     if benchmark.scope == EACH:
         return [[(node,) for node in nodes]]
     if benchmark.scope == PAIRS:
-        pairs = [tuple(nodes[at : at + 2]) for at in range(0, len(nodes) - 1, 2)]
+        pairs: list[tuple[str, ...]] = [tuple(nodes[at : at + 2]) for at in range(0, len(nodes) - 1, 2)]
         # The node without a partner is paired with the first one afterwards.
-        rest = [[(nodes[-1], nodes[0])]] if len(nodes) % 2 and len(nodes) > 1 else []
+        rest: list[list[tuple[str, ...]]] = [[(nodes[-1], nodes[0])]] if len(nodes) % 2 and len(nodes) > 1 else []
         return [pairs, *rest] if pairs else []
     counts = [len(nodes)]
     if scale:

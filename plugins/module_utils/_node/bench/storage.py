@@ -58,7 +58,7 @@ def gbps_of(text: str, way: str) -> tuple[float | None, str]:
     # fio writes notes before the JSON.
     begin = text.find("{")
     try:
-        (job,) = json.loads(text[begin:])["jobs"] if begin >= 0 else ()
+        job = json.loads(text[begin:] if begin >= 0 else text)["jobs"][0]
         if job["error"]:
             return None, f"fio reports error {job['error']} ({os.strerror(int(job['error']))})"
         rate = float(job[way]["bw_bytes"]) / 1e9
@@ -191,8 +191,8 @@ def _beeond_limit(options: Options, way: str) -> Threshold | None:
 SCRATCH = Benchmark(
     name="scratch",
     title="throughput of the scratch",
-    explain="Writes and reads files with fio on each node's scratch, without the page cache, as the job's user. Microsoft "
-    "states about 8 GB/s for eight NVMe disks of ND A100 v4; less than 90 % of that warns.",
+    explain="Writes and reads files with fio on each node's scratch, without the page cache, as the job's user. "
+    "Microsoft states about 8 GB/s for eight NVMe disks of ND A100 v4; less than 90 % of that warns.",
     scope=EACH,
     step=step,
     parse=parse_scratch,

@@ -11,6 +11,7 @@ import os
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Callable
 
 from ..bench import checks, results, storage
@@ -32,7 +33,7 @@ from ..slurm.hostlist import HostlistError, expand
 from ..version import VERSION
 from . import command
 from .command import Action, Answer, Command, UsageError, no_arguments, suggest
-from .frame.counter import counter
+from .frame.counter import Show, counter
 
 _DESCRIPTION = """\
 Benchmarks of the cluster: NCCL, HPL, matrix products, bandwidths, storage and MPI. Each runs as a Slurm job on idle
@@ -82,9 +83,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add(
-        "--nodes", metavar="LIST", required=True, help="the nodes, such as compute-[0-15]; neighbours beside each other"
-    )
+    add("--nodes", metavar="LIST", required=True, help="the nodes, such as compute-[0-15]; keep neighbours together")
     add("--idle", type=int, metavar="N", help="use only N of them, which must be idle")
     add("--scale", action="store_true", help="collectives: also on 2, 4, 8 ... nodes, and the scaling efficiency")
     add("--vm-size", metavar="SIZE", help="the nodes' VM size: its limits, GPUs and CPU masks")
@@ -203,24 +202,22 @@ def _run(args: argparse.Namespace, names: Sequence[str] = ()) -> Answer:
     skipped: dict[str, str] = {}
     with counter("bench", "benchmark", args.json) as show:
         for number, benchmark in enumerate(chosen, start=1):
-            show(benchmark.name, number, len(chosen))
+            shown = partial(_show_run, show, number, len(chosen))
+            shown(benchmark.name)
             reason = _cannot(benchmark, options, free)
             if reason:
                 skipped[benchmark.name] = reason
                 continue
-            ran = engine.run_benchmark(
-                benchmark,
-                free,
-                _own(options, benchmark),
-                run,
-                args.scale,
-                lambda words: show(words, number, len(chosen)),
-            )
+            ran = engine.run_benchmark(benchmark, free, _own(options, benchmark), run, args.scale, shown)
             done += [_compared(root, folder, one, benchmark) for one in ran]
             # After each benchmark, so that an interruption loses only the one that runs.
             results.keep(root, folder, [one for one in done if one.result.name == benchmark.name])
     outcome = engine.Outcome(tuple(done), left_out, skipped)
     return _answer(outcome, size.name if size else "", folder)
+
+
+def _show_run(show: Show, number: int, of: int, words: str) -> None:
+    show(words, number, of)
 
 
 def _own(options: Options, benchmark: Benchmark) -> Options:
@@ -292,9 +289,8 @@ def _list(args: argparse.Namespace) -> Answer:
         limits = {name: limit_words(Options(size=size).threshold(name)) for name in benchmark.thresholds}
         reason = benchmark.applies(size) if size else ""
         if size:
-            lines += [
-                f"    limit {name}: {words or 'none is known for this VM size'}" for name, words in limits.items()
-            ]
+            known = {name: words or "none is known for this VM size" for name, words in limits.items()}
+            lines += [f"    limit {name}: {words}" for name, words in known.items()]
         lines += [f"    option {name}: {value or 'none'}" for name, value in benchmark.options.items()]
         lines += [f"    on {size.name}: skipped: {reason}"] if size and reason else []
         data.append(
