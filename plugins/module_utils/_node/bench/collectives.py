@@ -38,8 +38,8 @@ SR-IOV", 2019)."""
 SCALING_SOURCE = "Microsoft's article on distributed training with SR-IOV: over 90 %"
 CURVE = 0.5
 """A message that reaches less than this share of the expected bandwidth gets a warning."""
-_CURVE_FROM = 1 << 20
-"""Smaller messages depend on the software more than on the network."""
+_CURVE_FROM = 16 << 20
+"""Bytes. Smaller messages depend on the software more than on the network, and NCCL's model is coarse there."""
 _SIZE = re.compile(r"\b\d+[KMG]\b")
 _HINT = "Find the slow node or link with the playbook hpcai.azure.health_pairs"
 _RUN_S = 1200

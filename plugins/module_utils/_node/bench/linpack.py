@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from ..health.check import FAIL, Answer, Finding, Reading
 from ..machine.run import Result
@@ -154,14 +153,9 @@ def parse(benchmark: Benchmark, options: Options, nodes: Sequence[str], result: 
     good = f"{rate:.4g} TFLOP/s with N = {best['n']}, the result is correct"
     # The source states what a good node reaches, and no limit.
     findings = limit_findings(value, limit, "the rate of HPL", _HINT, stated=False)
-    details: dict[str, Any] = {
-        "order": int(best["n"]),
-        "block": int(best["nb"]),
-        "grid": [int(best["p"]), int(best["q"])],
-    }
-    return Measured(
-        Answer(good, (value,), tuple(findings), limit_words(limit)), {**details, "seconds": float(best["s"])}
-    )
+    grid_used = [int(best["p"]), int(best["q"])]
+    details = {"order": int(best["n"]), "block": int(best["nb"]), "grid": grid_used, "seconds": float(best["s"])}
+    return Measured(Answer(good, (value,), tuple(findings), limit_words(limit)), details)
 
 
 HPL = Benchmark(
