@@ -25,8 +25,8 @@ _FIND = (
     'wanted=$1; given=$2; for program in ${given:+"$given"} /opt/hpcx*/ompi/tests/osu-micro-benchmarks*/"$wanted" '
     '/usr/local/libexec/osu-micro-benchmarks/mpi/pt2pt/"$wanted" "$(command -v "$wanted")" '
     '/usr/lib64/openmpi/bin/mpitests-"$wanted"; do '
-    'if [ -x "$program" ]; then exec "$program" -m {up_to}; fi; done; '
-    'program=$(command -v NPopenmpi) && exec "$program" -u {up_to} -o /dev/null; '
+    'if [ -x "$program" ]; then exec "$program" -m UP_TO; fi; done; '
+    'program=$(command -v NPopenmpi) && exec "$program" -u UP_TO -o /dev/null; '
     'echo "neither $wanted nor NPopenmpi is installed: HPC-X has the first one, the package netpipe-openmpi the second '
     'one" >&2; exit 127'
 )
@@ -37,7 +37,7 @@ _NETPIPE_ROW = re.compile(r"^\s*\d+:\s+(\d+) bytes\s+\d+ times -->\s+([\d.]+) Mb
 
 def step(benchmark: Benchmark, options: Options, nodes: Sequence[str]) -> Step:
     """Return the command: one rank on each of the two nodes."""
-    find = ("sh", "-c", _FIND.format(up_to=_UP_TO), "sh", _OSU[benchmark.name], options.program)
+    find = ("sh", "-c", _FIND.replace("UP_TO", str(_UP_TO)), "sh", _OSU[benchmark.name], options.program)
     return Step(1, by_shell(find, options), ("--cpu-bind=cores",), mpi_variables(options, starts_only=False))
 
 

@@ -8,6 +8,7 @@ NVIDIA's HPL, OSU and NCCL in their documented forms."""
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -209,3 +210,52 @@ def test_what_could_not_be_measured_is_unknown(result: Result, words: str) -> No
     measured = judge_run(MPI_LATENCY, ND, ("n-0", "n-1"), result)
     assert verdicts(measured) == ["unknown"]
     assert words in measured.answer.findings[0].summary
+
+
+@pytest.mark.parametrize(
+    ("installed", "shown"),
+    [
+        (("osu_latency", "NPopenmpi"), "osu_latency -m 4194304"),
+        (("NPopenmpi",), "NPopenmpi -u 4194304 -o /dev/null"),
+        ((), ""),
+    ],
+)
+def test_the_node_uses_osus_program_or_else_netpipe(tmp_path: Path, installed: tuple[str, ...], shown: str) -> None:
+    for name in installed:
+        (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@"\n', encoding="utf-8")
+        (tmp_path / name).chmod(0o700)
+    words = MPI_LATENCY.step(MPI_LATENCY, ND, ("n-0", "n-1")).program
+    done = subprocess.run(
+        list(words), env={"PATH": f"{tmp_path}:/bin", "SLURM_PROCID": "0"}, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == shown
+    assert done.returncode == (0 if shown else 127)
+    assert shown or "netpipe-openmpi" in done.stderr
+
+
+def test_a_program_of_ones_own_comes_first(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("#!/bin/sh\necho mine\n", encoding="utf-8")
+    (tmp_path / "mine").chmod(0o700)
+    words = MPI_LATENCY.step(MPI_LATENCY, replace(ND, program=str(tmp_path / "mine")), ("n-0", "n-1")).program
+    assert (
+        subprocess.run(list(words), env={"PATH": "/bin"}, capture_output=True, text=True, check=True).stdout == "mine\n"
+    )
+
+
+def test_hpl_runs_in_a_folder_of_its_own_with_its_input_file(tmp_path: Path) -> None:
+    program = tmp_path / "xhpl"
+    program.write_text("#!/bin/sh\nhead -1 HPL.dat; sed -n 6p hpccinf.txt; echo rows >hpccoutf.txt; pwd; exit 3\n")
+    program.chmod(0o700)
+    step = linpack.step(HPL, Options(program=str(program), own={"order": "512", "ranks": "2"}), ("n-0",))
+    done = subprocess.run(
+        list(step.program),
+        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path), **step.environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["HPLinpack benchmark input file", "512 Ns"]
+    assert lines[3] == "rows"
+    assert done.returncode == 3
+    assert not Path(lines[2]).exists()
