@@ -28,8 +28,6 @@ from .hooks.options import NO_JOB, job_number
 
 FEATURE = "maxclocks"
 """The feature that a job requests with ``--constraint``; the role slurm gives it to the nodes."""
-FOLDER = "/run/hpcai/job_clocks"
-"""A file for each job whose GPUs have its clocks. A restart resets the clocks, and empties the folder."""
 _GPUS = "SLURM_JOB_GPUS"
 """What slurmd sets for prologs and epilogs: the indices of the job's GPUs on this node."""
 
@@ -71,7 +69,7 @@ def start(environment: Mapping[str, str], root: Root, open_driver: Opener | None
     job, gpus = job_number(environment), gpus_of(environment)
     if job == NO_JOB or not gpus:
         return Done(words="the job has no GPUs")
-    left = [other for other, theirs in _recorded(root).items() if other != job and set(theirs) & set(gpus)]
+    left = [other for other, theirs in clocks.job_gpus(root).items() if other != job and set(theirs) & set(gpus)]
     asks = has_feature(environment.get(CONSTRAINTS, ""), FEATURE)
     if not asks and not left:
         return Done(words="the job does not ask for clocks")
@@ -83,8 +81,8 @@ def start(environment: Mapping[str, str], root: Root, open_driver: Opener | None
         if not asks:
             return Done((), tuple(problems), f"the clocks of {len(left)} ended jobs were reset")
         # First the record: a node that loses the epilog must know what to undo.
-        make_operators_folder(root, FOLDER)
-        write_file(root.at(_path(job)), json.dumps({"gpus": gpus}) + "\n", mode=0o600)
+        make_operators_folder(root, clocks.JOBS_FOLDER)
+        write_file(root.at(clocks.job_path(job)), json.dumps({"gpus": gpus}) + "\n", mode=0o600)
         problems += _set(driver, root, clocks.ClockOptions(state="max", on_unsupported="warn"), gpus)
     return Done(gpus, tuple(problems), f"GPUs {', '.join(map(str, gpus))} run at their highest clocks for job {job}")
 
@@ -96,7 +94,7 @@ def end(environment: Mapping[str, str], root: Root, open_driver: Opener | None =
     :raises GpuError, Locked, ConfigError, OSError: as for ``start``.
     """
     job = job_number(environment)
-    gpus = _recorded(root).get(job, ())
+    gpus = clocks.job_gpus(root).get(job, ())
     if not gpus:
         return Done(words="the job changed no clocks")
     with _driver(root, open_driver) as driver:
@@ -105,7 +103,7 @@ def end(environment: Mapping[str, str], root: Root, open_driver: Opener | None =
 
 
 def _give_back(driver: Driver, root: Root, job: str) -> list[str]:
-    gpus = _recorded(root).get(job, ())
+    gpus = clocks.job_gpus(root).get(job, ())
     own = clocks.read_options(root)
     default = clocks.ClockOptions(state="default", on_unsupported="warn")
     there = driver.read()
@@ -114,7 +112,7 @@ def _give_back(driver: Driver, root: Root, job: str) -> list[str]:
     for options, part in ((own or default, [gpu for gpu in gpus if gpu in named]), (default, set(gpus) - named)):
         problems += _set(driver, root, options, tuple(sorted(part)))
     if not problems:
-        remove_file(root.at(_path(job)))
+        remove_file(root.at(clocks.job_path(job)))
     return problems
 
 
@@ -126,23 +124,6 @@ def _set(driver: Driver, root: Root, options: clocks.ClockOptions, gpus: tuple[i
         return list(clocks.ensure(root, driver, wanted).problems)
     except ValueError as error:
         return [str(error)]
-
-
-def _recorded(root: Root) -> dict[str, tuple[int, ...]]:
-    """Return the GPUs by job."""
-    found = {}
-    for name in root.entries(FOLDER):
-        job = name.removesuffix(".json") if name.endswith(".json") else ""
-        try:
-            held = json.loads(root.text(_path(job)) or "") if job.isdecimal() else {}
-            found[job] = tuple(int(gpu) for gpu in held["gpus"])
-        except (ValueError, LookupError, TypeError):
-            continue
-    return found
-
-
-def _path(job: str) -> str:
-    return f"{FOLDER}/{job}.json"
 
 
 @contextmanager

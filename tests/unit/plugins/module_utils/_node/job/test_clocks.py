@@ -15,7 +15,7 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job import clocks as job_clocks
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.clocks import ClockOptions
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.clocks import JOBS_FOLDER, ClockOptions
 
 ASKS = {"SLURM_JOB_ID": "42", "SLURM_JOB_GPUS": "0,1", "SLURM_JOB_CONSTRAINTS": "maxclocks"}
 
@@ -65,7 +65,7 @@ class Machine:
     @property
     def recorded(self) -> list[str]:
         """The jobs whose clocks are to be undone."""
-        return [name.removesuffix(".json") for name in self.root.entries(job_clocks.FOLDER)]
+        return [name.removesuffix(".json") for name in self.root.entries(JOBS_FOLDER)]
 
 
 @pytest.fixture
