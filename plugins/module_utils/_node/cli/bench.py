@@ -51,10 +51,13 @@ Runs the benchmarks of these names, one after the other. 'hpcnode bench NAME' is
 
 Examples:
 
-    hpcnode bench run nccl_allreduce nccl_alltoall --nodes compute-[0-15] --vm-size nd96asr_v4 --scale
-    hpcnode bench run gemm scratch --nodes compute-[0-15] --idle 4
-    hpcnode bench run hpl --nodes compute-3 --vm-size nd96asr_v4 --container nvcr.io#nvidia/hpc-benchmarks:25.02
-    hpcnode bench run nccl_allreduce --nodes compute-[0-1] --vm-size nd96asr_v4 --set algorithm=Ring --set from=1M
+    hpcnode bench gemm --nodes compute-[0-15] --idle 4
+    hpcnode bench run nccl_allreduce nccl_alltoall --scale \\
+        --nodes compute-[0-15] --vm-size nd96asr_v4
+    hpcnode bench hpl --nodes compute-3 --vm-size nd96asr_v4 \\
+        --container nvcr.io#nvidia/hpc-benchmarks:25.02
+    hpcnode bench nccl_allreduce --nodes compute-[0-1] \\
+        --vm-size nd96asr_v4 --set algorithm=Ring --set from=1M
 
 Nodes with jobs, and nodes on which Slurm starts no jobs, are left out.
 

@@ -38,7 +38,7 @@ Examples:
     hpcnode pins --job 4711
     hpcnode pins --processes xhpl --memory
     hpcnode pins --vm-size nd96asr_v4 --launcher openmpi
-    srun --ntasks-per-node=8 "$(hpcnode pins --launcher cpu-bind --bare)" ./train
+    srun -n 16 "$(hpcnode pins --launcher cpu-bind --bare)" ./train
 
 It changes nothing.
 
@@ -56,7 +56,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--job", "--slurm-job-id", metavar="ID", type=int, help="processes of a Slurm job")
     add("--memory", action="store_true", help="also locate their memory, which briefly stops big processes")
     add("--vm-size", metavar="SIZE", help="advise for this VM size instead of this machine")
-    add("--launcher", choices=LAUNCHERS, default=SRUN, help="what starts the ranks (default: %(default)s)")
+    names = ", ".join(LAUNCHERS)
+    add("--launcher", choices=LAUNCHERS, metavar="NAME", default=SRUN, help=f"what starts the ranks: {names} (srun)")
     add(
         "--ranks",
         "--ranks-per-node",
