@@ -28,12 +28,21 @@ CHECK_OF: Mapping[str, str] = {
 """The health check behind each benchmark."""
 
 
-def measure_here(name: str, machine: Machine) -> Answer:
-    """Run the check on this node, in a job that has the node for itself."""
+def measure_here(name: str, machine: Machine, limits: Mapping[str, float]) -> Answer:
+    """Run the check on this node, in a job that has the node for itself.
+
+    :param limits: replace those of the site and the VM size.
+    """
     check = catalog.load(CHECK_OF[name])
     # The job itself is what runs here.
     busy = {check.name: {**machine.settings.options.get(check.name, {}), "while_busy": True}}
-    settings = replace(machine.settings, options={**machine.settings.options, **busy}, off=(), warn_only=())
+    settings = replace(
+        machine.settings,
+        options={**machine.settings.options, **busy},
+        limits={**machine.settings.limits, **limits},
+        off=(),
+        warn_only=(),
+    )
     here = replace(machine, settings=settings)
     gpus = Gpus(machine.root)
     return measure(check, DEEP, here, gpus, History(), check.limit_s, time.time(), "").answer
@@ -41,7 +50,11 @@ def measure_here(name: str, machine: Machine) -> Answer:
 
 def step(benchmark: Benchmark, options: Options, nodes: Sequence[str]) -> Step:
     """Return the command: hpcnode measures on the node."""
-    return by_hpcnode(benchmark, options)
+    limits = {name: value for name, value in options.limits.items() if name in benchmark.thresholds}
+    made = by_hpcnode(benchmark, options)
+    # The node compares, because its own limits would apply otherwise.
+    words = [word for name, value in sorted(limits.items()) for word in ("--limit", f"{name}={value!r}")]
+    return replace(made, program=(*made.program, *words))
 
 
 def parse(benchmark: Benchmark, options: Options, nodes: Sequence[str], result: Result) -> Measured:

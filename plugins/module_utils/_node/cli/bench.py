@@ -118,6 +118,7 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
 def _add_measure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", choices=_ON_NODE, help=", ".join(_ON_NODE))
     parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="an option of the benchmark")
+    parser.add_argument("--limit", metavar="NAME=VALUE", action="append", default=[], help="a limit of your own")
 
 
 _ON_NODE = (*checks.CHECK_OF, storage.SCRATCH.name, storage.BEEOND.name)
@@ -333,7 +334,7 @@ def _measure(args: argparse.Namespace) -> Answer:
     asked = _pairs(args.set, "set")
     try:
         if args.name in checks.CHECK_OF:
-            answer = checks.measure_here(args.name, machine_of(root, run))
+            answer = checks.measure_here(args.name, machine_of(root, run), _limits(args.limit))
         else:
             answer = storage.measure_here(args.name, root, run, asked)
     except CannotMeasure as error:

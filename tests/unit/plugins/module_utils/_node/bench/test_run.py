@@ -18,12 +18,17 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.bench import cat
 from ansible_collections.hpcai.azure.plugins.module_utils._node.bench.benchmark import Options
 from ansible_collections.hpcai.azure.plugins.module_utils._node.bench.catalog import CATALOGUE, NAMES
 from ansible_collections.hpcai.azure.plugins.module_utils._node.bench.on_node import answer_line
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health import catalog as health_catalog
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import (
     Answer,
     CannotMeasure,
+    Context,
     Finding,
     Reading,
 )
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.deep import must_be_idle
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.measure import Machine
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.settings import Settings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
@@ -250,3 +255,24 @@ def test_the_scratch_is_not_measured_as_root_nor_without_fio(tmp_path: Path, mon
         storage.measure_here("scratch", Root(str(tmp_path)), lambda words, _s: Result(tuple(words), 0, "", ""), {})
     with pytest.raises(CannotMeasure, match="is not mounted"):
         storage.measure_here("beeond", Root("/"), lambda words, _s: Result(tuple(words), 0, "", ""), {})
+
+
+def test_a_check_is_measured_in_a_job_with_the_users_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Context] = []
+
+    def played(context: Context) -> Answer:
+        must_be_idle(context, check)
+        seen.append(context)
+        return Answer("good", (Reading("gemm", 1.0, "TFLOP/s"),))
+
+    check = replace(health_catalog.load("gemm"), measure=played)
+    monkeypatch.setattr(checks.catalog, "load", lambda _name: check)
+    # The site's settings for its own checks do not turn a benchmark off, nor make it wait for an idle node.
+    settings = Settings(
+        off=("gemm",), limits={"gemm": 100.0, "cpu_stream": 7.0}, options={"gemm": {"while_busy": False}}
+    )
+    machine = Machine(Root("/"), lambda words, _s: Result(tuple(words), 0, "", ""), find_size("nd96asr_v4"), settings)
+    assert checks.measure_here("gemm", machine, {"gemm": 300.0}).good == "good"
+    (context,) = seen
+    assert dict(context.settings.limits) == {"gemm": 300.0, "cpu_stream": 7.0}
+    assert context.option(check, "while_busy") is True

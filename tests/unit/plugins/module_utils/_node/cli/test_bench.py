@@ -71,6 +71,12 @@ def test_a_benchmark_runs_on_idle_nodes_and_its_results_are_kept(
     assert hpcnode(tmp_path, "results", "n-1") == UNKNOWN
 
 
+def test_a_limit_of_ones_own_reaches_the_node(slurm: Slurm, tmp_path: Path) -> None:
+    hpcnode(tmp_path, "gemm", "--nodes", "n-0", "--limit", "gemm=300", "--limit", "hpl=90")
+    (words,) = slurm.started
+    assert words[-5:] == ["bench", "measure", "gemm", "--limit", "gemm=300.0"]
+
+
 def test_the_name_alone_is_enough(slurm: Slurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert hpcnode(tmp_path, "gemm", "--nodes", "n-[0-2]", "--idle", "1") == GOOD
     assert "gemm: pass: n-0: good" in capsys.readouterr().out

@@ -122,6 +122,8 @@ def test_the_feature_counts_at_any_position(machine: Machine) -> None:
 def test_a_job_only_changes_its_own_gpus(machine: Machine) -> None:
     machine.start()
     machine.start(SLURM_JOB_ID="43", SLURM_JOB_GPUS="2-3")
+    # The second job does not take the clocks of the first one.
+    assert machine.set == dict.fromkeys("0123", "max")
     machine.end()
     assert machine.set == {"0": "default", "1": "default", "2": "max", "3": "max"}
     assert machine.recorded == ["43"]
