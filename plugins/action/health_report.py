@@ -16,7 +16,7 @@ from ansible.plugins.action import ActionBase
 
 from ..module_utils._node.version import VERSION
 from ..plugin_utils._azure.errors import InventoryError, printable
-from ..plugin_utils._report import output
+from ..plugin_utils._report import benchmarks, output
 from ..plugin_utils._report.gather import NodeResult, as_plain_values, find_suspects, gather, is_time, registered
 from ..plugin_utils._report.outliers import compare
 from ..plugin_utils._report.output import HTML, JSON, write_report
@@ -46,8 +46,14 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail("hosts is empty, so there is nothing to report.")
         hostvars = (task_vars or {}).get("hostvars") or {}
         asked = [_asked(host, hostvars, options["variable"]) for host in dict.fromkeys(options["hosts"])]
+        folder = os.path.abspath(options["path"])
+        try:
+            measured = benchmarks.read(folder)
+        except InventoryError as error:
+            raise AnsibleActionFail(str(error)) from error
+        shown = [benchmarks.with_benchmarks(one, measured) for one in asked]
         report = gather(
-            asked,
+            shown,
             tier=options["tier"],
             time=_latest(asked),
             cluster=options["cluster"],
@@ -55,7 +61,6 @@ class ActionModule(ActionBase):
             collection=VERSION,
         )
         report = compare(report)
-        folder = os.path.abspath(options["path"])
         try:
             report["suspects"] = find_suspects(asked, folder)
         except InventoryError as error:

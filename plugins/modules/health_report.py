@@ -20,6 +20,8 @@ description:
     This needs at least four nodes. A value with a unit must also differ by 5 % from the median. If the value has a
     limit, only deviations towards the limit count. A text is an outlier if more than half of the nodes have a different
     one.
+  - Shows the newest results of the benchmarks too, if M(hpcai.azure.benchmark_report) has kept them in the same folder.
+    There a failed benchmark is a warning.
   - A node that returned no result is in the report as V(no_answer).
   - Always runs on the machine where Ansible runs, for any host of the task. The playbook C(hpcai.azure.health_check)
     runs the checks and this module.

@@ -61,8 +61,10 @@ options:
   launcher:
     description:
       - What starts the ranks. Use V(openmpi) for HPC-X, too.
+      - V(cpu-bind) returns only the option C(--cpu-bind) of C(srun), for scripts that have a line of their own.
+      - V(intelmpi), V(mvapich2), V(torchrun) and V(cpu-bind) were added in version 0.2.0.
     type: str
-    choices: [srun, openmpi]
+    choices: [srun, openmpi, intelmpi, mvapich2, torchrun, cpu-bind]
     default: srun
   ranks_per_node:
     description:

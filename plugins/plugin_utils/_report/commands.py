@@ -30,7 +30,7 @@ GUIDE = "docsite/rst/guide_health.rst"
 """The page of the documentation with a section for each check."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_DEFAULT_TIER = "periodic"
+_DEFAULT_TIER, _BENCHMARKS = "periodic", "benchmark"
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,9 @@ class Command:
 def commands_of(report: Mapping[str, Any]) -> tuple[Command, ...]:
     """Return the commands that the page offers. Without a confirmation in a variable, replace changes nothing."""
     tier = "" if report["tier"] == _DEFAULT_TIER else f"-e {shlex.quote('hpcai_health_tier=' + report['tier'])} "
+    if report["tier"] == _BENCHMARKS:
+        # A benchmark is no reason to drain or to replace a node.
+        return Command("Host list", quoted=False), Command("scontrol show", "scontrol show node ")
     made = f" of {report['time']}" if is_time(report["time"]) else ""
     drained = f" State=DRAIN {shlex.quote(f'Reason=health report{made}')}"
     return (

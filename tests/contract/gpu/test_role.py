@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from stand_ins.played_node import PlayedNode
+from stand_ins.played_node import _HPCNODE, REPOSITORY, PlayedNode
 
 SIZE = "Standard_ND96asr_v4"
 SETTINGS = json.dumps({"schema": 1, "vm_size": SIZE})
@@ -136,7 +138,7 @@ def test_an_image_is_baked_without_a_gpu_and_the_boot_sets_the_clocks(node: GpuN
 
 
 @pytest.mark.thorough
-def test_a_converged_node_takes_five_tasks(node: GpuNode) -> None:
+def test_a_converged_node_takes_six_tasks(node: GpuNode) -> None:
     node.write("/etc/hpcai/node.json", SETTINGS)
     before = node.files()
     predicted = node.play("main", "--check", **OPTIONS)
@@ -146,8 +148,27 @@ def test_a_converged_node_takes_five_tasks(node: GpuNode) -> None:
     assert node.clocks == HIGHEST
     node.ran()
     counts = node.play("main", **OPTIONS)
-    assert (counts["changed"], counts["ok"], counts["skipped"]) == (0, 5, 0)
+    assert (counts["changed"], counts["ok"], counts["skipped"]) == (0, 6, 0)
     assert not [line for line in node.ran() if "is-enabled" not in line and "show" not in line]
+
+
+def test_a_job_gets_the_highest_clocks_on_its_own_gpus_if_the_cluster_allows_it(node: GpuNode) -> None:
+    node.write("/etc/hpcai/node.json", SETTINGS)
+    allowed = {**OPTIONS, "gpu_job_clocks": True, "gpu_clocks": {"state": "default"}}
+    node.play("main", **allowed)
+    assert {"etc/hpcai/prolog.d/25-clocks", "etc/hpcai/epilog.d/25-clocks"} <= set(node.files())
+    node.environment |= {"SLURM_JOB_ID": "42", "SLURM_JOB_GPUS": "0,1", "SLURM_JOB_CONSTRAINTS": "maxclocks"}
+    words = (sys.executable, "-I", "-c", _HPCNODE, str(REPOSITORY / "plugins/module_utils"))
+    node.command("hpcnode", f'exec {shlex.join(words)} "$@"\n')
+    for kind, expected in (("prolog", {1410}), ("epilog", {1095})):
+        script = node.text(f"/etc/hpcai/{kind}.d/25-clocks") or ""
+        assert "/usr/bin/hpcnode" in script
+        done = node.run("sh", "-c", script.replace("/usr/bin/hpcnode", str(node.folder / "bin/hpcnode")))
+        assert "GPUs 0, 1" in done.stdout, done
+        assert {node.clocks.get(f"gpu.{index}.set.application_graphics", 1095) for index in (0, 1)} == expected, kind
+        assert {node.clocks.get(f"gpu.{index}.set.application_graphics", 1095) for index in range(2, 8)} == {1095}
+    node.play("main", **{**allowed, "gpu_job_clocks": False})
+    assert not [path for path in node.files() if path.endswith("25-clocks")]
 
 
 @pytest.mark.thorough

@@ -197,6 +197,7 @@ def test_a_limit_does_not_disable_the_guard(ops: OpsRepository) -> None:
         ("uninstall", ("-e", "uninstall_confirm=true")),
         ("health_check", ()),
         ("health_pairs", ("-e", "hpcai_pairs=compute-0")),
+        ("benchmark", ("-e", "hpcai_benchmark=gemm", "-e", "hpcai_benchmark_nodes=compute-0")),
         ("container_check", ("-e", "container_check_image=docker://alpine")),
     ],
 )

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job import clocks as job_clocks
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.options import BeeondSettings, settings_from
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.request import FEATURE
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.install import scripts_from
@@ -150,6 +151,7 @@ def test_slurm_sets_the_feature_of_nodes_and_the_limits_of_prologs(evaluate: Eva
         "on": on,
         "own /tmp": {**on, "slurm_private_tmp": ""},
         "newer": {**on, "slurm_release": "23.02"},
+        "clocks": {"hpcai_gpu_job_clocks": True, "slurm_release": "24.11"},
         "short": {**on, "slurm_job_hook_limits": {"prolog": {"total": 40}}, "hpcai_beeond_start_limit": 60},
     }
     inventory = {"all": {"hosts": hosts, "vars": LOCAL}}
@@ -159,6 +161,7 @@ def test_slurm_sets_the_feature_of_nodes_and_the_limits_of_prologs(evaluate: Eva
     assert (found["off"]["features"], found["off"]["conf"]) == ([], {})
     assert found["off"]["limits"]["prolog"] == {"script": 30, "total": 100}
     assert (found["on"]["features"], found["on"]["conf"]) == ([FEATURE], {"JobSubmitPlugins": ["lua"]})
+    assert found["clocks"]["features"] == [job_clocks.FEATURE]
     assert found["on"]["limits"]["prolog"] == {"script": 30, "total": 400}
     assert found["on"]["limits"]["epilog"]["total"] == 280
     assert int(found["on"]["timeout"]) == 420
@@ -169,6 +172,7 @@ def test_slurm_sets_the_feature_of_nodes_and_the_limits_of_prologs(evaluate: Eva
         "on": True,
         "own /tmp": False,
         "newer": False,
+        "clocks": False,
         "short": True,
     }
 

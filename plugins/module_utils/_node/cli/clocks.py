@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,8 +42,40 @@ Resets application clocks and locked clocks of all GPUs. The next boot applies /
 
 {_STATUSES}"""
 
+_JOB_START = """\
+Sets the highest clocks on the GPUs of a job that asks for them (--constraint=maxclocks). The prolog 25-clocks calls it.
+It also undoes what a job left on these GPUs whose epilog did not run. A failure is only reported, because the job can
+run with other clocks too.
+
+Exit status: 0 done, or not asked for, 2 the clocks could not be set.
+"""
+_JOB_END = """\
+Gives the GPUs of a job the clocks of /etc/hpcai/clocks.json again, or the defaults. The epilog 25-clocks calls it.
+
+Exit status: 0 done, or nothing to do, 2 the clocks could not be set.
+"""
+
+
+def _for_job(args: argparse.Namespace) -> Answer:
+    # Imported here, because only a prolog and an epilog need it.
+    from ..job.clocks import end, start
+
+    root = Root(args.root)
+    if not root.is_this_machine:
+        raise UsageError(f"clocks {args.action} works on the running machine only: leave out --root")
+    try:
+        done = (start if args.action == "job-start" else end)(os.environ, root)
+    except (GpuError, Locked, OSError) as error:
+        return Answer(UNKNOWN, f"the clocks could not be set: {error}", {"changed": [], "problems": [str(error)]})
+    text = "\n".join([done.words, *done.problems])
+    return Answer(
+        UNKNOWN if done.problems else GOOD, text, {"changed": list(done.changed), "problems": list(done.problems)}
+    )
+
 
 def _execute(args: argparse.Namespace) -> Answer:
+    if args.action in ("job-start", "job-end"):
+        return _for_job(args)
     root = Root(args.root)
     options = clocks.read_options(root)
     if not root.is_this_machine:
@@ -135,6 +168,8 @@ COMMAND = Command(
         Action("status", "show the clocks, and whether they match the settings", _STATUS),
         Action("apply", "set the clocks of the settings", _APPLY),
         Action("reset", "reset all clocks", _RESET),
+        Action("job-start", "set the clocks that a job asks for", _JOB_START),
+        Action("job-end", "undo what job-start did", _JOB_END),
     ),
     default="status",
 )

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from . import (  # noqa: F401
         arbiter,
         beeond,
+        bench,
         boot,
         checkpoint,
         clocks,
@@ -62,7 +63,7 @@ SCHEMA = 1
 """Version of the format of ``--json``."""
 
 _JOBS = ("containers", "beeond", "job", "stage", "checkpoint", "events", "metadata", "grants", "slurm", "arbiter")
-NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", *_JOBS, "tools")
+NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", "bench", *_JOBS, "tools")
 """The sub-commands."""
 
 

@@ -17,7 +17,7 @@ from ..pinning.check import PinningOptions, check
 from ..pinning.finding import ERROR, NothingToJudge, UnknownFinding, check_names, matching
 from ..pinning.launch import LAUNCHERS, SRUN
 from ..pinning.layout import UnknownLayout
-from ..pinning.report import as_data, as_text
+from ..pinning.report import as_data, as_text, bare_line
 from ..pinning.select import Selection, SelectionError
 from ..sku import find_size
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
@@ -38,6 +38,7 @@ Examples:
     hpcnode pins --job 4711
     hpcnode pins --processes xhpl --memory
     hpcnode pins --vm-size nd96asr_v4 --launcher openmpi
+    srun -n 16 "$(hpcnode pins --launcher cpu-bind --bare)" ./train
 
 It changes nothing.
 
@@ -55,7 +56,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--job", "--slurm-job-id", metavar="ID", type=int, help="processes of a Slurm job")
     add("--memory", action="store_true", help="also locate their memory, which briefly stops big processes")
     add("--vm-size", metavar="SIZE", help="advise for this VM size instead of this machine")
-    add("--launcher", choices=LAUNCHERS, default=SRUN, help="what starts the ranks (default: %(default)s)")
+    names = ", ".join(LAUNCHERS)
+    add("--launcher", choices=LAUNCHERS, metavar="NAME", default=SRUN, help=f"what starts the ranks: {names} (srun)")
     add(
         "--ranks",
         "--ranks-per-node",
@@ -76,6 +78,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         default=DISJOINT,
         help="own CPUs for each rank, or complete NUMA nodes (default: %(default)s)",
     )
+    add("--bare", action="store_true", help="print only the line that starts the ranks, for scripts")
     add("--fail-on", metavar="WHAT,...", help=f"codes and severities of findings for exit status 1 (default: {ERROR})")
 
 
@@ -106,7 +109,11 @@ def _execute(args: argparse.Namespace) -> Answer:
         status = UNKNOWN
     elif inspection and matching(inspection.findings, bad):
         status = BAD
-    return Answer(status, as_text(report), as_data(report))
+    if args.bare and report.no_advice:
+        # A script would go on with an empty line.
+        raise UsageError(f"no advice: {report.no_advice}")
+    text = bare_line(report) if args.bare else as_text(report)
+    return Answer(status, text, as_data(report))
 
 
 COMMAND = Command(

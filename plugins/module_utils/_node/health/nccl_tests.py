@@ -28,11 +28,18 @@ class Row:
     :ivar size: bytes.
     :ivar bus_bandwidths: GB/s out of place and in place.
     :ivar wrong: wrong elements of both; None if they were not counted.
+    :ivar times: microseconds out of place and in place; None if they are not numbers.
     """
 
     size: int
     bus_bandwidths: tuple[float, float]
     wrong: int | None
+    times: tuple[float | None, float | None] = (None, None)
+
+    @property
+    def bus_bandwidth(self) -> float:
+        """The mean of both bus bandwidths, from which nccl-tests calculates its average."""
+        return sum(self.bus_bandwidths) / 2
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ def _row(line: str) -> Row | None:
     if rates[0] is None or rates[1] is None:
         return None
     counted = [int(value) for value in (values[3], values[7]) if value is not None and math.isfinite(value)]
-    return Row(int(words[0]), (rates[0], rates[1]), sum(counted) if counted else None)
+    return Row(int(words[0]), (rates[0], rates[1]), sum(counted) if counted else None, (values[0], values[4]))
 
 
 def _number(text: str) -> float | None:

@@ -43,12 +43,13 @@ def as_document(run: TierRun, node: Mapping[str, str]) -> dict[str, Any]:
         "seconds": round(run.seconds, 3),
         "verdict": run.verdict,
         "node": dict(node),
-        "checks": [_of_check(result) for result in run.results],
+        "checks": [of_result(result) for result in run.results],
         "problems": list(run.problems),
     }
 
 
-def _of_check(result: Result) -> dict[str, Any]:
+def of_result(result: Result) -> dict[str, Any]:
+    """Return a result as plain values."""
     entry: dict[str, Any] = {
         "name": result.name,
         "verdict": result.verdict,

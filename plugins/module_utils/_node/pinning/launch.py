@@ -2,19 +2,24 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The launch line for the recommended placement, for srun and for Open MPI (which includes HPC-X)."""
+"""The launch line for the recommended placement. Open MPI includes HPC-X."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Callable
 
 from ..machine.cpuset import CpuSet
 from .advise import WHOLE_DOMAIN, Advice, Placement
 from .layout import Layout
 
-SRUN, OPENMPI = LAUNCHERS = ("srun", "openmpi")
+SRUN, OPENMPI, INTELMPI, MVAPICH2, TORCHRUN, CPU_BIND = LAUNCHERS = (
+    *("srun", "openmpi", "intelmpi", "mvapich2", "torchrun"),
+    # Only srun's option, for scripts that have a line of their own.
+    "cpu-bind",
+)
 
 _FOR_ONE_NODE = "-np is for one node: for a larger job, multiply it by the number of nodes."
 
@@ -44,31 +49,42 @@ class Launch:
 
 def launch(advice: Advice, launcher: str) -> Launch:
     """Return the launch line for one of ``LAUNCHERS``."""
-    return _srun(advice) if launcher == SRUN else _openmpi(advice)
+    return _BY_LAUNCHER[launcher](advice)
 
 
-def _srun(advice: Advice) -> Launch:
+def _cpu_bind_option(advice: Advice) -> str:
     # The i-th mask is for the i-th task of each node, in hexadecimal without "0x". The published line for
     # Standard_ND96asr_v4 lacks a digit in its last mask: ffffff and 11 zeros are CPUs 44-67, the end of NUMA node 1 and
     # most of node 2. The whole node 2 (48-71) is ffffff and 12 zeros, as computed here.
-    masks = ",".join(placement.cpus.as_mask() for placement in advice.placements)
+    return f"--cpu-bind=mask_cpu:{','.join(placement.cpus.as_mask() for placement in advice.placements)}"
+
+
+_ABOUT_MASKS = (
+    "Slurm accepts masks only if the job has all CPUs of its nodes (sbatch or salloc --exclusive), with "
+    "TaskPlugin=task/affinity.",
+    # It implies --exact, also for a job that srun creates itself, and --exact excludes --whole (22.05).
+    "Do not use srun --exclusive: the step then gets only one CPU per rank, and masks with other CPUs fail.",
+    "Do not use --cpus-per-task with masks: the step gets only that many CPUs, and masks with other CPUs fail.",
+)
+
+
+def _cpu_bind(advice: Advice) -> Launch:
+    note = f"The masks are for {len(advice.placements)} tasks per node (--ntasks-per-node)."
+    notes = (note, *_ABOUT_MASKS, *_gpu_choice(advice.layout, advice.placements))
+    return Launch(CPU_BIND, advice.placements, (_cpu_bind_option(advice),), {}, notes)
+
+
+def _srun(advice: Advice) -> Launch:
     arguments = ["srun", f"--ntasks-per-node={len(advice.placements)}"]
     if advice.layout.gpus:
         arguments.append(f"--gpus-per-node={len(advice.layout.gpus)}")
-    arguments += [f"--cpu-bind=mask_cpu:{masks}", "--mpi=pmix"]
-    notes = [
-        "Slurm accepts masks only if the job has all CPUs of its nodes (sbatch or salloc --exclusive), with "
-        "TaskPlugin=task/affinity.",
-        # It implies --exact, also for a job that srun creates itself, and --exact excludes --whole (22.05).
-        "Do not use srun --exclusive: the step then gets only one CPU per rank, and masks with other CPUs fail.",
-        "Do not use --cpus-per-task with masks: the step gets only that many CPUs, and masks with other CPUs fail.",
-    ]
+    arguments += [_cpu_bind_option(advice), "--mpi=pmix"]
     return Launch(
         SRUN,
         advice.placements,
         tuple(arguments),
         {**_threads(advice), **({"OMPI_MCA_coll_hcoll_enable": "0"} if advice.layout.gpus else {})},
-        (*notes, *_gpu_choice(advice.layout, advice.placements)),
+        (*_ABOUT_MASKS, *_gpu_choice(advice.layout, advice.placements)),
     )
 
 
@@ -100,17 +116,73 @@ def _openmpi(advice: Advice) -> Launch:
         )
         arguments = ("mpirun", "-np", str(count), *mapping, *common)
         return Launch(OPENMPI, by_node, arguments, environment, (_FOR_ONE_NODE, *notes))
-    masks = " ".join(placement.cpus.as_mask() for placement in advice.placements)
-    script = f'masks=({masks}); exec taskset "0x${{masks[$OMPI_COMM_WORLD_LOCAL_RANK]}}" "$@"'
     arguments = ("mpirun", "-np", str(count), "--map-by", f"ppr:{count}:node", "--bind-to", "none", *common)
     note = "Open MPI cannot map this itself (NUMA nodes differ, or only some CPUs are used), so taskset pins the ranks."
     return Launch(
         OPENMPI,
         advice.placements,
-        (*arguments, "bash", "-c", script, "bash"),
+        (*arguments, *_by_taskset(advice, "OMPI_COMM_WORLD_LOCAL_RANK")),
         {},
         (_FOR_ONE_NODE, note, *_gpu_choice(layout, advice.placements)),
     )
+
+
+def _by_taskset(advice: Advice, local_rank: str) -> tuple[str, ...]:
+    """Return a wrapper of the program that pins each rank by its number in the variable ``local_rank``."""
+    masks = " ".join(placement.cpus.as_mask() for placement in advice.placements)
+    return ("bash", "-c", f'masks=({masks}); exec taskset "0x${{masks[${local_rank}]}}" "$@"', "bash")
+
+
+def _with_taskset(
+    launcher: str, advice: Advice, start: Sequence[str], local_rank: str, notes: Sequence[str] = ()
+) -> Launch:
+    """Return a line whose launcher pins nothing, because taskset pins each rank: this does not depend on the
+    launcher's own rules for the order of ranks."""
+    gpus = _gpu_choice(advice.layout, advice.placements)
+    arguments = (*start, *_by_taskset(advice, local_rank))
+    return Launch(launcher, advice.placements, arguments, {}, (*notes, *gpus))
+
+
+def _intelmpi(advice: Advice) -> Launch:
+    count = str(len(advice.placements))
+    start = ["mpirun", "-n", count, "-ppn", count, "-genv", "I_MPI_PIN", "0"]
+    for name, value in _threads(advice).items():
+        start += ["-genv", name, value]
+    return _with_taskset(INTELMPI, advice, start, "MPI_LOCALRANKID", [_FOR_ONE_NODE.replace("-np", "-n")])
+
+
+def _mvapich2(advice: Advice) -> Launch:
+    # mpirun of MVAPICH2 is Hydra's, as that of Intel MPI.
+    count = str(len(advice.placements))
+    start = ["mpirun", "-n", count, "-ppn", count, "-genv", "MV2_ENABLE_AFFINITY", "0"]
+    for name, value in _threads(advice).items():
+        start += ["-genv", name, value]
+    return _with_taskset(MVAPICH2, advice, start, "MV2_COMM_WORLD_LOCAL_RANK", [_FOR_ONE_NODE.replace("-np", "-n")])
+
+
+def _torchrun(advice: Advice) -> Launch:
+    start = ["torchrun", f"--nproc-per-node={len(advice.placements)}", "--no-python"]
+    if advice.threads_per_rank:
+        # torchrun sets OMP_NUM_THREADS=1 unless it is set.
+        start = ["env", *(f"{name}={value}" for name, value in _threads(advice).items()), *start]
+    notes = (
+        "The program is an executable or 'python train.py'.",
+        "Start one torchrun on each node: srun --ntasks-per-node=1 --cpu-bind=none. Without --cpu-bind=none, all ranks "
+        "share the CPUs that srun gives to one task.",
+        "For several nodes add --nnodes=$SLURM_NNODES --node-rank=$SLURM_NODEID --master-addr=ADDRESS. The rendezvous "
+        "c10d finds no node of itself if its own name is a loopback address in /etc/hosts.",
+    )
+    return _with_taskset(TORCHRUN, advice, start, "LOCAL_RANK", notes)
+
+
+_BY_LAUNCHER: Mapping[str, Callable[[Advice], Launch]] = {
+    SRUN: _srun,
+    OPENMPI: _openmpi,
+    INTELMPI: _intelmpi,
+    MVAPICH2: _mvapich2,
+    TORCHRUN: _torchrun,
+    CPU_BIND: _cpu_bind,
+}
 
 
 def _in_node_order(advice: Advice) -> tuple[Placement, ...]:

@@ -86,6 +86,11 @@ def as_text(report: Report) -> str:
     return "\n\n".join(sections)
 
 
+def bare_line(report: Report) -> str:
+    """Return only the line that starts the ranks, for scripts; empty if there is no advice."""
+    return report.start.line if report.start else ""
+
+
 def _layout(layout: Layout) -> dict[str, Any]:
     return {
         "origin": layout.origin,

@@ -85,6 +85,13 @@ _THRESHOLDS = {
     "nccl_allreduce_internode": Threshold(175, "GB/s", "N", at="2 nodes, 8G"),
     "ib_gdr_write": Threshold(180, "Gb/s", "C", at="8388608 B"),
     "ib_latency_local": Threshold(2, "us", "N", at_most=True),
+    # N measures the adapters without MPI.
+    "mpi_latency": Threshold(3, "us", "N", at="two nodes, without MPI", at_most=True),
+    # L states about 8 GB/s for eight disks, for both sizes' kind of disks.
+    **{
+        f"scratch_{way}": Threshold(7.2, "GB/s", "L", at="90 % of about 8 GB/s, eight disks", typical=8)
+        for way in ("read", "write")
+    },
 }
 _CONTRADICTIONS = (
     Contradiction(
@@ -130,6 +137,7 @@ ND96ASR = vm_size(
         "gpu_peer_bandwidth": Threshold(235, "GB/s", "C"),
         "nccl_allreduce": Threshold(228, "GB/s", "C, O", at="8G"),
         "nccl_ib_loopback": Threshold(18, "GB/s", "C", at="8G"),
+        "hpl": Threshold(85.5, "TFLOP/s", "L", at="90 % of about 95 TFLOP/s, double precision", typical=95),
     },
     (
         *memory_sold("928858388 kB", "900 GiB"),

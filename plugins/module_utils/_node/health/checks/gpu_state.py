@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from ...machine.gpu import GpuError, GpuFacts, GpuHealth, read_load
 from ...machine.gpu.facts import DIED, NO_ANSWER
 from ...machine.gpu.health import HARDWARE, HARDWARE_THERMAL, POWER_BRAKE, POWER_CAP, THERMAL
-from ...setup.clocks import ClockOptions, Lock, chosen, plan, read_options, read_record
+from ...setup.clocks import ClockOptions, Lock, chosen, job_gpus, plan, read_options, read_record
 from ..applies import with_nvidia_gpus
 from ..check import (
     BOOT,
@@ -181,6 +181,11 @@ def _measure_clocks(context: Context) -> Answer:
         raise CannotMeasure(f"the GPUs' driver cannot be queried: {error}") from None
     if not gpus:
         raise CannotMeasure("the driver shows no GPU")
+    # A job that asked for the highest clocks has its own, until its epilog.
+    of_jobs = {index for theirs in job_gpus(context.root).values() for index in theirs}
+    gpus = tuple(gpu for gpu in gpus if gpu.index not in of_jobs)
+    if not gpus:
+        return Answer(skipped="all GPUs have the clocks that their jobs asked for")
     record = read_record(context.root, read_load(context.root))
     observations = [one for gpu in gpus for one in _judge_clocks(gpu, record.get(gpu.uuid or ""), options)]
     limit = f"{options.state} (/etc/hpcai/clocks.json)"

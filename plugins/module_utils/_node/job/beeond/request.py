@@ -16,9 +16,9 @@ CONSTRAINTS = "SLURM_JOB_CONSTRAINTS"
 _BETWEEN = re.compile(r"[&|()\[\]*,\s]+")
 
 
-def has_feature(constraints: str) -> bool:
+def has_feature(constraints: str, feature: str = FEATURE) -> bool:
     """Whether a constraint contains the feature, at any position; ``nobeeond`` is a different feature."""
-    return FEATURE in _BETWEEN.split(constraints)
+    return feature in _BETWEEN.split(constraints)
 
 
 def requests_beeond(environment: Mapping[str, str]) -> bool:

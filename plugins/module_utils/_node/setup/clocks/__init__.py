@@ -9,11 +9,12 @@ from __future__ import annotations
 from .ensure import Outcome, ensure
 from .options import ARGUMENTS, CONFIG, ClockOptions, chosen, parse, read_options, write_options
 from .plan import Action, GpuPlan, plan
-from .record import Lock, read_record, write_record
+from .record import JOBS_FOLDER, Lock, job_gpus, job_path, read_record, write_record
 
 __all__ = [
     "ARGUMENTS",
     "CONFIG",
+    "JOBS_FOLDER",
     "Action",
     "ClockOptions",
     "GpuPlan",
@@ -21,6 +22,8 @@ __all__ = [
     "Outcome",
     "chosen",
     "ensure",
+    "job_gpus",
+    "job_path",
     "parse",
     "plan",
     "read_options",

@@ -68,3 +68,27 @@ def write_record(root: Root, load: DriverLoad, locks: Mapping[str, Lock]) -> Non
         "gpus": {uuid: asdict(lock) for uuid, lock in sorted(locks.items())},
     }
     write_file(root.at(PATH), json.dumps(record, indent=2, sort_keys=True) + "\n")
+
+
+# The jobs whose GPUs have the clocks that the job asked for, a file for each job. A restart resets the clocks, and
+# empties the folder.
+
+JOBS_FOLDER = "/run/hpcai/job_clocks"
+
+
+def job_path(job: str) -> str:
+    """Return the path of a job's record."""
+    return f"{JOBS_FOLDER}/{job}.json"
+
+
+def job_gpus(root: Root) -> dict[str, tuple[int, ...]]:
+    """Return the indices of the GPUs by job; records that cannot be read are left out."""
+    found = {}
+    for name in root.entries(JOBS_FOLDER):
+        job = name[: -len(".json")] if name.endswith(".json") else ""
+        try:
+            held = json.loads(root.text(job_path(job)) or "") if job.isdecimal() else {}
+            found[job] = tuple(int(gpu) for gpu in held["gpus"])
+        except (ValueError, LookupError, TypeError):
+            continue
+    return found

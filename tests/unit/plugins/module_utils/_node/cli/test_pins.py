@@ -101,3 +101,19 @@ def test_a_size_that_nobody_knows_is_no_success(tree: MachineTree, capsys: pytes
 def test_settings_that_cannot_be_read_cannot_be_judged(tree: MachineTree) -> None:
     tree.write("/etc/hpcai/node.json", "{")
     assert run(tree) == UNKNOWN
+
+
+def test_a_script_gets_only_the_line(tree: MachineTree, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tree, "--vm-size", "nd96asr_v4", "--launcher", "cpu-bind", "--bare") == GOOD
+    shown = capsys.readouterr().out
+    assert shown.startswith("--cpu-bind=mask_cpu:fff000000,fff000000000,fff,")
+    assert shown.count("\n") == 1
+    assert shown.split() == [shown.strip()]
+
+
+def test_a_script_gets_an_error_instead_of_an_empty_line(tree: MachineTree, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tree, "--processes", "xhpl", "--ranks", "0", "--bare") == USAGE
+    assert run(tree, "--job", "7", "--vm-size", "nc24ads_a100_v4", "--threads", "1000", "--bare") == USAGE
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "no advice: 1000 threads per rank do not fit" in said.err

@@ -15,8 +15,17 @@ from stand_ins.machine_tree import MachineTree, smt_siblings
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.cpuset import CpuSet
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning import rank
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.advise import WHOLE_DOMAIN, advise
-from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.launch import OPENMPI, SRUN, launch
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.launch import (
+    CPU_BIND,
+    INTELMPI,
+    MVAPICH2,
+    OPENMPI,
+    SRUN,
+    TORCHRUN,
+    launch,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.layout import (
     Layout,
     layout_of_size,
@@ -150,3 +159,53 @@ def test_if_ranks_do_not_match_the_gpus_a_note_lists_each_ranks_gpus() -> None:
     assert "wrapper): 0: 0-1; 1: 2-3; 2: 4-5; 3: 6-7." in launch(four, SRUN).notes[-1]
     # Open MPI numbers them by NUMA node.
     assert "wrapper): 0: 2-3; 1: 0-1; 2: 6-7; 3: 4-5." in launch(four, OPENMPI).notes[-1]
+
+
+def test_the_option_alone_is_the_one_of_the_srun_line() -> None:
+    advice = advise(ND_A100, 8, masks=WHOLE_DOMAIN)
+    option = launch(advice, CPU_BIND)
+    assert option.line.startswith("--cpu-bind=mask_cpu:ffffff000000,ffffff000000,ffffff,")
+    assert option.arguments[0] in launch(advice, SRUN).arguments
+    assert "8 tasks per node" in option.notes[0]
+
+
+OTHERS = {
+    INTELMPI: ("MPI_LOCALRANKID", "mpirun -n 8 -ppn 8 -genv I_MPI_PIN 0 -genv OMP_NUM_THREADS 4 bash -c "),
+    MVAPICH2: ("MV2_COMM_WORLD_LOCAL_RANK", "mpirun -n 8 -ppn 8 -genv MV2_ENABLE_AFFINITY 0 -genv OMP_NUM_THREADS 4 "),
+    TORCHRUN: ("LOCAL_RANK", "env OMP_NUM_THREADS=4 torchrun --nproc-per-node=8 --no-python bash -c "),
+}
+
+
+@pytest.mark.parametrize("launcher", OTHERS)
+def test_launchers_that_pin_by_taskset_use_their_own_local_rank(launcher: str) -> None:
+    variable, beginning = OTHERS[launcher]
+    advice = advise(ND_A100, 8, 4)
+    start = launch(advice, launcher)
+    assert start.line.startswith(beginning)
+    script = start.arguments[-2]
+    assert f"masks[${variable}]" in script
+    masks = script[script.index("(") + 1 : script.index(")")].split()
+    assert masks == [placement.cpus.as_mask() for placement in advice.placements]
+    assert start.placements == advice.placements
+    # Each launcher's variable is one by which the check finds the rank.
+    assert variable in rank._LOCAL_RANK
+
+
+@pytest.mark.skipif(not shutil.which("taskset"), reason="there is no taskset")
+@pytest.mark.parametrize("launcher", OTHERS)
+def test_these_lines_pin_real_processes(launcher: str, tmp_path: Path) -> None:
+    start = launch(advise(read(MachineTree(tmp_path).cpus("0").node(0, "0"))), launcher)
+    program = list(start.arguments[start.arguments.index("bash") :])
+    shown = subprocess.run(
+        [*program, "grep", "Cpus_allowed_list", "/proc/self/status"],
+        env={OTHERS[launcher][0]: "0", "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout.split()[1] == "0"
+
+
+def test_without_threads_no_launcher_sets_their_number() -> None:
+    for launcher in OTHERS:
+        assert "OMP_NUM_THREADS" not in launch(advise(ND_A100), launcher).line

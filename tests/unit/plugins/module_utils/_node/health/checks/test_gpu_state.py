@@ -214,6 +214,17 @@ def test_gpu_clocks_fails_to_pass_with_other_clocks(root: Path) -> None:
     )
 
 
+def test_gpu_clocks_ignores_gpus_whose_job_asked_for_its_own_clocks(root: Path) -> None:
+    folder = root / "run/hpcai/job_clocks"
+    folder.mkdir(parents=True)
+    (folder / "42.json").write_text('{"gpus": [1]}', encoding="ascii")
+    (folder / "x.json").write_text("broken", encoding="ascii")
+    assert check_clocks(root, facts(0), facts(1, application=LOW)).summary.startswith("the clocks of 1 GPUs are")
+    assert check_clocks(root, facts(0, application=LOW), facts(1)).verdict == "warn"
+    (folder / "43.json").write_text('{"gpus": [0]}', encoding="ascii")
+    assert check_clocks(root, facts(0, application=LOW), facts(1)).verdict == "skip"
+
+
 def test_gpu_clocks_fails_to_pass_without_a_record_of_locks(root: Path) -> None:
     (root / "run/hpcai/clocks.json").unlink()
     result = check_clocks(root, facts(0))

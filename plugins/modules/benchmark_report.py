@@ -1,0 +1,103 @@
+#!/usr/bin/python
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: benchmark_report
+short_description: Write a page about the results of benchmarks
+version_added: "0.2.0"
+description:
+  - Reads the result of C(hpcnode bench run --json), finds outliers among the nodes, and writes C(report.html) and
+    C(report.json), in the form of M(hpcai.azure.health_report).
+  - Keeps the newest result of each node in C(benchmarks.json) in the folder of the health report. The next health
+    report shows them beside the checks. There a failed benchmark is a warning, and it never drains a node.
+  - Always runs on the machine where Ansible runs, for any host of the task. The playbook C(hpcai.azure.benchmark) runs
+    the benchmarks and this module.
+author:
+  - hpcai.azure contributors (@hpcai)
+extends_documentation_fragment:
+  - hpcai.azure.internal
+options:
+  path:
+    description: Folder for the page, on the machine where Ansible runs. It is created if it does not exist.
+    type: path
+    default: benchmark-report
+  health_report:
+    description: Folder of the health report.
+    type: path
+    default: health-report
+  found:
+    description: The result of C(hpcnode bench run --json).
+    type: dict
+    required: true
+  hosts:
+    description: Inventory names of the compute nodes. Those that took part are on the page.
+    type: list
+    elements: str
+    required: true
+  cluster:
+    description: The cluster's name, for the title.
+    type: str
+    default: ""
+attributes:
+  action:
+    description: Runs on the machine where Ansible runs, because the inventory is there.
+    support: full
+  check_mode:
+    description: Builds the page and returns its content, without writing files.
+    support: full
+  diff_mode:
+    description: Shows the table of the old page and of the new one.
+    support: full
+  idempotent:
+    description: The same results give the same files.
+    support: full
+  platform:
+    description: Nothing runs on a node.
+    platforms: linux
+    support: full
+seealso:
+  - module: hpcai.azure.health_report
+"""
+
+EXAMPLES = r"""
+- name: Run a benchmark
+  ansible.builtin.command:
+    argv: [hpcnode, bench, run, nccl_allreduce, --nodes, "compute-[0-15]", --vm-size, nd96asr_v4, --json]
+  register: ran
+  changed_when: false
+  failed_when: ran.rc not in [0, 1, 2]
+
+- name: Write the page
+  hpcai.azure.benchmark_report:
+    found: "{{ ran.stdout | from_json }}"
+    hosts: "{{ groups['hpcai_compute'] }}"
+"""
+
+RETURN = r"""
+verdict:
+  description: The overall verdict.
+  returned: success
+  type: str
+  sample: pass
+table:
+  description: Summary of the page, line by line.
+  returned: success
+  type: list
+  elements: str
+  sample: ["Health of trainer, tier benchmark, 16 nodes: 16 pass"]
+html:
+  description: Path of the page.
+  returned: success
+  type: str
+  sample: /home/azureuser/ops/benchmark-report/report.html
+json:
+  description: Path of the same page for programs. Its C(schema) is V(1).
+  returned: success
+  type: str
+  sample: /home/azureuser/ops/benchmark-report/report.json
+"""

@@ -1,0 +1,147 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""hpcnode bench, from its words to its exit status, on a stand-in for Slurm."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.bench.on_node import answer_line
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import bench
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.command import BAD, GOOD, UNKNOWN, USAGE
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import Answer, Finding, Reading
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+
+SHOWN = "".join(f"NodeName=n-{number} CPUTot=1 State=IDLE Weight=1\n" for number in range(3))
+
+
+class Slurm:
+    """Three idle nodes, on which each check answers the same."""
+
+    def __init__(self) -> None:
+        self.answer = Answer("good", (Reading("gemm", 250.0, "TFLOP/s", "0001:00:00.0"),))
+        self.jobs = ""
+        self.started: list[list[str]] = []
+
+    def run(self, words: Sequence[str], timeout_s: float = 120) -> Result:
+        """Replace the command runner."""
+        if words[0] == "scontrol":
+            return Result(tuple(words), 0, SHOWN, "")
+        if words[0] == "squeue":
+            return Result(tuple(words), 0, self.jobs, "")
+        self.started.append(list(words))
+        node = next(word for word in words if word.startswith("--nodelist=")).partition("=")[2]
+        return Result(tuple(words), 0, answer_line(node, self.answer), "")
+
+
+@pytest.fixture
+def slurm(monkeypatch: pytest.MonkeyPatch) -> Slurm:
+    """The stand-in."""
+    played = Slurm()
+    monkeypatch.setattr(bench, "run", played.run)
+    return played
+
+
+def hpcnode(folder: Path, *words: str) -> int:
+    """The exit status of hpcnode bench, with a folder for results."""
+    return main(["bench", *words, "--results", str(folder)], (bench.COMMAND,))
+
+
+def test_a_benchmark_runs_on_idle_nodes_and_its_results_are_kept(
+    slurm: Slurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm.jobs = "7|alice|RUNNING|n-1\n"
+    assert hpcnode(tmp_path, "run", "gemm", "--nodes", "n-[0-2]", "--json") == GOOD
+    shown: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert shown["verdict"] == "pass"
+    assert sorted(shown["nodes"]) == ["n-0", "n-2"]
+    assert shown["left_out"] == {"n-1": "jobs run there: 7 (alice, running)"}
+    assert shown["nodes"]["n-0"]["checks"][0]["readings"][0]["value"] == 250.0
+    assert len(slurm.started) == 2
+    assert hpcnode(tmp_path, "results", "n-0") == GOOD
+    assert "gemm: pass: gemm 250 TFLOP/s" in capsys.readouterr().out
+    assert hpcnode(tmp_path, "results", "n-1") == UNKNOWN
+
+
+def test_a_limit_of_ones_own_reaches_the_node(slurm: Slurm, tmp_path: Path) -> None:
+    hpcnode(tmp_path, "gemm", "--nodes", "n-0", "--limit", "gemm=300", "--limit", "hpl=90")
+    (words,) = slurm.started
+    assert words[-5:] == ["bench", "measure", "gemm", "--limit", "gemm=300.0"]
+
+
+def test_the_name_alone_is_enough(slurm: Slurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert hpcnode(tmp_path, "gemm", "--nodes", "n-[0-2]", "--idle", "1") == GOOD
+    assert "gemm: pass: n-0: good" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("verdict", "status"), [("fail", BAD), ("warn", GOOD), ("unknown", UNKNOWN)])
+def test_the_exit_status_is_that_of_the_worst_run(slurm: Slurm, tmp_path: Path, verdict: str, status: int) -> None:
+    slurm.answer = Answer("", (Reading("gemm", 1.0, "TFLOP/s"),), (Finding(verdict, "slow"),))
+    assert hpcnode(tmp_path, "gemm", "--nodes", "n-0") == status
+
+
+def test_a_size_that_lacks_what_is_measured_skips(
+    slurm: Slurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", "nccl_allreduce", "gemm", "--nodes", "n-0", "--vm-size", "nc24ads_a100_v4"]
+    assert hpcnode(tmp_path, *words) == GOOD
+    assert "nccl_allreduce: skipped: Standard_NC24ads_A100_v4 has only one GPU" in capsys.readouterr().out
+    assert hpcnode(tmp_path, "nccl_allreduce", "--nodes", "n-0") == UNKNOWN
+    assert hpcnode(tmp_path, "mpi_latency", "--nodes", "n-0") == UNKNOWN
+
+
+def test_without_idle_nodes_nothing_runs(slurm: Slurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slurm.jobs = "7|alice|RUNNING|n-0\n"
+    assert hpcnode(tmp_path, "gemm", "--nodes", "n-0") == UNKNOWN
+    assert "0 of 1 nodes are idle. n-0: jobs run there: 7" in capsys.readouterr().out
+    assert slurm.started == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "nonsense", "--nodes", "n-0"], "there is no benchmark nonsense"),
+        (["gemm"], "--nodes"),
+        (["gemm", "--nodes", "n-[0"], "malformed"),
+        (["gemm", "--nodes", "n-0", "--set", "order=1"], "--set order: the options are none"),
+        (["hpl", "--nodes", "n-0", "--set", "order"], "give NAME=VALUE"),
+        (["gemm", "--nodes", "n-0", "--limit", "speed=1"], "there is no limit speed"),
+        (["gemm", "--nodes", "n-0", "--limit", "gemm=-1"], "give a number above 0"),
+        (["gemm", "--nodes", "n-0", "--limit", "gemm=fast"], "give a number above 0"),
+        (["gemm", "--nodes", "n-0", "--gpus", "-1"], "must not be negative"),
+        (["results", "../x"], "is not the name of a node"),
+    ],
+)
+def test_wrong_words_start_no_job(
+    slurm: Slurm, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert hpcnode(tmp_path, *words) == USAGE
+    assert said in capsys.readouterr().err
+    assert slurm.started == []
+
+
+def test_the_list_shows_the_limits_of_a_size(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "list", "--vm-size", "nd96asr_v4", "--json"], (bench.COMMAND,)) == GOOD
+    shown = {one["name"]: one for one in json.loads(capsys.readouterr().out)["benchmarks"]}
+    assert "at least 85.5 TFLOP/s" in shown["hpl"]["limits"]["hpl"]
+    assert "at least 175 GB/s" in shown["nccl_allreduce"]["limits"]["nccl_allreduce_internode"]
+    assert shown["nccl_alltoall"]["limits"] == {"nccl_alltoall": ""}
+
+
+def test_a_node_measures_and_says_so_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLURMD_NODENAME", "n-0")
+    assert main(["bench", "measure", "beeond"], (bench.COMMAND,)) == UNKNOWN
+    line = capsys.readouterr().out
+    assert line.startswith('hpcai-bench: {"node": "n-0", "answer": {')
+    assert line.count("\n") == 1
+    assert "is not mounted" in line
