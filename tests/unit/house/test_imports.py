@@ -29,6 +29,7 @@ LAYERS = {
     "job": 4,
     "health": 4,
     "boot": 5,
+    "train": 5,
     "cli": 6,
 }
 
