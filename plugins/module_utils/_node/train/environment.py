@@ -15,6 +15,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
+from ..forms import ConfigError
 from ..machine.run import Run, must
 from ..pinning.advise import advise
 from ..pinning.layout import Layout
@@ -25,7 +26,7 @@ _FIRST_PORT, _PORTS = 15000, 15000
 """Below Linux's ephemeral ports, which begin at 32768."""
 
 
-class NoJob(RuntimeError):
+class NoJob(ConfigError):
     """This is not a Slurm job, or slurmctld does not know its nodes; the message says which."""
 
 

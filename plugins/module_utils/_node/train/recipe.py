@@ -110,6 +110,7 @@ class Recipe:
     :ivar signal: one of ``SIGNALS``.
     :ivar latest_file: the file that names the newest checkpoint for the framework; empty if it needs none.
     :ivar any_nodes: whether a checkpoint can be loaded on another number of nodes.
+    :ivar sharded: whether a checkpoint's parts on one node cannot be loaded without those of the others.
     :ivar needs_image: whether it runs in a container image only.
     :ivar sizes: by name.
     """
@@ -122,6 +123,7 @@ class Recipe:
     signal: str
     latest_file: str
     any_nodes: bool
+    sharded: bool
     needs_image: bool
     sizes: Mapping[str, Size]
 
@@ -209,11 +211,12 @@ _RECIPE = record(
         "signal": choice(*SIGNALS),
         "latest_file": matching(r"[A-Za-z0-9_.-]*", "a file name, or empty"),
         "any_nodes": boolean,
+        "sharded": boolean,
         "needs_image": boolean,
         "sizes": mapping_of(matching(r"[A-Za-z0-9.-]+", "the name of a size"), _SIZE),
     },
     ("schema", "name", "summary", "source", "trainer", "packages", "signal", "sizes"),
-    defaults={"latest_file": "", "any_nodes": False, "needs_image": False},
+    defaults={"latest_file": "", "any_nodes": False, "sharded": False, "needs_image": False},
 )
 
 

@@ -13,11 +13,13 @@ from collections.abc import Sequence
 
 from ..job.checkpoint.directory import Signal, find_finished
 from ..job.recovery import HOLD, REQUEUE, Decision
-from ..machine.run import Run
+from ..machine.run import Run, wait_until
+from .record import first_failed
 
 ERRORS, NEAR_LIMIT, NOTICE = "errors", "near-limit", "notice-"
 """Files in the job folder: srun's messages; the job was told that its time limit is near; a node got a notice."""
 _MOST_ERRORS = 2**20
+_TEE_S = 2.0
 
 
 def kept_step(folder: str, signal: Signal, in_store: bool, run: Run) -> int | None:
@@ -39,9 +41,18 @@ def kept_step(folder: str, signal: Signal, in_store: bool, run: Run) -> int | No
         return None
 
 
-def read_errors(folder: str) -> str:
-    """Return srun's messages of the run; empty if there are none."""
+def read_errors(folder: str, failed: bool) -> str:
+    """Return srun's messages of the run; empty if there are none.
+
+    :param failed: whether the training failed. Then the script's tee may still be writing, so this waits a moment.
+    """
     path = f"{folder}/{ERRORS}"
+    if failed:
+        wait_until(lambda: bool(first_failed(_tail(path))), _TEE_S, 0.2)
+    return _tail(path)
+
+
+def _tail(path: str) -> str:
     try:
         with open(path, "rb") as file:
             file.seek(max(os.path.getsize(path) - _MOST_ERRORS, 0))

@@ -159,7 +159,7 @@ def _preflight(recipe: Recipe, options: ScriptOptions) -> list[str]:
     words += [f"--data {shlex.quote(options.data)}"] if options.data else []
     words += ["--shared"] if options.shared else []
     return [
-        "# 1. Preflight: health, memory, disk, trainer, image and data of these very nodes.",
+        "# Preflight: health, memory, disk, trainer, image and data of these very nodes.",
         f'"${{each_node[@]}}" {_wrap(words)} 2> >(tee "$job/errors" >&2) || finish $? --refused',
         "",
     ]
@@ -170,7 +170,7 @@ def _stage(options: ScriptOptions) -> list[str]:
         return []
     words = ["hpcnode stage run", f"--source {shlex.quote(options.source)}", f"--target {shlex.quote(options.data)}"]
     return [
-        "# 2. Stage the data: each node copies its share, or continues what a killed run left.",
+        "# Stage the data: each node copies its share, or continues what a killed run left.",
         f'"${{each_node[@]}}" {_wrap(words)} || finish $?',
         "",
     ]
@@ -181,15 +181,15 @@ def _restore(recipe: Recipe, options: ScriptOptions) -> list[str]:
         return []
     words = ['hpcnode checkpoint restore --to "$run"']
     words += [f"--latest-file {recipe.latest_file}"] if recipe.latest_file else []
-    words += ["--shared"] if options.shared else (["--all"] if recipe.any_nodes else [])
+    words += ["--shared"] if options.shared else (["--all"] if recipe.any_nodes and recipe.sharded else [])
     watch = [f'hpcnode checkpoint watch "$run" --signal {recipe.signal}', "--keep-last 2"]
     watch += [f"--latest-file {recipe.latest_file}"] if recipe.signal == "latest" else []
     watch += ["--shared"] if options.shared else []
     return [
-        "# 3. Restore the newest complete checkpoint. If there is none, this does nothing.",
+        "# Restore the newest complete checkpoint. If there is none, this does nothing.",
         f'"${{each_node[@]}}" {_wrap(words)} || finish $?',
         "",
-        "# 4. Upload each finished checkpoint while the training continues.",
+        "# Upload each finished checkpoint while the training continues.",
         f'"${{each_node[@]}}" --overlap {_wrap(watch)} &',
         "watcher=$!",
         "",
@@ -223,7 +223,7 @@ def _train(recipe: Recipe, size: Size, options: ScriptOptions) -> list[str]:
         mounts += f",{options.data}" if options.data else ""
         launch.append(f'--container-image={shlex.quote(options.image)} --container-mounts="{mounts}"')
     return [
-        f"# 5. Train: {options.ranks} {'process' if options.ranks == 1 else 'processes'} per node. A rank that dies "
+        f"# Train: {options.ranks} {'process' if options.ranks == 1 else 'processes'} per node. A rank that dies "
         "ends all. A warning before the time",
         "# limit is passed on; the training then saves and ends with status 75.",
         f'{_wrap([*launch, *program])} 2> >(tee -a "$job/errors" >&2) &',
@@ -240,12 +240,12 @@ def _ending(options: ScriptOptions) -> list[str]:
     if options.store:
         once = f'hpcnode checkpoint watch "$run" --once{" --shared" if options.shared else ""}'
         lines = [
-            "# 6. End the watcher, and publish what it had not finished.",
+            "# End the watcher, and publish what it had not finished.",
             'kill -TERM "$watcher"; wait "$watcher"',
             f'"${{each_node[@]}}" {once}',
             "",
         ]
-    return [*lines, "# 7. Restart or hold, with the report.", 'finish "$status"']
+    return [*lines, "# Restart or hold, with the report.", 'finish "$status"']
 
 
 def _wrap(words: Sequence[str]) -> str:

@@ -35,13 +35,13 @@ price, checkpoints. It changes nothing and needs no GPU. The model is a recipe's
 one (--model), or given by its shape.
 
 What does not fit is refused, with the fewest nodes that fit and a layout that fits on the same nodes. The expected rate
-is the most similar published one, and its source is shown; if nothing is similar, it is unknown until you give --tflops.
+is the most similar published one, and its source is shown. If nothing is similar, it is unknown: give --tflops.
 
 Exit status: 0 it fits, 1 it does not, 2 the VM size or the recipe is not known.
 """
 _SCRIPT = """\
-Prints a batch script for sbatch. It contains all that happens, in seven steps: preflight, stage, restore, watch, train,
-publish, restart. Change it as you like.
+Prints a batch script for sbatch. It contains all that happens: preflight, stage, restore, watch, train, publish,
+restart. Change it as you like.
 
 Exit status: 0 good, 2 the recipe is not known.
 """
