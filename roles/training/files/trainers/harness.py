@@ -61,7 +61,8 @@ def this_rank() -> Rank:
         names = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")
     else:
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-    rank, world, local = (int(os.environ.get(name, default)) for name, default in zip(names, ("0", "1", "0")))
+    rank, local = (int(os.environ.get(name, "0")) for name in (names[0], names[2]))
+    world = int(os.environ.get(names[1], "1"))
     node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
     return Rank(rank, world, local, node, int(os.environ.get("SLURM_NODEID", rank)))
 
@@ -244,7 +245,7 @@ class Training:
             torch.cuda.synchronize()
 
     def _agree(self, loss: torch.Tensor) -> tuple[bool, bool, float]:
-        """Return whether any rank was asked to stop, whether any loss is bad, and how long this rank waited for them."""
+        """Return whether any rank was asked to stop, whether any loss is bad, and how long this rank waited."""
         stop = self._asked_to_stop or self._notice()
         flags = torch.tensor([int(stop), int(not math.isfinite(float(loss.detach())))], device=self.device)
         begun = time.perf_counter()
@@ -273,6 +274,8 @@ class _Times:
 
     def __init__(self, training: Training) -> None:
         self._training = training
+        # Where nodes do not share the folder, each has the times of its own ranks.
+        os.makedirs(training.args.job, exist_ok=True)
         self._path = f"{training.args.job}/rank-{training.rank.rank}.jsonl"
         self._clear()
 

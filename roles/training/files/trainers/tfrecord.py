@@ -13,6 +13,7 @@ from __future__ import annotations
 import gzip
 import struct
 from collections.abc import Iterator, Mapping
+from typing import IO, Any
 
 _VARINT, _BYTES = 0, 2
 _MASK = 0xA282EAD8
@@ -45,14 +46,19 @@ def masked_crc(data: bytes) -> int:
     return ((value >> 15 | value << 17) + _MASK) & 0xFFFFFFFF
 
 
+def _open(path: str, mode: str) -> IO[bytes]:
+    opener: Any = gzip.open if path.endswith(".gz") else open
+    opened: IO[bytes] = opener(path, mode)
+    return opened
+
+
 def records(path: str, check_data: bool = False) -> Iterator[bytes]:
     """Yield the records of a file; one whose name ends with ``.gz`` is decompressed.
 
     :param check_data: also verify the checksum of the data. It is computed in Python, so it is for small files.
     :raises DamagedRecord: the file is damaged.
     """
-    opened = gzip.open(path, "rb") if path.endswith(".gz") else open(path, "rb")
-    with opened as file:
+    with _open(path, "rb") as file:
         while True:
             head = file.read(12)
             if not head:
@@ -72,8 +78,7 @@ def records(path: str, check_data: bool = False) -> Iterator[bytes]:
 
 def write_records(path: str, contents: Iterator[bytes]) -> None:
     """Write records to a file; one whose name ends with ``.gz`` is compressed."""
-    opened = gzip.open(path, "wb") if path.endswith(".gz") else open(path, "wb")
-    with opened as file:
+    with _open(path, "wb") as file:
         for data in contents:
             length = struct.pack("<Q", len(data))
             file.write(length + struct.pack("<I", masked_crc(length)) + data + struct.pack("<I", masked_crc(data)))
