@@ -145,7 +145,7 @@ def test_a_killed_rank_is_restarted_and_the_loss_is_that_of_an_uninterrupted_tra
 
 
 @pytest.mark.usefixtures("converged")
-def test_a_program_that_is_missing_is_held_at_once(cluster: Cluster) -> None:
+def test_a_node_that_the_preflight_refuses_starts_no_training(cluster: Cluster) -> None:
     job = Training(cluster, "bert-ddp", "--run", "/proc/nothing")
     # The preflight refuses both nodes: no folder can be made there.
     job.wait("PENDING", "FAILED")

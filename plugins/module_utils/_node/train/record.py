@@ -126,7 +126,7 @@ def outcome(status: int, errors: str, refused: bool, noticed: Sequence[str], bef
     :param errors: the standard error of its srun.
     :param refused: whether the preflight refused a node.
     :param noticed: nodes about which the platform gave notice.
-    :param before_limit: whether the job was told that its time limit is near.
+    :param before_limit: whether the job got the signal that its time limit is near.
     """
     failed = first_failed(errors)
     if refused:

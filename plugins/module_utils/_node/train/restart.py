@@ -17,7 +17,7 @@ from ..machine.run import Run, wait_until
 from .record import first_failed
 
 ERRORS, NEAR_LIMIT, NOTICE = "errors", "near-limit", "notice-"
-"""Files in the job folder: srun's messages; the job was told that its time limit is near; a node got a notice."""
+"""Files in the job folder: srun's messages; the job got the signal that its time limit is near; a node got a notice."""
 _MOST_ERRORS = 2**20
 _TEE_S = 2.0
 

@@ -99,7 +99,7 @@ def example(features: Mapping[str, bytes | list[float]]) -> bytes:
 def features_of(data: bytes) -> dict[str, bytes | list[float]]:
     """Return the features of an ``Example``.
 
-    :raises DamagedRecord: it is none.
+    :raises DamagedRecord: it is not an ``Example``.
     """
     found: dict[str, bytes | list[float]] = {}
     for _number, features in _fields(data):
