@@ -48,6 +48,8 @@ def _execute(args: argparse.Namespace) -> Answer:
         given = vars(args).get(name)
         if given is not None and not given > 0:
             raise UsageError(f"--{name.replace('_', '-')} must be more than 0")
+    if not 0 <= (vars(args).get("zero") or 0) <= 3:
+        raise UsageError("--zero must be 0, 1, 2 or 3")
     return _EXECUTED[args.action](args)
 
 

@@ -134,7 +134,7 @@ def decide(runs: Sequence[JobRun], limits: Limits, known_bad: Mapping[str, str])
 
 
 def _useless(last: JobRun) -> str:
-    if last.cause != EXIT or last.status not in USELESS:
+    if last.cause != EXIT or last.status is None or last.status not in USELESS:
         return ""
     return (
         f"Held: exit status {last.status} means {USELESS[last.status]}, which a restart would repeat. "

@@ -118,7 +118,7 @@ def need(model: Model, job: Job) -> Need:
     t, p = layout.tensor, layout.pipeline
     layers = model.layers / p
     kept = layer_activations(model, job, layout.recomputation)
-    held = min(p, job.micro_batches)
+    held: float = min(p, job.micro_batches)
     if layout.interleave > 1 and held > 1:
         # The interleaved schedule keeps more micro-batches (arXiv 2205.05198, section 4.2.3).
         held = held * (1 + (p - 1) / (p * layout.interleave))

@@ -98,7 +98,7 @@ def find_slow(samples: Iterable[Sample]) -> list[Finding]:
 
 
 def _time(samples: Sequence[Sample], section: str) -> float:
-    return median(getattr(sample, section) for sample in samples)
+    return median(float(getattr(sample, section)) for sample in samples)
 
 
 def _slow_nodes(times: Mapping[str, float], section: str, step: float) -> list[Finding]:

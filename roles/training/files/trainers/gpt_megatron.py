@@ -171,12 +171,19 @@ class _Trained:
 
     def step(self, _number: int, batch: list[torch.Tensor]) -> torch.Tensor:
         """Train one step, and return the mean loss of this replica."""
+        self.optimizer.zero_grad()
+        parts = self._on_gpus(batch) if self.args.device == "cuda" else self._on_cpus(batch)
+        self.optimizer.step()
+        loss = torch.zeros(1, device=self.training.device)
+        for part in parts:
+            loss += part["loss"] / len(parts)
+        return self._of_last_stage(loss)
+
+    def _on_gpus(self, batch: list[torch.Tensor]) -> list[dict[str, torch.Tensor]]:
         from megatron.core.pipeline_parallel import get_forward_backward_func
 
-        self.optimizer.zero_grad()
-        if self.args.device == "cuda":
-            self.model.zero_grad_buffer()
-        parts = get_forward_backward_func()(
+        self.model.zero_grad_buffer()
+        parts: list[dict[str, torch.Tensor]] = get_forward_backward_func()(
             forward_step_func=self._forward,
             data_iterator=iter(batch),
             model=[self.model],
@@ -185,13 +192,18 @@ class _Trained:
             micro_batch_size=self.args.micro_batch,
             forward_only=False,
         )
-        if self.args.device == "cpu":
-            self._reduce_gradients()
-        self.optimizer.step()
-        loss = torch.zeros(1, device=self.training.device)
-        for part in parts:
-            loss += part["loss"] / len(parts)
-        return self._of_last_stage(loss)
+        return parts
+
+    def _on_cpus(self, batch: list[torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+        """Run the micro-batches one after the other: Megatron's schedules allocate on the GPU."""
+        parts = []
+        for part in batch:
+            output, mean = self._forward(iter([part]), self.model)
+            value, reported = mean(output)
+            (value / len(batch)).backward()
+            parts.append(reported)
+        self._reduce_gradients()
+        return parts
 
     def _forward(self, data: Iterator[torch.Tensor], model: Any) -> tuple[torch.Tensor, Any]:
         tokens = next(data).to(self.training.device)

@@ -18,7 +18,7 @@ DESCRIPTION = """\
 Plans trainings of large models, writes their batch scripts, and is what these scripts call: checks before the start,
 the environment of the ranks, the decision about a restart, the report.
 
-    hpcnode train plan --model 175B --nodes 32 --vm-size nd96amsr_A100_v4 --zero 3
+    hpcnode train plan --model 175B --nodes 32 --vm-size nd96amsr_A100_v4
     hpcnode train script fsdp --size tiny > fsdp.sbatch
     sbatch fsdp.sbatch
 
@@ -114,7 +114,7 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
         ("interleave", "parts of the model per stage of the pipeline"),
     ):
         add(f"--{name}", type=int, metavar="N", help=words)
-    add("--zero", type=int, choices=range(4), help="stage of ZeRO; 3 is also FSDP")
+    add("--zero", type=int, metavar="N", help="stage of ZeRO, 0 to 3; 3 is also FSDP")
     add("--recomputation", choices=RECOMPUTATIONS, help="what the backward pass computes again (full)")
     for name, words in (
         ("gated", "the feed-forward layers are gated (SwiGLU)"),

@@ -301,6 +301,7 @@ def test_every_command_takes_the_common_options_and_answers_in_json(
         "clocks": "status",
         "nccl": "verify",
         "pins": "",
+        "train": f"list --recipes {tmp_path}",
         "containers": "status",
         "beeond": "status",
         "job": "status",

@@ -92,6 +92,7 @@ def test_a_shape_replaces_parts_of_a_recipe(capfd: pytest.CaptureFixture[str]) -
         (("plan", "--vm-size", A100), "--layers, --hidden, --heads, --sequence are missing"),
         (("plan", "--vm-size", A100, "--model", "9B"), "--model 9B is not known"),
         (("plan", "--vm-size", A100, "--model", "39B", "--nodes", "0"), "--nodes must be at least 1"),
+        (("plan", "--vm-size", A100, "--model", "39B", "--zero", "4"), "--zero must be 0, 1, 2 or 3"),
         (("plan", "--vm-size", A100, "--model", "39B", "--tokens", "0"), "--tokens must be more than 0"),
         (("plan", "--vm-size", A100, "--model", "39B", "--prices", "x"), "--prices needs --region"),
         (("plan", "cosmoflow", "--vm-size", A100), "cosmoflow is no transformer"),

@@ -123,7 +123,8 @@ class Commands:
     """Records commands, and answers from a table."""
 
     def __init__(self, **answers: tuple[int, str]) -> None:
-        self.answers, self.called = answers, []  # type: ignore[var-annotated]
+        self.answers = answers
+        self.called: list[list[str]] = []
 
     def __call__(self, words: Sequence[str]) -> Result:
         self.called.append(list(words))
