@@ -36,6 +36,7 @@ ALLOWED = [
         r"roles/\w+/(defaults|handlers|meta|tasks|vars)/(main/)?\w+\.yml",
         r"roles/\w+/templates/[\w.-]+\.j2",
         r"roles/\w+/files/[\w.-]+",
+        r"roles/training/files/(recipes/[\w-]+/recipe\.json|trainers/\w+\.py)",
         r"playbooks/(tasks/)?\w+\.yml",
         r"inventories/azure/[\w./-]+\.(yml|md)",
         r"docs/[\w-]+\.md|docs/images/[\w-]+\.svg",

@@ -30,6 +30,7 @@ LAYERS = {
     "health": 4,
     "boot": 5,
     "bench": 5,
+    "train": 5,
     "cli": 6,
 }
 

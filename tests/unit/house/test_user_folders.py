@@ -34,7 +34,7 @@ COMMANDS = {
 }
 BY_DESCRIPTOR = {"dir_fd", "src_dir_fd", "dst_dir_fd"}
 
-AS_USER = "hpcnode stage, checkpoint and enroot's importer run as the job's user, who gains no rights by it"
+AS_USER = "hpcnode stage, checkpoint, train and enroot's importer run as the job's user, who gains no rights by it"
 ROOTS_OWN = "files in /etc, /usr, /run/hpcai or /var, whose folders only root can write to"
 SERVICE = "folders of slurmctld or the database on the controller: only their service accounts can write there"
 MOUNT_POINT = "the mount point of the scratch or of BeeOND: walk() or the operator keeps users from changing its path"
@@ -76,6 +76,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "make_operators_folder": ROOTS_OWN,
     },
     "machine/lock.py": {"only_one": ROOTS_OWN},
+    "train/preflight.py": {"_folder": AS_USER},
     "machine/mounts.py": {"why_not_writable": NEW_NAME},
     "machine/progress.py": dict.fromkeys(
         ("ProgressFolder.__enter__", "ProgressFolder.__exit__"), "a new folder in /tmp that only its owner can enter"

@@ -33,7 +33,7 @@ from ..slurm.hostlist import HostlistError, expand
 from ..version import VERSION
 from . import command
 from .command import Action, Answer, Command, UsageError, no_arguments, suggest
-from .frame.counter import Show, counter
+from .terminal import Show, counter
 
 _DESCRIPTION = """\
 Benchmarks of the cluster: NCCL, HPL, matrix products, bandwidths, storage and MPI. Each runs as a Slurm job on idle

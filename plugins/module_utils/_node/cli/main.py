@@ -57,13 +57,14 @@ if TYPE_CHECKING:
         slurm,
         stage,
         tools,
+        train,
     )
 
 SCHEMA = 1
 """Version of the format of ``--json``."""
 
 _JOBS = ("containers", "beeond", "job", "stage", "checkpoint", "events", "metadata", "grants", "slurm", "arbiter")
-NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", "bench", *_JOBS, "tools")
+NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", "bench", "train", *_JOBS, "tools")
 """The sub-commands."""
 
 

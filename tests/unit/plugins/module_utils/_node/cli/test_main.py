@@ -302,6 +302,7 @@ def test_every_command_takes_the_common_options_and_answers_in_json(
         "nccl": "verify",
         "pins": "",
         "bench": f"results compute-0 --results {tmp_path}",
+        "train": f"list --recipes {tmp_path}",
         "containers": "status",
         "beeond": "status",
         "job": "status",

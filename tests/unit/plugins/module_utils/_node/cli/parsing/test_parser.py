@@ -137,7 +137,7 @@ def test_an_option_that_older_releases_ignored_is_ignored_with_a_warning(capsys:
         # More than one is possible.
         ("s", "did you mean sku, scratch, stage or slurm?"),
         ("sl", "did you mean slurm?"),
-        ("grant", "did you mean grants?"),
+        ("grant", "did you mean grants or train?"),
         ("checkpint", "did you mean checkpoint?"),
         ("zzz", "the commands are sku, boot, health,"),
     ],

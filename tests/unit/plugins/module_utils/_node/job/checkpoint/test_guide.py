@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import checkpoint
-from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.frame.parser import build_parser
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.parsing.parser import build_parser
 
 GUIDE = Path(__file__).parents[7] / "docs/docsite/rst/guide_checkpoints.rst"
 

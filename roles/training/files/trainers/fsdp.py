@@ -1,0 +1,64 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A decoder with PyTorch's own FSDP2: parameters, gradients and optimizer divided among all ranks."""
+
+from __future__ import annotations
+
+import harness
+import torch
+import torch.distributed.checkpoint as dcp
+from gpt import Gpt, Tokens, add_shape, shape_of
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+
+def main() -> None:
+    """Train."""
+    parser = harness.options(__doc__ or "")
+    add_shape(parser)
+    args = parser.parse_args()
+    training = harness.Training(args)
+    shape, rank = shape_of(args), training.rank
+    mesh = init_device_mesh(args.device, (rank.world,))
+    # On CPUs fp32 is both faster and exact enough to compare losses.
+    half = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    policy = {"mp_policy": half} if args.device == "cuda" else {}
+    model = Gpt(shape).to(training.device)
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh, **policy)
+    fully_shard(model, mesh=mesh, **policy)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=args.learning_rate)
+
+    def state() -> dict[str, object]:
+        model_state, optimizer_state = get_state_dict(model, optimizer)
+        return {"model": model_state, "optimizer": optimizer_state}
+
+    start = training.newest()
+    if start:
+        loaded = state()
+        dcp.load(loaded, checkpoint_id=training.folder(start))
+        set_state_dict(model, optimizer, model_state_dict=loaded["model"], optim_state_dict=loaded["optimizer"])
+
+    def step(_number: int, batch: list[torch.Tensor]) -> torch.Tensor:
+        total = torch.zeros((), device=training.device)
+        for position, part in enumerate(batch):
+            # Gradients are reduced once per step.
+            model.set_requires_gradient_sync(position == len(batch) - 1)
+            loss = model(part.to(training.device)) / len(batch)
+            loss.backward()
+            total += loss.detach()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        return total
+
+    data = Tokens(args.data, shape, args.seed)
+    batches = data.batches(start, rank.rank, rank.world, args.micro_batch, training.micro_batches)
+    training.loop(start, batches, step, lambda folder: dcp.save(state(), checkpoint_id=folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A decoder with Megatron Core: tensor, pipeline and data parallelism, its schedules and its optimizer.
+
+On CPUs, for the size tiny only, PyTorch's optimizer replaces Megatron's, which needs CUDA.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import harness
+import torch
+import torch.distributed as dist
+from gpt import Tokens, add_shape, shape_of
+
+
+class _NoRandomStates:
+    """Replaces the tracker of CUDA's random states on CPUs, where dropout is off."""
+
+    def fork(self, name: str = "") -> contextlib.AbstractContextManager[None]:
+        del name
+        return contextlib.nullcontext()
+
+    def is_initialized(self) -> bool:
+        return True
+
+
+def _without_cuda() -> None:
+    """Let Megatron Core run on CPUs: it calls these whatever the device of its model is."""
+    from megatron.core.tensor_parallel import random
+
+    torch.cuda.current_device = lambda: torch.device("cpu")  # type: ignore[assignment, return-value]
+    torch.cuda.synchronize = lambda *_given: None
+    torch.cuda.set_device = lambda *_given: None
+    tracker = _NoRandomStates()
+    for module in (random, *_users_of_the_tracker()):
+        module.get_cuda_rng_tracker = lambda *_given, **_named: tracker
+
+
+def _users_of_the_tracker() -> Iterator[Any]:
+    from megatron.core import tensor_parallel
+    from megatron.core.tensor_parallel import layers
+    from megatron.core.transformer import dot_product_attention
+
+    yield from (tensor_parallel, layers, dot_product_attention.tensor_parallel)
+
+
+def main() -> None:
+    """Train."""
+    parser = harness.options(__doc__ or "")
+    add_shape(parser)
+    add = parser.add_argument
+    add("--tensor", type=int, default=1)
+    add("--pipeline", type=int, default=1)
+    add("--interleave", type=int, default=1)
+    add("--sequence-parallel", action="store_true")
+    add("--distributed-optimizer", action="store_true")
+    add("--fp32-gradients", action="store_true")
+    args = parser.parse_args()
+    if args.interleave > 1:
+        harness.refuse("this trainer has one part of the model per stage: leave out --interleave")
+    if args.device == "cpu" and args.pipeline > 1:
+        harness.refuse("on CPUs this trainer has one stage: leave out --pipeline")
+    batch = args.batch
+    # Replicas share a step's samples, not ranks.
+    args.batch = 0
+    training = harness.Training(args)
+    from megatron.core import parallel_state
+
+    if args.device == "cpu":
+        _without_cuda()
+    parallel_state.initialize_model_parallel(args.tensor, args.pipeline)
+    replicas = parallel_state.get_data_parallel_world_size()
+    micro_batches = max(batch // (args.micro_batch * replicas), 1) if batch else 1
+    trained = _Trained(args, training, micro_batches, replicas)
+    start = training.newest()
+    if start:
+        trained.load(training.folder(start))
+    shape = shape_of(args)
+    rank = parallel_state.get_data_parallel_rank()
+    batches = Tokens(args.data, shape, args.seed).batches(start, rank, replicas, args.micro_batch, micro_batches)
+    training.loop(start, batches, trained.step, trained.save)
+
+
+class _Trained:
+    """The model with its optimizer."""
+
+    def __init__(self, args: argparse.Namespace, training: harness.Training, micro_batches: int, replicas: int) -> None:
+        from megatron.core import parallel_state
+        from megatron.core.models.gpt import GPTModel
+        from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+        from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
+        from megatron.core.transformer.transformer_config import TransformerConfig
+
+        self.args, self.training, self.micro_batches, self.replicas = args, training, micro_batches, replicas
+        on_gpu = args.device == "cuda"
+        if on_gpu:
+            model_parallel_cuda_manual_seed(args.seed)
+        torch.manual_seed(args.seed)
+        config = TransformerConfig(
+            num_layers=args.layers,
+            hidden_size=args.hidden,
+            num_attention_heads=args.heads,
+            num_query_groups=args.kv_heads or None,
+            ffn_hidden_size=args.ffn or 4 * args.hidden,
+            gated_linear_unit=args.gated,
+            tensor_model_parallel_size=args.tensor,
+            pipeline_model_parallel_size=args.pipeline,
+            sequence_parallel=args.sequence_parallel,
+            pipeline_dtype=torch.bfloat16 if on_gpu else torch.float32,
+            bf16=on_gpu,
+            params_dtype=torch.bfloat16 if on_gpu else torch.float32,
+            hidden_dropout=0.0,
+            attention_dropout=0.0,
+            use_cpu_initialization=not on_gpu,
+            bias_activation_fusion=on_gpu,
+            bias_dropout_fusion=on_gpu,
+            masked_softmax_fusion=on_gpu,
+            gradient_accumulation_fusion=False,
+            recompute_granularity=None if args.recomputation == "none" or not on_gpu else args.recomputation,
+            recompute_method="uniform" if args.recomputation == "full" and on_gpu else None,
+            recompute_num_layers=1 if args.recomputation == "full" and on_gpu else None,
+        )
+        self.model: Any = GPTModel(
+            config,
+            get_gpt_layer_local_spec(),
+            args.vocabulary,
+            args.sequence,
+            pre_process=parallel_state.is_pipeline_first_stage(),
+            post_process=parallel_state.is_pipeline_last_stage(),
+            share_embeddings_and_output_weights=not args.gated,
+        )
+        self.plain = self.model
+        if on_gpu:
+            self._for_gpus(config)
+        else:
+            self.optimizer: Any = torch.optim.AdamW(self.model.parameters(), lr=args.learning_rate)
+
+    def _for_gpus(self, config: Any) -> None:
+        from megatron.core.distributed import (
+            DistributedDataParallel,
+            DistributedDataParallelConfig,
+            finalize_model_grads,
+        )
+        from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+
+        args = self.args
+        self.plain = self.model.cuda()
+        parallel = DistributedDataParallelConfig(
+            grad_reduce_in_fp32=True,
+            overlap_grad_reduce=True,
+            use_distributed_optimizer=args.distributed_optimizer,
+        )
+        self.model = DistributedDataParallel(config, parallel, self.plain)
+        config.finalize_model_grads_func = finalize_model_grads
+        wanted = OptimizerConfig(
+            optimizer="adam",
+            lr=args.learning_rate,
+            bf16=True,
+            use_distributed_optimizer=args.distributed_optimizer,
+            clip_grad=1.0,
+        )
+        self.optimizer = get_megatron_optimizer(wanted, [self.model])
+
+    def step(self, _number: int, batch: list[torch.Tensor]) -> torch.Tensor:
+        """Train one step, and return the mean loss of this replica."""
+        self.optimizer.zero_grad()
+        parts = self._on_gpus(batch) if self.args.device == "cuda" else self._on_cpus(batch)
+        self.optimizer.step()
+        loss = torch.zeros(1, device=self.training.device)
+        for part in parts:
+            loss += part["loss"] / len(parts)
+        return self._of_last_stage(loss)
+
+    def _on_gpus(self, batch: list[torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+        from megatron.core.pipeline_parallel import get_forward_backward_func
+
+        self.model.zero_grad_buffer()
+        parts: list[dict[str, torch.Tensor]] = get_forward_backward_func()(
+            forward_step_func=self._forward,
+            data_iterator=iter(batch),
+            model=[self.model],
+            num_microbatches=self.micro_batches,
+            seq_length=self.args.sequence,
+            micro_batch_size=self.args.micro_batch,
+            forward_only=False,
+        )
+        return parts
+
+    def _on_cpus(self, batch: list[torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+        """Run the micro-batches one after the other: Megatron's schedules allocate on the GPU."""
+        parts = []
+        for part in batch:
+            output, mean = self._forward(iter([part]), self.model)
+            value, reported = mean(output)
+            (value / len(batch)).backward()
+            parts.append(reported)
+        self._reduce_gradients()
+        return parts
+
+    def _forward(self, data: Iterator[torch.Tensor], model: Any) -> tuple[torch.Tensor, Any]:
+        tokens = next(data).to(self.training.device)
+        inputs, labels = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+        positions = torch.arange(inputs.shape[1], device=inputs.device).expand_as(inputs)
+        size = inputs.shape[1]
+        mask = torch.triu(torch.ones(1, 1, size, size, dtype=torch.bool, device=inputs.device), 1)
+        losses = model(inputs, positions, mask, labels=labels)
+
+        def mean(output: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+            value = output.float().mean()
+            return value, {"loss": value.detach().reshape(1)}
+
+        return losses, mean
+
+    def _of_last_stage(self, loss: torch.Tensor) -> torch.Tensor:
+        """Return the loss, which only the last stage knows, on all ranks of the replica."""
+        from megatron.core import parallel_state
+
+        if self.args.pipeline > 1:
+            group = parallel_state.get_pipeline_model_parallel_group()
+            last = parallel_state.get_pipeline_model_parallel_last_rank()
+            dist.broadcast(loss, last, group)
+        return loss
+
+    def _reduce_gradients(self) -> None:
+        from megatron.core import parallel_state
+
+        if self.replicas > 1:
+            for one in self.plain.parameters():
+                if one.grad is not None:
+                    dist.all_reduce(one.grad, group=parallel_state.get_data_parallel_group())
+                    one.grad /= self.replicas
+
+    def save(self, folder: str) -> None:
+        """Write this rank's part; with the distributed optimizer, in Megatron's own sharded format."""
+        if self.args.distributed_optimizer:
+            from megatron.core import dist_checkpointing
+
+            dist_checkpointing.save(self._sharded(), folder)
+            return
+        state = {"model": self.plain.state_dict(), "optimizer": self.optimizer.state_dict()}
+        torch.save(state, f"{folder}/rank{self.training.rank.rank}.pt")
+
+    def load(self, folder: str) -> None:
+        """Read what ``save`` wrote."""
+        if self.args.distributed_optimizer:
+            from megatron.core import dist_checkpointing
+
+            state = dist_checkpointing.load(self._sharded(), folder)
+        else:
+            path = f"{folder}/rank{self.training.rank.rank}.pt"
+            if not os.path.exists(path):
+                harness.refuse(f"{path} is missing: this checkpoint is for another layout or other nodes")
+            # Megatron's states contain objects of its own; the folder is the job's user's.
+            state = torch.load(path, map_location=self.training.device, weights_only=False)
+        self.plain.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+    def _sharded(self) -> dict[str, Any]:
+        model = self.plain.sharded_state_dict()
+        return {"model": model, "optimizer": self.optimizer.sharded_state_dict(model)}
+
+
+if __name__ == "__main__":
+    main()

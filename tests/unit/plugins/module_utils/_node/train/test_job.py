@@ -1,0 +1,278 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a job calls: the environment of its ranks, the checks of its nodes, the report."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.cpuset import CpuSet
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.layout import layout_of_size
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import SIZES
+from ansible_collections.hpcai.azure.plugins.module_utils._node.train import environment, preflight, report
+from ansible_collections.hpcai.azure.plugins.module_utils._node.train.catalog import MODELS
+from ansible_collections.hpcai.azure.plugins.module_utils._node.train.layout import Job, Layout
+from ansible_collections.hpcai.azure.plugins.module_utils._node.train.plan import Options, Plan, plan
+from ansible_collections.hpcai.azure.plugins.module_utils._node.train.preflight import FAIL, PASS, UNKNOWN, Wanted
+from ansible_collections.hpcai.azure.plugins.module_utils._node.train.record import Outcome, Record
+
+A100 = SIZES["Standard_ND96amsr_A100_v4"]
+JOB = {"SLURM_JOB_ID": "40007", "SLURM_JOB_NODELIST": "compute-[0-1]"}
+INTERFACES = """\
+1: lo    inet 127.0.0.1/8 scope host lo
+2: eth0    inet 10.0.0.5/24 brd 10.0.0.255 scope global eth0
+3: ib0    inet 172.16.1.5/16 scope global ib0
+"""
+
+
+class Machine:
+    """Answers commands from a table, by their first words."""
+
+    def __init__(self, **answers: tuple[int, str]) -> None:
+        self.answers: dict[str, tuple[int, str]] = {
+            "sinfo": (0, "compute-0 10.0.0.5\ncompute-1 10.0.0.6\n"),
+            "ip": (0, INTERFACES),
+            "python3": (0, ""),
+            **answers,
+        }
+
+    def __call__(self, words: Sequence[str]) -> Result:
+        rc, text = self.answers.get(words[0], (127, ""))
+        return Result(tuple(words), rc, text, "")
+
+
+def test_the_first_node_is_named_by_its_address() -> None:
+    found, notes = environment.variables(JOB, Machine(), None, None)
+    assert found == {
+        "MASTER_ADDR": "10.0.0.5",
+        "MASTER_PORT": "25007",
+        "GLOO_SOCKET_IFNAME": "eth0",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+    assert notes == ["The layout of this machine is unknown: there are no CPU masks."]
+    assert environment.exports({"A": "b c"}) == "export A='b c'"
+
+
+def test_ports_of_two_jobs_differ_and_are_below_the_ephemeral_ones() -> None:
+    ports = {
+        int(environment.variables({**JOB, "SLURM_JOB_ID": str(job)}, Machine(), None, None)[0]["MASTER_PORT"])
+        for job in range(1, 60000, 7)
+    }
+    assert 15000 <= min(ports) <= max(ports) < 32768
+
+
+def test_masks_of_the_nodes_are_those_of_hpcnode_pins() -> None:
+    found, notes = environment.variables(JOB, Machine(), layout_of_size(A100), None)
+    masks = found["HPCAI_CPU_MASKS"].split(",")
+    assert notes == []
+    assert found["HPCAI_RANKS_PER_NODE"] == "8"
+    assert found["HPCAI_CPU_BIND"] == f"--cpu-bind=mask_cpu:{','.join(masks)}"
+    # GPUs 0 and 1 are on NUMA node 1, whose CPUs are 24 to 47.
+    assert [CpuSet(cpu for cpu in range(96) if int(mask, 16) >> cpu & 1).as_list() for mask in masks[:2]] == [
+        "24-35",
+        "36-47",
+    ]
+
+
+def test_an_address_on_no_interface_is_said() -> None:
+    found, notes = environment.variables(JOB, Machine(ip=(0, "")), None, None)
+    assert "GLOO_SOCKET_IFNAME" not in found
+    assert "No interface of this machine has the address 10.0.0.5" in notes[0]
+
+
+@pytest.mark.parametrize("variables", [{}, {"SLURM_JOB_NODELIST": "c-0"}, {**JOB, "SLURM_JOB_ID": "x"}])
+def test_outside_of_a_job_there_is_no_environment(variables: dict[str, str]) -> None:
+    with pytest.raises(environment.NoJob, match="no Slurm job"):
+        environment.variables(variables, Machine(), None, None)
+
+
+def test_an_unknown_address_is_an_error() -> None:
+    with pytest.raises(environment.NoJob, match="does not know the address of compute-0"):
+        environment.variables(JOB, Machine(sinfo=(0, "compute-1 10.0.0.6\n")), None, None)
+    with pytest.raises(CommandFailed):
+        environment.variables(JOB, Machine(sinfo=(1, "")), None, None)
+
+
+@pytest.fixture
+def wanted(tmp_path: pathlib.Path) -> dict[str, Any]:
+    """What a training that can run wants."""
+    (tmp_path / "fsdp.py").touch()
+    return {
+        "node": "compute-0",
+        "run": str(tmp_path / "run"),
+        "trainer": str(tmp_path / "fsdp.py"),
+        "python": "python3",
+        "image": "",
+        "needs_image": False,
+        "data": "",
+        "nodes": 2,
+    }
+
+
+def checked(wanted: dict[str, Any], made: Plan | None = None, **answers: tuple[int, str]) -> dict[str, tuple[str, str]]:
+    """Return verdicts and words by check."""
+    answers = {"sinfo": (0, "compute-0|mixed|none\n"), "hpcnode": (0, "{}"), **answers}
+    found = preflight.checks(Wanted(**wanted), made, Machine(**answers))
+    return {one.name: (one.verdict, one.words) for one in found}
+
+
+def test_a_good_node_passes_all_checks(wanted: dict[str, Any]) -> None:
+    made = plan(MODELS["1.7B"], Job(2, 8, Layout(zero=3)), A100)
+    found = checked({**wanted, "data": str(pathlib.Path(wanted["run"]).parent)}, made)
+    needs = found.pop("scratch")
+    assert {verdict for verdict, _words in found.values()} == {PASS}, found
+    assert "are needed" in needs[1] or "free" in needs[1]
+
+
+def test_a_failed_health_check_is_named(wanted: dict[str, Any]) -> None:
+    document = {"tiers": {"prolog": {"checks": [{"name": "gpu_count", "verdict": "fail"}]}}}
+    found = checked(wanted, hpcnode=(1, json.dumps(document)))
+    assert found["health"][0] == FAIL
+    assert "gpu_count" in found["health"][1]
+    assert checked(wanted, hpcnode=(1, "no JSON"))["health"][0] == FAIL
+
+
+def test_a_drained_node_fails_even_if_its_results_cannot_be_read(wanted: dict[str, Any]) -> None:
+    found = checked(wanted, sinfo=(0, "compute-0|draining|hpcai: gpu_count\n"), hpcnode=(2, ""))
+    assert found["health"] == (FAIL, "compute-0 is drained: draining (hpcai: gpu_count)")
+
+
+def test_a_user_who_cannot_read_the_results_learns_that_the_node_is_not_drained(wanted: dict[str, Any]) -> None:
+    assert checked(wanted, hpcnode=(2, ""))["health"] == (PASS, "compute-0 is not drained")
+    outside = {**wanted, "node": ""}
+    assert checked(outside, hpcnode=(2, ""))["health"][0] == UNKNOWN
+
+
+def test_a_plan_that_does_not_fit_fails(wanted: dict[str, Any]) -> None:
+    made = plan(MODELS["175B"], Job(1, 8, Layout(zero=3)), A100)
+    verdict, words = checked(wanted, made)["plan"]
+    assert verdict == FAIL
+    assert words.startswith("it does not fit on 1 x Standard_ND96amsr_A100_v4: A GPU needs")
+
+
+def test_too_little_disk_for_the_checkpoints_fails(wanted: dict[str, Any]) -> None:
+    made = plan(MODELS["2T"], Job(128, 8, Layout(zero=3, offload_optimizer=True, offload_activations=True), 8), A100)
+    verdict, words = checked(wanted, made)["scratch"]
+    assert verdict == FAIL
+    assert "3 checkpoints need" in words
+
+
+def test_a_folder_that_cannot_be_written_fails(wanted: dict[str, Any], tmp_path: pathlib.Path) -> None:
+    (tmp_path / "file").touch()
+    assert checked({**wanted, "run": str(tmp_path / "file/run")})["scratch"][0] == FAIL
+
+
+def test_a_missing_trainer_or_interpreter_fails(wanted: dict[str, Any]) -> None:
+    assert "role hpcai.azure.training" in checked({**wanted, "trainer": "/nothing.py"})["trainer"][1]
+    assert checked(wanted, python3=(127, ""))["trainer"][0] == FAIL
+
+
+@pytest.mark.parametrize(
+    ("image", "needs", "verdict"),
+    [
+        ("", False, PASS),
+        ("", True, FAIL),
+        ("nvcr.io/nvidia/pytorch:25.01-py3", False, FAIL),
+        ("nvcr.io/nvidia/pytorch@sha256:" + "a" * 64, True, PASS),
+        ("nvcr.io/nvidia/pytorch@sha256:" + "a" * 63, True, FAIL),
+        ("/nothing.sqsh", False, FAIL),
+        (__file__, False, PASS),
+    ],
+)
+def test_an_image_needs_a_digest_or_is_a_file(wanted: dict[str, Any], image: str, needs: bool, verdict: str) -> None:
+    assert checked({**wanted, "image": image, "needs_image": needs})["image"][0] == verdict
+
+
+@pytest.mark.parametrize(("rc", "verdict"), [(0, PASS), (1, FAIL), (2, UNKNOWN)])
+def test_data_are_compared_with_their_manifest(wanted: dict[str, Any], rc: int, verdict: str) -> None:
+    data = str(pathlib.Path(wanted["trainer"]).parent)
+    assert checked({**wanted, "data": data}, hpcnode=(rc, ""))["data"][0] == verdict
+
+
+def test_data_that_are_not_staged_yet_are_unknown(wanted: dict[str, Any]) -> None:
+    assert checked({**wanted, "data": "/nothing"})["data"] == (UNKNOWN, "/nothing is not staged yet")
+
+
+def test_the_worst_verdict_counts() -> None:
+    checks = [preflight.Check("a", one, "") for one in (PASS, UNKNOWN, FAIL)]
+    assert [preflight.verdict(checks[:count]) for count in (1, 2, 3)] == [PASS, UNKNOWN, FAIL]
+
+
+def line(rank: int, step: int, **given: Any) -> str:
+    """Return a line of a rank."""
+    values = {"t": 1000.0 + step, "step": step, "rank": rank, "node": f"c-{rank}", "samples": 512}
+    return json.dumps({**values, "step_s": 2.0, "data_s": 0.01, "own_s": 0.5, **given})
+
+
+@pytest.fixture
+def job(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A job folder with the progress of two ranks."""
+    for rank in (0, 1):
+        lines = [line(rank, step, loss=5 - step / 100) for step in (50, 100)]
+        (tmp_path / f"rank-{rank}.jsonl").write_text("\n".join([*lines, '{"t": 1', "no JSON"]) + "\n")
+    return tmp_path
+
+
+def two_runs() -> Record:
+    """Return a record with a run that was killed, and one that finished."""
+    record = Record("gpt-megatron 1.7B").begun(("c-0", "c-1"), 1000.0, 0)
+    record = record.ended(1120.0, Outcome("exit", 137, ("c-1",)), 50).decided("Requeued, without c-1.")
+    return record.begun(("c-0", "c-2"), 1150.0, 50).ended(1260.0, Outcome("exit", 0), 100).decided("The job finished.")
+
+
+def test_the_report_has_what_was_reached_against_what_was_expected(job: pathlib.Path) -> None:
+    model = MODELS["1.7B"]
+    made = plan(model, Job(4, 8, Layout(), 1, 512), A100)
+    found = report.report(two_runs(), report.read_progress(str(job)), made, 32, 2000.0, 30.0, "USD")
+    assert (found.steps, found.loss, found.step_s, found.runs) == (100, 4.0, 2.0, 2)
+    rate = model.flops(512, "full") / (32 * 2.0 * 1e12)
+    assert found.rate == pytest.approx(rate)
+    assert found.expected is not None
+    assert found.expected[0] == pytest.approx(137)
+    assert found.of_expected == pytest.approx(rate / 137)
+    assert found.tokens_per_s_gpu == pytest.approx(512 * 2048 / 2.0 / 32)
+    assert found.mfu == pytest.approx(model.flops(512) / (32 * 2.0 * 1e12) / 312)
+    # 260 seconds, of which 100 steps of two seconds were useful; both runs had two nodes.
+    assert (found.wall_s, found.trained_s) == (260.0, 200.0)
+    assert found.lost == pytest.approx(60 / 260)
+    assert found.cost == pytest.approx(30.0 * (120 + 110) * 2 / 3600)
+    text = report.as_text(found)
+    assert "23.1% of it in starts, checkpoints and repeated steps" in text
+    assert "Requeued, without c-1." in text
+    assert json.loads(json.dumps(report.as_data(found)))["steps"] == 100
+
+
+def test_a_report_without_a_plan_has_samples_only(job: pathlib.Path) -> None:
+    found = report.report(two_runs(), report.read_progress(str(job)), None, 2, 2000.0)
+    assert (found.samples_per_s, found.rate, found.mfu, found.cost) == (256.0, None, None, None)
+    assert "samples/s" in report.as_text(found)
+
+
+def test_a_run_that_trained_nothing_is_reported(tmp_path: pathlib.Path) -> None:
+    record = Record("fsdp tiny").begun(("c-0",), 1000.0, 0)
+    found = report.report(record, report.read_progress(str(tmp_path)), None, 1, 1060.0)
+    assert (found.steps, found.step_s, found.lost, found.wall_s) == (0, None, None, 60.0)
+    assert "60 s in 1 run" in report.as_text(found)
+
+
+def test_a_slow_node_is_in_the_report(job: pathlib.Path) -> None:
+    (job / "rank-1.jsonl").write_text(line(1, 100, own_s=1.5) + "\n")
+    found = report.report(two_runs(), report.read_progress(str(job)), None, 2, 2000.0)
+    assert [one.subject for one in found.slow] == ["c-1"]
+    assert "c-1 is slow" in report.as_text(found)
+
+
+def test_a_rate_given_for_the_plan_is_what_is_expected(job: pathlib.Path) -> None:
+    made = plan(MODELS["1.7B"], Job(4, 8, Layout(), 1, 512), A100, Options(rate=100))
+    found = report.report(two_runs(), report.read_progress(str(job)), made, 32, 2000.0)
+    assert found.expected is not None
+    rate, source = found.expected
+    assert (rate, source) == (pytest.approx(100), "given")
