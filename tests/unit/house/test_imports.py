@@ -29,7 +29,8 @@ LAYERS = {
     "job": 4,
     "health": 4,
     "boot": 5,
-    "cli": 6,
+    "diag": 6,
+    "cli": 7,
 }
 
 # Prefixes within the collection that files below the key may import. The longest matching key decides.
