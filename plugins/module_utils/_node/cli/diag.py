@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, Callable
+from typing import Callable
 
 from ..diag import catalog
 from ..diag.archive import FOLDERS, write_bundle
@@ -83,10 +83,8 @@ def _collect(args: argparse.Namespace) -> Answer:
         return Answer(GOOD, "")
     path = _write(root, made, args.output)
     _write_names(made, path)
-    missing = [item["name"] for item in made.bundle.index["items"] if item["note"] and not item["file"]]
-    hidden = sum(item["redacted"] for item in made.bundle.index["items"])
-    words = f"{path}: {len(made.bundle.data) >> 10} KiB, {hidden} values hidden, {len(missing)} items not available"
-    data: dict[str, Any] = {"path": path, "bytes": len(made.bundle.data), "hidden": hidden, "missing": missing}
+    data = {"path": path, **made.bundle.summary()}
+    words = f"{path}: {data['bytes'] >> 10} KiB, {data['hidden']} values hidden, {len(data['missing'])} items missing"
     return Answer(GOOD, words, {**data, "index": made.bundle.index})
 
 

@@ -47,6 +47,15 @@ class Bundle:
     index: Mapping[str, Any]
     data: bytes
 
+    def summary(self) -> dict[str, Any]:
+        """Return its size, how many values were hidden, and which items are not available."""
+        return {
+            "node": self.index["node"],
+            "bytes": len(self.data),
+            "hidden": sum(item["redacted"] for item in self.index["items"]),
+            "missing": [item["name"] for item in self.index["items"] if not item["file"]],
+        }
+
 
 def make_bundle(node: str, entries: Sequence[Entry], now: float, pseudonymous: bool, seconds: float) -> Bundle:
     """Return the bundle of these entries. Pure.
@@ -65,7 +74,10 @@ def make_bundle(node: str, entries: Sequence[Entry], now: float, pseudonymous: b
         "pseudonyms": pseudonymous,
         "items": [entry.as_index() for entry in entries],
     }
-    parts = {"index.html": page(index, entries), "index.json": json.dumps(index, indent=1) + "\n"}
+    parts = {
+        "index.html": page(index, {entry.item.name: entry.text for entry in entries}),
+        "index.json": json.dumps(index, indent=1) + "\n",
+    }
     parts.update({entry.file: entry.text for entry in entries if entry.file})
     return Bundle(name, index, _packed(name, parts, now))
 

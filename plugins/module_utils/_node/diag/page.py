@@ -7,22 +7,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..machine.web_page import document, table
-
-if TYPE_CHECKING:
-    from .collect import Entry
 
 _MOST_FAILURES = 20
 
 
-def page(index: Mapping[str, Any], entries: Sequence[Entry]) -> str:
-    """Return the first page of a bundle."""
-    body = [_identity(index, entries)]
-    failures = _failures(entries)
+def page(index: Mapping[str, Any], texts: Mapping[str, str]) -> str:
+    """Return the first page of a bundle.
+
+    :param texts: the texts of items by their names.
+    """
+    body = [_identity(index, texts)]
+    failures = _failures(texts)
     if failures:
         body.append("<h2>Failed health checks</h2>" + table(("check", "verdict", "what"), failures))
     body.append(f"<h2>Contents</h2>{_contents(index['items'])}")
@@ -35,12 +35,12 @@ def page(index: Mapping[str, Any], entries: Sequence[Entry]) -> str:
     return document(f"Diagnostics of {index['node']}", body)
 
 
-def _identity(index: Mapping[str, Any], entries: Sequence[Entry]) -> str:
+def _identity(index: Mapping[str, Any], texts: Mapping[str, str]) -> str:
     facts = {"made": index["made_at"], "hpcnode": index["hpcnode"], "duration": f"{index['seconds']:g} s"}
-    host = _json_of("host", entries).get("host")
+    host = _json_of("host", texts).get("host")
     if isinstance(host, Mapping):
         facts["physical host"] = host.get("PhysicalHostNameFullyQualified") or host.get("PhysicalHostName") or "unknown"
-    instance = _json_of("instance", entries)
+    instance = _json_of("instance", texts)
     facts["vmId"] = instance.get("vm_id", "unknown")
     facts["VM size"] = instance.get("vm_size", "unknown")
     if index["pseudonyms"]:
@@ -72,10 +72,10 @@ def _contents(items: Iterable[Mapping[str, Any]]) -> str:
     return table(heads, rows, numbers=(1, 2, 3, 4))
 
 
-def _failures(entries: Sequence[Entry]) -> list[tuple[str, str, str]]:
+def _failures(texts: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """Return the checks that failed in the newest results."""
     rows = []
-    for document_of_tier in _documents("health", entries):
+    for document_of_tier in _documents("health", texts):
         for check in document_of_tier.get("checks", ()):
             if isinstance(check, Mapping) and check.get("verdict") in ("fail", "unknown"):
                 words = (check.get("name"), check.get("verdict"), check.get("summary"))
@@ -83,8 +83,8 @@ def _failures(entries: Sequence[Entry]) -> list[tuple[str, str, str]]:
     return sorted(set(rows))[:_MOST_FAILURES]  # type: ignore[arg-type]
 
 
-def _documents(name: str, entries: Sequence[Entry]) -> Iterable[Mapping[str, Any]]:
-    text = next((entry.text for entry in entries if entry.item.name == name), "")
+def _documents(name: str, texts: Mapping[str, str]) -> Iterable[Mapping[str, Any]]:
+    text = texts.get(name, "")
     decoder = json.JSONDecoder()
     for part in text.split("\n# /") if text else ():
         begin = part.find("{")
@@ -96,5 +96,5 @@ def _documents(name: str, entries: Sequence[Entry]) -> Iterable[Mapping[str, Any
             yield found
 
 
-def _json_of(name: str, entries: Sequence[Entry]) -> Mapping[str, Any]:
-    return next(iter(_documents(name, entries)), {})
+def _json_of(name: str, texts: Mapping[str, str]) -> Mapping[str, Any]:
+    return next(iter(_documents(name, texts)), {})

@@ -216,13 +216,13 @@ def test_only_the_newest_archives_are_kept(tmp_path: pathlib.Path) -> None:
 def test_pseudonyms_replace_names_and_addresses_in_the_same_way() -> None:
     names = Pseudonyms("salt")
     text = (
-        "UserId=alice(1000) /home/bob/x NodeName=batch-3 batch-3 batch-[0-3] 10.1.2.3 10.1.2.3 fe80::1 127.0.0.1 "
+        "UserId=alice(1000) /home/azureuser/x NodeName=batch-3 batch-3 batch-[0-3] 10.1.2.3 10.1.2.3 fe80::1 127.0.0.1 "
         "169.254.169.254 00:15:5d:33:ff:0a at 12:34:56, 0001:00:00.0 /subscriptions/abc/resourceGroups/rg-1/x "
         "alice@example.com alice"
     )
     names.learn_from(text)
     shown = names.replace(text)
-    for name in ("alice", "bob", "batch", "10.1.2.3", "fe80", "5d:33", "abc", "rg-1", "example"):
+    for name in ("alice", "azureuser", "batch", "10.1.2.3", "fe80", "5d:33", "abc", "rg-1", "example"):
         assert name not in shown
     for kept in ("127.0.0.1", "169.254.169.254", "12:34:56", "0001:00:00.0"):
         assert kept in shown
