@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.atomic import write_file
 
 from .._azure.errors import printable
 from .gather import SCHEMA, STATES, headline, state_word, what
 from .html import page
 from .outliers import show
+from .text import aligned, as_json, write_if_changed
 
 MOST_LINES = 30
-_LONGEST = 110
 
 
 def table(report: Mapping[str, Any], most: int = MOST_LINES) -> list[str]:
@@ -32,7 +29,7 @@ def table(report: Mapping[str, Any], most: int = MOST_LINES) -> list[str]:
     rows = [("NODE", "VERDICT", "PHYSICAL HOST", "WHAT")]
     rows += [(n["host_name"], state_word(n["state"]), printable(n["host"]) or "-", what(n)) for n in bad[:most]]
     if bad:
-        lines += ["", *_aligned(rows)]
+        lines += ["", *aligned(rows)]
         lines += [f"and {len(bad) - most} more"] if len(bad) > most else []
     odd = report.get("outliers", [])
     if odd:
@@ -41,7 +38,7 @@ def table(report: Mapping[str, Any], most: int = MOST_LINES) -> list[str]:
             (each["node"], printable(each["reading"]), printable(each["device"]) or "-", _against(each))
             for each in odd[:most]
         ]
-        lines += ["", *_aligned(rows)]
+        lines += ["", *aligned(rows)]
         lines += [f"and {len(odd) - most} more"] if len(odd) > most else []
     return lines
 
@@ -52,21 +49,7 @@ def _against(odd: Mapping[str, Any]) -> str:
     return f"{value}{unit}, usual is {usual}{unit}"
 
 
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), _short(row[3])])
-        for row in rows
-    ]
-
-
-def _short(text: str) -> str:
-    line = printable(text)
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1].rstrip()}…"
-
-
 JSON, HTML = "report.json", "report.html"
-_MODE = 0o644
 
 
 @dataclass(frozen=True)
@@ -89,37 +72,8 @@ def write_report(report: Mapping[str, Any], folder: str, dry: bool = False) -> W
     """
     texts = {JSON: as_json(report), HTML: page(report)}
     before = _table_in(os.path.join(folder, JSON))
-    changed = False
-    for name, text in texts.items():
-        path = os.path.join(folder, name)
-        if not _is(path, text):
-            changed = True
-            if not dry:
-                write_file(path, text, _MODE)
-    return Written(changed, before)
-
-
-def as_json(report: Mapping[str, Any]) -> str:
-    """Return the report as JSON, with one line per node, so that it can be searched with grep. Pure."""
-    parts = []
-    for key, value in report.items():
-        text = _dumps(value)
-        if isinstance(value, list) and value and isinstance(value[0], Mapping):
-            text = "[\n" + ",\n".join(_dumps(item) for item in value) + "\n]"
-        parts.append(f"{_dumps(key)}: {text}")
-    return "{" + ",\n".join(parts) + "}\n"
-
-
-def _dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
-
-
-def _is(path: str, text: str) -> bool:
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            return file.read() == text and stat.S_IMODE(os.fstat(file.fileno()).st_mode) == _MODE
-    except (FileNotFoundError, UnicodeDecodeError):
-        return False
+    changed = [write_if_changed(os.path.join(folder, name), text, dry) for name, text in texts.items()]
+    return Written(any(changed), before)
 
 
 def _table_in(path: str) -> str:

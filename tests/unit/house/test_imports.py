@@ -29,6 +29,8 @@ LAYERS = {
     "job": 4,
     "health": 4,
     "boot": 5,
+    "train": 5,
+    "ledger": 5,
     "diag": 6,
     "cli": 7,
 }

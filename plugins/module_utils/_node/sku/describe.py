@@ -27,6 +27,7 @@ from ..forms import (
     text,
     text_or_number,
 )
+from .gpu_models import PRECISIONS
 from .table import HAND
 from .types import CpuModel, Gpu, Hca, NumaNode, Threshold, VmSize
 
@@ -56,6 +57,9 @@ FORMS: Mapping[str, Form[Any]] = {
     "gpu_model": text,
     "gpu_count": integer(),
     "gpu_memory_gb": integer(1),
+    "gpu_usable_memory_mib": integer(1),
+    "gpu_tflops": mapping_of(choice(*PRECISIONS), above_zero),
+    "gpu_link_gbs": integer(1),
     "gpus": list_of(instance_of(Gpu, _DEVICE)),
     "gpu_memory_clock_mhz": integer(1),
     "gpu_graphics_clock_mhz": integer(1),

@@ -33,6 +33,8 @@ SOURCES: Mapping[str, str] = {
     "InfiniBand has none",
     "D": "MicrosoftDocs/azure-compute-docs, articles/virtual-machines/sizes/gpu-accelerated",
     "E": "azhpc-images, tests/health_checks: the tests of the image on ND A100 v4",
+    "F": "stas00/ml-engineering, compute/accelerator/README.md and network/README.md: peak rates of GPUs for dense "
+    "matrices, and rates of NVLink and xGMI per direction",
     "G": "general knowledge, unverified: not found in a document",
     "H": "azurehpc-health-checks, the scripts: run-health-checks.sh (rates of mlx5_an0, in its lists AN40, AN100), "
     "azure_common.nhc (GPU clocks), azure_gpu_ecc.nhc (remapped rows)",
@@ -46,6 +48,7 @@ SOURCES: Mapping[str, str] = {
     "R": "azurehpc-health-checks, README.md: its table of limits",
     "S": "superbench, superbench/config/azure_nd*.yaml",
     "T": "azhpc-images, topology/*.xml: ndv2, ndv4, ndv5 and ncv4",
+    "U": "out-of-memory messages of PyTorch in public issues and logs, which contain the total memory of the GPU",
     "W": "cyclecloud-slurm-workspace and azure-vm-utils: the model by which they identify local NVMe disks of any size",
     "Y": "yosoyjay, a figure for two ND A100 v4 nodes; its location was not recorded",
     HAND: "described by hand in the inventory (hpcai_vm_sizes)",

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .gpu_models import GPU_MODELS
+
 
 @dataclass(frozen=True)
 class CpuModel:
@@ -120,6 +122,10 @@ class VmSize:
     :ivar gpu_model: the collection's own name, e.g. ``A100-SXM4-40GB``; the driver's name depends on its version.
     :ivar gpu_count: number of GPUs.
     :ivar gpu_memory_gb: memory of each GPU in GB as marketed.
+    :ivar gpu_usable_memory_mib: memory of each GPU that programs can allocate, as CUDA reports it, in MiB.
+    :ivar gpu_tflops: peak rate of each GPU by precision, one of ``PRECISIONS``, for dense matrices, in TFLOP/s.
+    :ivar gpu_link_gbs: rate of each GPU over NVLink or xGMI to all other GPUs of the VM, per direction, in GB/s; None
+        also if the VM has no such links between all its GPUs.
     :ivar gpus: the GPUs in index order.
     :ivar gpu_memory_clock_mhz: highest memory clock of a GPU, in MHz.
     :ivar gpu_graphics_clock_mhz: highest graphics (SM) clock of a GPU, in MHz.
@@ -153,6 +159,9 @@ class VmSize:
     gpu_model: str | None = None
     gpu_count: int | None = None
     gpu_memory_gb: int | None = None
+    gpu_usable_memory_mib: int | None = None
+    gpu_tflops: Mapping[str, float] | None = None
+    gpu_link_gbs: int | None = None
     gpus: tuple[Gpu, ...] | None = None
     gpu_memory_clock_mhz: int | None = None
     gpu_graphics_clock_mhz: int | None = None
@@ -181,6 +190,8 @@ def vm_size(
 ) -> VmSize:
     """Return a size from its facts by source: ``{"C": {"vcpus": 96}, "D": {"ethernet_gbps": 24}}``.
 
+    The facts of its GPU model are added.
+
     :raises ValueError: a fact is listed under two sources; list it once with both letters (``"C, T"``).
     """
     values: dict[str, Any] = {}
@@ -190,6 +201,9 @@ def vm_size(
             if fact in values:
                 raise ValueError(f"{name}: {fact} is stated twice, by {sources[fact]} and by {source}.")
             values[fact], sources[fact] = value, source
+    for source, facts in GPU_MODELS[values["gpu_model"]].items():
+        values.update(facts)
+        sources.update(dict.fromkeys(facts, source))
     return VmSize(name, **values, thresholds=thresholds, contradictions=contradictions, sources=sources)
 
 

@@ -131,7 +131,11 @@ def query_addresses(names: Sequence[str], controllers: Sequence[str], run: Run) 
     :raises CommandFailed: slurmctld does not answer.
     """
     words = ["sinfo", "--noheader", "--all", "--Node", f"--nodes={','.join(names)}", "--format=%N %o"]
-    shown = must(run_command(controllers, words, run)).stdout
+    return parse_addresses(must(run_command(controllers, words, run)).stdout)
+
+
+def parse_addresses(shown: str) -> dict[str, str]:
+    """Return the addresses in lines of ``sinfo --Node --format='%N %o'``, by node; without placeholders."""
     pairs = [line.split() for line in shown.splitlines()]
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and pair[1] != PLACEHOLDER_ADDRESS}
 

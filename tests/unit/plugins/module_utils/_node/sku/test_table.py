@@ -201,6 +201,44 @@ def test_boards_of_eight_gpus_from_the_a100_on_have_nvswitches() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "bf16", "links", "usable_gib"),
+    [
+        ("ND96asr_v4", 312, 300, 39.39),
+        ("ND96amsr_A100_v4", 312, 300, 79.15),
+        ("ND96isr_H100_v5", 989, 450, 79.11),
+        ("ND96isr_H200_v5", 989, 450, 139.81),
+        ("ND96isr_MI300X_v5", 1307, 448, 191.98),
+        ("ND128isr_NDR_GB200_v6", 2250, 900, None),
+        # No source states the peaks of B300 and H100 NVL; the V100 has no bf16; PCIe cards have no links to all.
+        ("ND128isr_GB300_v6", None, 900, None),
+        ("NC80adis_H100_v5", None, None, 93.12),
+        ("ND40rs_v2", None, 150, 31.74),
+        ("NC96ads_A100_v4", 312, None, None),
+    ],
+)
+def test_rates_and_usable_memory_are_those_of_the_gpu_model(
+    name: str, bf16: int | None, links: int | None, usable_gib: float | None
+) -> None:
+    size = SIZES[f"Standard_{name}"]
+    assert (size.gpu_tflops or {}).get("bf16") == bf16
+    assert size.gpu_link_gbs == links
+    assert size.gpu_usable_memory_mib == (None if usable_gib is None else int(usable_gib * 1024))
+
+
+def test_programs_get_less_memory_than_is_marketed_but_nearly_all(size: VmSize) -> None:
+    if size.gpu_usable_memory_mib is not None:
+        marketed_gb = size.gpu_memory_gb or 0
+        assert 0.98 * marketed_gb <= size.gpu_usable_memory_mib * 2**20 / 1e9 <= 1.08 * marketed_gb
+
+
+def test_peaks_of_half_the_bits_are_higher(size: VmSize) -> None:
+    peaks = size.gpu_tflops or {}
+    ordered = [peaks[name] for name in ("fp32", "tf32", "bf16", "fp8") if name in peaks]
+    assert ordered == sorted(ordered)
+    assert peaks.get("bf16", peaks.get("fp16")) == peaks.get("fp16")
+
+
 def test_no_size_is_listed_in_two_spellings() -> None:
     assert len({name.lower() for name in SIZES}) == len(SIZES)
 
@@ -287,6 +325,7 @@ def test_unverified_facts_are_marked() -> None:
         ("ND96amsr_A100_v4", "gpu_graphics_clock_mhz"),
         ("ND40rs_v2", "gpu_memory_clock_mhz"),
         ("ND40rs_v2", "gpu_graphics_clock_mhz"),
+        ("ND40rs_v2", "gpu_tflops"),
         ("NC24ads_A100_v4", "numa_nodes"),
     }
 

@@ -1,0 +1,186 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The checks of a node before a training starts on it: a problem found here costs seconds, later it costs hours."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ..machine.run import Result, Run
+from .estimate import checkpoint_bytes
+from .memory import gib
+from .plan import Plan
+
+PASS, WARN, FAIL, UNKNOWN = "pass", "warn", "fail", "unknown"
+_DIGEST = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
+_KEPT = 3
+"""Checkpoints that a node holds: two that are kept or uploading, and the one being written."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """The verdict of a check of this node.
+
+    :ivar name: its name.
+    :ivar verdict: pass, warn, fail or unknown.
+    :ivar words: what was found, and for a failure what to do.
+    """
+
+    name: str
+    verdict: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a training needs on this node.
+
+    :ivar node: the node's name in Slurm; empty outside of a job.
+    :ivar run: the folder of its checkpoints.
+    :ivar trainer: path of the trainer.
+    :ivar python: the interpreter; empty in a container.
+    :ivar image: the container image; empty for none.
+    :ivar needs_image: whether the recipe runs in an image only.
+    :ivar data: the folder of the data set; empty for none.
+    :ivar nodes: number of nodes.
+    :ivar sharded: whether each node writes its part of a checkpoint.
+    """
+
+    node: str
+    run: str
+    trainer: str
+    python: str
+    image: str
+    needs_image: bool
+    data: str
+    nodes: int
+    sharded: bool = True
+
+
+def checks(wanted: Wanted, plan: Plan | None, run: Run) -> list[Check]:
+    """Check this node.
+
+    :param plan: the plan of a transformer for this VM size and these nodes; None if there is none.
+    """
+    found = [_health(wanted.node, run), _fits(plan), _folder(wanted, plan), _trainer(wanted, run), _image(wanted)]
+    return [*found, *_data(wanted, run)]
+
+
+def verdict(found: Iterable[Check]) -> str:
+    """Return the worst verdict."""
+    verdicts = {one.verdict for one in found}
+    return next((one for one in (FAIL, UNKNOWN, WARN) if one in verdicts), PASS)
+
+
+def _health(node: str, run: Run) -> Check:
+    """Return what is known of this node's health.
+
+    The prolog ran the checks before this job, but only root and the group adm can read the results. What they caused is
+    public: the arbiter drains a faulty node.
+    """
+    bad = drained([node], run) if node else {}
+    if bad:
+        return Check("health", FAIL, f"{node} is drained: {bad[node]}")
+    answer = run(["hpcnode", "health", "status", "--json"])
+    if answer.rc == 1:
+        words = f"health checks failed: {_failed_checks(answer)}. See 'hpcnode health status' on this node."
+        return Check("health", FAIL, words)
+    if answer.rc == 0:
+        return Check("health", PASS, "no health check failed")
+    if node:
+        return Check("health", PASS, f"{node} is not drained")
+    return Check("health", UNKNOWN, "the health of this node is unknown")
+
+
+def _failed_checks(answer: Result) -> str:
+    try:
+        tiers = json.loads(answer.stdout)["tiers"].values()
+        names = [one["name"] for tier in tiers for one in tier["checks"] if one["verdict"] == FAIL]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        names = []
+    return ", ".join(dict.fromkeys(map(str, names))) or "a latched finding"
+
+
+def drained(nodes: Sequence[str], run: Run) -> dict[str, str]:
+    """Return why Slurm has drained nodes or set them down, by node; empty also if slurmctld does not answer.
+
+    A node that a running job uses shows as draining.
+    """
+    words = ["sinfo", "--noheader", "--all", "--Node", f"--nodes={','.join(nodes)}", "--format=%N|%T|%E"]
+    found = {}
+    for line in run(words).stdout.splitlines():
+        name, _bar, rest = line.partition("|")
+        state, _bar, reason = rest.partition("|")
+        if name in nodes and state.lower().startswith(("drain", "down", "fail", "maint")):
+            found[name] = f"{state.strip('*')} ({reason.strip()})"
+    return found
+
+
+def _fits(plan: Plan | None) -> Check:
+    if plan is None:
+        return Check("plan", PASS, "this model has no plan")
+    if not plan.fits:
+        return Check("plan", FAIL, f"it does not fit on {plan.job.nodes} x {plan.size.name}: {plan.problems[0]}")
+    return Check("plan", PASS, f"it fits on {plan.job.nodes} x {plan.size.name}")
+
+
+def _folder(wanted: Wanted, plan: Plan | None) -> Check:
+    try:
+        os.makedirs(wanted.run, exist_ok=True)
+        probe = f"{wanted.run}/.hpcai-preflight-{os.getpid()}"
+        with open(probe, "w", encoding="ascii"):
+            pass
+        os.unlink(probe)
+        status = os.statvfs(wanted.run)
+    except OSError as error:
+        return Check("scratch", FAIL, f"cannot write to {wanted.run}: {error.strerror}. Check the node's scratch.")
+    free = status.f_bavail * status.f_frsize
+    if plan is None:
+        return Check("scratch", PASS, f"{gib(free)} are free in {wanted.run}")
+    needed = _KEPT * checkpoint_bytes(plan.model) / (wanted.nodes if wanted.sharded else 1)
+    if free < needed:
+        words = f"{wanted.run} has {gib(free)} free, and {_KEPT} checkpoints need {gib(needed)}: remove old files."
+        return Check("scratch", FAIL, words)
+    return Check("scratch", PASS, f"{gib(free)} are free in {wanted.run}, {gib(needed)} are needed")
+
+
+def _trainer(wanted: Wanted, run: Run) -> Check:
+    if not os.path.isfile(wanted.trainer):
+        return Check("trainer", FAIL, f"{wanted.trainer} is missing: run the role hpcai.azure.training on this node.")
+    if wanted.python and run([wanted.python, "-c", "import sys"]).rc != 0:
+        return Check("trainer", FAIL, f"{wanted.python} does not run on this node: give --python.")
+    return Check("trainer", PASS, wanted.trainer)
+
+
+def _image(wanted: Wanted) -> Check:
+    if not wanted.image:
+        if wanted.needs_image:
+            return Check("image", FAIL, "this recipe runs in a container image only: give --image NAME@sha256:DIGEST.")
+        return Check("image", PASS, "no container")
+    if wanted.image.startswith("/"):
+        if os.path.isfile(wanted.image):
+            return Check("image", PASS, wanted.image)
+        return Check("image", FAIL, f"{wanted.image} is missing on this node.")
+    if not _DIGEST.fullmatch(wanted.image):
+        words = f"{wanted.image} has no digest, so it may be another image tomorrow: use NAME@sha256:DIGEST."
+        return Check("image", FAIL, words)
+    return Check("image", PASS, wanted.image)
+
+
+def _data(wanted: Wanted, run: Run) -> Iterator[Check]:
+    if not wanted.data:
+        return
+    if not os.path.isdir(wanted.data):
+        yield Check("data", UNKNOWN, f"{wanted.data} is not staged yet")
+        return
+    answer = run(["hpcnode", "stage", "verify", "--target", wanted.data])
+    words = {0: f"{wanted.data} agrees with its manifest", 1: f"{wanted.data} differs from its manifest: stage again."}
+    yield Check(
+        "data", {0: PASS, 1: FAIL}.get(answer.rc, UNKNOWN), words.get(answer.rc, f"{wanted.data} has no manifest")
+    )

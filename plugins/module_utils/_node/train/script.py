@@ -1,0 +1,260 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The batch script of a training. It contains all that happens, so its user can read and change it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+from .model import Model
+from .recipe import FOLDER, Recipe, Size
+
+SRUN, MPIRUN = LAUNCHERS = ("srun", "mpirun")
+_WIDTH = 110
+
+
+@dataclass(frozen=True)
+class ScriptOptions:
+    """What a script needs beside the recipe.
+
+    :ivar size: name of the size.
+    :ivar nodes: number of nodes.
+    :ivar gpus: GPUs of a node; 0 for a training on CPUs.
+    :ivar ranks: processes of a node.
+    :ivar run: folder of the checkpoints, on each node's own disks; ``$USER`` is replaced when the script runs.
+    :ivar store: folder in Blob storage for the checkpoints; empty to keep them on the nodes only.
+    :ivar shared: whether all nodes see ``run``.
+    :ivar python: the interpreter.
+    :ivar image: a container image; empty for none.
+    :ivar data: folder of the data set on the nodes; empty for synthetic data.
+    :ivar source: the data set in Blob storage; empty if it is there already.
+    :ivar launcher: one of ``LAUNCHERS``.
+    :ivar time: Slurm's time limit; empty for the partition's.
+    :ivar partition: the partition; empty for the default.
+    :ivar warn_s: how long before the time limit the training saves and ends.
+    :ivar steps: replaces the steps of the size; None keeps them.
+    :ivar folder: where recipes and trainers are on the nodes.
+    """
+
+    size: str
+    nodes: int
+    gpus: int
+    ranks: int
+    run: str
+    store: str = ""
+    shared: bool = False
+    python: str = "python3"
+    image: str = ""
+    data: str = ""
+    source: str = ""
+    launcher: str = SRUN
+    time: str = ""
+    partition: str = ""
+    warn_s: int = 300
+    steps: int | None = None
+    folder: str = FOLDER
+
+
+def render(recipe: Recipe, options: ScriptOptions) -> str:
+    """Return the script."""
+    size = recipe.size(options.size)
+    parts = (
+        _head(recipe, options),
+        _setting(recipe, options),
+        _preflight(recipe, options),
+        _stage(options),
+        _restore(recipe, options),
+        _train(recipe, size, options),
+        _ending(options),
+    )
+    return "\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def trainer_arguments(size: Size, steps: int | None = None) -> list[str]:
+    """Return the trainer's options for a size: the shape, the layout, the batch, and its own ones."""
+    found = [f"--steps={steps or size.steps}", f"--save-every={size.save_every}", f"--micro-batch={size.micro_batch}"]
+    if size.batch:
+        found.append(f"--batch={size.batch}")
+    found.append(f"--device={size.device}")
+    if size.model is not None:
+        found += _of_model(size.model)
+    layout = size.layout
+    for field in fields(layout):
+        value, default = getattr(layout, field.name), field.default
+        if value != default:
+            name = field.name.replace("_", "-")
+            found.append(f"--{name}" if value is True else f"--{name}={value}")
+    return [*found, *(f"--{name}={value}" for name, value in size.arguments.items())]
+
+
+def _of_model(model: Model) -> Iterator[str]:
+    for field in fields(model):
+        value = getattr(model, field.name)
+        if value is True:
+            yield f"--{field.name}"
+        elif value not in (None, False):
+            yield f"--{field.name.replace('_', '-')}={value}"
+
+
+def _head(recipe: Recipe, options: ScriptOptions) -> list[str]:
+    name = f"{recipe.name}-{options.size}"
+    directives = [
+        f"--job-name={name}",
+        f"--nodes={options.nodes}",
+        "--exclusive",
+        *([f"--gpus-per-node={options.gpus}"] if options.gpus else []),
+        *([f"--partition={options.partition}"] if options.partition else []),
+        *([f"--time={options.time}"] if options.time else []),
+        # A requeued job continues its log; the batch shell gets the signal and passes it on.
+        "--requeue",
+        "--open-mode=append",
+        f"--signal=B:USR1@{options.warn_s}",
+        f"--output={name}-%j.log",
+    ]
+    return [
+        "#!/bin/bash",
+        f"# {recipe.summary}: {recipe.name}, size {options.size}. Written by 'hpcnode train script'.",
+        "# It contains all that happens, so you can change it. Start it with sbatch, in a folder that all nodes see.",
+        *(f"#SBATCH {directive}" for directive in directives),
+        "set -u",
+        "",
+    ]
+
+
+def _setting(recipe: Recipe, options: ScriptOptions) -> list[str]:
+    where = "seen by all nodes" if options.shared else "on the disks of each node"
+    lines = [
+        f'run="{options.run}"  # checkpoints, {where}',
+        "# Records and progress, seen by all nodes.",
+        f'job="$SLURM_SUBMIT_DIR/{recipe.name}-{options.size}-$SLURM_JOB_ID"',
+        'mkdir -p "$job" && rm -f "$job"/near-limit "$job"/notice-* "$job"/errors',
+        'each_node=(srun --ntasks-per-node=1 --ntasks="$SLURM_JOB_NUM_NODES" --kill-on-bad-exit=0)',
+    ]
+    if options.store:
+        lines.append(f"export HPCAI_CHECKPOINT_STORE={shlex.quote(options.store)}")
+    return [
+        *lines,
+        "",
+        "# Decides about a restart, prints the report, and ends. $1: exit status, then options of 'train end'.",
+        "finish() {",
+        f'    hpcnode train end "$job" --run "$run" --recipes {shlex.quote(options.folder)} --status "$@"',
+        '    exit "$1"',
+        "}",
+        "",
+        "# MASTER_ADDR and MASTER_PORT, the interface, and the CPUs of each rank.",
+        f"variables=$(hpcnode train env --ranks {options.ranks}) || exit 1",
+        'eval "$variables"',
+        "",
+    ]
+
+
+def _preflight(recipe: Recipe, options: ScriptOptions) -> list[str]:
+    words = [f"hpcnode train preflight {recipe.name} --size {options.size}", '--job "$job" --run "$run"']
+    words.append(f"--recipes {shlex.quote(options.folder)}")
+    words += [f"--image {shlex.quote(options.image)}"] if options.image else [f"--python {shlex.quote(options.python)}"]
+    words += [f"--data {shlex.quote(options.data)}"] if options.data else []
+    words += ["--shared"] if options.shared else []
+    return [
+        "# 1. Preflight: health, memory, disk, trainer, image and data of these very nodes.",
+        f'"${{each_node[@]}}" {_wrap(words)} 2> >(tee "$job/errors" >&2) || finish $? --refused',
+        "",
+    ]
+
+
+def _stage(options: ScriptOptions) -> list[str]:
+    if not options.source:
+        return []
+    words = ["hpcnode stage run", f"--source {shlex.quote(options.source)}", f"--target {shlex.quote(options.data)}"]
+    return [
+        "# 2. Stage the data: each node copies its share, or continues what a killed run left.",
+        f'"${{each_node[@]}}" {_wrap(words)} || finish $?',
+        "",
+    ]
+
+
+def _restore(recipe: Recipe, options: ScriptOptions) -> list[str]:
+    if not options.store:
+        return []
+    words = ['hpcnode checkpoint restore --to "$run"']
+    words += [f"--latest-file {recipe.latest_file}"] if recipe.latest_file else []
+    words += ["--shared"] if options.shared else (["--all"] if recipe.any_nodes else [])
+    watch = [f'hpcnode checkpoint watch "$run" --signal {recipe.signal}', "--keep-last 2"]
+    watch += [f"--latest-file {recipe.latest_file}"] if recipe.signal == "latest" else []
+    watch += ["--shared"] if options.shared else []
+    return [
+        "# 3. Restore the newest complete checkpoint. If there is none, this does nothing.",
+        f'"${{each_node[@]}}" {_wrap(words)} || finish $?',
+        "",
+        "# 4. Upload each finished checkpoint while the training continues.",
+        f'"${{each_node[@]}}" --overlap {_wrap(watch)} &',
+        "watcher=$!",
+        "",
+    ]
+
+
+def _train(recipe: Recipe, size: Size, options: ScriptOptions) -> list[str]:
+    trainer = shlex.quote(f"{options.folder}/trainers/{recipe.trainer}")
+    arguments = trainer_arguments(size, options.steps)
+    program = [
+        f"{options.python} {trainer}",
+        '--run="$run" --job="$job"',
+        *(["--shared"] if options.shared else []),
+        *([f"--data={shlex.quote(options.data)}"] if options.data else []),
+        *map(shlex.quote, arguments),
+    ]
+    if options.launcher == MPIRUN:
+        # The trainer binds each rank to its CPUs; Slurm starts mpirun's daemons, so no ssh is needed.
+        launch = [
+            f'mpirun -np "$((SLURM_JOB_NUM_NODES * {options.ranks}))" --map-by ppr:{options.ranks}:node --bind-to none',
+            "--mca coll_hcoll_enable 0 -x MASTER_ADDR -x MASTER_PORT -x HPCAI_CPU_MASKS",
+            "${GLOO_SOCKET_IFNAME:+-x GLOO_SOCKET_IFNAME}",
+        ]
+    else:
+        launch = [
+            f'srun --ntasks-per-node={options.ranks} --ntasks="$((SLURM_JOB_NUM_NODES * {options.ranks}))"',
+            '--overlap --kill-on-bad-exit=1 ${HPCAI_CPU_BIND:+"$HPCAI_CPU_BIND"}',
+        ]
+    if options.image:
+        mounts = f"$run,$job,{options.folder}"
+        mounts += f",{options.data}" if options.data else ""
+        launch.append(f'--container-image={shlex.quote(options.image)} --container-mounts="{mounts}"')
+    return [
+        f"# 5. Train: {options.ranks} {'process' if options.ranks == 1 else 'processes'} per node. A rank that dies "
+        "ends all. A warning before the time",
+        "# limit is passed on; the training then saves and ends with status 75.",
+        f'{_wrap([*launch, *program])} 2> >(tee -a "$job/errors" >&2) &',
+        "training=$!",
+        'trap \'touch "$job/near-limit"; kill -USR1 "$training"\' USR1',
+        'wait "$training"; status=$?',
+        'while kill -0 "$training" 2>/dev/null; do wait "$training"; status=$?; done',
+        "",
+    ]
+
+
+def _ending(options: ScriptOptions) -> list[str]:
+    lines = []
+    if options.store:
+        once = f'hpcnode checkpoint watch "$run" --once{" --shared" if options.shared else ""}'
+        lines = [
+            "# 6. End the watcher, and publish what it had not finished.",
+            'kill -TERM "$watcher"; wait "$watcher"',
+            f'"${{each_node[@]}}" {once}',
+            "",
+        ]
+    return [*lines, "# 7. Restart or hold, with the report.", 'finish "$status"']
+
+
+def _wrap(words: Sequence[str]) -> str:
+    """Return words on lines that fit."""
+    lines, line = [], words[0]
+    for word in words[1:]:
+        if len(line) + len(word) > _WIDTH:
+            lines.append(line)
+            line = f"    {word}"
+        else:
+            line = f"{line} {word}"
+    return " \\\n".join([*lines, line])
