@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         containers,
         diag,
         events,
+        goodput,
         grants,
         health,
         job,
@@ -63,7 +64,7 @@ SCHEMA = 1
 """Version of the format of ``--json``."""
 
 _JOBS = ("containers", "beeond", "job", "stage", "checkpoint", "events", "metadata", "grants", "slurm", "arbiter")
-NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", *_JOBS, "diag", "tools")
+NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", *_JOBS, "diag", "goodput", "tools")
 """The sub-commands."""
 
 
