@@ -32,6 +32,7 @@ LAYERS = {
     "train": 5,
     "ledger": 5,
     "diag": 6,
+    "recover": 6,
     "cli": 7,
 }
 

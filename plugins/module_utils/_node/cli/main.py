@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         metadata,
         nccl,
         pins,
+        recover,
         scratch,
         sku,
         slurm,
@@ -64,7 +65,7 @@ SCHEMA = 1
 """Version of the format of ``--json``."""
 
 _JOBS = ("containers", "beeond", "job", "stage", "checkpoint", "events", "metadata", "grants", "slurm", "arbiter")
-NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", *_JOBS, "diag", "goodput", "tools")
+NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", *_JOBS, "diag", "goodput", "recover", "tools")
 """The sub-commands."""
 
 

@@ -15,6 +15,7 @@ separates fields by a text that nobody can know before, and a line without exact
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ LIMIT_S = 300.0
 """Time limit of one query, in seconds: slurmdbd may read a large table."""
 _RUN_FIELDS = "JobIDRaw,State,Submit,Eligible,Start,End,ExitCode,NodeList,Partition,User,Comment"
 _EVENT_FIELDS = "NodeName,Start,End,State,User,Reason"
+_WORD = re.compile(r"[a-z]{1,16}(=[A-Za-z0-9][A-Za-z0-9._-]{0,62})?")
 _NO_TIME = ("", "Unknown", "None", "NONE")
 _NO_NODES = ("", "None assigned", "(null)")
 
@@ -47,6 +49,8 @@ class JobRun:
     :ivar end: when it ended; None while it runs.
     :ivar nodes: Slurm's host list.
     :ivar training: the name in its comment, ``hpcai:training=NAME``; empty if it has none.
+    :ivar words: the words of its comment that start with ``hpcai:``, without that.
+    :ivar comment: the comment, if it has such a word; else empty.
     """
 
     job: int
@@ -61,6 +65,8 @@ class JobRun:
     partition: str
     user: str
     training: str
+    words: tuple[str, ...] = ()
+    comment: str = ""
 
 
 @dataclass(frozen=True)
@@ -187,6 +193,7 @@ class RunReader:
         if ended is not None and ended < began:
             return self._skipped.add("an end before its start: the controller's clock was changed")
         submitted = began if submitted is None else submitted
+        words = words_in(comment)
         if worked is not None and not began <= worked <= (ended if ended is not None else worked):
             # A step of an earlier run, or clocks that differ.
             worked = None
@@ -204,25 +211,33 @@ class RunReader:
                 nodes,
                 partition,
                 user,
-                training_in(comment),
+                training_in(words),
+                words,
+                comment if words else "",
             )
         )
         return None
 
 
-def training_in(comment: str) -> str:
-    """Return the name of the training in a job's comment; empty if there is none."""
-    for word in comment.replace(";", ",").replace(" ", ",").split(","):
-        if word.startswith("hpcai:training="):
-            name = word.partition("=")[2]
-            return name if name.replace("-", "").replace("_", "").replace(".", "").isalnum() else ""
-    return ""
+def words_in(comment: str) -> tuple[str, ...]:
+    """Return the words of a job's comment that start with ``hpcai:``, without that. A user may write anything there."""
+    if "hpcai:" not in comment:
+        return ()
+    found = re.split(r"[\s,;]+", comment)
+    return tuple(word[6:] for word in found if word.startswith("hpcai:") and _WORD.fullmatch(word[6:]))
+
+
+def training_in(words: Sequence[str]) -> str:
+    """Return the name of the training in these words; empty if there is none."""
+    return next((word.partition("=")[2] for word in words if word.startswith("training=")), "")
 
 
 def read_runs(
-    since: float, until: float, handle: Callable[[JobRun], None], ask: Query = query, partition: str = ""
+    since: float, until: float, handle: Callable[[JobRun], None], ask: Query = query, jobs: Sequence[int] = ()
 ) -> Skipped:
     """Pass on each run that overlaps a time, and return which lines could not be used.
+
+    :param jobs: only runs of these jobs.
 
     :raises CommandFailed: slurmdbd does not answer.
     """
@@ -231,7 +246,7 @@ def read_runs(
     reader = RunReader(delimiter, handle, skipped)
     words = ["sacct", "--allusers", "--duplicates", "--noheader", "--parsable2", f"--delimiter={delimiter}"]
     words += [f"--starttime={_slurm_time(since)}", f"--endtime={_slurm_time(until)}", f"--format={_RUN_FIELDS}"]
-    ask([*words, *([f"--partition={partition}"] if partition else [])], reader.line)
+    ask([*words, *([f"--jobs={','.join(map(str, jobs))}"] if jobs else [])], reader.line)
     reader.end()
     return skipped
 

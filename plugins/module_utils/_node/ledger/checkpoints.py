@@ -49,11 +49,13 @@ class Index:
     """Checkpoints by the job that made them.
 
     :ivar jobs: the sorted times of each job's checkpoints.
+    :ivar steps: the step of each of these.
     :ivar pruned: jobs with checkpoints that were pruned before anybody looked.
     :ivar trainings: trainings that make checkpoints: a run of theirs without one has lost its work.
     """
 
     jobs: dict[int, list[float]] = field(default_factory=dict)
+    steps: dict[tuple[int, float], int] = field(default_factory=dict)
     pruned: set[int] = field(default_factory=set)
     trainings: set[str] = field(default_factory=set)
 
@@ -62,6 +64,14 @@ class Index:
         times = self.jobs.get(job, ())
         place = bisect_right(times, end + _LATE_S)
         return times[place - 1] if place and times[place - 1] >= start else None
+
+    def step_at(self, job: int, when: float) -> int | None:
+        """Return the step of a job's last checkpoint before a time, 0 if there is none; None without any checkpoint."""
+        times = self.jobs.get(job)
+        if not times:
+            return None
+        place = bisect_right(times, when + _LATE_S)
+        return self.steps[job, times[place - 1]] if place else 0
 
     def knows(self, job: int, training: str, start: float, end: float) -> bool:
         """Whether it is known what a run has kept."""
@@ -84,6 +94,7 @@ def index_of(checkpoints: Iterable[Checkpoint]) -> Index:
             made.pruned.add(int(number))
         else:
             made.jobs.setdefault(int(number), []).append(one.when)
+            made.steps[int(number), one.when] = found.step if found else 0
     for times in made.jobs.values():
         times.sort()
     return made

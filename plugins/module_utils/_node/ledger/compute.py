@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..slurm.hostlist import HostlistError, expand
 from .accounting import Event, JobRun, Skipped, by_node, slices
@@ -85,6 +86,7 @@ class Ledger:
     :ivar blamed: lost node-seconds by the node, and its machine, whose failure ended a run.
     :ivar failures: of all nodes.
     :ivar runs: how many runs overlap the window.
+    :ivar decisions: of the recovery, the newest last.
     :ivar notes: what could not be used or is uncertain, one sentence each.
     """
 
@@ -98,6 +100,7 @@ class Ledger:
     failures: list[Failure] = field(default_factory=list)
     runs: int = 0
     requeues: int = 0
+    decisions: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def seconds(self, bucket: str) -> float:

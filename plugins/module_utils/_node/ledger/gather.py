@@ -23,11 +23,13 @@ from . import checkpoints
 from .accounting import Query, query, read_events, read_runs
 from .checkpoints import Checkpoint
 from .compute import Ledger, Sources, compute
+from .decisions import read_decisions
 from .machines import read_machines
 from .output import Rates
 
 CONFIG = "goodput"
 FILE = f"{FOLDER}/{CONFIG}.json"
+_MOST_DECISIONS = 100
 NAME = matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", "a name of letters, digits and ._-")
 
 
@@ -122,6 +124,7 @@ def gather(root: Root, run: Run, settings: Settings, asked: Asked, ask: Query = 
         dict.fromkeys(asked.jobs, asked.training),
     )
     ledger = compute(sources, asked.since, asked.until)
+    ledger.decisions = read_decisions(root, asked.since, asked.until)[-_MOST_DECISIONS:]
     # The same note may come from several days.
     ledger.notes = list(dict.fromkeys([*notes, *ledger.notes]))
     return ledger, Rates(_prices(root, settings), settings.region, sizes)

@@ -92,6 +92,7 @@ def as_data(ledger: Ledger, rates: Rates) -> dict[str, Any]:
         "work": [_work(name, work) for name, work in _largest(ledger.work)],
         "reliability": _reliability(ledger, rates),
         "costliest_nodes": costliest(ledger, rates),
+        "decisions": ledger.decisions,
         "notes": ledger.notes,
     }
 
@@ -226,6 +227,8 @@ def text(data: Mapping[str, Any]) -> str:
     lines += [f"  {name}: {_mtbf(found)}" for name, found in data["reliability"]["by_fault"].items()]
     for row in data["costliest_nodes"]:
         lines.append(f"{row['node']}: {_cost(row, data['currency'])}")
+    for one in data["decisions"]:
+        lines.append(f"recovery of job {one['job']} at {_utc(one['time'])}: {one['action']}: {one['reason']}")
     return "\n".join([*lines, *(f"note: {note}" for note in data["notes"])])
 
 
@@ -324,6 +327,10 @@ def page(data: Mapping[str, Any]) -> str:
     for title, key in (("set", "by_set"), ("VM size", "by_size"), ("fault", "by_fault")):
         groups += [(f"{title} {name}", found) for name, found in data["reliability"][key].items()]
     nodes = [(escape(row["node"]), escape(_cost(row, data["currency"]))) for row in data["costliest_nodes"]]
+    decisions = [
+        (_utc(one["time"]), str(one["job"]), escape(str(one["action"])), escape(str(one["reason"])))
+        for one in data["decisions"]
+    ]
     body = [
         f"<p>{escape(facts)}. Runtime goodput {_share(data['runtime_goodput'])}.</p>",
         "<h2>What the time was used for</h2>",
@@ -336,6 +343,8 @@ def page(data: Mapping[str, Any]) -> str:
         table(("", "bounds are at 90 %"), [(escape(name), escape(_mtbf(found))) for name, found in groups]),
         "<h2>Nodes that cost the most</h2>",
         table(("node", ""), nodes) if nodes else "<p>None.</p>",
+        "<h2>Recovery</h2>",
+        table(("when", "job", "action", "reason"), decisions) if decisions else "<p>No job was recovered.</p>",
         *(f'<p class="bad">{escape(note)}</p>' for note in data["notes"]),
     ]
     return document("Goodput", body)

@@ -165,7 +165,7 @@ def test_a_comment_cannot_forge_a_record() -> None:
     ],
 )
 def test_reads_the_training_of_a_comment(comment: str, training: str) -> None:
-    assert accounting.training_in(comment) == training
+    assert accounting.training_in(accounting.words_in(comment)) == training
 
 
 def test_clocks_that_were_changed_are_noted_and_counted_nowhere() -> None:
