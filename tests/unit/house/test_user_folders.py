@@ -68,6 +68,8 @@ ALLOWED: dict[str, dict[str, str]] = {
     "job/stage/manifest.py": {"Journal.__init__": AS_USER},
     "job/stage/apply.py": {"stage": AS_USER, "_clear_others": AS_USER, "_tidy": AS_USER},
     "job/unkillable.py": {"_show_connections": "/sys/fs/fuse/connections, where only the kernel makes files"},
+    "ledger/decisions.py": {"append_decision": ROOTS_OWN},
+    "ledger/gather.py": {"_checkpoints": NEW_NAME},
     "machine/atomic.py": {
         "write_file": ROOTS_OWN,
         "remove_file": ROOTS_OWN,
@@ -106,6 +108,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     "setup/users/homes.py": dict.fromkeys(
         ("make", "_copy", "_remove"), "beside the home, in a parent that users cannot write to: _refuse_open"
     ),
+    "slurm/arbiter/machine_log.py": {"append_changes": ROOTS_OWN},
     "slurm/arbiter/records.py": {"read": SERVICE},
     "slurm/database.py": {"make_place": SERVICE},
     "slurm/dump.py": {"make_dump": SERVICE, "_fill": SERVICE, "_remove_partial": SERVICE},

@@ -12,7 +12,6 @@ and then it is unknown what its run has kept.
 from __future__ import annotations
 
 import json
-import os
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -155,5 +154,4 @@ def write_record(root: Root, checkpoints: Iterable[Checkpoint], path: str = RECO
     held = {one.id: [one.when, one.training] for one in checkpoints}
     text = json.dumps({"schema": SCHEMA, "checkpoints": held}, sort_keys=True) + "\n"
     if root.text(path) != text.strip():
-        os.makedirs(os.path.dirname(root.at(path)), mode=0o750, exist_ok=True)
         write_file(root.at(path), text, mode=0o640)

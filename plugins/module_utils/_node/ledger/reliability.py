@@ -5,7 +5,7 @@
 """How often nodes fail and how long that lasts, with honest bounds for few failures. Pure.
 
 A failure is an outage that the node caused: drained by a check, or down. Drains by people, planned replacements and
-time without a machine are none. Outages that touch each other are one failure.
+time without a machine do not count. Outages that touch each other are one failure.
 
 The time between failures is assumed to be exponential, so that the number of failures in a time has a Poisson
 distribution. The bounds are the exact ones (Garwood, 1936) at 90 %. With zero failures there is a lower bound only.
