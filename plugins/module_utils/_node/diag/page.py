@@ -74,13 +74,13 @@ def _contents(items: Iterable[Mapping[str, Any]]) -> str:
 
 def _failures(texts: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """Return the checks that failed in the newest results."""
-    rows = []
+    rows: set[tuple[str, str, str]] = set()
     for document_of_tier in _documents("health", texts):
         for check in document_of_tier.get("checks", ()):
             if isinstance(check, Mapping) and check.get("verdict") in ("fail", "unknown"):
-                words = (check.get("name"), check.get("verdict"), check.get("summary"))
-                rows.append(tuple(escape(str(word)) for word in words))
-    return sorted(set(rows))[:_MOST_FAILURES]  # type: ignore[arg-type]
+                name, verdict, summary = (escape(str(check.get(key))) for key in ("name", "verdict", "summary"))
+                rows.add((name, verdict, summary))
+    return sorted(rows)[:_MOST_FAILURES]
 
 
 def _documents(name: str, texts: Mapping[str, str]) -> Iterable[Mapping[str, Any]]:

@@ -12,6 +12,7 @@ import io
 import json
 import os
 import pathlib
+import shutil
 import stat
 import tarfile
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag import archive, catalog, collect, perform
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.item import Command, Item, Tool, command, files
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.pseudonyms import Pseudonyms
-from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.reading import Raw, read_command
+from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.reading import Raw, may_be_opened, read_command
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.lock import only_one
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
@@ -264,14 +265,14 @@ def sos(words: Sequence[str], _limit_s: float, _most_bytes: int) -> Raw:
 def test_reports_of_other_tools_are_unpacked_and_searched_too(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collect.shutil, "which", lambda name, path: f"/usr/bin/{name}")
-    monkeypatch.setattr(collect.shutil, "disk_usage", lambda _path: os.terminal_size((1, 1)) and _Free(1 << 40))
+    monkeypatch.setattr(shutil, "which", lambda name, path: f"/usr/bin/{name}")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: _Free(1 << 40))
     items = [item for item in catalog.CATALOG if item.extra]
     entries = {entry.item.name: entry for entry in collect.Collector(Root("/"), read_command=sos).collect(items)}
     assert entries["sos"].text.startswith("# /sos_commands/x\nGET https://a.blob.core.windows.net/c/f?")
     assert entries["nvidia_bug_report"].text == "# /report.log.gz\nlog\npassword=<hidden: named secret>\n"
     assert not [one for one in entries.values() if "PLANTED" in one.text or IN_LOGS["SAS"][1] in one.text]
-    monkeypatch.setattr(collect.shutil, "disk_usage", lambda _path: _Free(0))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: _Free(0))
     entry = collect.Collector(Root("/"), read_command=sos).collect(items)[0]
     assert "not run" in entry.note
 
@@ -284,8 +285,6 @@ class _Free:
 
 
 def test_the_catalogue_never_names_what_must_not_be_read() -> None:
-    from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.reading import may_be_opened
-
     names = [item.name for item in catalog.CATALOG]
     assert len(names) == len(set(names)) > 40
     for item in catalog.CATALOG:

@@ -16,6 +16,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import main 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag import perform
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.incident import incident_nodes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.kernel import read_boot_id
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.nodes import NodeState
@@ -44,7 +45,7 @@ def test_the_unit_is_started_once_for_a_fault_of_this_boot(tmp_path: pathlib.Pat
     assert perform.start_if_due(root, run) == ""
     # Another boot, or another fault, is another incident.
     write(tmp_path, "/proc/sys/kernel/random/boot_id", "another")
-    text = (tmp_path / "run/hpcai/health/periodic.json").read_text().replace(perform.read_boot_id(root), "another")
+    text = (tmp_path / "run/hpcai/health/periodic.json").read_text().replace(read_boot_id(root), "another")
     assert perform.destructive_faults(root) == ()
     write(tmp_path, "/run/hpcai/health/periodic.json", text.replace("11111111-2222-3333-4444-555555555555", "another"))
     assert perform.start_if_due(root, run) == "collecting diagnostics"

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.accounting import Query
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
 
-FOLDER = pathlib.Path(__file__).parent / "recorded"
+FOLDER = pathlib.Path(__file__).parent / "forms"
 RELEASES = ("22.05", "24.11")
 T0 = float(calendar.timegm((2026, 1, 1, 0, 0, 0)))
 """The beginning of the recorded window, of ten minutes."""

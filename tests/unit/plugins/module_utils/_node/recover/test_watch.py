@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import main as frame
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.accounting import Query
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import run as run_command
 from ansible_collections.hpcai.azure.plugins.module_utils._node.recover import watch
@@ -65,7 +66,7 @@ class Clock:
         self.now += seconds
 
 
-def watched(tmp_path: pathlib.Path, comment: str, ask: object = None) -> tuple[list[str], list[str]]:
+def watched(tmp_path: pathlib.Path, comment: str, ask: Query | None = None) -> tuple[list[str], list[str]]:
     """The commands and the lines of a watchdog of a job that never makes progress."""
     commands: list[str] = []
     written: list[str] = []
@@ -85,7 +86,7 @@ def watched(tmp_path: pathlib.Path, comment: str, ask: object = None) -> tuple[l
         written.append,
         clock=clock,
         pause=clock.pause,
-        ask=database,  # type: ignore[arg-type]
+        ask=database,
     )
     return [one for one in commands if "py-spy" not in one], written
 
