@@ -68,6 +68,8 @@ def _part(host: str, hostvars: Mapping[str, Any], options: Mapping[str, Any]) ->
     reason = "" if options["pseudonyms"] else str(options["reasons"].get(host, ""))
     if made.get("path") and os.path.isfile(fetched):
         return Part(shown, fetched, reason=reason)
+    if made.get("path"):
+        return Part(shown, problem="its archive could not be fetched", reason=reason)
     why = "it could not be reached" if made.get("unreachable") else str(made.get("msg") or "nothing was collected")
     if options["pseudonyms"]:
         # The message may contain names.

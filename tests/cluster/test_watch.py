@@ -172,8 +172,8 @@ def test_diagnostics_contain_no_planted_secret(
     run = cluster.playbook(
         "playbooks/diagnose.yml", inventory, "-e", f"hpcai_diagnose_folder={tmp_path}", "-e", "hpcai_diagnose=compute_3"
     )
-    (path,) = tmp_path.glob("hpcai-incident-*.tar.gz")
-    with tarfile.open(path) as archive:
+    (bundle,) = tmp_path.glob("hpcai-incident-*.tar.gz")
+    with tarfile.open(bundle) as archive:
         names = archive.getnames()
         texts = [file.read() for file in map(archive.extractfile, archive.getmembers()) if file]
     assert any(name.endswith("/items/slurmctld_log.txt") for name in names), run.output

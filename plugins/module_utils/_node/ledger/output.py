@@ -176,7 +176,7 @@ def _figures(found: Reliability) -> dict[str, Any]:
 
 def costliest(ledger: Ledger, rates: Rates, most: int = MOST_NODES) -> list[dict[str, Any]]:
     """Return the machines that cost the most: drained by checks, down, and work of whole jobs that they ended."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for (node, machine), totals in ledger.totals.items():
         out = totals[rank_of(BY_CHECK)] + totals[rank_of(DOWN)]
         lost = ledger.blamed.get((node, machine), 0.0)
