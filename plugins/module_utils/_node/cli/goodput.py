@@ -16,7 +16,7 @@ from ..ledger import gather, output
 from ..machine.atomic import write_file
 from ..machine.root import Root
 from ..machine.run import run
-from .command import GOOD, Answer, Command, UsageError
+from .command import GOOD, UNKNOWN, Answer, Command, UsageError
 
 _DESCRIPTION = """\
 Shows for a window what each node-second was used for: kept by a checkpoint, lost, jobs starting, waiting after a
@@ -58,7 +58,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _execute(args: argparse.Namespace) -> Answer:
     root, now = Root(args.root), time.time()
     if not root.is_this_machine:
-        raise UsageError("goodput works on the running machine only: leave out --root")
+        words = "goodput works on the running machine only: leave out --root"
+        return Answer(UNKNOWN, words, {"reason": words})
     settings = gather.read_settings(root)
     asked = _asked(args, settings.days, now)
     stores = (*settings.stores, *(gather.Series(url, args.training) for url in args.store))

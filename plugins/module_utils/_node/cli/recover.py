@@ -48,7 +48,7 @@ the longest pause seen before, it writes the stacks of this node's Python proces
 installed), and kills the job's steps, so that the job can be recovered. It needs no root. Start it on each node, in the
 background of the batch script:
 
-  srun --overlap --ntasks-per-node=1 hpcnode recover watch --file=$PWD/progress &
+  srun --overlap --ntasks-per-node=1 hpcnode recover watch --file=progress &
 
 Exit status: 0 the training has ended, 1 it hung and was ended, 3 wrong usage.
 """

@@ -158,7 +158,7 @@ def _end(environment: Mapping[str, str], run: Bounded, write: Callable[[str], No
 
 
 def _comment(job: int, ask: Query) -> str:
-    """Return the job's comment if it is one line with a word of ours; else an empty text, and nothing is changed."""
+    """Return the job's comment if it is one line with a word ``hpcai:``; else an empty text, and nothing is changed."""
     found: list[JobRun] = []
     read_runs(0.0, time.time(), found.append, ask, [job])
     comment = found[-1].comment if found else ""

@@ -198,7 +198,7 @@ ExecStart=/usr/bin/hpcnode diag capture
 Nice=19
 IOSchedulingClass=idle
 MemoryMax=1G
-TimeoutStartSec=660
+TimeoutStartSec=600
 """,
     EVENTS: f"""\
 {MARK}
