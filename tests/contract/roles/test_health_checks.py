@@ -14,11 +14,14 @@ import pytest
 import yaml
 from ansible.errors import AnsibleError
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.perform import CaptureSettings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import PROLOG
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.scratch import SCRATCH
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.install import scripts_from
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.options import DEFAULT_LIMITS, KINDS
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.runner import BURIAL_S, TERM_S
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.gather import Settings as GoodputSettings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.recover.settings import Settings as RecoverySettings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.layout import TOOL
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.reasons import PROLOG_SCRIPT
 
@@ -79,6 +82,7 @@ def test_settings_are_merged_and_null_restores_the_default(by_case: Any) -> None
     files = {file["name"]: file["settings"] for file in by_case["some"]["node"]["files"]}
     assert files == {
         "health": {"off": ["gemm"], "warn_only": ["load"]},
+        "diag": {"on_fault": False, "keep": 5, "upload": "", "pseudonyms": False},
         "health_report": {"field": "Comment", "refuse_jobs": True},
     }
     arbiter = by_case["some"]["ctl"]["arbiter"]
@@ -140,3 +144,26 @@ def test_an_epilog_never_fails(by_case: Any) -> None:
 
 def test_absent_removes_the_scripts(by_case: Any) -> None:
     assert by_case["absent"]["node"]["hooks"] == {"prolog": {}, "epilog": {}, "health": {}}
+
+
+@pytest.mark.parametrize(
+    ("variable", "settings"),
+    [
+        ("health_checks_capture", CaptureSettings()),
+        ("health_checks_goodput", GoodputSettings()),
+        ("health_checks_recovery", RecoverySettings()),
+    ],
+)
+def test_the_role_documents_each_setting_of_the_node(variable: str, settings: object) -> None:
+    specs = yaml.safe_load((ROLES / "health_checks/meta/argument_specs.yml").read_text(encoding="utf-8"))
+    assert set(specs["argument_specs"]["main"]["options"][variable]["options"]) == set(vars(settings))
+
+
+def test_ledger_and_recovery_are_set_up_only_with_settings(evaluate: Evaluate) -> None:
+    expressions = {"ledger": "{{ __health_checks_wants_goodput }}", "recovery": "{{ __health_checks_wants_recovery }}"}
+    assert evaluate("hpcai.azure.health_checks", HOSTS, expressions)["ctl"] == {"ledger": False, "recovery": False}
+    wanted = {"health_checks_goodput": {"days": 1}, "health_checks_recovery": {"interval_s": 5}}
+    found = evaluate("hpcai.azure.health_checks", HOSTS, expressions, **wanted)
+    assert found["ctl"] == {"ledger": True, "recovery": True}
+    found = evaluate("hpcai.azure.health_checks", HOSTS, expressions, **wanted, health_checks_state="absent")
+    assert found["ctl"] == {"ledger": False, "recovery": False}

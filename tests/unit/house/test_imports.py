@@ -31,7 +31,10 @@ LAYERS = {
     "boot": 5,
     "bench": 5,
     "train": 5,
-    "cli": 6,
+    "ledger": 5,
+    "diag": 6,
+    "recover": 6,
+    "cli": 7,
 }
 
 # Prefixes within the collection that files below the key may import. The longest matching key decides.

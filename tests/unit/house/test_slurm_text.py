@@ -18,8 +18,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job import reque
 
 ROOT = pathlib.Path(__file__).parents[3]
 WITH_TEXT = re.compile(r"show\s+(job|step)s?\b|(?<!C\()\b(sacct|strigger)\b")
-# squeue(1): id, array, user, state, nodes. Users cannot choose the text of any of them.
-PLAIN_LETTERS = {"%A", "%i", "%u", "%U", "%T", "%t", "%N", "%D"}
+# squeue(1): id, array, user, state, nodes; partition, slurmctld's reason, times. Users cannot choose the text of any.
+PLAIN_LETTERS = {"%A", "%i", "%u", "%U", "%T", "%t", "%N", "%D", "%P", "%r", "%V", "%S", "%l"}
 PLAIN_FIELDS = {"JobID", "State", "RestartCnt", "BatchFlag", "Requeue", "ArrayJobID", "ArrayTaskID"}
 
 
@@ -40,9 +40,13 @@ def commands() -> Iterator[tuple[str, str]]:
                     yield f"{where}:{getattr(node, 'lineno', 0)}", " ".join(constants)
 
 
+# Fields are separated by a random text that no comment can contain; test_a_comment_cannot_forge_a_record.
+WITH_RANDOM_SEPARATOR = "plugins/module_utils/_node/ledger/accounting.py"
+
+
 def test_no_command_prints_text_that_a_user_chose() -> None:
     found = [f"{where}: {words}" for where, words in commands() if WITH_TEXT.search(words)]
-    assert found == []
+    assert [one for one in found if not one.startswith(WITH_RANDOM_SEPARATOR)] == []
 
 
 def test_squeue_prints_only_fields_without_user_text() -> None:

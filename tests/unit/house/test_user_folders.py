@@ -50,6 +50,9 @@ ALLOWED: dict[str, dict[str, str]] = {
     "boot/steps/instance.py": {"_identify": ROOTS_OWN},
     "cli/checkpoint.py": {"_fetch": AS_USER, "_Opened.__exit__": AS_USER},
     "cli/stage.py": dict.fromkeys(("_plan", "_clean", "_common_listing", "_with_logs", "_sweep", "_remove"), AS_USER),
+    "diag/archive.py": {"_write": ROOTS_OWN},
+    "diag/collect.py": {"Collector._tool": NEW_NAME},
+    "diag/perform.py": {"upload_file": NEW_NAME},
     "job/azcopy/tool.py": {"write_list": AS_USER, "_variables": AS_USER},
     "job/azcopy/transfer.py": {"download": AS_USER, "_with_list": AS_USER},
     "job/azcopy/work.py": {"new_folder": AS_USER},
@@ -69,6 +72,8 @@ ALLOWED: dict[str, dict[str, str]] = {
     "job/stage/manifest.py": {"Journal.__init__": AS_USER},
     "job/stage/apply.py": {"stage": AS_USER, "_clear_others": AS_USER, "_tidy": AS_USER},
     "job/unkillable.py": {"_show_connections": "/sys/fs/fuse/connections, where only the kernel makes files"},
+    "ledger/decisions.py": {"append_decision": ROOTS_OWN},
+    "ledger/gather.py": {"_checkpoints": NEW_NAME},
     "machine/atomic.py": {
         "write_file": ROOTS_OWN,
         "remove_file": ROOTS_OWN,
@@ -108,6 +113,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     "setup/users/homes.py": dict.fromkeys(
         ("make", "_copy", "_remove"), "beside the home, in a parent that users cannot write to: _refuse_open"
     ),
+    "slurm/arbiter/machine_log.py": {"append_changes": ROOTS_OWN},
     "slurm/arbiter/records.py": {"read": SERVICE},
     "slurm/database.py": {"make_place": SERVICE},
     "slurm/dump.py": {"make_dump": SERVICE, "_fill": SERVICE, "_remove_partial": SERVICE},

@@ -151,12 +151,13 @@ def _report(args: argparse.Namespace) -> Answer:
 def report(root: Root) -> Answer:
     """Write the results of the checks to the node's record at slurmctld."""
     # Imported here, because a job waits for the prolog, and most prologs need nothing of the arbiter.
+    from ..diag.perform import start_if_due
     from ..health.report.send import send
 
     sent = send(root, run)
-    return Answer(
-        command.GOOD if sent.known else command.UNKNOWN, sent.words, {"known": sent.known, "told": sent.words}
-    )
+    collecting = start_if_due(root, run)
+    words = "; ".join(filter(None, (sent.words, collecting)))
+    return Answer(command.GOOD if sent.known else command.UNKNOWN, words, {"known": sent.known, "told": words})
 
 
 def _prolog(args: argparse.Namespace) -> Answer:

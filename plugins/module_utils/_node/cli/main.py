@@ -45,13 +45,16 @@ if TYPE_CHECKING:
         checkpoint,
         clocks,
         containers,
+        diag,
         events,
+        goodput,
         grants,
         health,
         job,
         metadata,
         nccl,
         pins,
+        recover,
         scratch,
         sku,
         slurm,
@@ -64,7 +67,22 @@ SCHEMA = 1
 """Version of the format of ``--json``."""
 
 _JOBS = ("containers", "beeond", "job", "stage", "checkpoint", "events", "metadata", "grants", "slurm", "arbiter")
-NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", "bench", "train", *_JOBS, "tools")
+NAMES = (
+    "sku",
+    "boot",
+    "health",
+    "scratch",
+    "clocks",
+    "nccl",
+    "pins",
+    "bench",
+    "train",
+    *_JOBS,
+    "diag",
+    "goodput",
+    "recover",
+    "tools",
+)
 """The sub-commands."""
 
 

@@ -200,6 +200,50 @@ def read_root_file(base: Base, name: str) -> str | None:
         return file.read(_LARGEST).decode("utf-8", "replace").strip()
 
 
+_SYSTEM_USERS = 999
+"""The highest id of a system account (SYS_UID_MAX of login.defs on Debian and EL)."""
+
+
+def open_system_file(root: Root, path: str) -> int:
+    """Open a regular file of root or of a system account for reading, and return its descriptor.
+
+    In a folder that another user can write to, no link is followed, and the file must have no second name, because a
+    user could have linked another file there. A pipe does not block this.
+
+    :raises FolderProblem: a user could have put the file there.
+    :raises OSError: it is missing, or cannot be read.
+    """
+    folder, name = os.path.split(path)
+    with contextlib.ExitStack() as handles:
+        here = os.open(root.at("/"), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        handles.callback(os.close, here)
+        so_far = ""
+        for part in filter(None, folder.split("/")):
+            so_far += f"/{part}"
+            here = _open(part, here, so_far, _OPEN if is_open(os.fstat(here)) else _OPEN & ~os.O_NOFOLLOW)
+            handles.callback(os.close, here)
+        guarded = is_open(os.fstat(here))
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_NOFOLLOW if guarded else 0)
+        try:
+            handle = os.open(name, flags, dir_fd=here)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise FolderProblem("this is a symbolic link in a folder that users can write to") from None
+            raise
+    facts = os.fstat(handle)
+    is_systems = facts.st_uid in owners_of_root() or facts.st_uid <= _SYSTEM_USERS
+    if stat.S_ISREG(facts.st_mode) and is_systems and not (guarded and facts.st_nlink > 1):
+        return handle
+    os.close(handle)
+    if not stat.S_ISREG(facts.st_mode):
+        raise FolderProblem(f"this is {_kind(facts)}, not a file")
+    raise FolderProblem(
+        f"user {facts.st_uid} could have put this file there"
+        if is_systems
+        else f"this file belongs to user {facts.st_uid}"
+    )
+
+
 def write_new(base: Base, name: str, text: str, mode: int) -> None:
     """Write a new file.
 

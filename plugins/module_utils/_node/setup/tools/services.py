@@ -80,6 +80,11 @@ GRANTS_SOCKET = "hpcai-grants.socket"
 GRANTS = "hpcai-grants.service"
 
 
+# The unit that collects diagnostics before a repair destroys them. 'hpcnode health report' starts it.
+
+DIAG = "hpcai-diag.service"
+
+
 UNITS = {
     HOOK_REPORT_PATH: f"""\
 {MARK}
@@ -177,6 +182,23 @@ StartLimitIntervalSec=0
 Type=oneshot
 ExecStart=/usr/bin/hpcnode health report
 TimeoutStartSec=120
+""",
+    DIAG: f"""\
+{MARK}
+[Unit]
+Description=Collect diagnostics of this node before it is repaired
+After=network-online.target
+# A check that fails again and again must not fill the disk.
+StartLimitIntervalSec=3600
+StartLimitBurst=4
+
+[Service]
+Type=oneshot
+ExecStart=/usr/bin/hpcnode diag capture
+Nice=19
+IOSchedulingClass=idle
+MemoryMax=1G
+TimeoutStartSec=600
 """,
     EVENTS: f"""\
 {MARK}

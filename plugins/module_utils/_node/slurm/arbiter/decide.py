@@ -165,6 +165,9 @@ def _failing(one: ObservedNode, report: Report, machine: Machine, settings: Sett
         machine = replace(machine, out=replace(machine.out, checks=checks))
     first = report.faults[0]
     step = next_step(report, machine, now) if settings.escalate else None
+    if step and machine.out is not None and now - machine.out.since < settings.capture_s:
+        # A restart or another machine would destroy what the node still collects.
+        return NodeDecision(machine)
     if step and step.kind == RESTART_IT:
         reason = reasons.reboot_reason(report, step.fault)
         after = replace(machine, restarts=(*machine.restarts, Restart(now, report.boot)), out=None)

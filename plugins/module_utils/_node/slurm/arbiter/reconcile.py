@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from ...machine.run import CommandFailed, Run
 from . import observed, records, status
 from .actions import LOST, Alert, Done, carry_out
 from .decide import decide
+from .machine_log import append_changes
 from .settings import Settings
 
 LOCK = "/run/hpcai/health-arbiter.lock"
@@ -40,10 +42,18 @@ class Reconciled:
     done: tuple[Done, ...] = ()
 
 
-def reconcile(root: Root, run: Run, settings: Settings, now: float, check: bool = False) -> Reconciled:
+def reconcile(
+    root: Root,
+    run: Run,
+    settings: Settings,
+    now: float,
+    check: bool = False,
+    machines: dict[str, str] | None = None,
+) -> Reconciled:
     """Make one pass.
 
     :param check: only return what would be done.
+    :param machines: the last known machine of each node, kept by the caller between passes.
     :raises CommandFailed: slurmctld does not answer; then nothing was done.
     :raises OSError: the records cannot be written.
     """
@@ -60,6 +70,9 @@ def reconcile(root: Root, run: Run, settings: Settings, now: float, check: bool 
     after.update({one.action.machine.key: one.action.machine for one in done if not one.problem})
     # First write the records, which cannot be recovered.
     records.write(root, settings.records, after, now)
+    with contextlib.suppress(OSError):
+        # The next pass tries again. A full disk must not keep the status from being written.
+        append_changes(root, nodes.values(), {} if machines is None else machines, now)
     document = status.document(decision, done, after, settings, now)
     status.write_status(root, document)
     status.write_metrics(root, document, settings)
@@ -79,9 +92,10 @@ def reconcile_forever(
 ) -> Iterator[str]:
     """Make passes forever, and yield lines for the journal: actions, and new alerts."""
     known: frozenset[str] = frozenset()
+    machines: dict[str, str] = {}
     while True:
         try:
-            looked = reconcile(root, run, settings, clock())
+            looked = reconcile(root, run, settings, clock(), machines=machines)
             now_known = {f"{WARNING}{status.alert_line(alert)}" for alert in looked.status["alerts"]}
             yield from (f"{ERROR if one.problem else INFO}{one.words}" for one in looked.done)
         except (CommandFailed, OSError) as error:

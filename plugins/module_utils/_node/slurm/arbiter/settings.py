@@ -35,6 +35,8 @@ class Settings:
     :ivar confirm: how many consecutive runs of a check must fail before its node is drained, by check name; default 1.
     :ivar escalate: whether nodes that still fail are restarted, and then marked for replacement.
     :ivar restart_s: how long a restart may take before an alert.
+    :ivar capture_s: how long a drained node keeps its state before it is restarted or marked for replacement, so that
+        it can collect diagnostics (``hpcai-diag.service``).
     :ivar records: file with the records of machines.
     :ivar metrics: folder for the Prometheus text file; empty for none, None for the node exporter's usual folder if it
         exists.
@@ -46,6 +48,7 @@ class Settings:
     confirm: Mapping[str, int] = field(default_factory=dict)
     escalate: bool = False
     restart_s: float = 3600.0
+    capture_s: float = 0.0
     records: str = "/var/lib/hpcai/health/arbiter.json"
     metrics: str | None = None
 
@@ -66,6 +69,7 @@ FORM = instance_of(
         "confirm": mapping_of(string, number(1, MOST_RUNS, integral=True)),
         "escalate": boolean,
         "restart_s": _SECONDS,
+        "capture_s": number(0, 3600),
         "records": absolute_path,
         "metrics": or_empty(absolute_path),
     },

@@ -313,6 +313,9 @@ def test_every_command_takes_the_common_options_and_answers_in_json(
         "arbiter": "status",
         "events": "show",
         "metadata": "status",
+        "diag": "list",
+        "goodput": "",
+        "recover": "status",
         "tools": "check",
     }
     assert set(words) == set(frame.NAMES)

@@ -55,6 +55,14 @@ def kind(done: NodeDecision) -> str:
     return done.action.kind if done.action else "nothing"
 
 
+@pytest.mark.parametrize(("age_s", "expected"), [(60.0, "nothing"), (399.0, "nothing"), (401.0, RESTART)])
+def test_a_node_keeps_its_state_while_it_collects_diagnostics(age_s: float, expected: str) -> None:
+    machine = Machine("vm-0", "compute-0", "host-a", drains=(Drain(NOW - age_s, HUNG.check),), out=Out(NOW - age_s))
+    one = observe(drained(f"hpcai: health: {HUNG.check}: {HUNG.summary}"), report(HUNG))
+    done = decide_node(one, {"vm-0": machine}, replace(SETTINGS, capture_s=400.0), NOW)
+    assert kind(done) == expected
+
+
 @pytest.mark.parametrize("fault", [LOST, HUNG, RESET])
 def test_without_escalate_nothing_is_escalated(fault: Fault) -> None:
     assert kind(failing(fault, drains=2, escalate=False)) == "nothing"

@@ -19,6 +19,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter import decide, reconcile, records, status
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.decide import NodeDecision
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.machine_log import LOG
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.observed import ObservedNode
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.settings import Settings
 
@@ -275,3 +276,31 @@ def test_a_status_with_another_schema_is_ignored(root: Root) -> None:
     assert document["schema"] == 1
     status.write_status(root, {"schema": 2})
     assert status.read_status(root) is None
+
+
+def machines_in(root: Root) -> list[tuple[str, str]]:
+    """The nodes and machines in the log of machines."""
+    lines = [json.loads(line) for line in (root.text(LOG) or "").splitlines()]
+    return [(line["node"], line["vm_id"]) for line in lines]
+
+
+def test_a_new_machine_of_a_node_is_logged_once(root: Root) -> None:
+    slurmctld = cluster(2)
+    run_pass(slurmctld, root)
+    run_pass(slurmctld, root, minutes=1)
+    assert machines_in(root) == [("compute-0", "vm-0"), ("compute-1", "vm-1")]
+    slurmctld.receive("compute-1", report(vm_id="vm-9"))
+    run_pass(slurmctld, root, minutes=2)
+    assert machines_in(root)[2:] == [("compute-1", "vm-9")]
+
+
+def test_a_log_of_machines_that_cannot_be_written_stops_nothing_and_is_tried_again(root: Root) -> None:
+    slurmctld, known = cluster(1), dict[str, str]()
+    blocked = pathlib.Path(root.at(LOG))
+    blocked.mkdir(parents=True)
+    looked = reconcile.reconcile(root, slurmctld, SETTINGS, NOW, machines=known)
+    assert looked.status["nodes"] == 1
+    assert known == {}
+    blocked.rmdir()
+    reconcile.reconcile(root, slurmctld, SETTINGS, NOW + 10, machines=known)
+    assert machines_in(root) == [("compute-0", "vm-0")]

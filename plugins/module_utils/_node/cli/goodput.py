@@ -1,0 +1,114 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""hpcnode goodput: what the time of the nodes was used for, and how reliable they are, on the controller."""
+
+from __future__ import annotations
+
+import argparse
+import calendar
+import re
+import time
+from dataclasses import replace
+
+from ..ledger import gather, output
+from ..machine.atomic import write_file
+from ..machine.root import Root
+from ..machine.run import run
+from .command import GOOD, UNKNOWN, Answer, Command, UsageError
+
+_DESCRIPTION = """\
+Shows for a window what each node-second was used for: kept by a checkpoint, lost, jobs starting, waiting after a
+requeue, idle, drained by a check or by people, down, or unknown. Each belongs to exactly one of these. Also shows the
+effective training time ratio of trainings, how often nodes fail with bounds at 90 %, and the nodes that cost the most.
+
+The sources are slurmdbd's runs of jobs and events of nodes, the times at which checkpoints became complete in their
+stores, and the arbiter's log of machines. So a restart of a daemon or an exporter changes nothing. Without checkpoints
+it is unknown what was kept and lost.
+
+A job belongs to a training if its comment contains hpcai:training=NAME.
+
+Settings are in /etc/hpcai/goodput.json: days, stores, prices, region, metrics. Run it as root on the controller.
+
+  hpcnode goodput --since 30d
+  hpcnode goodput --since 2026-11-01 --until 2026-12-01 --html november.html
+  hpcnode goodput --training llama-70b
+
+Exit status: 0 computed, 1 slurmdbd does not answer, 2 the settings are invalid, 3 wrong usage.
+"""
+_SPAN = re.compile(r"(\d{1,4})([hd])")
+_UNITS = {"h": 3600.0, "d": 86400.0}
+_FORMATS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--since", metavar="TIME", help="start: hours or days as 12h or 30d, or a time in UTC as 2026-11-01 (7d)")
+    add("--until", metavar="TIME", help="end, in the same form (now)")
+    add("--training", metavar="NAME", default="", help="list the work of this training only")
+    add("--jobs", metavar="LIST", default="", help="jobs without a comment that belong to --training, as 12,13")
+    add("--store", metavar="URL", action="append", default=[], help="a series of checkpoints, besides the settings")
+    add("--prices", metavar="FILE", help="a price file, instead of that in the settings")
+    add("--region", metavar="NAME", help="region for the prices")
+    add("--html", metavar="FILE", help="also write a page")
+    add("--metrics", metavar="DIR", help="also write a text file for Prometheus into this folder")
+
+
+def _execute(args: argparse.Namespace) -> Answer:
+    root, now = Root(args.root), time.time()
+    if not root.is_this_machine:
+        words = "goodput works on the running machine only: leave out --root"
+        return Answer(UNKNOWN, words, {"reason": words})
+    settings = gather.read_settings(root)
+    asked = _asked(args, settings.days, now)
+    stores = (*settings.stores, *(gather.Series(url, args.training) for url in args.store))
+    settings = replace(settings, stores=stores)
+    for name in ("prices", "region", "metrics"):
+        if getattr(args, name) is not None:
+            settings = replace(settings, **{name: getattr(args, name)})
+    ledger, rates = gather.gather(root, run, settings, asked)
+    data = output.as_data(ledger, rates)
+    if args.html:
+        write_file(args.html, output.page(data))
+    if settings.metrics:
+        write_file(root.at(f"{settings.metrics}/{output.METRICS_FILE}"), output.metrics(data, now))
+    return Answer(GOOD, output.text(data), data)
+
+
+def _asked(args: argparse.Namespace, days: float, now: float) -> gather.Asked:
+    until = min(_moment(args.until, now), now) if args.until else now
+    since = _moment(args.since, now) if args.since else until - days * _UNITS["d"]
+    if since >= until:
+        raise UsageError("--since must be before --until and before now")
+    if args.jobs and not args.training:
+        raise UsageError("--jobs needs --training")
+    if args.training and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", args.training):
+        raise UsageError("--training must be a name of letters, digits and ._-")
+    if not re.fullmatch(r"(\d{1,9}(,\d{1,9})*)?", args.jobs):
+        raise UsageError("--jobs must be numbers of jobs, separated by commas")
+    # Slurm's times are whole seconds.
+    return gather.Asked(
+        float(int(since)), float(int(until)), args.training, tuple(map(int, filter(None, args.jobs.split(","))))
+    )
+
+
+def _moment(text: str, now: float) -> float:
+    span = _SPAN.fullmatch(text)
+    if span:
+        return now - int(span[1]) * _UNITS[span[2]]
+    for form in _FORMATS:
+        try:
+            return float(calendar.timegm(time.strptime(text, form)))
+        except ValueError:
+            continue
+    raise UsageError(f"{text!r} is not a time: use 12h, 30d, 2026-11-01 or 2026-11-01T12:00")
+
+
+COMMAND = Command(
+    "goodput",
+    "what the nodes' time was used for, and how reliable they are",
+    _DESCRIPTION,
+    _add_arguments,
+    _execute,
+)

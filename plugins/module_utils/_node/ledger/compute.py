@@ -1,0 +1,294 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Computes the ledger of a window from its sources, a day at a time, so that memory is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..slurm.hostlist import HostlistError, expand
+from .accounting import Event, JobRun, Skipped, by_node, slices
+from .buckets import (
+    BY_CHECK,
+    BY_PEOPLE,
+    DOWN,
+    HOLD,
+    KEPT,
+    LOST,
+    ORDER,
+    Interval,
+    as_intervals,
+    of_run,
+    rank_of,
+    sweep,
+)
+from .checkpoints import Index
+from .machines import Machines
+from .reliability import Failure, failures_of
+
+CAUSES: Mapping[str, str] = {
+    "NODE_FAIL": "node",
+    "BOOT_FAIL": "node",
+    "PREEMPTED": "preempted",
+    "REQUEUED": "requeued",
+    "TIMEOUT": "time_limit",
+    "DEADLINE": "time_limit",
+    "CANCELLED": "cancelled",
+    "FAILED": "program",
+    "OUT_OF_MEMORY": "program",
+}
+"""Why work was lost, by the state in which the run ended. A program that failed is no fault of a node."""
+_AHEAD_S = 3600.0
+"""A slice also reads runs that start up to this much later: a requeued job waits for its next start in this slice."""
+_BLAME_S = 900.0
+"""Slurm ends a run when it notices a dead node, up to SlurmdTimeout after the outage began."""
+
+ReadRuns = Callable[[float, float, Callable[[JobRun], None]], Skipped]
+
+
+@dataclass
+class Work:
+    """What one job or training did. Times are wall-clock seconds, not node-seconds, except where named so.
+
+    :ivar eligible: when the first run could have started.
+    :ivar end: when the last run ended, or now.
+    :ivar interruptions: runs that ended without completing.
+    """
+
+    eligible: float = float("inf")
+    end: float = 0.0
+    runs: int = 0
+    interruptions: int = 0
+    nodes: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def ettr(self) -> float | None:
+        """The effective training time ratio: kept ÷ (last end - first eligible); None if what was kept is unknown."""
+        wall = self.end - self.eligible
+        if wall <= 0 or (not self.seconds.get(KEPT) and not self.seconds.get(LOST)):
+            return None
+        return min(self.seconds.get(KEPT, 0.0) / wall, 1.0)
+
+
+@dataclass
+class Ledger:
+    """The result.
+
+    :ivar totals: seconds of each node and machine, in the order of ``ORDER``.
+    :ivar machine_times: when a node was which machine.
+    :ivar work: by training, or ``job NUMBER`` of a job with known checkpoints and without a training.
+    :ivar lost: lost node-seconds by cause.
+    :ivar blamed: lost node-seconds by the node, and its machine, whose failure ended a run.
+    :ivar failures: of all nodes.
+    :ivar runs: how many runs overlap the window.
+    :ivar decisions: of the recovery, the newest last.
+    :ivar notes: what could not be used or is uncertain, one sentence each.
+    """
+
+    since: float
+    until: float
+    totals: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    machine_times: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=dict)
+    work: dict[str, Work] = field(default_factory=dict)
+    lost: dict[str, float] = field(default_factory=dict)
+    blamed: dict[tuple[str, str], float] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    runs: int = 0
+    requeues: int = 0
+    decisions: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def seconds(self, bucket: str) -> float:
+        """Return the node-seconds in a bucket."""
+        return sum(totals[rank_of(bucket)] for totals in self.totals.values())
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What the ledger is computed from.
+
+    :ivar nodes: names of nodes that exist now; others are learned from runs and events.
+    :ivar read_runs: passes on the runs that overlap a time.
+    :ivar training: the training whose work is listed; empty for all.
+    :ivar jobs: trainings of jobs without a comment, by job.
+    """
+
+    nodes: Sequence[str]
+    events: Sequence[Event]
+    read_runs: ReadRuns
+    checkpoints: Index = field(default_factory=Index)
+    machines: Machines = field(default_factory=Machines)
+    training: str = ""
+    jobs: Mapping[int, str] = field(default_factory=dict)
+
+    def training_of(self, run: JobRun) -> str:
+        """Return the name of a run's training; empty if it has none."""
+        return run.training or self.jobs.get(run.job, "")
+
+
+class _Hosts:
+    """Expands host lists; many runs have the same one."""
+
+    def __init__(self, most: int = 4096) -> None:
+        self._most = most
+        self._known: dict[str, tuple[str, ...]] = {}
+
+    def __call__(self, text: str) -> tuple[str, ...]:
+        found = self._known.get(text)
+        if found is None:
+            if len(self._known) >= self._most:
+                self._known.clear()
+            try:
+                found = tuple(expand(text))
+            except HostlistError:
+                found = ()
+            self._known[text] = found
+        return found
+
+
+def compute(sources: Sources, since: float, until: float) -> Ledger:
+    """Return the ledger of a window. Its node-seconds are the nodes times the window, less the time without a machine.
+
+    :raises CommandFailed: slurmdbd does not answer.
+    """
+    ledger = Ledger(since, until)
+    events = by_node(sources.events)
+    for listed in events.values():
+        ledger.failures += failures_of(listed)
+    outages = {node: as_intervals(listed, until) for node, listed in events.items()}
+    names = set(sources.nodes) | set(events)
+    before: dict[int, JobRun] = {}
+    hosts = _Hosts()
+    first = True
+    for start, end in slices(since, until):
+        runs: list[JobRun] = []
+        skipped = sources.read_runs(start, min(end + _AHEAD_S, until), runs.append)
+        _note(ledger, skipped)
+        intervals: dict[str, list[Interval]] = {}
+        before = _add_runs(ledger, sources, runs, (start, end), intervals, before, hosts)
+        new = set(intervals) - names
+        if new:
+            names |= new
+            if not first:
+                # Before, it was idle or had no machine; which of these is unknown, so that time is left out.
+                ledger.notes.append(f"{len(new)} nodes are only known from their jobs, and count from then on.")
+        for node in names:
+            combined = [*intervals.get(node, ()), *outages.get(node, ())]
+            for machine, begin, stop in sources.machines.parts(node, start, end):
+                totals = ledger.totals.setdefault((node, machine), [0.0] * len(ORDER))
+                sweep(combined, begin, stop, totals)
+                if machine:
+                    ledger.machine_times.setdefault((node, machine), []).append((begin, stop))
+        first = False
+    return ledger
+
+
+def _note(ledger: Ledger, skipped: Skipped) -> None:
+    for why, count in skipped.counts.items():
+        ledger.notes.append(f"{count} records were skipped: {why}.")
+
+
+def _add_runs(
+    ledger: Ledger,
+    sources: Sources,
+    runs: Iterable[JobRun],
+    window: tuple[float, float],
+    intervals: dict[str, list[Interval]],
+    before: Mapping[int, JobRun],
+    hosts: _Hosts,
+) -> dict[int, JobRun]:
+    """Add the runs of one slice, and return the last run of each job that may be requeued or still runs."""
+    since, until = window
+    last: dict[int, JobRun] = dict(before)
+    for run in sorted(runs, key=lambda one: (one.job, one.start)):
+        nodes = hosts(run.nodes)
+        earlier = last.get(run.job)
+        if earlier is not None and earlier.start < run.start and earlier.end is not None:
+            _add_hold(earlier, run, intervals, hosts)
+            if since <= run.start < until:
+                ledger.requeues += 1
+        last[run.job] = run
+        if run.start >= until:
+            # It is only of interest for the wait before it.
+            continue
+        kept = sources.checkpoints.last_in(run.job, run.start, run.end or ledger.until)
+        training = sources.training_of(run)
+        known = sources.checkpoints.knows(run.job, training, run.start, run.end or ledger.until)
+        parts = of_run(run, kept, known, ledger.until)
+        for start, end, bucket in parts:
+            interval = (start, end, rank_of(bucket))
+            for node in nodes:
+                intervals.setdefault(node, []).append(interval)
+        name = training or (f"job {run.job}" if known else "")
+        listed = name if sources.training in ("", name) else ""
+        _add_work(ledger, sources.machines, run, parts, nodes, listed, window)
+    recent = until - _AHEAD_S * 24
+    return {job: run for job, run in last.items() if run.end is None or run.end > recent}
+
+
+def _add_hold(earlier: JobRun, run: JobRun, intervals: dict[str, list[Interval]], hosts: _Hosts) -> None:
+    """The nodes of the earlier run wait, as long as they are idle, until the job starts again."""
+    interval = (max(earlier.end or run.start, 0.0), run.start, rank_of(HOLD))
+    for node in hosts(earlier.nodes):
+        intervals.setdefault(node, []).append(interval)
+
+
+def _add_work(
+    ledger: Ledger,
+    machines: Machines,
+    run: JobRun,
+    parts: Sequence[tuple[float, float, str]],
+    nodes: Sequence[str],
+    name: str,
+    window: tuple[float, float],
+) -> None:
+    since, until = window
+    begins = since <= run.start < until
+    if begins or (run.start < ledger.since == since):
+        ledger.runs += 1
+    clipped: dict[str, float] = {}
+    for start, end, bucket in parts:
+        seconds = min(end, until) - max(start, since)
+        if seconds > 0:
+            clipped[bucket] = clipped.get(bucket, 0.0) + seconds
+    lost = clipped.get(LOST, 0.0) * len(nodes)
+    if lost:
+        cause = CAUSES.get(run.state, "other")
+        ledger.lost[cause] = ledger.lost.get(cause, 0.0) + lost
+        if cause == "node":
+            _blame(ledger, machines, run, nodes, lost)
+    if not name:
+        return
+    work = ledger.work.setdefault(name, Work())
+    work.eligible = min(work.eligible, max(run.eligible, ledger.since))
+    work.end = max(work.end, min(run.end if run.end is not None else ledger.until, ledger.until))
+    work.nodes = max(work.nodes, len(nodes))
+    work.runs += begins
+    ended = run.end is not None and since <= run.end < until
+    work.interruptions += ended and run.state != "COMPLETED"
+    for bucket, seconds in clipped.items():
+        work.seconds[bucket] = work.seconds.get(bucket, 0.0) + seconds
+
+
+def _blame(ledger: Ledger, machines: Machines, run: JobRun, nodes: Sequence[str], lost: float) -> None:
+    """Divide lost node-seconds among the nodes of the run that failed at its end."""
+    end = run.end or ledger.until
+    failed = {
+        one.node: one.start
+        for one in ledger.failures
+        if one.node in nodes and end - _BLAME_S <= one.start <= end + _BLAME_S / 10
+    }
+    for node, when in failed.items():
+        key = (node, machines.at(node, when))
+        ledger.blamed[key] = ledger.blamed.get(key, 0.0) + lost / len(failed)
+
+
+def service_s(totals: Sequence[float]) -> float:
+    """Return the seconds in which a node could have taken jobs."""
+    out = (BY_CHECK, BY_PEOPLE, DOWN, "absent")
+    return sum(totals) - sum(totals[rank_of(bucket)] for bucket in out)

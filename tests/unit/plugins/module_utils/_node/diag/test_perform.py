@@ -1,0 +1,132 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Collecting diagnostics before a repair destroys them, and which nodes an incident is about."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Sequence
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import main as frame
+from ansible_collections.hpcai.azure.plugins.module_utils._node.diag import perform
+from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.incident import incident_nodes
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.kernel import read_boot_id
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.nodes import NodeState
+
+from .test_bundle import machine, write
+
+
+def run(words: Sequence[str]) -> Result:
+    """systemctl, which starts everything."""
+    return Result(tuple(words), 0, "", "")
+
+
+def wanted(tmp_path: pathlib.Path, **settings: object) -> Root:
+    """A machine with a fault for which it is replaced, that wants to collect diagnostics."""
+    root = machine(tmp_path)
+    write(tmp_path, "/etc/hpcai/diag.json", json.dumps({"schema": 1, "on_fault": True, **settings}))
+    return root
+
+
+def test_the_unit_is_started_once_for_a_fault_of_this_boot(tmp_path: pathlib.Path) -> None:
+    root = wanted(tmp_path)
+    assert perform.start_if_due(root, run) == "collecting diagnostics"
+    done = perform.capture(root, 5)
+    assert done.faults == ("gpu_count",)
+    assert root.exists(done.path)
+    assert perform.start_if_due(root, run) == ""
+    # Another boot, or another fault, is another incident.
+    write(tmp_path, "/proc/sys/kernel/random/boot_id", "another")
+    text = (tmp_path / "run/hpcai/health/periodic.json").read_text().replace(read_boot_id(root), "another")
+    assert perform.destructive_faults(root) == ()
+    write(tmp_path, "/run/hpcai/health/periodic.json", text.replace("11111111-2222-3333-4444-555555555555", "another"))
+    assert perform.start_if_due(root, run) == "collecting diagnostics"
+
+
+@pytest.mark.parametrize("action", ["nothing", "observe"])
+def test_a_fault_that_destroys_nothing_starts_nothing(tmp_path: pathlib.Path, action: str) -> None:
+    root = wanted(tmp_path)
+    path = tmp_path / "run/hpcai/health/periodic.json"
+    path.write_text(path.read_text().replace('"replace"', f'"{action}"'))
+    assert perform.start_if_due(root, run) == ""
+
+
+def test_nothing_is_started_without_the_setting(tmp_path: pathlib.Path) -> None:
+    assert perform.start_if_due(machine(tmp_path), run) == ""
+
+
+def test_invalid_settings_do_not_stop_the_report_of_the_node(tmp_path: pathlib.Path) -> None:
+    root = wanted(tmp_path, keep=0)
+    assert "no diagnostics were collected" in perform.start_if_due(root, run)
+    with pytest.raises(ConfigError, match="keep must be"):
+        perform.capture(root, 5)
+
+
+def test_a_failed_copy_keeps_the_archive_and_says_why(tmp_path: pathlib.Path) -> None:
+    root = wanted(tmp_path, upload="https://acct.blob.core.windows.net/diag")
+
+    def refuse(_root: Root, _path: str, _url: str) -> None:
+        raise CommandFailed("no access")
+
+    done = perform.capture(root, 5, refuse)
+    assert (done.uploaded, done.problem) == (False, "not copied to https://acct.blob.core.windows.net/diag: no access")
+    assert root.exists(done.path)
+
+
+def test_the_copy_gets_the_archive_and_the_url(tmp_path: pathlib.Path) -> None:
+    copied: list[tuple[str, str]] = []
+    root = wanted(tmp_path, upload="https://acct.blob.core.windows.net/diag", pseudonyms=True)
+    done = perform.capture(root, 5, lambda _root, path, url: copied.append((path, url)))
+    assert done.uploaded
+    assert copied == [(root.at(done.path), "https://acct.blob.core.windows.net/diag")]
+    assert "batch-3" not in done.path
+
+
+def test_an_incident_is_about_faulty_nodes_only() -> None:
+    known = {
+        "a": NodeState("a", ("IDLE", "DRAIN"), "hpcai: health: gpu_count: 7 of 8"),
+        "b": NodeState("b", ("IDLE", "DRAIN"), "maintenance by alice"),
+        "c": NodeState("c", ("DOWN", "NOT_RESPONDING"), "Not responding"),
+        "d": NodeState("d", ("IDLE",), ""),
+        "e": NodeState("e", ("DOWN", "DRAIN"), "hpcai: no such instance"),
+        "f": NodeState("f", ("MIXED", "NOT_RESPONDING"), ""),
+    }
+    found = incident_nodes(known)
+    assert found == {"a": "hpcai: health: gpu_count: 7 of 8", "c": "Not responding", "f": "does not answer"}
+
+
+def test_the_command_writes_the_archive_and_the_names_beside_it(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree, target = tmp_path / "tree", tmp_path / "out"
+    target.mkdir()
+    machine(tree)
+    words = ["diag", "collect", "--json", "--root", str(tree), "--output", str(target), "--pseudonyms"]
+    assert frame.main(words) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert pathlib.Path(answer["path"]).stat().st_mode & 0o777 == 0o600
+    names = json.loads(pathlib.Path(f"{answer['path']}.names.json").read_text())
+    assert "batch-3" in names
+    assert answer["index"]["pseudonyms"] is True
+
+
+@pytest.mark.parametrize(
+    "words", [["collect", "--salt", "x"], ["collect", "--with", "tcpdump"], ["incident", "--root", "/usr"]]
+)
+def test_wrong_usage_is_refused(words: list[str]) -> None:
+    assert frame.main(["diag", *words]) == 3
+
+
+def test_the_catalogue_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert frame.main(["diag", "list"]) == 0
+    shown = capsys.readouterr().out
+    assert "kernel_log" in shown
+    assert "may contain names of users" in shown

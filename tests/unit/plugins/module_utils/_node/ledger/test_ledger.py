@@ -1,0 +1,312 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The ledger: each node-second in exactly one bucket, and what faults of the sources do."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import random
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger import accounting, checkpoints, gather, output
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.accounting import read_events, read_runs
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.buckets import BUCKETS, ORDER, rank_of, sweep
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.checkpoints import Checkpoint, index_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.compute import Ledger, Sources, compute
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.machines import Machines, machines_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.reliability import bounds, failures_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.prices import PriceList, SizePrice
+
+from .playing import END, RELEASES, T0, database, gone, lines, run_line
+
+NODES = ("c-0", "c-1", "c-2", "c-3", "c-4", "c-5")
+# Job 10: a checkpoint 80 s after the start of its first run, one in the second run.
+STEPS = (Checkpoint("000000000040-10.0-w2", T0 + 100), Checkpoint("000000000060-10.1-w2", T0 + 350))
+
+
+def ledger_of(
+    ask: accounting.Query,
+    known: Sequence[Checkpoint] = STEPS,
+    machines: Machines | None = None,
+    until: float = END,
+    nodes: Sequence[str] = NODES,
+) -> Ledger:
+    """The ledger of the recorded window."""
+    events, _skipped = read_events(T0, until, ask)
+    sources = Sources(nodes, events, partial(read_runs, ask=ask), index_of(known), machines or Machines())
+    return compute(sources, T0, until)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_killed_node_costs_what_the_trial_counted(release: str) -> None:
+    found = ledger_of(database(release))
+    # Run 1 on two nodes: 10 s prologs, kept from 30 to 100 s, lost from 100 to 120 s. Run 2: 10 s prologs, 100 s kept.
+    assert found.seconds("starting") == 2 * 10 + 2 * 10
+    assert found.seconds("kept") == 2 * 70 + 2 * 100
+    assert found.seconds("lost") == 2 * 20
+    # c-0 waits for the next start from 120 to 250 s; c-1 is down and then drained meanwhile.
+    assert found.seconds("hold") == 130
+    # c-1 has the job until 120 s, is down until 180 s, and drained by a check until 300 s.
+    assert found.seconds("down") == 60
+    assert found.seconds("drained_check") == 120
+    assert found.seconds("drained_people") == 360
+    # Job 12 has no checkpoints and still runs.
+    assert found.seconds("unknown") == 180
+    assert found.seconds("absent") == 600
+    assert sum(found.seconds(bucket) for bucket in BUCKETS) == 6 * 600 - 600
+    work = found.work["llama"]
+    assert work.ettr == pytest.approx(170 / 350)
+    assert (work.runs, work.interruptions) == (2, 1)
+    assert found.lost == {"node": 40}
+    assert found.blamed == {("c-1", ""): 40}
+    assert (found.runs, found.requeues) == (3, 1)
+
+
+def test_buckets_partition_each_window_exactly() -> None:
+    """Against a count second by second, with intervals that overlap in all ways."""
+    numbers = random.Random(7)
+    for _round in range(200):
+        intervals = []
+        for _one in range(numbers.randrange(8)):
+            start = numbers.randrange(-20, 60)
+            intervals.append((float(start), float(start + numbers.randrange(30)), numbers.randrange(len(ORDER) - 1)))
+        totals = [0.0] * len(ORDER)
+        sweep(intervals, 0.0, 50.0, totals)
+        counted = [0.0] * len(ORDER)
+        for second in range(50):
+            active = [rank for start, end, rank in intervals if start <= second < end]
+            counted[min(active, default=rank_of("idle"))] += 1
+        assert totals == counted
+
+
+def test_days_add_up_to_the_same_as_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = ledger_of(database())
+    monkeypatch.setattr(
+        "ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.compute.slices",
+        lambda since, until: accounting.slices(since, until, 37.0),
+    )
+    parts = ledger_of(database())
+    assert {bucket: parts.seconds(bucket) for bucket in ORDER} == {bucket: whole.seconds(bucket) for bucket in ORDER}
+    assert parts.work["llama"].seconds == pytest.approx(whole.work["llama"].seconds)
+    assert (parts.runs, parts.requeues, parts.lost) == (whole.runs, whole.requeues, whole.lost)
+
+
+def test_without_checkpoints_kept_and_lost_are_unknown() -> None:
+    found = ledger_of(database(), known=())
+    assert (found.seconds("kept"), found.seconds("lost")) == (0, 0)
+    assert found.seconds("unknown") == 2 * 90 + 2 * 100 + 180
+    data = output.as_data(found, output.Rates())
+    assert data["runtime_goodput"] is None
+    assert data["work"][0]["ettr"] is None
+    assert "ETTR unknown" in output.text(data)
+
+
+def test_a_job_that_was_requeued_five_times_is_one_work() -> None:
+    runs = [run_line(7, "NODE_FAIL", 100 * number, 100 * number + 60, submit=100 * number - 40) for number in range(5)]
+    runs.append(run_line(7, "COMPLETED", 500, 560, submit=460))
+    steps = [Checkpoint(f"00000000000{number}-7.{number}-w1", T0 + 100 * number + 50) for number in range(5)]
+    found = ledger_of(lines(runs), steps, nodes=("c-0",))
+    assert found.seconds("kept") == 5 * 50 + 60
+    assert found.seconds("lost") == 5 * 10
+    assert found.seconds("hold") == 5 * 40
+    assert found.requeues == 5
+    work = found.work["job 7"]
+    assert (work.runs, work.interruptions) == (6, 5)
+
+
+def test_pruned_checkpoints_make_a_run_unknown_unless_they_were_recorded_before() -> None:
+    pruned = [Checkpoint("000000000040-10.0-w2", None), STEPS[1]]
+    found = ledger_of(database(), pruned)
+    # The first run: 90 s of work on two nodes. Job 12 has 180 s.
+    assert found.seconds("unknown") == 2 * 90 + 180
+    assert found.seconds("kept") == 2 * 100
+    recorded = checkpoints.merged([STEPS[0]], pruned, END)
+    assert ledger_of(database(), recorded).seconds("kept") == 2 * 70 + 2 * 100
+
+
+@pytest.mark.parametrize(
+    ("state", "cause"),
+    [("FAILED", "program"), ("OUT_OF_MEMORY", "program"), ("TIMEOUT", "time_limit"), ("CANCELLED by 5", "cancelled")],
+)
+def test_lost_work_of_a_users_own_bug_is_no_fault_of_a_node(state: str, cause: str) -> None:
+    events = ["c-0|2026-01-01T00:01:00|2026-01-01T00:03:00|DOWN|slurm|Not responding"]
+    steps = [Checkpoint("000000000001-7.0-w1", T0 + 20)]
+    found = ledger_of(lines([run_line(7, state, 0, 60)], events), steps)
+    assert found.lost == {cause: 40}
+    assert found.blamed == {}
+
+
+def test_a_comment_cannot_forge_a_record() -> None:
+    forged = run_line(99, "COMPLETED", 0, 600, "c-[0-9]").replace("@", "|")
+    comment = f"hpcai:training=x\n{forged}\n{forged.replace('|', '~0000~')}"
+    runs = run_line(7, "COMPLETED", 0, 60, comment=comment).splitlines()
+    found = ledger_of(lines(runs), ())
+    assert found.runs == 1
+    assert found.seconds("unknown") == 60
+
+
+@pytest.mark.parametrize(
+    ("comment", "training"),
+    [
+        ("hpcai:training=a-b_1.2", "a-b_1.2"),
+        ("x,hpcai:training=a;y", "a"),
+        ("hpcai:recover hpcai:training=a", "a"),
+        ("hpcai:training=<script>", ""),
+        ("xhpcai:training=a", ""),
+    ],
+)
+def test_reads_the_training_of_a_comment(comment: str, training: str) -> None:
+    assert accounting.training_in(accounting.words_in(comment)) == training
+
+
+def test_clocks_that_were_changed_are_noted_and_counted_nowhere() -> None:
+    runs = [run_line(7, "COMPLETED", 100, 50), run_line(8, "COMPLETED", 100, 160), "9@x@y@z@a@b@c@d@e@f@g"]
+    # A step that began before its run.
+    runs.insert(2, "8.batch@COMPLETED@@@2025-12-31T00:00:00@@0:0@c-0@@@")
+    events = ["c-1|2026-01-01T00:05:00|2026-01-01T00:01:00|DOWN|slurm|Not responding"]
+    found = ledger_of(lines(runs, events), ())
+    assert found.seconds("unknown") == 60
+    assert found.seconds("starting") == 0
+    assert found.seconds("down") == 0
+    assert [note for note in found.notes if "the controller's clock was changed" in note]
+
+
+def test_a_replaced_machine_under_an_old_name_does_not_inherit_failures() -> None:
+    log = [{"time": T0 - 1e6, "node": "c-1", "vm_id": "vm-old"}, {"time": T0 + 200, "node": "c-1", "vm_id": "vm-new"}]
+    found = ledger_of(database(), machines=machines_of(log))
+    rows = {(row["node"], row["vm_id"]): row for row in output.costliest(found, output.Rates())}
+    assert rows["c-1", "vm-old"]["failures"] == 1
+    assert rows["c-1", "vm-old"]["lost_node_seconds"] == 40
+    # The drain went on after the replacement; its beginning was the old machine's.
+    assert rows["c-1", "vm-new"]["failures"] == 0
+    assert rows["c-1", "vm-new"]["lost_node_seconds"] == 0
+    assert rows["c-1", "vm-old"]["out_seconds"] + rows["c-1", "vm-new"]["out_seconds"] == 180
+
+
+def test_one_outage_with_two_reasons_is_one_failure_with_the_better_reason() -> None:
+    events, _skipped = read_events(T0, END, database())
+    (failure,) = failures_of([event for event in events if event.node == "c-1"])
+    assert (failure.fault, failure.end and failure.end - failure.start) == ("gpu_count", 190)
+    assert failures_of([event for event in events if event.node in ("c-3", "c-4")]) == []
+
+
+@pytest.mark.parametrize(("number", "low", "high"), [(0, 0.0, 2.3026), (1, 0.0513, 4.7439), (3, 0.8177, 7.7537)])
+def test_bounds_are_the_exact_ones_of_the_poisson_distribution(number: int, low: float, high: float) -> None:
+    """Garwood's table."""
+    assert bounds(number) == pytest.approx((low, high), abs=1e-4)
+
+
+def test_bounds_of_many_failures_are_close_to_their_number() -> None:
+    for number in (500, 1000, 1001, 10**6):
+        low, high = bounds(number)
+        assert 0.9 * number < low < number < high < 1.1 * number
+
+
+def test_without_a_failure_there_is_a_lower_bound_only() -> None:
+    data = output.as_data(ledger_of(lines([]), ()), output.Rates())
+    figures = data["reliability"]["all"]
+    assert (figures["failures"], figures["mtbf_s"], figures["mtbf_high_s"], figures["mttr_s"]) == (0, None, None, None)
+    assert figures["mtbf_low_s"] == pytest.approx(6 * 600 / 2.3026, abs=0.1)
+    assert "MTBF is more than" in output.text(data)
+
+
+def test_money_is_shown_only_if_each_price_is_known() -> None:
+    prices = PriceList("USD", "2026-01-01", sizes={("westeurope", "Standard_ND96asr_v4"): SizePrice(36.0)})
+    sizes = dict.fromkeys(("c-0", "c-1", "c-2", "c-3", "c-5"), "Standard_ND96asr_v4")
+    data = output.as_data(ledger_of(database()), output.Rates(prices, "westeurope", sizes))
+    # c-4 has no machine and no price.
+    assert data["buckets"]["lost"]["money"] == pytest.approx(40 * 36 / 3600)
+    assert data["costliest_nodes"][0] == {
+        "node": "c-1",
+        "vm_id": "",
+        "out_seconds": 180.0,
+        "lost_node_seconds": 40.0,
+        "failures": 1,
+        "faults": ["gpu_count"],
+        "money": pytest.approx(220 * 36 / 3600),
+    }
+    del sizes["c-5"]
+    data = output.as_data(ledger_of(database()), output.Rates(prices, "westeurope", sizes))
+    assert data["buckets"]["idle"]["money"] is None
+    assert data["buckets"]["lost"]["money"] is not None
+
+
+def test_metrics_are_the_same_after_a_restart_of_the_exporter() -> None:
+    first, second = (output.metrics(output.as_data(ledger_of(database()), output.Rates()), END) for _once in range(2))
+    assert first == second
+    assert 'hpcai_goodput_node_seconds{bucket="lost"} 40' in first
+    assert 'hpcai_goodput_training_ettr_ratio{training="llama"}' in first
+    names = [line.split()[2] for line in first.splitlines() if line.startswith("# TYPE")]
+    assert len(names) == len(set(names))
+
+
+def test_the_page_escapes_reasons() -> None:
+    events = ["c-1|2026-01-01T00:01:00|2026-01-01T00:03:00|DOWN|slurm|hpcai: health: <script>: x"]
+    shown = output.page(output.as_data(ledger_of(lines([], events), ()), output.Rates()))
+    assert "<script" not in shown
+    assert "&lt;script&gt;" in shown
+
+
+def asked() -> gather.Asked:
+    """The recorded window."""
+    return gather.Asked(T0, END)
+
+
+def slurmctld(_words: Sequence[str]) -> Result:
+    """slurmctld, which knows one node."""
+    shown = "NodeName=c-5 State=IDLE AvailableFeatures=nd96asr_v4,a100 ActiveFeatures=nd96asr_v4 "
+    return Result((), 0, f"{shown}\n", "")
+
+
+def test_gathers_nodes_and_their_sizes(tmp_path: pathlib.Path) -> None:
+    found, rates = gather.gather(Root(str(tmp_path)), slurmctld, gather.Settings(), asked(), database())
+    assert ("c-5", "") in found.totals
+    assert rates.sizes == {"c-5": "Standard_ND96asr_v4"}
+
+
+def test_without_slurmctld_the_ledger_is_computed_and_says_what_is_missing(tmp_path: pathlib.Path) -> None:
+    def away(words: Sequence[str]) -> Result:
+        return Result(tuple(words), 1, "", "Unable to contact slurm controller")
+
+    found, _rates = gather.gather(Root(str(tmp_path)), away, gather.Settings(), asked(), database())
+    assert found.seconds("down") == 60
+    assert "slurmctld does not answer" in found.notes[0]
+
+
+def test_without_slurmdbd_there_is_an_error_and_no_ledger(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(CommandFailed, match="slurmdbd"):
+        gather.gather(Root(str(tmp_path)), slurmctld, gather.Settings(), asked(), gone)
+
+
+def test_a_store_that_cannot_be_read_is_noted_and_the_record_is_used(tmp_path: pathlib.Path) -> None:
+    root = Root(str(tmp_path))
+    checkpoints.write_record(root, STEPS)
+    settings = gather.Settings(stores=(gather.Series("http://not-https.example.com/x"),))
+    found, _rates = gather.gather(root, slurmctld, settings, asked(), database())
+    assert found.seconds("kept") == 2 * 70 + 2 * 100
+    assert "newer checkpoints are unknown" in found.notes[0]
+
+
+def test_a_damaged_record_is_an_error_that_says_what_to_do(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / checkpoints.RECORD.lstrip("/")
+    path.parent.mkdir(parents=True)
+    for text in ("{", "[]", '{"schema": 2}', json.dumps({"schema": 1, "checkpoints": {"a": 1}})):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match="move it away"):
+            checkpoints.read_record(Root(str(tmp_path)))
+
+
+def test_jobs_can_be_given_to_a_training_without_a_comment(tmp_path: pathlib.Path) -> None:
+    wanted = gather.Asked(T0, END, "gpt", (12,))
+    found, _rates = gather.gather(Root(str(tmp_path)), slurmctld, gather.Settings(), wanted, database())
+    assert set(found.work) == {"gpt"}
+    assert found.work["gpt"].nodes == 1

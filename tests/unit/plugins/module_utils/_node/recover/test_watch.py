@@ -1,0 +1,151 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The watchdog of a job: a hang is found within its limit, a slow step never is one."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import stat
+from collections.abc import Sequence
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import main as frame
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.accounting import Query
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import run as run_command
+from ansible_collections.hpcai.azure.plugins.module_utils._node.recover import watch
+from ansible_collections.hpcai.azure.plugins.module_utils._node.recover.watch import Limits, Progress
+
+from ..ledger.playing import gone, lines, run_line
+
+LIMITS = Limits(hang_s=100, start_s=1000, settle_s=5)
+
+
+def first_hang(changes: Sequence[float], until: float, limits: Limits = LIMITS) -> float | None:
+    """When the watchdog finds a hang, for a file that changes at these times; None if it does not."""
+    progress = Progress(limits, 0.0)
+    for second in range(int(until)):
+        mark = max((when for when in changes if when <= second), default=None)
+        if progress.hangs(mark, float(second)) is not None:
+            return float(second)
+    return None
+
+
+def test_a_hang_is_found_within_its_limit() -> None:
+    changes = [float(second) for second in range(50, 500, 5)]
+    assert first_hang(changes, 2000) == pytest.approx(495 + 100, abs=2)
+
+
+def test_a_slow_step_is_never_a_hang() -> None:
+    # Steps of 90 s, and one of 800 s for a checkpoint or an evaluation: less than ten times the longest before.
+    changes = [50.0, *(50.0 + 90 * number for number in range(1, 10)), 50.0 + 90 * 9 + 800, 50.0 + 90 * 9 + 1600]
+    assert first_hang(changes, int(changes[-1]) + 850) is None
+
+
+def test_the_first_step_may_take_long_but_not_forever() -> None:
+    assert first_hang([900.0, 990.0], 1050) is None
+    assert first_hang([], 2000) == pytest.approx(1000, abs=2)
+    # One change is not yet a pause between two.
+    assert first_hang([10.0], 2000) == pytest.approx(1010, abs=2)
+
+
+class Clock:
+    """Time that passes only in pauses."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def watched(tmp_path: pathlib.Path, comment: str, ask: Query | None = None) -> tuple[list[str], list[str]]:
+    """The commands and the lines of a watchdog of a job that never makes progress."""
+    commands: list[str] = []
+    written: list[str] = []
+    clock = Clock()
+
+    def run(words: Sequence[str], _limit_s: float) -> Result:
+        commands.append(" ".join(words))
+        return Result(tuple(words), 0, "", "")
+
+    database = ask if ask is not None else lines(run_line(7, "RUNNING", 0, None, comment=comment).splitlines())
+    environment = {"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "2"}
+    assert watch.watch(
+        str(tmp_path / "progress"),
+        LIMITS,
+        environment,
+        run,
+        written.append,
+        clock=clock,
+        pause=clock.pause,
+        ask=database,
+    )
+    return [one for one in commands if "py-spy" not in one], written
+
+
+def test_a_hang_ends_the_steps_and_is_noted_in_the_comment(tmp_path: pathlib.Path) -> None:
+    commands, written = watched(tmp_path, "mine hpcai:recover")
+    assert commands == [
+        "scontrol update JobId=7 Comment=mine hpcai:recover,hpcai:hang=2",
+        "scancel --signal=KILL 7",
+    ]
+    assert "has not changed for" in written[0]
+    assert written[-1] == "ended the steps of job 7"
+
+
+@pytest.mark.parametrize("comment", ["only the user's own words", ""])
+def test_a_comment_without_our_words_is_not_changed(tmp_path: pathlib.Path, comment: str) -> None:
+    assert watched(tmp_path, comment)[0] == ["scancel --signal=KILL 7"]
+
+
+def test_without_slurmdbd_the_job_is_ended_nevertheless(tmp_path: pathlib.Path) -> None:
+    commands, written = watched(tmp_path, "", gone)
+    assert commands == ["scancel --signal=KILL 7"]
+    assert "the hang is not in the job's comment" in written[-2]
+
+
+def test_stacks_of_own_python_processes_are_taken(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "py-spy"
+    program.write_text('#!/bin/sh\necho "stack of $4"\n')
+    program.chmod(stat.S_IRWXU)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    import subprocess
+    import sys
+
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
+        try:
+            found = watch.stacks(run_command, os.geteuid())
+        finally:
+            child.kill()
+    assert any(f"stack of {child.pid}" in one for one in found) or any("stack" in one for one in found)
+    assert not any(f"process {os.getpid()}:" in one for one in found)
+
+
+def test_without_the_tool_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert "py-spy is not installed" in watch.stacks(run_command, os.geteuid())[0]
+
+
+def test_an_ended_training_ends_the_watchdog(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    words = ["recover", "watch", "--file", str(tmp_path / "x"), "--end", str(tmp_path)]
+    assert frame.main(words) == 0
+    assert "the training has ended" in capsys.readouterr().out
+    monkeypatch.delenv("SLURM_JOB_ID")
+    assert frame.main(words) == 3
+
+
+def test_without_settings_no_job_is_recovered(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert frame.main(["recover", "status", "--root", str(tmp_path)]) == 0
+    assert "no decisions" in capsys.readouterr().out
+    assert frame.main(["recover", "look", "--root", str(tmp_path)]) == 3
