@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from . import machines, orders
-from .book import JOINED, Book
+from .book import JOINED, Book, Lease
 from .settings import Settings
 from .turn import DOWN, FORCE, POWER_DOWN, POWER_UP, RESET, Action, Change, Delete, Grow, Publish, Tell, Turn
-from .views import SetView, SlurmView
+from .views import SetView, SlotNode, SlurmView
 
 _ORDER = {DOWN: 0, FORCE: 1, RESET: 4, POWER_DOWN: 5, POWER_UP: 6}
 
@@ -107,7 +107,7 @@ def _power_down_idle(turn: Turn) -> None:
         node = turn.nodes.get(lease.slot)
         if lease.state != JOINED or node is None or not node.idle or lease.slot in turn.book.keep:
             continue
-        since = max(node.last_busy or 0.0, lease.since, turn.floor)
+        since = idle_since(node, lease, turn.now, turn.floor)
         if turn.now - since > turn.options.idle_s and not turn.jobs.get(lease.slot):
             idle.append((since, lease.slot))
     most = max(0, _active(turn) - turn.options.min)
@@ -115,6 +115,12 @@ def _power_down_idle(turn: Turn) -> None:
     if leaving:
         turn.say(f"{', '.join(leaving)} had no job for {turn.options.idle_s:.0f} s: powered down")
         turn.actions.append(Change(POWER_DOWN, tuple(leaving)))
+
+
+def idle_since(node: SlotNode, lease: Lease, now: float, floor: float = 0.0) -> float:
+    """Return since when a joined node is idle. A time in the future was noted before the clock was set back."""
+    busy = node.last_busy or 0.0
+    return max(busy if busy <= now else 0.0, lease.since, floor)
 
 
 def _active(turn: Turn) -> int:

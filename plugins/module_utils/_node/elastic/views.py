@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a pass sees: the slots in Slurm with the jobs on them, and a scale set in Azure. Each view is complete or None."""
+"""What a pass sees: slots in Slurm with their jobs, and a scale set in Azure. A view is complete, or it is None."""
 
 from __future__ import annotations
 
