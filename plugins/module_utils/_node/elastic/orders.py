@@ -176,14 +176,16 @@ def fail(turn: Turn, slots: Iterable[str], code: str, words: str) -> None:
     if failed:
         turn.say(f"{len(failed)} nodes cannot come ({', '.join(failed[:5])}): {code}: {words}")
     told: dict[str, JobOn] = {}
+    elsewhere = _elsewhere(turn) if failed else frozenset()
     for slot in failed:
         told.update({job.id: job for job in turn.jobs.get(slot, ())})
     for job in told.values():
-        turn.actions.append(Tell(job.id, reason(code, f"set {turn.name}: {words}"), _can_go_elsewhere(turn, job)))
+        turn.actions.append(Tell(job.id, reason(code, f"set {turn.name}: {words}"), elsewhere))
 
 
-def _can_go_elsewhere(turn: Turn, job: JobOn) -> bool:
-    """Whether a node of another set is in a partition of the job, and may still come."""
+def _elsewhere(turn: Turn) -> frozenset[str]:
+    """Return the partitions in which nodes of other sets can be used, or may still come."""
+    found: set[str] = set()
     for name, node in turn.slurm.nodes.items():
         if name in turn.nodes or node.down or node.drained:
             continue
@@ -191,9 +193,8 @@ def _can_go_elsewhere(turn: Turn, job: JobOn) -> bool:
         record = turn.book.sets.get(other) if other else None
         if record and (record.closed or record.paused):
             continue
-        if set(node.partitions) & set(job.partitions):
-            return True
-    return False
+        found.update(node.partitions)
+    return frozenset(found)
 
 
 def open_again(turn: Turn) -> None:

@@ -244,7 +244,8 @@ class Reconciler:
     def _delete(self, action: Delete, now: float, done: Pass) -> None:
         """Delete instances, after asking both sides once more."""
         options = self.settings.sets[action.set]
-        busy = self._slurm.busy([one.slot for one in action.targets if one.slot])
+        known = done.slurm.nodes if done.slurm else {}
+        busy = self._slurm.busy([one.slot for one in action.targets if one.slot in known])
         listed = {one.vm_id: one for one in self._azure.instances(options)}
         chosen: list[Target] = []
         for one in action.targets:

@@ -46,12 +46,13 @@ class Publish:
 class Tell:
     """Tell a job why its nodes do not come.
 
-    :ivar elsewhere: whether it can start on other nodes, and should do so at once.
+    :ivar elsewhere: partitions with nodes of other sets. A job that may run in one of them should start at once,
+        although slurmctld puts the start of a requeued job off.
     """
 
     job: str
     words: str
-    elsewhere: bool
+    elsewhere: frozenset[str]
 
 
 @dataclass(frozen=True)

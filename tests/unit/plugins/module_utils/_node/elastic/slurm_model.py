@@ -146,7 +146,7 @@ class Slurm:
         self._fault()
         job = self.jobs[int(words.job)]
         job.words.append(words.words)
-        if words.elsewhere:
+        if "all" in words.elsewhere:
             job.begin = self.now
 
     # What users, nodes and time do
