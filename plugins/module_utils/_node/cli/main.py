@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         checkpoint,
         clocks,
         containers,
+        elastic,
         events,
         grants,
         health,
@@ -62,7 +63,7 @@ SCHEMA = 1
 """Version of the format of ``--json``."""
 
 _JOBS = ("containers", "beeond", "job", "stage", "checkpoint", "events", "metadata", "grants", "slurm", "arbiter")
-NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", *_JOBS, "tools")
+NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", *_JOBS, "elastic", "tools")
 """The sub-commands."""
 
 

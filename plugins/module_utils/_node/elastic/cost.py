@@ -22,7 +22,7 @@ FILE = f"{STATE_FOLDER}/cost.json"
 SCHEMA = 1
 KEPT_DAYS = 400
 WORK, IDLE, BOOTING, LEAVING = USES = ("work", "idle", "booting", "leaving")
-"""What a machine does: it runs jobs, it waits for one, it has not joined yet, or it leaves. The last three are waste."""
+"""What a machine does: it runs jobs, waits for one, has not joined yet, or leaves. All but the first is waste."""
 LONGEST_STEP_S = 900.0
 """Longer gaps between two passes are not counted: the daemon did not run, and does not know what the machines did."""
 

@@ -17,14 +17,13 @@ import os
 import select
 import socket
 import stat
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..machine.root import Root
 from ..machine.run import Run
-from ..slurm.hostlist import HostlistError, expand
+from ..slurm.hostlist import expand
 from .settings import RUN_FOLDER, STATE_FOLDER
 from .views import ELASTIC
 
@@ -184,27 +183,3 @@ def listening(root: Root) -> Iterator[Listener]:
             owner = os.stat(root.at(SPOOL))
             os.chown(path, owner.st_uid, owner.st_gid)
         yield Listener(listener)
-
-
-def parse_slots(text: str) -> list[str]:
-    """Return the names in a host list.
-
-    :raises ValueError: it is none.
-    """
-    try:
-        return expand(text)
-    except HostlistError as error:
-        raise ValueError(str(error)) from None
-
-
-def age_of(when: float, now: float) -> str:
-    """Return how long ago something was, in words."""
-    seconds = max(0, int(now - when))
-    if seconds < 120:
-        return f"{seconds} s"
-    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
-
-
-def utc(when: float) -> str:
-    """Return a time in UTC, in words."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(when))
