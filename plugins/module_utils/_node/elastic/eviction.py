@@ -19,10 +19,10 @@ from .views import EVICTED
 
 
 class Evictions:
-    """Drains this node once for each announced eviction, so that the daemon on the controller requeues its jobs in time.
+    """Drains this node once for each announced eviction, so that the controller's daemon requeues its jobs in time.
 
-    The jobs go on until shortly before the eviction: 'hpcnode checkpoint watch' gets the same event, and has the rest of
-    the 30 s for a checkpoint.
+    The jobs go on until shortly before the eviction: 'hpcnode checkpoint watch' gets the same event, and has the rest
+    of the 30 s for a checkpoint.
     """
 
     def __init__(self, root: Root, run: Run) -> None:
