@@ -4,8 +4,8 @@
 
 """A model of one scale set in Resource Manager, in memory, with its faults. Tests count here, not in the daemon's book.
 
-What it does follows Azure's documentation: capacity is absolute and guarded by an etag, ids may be reused, failed members
-count, a deletion lowers the capacity. Whether the capacity stays raised after an order without capacity is not
+What it does follows Azure's documentation: capacity is absolute and guarded by an etag, ids may be reused, failed
+members count, a deletion lowers the capacity. Whether the capacity stays raised after an order without capacity is not
 documented, so the model does both.
 """
 
@@ -112,13 +112,18 @@ class Arm:
             raise AzureError("simulated", code)
         if how == "lost answer, not done":
             raise AzureError("no answer")
-        before, wanted = self.capacity, capacity - self.capacity
+        growth = self._accept(capacity, how)
+        if how == "lost answer, done":
+            raise AzureError("no answer")
+        return growth.url
+
+    def _accept(self, capacity: int, how: str) -> Growth:
+        """Start an order, which ends in one of many ways."""
         self.capacity = capacity
         self.etag += 1
         assert capacity >= self.alive(), "the daemon asked Azure to choose which instances to delete"
-        missing = max(0, capacity - self.alive())
+        made = missing = capacity - self.alive()
         growth = Growth(f"op-{self.etag}", self.now + 20, "Succeeded")
-        made = missing
         if how.startswith("partial"):
             made, growth.status, growth.code = missing // 2, "Failed", "ZonalAllocationFailed"
         elif how.startswith("late"):
@@ -134,12 +139,8 @@ class Arm:
         self.growths.append(growth)
         for _number in range(made):
             machine = self.add(late_s=400 if how == "slow" else 0)
-            if how == "wrecks":
-                machine.state = "Failed"
-        if how == "lost answer, done":
-            raise AzureError("no answer")
-        assert wanted >= 0 or before > self.alive() or True
-        return growth.url
+            machine.state = "Failed" if how == "wrecks" else "Succeeded"
+        return growth
 
     def delete(self, _options: ElasticSet, ids: list[str]) -> None:
         """Delete instances."""

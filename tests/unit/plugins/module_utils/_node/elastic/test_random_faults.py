@@ -4,8 +4,8 @@
 
 """Random faults in any order: after quiet, instances, leases and Slurm's powered-up nodes are the same.
 
-Hypothesis makes the sequences, shortens one that fails, and prints it with a line that replays it. A sequence can also be
-passed to ``play`` directly.
+Each seed is a test, so the name of a failing test is what replays it. Hypothesis plays further
+sequences, and shortens one that fails.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import random
 from collections.abc import Callable, Sequence
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from .world import World
 
@@ -158,3 +160,16 @@ DAILY, ALL = 25, 1000
 def test_everything_converges_after_random_faults(seed: int) -> None:
     """A failing seed is the test's parameter, so the same test replays it."""
     play(events_of(seed), seed)
+
+
+@settings(max_examples=5, deadline=None, derandomize=True, database=None, print_blob=True)
+@given(st.lists(st.tuples(st.sampled_from(sorted(EVENTS)), st.integers(0, 999)), min_size=4, max_size=20))
+def test_hypothesis_finds_no_short_sequence_that_does_not_converge(events: list[Event]) -> None:
+    play(events)
+
+
+@pytest.mark.thorough
+@settings(max_examples=200, deadline=None, database=None, print_blob=True)
+@given(st.lists(st.tuples(st.sampled_from(sorted(EVENTS)), st.integers(0, 999)), max_size=40))
+def test_hypothesis_finds_no_sequence_that_does_not_converge(events: list[Event]) -> None:
+    play(events)

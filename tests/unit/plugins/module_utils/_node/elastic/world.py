@@ -17,7 +17,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.views im
 from .arm_model import Arm
 from .slurm_model import Slurm, cluster
 
-ID = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg/providers/Microsoft.Compute/virtualMachineScaleSets/"
+GROUP = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg"
+ID = f"{GROUP}/providers/Microsoft.Compute/virtualMachineScaleSets/"
 START = 1_700_000_000.0
 
 
