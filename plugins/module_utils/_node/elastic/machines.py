@@ -157,8 +157,8 @@ def _follow_leaving(turn: Turn, lease: Lease, node: SlotNode | None) -> None:
             lease.state, lease.since, lease.why = JOINED, turn.now, ""
             turn.say(f"{lease.slot} is back in service")
             return
-        if not (node.away or node.coming or node.down):
-            # It must not get a job before it is down.
+        if not (node.away or node.coming or node.down or lease.slot in turn.book.failures):
+            # It must not get a job before it is down. A failed slot is set down in this pass, before the deletion.
             return
     turn.targets.append(Target(lease.instance, lease.vm_id, lease.slot))
 
