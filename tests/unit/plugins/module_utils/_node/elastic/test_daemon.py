@@ -118,7 +118,7 @@ def test_the_daemon_takes_requests_and_writes_status_metrics_and_cost(tmp_path: 
     daemon = Daemon(root, lambda command: Result((), 0, "", ""), chosen, world.slurm, Azure(world.arms))
     world.slurm.submit(1, 600)
     lines: list[str] = []
-    for _number in range(20):
+    for _number in range(24):
         world.tick(15)
         lines += daemon.one_pass(world.now, world.now)[1]
     found = status.read_status(root)
