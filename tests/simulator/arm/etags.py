@@ -14,7 +14,7 @@ from simulator.resources import ScaleSet
 
 
 def etag_of(scale_set: ScaleSet) -> str:
-    """The etag of a scale set's current state. It covers what a client can change: the capacity, the model, the tags."""
+    """The etag of a scale set's current state, that is what a client can change: capacity, model, tags."""
     state = f"{scale_set.id} {scale_set.capacity} {scale_set.model_version} {sorted(scale_set.tags.items())}"
     return f'"{hashlib.sha256(state.encode()).hexdigest()[:16]}"'
 

@@ -404,3 +404,20 @@ def test_a_daemon_that_is_killed_at_any_step_converges(call: int) -> None:
     world.advance(120)
     assert not world.differences()
     assert not world.violations
+
+
+def test_a_slot_that_slurm_powers_down_and_up_between_two_passes_gets_a_new_machine() -> None:
+    world = World()
+    job = runs(world, 1, 60)
+    world.advance(200)
+    name = next(iter(world.book.leases))
+    node = world.slurm.nodes[name]
+    # slurmctld accepts only a machine that boots after this request.
+    node.power, node.since = "POWERING_UP", world.now
+    again = world.slurm.submit(1, 1e9)
+    again.state, again.nodes = "CONFIGURING", [name]
+    for machine in world.arm.machines.values():
+        machine.boots = None
+    assert world.advance(900, lambda: again.state == "RUNNING")
+    assert [one.vm_id for one in world.arm.deleted] == ["vm-1"]
+    assert job.state == "DONE"
