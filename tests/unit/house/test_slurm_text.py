@@ -18,8 +18,9 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job import reque
 
 ROOT = pathlib.Path(__file__).parents[3]
 WITH_TEXT = re.compile(r"show\s+(job|step)s?\b|(?<!C\()\b(sacct|strigger)\b")
-# squeue(1): id, array, user, state, nodes. Users cannot choose the text of any of them.
-PLAIN_LETTERS = {"%A", "%i", "%u", "%U", "%T", "%t", "%N", "%D"}
+# squeue(1): id, array, user, state, nodes, partitions (slurmctld accepts only those of slurm.conf). Users cannot choose
+# the text of any of them.
+PLAIN_LETTERS = {"%A", "%i", "%u", "%U", "%T", "%t", "%N", "%D", "%P"}
 PLAIN_FIELDS = {"JobID", "State", "RestartCnt", "BatchFlag", "Requeue", "ArrayJobID", "ArrayTaskID"}
 
 

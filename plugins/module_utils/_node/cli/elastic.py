@@ -47,7 +47,7 @@ created in the portal. The daemon gives them to these slots. Without this, it de
 job needs them.
 """
 _COST = """\
-Shows node-hours and their list price by set, account and user, and how many hours no job used.
+Shows node-hours and their list price by set and user, and how many hours no job used.
 """
 _RUN = "Makes passes until SIGTERM. hpcai-elastic.service calls it.\n"
 _PROGRAMS = ("resume", "suspend", "resume-fail")

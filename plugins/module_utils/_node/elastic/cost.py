@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What elastic nodes cost: node-hours by set, use, user and account, and the list price of them."""
+"""What elastic nodes cost: node-hours by set, use and user, and the list price of them."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Day:
     """One day in UTC, in node-hours.
 
     :ivar sets: by set and use.
-    :ivar users: by set, account and user.
+    :ivar users: by set and user.
     """
 
     sets: dict[str, Hours] = field(default_factory=dict)
-    users: dict[str, dict[str, Hours]] = field(default_factory=dict)
+    users: dict[str, Hours] = field(default_factory=dict)
 
 
 @dataclass
@@ -67,7 +67,7 @@ def add(ledger: Ledger, book: Book, slurm: SlurmView, settings: Settings, now: f
         by_use = day.sets.setdefault(name, {})
         by_use[use] = by_use.get(use, 0.0) + hours
         for job in running if use == WORK else []:
-            by_user = day.users.setdefault(name, {}).setdefault(job.account or "-", {})
+            by_user = day.users.setdefault(name, {})
             by_user[job.user] = by_user.get(job.user, 0.0) + hours / len(running)
 
 
@@ -101,7 +101,7 @@ def why_stopped(ledger: Ledger, settings: Settings, now: float) -> str:
 def summary(ledger: Ledger, settings: Settings, since: str) -> dict[str, Any]:
     """Return node-hours and list price from a date on, as plain values."""
     sets: dict[str, Hours] = {}
-    users: dict[tuple[str, str], tuple[float, float]] = {}
+    users: dict[str, tuple[float, float]] = {}
     for date, day in ledger.days.items():
         if date < since:
             continue
@@ -109,11 +109,10 @@ def summary(ledger: Ledger, settings: Settings, since: str) -> dict[str, Any]:
             total = sets.setdefault(name, dict.fromkeys(USES, 0.0))
             for use, hours in by_use.items():
                 total[use] = total.get(use, 0.0) + hours
-        for name, accounts in day.users.items():
-            for account, by_user in accounts.items():
-                for user, hours in by_user.items():
-                    had, cost = users.get((account, user), (0.0, 0.0))
-                    users[account, user] = (had + hours, cost + hours * (price_of(settings, name) or 0.0))
+        for name, by_user in day.users.items():
+            for user, hours in by_user.items():
+                had, cost = users.get(user, (0.0, 0.0))
+                users[user] = (had + hours, cost + hours * (price_of(settings, name) or 0.0))
     return {
         "since": since,
         "sets": {
@@ -121,8 +120,8 @@ def summary(ledger: Ledger, settings: Settings, since: str) -> dict[str, Any]:
             for name, by_use in sorted(sets.items())
         },
         "users": [
-            {"account": account, "user": user, "hours": round(hours, 3), "cost": round(cost, 2)}
-            for (account, user), (hours, cost) in sorted(users.items(), key=lambda one: -one[1][0])
+            {"user": user, "hours": round(hours, 3), "cost": round(cost, 2)}
+            for user, (hours, cost) in sorted(users.items(), key=lambda one: -one[1][0])
         ],
     }
 
@@ -149,7 +148,7 @@ def lines(found: Mapping[str, Any]) -> list[str]:
             f"{name}: {total:.1f} h ({cost}): {by_use[WORK]:.1f} h with jobs; without: {by_use[IDLE]:.1f} h idle, "
             f"{by_use[BOOTING]:.1f} h booting, {by_use[LEAVING]:.1f} h leaving ({_share(waste, total)})"
         )
-    made += [f"{one['account']}/{one['user']}: {one['hours']:.1f} h, {one['cost']:.2f}" for one in found["users"]]
+    made += [f"{one['user']}: {one['hours']:.1f} h, {one['cost']:.2f}" for one in found["users"]]
     return made if found["sets"] else [*made, "none"]
 
 

@@ -20,9 +20,10 @@ from .views import JobOn, SlotNode, SlurmView
 LEASE = "hpcai-lease/1/"
 """Start of the text in a node's record that shows its lease; the machine's vmId follows. scontrol's own parser does not
 accept an equals sign in a value."""
+# No account: without accounting, a user can pass any text as one.
 _SQUEUE = (
     *("squeue", "--noheader", "--noconvert", "--states=RUNNING,SUSPENDED,COMPLETING,CONFIGURING"),
-    "--format=%i|%u|%a|%T|%P|%N",
+    "--format=%i|%u|%T|%P|%N",
 )
 _STATES = {DOWN: "DOWN", FORCE: "POWER_DOWN_FORCE", POWER_DOWN: "POWER_DOWN", POWER_UP: "POWER_UP"}
 
@@ -117,16 +118,16 @@ def _jobs(shown: str) -> list[JobOn]:
     found = []
     for line in shown.splitlines():
         words = line.strip().split("|")
-        if len(words) != 6:
+        if len(words) != 5:
             if line.strip():
                 raise CommandFailed(f"squeue printed {line.strip()!r}, which is not a job")
             continue
-        number, user, account, state, partitions, nodes = words
+        number, user, state, partitions, nodes = words
         try:
             names = tuple(expand(nodes)) if nodes else ()
         except HostlistError as error:
             raise CommandFailed(str(error)) from None
-        found.append(JobOn(number, user, account, state, tuple(partitions.split(",")), names))
+        found.append(JobOn(number, user, state, tuple(partitions.split(",")), names))
     return found
 
 

@@ -117,7 +117,6 @@ class JobOn:
 
     id: str
     user: str = ""
-    account: str = ""
     state: str = "RUNNING"
     partitions: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()

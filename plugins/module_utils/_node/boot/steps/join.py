@@ -101,7 +101,7 @@ def _other_holder(
 ) -> str:
     """Return why another machine has this node name; empty if none has.
 
-    Azure may give an instance id again, and slurmctld accepts two machines under one name without a word.
+    Azure may give an instance id again, and slurmctld silently accepts two machines under one name.
     """
     if node is None or not node.sets_own_address or node.address in (PLACEHOLDER_ADDRESS, address):
         return ""

@@ -97,9 +97,7 @@ class Slurm:
                 (node.name.rpartition("-")[0], "all"),
             )
         jobs = [
-            JobOn(str(job.id), "ann", "lab", job.state, ("all",), tuple(job.nodes))
-            for job in self.jobs.values()
-            if job.nodes
+            JobOn(str(job.id), "ann", job.state, ("all",), tuple(job.nodes)) for job in self.jobs.values() if job.nodes
         ]
         return SlurmView(nodes, tuple(jobs))
 

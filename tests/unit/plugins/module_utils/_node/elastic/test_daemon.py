@@ -161,4 +161,4 @@ def test_a_node_of_two_jobs_is_shared_by_their_users() -> None:
     cost.add(ledger, world.book, world.slurm.view(), world.settings, START, 360)
     day = ledger.days[cost.date_of(START)]
     assert day.sets["gpu"] == {cost.WORK: pytest.approx(0.1)}
-    assert day.users["gpu"]["lab"]["ann"] == pytest.approx(0.1)
+    assert day.users["gpu"]["ann"] == pytest.approx(0.1)

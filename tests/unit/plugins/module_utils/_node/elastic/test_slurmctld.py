@@ -35,7 +35,7 @@ NODES = "\n".join(
         ("gpu-5", "10.0.0.9", "IDLE+CLOUD+POWERING_DOWN", ""),
     ]
 )
-JOBS = "12_3|ann|lab|RUNNING|gpu|gpu-0\n13|bob|lab|CONFIGURING|all|gpu-[2,5]\n"
+JOBS = "12_3|ann|RUNNING|gpu|gpu-0\n13|bob|CONFIGURING|all|gpu-[2,5]\n"
 
 
 class Commands:
@@ -76,9 +76,7 @@ def test_states_jobs_and_leases_are_read() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("nodes", "jobs"), [("", JOBS), (NODES, "13|bob|gpu-2\n"), (NODES, "1|a|b|RUNNING|p|gpu-[x]\n")]
-)
+@pytest.mark.parametrize(("nodes", "jobs"), [("", JOBS), (NODES, "13|bob|gpu-2\n"), (NODES, "1|a|RUNNING|p|gpu-[x]\n")])
 def test_an_answer_that_is_not_complete_is_an_error(nodes: str, jobs: str) -> None:
     with pytest.raises(CommandFailed):
         Slurmctld(Commands(scontrol=nodes, squeue=jobs).run, "Comment").view()
