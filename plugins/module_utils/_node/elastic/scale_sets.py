@@ -12,7 +12,7 @@ from typing import Any, Callable
 from ..machine import imds
 from ..machine.arm import ArmError, ResourceManager, innermost
 from .reconcile import AzureError, Changed
-from .settings import ElasticSet, Settings
+from .settings import PUBLIC_CLOUD, ElasticSet, Settings
 from .views import Instance, Operation, SetView
 
 COMPUTE_API = "2024-07-01"
@@ -131,7 +131,10 @@ def _address(properties: Mapping[str, Any]) -> str:
 def connect(settings: Settings) -> ScaleSets:
     """Return the scale sets, asked with this machine's managed identity."""
 
+    # Only a simulator on this machine has another URL than its tokens' resource.
+    resource = settings.endpoint if settings.endpoint.startswith("https:") else PUBLIC_CLOUD
+
     def fetch() -> str:
-        return imds.read_token(f"{settings.endpoint}/", settings.client_id or None, limit_s=10.0)
+        return imds.read_token(f"{resource}/", settings.client_id or None, limit_s=10.0)
 
     return ScaleSets(ResourceManager(settings.endpoint, fetch))

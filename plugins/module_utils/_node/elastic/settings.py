@@ -31,6 +31,7 @@ FILE = f"{FOLDER}/{CONFIG}.json"
 STATE_FOLDER = "/var/lib/hpcai/elastic"
 RUN_FOLDER = "/run/hpcai/elastic"
 
+PUBLIC_CLOUD = "https://management.azure.com"
 COMMENT, EXTRA = FIELDS = ("Comment", "Extra")
 """Fields of a node's record that can hold a lease. Both can be set, and survive a restart, from Slurm 22.05 on."""
 DOWN_AFTER_S = 365 * 86400
@@ -91,7 +92,7 @@ class Settings:
     """
 
     sets: Mapping[str, ElasticSet]
-    endpoint: str = "https://management.azure.com"
+    endpoint: str = PUBLIC_CLOUD
     client_id: str = ""
     lease_field: str = COMMENT
     interval_s: float = 15.0
