@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic import settings as elastic
 from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import checked
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.catalog import NAMES
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.settings_file import (
@@ -22,6 +23,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants impor
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import cluster_settings as cluster
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import SCHEMA, ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter import settings as arbiter
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.elastic import ONLY_FOR_SLURM, elastic_sets
 
 SKIP = "skip"
 """Name of the key OFF in an inventory."""
@@ -47,6 +49,23 @@ def cluster_settings(stated: Mapping[str, Any]) -> dict[str, Any]:
     except ConfigError as error:
         raise AnsibleFilterError(str(error)) from error
     return {"schema": SCHEMA, **cluster.as_stated(settings)}
+
+
+def elastic_settings(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the checked settings of the daemon of elastic sets, without the keys that only slurm.conf needs."""
+    if not isinstance(stated, Mapping) or not isinstance(stated.get("sets"), Mapping):
+        raise AnsibleFilterError(f"elastic_settings takes a mapping with sets, not {stated!r}.")
+    try:
+        elastic_sets(stated["sets"])
+        sets = {
+            name: {key: value for key, value in one.items() if key not in ONLY_FOR_SLURM}
+            for name, one in stated["sets"].items()
+        }
+        settings = {**stated, "sets": sets}
+        checked(elastic.FORM, settings, "the settings of elastic sets")
+    except ConfigError as error:
+        raise AnsibleFilterError(str(error)) from error
+    return {"schema": SCHEMA, **settings}
 
 
 def health_settings(stated: Mapping[str, Any], name: str = "health_checks_config") -> dict[str, Any]:
@@ -90,6 +109,7 @@ class FilterModule:
         return {
             "blob_grants": blob_grants,
             "cluster_settings": cluster_settings,
+            "elastic_settings": elastic_settings,
             "health_arbiter_settings": health_arbiter_settings,
             "health_settings": health_settings,
         }

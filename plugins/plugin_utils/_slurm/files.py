@@ -26,6 +26,7 @@ from .config import (
     settings_of_release,
     with_names_of,
 )
+from .elastic import add_fallback, elastic_sets, power_saving, slots, weigh
 from .gres import gres_lines, gres_types, is_cloud
 from .lines import node_groups, partition_lines
 
@@ -130,6 +131,7 @@ class FileOptions:
     gres: Mapping[str, Any] = field(default_factory=dict)
     gpu_autodetect: str = ""
     topology: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    elastic: Mapping[str, Any] = field(default_factory=dict)
 
 
 def files_of(hosts: Iterable[Hostvars], options: FileOptions) -> dict[str, str]:
@@ -138,9 +140,13 @@ def files_of(hosts: Iterable[Hostvars], options: FileOptions) -> dict[str, str]:
     :raises ClusterError, ConfigError, UnknownVmSize: a setting is invalid. The message says what to do.
     """
     release = release_of(options.release)
-    nodes = in_order(nodes_of(hosts, options.vm_sizes) + spare_nodes(options.spares, options.vm_sizes))
+    known = list(hosts)
+    elastic = elastic_sets(options.elastic, known)
+    absent = spare_nodes([one for one in options.spares if one["set"] not in elastic], options.vm_sizes)
+    nodes = in_order([*nodes_of(known, options.vm_sizes), *absent, *slots(elastic, options.vm_sizes)])
     state = _KNOWN_NODE_STATES.get(str(options.node_state), str(options.node_state))
     groups = node_groups(nodes, float(options.memory_margin_percent), options.node_conf, state, options.features)
+    weigh(groups, elastic)
     node_lines = [line for line, _members in groups]
     gres = gres_lines(groups, options.gres, options.gpu_autodetect, release)
     switches = switch_lines(nodes, options.topology)
@@ -155,6 +161,7 @@ def files_of(hosts: Iterable[Hostvars], options: FileOptions) -> dict[str, str]:
         # slurm.conf(5), JobContainerType. with_names_of renames it for newer releases.
         "JobContainerType": "job_container/tmpfs" if containers else None,
         **_for_cloud_nodes(any(map(is_cloud, node_lines)), release),
+        **power_saving(elastic, nodes, release),
     }
     [first, *others] = options.layers or [{}]
     layers = [first, settings_of_release(options.differences, "slurm.conf", release), by_nodes, *others]
@@ -164,8 +171,9 @@ def files_of(hosts: Iterable[Hostvars], options: FileOptions) -> dict[str, str]:
     )
     for file, settings in (("slurm.conf", conf), ("cgroup.conf", cgroup), ("job_container.conf", containers)):
         check_keys(file, settings, release)
+    partitions = add_fallback(partition_lines(groups, options.partitions), groups, elastic)
     return {
-        "slurm.conf": render(conf) + _lines(node_lines + partition_lines(groups, options.partitions)),
+        "slurm.conf": render(conf) + _lines(node_lines + partitions),
         "cgroup.conf": render(cgroup),
         "gres.conf": _lines(gres),
         "topology.conf": _lines(switches),

@@ -10,7 +10,7 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from simulator.addresses import AddressesExhausted
-from simulator.arm import compute_payloads, galleries, lookup, merging
+from simulator.arm import compute_payloads, etags, galleries, lookup, merging
 from simulator.arm.context import context, many, one
 from simulator.arm.errors import ArmError, bad_parameter
 from simulator.arm.longrunning import accepted
@@ -52,7 +52,8 @@ def show(subscription: str, group: str, name: str) -> Response:
     if expand not in ("", "userdata"):
         raise bad_parameter("$expand", f"'{expand}' is not supported")
     user_data = context().model.user_data(found) if expand else ""
-    return one(context().encode("scale_set", compute_payloads.scale_set(found, user_data)))
+    payload = compute_payloads.scale_set(found, user_data)
+    return one(context().encode("scale_set", payload), headers={"ETag": etags.etag_of(found)})
 
 
 @blueprint.get(f"{GROUP}/<name>/instanceview")
@@ -74,6 +75,7 @@ def change(subscription: str, group: str, name: str) -> Response:
     wanted = sizing.demand(context().model, scale_set.vm_size, spot, more)
     sizing.check_quota(context(), scale_set.location, wanted)
     with context().model.lock:
+        etags.require_match(scale_set)
         try:
             work = context().effects.scale(scale_set, capacity)
         except AddressesExhausted as error:

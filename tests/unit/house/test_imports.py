@@ -28,6 +28,7 @@ LAYERS = {
     "slurm": 3,
     "job": 4,
     "health": 4,
+    "elastic": 4,
     "boot": 5,
     "bench": 5,
     "train": 5,

@@ -47,6 +47,9 @@ LOOPS = {
         "/etc/apt/keyrings/nvidia-container.asc",
         "/etc/pki/rpm-gpg/RPM-GPG-KEY-nvidia-container",
     ],
+    "/usr/libexec/hpcai/elastic-{{ item }}": [
+        f"/usr/libexec/hpcai/elastic-{name}" for name in ("resume", "suspend", "resume-fail")
+    ],
     "/etc/slurm/job_submit.lua": ["job_submit.lua"],
     "/etc/slurm/slurmdbd.conf": ["slurmdbd.conf"],
     "/etc/hpcai/node.json": ["loop: [node, job_hooks, metadata]"],

@@ -9,10 +9,12 @@ from __future__ import annotations
 import argparse
 import signal
 import threading
+import time
 from dataclasses import asdict
 
 from ..machine.config import ConfigError
 from ..machine.root import Root
+from ..machine.run import run
 from .command import GOOD, UNKNOWN, Action, Answer, Command, UsageError, no_arguments
 
 _DESCRIPTION = """\
@@ -54,13 +56,16 @@ def _show(root: Root) -> Answer:
 
 
 def _serve(root: Root) -> Answer:
+    from ..elastic.eviction import Evictions
     from ..job.events.service import Service
 
+    evictions = Evictions(root, run)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_given: ended.set())
     try:
-        Service(root).serve(_EVERY_S, ended.is_set)
+        service = Service(root, notice=lambda events: evictions.notice(events, time.time()))
+        service.serve(_EVERY_S, ended.is_set)
     except OSError as error:
         raise ConfigError(f"{error.filename or 'the socket'}: {error.strerror}: run as root") from error
     return Answer(GOOD, "")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..forms import Malformed, anything, checked, choice, guid, list_of, matching, optional, record
+from ..forms import Malformed, anything, boolean, checked, choice, guid, list_of, matching, optional, record
 from .atomic import write_file
 from .config import as_config, read_checked
 from .root import Root
@@ -53,6 +53,7 @@ class ClusterSettings:
     :ivar controllers: addresses of slurmctld, the primary first.
     :ivar key: where the munge key comes from.
     :ivar origin: FROM_FILE or FROM_USER_DATA.
+    :ivar elastic: whether the machine gets its node name by a lease from the controller.
     """
 
     name: str
@@ -60,6 +61,7 @@ class ClusterSettings:
     controllers: tuple[str, ...]
     key: KeySource
     origin: str
+    elastic: bool = False
 
     @property
     def is_compute(self) -> bool:
@@ -132,6 +134,7 @@ _FORM = record(
         "functions": list_of(choice(CONTROLLER, LOGIN, COMPUTE)),
         "controllers": list_of(matching(r"[A-Za-z0-9:][A-Za-z0-9_.:-]{0,252}", "an address or a name")),
         "key": optional(_key, KeySource()),
+        "elastic": boolean,
     },
     required=("cluster", "functions", "controllers"),
 )
@@ -151,7 +154,12 @@ def _settings_from(stated: Mapping[str, Any], origin: str) -> ClusterSettings:
     if COMPUTE in found["functions"] and not found["controllers"]:
         raise Malformed("controllers is empty: a compute node needs the address of a controller.")
     return ClusterSettings(
-        found["cluster"], found["functions"], found["controllers"], found.get("key", KeySource()), origin
+        found["cluster"],
+        found["functions"],
+        found["controllers"],
+        found.get("key", KeySource()),
+        origin,
+        found.get("elastic", False),
     )
 
 
@@ -195,6 +203,8 @@ def as_stated(settings: ClusterSettings) -> dict[str, Any]:
         "functions": list(settings.functions),
         "controllers": list(settings.controllers),
         "key": asdict(settings.key),
+        # An older hpcnode does not know this key, and has no elastic sets.
+        **({"elastic": True} if settings.elastic else {}),
     }
 
 

@@ -13,10 +13,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Collection, Mapping
-from typing import Any, Callable
+from dataclasses import dataclass
+from typing import Any, Callable, TypeVar
 from urllib.parse import urlencode
 
 Sleep = Callable[[float], None]
+_T = TypeVar("_T")
 
 _PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 _FIRST_TIMEOUT_S = 10.0
@@ -93,6 +95,51 @@ def get(
     raise AssertionError("unreachable")
 
 
+@dataclass(frozen=True)
+class Exchanged:
+    """An answer, whatever its status.
+
+    :ivar headers: with names in lower case.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def exchange(
+    method: str, url: str, headers: Mapping[str, str], limit_s: float, body: bytes | None = None, longest: int = 1 << 23
+) -> Exchanged:
+    """Send one request, and return the answer of any status. It never retries: the caller knows what may be repeated.
+
+    Proxies and redirects are not used, and TLS certificates are verified, as by ``get``.
+
+    :param longest: the longest body to accept, in bytes.
+    :raises NoAnswer: there was no complete answer within ``limit_s``.
+    """
+    request = urllib.request.Request(url, data=body, headers=dict(headers), method=method)
+    opener = _opener(url)
+
+    def ask() -> Exchanged:
+        try:
+            answer = opener.open(request, timeout=limit_s)
+        except urllib.error.HTTPError as error:
+            answer = error
+        with answer:
+            named = {name.lower(): value for name, value in answer.headers.items()}
+            return Exchanged(answer.status, named, answer.read(longest + 1))
+
+    try:
+        answered = _within(time.monotonic() + limit_s, ask)
+    except _PassingFault as fault:
+        raise NoAnswer(str(fault)) from None
+    except (OSError, http.client.HTTPException) as error:
+        raise NoAnswer(str(getattr(error, "reason", None) or error) or type(error).__name__) from None
+    if len(answered.body) > longest:
+        raise NoAnswer(f"the answer is longer than {longest} bytes")
+    return answered
+
+
 def _opener(url: str) -> urllib.request.OpenerDirector:
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), _NoRedirect()]
     if url.startswith("https:"):
@@ -104,12 +151,12 @@ def _opener(url: str) -> urllib.request.OpenerDirector:
     return urllib.request.build_opener(*handlers)
 
 
-def _within(deadline: float, ask: Callable[[], bytes]) -> bytes:
+def _within(deadline: float, ask: Callable[[], _T]) -> _T:
     """Call ``ask``, and wait until the deadline at most.
 
     It runs in a thread, because a socket's timeout restarts with each byte, and name resolution has none.
     """
-    ended: list[bytes | BaseException] = []
+    ended: list[_T | BaseException] = []
 
     def work() -> None:
         try:

@@ -64,14 +64,18 @@ class SlurmdEnv:
     controllers: tuple[str, ...]
 
 
-def slurmd_options(node_name: str, controllers: Iterable[str]) -> str:
-    """Return slurmd's options; it fetches everything else from the first controller that answers."""
-    return f"-N {node_name} --conf-server {','.join(controllers)}"
+def slurmd_options(node_name: str, controllers: Iterable[str], booted: bool = False) -> str:
+    """Return slurmd's options; it fetches everything else from the first controller that answers.
+
+    :param booted: whether slurmd reports that the machine has just booted. slurmctld accepts a node that it powered up
+        only if its machine booted after the request; an instance may be older (node_mgr.c, waiting_for_node_boot).
+    """
+    return f"-N {node_name} --conf-server {','.join(controllers)}{' -b' if booted else ''}"
 
 
-def slurmd_env(node_name: str, controllers: Iterable[str]) -> str:
+def slurmd_env(node_name: str, controllers: Iterable[str], booted: bool = False) -> str:
     """Return the text of the file as a node writes it. The role slurm writes the same last line."""
-    options = slurmd_options(node_name, controllers)
+    options = slurmd_options(node_name, controllers, booted)
     return f'{HEADER}\n{_AS_WRITTEN}{options}\nSLURMD_OPTIONS="{options}"\n'
 
 

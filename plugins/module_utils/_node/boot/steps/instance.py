@@ -118,6 +118,7 @@ def _identify(
     """Return the cluster and the node's name, and record the service's answer."""
     root = context.root
     name = own_node_name(compute)
+    host_name = str((compute.get("osProfile") or {}).get("computerName") or "")
     notes.details.update({"vm_id": compute.get("vmId"), "instance": compute.get("name"), "node": name})
     if not context.check:
         remember(root, compute)
@@ -134,9 +135,13 @@ def _identify(
             if not context.check:
                 os.replace(root.at(SETTINGS_FILE), root.at(SET_ASIDE))
             written = None
+    settings = written or from_user_data
+    if settings and settings.elastic:
+        # The step join replaces it by the slot of its lease. Its instance id may be another machine's slot.
+        name = host_name or None
     if not context.check:
         remember_joining(root, str(compute.get("vmId") or ""), Joining(name or "", from_user_data))
-    return written or from_user_data, name
+    return settings, name
 
 
 def _settings_in_user_data(compute: Mapping[str, Any], notes: _Notes) -> ClusterSettings | None:

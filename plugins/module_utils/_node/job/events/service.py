@@ -37,6 +37,7 @@ class Service:
 
     :param headers: further headers for the metadata service; for the simulator, one that names the instance.
     :param users: returns the ids of the users who have a job on this machine.
+    :param notice: gets the events after each query, and returns a line for the log; usually empty.
     """
 
     def __init__(
@@ -45,7 +46,9 @@ class Service:
         endpoint: str = imds.ENDPOINT,
         headers: Mapping[str, str] | None = None,
         users: Callable[[], set[int]] | None = None,
+        notice: Callable[[Sequence[ScheduledEvent]], str] | None = None,
     ) -> None:
+        self._notice = notice
         self._root, self._endpoint, self._headers = root, endpoint, headers
         self._users = users or (lambda: users_with_jobs(root))
         self._name = ""
@@ -68,6 +71,10 @@ class Service:
         except imds.ImdsError as error:
             problem = str(error)
         write_events(self._root, self._name, () if problem else self._events, problem)
+        # After the file, because the watchers of the jobs have only seconds.
+        line = self._notice(self._events) if self._notice and not problem else ""
+        if line:
+            sys.stderr.write(f"hpcnode events: {line}\n")
 
     def accept_ready(self, event_id: str, uid: int) -> str:
         """Start an event for a user if no other user has a job here; return why not, or an empty text if started."""

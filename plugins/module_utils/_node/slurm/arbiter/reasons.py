@@ -88,6 +88,9 @@ def is_by_prolog(node: NodeState) -> bool:
 
 
 def has_machine(node: NodeState) -> bool:
-    """Whether the node has a machine. Spare and powered-down nodes have none, and do not count for the drain limit."""
-    absent = ("FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN")
+    """Whether the node has a machine. Spare and powered-down nodes have none, and do not count for the drain limit.
+
+    A node that is powered up has none yet: what slurmctld shows of a report is from its former machine.
+    """
+    absent = ("FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWERING_UP")
     return not node.reason.startswith(NO_INSTANCE) and not any(state in absent for state in node.states)

@@ -338,6 +338,8 @@ def test_a_report_of_an_earlier_boot_is_ignored() -> None:
 def test_spare_names_and_powered_down_nodes_are_ignored() -> None:
     assert judged(observe(node(states=("DOWN",), reason="hpcai: no such instance"), report(LOST))) == NodeDecision()
     assert judged(observe(node(states=("IDLE", "CLOUD", "POWERED_DOWN")), report(LOST))) == NodeDecision()
+    # The report is of its former machine.
+    assert judged(observe(node(states=("IDLE", "CLOUD", "POWERING_UP")), report(LOST))) == NodeDecision()
 
 
 SCRIPT = Fault("prolog", "observe", "50-mine: no licence (job 7)", blocks=True)

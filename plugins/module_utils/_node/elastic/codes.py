@@ -1,0 +1,63 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What Azure's error codes of an order mean, and how long a set that failed stays closed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CAPACITY, QUOTA, RIGHTS, OTHER = "capacity", "quota", "rights", "other"
+
+NEVER_JOINED, LOST, PARTIAL, TIMEOUT, BUDGET = "NeverJoined", "InstanceLost", "PartialOrder", "OrderTimeout", "Budget"
+"""Codes of our own."""
+
+# Azure documents these as lack of capacity: another size, zone or time can help.
+_CAPACITY = (
+    "allocationfailed",
+    "zonalallocationfailed",
+    "overconstrainedallocationrequest",
+    "overconstrainedzonalallocationrequest",
+    "skunotavailable",
+)
+_QUOTA = ("quotaexceeded", "operationnotallowed", "subnetisfull")
+_RIGHTS = ("authorizationfailed", "requestdisallowedbypolicy", "linkedauthorizationfailed", "scopelocked")
+FIRST_S, LONGEST_S = 600.0, 3600.0
+"""A set without capacity is closed for ten minutes, then twice as long each time, up to an hour."""
+MOST_BOOTS = 5
+"""After this many instances in a row that never joined, the set stops."""
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a code means.
+
+    :ivar kind: CAPACITY, QUOTA, RIGHTS or OTHER.
+    :ivar action: what a person has to do; empty if waiting can help.
+    """
+
+    kind: str
+    action: str = ""
+
+    @property
+    def waits(self) -> bool:
+        """Whether waiting can help."""
+        return not self.action
+
+
+def meaning_of(code: str) -> Meaning:
+    """Return what a code means. An unknown one counts as transient."""
+    lower = code.lower()
+    if lower in _CAPACITY:
+        return Meaning(CAPACITY)
+    if lower in _QUOTA:
+        return Meaning(QUOTA, "raise the quota or the subnet")
+    if lower in _RIGHTS:
+        return Meaning(RIGHTS, "give the controller's identity the role of guide_elastic")
+    return Meaning(OTHER)
+
+
+def closed_s(level: int) -> float:
+    """Return how long a set is closed after it failed ``level`` times in a row."""
+    return float(min(LONGEST_S, FIRST_S * 2 ** max(0, level - 1)))

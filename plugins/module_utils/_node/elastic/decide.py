@@ -1,0 +1,161 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What to do in one pass: a pure function of Slurm's answer, Azure's answer, the book, the clock and the settings."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from . import machines, orders
+from .book import JOINED, Book, Lease
+from .settings import Settings
+from .turn import DOWN, FORCE, POWER_DOWN, POWER_UP, RESET, Action, Change, Delete, Grow, Publish, Tell, Turn
+from .views import SetView, SlotNode, SlurmView
+
+_ORDER = {DOWN: 0, FORCE: 1, RESET: 4, POWER_DOWN: 5, POWER_UP: 6}
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The result of a pass.
+
+    :ivar book: the book after it, which has to be written before the actions are carried out.
+    :ivar lines: each decision with its reason, for the log.
+    """
+
+    book: Book
+    actions: tuple[Action, ...]
+    lines: tuple[str, ...]
+
+
+def step(
+    slurm: SlurmView | None,
+    azure: Mapping[str, SetView | None],
+    before: Book,
+    now: float,
+    settings: Settings,
+    stopped: str = "",
+    floor: float = 0.0,
+) -> Decision:
+    """Return what to do.
+
+    A set is only watched if one of its two views is not complete: nothing is ordered, deleted or set down then.
+
+    :param slurm: None if Slurm's answer is not complete.
+    :param azure: by set; None if the answer is not complete.
+    :param stopped: why nothing may grow, such as the budget; empty if it may.
+    :param floor: before this time, no node counts as idle: the clock was wrong.
+    """
+    book = copy.deepcopy(before)
+    if slurm is None:
+        return Decision(book, (), ())
+    book.keep = {name: until for name, until in book.keep.items() if until > now}
+    actions: list[Action] = []
+    lines: list[str] = []
+    jobs = slurm.jobs_by_slot()
+    for name, options in settings.sets.items():
+        view = azure.get(name)
+        if view is None or book.of(name).paused:
+            continue
+        nodes = {slot: slurm.nodes[slot] for slot in options.slots(name) if slot in slurm.nodes}
+        turn = Turn(name, options, view, nodes, jobs, slurm, settings, book, now, stopped, floor)
+        _take(turn)
+        actions += turn.actions
+        lines += turn.lines
+    return Decision(book, tuple(sorted(actions, key=_rank)), tuple(lines))
+
+
+def _rank(action: Action) -> int:
+    """What takes nodes out of scheduling comes first, then what jobs hear, then what costs money."""
+    if isinstance(action, Change):
+        return _ORDER.get(action.kind, 3)
+    ranks: Mapping[type, int] = {Tell: 2, Publish: 3, Grow: 7, Delete: 8}
+    return ranks[type(action)]
+
+
+def _take(turn: Turn) -> None:
+    """Decide about one set."""
+    orders.open_again(turn)
+    orders.note_missing_capacity(turn)
+    machines.restore(turn)
+    machines.follow(turn)
+    machines.watch_strangers(turn)
+    machines.bind(turn)
+    orders.judge(turn, len(machines.usable(turn)))
+    orders.order(turn, len(machines.usable(turn)))
+    orders.offer(turn)
+    machines.power_down_strays(turn)
+    _power_down_idle(turn)
+    _power_up_least(turn)
+    machines.publish(turn)
+    machines.delete_strangers(turn)
+    _delete(turn)
+    waiting = {slot for slot, node in turn.nodes.items() if node.coming}
+    turn.book.wanted = {
+        slot: since for slot, since in turn.book.wanted.items() if slot not in turn.slots or slot in waiting
+    }
+
+
+def _power_down_idle(turn: Turn) -> None:
+    """Give up nodes without jobs, those that are idle for longest first, down to the set's minimum."""
+    idle: list[tuple[float, str]] = []
+    for lease in turn.leases:
+        node = turn.nodes.get(lease.slot)
+        if lease.state != JOINED or node is None or not node.idle or lease.slot in turn.book.keep:
+            continue
+        since = idle_since(node, lease, turn.now, turn.floor)
+        if turn.now - since > turn.options.idle_s and not turn.jobs.get(lease.slot):
+            idle.append((since, lease.slot))
+    most = max(0, _active(turn) - turn.options.min)
+    leaving = [slot for _since, slot in sorted(idle)][:most]
+    if leaving:
+        turn.say(f"{', '.join(leaving)} had no job for {turn.options.idle_s:.0f} s: powered down")
+        turn.actions.append(Change(POWER_DOWN, tuple(leaving)))
+
+
+def idle_since(node: SlotNode, lease: Lease, now: float, floor: float = 0.0) -> float:
+    """Return since when a joined node is idle. A time in the future was noted before the clock was set back."""
+    busy = node.last_busy or 0.0
+    return max(busy if busy <= now else 0.0, lease.since, floor)
+
+
+def _active(turn: Turn) -> int:
+    """Return how many nodes have a machine or wait for one, and do not leave."""
+    return sum(
+        (turn.is_active(slot) and not (node.away or node.leaving)) or (node.coming and slot not in turn.book.failures)
+        for slot, node in turn.nodes.items()
+    )
+
+
+def _power_up_least(turn: Turn) -> None:
+    """Keep the set's minimum of nodes."""
+    lacking = turn.options.min - _active(turn)
+    if lacking <= 0 or turn.record.closed or turn.stopped:
+        return
+    free = [slot for slot, node in turn.nodes.items() if node.free and slot not in turn.book.leases]
+    slots = _by_position(turn, free)[:lacking]
+    if slots:
+        turn.say(f"powers up {', '.join(slots)}: the set keeps at least {turn.options.min} nodes")
+        turn.actions.append(Change(POWER_UP, tuple(slots)))
+
+
+def _by_position(turn: Turn, slots: Iterable[str]) -> list[str]:
+    return sorted(slots, key=lambda slot: turn.slots[slot])
+
+
+def _delete(turn: Turn) -> None:
+    """Delete the instances that leave, with one request."""
+    if not turn.targets or not orders.may_change(turn):
+        return
+    turn.record.changes.append(turn.now)
+    chosen = tuple({one.vm_id: one for one in turn.targets}.values())
+    for one in chosen:
+        lease = turn.book.leases.get(one.slot)
+        if lease is not None:
+            # The state changes when Azure has accepted it: until then, the next pass asks again.
+            lease.asked = turn.now
+    turn.actions.append(Delete(turn.name, chosen))

@@ -1,0 +1,116 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""When Azure has to be asked: at once if Slurm shows a change, rarely if nothing happens. Its requests are counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .book import DELETING, JOINED, LEASED, LEAVING, Book
+from .decide import idle_since
+from .settings import Settings
+from .views import SlurmView
+
+QUIET_S, EMPTY_S = 120.0, 300.0
+"""Seconds between two readings while nothing changes: of a set with nodes, and of one without."""
+FIRST_S, LONGEST_S = 5.0, 60.0
+"""Seconds between two readings while something is expected: the interval doubles with each."""
+_ERROR_S = 15.0
+_LEAST_S = 2.0
+
+
+@dataclass
+class Reading:
+    """How and when a set was read last.
+
+    :ivar at: when it was read, in seconds since the epoch; 0 if never.
+    :ivar every_s: interval to the next one, while something is expected.
+    :ivar signature: what Slurm and the book showed at that time.
+    :ivar not_before: Azure asked to wait until then.
+    """
+
+    at: float = 0.0
+    every_s: float = FIRST_S
+    signature: object = None
+    not_before: float = 0.0
+
+    def noted(self, now: float, name: str, settings: Settings, slurm: SlurmView, book: Book) -> None:
+        """Note a complete reading, after the book was brought up to date with it."""
+        signature = _signature(name, settings, slurm, book)
+        self.every_s = FIRST_S if signature != self.signature else min(LONGEST_S, self.every_s * 2)
+        self.at, self.signature = now, signature
+
+    def failed(self, now: float, retry_s: float) -> None:
+        """Note that Azure did not answer, or asked to wait."""
+        self.not_before = now + max(_ERROR_S, retry_s)
+
+
+def why_read(name: str, settings: Settings, slurm: SlurmView, book: Book, reading: Reading, now: float) -> str:
+    """Return why the set has to be read now; empty if it need not."""
+    if now < reading.not_before:
+        return ""
+    age = now - reading.at
+    if not reading.at or age < 0:
+        return "it was not read yet"
+    if age < _LEAST_S:
+        return ""
+    if _signature(name, settings, slurm, book) != reading.signature:
+        return "Slurm or the book shows a change"
+    if _is_due(name, settings, slurm, book, now):
+        return "a time is over"
+    if _expects(name, settings, book):
+        return "something is expected" if age >= reading.every_s else ""
+    leases = any(settings.set_of(slot) == name for slot in book.leases)
+    return "it is time" if age >= (QUIET_S if leases else EMPTY_S) else ""
+
+
+def _signature(name: str, settings: Settings, slurm: SlurmView, book: Book) -> object:
+    """Return what of Slurm's answer makes it necessary to ask Azure. That a node joins does not."""
+    shown = []
+    for slot in settings.sets[name].slots(name):
+        node = slurm.nodes.get(slot)
+        if node is None:
+            continue
+        lease = book.leases.get(slot)
+        if lease is None:
+            shown.append((slot, node.coming and slot not in book.failures, node.joined, node.down))
+        elif lease.state in (LEASED, JOINED):
+            shown.append((slot, lease.state == JOINED and node.coming, node.away, node.down, node.is_evicted))
+    record = book.of(name)
+    return (tuple(shown), record.paused, record.closed is None)
+
+
+def _expects(name: str, settings: Settings, book: Book) -> bool:
+    """Whether Azure is expected to change something."""
+    record = book.of(name)
+    if any(one.set == name for one in book.orders) or record.strangers or record.missing_capacity:
+        return True
+    return any(
+        (slot in book.leases and book.leases[slot].state in (LEAVING, DELETING))
+        or (slot in book.wanted and slot not in book.leases)
+        or slot in book.stray
+        for slot in settings.sets[name].slots(name)
+    )
+
+
+def _is_due(name: str, settings: Settings, slurm: SlurmView, book: Book, now: float) -> bool:
+    """Whether a set opens, a slot is offered again, or a node has been idle for long enough."""
+    record, options = book.of(name), settings.sets[name]
+    if record.closed and record.closed.until and now >= record.closed.until:
+        return True
+    leases = 0
+    due = False
+    for slot in options.slots(name):
+        failure, lease, node = book.failures.get(slot), book.leases.get(slot), slurm.nodes.get(slot)
+        if failure and failure.until and now >= failure.until:
+            return True
+        if lease is None or node is None:
+            continue
+        leases += 1
+        if node.is_evicted or (lease.state == LEASED and now - lease.granted > options.boot_s):
+            return True
+        if lease.state == JOINED and node.idle and slot not in book.keep:
+            due = due or now - idle_since(node, lease, now) > options.idle_s
+    return due and leases > options.min

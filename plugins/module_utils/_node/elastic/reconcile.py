@@ -1,0 +1,307 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""One pass over all elastic sets: read, decide, write the book, act. A process that dies anywhere loses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Callable, Protocol
+
+from ..machine.run import CommandFailed
+from .book import DELETING, Book, Order
+from .decide import step
+from .polling import Reading, why_read
+from .settings import ElasticSet, Settings
+from .turn import Action, Change, Delete, Grow, Publish, Target, Tell
+from .views import Instance, Operation, SetView, SlurmView
+
+JUMP_S = 60.0
+"""If the wall clock moves so much more or less than time passes, it was set."""
+
+
+class AzureError(RuntimeError):
+    """A request failed; the message is one line.
+
+    :ivar code: Azure's error code; empty if there was no answer.
+    :ivar retry_s: how long to wait before the next request, if Azure says so; else 0.
+    """
+
+    def __init__(self, message: str, code: str = "", retry_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retry_s = retry_s
+
+
+class Changed(AzureError):
+    """The set is no longer in the state that the request named: somebody else has changed it."""
+
+
+class Azure(Protocol):
+    """What the daemon asks of Resource Manager."""
+
+    def view(self, options: ElasticSet, operations: Mapping[str, str]) -> SetView:
+        """Return the set.
+
+        :param operations: URLs of operations by order.
+        :raises AzureError: the answer is not complete.
+        """
+
+    def instances(self, options: ElasticSet) -> list[Instance]:
+        """Return the instances, with ids and vmIds.
+
+        :raises AzureError: the answer is not complete.
+        """
+
+    def grow(self, options: ElasticSet, capacity: int, etag: str) -> str:
+        """Set the capacity, and return the operation's URL.
+
+        :raises Changed: the set has another etag.
+        :raises AzureError: Azure refuses, or does not answer.
+        """
+
+    def delete(self, options: ElasticSet, ids: list[str]) -> None:
+        """Delete instances.
+
+        :raises AzureError: Azure refuses, or does not answer.
+        """
+
+
+class Slurm(Protocol):
+    """What the daemon asks of slurmctld."""
+
+    def view(self) -> SlurmView:
+        """Return all nodes and jobs.
+
+        :raises CommandFailed: the answer is not complete.
+        """
+
+    def busy(self, slots: list[str]) -> set[str]:
+        """Return those of the slots on which jobs run.
+
+        :raises CommandFailed: the answer is not complete.
+        """
+
+    def change(self, change: Change) -> None:
+        """Change slots.
+
+        :raises CommandFailed: slurmctld refuses.
+        """
+
+    def publish(self, lease: Publish) -> None:
+        """Show a lease.
+
+        :raises CommandFailed: slurmctld refuses.
+        """
+
+    def tell(self, words: Tell) -> None:
+        """Tell a job why its nodes do not come, and let it start elsewhere.
+
+        :raises CommandFailed: slurmctld refuses.
+        """
+
+
+@dataclass
+class Pass:
+    """The result of a pass.
+
+    :ivar lines: decisions and their reasons, for the log.
+    :ivar problems: what could not be read or done.
+    :ivar slurm: Slurm's answer; None if it was not complete.
+    :ivar again: whether the next pass should follow at once.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    slurm: SlurmView | None = None
+    again: bool = False
+
+
+class Reconciler:
+    """Makes passes.
+
+    :param save: writes the book durably.
+    :ivar book: the current book.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        slurm: Slurm,
+        azure: Azure,
+        book: Book,
+        save: Callable[[Book], None],
+    ) -> None:
+        self.settings, self.book = settings, book
+        self._slurm, self._azure, self._save = slurm, azure, save
+        self._readings: dict[str, Reading] = {name: Reading() for name in settings.sets}
+        self._rejected: dict[str, Operation] = {}
+        self._floor = 0.0
+        self._clocks: tuple[float, float] | None = None
+
+    def run(self, now: float, monotonic: float, stopped: str = "") -> Pass:
+        """Make one pass.
+
+        :param now: the wall clock, in seconds since the epoch.
+        :param monotonic: a clock that nobody sets.
+        :param stopped: why nothing may grow; empty if it may.
+        :raises OSError: the book cannot be written; then nothing was done.
+        """
+        done = Pass()
+        self._notice_jump(now, monotonic, done)
+        try:
+            done.slurm = self._slurm.view()
+        except CommandFailed as error:
+            done.problems.append(f"Slurm: {error}")
+            return done
+        views = self._read(done, now)
+        decision = step(done.slurm, views, self.book, now, self.settings, stopped, self._floor)
+        done.lines += decision.lines
+        self.book = decision.book
+        for name, reading in self._readings.items():
+            if views.get(name) is not None:
+                reading.noted(now, name, self.settings, done.slurm, self.book)
+        # Whatever happens from here on, the next process knows what this one intended.
+        self._save(self.book)
+        for action in decision.actions:
+            try:
+                self._act(action, now, done)
+            except (CommandFailed, AzureError) as error:
+                done.problems.append(f"{_words(action)}: {error}")
+        if decision.actions:
+            self._save(self.book)
+        return done
+
+    def _notice_jump(self, now: float, monotonic: float, done: Pass) -> None:
+        """Move all times of the book if the wall clock was set."""
+        if self._clocks:
+            jump = (now - self._clocks[0]) - (monotonic - self._clocks[1])
+            if abs(jump) > JUMP_S:
+                self.book = shifted(self.book, jump)
+                self._floor = now
+                for reading in self._readings.values():
+                    reading.at = 0.0
+                    reading.not_before = min(reading.not_before, now)
+                done.lines.append(f"the clock was set by {jump:+.0f} s: all deadlines move with it")
+        self._clocks = (now, monotonic)
+
+    def _read(self, done: Pass, now: float) -> dict[str, SetView | None]:
+        views: dict[str, SetView | None] = {}
+        assert done.slurm is not None
+        for name, options in self.settings.sets.items():
+            reading = self._readings[name]
+            if not why_read(name, self.settings, done.slurm, self.book, reading, now):
+                continue
+            operations = {one.id: one.operation for one in self.book.orders if one.set == name and one.operation}
+            try:
+                view = self._azure.view(options, operations)
+            except AzureError as error:
+                reading.failed(now, error.retry_s)
+                done.problems.append(f"{name}: Azure: {error}")
+                views[name] = None
+                continue
+            mine = {one.id for one in self.book.orders if one.set == name}
+            rejected = {key: self._rejected.pop(key) for key in list(self._rejected) if key in mine}
+            views[name] = SetView(view.etag, view.capacity, view.instances, {**view.operations, **rejected})
+        return views
+
+    def _act(self, action: Action, now: float, done: Pass) -> None:
+        if isinstance(action, Change):
+            self._slurm.change(action)
+        elif isinstance(action, Publish):
+            self._slurm.publish(action)
+        elif isinstance(action, Tell):
+            self._slurm.tell(action)
+        elif isinstance(action, Grow):
+            self._grow(action, now, done)
+        else:
+            self._delete(action, now, done)
+
+    def _grow(self, action: Grow, now: float, done: Pass) -> None:
+        order = next(one for one in self.book.orders if one.id == action.order)
+        try:
+            order.operation = self._azure.grow(self.settings.sets[action.set], action.capacity, action.etag)
+            order.sent = True
+        except Changed:
+            self.book.orders.remove(order)
+            self._readings[action.set].at = 0.0
+            done.lines.append(f"{action.set}: somebody else has changed the set: planned again")
+            done.again = True
+        except AzureError as error:
+            if error.retry_s:
+                self.book.orders.remove(order)
+                self._readings[action.set].failed(now, error.retry_s)
+            elif error.code:
+                # The next pass fails its slots, as if Azure had accepted the order first.
+                self._rejected[order.id] = Operation("Failed", error.code, str(error))
+                order.sent = True
+                self._readings[action.set].at = 0.0
+                done.again = True
+            raise
+
+    def _delete(self, action: Delete, now: float, done: Pass) -> None:
+        """Delete instances, after asking both sides once more."""
+        options = self.settings.sets[action.set]
+        known = done.slurm.nodes if done.slurm else {}
+        busy = self._slurm.busy([one.slot for one in action.targets if one.slot in known])
+        listed = {one.vm_id: one for one in self._azure.instances(options)}
+        chosen: list[Target] = []
+        for one in action.targets:
+            if one.slot in busy and self.book.leases[one.slot].state != DELETING:
+                done.lines.append(f"{action.set}: {one.slot} got a job in the meantime: it is not deleted yet")
+            elif one.vm_id in listed and listed[one.vm_id].id == one.instance:
+                chosen.append(one)
+        if not chosen:
+            return
+        self._azure.delete(options, [one.instance for one in chosen])
+        done.lines.append(f"{action.set}: deletes instances {', '.join(one.instance for one in chosen)}")
+        record = self.book.of(action.set)
+        for one in chosen:
+            lease = self.book.leases.get(one.slot)
+            if lease is not None:
+                lease.state, lease.since, lease.asked = DELETING, now, now
+            else:
+                record.doomed[one.vm_id] = now
+                record.strangers.pop(one.vm_id, None)
+
+
+def shifted(book: Book, jump: float) -> Book:
+    """Return the book with all its times moved."""
+    for lease in book.leases.values():
+        lease.since, lease.granted = lease.since + jump, lease.granted + jump
+        lease.asked += jump if lease.asked else 0.0
+    for failure in book.failures.values():
+        failure.since += jump
+        failure.until += jump if failure.until else 0.0
+    for order in book.orders:
+        _shift_order(order, jump)
+    for times in (book.wanted, book.stray):
+        times.update({name: when + jump for name, when in times.items()})
+    for record in book.sets.values():
+        record.changes = [when + jump for when in record.changes]
+        record.missing_since += jump
+        for times in (record.strangers, record.doomed):
+            times.update({name: when + jump for name, when in times.items()})
+        if record.closed:
+            record.closed.since += jump
+            record.closed.until += jump if record.closed.until else 0.0
+    return book
+
+
+def _shift_order(order: Order, jump: float) -> None:
+    order.since += jump
+    order.done += jump if order.done else 0.0
+
+
+def _words(action: Action) -> str:
+    if isinstance(action, Change):
+        return f"{action.kind} {', '.join(action.slots[:5])}"
+    if isinstance(action, Publish):
+        return f"show the lease of {action.slot}"
+    if isinstance(action, Tell):
+        return f"tell job {action.job}"
+    if isinstance(action, Grow):
+        return f"{action.set}: grow to {action.capacity}"
+    return f"{action.set}: delete {', '.join(one.instance for one in action.targets[:5])}"

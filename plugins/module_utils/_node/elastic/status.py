@@ -1,0 +1,172 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The state of the elastic sets after a pass: for people, for programs and for Prometheus."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ..machine.atomic import make_operators_folder, write_file
+from ..machine.root import Root
+from .book import DELETING, JOINED, LEASED, LEAVING, Book
+from .settings import RUN_FOLDER, Settings
+from .views import SlurmView
+
+STATUS_FILE = f"{RUN_FOLDER}/status/status.json"
+SCHEMA = 1
+EXPORTER_FOLDER = "/var/lib/prometheus/node-exporter"
+METRICS_FILE = "hpcai_elastic.prom"
+OFF, WANTED, ORDERED, FAILED = "off", "wanted", "ordered", "failed"
+STATES = (OFF, WANTED, ORDERED, LEASED, JOINED, LEAVING, DELETING, FAILED)
+"""The states of a slot."""
+METRICS: Mapping[str, str] = {
+    "hpcai_elastic_slots": "Slots of an elastic set by state.",
+    "hpcai_elastic_closed": "1 if the set orders nothing because an order failed or machines never joined.",
+    "hpcai_elastic_paused": "1 if an administrator has paused the set.",
+    "hpcai_elastic_strangers": "Instances without a lease.",
+    "hpcai_elastic_problems": "What could not be read or done in the last pass.",
+    "hpcai_elastic_timestamp_seconds": "Time of the daemon's last pass.",
+}
+"""Names of the metrics, each with its help text."""
+
+
+def document(
+    book: Book, slurm: SlurmView | None, settings: Settings, problems: list[str], stopped: str, now: float
+) -> dict[str, Any]:
+    """Return the state as plain values."""
+    ordered = {slot: one for one in book.orders for slot in one.slots}
+    sets = {}
+    for name, options in settings.sets.items():
+        record = book.of(name)
+        slots = []
+        for slot in options.slots(name):
+            lease, failure, order = book.leases.get(slot), book.failures.get(slot), ordered.get(slot)
+            node = slurm.nodes.get(slot) if slurm else None
+            shown: dict[str, Any] = {"slot": slot, "slurm": "+".join(sorted(node.states)) if node else "", "note": ""}
+            if lease:
+                note = lease.why or ("kept by " + node.reason if node and node.is_kept_by_people else "")
+                machine = {"vm_id": lease.vm_id, "instance": lease.instance}
+                shown.update(state=lease.state, since=lease.since, note=note, **machine)
+            elif failure:
+                note = f"{failure.code}: {failure.words}"
+                shown.update(state=FAILED, since=failure.since, until=failure.until, note=note)
+            elif order:
+                shown.update(state=ORDERED, since=order.since, note=order.id)
+            elif slot in book.wanted:
+                shown.update(state=WANTED, since=book.wanted[slot])
+            else:
+                shown.update(state=OFF, since=0.0)
+            slots.append(shown)
+        closed = record.closed
+        sets[name] = {
+            "slots": slots,
+            "min": options.min,
+            "paused": record.paused,
+            "closed": {"code": closed.code, "words": closed.words, "until": closed.until} if closed else None,
+            "boots_failed": record.boots,
+            "strangers": sorted(record.strangers),
+        }
+    return {
+        "time": int(now),
+        "stopped": stopped,
+        "sets": sets,
+        "keep": dict(book.keep),
+        "problems": list(problems),
+    }
+
+
+def write_status(root: Root, status: Mapping[str, Any], settings: Settings) -> None:
+    """Write the state and the metrics.
+
+    :raises OSError: they cannot be written.
+    """
+    make_operators_folder(root, os.path.dirname(STATUS_FILE))
+    write_file(root.at(STATUS_FILE), json.dumps({"schema": SCHEMA, **status}) + "\n", mode=0o640)
+    folder = settings.metrics
+    if folder is None:
+        folder = EXPORTER_FOLDER if os.path.isdir(root.at(EXPORTER_FOLDER)) else ""
+    if folder:
+        write_file(root.at(f"{folder}/{METRICS_FILE}"), metrics(status))
+
+
+def read_status(root: Root) -> dict[str, Any] | None:
+    """Return the state after the last pass; None if there is no readable one."""
+    try:
+        held = json.loads(root.text(STATUS_FILE) or "null")
+    except ValueError:
+        return None
+    return held if isinstance(held, dict) and held.pop("schema", None) == SCHEMA else None
+
+
+def metrics(status: Mapping[str, Any]) -> str:
+    """Return the state in the text format of Prometheus."""
+    values: dict[str, list[tuple[str, float]]] = {name: [] for name in METRICS}
+    for name, one in status["sets"].items():
+        label = f'set="{name}"'
+        counts = count(one)
+        values["hpcai_elastic_slots"] += [(f'{label},state="{state}"', counts[state]) for state in STATES]
+        values["hpcai_elastic_closed"].append((label, int(one["closed"] is not None)))
+        values["hpcai_elastic_paused"].append((label, int(one["paused"])))
+        values["hpcai_elastic_strangers"].append((label, len(one["strangers"])))
+    values["hpcai_elastic_problems"].append(("", len(status["problems"])))
+    values["hpcai_elastic_timestamp_seconds"].append(("", status["time"]))
+    lines = []
+    for name, help_text in METRICS.items():
+        lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge"]
+        lines += [f"{name}{f'{{{labels}}}' if labels else ''} {value}" for labels, value in values[name]]
+    return "\n".join(lines) + "\n"
+
+
+def count(one: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many slots of a set are in each state."""
+    counts = dict.fromkeys(STATES, 0)
+    for slot in one["slots"]:
+        counts[slot["state"]] += 1
+    return counts
+
+
+def is_bad(status: Mapping[str, Any]) -> bool:
+    """Whether a person has to do something."""
+    return any(one["closed"] and not one["closed"]["until"] for one in status["sets"].values())
+
+
+def lacks_data(status: Mapping[str, Any]) -> bool:
+    """Whether something could not be read or done."""
+    return bool(status["problems"])
+
+
+def lines(status: Mapping[str, Any], everything: bool = False) -> list[str]:
+    """Return the state as lines for people.
+
+    :param everything: also the slots that are off.
+    """
+    made = []
+    for name, one in status["sets"].items():
+        counts = ", ".join(f"{number} {state}" for state, number in count(one).items() if number)
+        made.append(f"{name}: {counts}{' (paused)' if one['paused'] else ''}")
+        closed = one["closed"]
+        if closed:
+            until = f"until {_utc(closed['until'])}" if closed["until"] else "until an administrator opens it"
+            made.append(f"  orders nothing {until}: {closed['code']}: {closed['words']}")
+        for slot in one["slots"]:
+            if slot["state"] != OFF or everything:
+                since = f" since {_utc(slot['since'])}" if slot["since"] else ""
+                machine = f" {slot['vm_id']} (instance {slot['instance']})" if slot.get("vm_id") else ""
+                note = f": {slot['note']}" if slot["note"] else ""
+                made.append(f"  {slot['slot']} {slot['state']}{since}{machine}{note}")
+        if one["strangers"]:
+            made.append(f"  {len(one['strangers'])} instances without a lease: {', '.join(one['strangers'][:5])}")
+    made += [f"kept until {_utc(until)}: {name}" for name, until in sorted(status["keep"].items())]
+    if status["stopped"]:
+        made.append(f"no growth: {status['stopped']}")
+    return [*made, *(f"problem: {problem}" for problem in status["problems"])]
+
+
+def _utc(when: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(when))

@@ -1,0 +1,213 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A controller, a cluster and Azure in memory: time passes, machines boot and register, and the daemon makes passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic import book as books
+from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.reconcile import Pass, Reconciler
+from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.settings import ElasticSet, Settings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.views import Instance, SetView
+
+from .arm_model import Arm
+from .slurm_model import Slurm, cluster
+
+GROUP = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg"
+ID = f"{GROUP}/providers/Microsoft.Compute/virtualMachineScaleSets/"
+START = 1_700_000_000.0
+
+
+class Killed(BaseException):
+    """The daemon's process is killed."""
+
+
+class Azure:
+    """The scale sets, by resource id."""
+
+    def __init__(self, sets: Mapping[str, Arm]) -> None:
+        self._sets = sets
+
+    def _of(self, options: ElasticSet) -> Arm:
+        return self._sets[options.id.rpartition("/")[2]]
+
+    def view(self, options: ElasticSet, operations: Mapping[str, str]) -> SetView:
+        return self._of(options).view(options, operations)
+
+    def instances(self, options: ElasticSet) -> list[Instance]:
+        return self._of(options).instances(options)
+
+    def grow(self, options: ElasticSet, capacity: int, etag: str) -> str:
+        return self._of(options).grow(options, capacity, etag)
+
+    def delete(self, options: ElasticSet, ids: list[str]) -> None:
+        return self._of(options).delete(options, ids)
+
+
+class Mortal:
+    """Passes calls on, and kills the process before or after one of them."""
+
+    def __init__(self, world: World, target: object) -> None:
+        self._world, self._target = world, target
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        call = getattr(self._target, name)
+
+        def mortal(*given: Any) -> Any:
+            self._world.count_down()
+            answer = call(*given)
+            self._world.count_down()
+            return answer
+
+        return mortal
+
+
+class World:
+    """Everything.
+
+    :ivar violations: what must never happen.
+    """
+
+    def __init__(self, seconds: float = 15.0, **options: Any) -> None:
+        sizes = options.pop("sizes", {"gpu": 6})
+        self.slurm: Slurm = cluster(**sizes)
+        self.arms = {name: Arm(now=START) for name in sizes}
+        made = {name: ElasticSet(ID + name, size, **options) for name, size in sizes.items()}
+        self.settings = Settings(made)
+        self.now = self.monotonic = START
+        self.pass_s = seconds
+        self.wall = 0.0
+        self.saved: str | None = None
+        self.kill_in: int | None = None
+        self.violations: list[str] = []
+        self.lines: list[str] = []
+        self.dumps: list[Slurm] = []
+        self.stopped = ""
+        self.slurm.tick(self.now)
+        self.restart()
+
+    @property
+    def arm(self) -> Arm:
+        """The only set."""
+        return next(iter(self.arms.values()))
+
+    @property
+    def book(self) -> books.Book:
+        """The daemon's book."""
+        return self.daemon.book
+
+    def restart(self) -> None:
+        """The daemon starts, with what it has saved."""
+        book = books.parse(self.saved) if self.saved else books.Book()
+        self.daemon = Reconciler(
+            self.settings, Mortal(self, self.slurm), Mortal(self, Azure(self.arms)), book, self._save
+        )
+
+    def lose_book(self) -> None:
+        """The file with the leases is gone."""
+        self.saved = None
+        self.restart()
+
+    def count_down(self) -> None:
+        """Kill the daemon at the chosen call."""
+        if self.kill_in is not None:
+            self.kill_in -= 1
+            if self.kill_in < 0:
+                self.kill_in = None
+                raise Killed
+
+    def _save(self, book: books.Book) -> None:
+        self.count_down()
+        self.saved = books.as_text(book)
+        self.count_down()
+
+    def one_pass(self) -> Pass | None:
+        """The daemon makes a pass; None if it was killed. Machines and users do nothing meanwhile."""
+        before = {name: {one.vm_id for one in arm.deleted} for name, arm in self.arms.items()}
+        result = None
+        try:
+            result = self.daemon.run(self.now + self.wall, self.monotonic, self.stopped)
+            self.lines += [*result.lines, *result.problems]
+        except Killed:
+            self.restart()
+        for name, arm in self.arms.items():
+            for machine in arm.deleted:
+                if machine.vm_id not in before[name]:
+                    self._judge_deletion(machine.vm_id)
+        return result
+
+    def _judge_deletion(self, vm_id: str) -> None:
+        for node in self.slurm.nodes.values():
+            if node.lease != vm_id:
+                continue
+            jobs = [job.id for job in self.slurm.jobs.values() if job.state == "RUNNING" and node.name in job.nodes]
+            if jobs:
+                self.violations.append(f"{node.name} was deleted under job {jobs}")
+            if node.drained and not node.reason.startswith("hpcai: elastic:"):
+                self.violations.append(f"{node.name} was deleted, but drained: {node.reason}")
+
+    def advance(self, seconds: float, until: Callable[[], bool] | None = None) -> bool:
+        """Let time pass, with a pass of the daemon each 15 s; return whether the condition was met."""
+        end = self.now + seconds
+        while self.now < end:
+            if until is not None and until():
+                return True
+            self.tick(self.pass_s)
+            result = self.one_pass()
+            if result is not None and result.again:
+                self.one_pass()
+        return until is not None and until()
+
+    def tick(self, seconds: float) -> None:
+        """Let time pass, without the daemon."""
+        self.now += seconds
+        self.monotonic += seconds
+        for arm in self.arms.values():
+            arm.tick(self.now)
+        self._machines_register()
+        self.slurm.wall = self.wall
+        self.slurm.tick(self.now)
+
+    def _machines_register(self) -> None:
+        """Each machine looks its lease up, and starts slurmd."""
+        alive = set()
+        for node in self.slurm.nodes.values():
+            for arm in self.arms.values():
+                machine = arm.running(node.lease)
+                if machine is None:
+                    continue
+                alive.add(node.name)
+                if machine.started_for != node.name or node.down:
+                    machine.started_for = node.name
+                    if node.power not in ("POWERED_DOWN", "POWERING_DOWN"):
+                        self.slurm.register(node.name)
+        for name in self.slurm.nodes:
+            self.slurm.is_alive(name, name in alive)
+
+    # What must hold when nothing has happened for a while
+
+    def differences(self) -> list[str]:
+        """Instances, leases and Slurm's powered-up nodes must be the same. Counted at the ARM model."""
+        found = []
+        for name, arm in self.arms.items():
+            instances = {one.vm_id for one in arm.machines.values()}
+            leases = {one.vm_id: slot for slot, one in self.book.leases.items() if slot.startswith(f"{name}-")}
+            if instances != set(leases):
+                found.append(f"{name}: instances {sorted(instances)} are not leases {leases}")
+            up = {
+                node.name
+                for node in self.slurm.nodes.values()
+                if node.name.startswith(f"{name}-") and not node.down and not node.power
+            }
+            held = {slot for slot in leases.values() if not self._is_kept(slot)}
+            if up - set(leases.values()) or held - up:
+                found.append(f"{name}: leases {sorted(held)} are not Slurm's nodes {sorted(up)}")
+        return found
+
+    def _is_kept(self, slot: str) -> bool:
+        node = self.slurm.nodes[slot]
+        return (node.drained or node.down) and not node.reason.startswith("hpcai: elastic:")
