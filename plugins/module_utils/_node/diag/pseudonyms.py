@@ -39,10 +39,10 @@ _SYSTEM_NAMES = frozenset(
     )
 )
 _IPV4 = re.compile(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
-_IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f:]*:[0-9A-Fa-f:]*:[0-9A-Fa-f:]*(?:%\w+)?(?![\w:.])")
+_IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f:]{2,45}(?:%\w{1,20})?(?![\w:.])")
 _MAC = re.compile(r"(?<![\w:])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(?![\w:])")
 _AZURE = re.compile(r"(?<=/subscriptions/)[^/\s\"']+|(?<=/resource[gG]roups/)[^/\s\"']+")
-_MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_MAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
 # Addresses that are the same everywhere: this machine, Azure's metadata service and its wire server.
 _PUBLIC = frozenset(("169.254.169.254", "168.63.129.16", "0.0.0.0", "255.255.255.255"))
 _USERS_IN_TEXT = (
@@ -125,6 +125,8 @@ class Pseudonyms:
 
     def _address(self, match: re.Match[str]) -> str:
         written = match[0]
+        if ":" in written and written.count(":") < 2:
+            return written
         try:
             address = ipaddress.ip_address(written.partition("%")[0])
         except ValueError:

@@ -4,6 +4,8 @@
 
 """Hides secrets in text: values that follow a secret's name, and values that look like a secret.
 
+Users can write anything into logs, so each pattern has bounds that keep the time linear.
+
 This is the second line of defence. The first one is the catalogue, which opens no file with a key, and the rules of
 settings.py, which show only known settings. A pattern hides too much rather than too little.
 """
@@ -19,7 +21,7 @@ _SHORTEST_LEARNED = 6
 
 _NAMES = (
     r"passw(?:or)?d|passwd|(?<!by)pass(?:phrase|word)?|pwd|secrets?|tokens?|api[_-]?keys?|access[_-]?keys?|account[_-]?keys?"
-    r"|shared[_-]?keys?|private[_-]?keys?|client[_-]?keys?|encryption[_-]?keys?|[A-Za-z0-9]+_KEY|credentials?|jwt|sas"
+    r"|shared[_-]?keys?|private[_-]?keys?|client[_-]?keys?|encryption[_-]?keys?|_KEY|credentials?|jwt|sas"
     r"|sig|signature|cookie|(?:user|custom)[_-]?data|munge[_-]?key"
 )
 SECRET_NAME = re.compile(rf"(?:^|.*[\W_a-z0-9])(?:{_NAMES})$", re.IGNORECASE)
@@ -34,7 +36,7 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
         re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE[A-Z ]*-----.*?(?:-----END [A-Z0-9 ]*-----|\Z)", re.DOTALL),
     ),
     ("JWT", re.compile(r"eyJ[A-Za-z0-9_-]{5,}(?:\.[A-Za-z0-9_-]*){0,4}")),
-    ("SAS", re.compile(r"(?<=[?&])s[a-z]{1,4}=[^\s\"'<>]*\bsig=[^\s\"'<>]*|\bsig=[^\s&\"'<>]+", re.IGNORECASE)),
+    ("SAS", re.compile(r"(?<=[?&])s[a-z]{1,4}=[^\s\"'<>]{0,600}\bsig=[^\s\"'<>]*|\bsig=[^\s&\"'<>]+", re.IGNORECASE)),
     ("authorization", re.compile(r"(?<=uthorization)[\"']?\s*[:=]\s*[\"']?(?:\w+\s+)?[^\s\"']+", re.IGNORECASE)),
     ("bearer token", re.compile(r"\b(?<=bearer )\S+", re.IGNORECASE)),
     ("munge credential", re.compile(r"MUNGE:[A-Za-z0-9+/=]+:?")),
@@ -54,12 +56,12 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     # A storage account's key: 64 bytes in base64.
     ("account key", re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{86}==")),
 )
-_NAMED = re.compile(rf"(?P<name>\b[\w.-]*(?:{_NAMES})\\*[\"']?\s*(?:=>|[:=])\s*)(?P<value>{_VALUE})", re.IGNORECASE)
+_NAMED = re.compile(rf"(?P<name>(?:{_NAMES})\\*[\"']?\s*(?:=>|[:=])\s*)(?P<value>{_VALUE})", re.IGNORECASE)
 # The value of an environment variable or of a line "export NAME=value" may contain blanks.
 _VARIABLE = re.compile(
     r"(?P<name>\b[A-Z][A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|CREDENTIALS?|JWT|SAS)=)(?P<value>[^\n]+)"
 )
-_OPTION = re.compile(rf"(?P<name>--?[\w-]*(?:{_NAMES})\s+)(?P<value>(?!-)\S+)", re.IGNORECASE)
+_OPTION = re.compile(rf"(?P<name>(?<![\w-])--?[\w-]{{0,40}}(?:{_NAMES})\s+)(?P<value>(?!-)\S+)", re.IGNORECASE)
 _HEXADECIMAL = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}[: ]?){31,}[0-9A-Fa-f]{2}(?![0-9A-Fa-f])")
 _LONG_RUN = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{40,}={0,2}")
 # Escape sequences of terminals, and control characters except tabulator and line break.

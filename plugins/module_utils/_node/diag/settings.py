@@ -56,7 +56,7 @@ _SHOWN_SLURM = frozenset(
 )
 _SLURM_PAIR = re.compile(r"(?P<key>[A-Za-z][\w\[\]]*)(?P<equals>\s*[-+*/]?=\s*)(?P<value>\"[^\"]*\"|\S*)")
 _SHOWN_VARIABLE = re.compile(r"(?:NCCL|UCX|SHARP|CUDA_DEVICE|MELLANOX|NVIDIA_DRIVER|OMPI_MCA|SLURMD_OPTIONS)[A-Z0-9_]*")
-_NO_SECRET_FREE = re.compile(r"[\w./,:;@%+*\[\]() <>='|&~?^$!#-]*")
+_PLAIN = re.compile(r"[\w./,:;@%+*\[\]() <>='|&~?^$!#-]*")
 
 
 def show_json(text: str, results: bool = False) -> tuple[str, int, list[str]]:
@@ -104,10 +104,11 @@ def show_slurm(text: str) -> tuple[str, int, list[str]]:
         beginning = line.partition("#")[0].rstrip()
         if not beginning:
             continue
-        made, place = "", 0
+        made, place, is_hidden = "", 0, False
         for pair in _SLURM_PAIR.finditer(beginning):
             between, place = beginning[place : pair.start()], pair.end()
-            made += _between(between)
+            made += _between(between, is_hidden)
+            is_hidden = False
             key = pair["key"].lower()
             if (key in _SHOWN_SLURM and not SECRET_NAME.match(key)) or pair["value"].strip('"') in ("", "(null)"):
                 made += pair[0]
@@ -115,14 +116,20 @@ def show_slurm(text: str) -> tuple[str, int, list[str]]:
             if SECRET_NAME.match(key):
                 secrets.append(pair["value"].strip('"'))
             hidden += 1
+            is_hidden = True
             made += f"{pair['key']}{pair['equals']}{HIDDEN}"
-        lines.append(made + _between(beginning[place:]))
+        lines.append(made + _between(beginning[place:], is_hidden))
     return "\n".join(lines) + "\n", hidden, secrets
 
 
-def _between(text: str) -> str:
-    """Return what is not a setting: ``include FILE``, a heading of scontrol, or blanks. Long text may be a value."""
-    return text if len(text) <= 80 and _NO_SECRET_FREE.fullmatch(text) else f" {HIDDEN} "
+def _between(text: str, is_hidden: bool) -> str:
+    """Return what is not a setting: ``include FILE``, a heading of scontrol, or blanks.
+
+    :param is_hidden: whether it follows a hidden value, of which it may be the rest.
+    """
+    if not text.strip():
+        return text
+    return text if not is_hidden and len(text) <= 80 and _PLAIN.fullmatch(text) else f" {HIDDEN} "
 
 
 def show_variables(text: str) -> tuple[str, int, list[str]]:

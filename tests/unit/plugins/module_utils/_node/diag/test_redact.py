@@ -6,8 +6,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.pseudonyms import Pseudonyms
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.redact import Redactor
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.settings import (
     show_json,
@@ -93,3 +96,27 @@ def test_shows_known_variables_only() -> None:
     shown, hidden, secrets = show_variables("NCCL_DEBUG=INFO\nexport MY_TOKEN='x y z'\nOTHER=1\n")
     assert shown == "NCCL_DEBUG=INFO\nMY_TOKEN=<not shown>\nOTHER=<not shown>\n"
     assert (hidden, secrets) == (2, ["x y z"])
+
+
+def test_the_rest_of_a_hidden_value_is_hidden_too() -> None:
+    shown, _hidden, _secrets = show_slurm("StoragePass   = two words of it\nPluginDir     = /usr/lib/slurm\n")
+    assert "words" not in shown
+    assert "PluginDir     = /usr/lib/slurm" in shown
+
+
+HOSTILE = (
+    *("a", "A", "a.", "a-", "-", "--", ":", "::", "eyJ", "eyJ.", "?sv=", "?sv=&", "://a", "://a:", "a@", "a@a.", "0"),
+    *("00 ", "token=", 'token=\\"', "--token ", "sig=", "-----BEGIN PRIVATE KEY-----", "$6$", "A_KEY", "1.1.1."),
+    *("{", "\ufffd"),
+)
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_hostile_text_costs_no_more_than_its_size(piece: str) -> None:
+    """A user can write anything into a log. A pattern whose time grows with the square would need hours for this."""
+    text = piece * (100_000 // len(piece))
+    names = Pseudonyms("salt")
+    began = time.process_time()
+    names.learn_from(text)
+    names.replace(Redactor().redact(text)[0])
+    assert time.process_time() - began < 5
