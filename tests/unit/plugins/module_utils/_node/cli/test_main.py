@@ -302,6 +302,7 @@ def test_every_command_takes_the_common_options_and_answers_in_json(
         "nccl": "verify",
         "pins": "",
         "containers": "status",
+        "elastic": "status",
         "beeond": "status",
         "job": "status",
         "stage": f"status --target {tmp_path}",
