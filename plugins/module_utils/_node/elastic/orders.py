@@ -19,7 +19,7 @@ MOST_CHANGES, CHANGES_S = 4, 60.0
 VISIBLE_S = 60.0
 """An instance may be listed so long after the end of its order."""
 SETTLED_S = 120.0
-"""Capacity that Azure does not fill for this time, without an order, will not be filled."""
+"""Capacity that Azure does not fill for this time, without an order, is left from one that failed."""
 _FAILED_S = 600.0
 
 
@@ -105,8 +105,10 @@ def order(turn: Turn, unbound: int) -> None:
         return
     need = min(len(waiting) - unbound - coming, len(unordered))
     members = len(turn.members)
-    # Never less than Azure lists: it would choose itself what to delete.
-    base = len(turn.view.instances) if _is_settled(turn) else max(turn.view.capacity, members)
+    # Never less than there is: Azure would choose itself what to delete. While Azure changes the set, its list may lack
+    # instances, so the capacity is not lowered to what is listed.
+    is_left = _is_overdue(turn) and not turn.view.updating
+    base = len(turn.view.instances) if is_left else max(turn.view.capacity, members)
     need = min(need, turn.options.max - members - coming)
     if need <= 0 or not may_change(turn):
         return
@@ -126,8 +128,8 @@ def note_missing_capacity(turn: Turn) -> None:
         record.missing_capacity, record.missing_since = missing, turn.now
 
 
-def _is_settled(turn: Turn) -> bool:
-    """Whether capacity that Azure does not fill is left from an order that failed."""
+def _is_overdue(turn: Turn) -> bool:
+    """Whether Azure has not filled its capacity for so long that nothing waits for it any more."""
     has_order = any(one.set == turn.name for one in turn.book.orders)
     record = turn.record
     return bool(record.missing_capacity) and not has_order and turn.now - record.missing_since > SETTLED_S
@@ -135,7 +137,7 @@ def _is_settled(turn: Turn) -> bool:
 
 def _coming(turn: Turn) -> int:
     """Return how many instances Azure is expected to add by itself."""
-    return 0 if _is_settled(turn) else turn.record.missing_capacity
+    return 0 if _is_overdue(turn) else turn.record.missing_capacity
 
 
 def count_boot(turn: Turn, words: str) -> None:

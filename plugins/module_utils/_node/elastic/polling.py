@@ -68,7 +68,7 @@ def why_read(name: str, settings: Settings, slurm: SlurmView, book: Book, readin
 
 def _signature(name: str, settings: Settings, slurm: SlurmView, book: Book) -> object:
     """Return what of Slurm's answer makes it necessary to ask Azure. That a node joins does not."""
-    shown = []
+    shown: list[tuple[object, ...]] = []
     for slot in settings.sets[name].slots(name):
         node = slurm.nodes.get(slot)
         if node is None:

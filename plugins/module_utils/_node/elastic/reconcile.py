@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Callable, Protocol
 
 from ..machine.run import CommandFailed
@@ -204,7 +204,7 @@ class Reconciler:
                 continue
             mine = {one.id for one in self.book.orders if one.set == name}
             rejected = {key: self._rejected.pop(key) for key in list(self._rejected) if key in mine}
-            views[name] = SetView(view.etag, view.capacity, view.instances, {**view.operations, **rejected})
+            views[name] = replace(view, operations={**view.operations, **rejected})
         return views
 
     def _act(self, action: Action, now: float, done: Pass) -> None:

@@ -7,13 +7,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 
 from ..machine import imds
 from ..machine.arm import ArmError, ResourceManager, innermost
 from .reconcile import AzureError, Changed
 from .settings import PUBLIC_CLOUD, ElasticSet, Settings
 from .views import Instance, Operation, SetView
+
+_T = TypeVar("_T")
 
 COMPUTE_API = "2024-07-01"
 """The first versions whose scale sets have an etag are of 2024."""
@@ -44,7 +46,8 @@ class ScaleSets:
         if any(one.vm_id not in known for one in instances):
             known = self._read_addresses(options, instances)
         placed = [_at(one, known.get(one.vm_id, "")) for one in instances]
-        return SetView(read.etag, sku["capacity"], tuple(placed), answers)
+        state = str((read.body.get("properties") or {}).get("provisioningState") or "")
+        return SetView(read.etag, sku["capacity"], tuple(placed), answers, state == "Updating")
 
     def instances(self, options: ElasticSet) -> list[Instance]:
         """Return the instances without their addresses. See ``reconcile.Azure``."""
@@ -89,7 +92,7 @@ class ScaleSets:
         return Operation(str(body.get("status") or ""), code, message)
 
 
-def _asked(request: Callable[[], Any]) -> Any:
+def _asked(request: Callable[[], _T]) -> _T:
     try:
         return request()
     except ArmError as error:

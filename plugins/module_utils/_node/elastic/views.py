@@ -197,6 +197,7 @@ class SetView:
 
     :ivar etag: identifies this state of the set in a change.
     :ivar capacity: how many instances Azure wants it to have.
+    :ivar updating: whether Azure is still changing the set.
     :ivar operations: the operations of open orders, by the orders' ids.
     """
 
@@ -204,3 +205,4 @@ class SetView:
     capacity: int
     instances: tuple[Instance, ...] = ()
     operations: Mapping[str, Operation] = field(default_factory=dict)
+    updating: bool = False

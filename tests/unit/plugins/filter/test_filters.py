@@ -203,6 +203,18 @@ EXAMPLES: dict[str, list[Any]] = {
         '{"source": "key_vault", "vault": "https://training-keys.vault.azure.net", "secret": "munge-key", '
         '"client_id": null}}}'
     ],
+    "elastic_settings": [
+        {
+            "schema": 1,
+            "sets": {
+                "gpu": {
+                    "id": "/subscriptions/11111111-2222-3333-4444-555555555555/resourceGroups/hpc/providers/"
+                    "Microsoft.Compute/virtualMachineScaleSets/gpu",
+                    "max": 16,
+                }
+            },
+        }
+    ],
     "health_arbiter_settings": [{"max_out": "5%", "confirm": {"free_space": 3}}],
     "health_settings": [{"off": ["gpu_power"], "limits": {"gpu_host_bandwidth": 24}}],
     "inventory_problems": [""],

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ...elastic.lookup import find_lease, reporting_machine
 from ...health.check import FAIL, PASS, SKIP
 from ...machine.atomic import write_file
@@ -74,7 +76,7 @@ def _is_elastic(root: Root) -> bool:
     return settings is not None and settings.elastic
 
 
-def _with_lease(context: Context, controllers: tuple[str, ...], details: dict[str, object]) -> Outcome:
+def _with_lease(context: Context, controllers: tuple[str, ...], details: Mapping[str, object]) -> Outcome:
     """Write the node name of this machine's lease for slurmd; without a lease, slurmd does not start."""
     vm_id = str(remembered_instance(context.root).get("vm_id") or "").lower()
     if not vm_id:

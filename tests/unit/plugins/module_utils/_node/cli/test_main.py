@@ -304,6 +304,7 @@ def test_every_command_takes_the_common_options_and_answers_in_json(
         "bench": f"results compute-0 --results {tmp_path}",
         "train": f"list --recipes {tmp_path}",
         "containers": "status",
+        "elastic": "status",
         "beeond": "status",
         "job": "status",
         "stage": f"status --target {tmp_path}",

@@ -93,7 +93,8 @@ class Arm:
                 answers[order] = Operation("InProgress")
             else:
                 answers[order] = Operation(growth.status, growth.code, "simulated")
-        return SetView(f'"{self.etag}"', self.capacity, tuple(listed), answers)
+        updating = any(self.now < growth.ends for growth in self.growths)
+        return SetView(f'"{self.etag}"', self.capacity, tuple(listed), answers, updating)
 
     def instances(self, _options: ElasticSet) -> list[Instance]:
         """The instances."""

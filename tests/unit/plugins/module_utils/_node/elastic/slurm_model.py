@@ -62,6 +62,10 @@ class Job:
     words: list[str] = field(default_factory=list)
     requeued: int = 0
 
+    def is_done(self) -> bool:
+        """Whether it has ended."""
+        return self.state == "DONE"
+
 
 @dataclass
 class Slurm:

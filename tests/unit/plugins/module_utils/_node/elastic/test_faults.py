@@ -156,7 +156,7 @@ def test_an_id_that_azure_gives_again_is_another_machine() -> None:
     world.arm.reuses_ids = True
     for _number in range(3):
         job = world.slurm.submit(1, 30)
-        assert world.advance(600, lambda job=job: job.state == "DONE")
+        assert world.advance(600, job.is_done)
         assert world.advance(900, lambda: not world.arm.machines and not world.book.leases)
     assert [one.id for one in world.arm.deleted] == ["0", "0", "0"]
     assert len({one.vm_id for one in world.arm.deleted}) == 3

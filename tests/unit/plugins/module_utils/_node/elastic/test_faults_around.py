@@ -192,3 +192,15 @@ def test_a_slot_that_slurm_powers_down_and_up_between_two_passes_gets_a_new_mach
     assert world.advance(900, lambda: again.state == "RUNNING")
     assert [one.vm_id for one in world.arm.deleted] == ["vm-1"]
     assert job.state == "DONE"
+
+
+def test_a_lost_book_does_not_shrink_a_set_that_azure_still_fills() -> None:
+    world = World()
+    world.arm.next_order = ["slow"]
+    job = world.slurm.submit(2, 1e9)
+    world.advance(30)
+    world.lose_book()
+    world.advance(200)
+    # The model refuses a capacity below the number of instances, also of those that no list shows yet.
+    second = world.slurm.submit(1, 1e9)
+    assert world.advance(900, lambda: job.state == second.state == "RUNNING")

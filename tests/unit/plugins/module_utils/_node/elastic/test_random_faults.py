@@ -54,6 +54,14 @@ def _portal_delete(world: World, number: int) -> None:
         world.arm.remove(name, after_s=float(number % 60))
 
 
+def _wait(world: World, number: int) -> None:
+    world.advance(15 * (1 + number % 40))
+
+
+def _wait_long(world: World, number: int) -> None:
+    world.advance(300 * (1 + number % 4))
+
+
 def _order(how: str) -> Callable[[World, int], None]:
     return lambda world, _number: world.arm.next_order.append(how)
 
@@ -67,8 +75,8 @@ EVENTS: dict[str, Callable[[World, int], None]] = {
     "submit": _submit,
     "submit again": _submit,
     "cancel": _cancel,
-    "wait": lambda world, number: world.advance(15 * (1 + number % 40)) and None,
-    "wait long": lambda world, number: world.advance(300 * (1 + number % 4)) and None,
+    "wait": _wait,
+    "wait long": _wait_long,
     "kill the daemon": lambda world, number: setattr(world, "kill_in", number % 24),
     "drain": _drain,
     "undrain": _undrain,
