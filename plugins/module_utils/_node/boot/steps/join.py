@@ -35,7 +35,7 @@ def perform(context: Context, find_address: FindOwnAddress = node_queries.find_o
     if env is None:
         return Outcome(SKIP, f"no slurmd runs here: {slurmd_env.ENV_FILE} does not exist")
     name, controllers = env.node_name, env.controllers
-    details = {"node": name, "controllers": list(controllers)}
+    details: dict[str, object] = {"node": name, "controllers": list(controllers)}
     try:
         address = find_address(controllers)
     except NoController as error:
