@@ -161,7 +161,10 @@ def _storage(stack: Stack, names: Names, common: dict[str, Any]) -> Iterator[Res
                 "allowBlobPublicAccess": False,
                 "allowSharedKeyAccess": False,
                 "publicNetworkAccess": "Enabled",
-                "networkAcls": _rules(stack, names, stack.storage.allow_from),
+                # Storage refuses /32, and wants the address alone; the vault returns /32 for such an address.
+                "networkAcls": _rules(
+                    stack, names, tuple(item.removesuffix("/32") for item in stack.storage.allow_from)
+                ),
             },
         },
         needs=(names.network,),

@@ -143,6 +143,9 @@ def _scale_set(path: str, given: Mapping[str, Any], images: _Images) -> model.Sc
 
 
 def _check(stack: Stack) -> None:
+    small = [item for item in stack.storage.allow_from if item.endswith("/31")]
+    if small:
+        raise Malformed(f"{NAME}.storage.allow_from: Azure Storage accepts no /31 ({small[0]}). Give single addresses.")
     names = [one.name for one in stack.scale_sets]
     double = sorted({name for name in names if names.count(name) > 1})
     if double:

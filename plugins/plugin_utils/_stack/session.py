@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...module_utils._node.forms import Malformed
-from .._azure.clients import Clients
 from .._azure.concurrency import Deadline
 from .._azure.connection import CONNECTION, connect, connections_for
 from .._azure.errors import InventoryError, missing_package
@@ -76,7 +75,7 @@ def session(options: Mapping[str, Any], loader: Any, host: str) -> Iterator[Sess
             yield Session(
                 stack,
                 Arm(clients, deadline),
-                _deployments(clients, stack, deadline, progress),
+                Deployments(clients, stack.subscription, stack.group.name, deadline, progress.say),
                 progress.say,
                 {
                     name: value
@@ -86,7 +85,3 @@ def session(options: Mapping[str, Any], loader: Any, host: str) -> Iterator[Sess
             )
     except ImportError as error:
         raise missing_package(str(error.name or "azure-core").replace(".", "-")) from error
-
-
-def _deployments(clients: Clients, stack: Stack, deadline: Deadline, progress: Progress) -> Deployments:
-    return Deployments(clients, stack.subscription, stack.group.name, deadline, progress.say)

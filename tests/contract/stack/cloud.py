@@ -49,7 +49,6 @@ class Azure:
 
     def __init__(self, simulator: Simulator) -> None:
         self.simulator = simulator
-        self.said: list[str] = []
 
     def run(self, stated: dict[str, Any] | None = None, *, check: bool = False, **options: Any) -> dict[str, Any]:
         """Run the module, and return its result."""

@@ -236,7 +236,7 @@ def test_each_made_resource_is_tagged_and_recorded(azure: Azure) -> None:
 
 
 def test_files_for_the_next_step_are_written_once(azure: Azure, tmp_path: Path) -> None:
-    places = {"export_to": str(tmp_path / "stack.json"), "inventory_to": str(tmp_path / "inventory")}
+    places: dict[str, Any] = {"export_to": str(tmp_path / "stack.json"), "inventory_to": str(tmp_path / "inventory")}
     foreseen = azure.run(check=True, **places)
     assert not list(tmp_path.iterdir())
     made = azure.run(**places)

@@ -211,12 +211,7 @@ def test_missing_right_for_roles_is_explained_and_its_commands_are_returned(azur
 
 
 def test_error_while_reading_changes_nothing(azure: Azure) -> None:
-    azure.simulator.add_fault("GET .*/virtualNetworks/", status=403, code="AuthorizationFailed", message="No.")
-    azure.run(smallest(group={"name": "first"}), check=True)
-    azure.put(
-        f"/subscriptions/{azure.simulator.subscription_id}/resourceGroups/hpcai",
-        {"location": "southcentralus", "tags": {"hpcai_stack": azure.run(state="planned", check=True)["owner"]}},
-    )
+    azure.run()
     azure.simulator.clear()
     azure.simulator.add_fault("GET .*/virtualNetworks/", status=403, code="AuthorizationFailed", message="No.")
 
@@ -227,9 +222,9 @@ def test_error_while_reading_changes_nothing(azure: Azure) -> None:
 def test_answer_of_a_proxy_is_not_a_missing_resource(azure: Azure) -> None:
     azure.run()
     azure.simulator.clear()
-    azure.simulator.add_fault("GET .*/virtualNetworks/", "garbage", status=404)
+    azure.simulator.add_fault("GET .*/virtualNetworks/", status=404, code="Blocked", message="Not on this network.")
 
-    failure(azure)
+    assert "could not read virtualNetworks/hpcai-vnet: 404 Blocked: Not on this network." in failure(azure)
     assert azure.sent() == []
 
 

@@ -16,7 +16,6 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._stack import resource
 from .cloud import Azure, smallest
 
 NO_DATA: dict[str, Any] = {"storage": {"containers": []}, "shared_home": {"source": "none"}}
-DELETES = ("DELETE", "POST")
 
 
 def deletions(azure: Azure) -> list[str]:

@@ -64,7 +64,7 @@ def answered(done: Done) -> Response:
     code = 201 if done.created else 200
     if done.work is None:
         return one(encoded, code)
-    provider = kind_of(done.item).partition("/")[0]
+    provider = done.kind.name.partition("/")[0]
     what = f"write {done.item.name}"
     return accepted(what, done.item.location, done.work, encoded, status=code, final=False, provider=provider)
 

@@ -59,6 +59,7 @@ class Done:
     """A carried out PUT."""
 
     item: Resource
+    kind: Kind
     created: bool
     work: Work | None
     """The part that takes time."""
@@ -143,7 +144,7 @@ def put(state: Context, place: Target, body: Any, version: str) -> Done:
         work = own.make(change)
         item = own.find(state, place)
         assert item is not None
-        return Done(item, change.existing is None, work)
+        return Done(item, own, change.existing is None, work)
 
 
 def patch(state: Context, place: Target, body: Any) -> Done:
@@ -162,13 +163,13 @@ def patch(state: Context, place: Target, body: Any) -> Done:
         rights.check_locks(state, place.id, place.kind, deletes=False)
         if set(wanted) <= {"tags"}:
             item.tags = dict(wanted.get("tags", item.tags))
-            return Done(item, False, None)
+            return Done(item, own, False, None)
         # Without what the service added, which a request must not contain.
         merged = schema.writable(place.kind, request_of(item))
         for key, value in wanted.items():
             merged[key] = value if key == "tags" else _merged(merged.get(key), value)
         change = prepared(state, place, merged)
-        return Done(item, False, own.make(change))
+        return Done(item, own, False, own.make(change))
 
 
 def request_of(item: Resource) -> dict[str, Any]:

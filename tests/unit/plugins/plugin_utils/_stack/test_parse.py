@@ -78,6 +78,7 @@ def test_uuid_depends_on_subscription_group_and_name() -> None:
         ({"scale_sets": sets(1, single_placement_group=False)}, "has InfiniBand"),
         ({"scale_sets": sets(1, max=101)}, "at most 100 instances, not 101"),
         ({"scale_sets": sets(1, max_price=3.5)}, "only spot instances have one"),
+        ({"storage": {"allow_from": ["192.0.2.8/31"]}}, "accepts no /31"),
         ({"scale_sets": sets(1) + sets(1)}, "several are named compute0"),
         ({"group": {"adopt": f"/subscriptions/{SUBSCRIPTION[:-1]}2/resourceGroups/a"}}, "is not in the subscription"),
     ],

@@ -155,6 +155,17 @@ def test_variables_for_the_site_follow_from_the_home(home: dict[str, Any], expec
     assert variables["hpcai_key_vault"].endswith(".vault.azure.net")
 
 
+def test_single_address_has_the_form_that_each_service_accepts() -> None:
+    wanted = stack(key_vault={"allow_from": ["192.0.2.8"]}, storage={"allow_from": ["192.0.2.8", "198.51.100.0/24"]})
+    rules = {
+        one.kind: [rule["value"] for rule in one.body["properties"]["networkAcls"]["ipRules"]]
+        for one in resources_of(wanted)
+        if one.kind in (kinds.VAULT, kinds.ACCOUNT)
+    }
+
+    assert rules == {kinds.VAULT: ["192.0.2.8/32"], kinds.ACCOUNT: ["192.0.2.8", "198.51.100.0/24"]}
+
+
 def test_inventory_selects_the_stack_and_holds_no_secret() -> None:
     content = site.inventory_of(stack(network={"ssh_from": ["192.0.2.0/24"]}), {"auth_source": "cli", "endpoint": None})
     files = site.files_of(content, {"a": 1})
