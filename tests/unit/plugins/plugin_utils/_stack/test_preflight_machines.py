@@ -153,6 +153,7 @@ def test_an_empty_list_of_sizes_means_a_wrong_location() -> None:
     ("capability", "words"),
     [
         ({"GPUs": "4"}, "Azure says 4 GPUs, this collection 8"),
+        ({"GPUs": "16"}, "Azure says 16 GPUs, this collection 8"),
         ({"vCPUs": "48"}, "Azure says 48 vCPUs, this collection 96"),
         ({"MemoryGB": "450"}, "Azure says 450 GiB of memory, this collection 886 GiB"),
         ({"RdmaEnabled": "False"}, "Azure says no InfiniBand, this collection 8 InfiniBand adapters"),

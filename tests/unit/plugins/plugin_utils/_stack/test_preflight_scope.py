@@ -238,6 +238,8 @@ def test_a_lock_against_deletion_is_a_warning() -> None:
 
 def test_locks_of_others_do_not_matter() -> None:
     others = [Lock("a", "ReadOnly", f"{GROUP}-other"), Lock("b", "ReadOnly", f"{VAULT}-other")]
+    # A group whose name is the beginning of the stack's.
+    others.append(Lock("c", "ReadOnly", GROUP[:-1]))
     assert all_pass(judge_locks(needs(), facts(locks=Answer(others))))
     assert only(judge_locks(needs(), facts(locks=Answer(problem="403"))), "unknown").summary == "403"
 
