@@ -215,8 +215,8 @@ def test_what_could_not_be_measured_is_unknown(result: Result, words: str) -> No
 @pytest.mark.parametrize(
     ("installed", "shown"),
     [
-        (("osu_latency", "NPopenmpi"), "osu_latency -m 4194304"),
-        (("NPopenmpi",), "NPopenmpi -u 4194304 -o /dev/null"),
+        (("osu_latency", "NPopenmpi"), "osu_latency -m 64"),
+        (("NPopenmpi",), "NPopenmpi -l 1 -u 64 -p 0 -o /dev/null"),
         ((), ""),
     ],
 )
