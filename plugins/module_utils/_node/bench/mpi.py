@@ -15,18 +15,18 @@ from ..sku.types import Threshold
 from .benchmark import PAIRS, Benchmark, Measured, Options, Step, failed_run, limit_findings, limit_words, not_measured
 from .launch import by_shell, mpi_variables
 
-_RUN_S = 180
+_RUN_S = 300
 _HINT = "Check both nodes with 'hpcnode health run periodic --only ib_ports,ib_rate,ib_errors'"
 _OSU = {"mpi_latency": "osu_latency", "mpi_bandwidth": "osu_bw"}
-_UP_TO = 4 << 20
-"""Bytes of the largest message, as in OSU's default."""
+_SIZES = {"mpi_latency": (1, 64), "mpi_bandwidth": (64 << 10, 4 << 20)}
+"""Bytes of the smallest and the largest message. NetPIPE takes minutes for all sizes."""
 # HPC-X has OSU's programs among its tests, so Azure's HPC images have them. Debian and Ubuntu have NetPIPE.
 _FIND = (
     'wanted=$1; given=$2; for program in ${given:+"$given"} /opt/hpcx*/ompi/tests/osu-micro-benchmarks*/"$wanted" '
     '/usr/local/libexec/osu-micro-benchmarks/mpi/pt2pt/"$wanted" "$(command -v "$wanted")" '
     '/usr/lib64/openmpi/bin/mpitests-"$wanted"; do '
     'if [ -x "$program" ]; then exec "$program" -m UP_TO; fi; done; '
-    'program=$(command -v NPopenmpi) && exec "$program" -u UP_TO -o /dev/null; '
+    'program=$(command -v NPopenmpi) && exec "$program" -l FROM -u UP_TO -p 0 -o /dev/null; '
     'echo "neither $wanted nor NPopenmpi is installed: HPC-X has the first one, the package netpipe-openmpi the second '
     'one" >&2; exit 127'
 )
@@ -37,7 +37,9 @@ _NETPIPE_ROW = re.compile(r"^\s*\d+:\s+(\d+) bytes\s+\d+ times -->\s+([\d.]+) Mb
 
 def step(benchmark: Benchmark, options: Options, nodes: Sequence[str]) -> Step:
     """Return the command: one rank on each of the two nodes."""
-    find = ("sh", "-c", _FIND.replace("UP_TO", str(_UP_TO)), "sh", _OSU[benchmark.name], options.program)
+    smallest, largest = _SIZES[benchmark.name]
+    script = _FIND.replace("FROM", str(smallest)).replace("UP_TO", str(largest))
+    find = ("sh", "-c", script, "sh", _OSU[benchmark.name], options.program)
     return Step(1, by_shell(find, options), ("--cpu-bind=cores",), mpi_variables(options, starts_only=False))
 
 
