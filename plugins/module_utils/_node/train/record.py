@@ -129,6 +129,9 @@ def outcome(status: int, errors: str, refused: bool, noticed: Sequence[str], bef
     :param before_limit: whether the job got the signal that its time limit is near.
     """
     failed = first_failed(errors)
+    if status not in (0, CONTINUE):
+        # srun returns the highest status of all tasks, which may be that of tasks that it terminated itself.
+        status = _first_status(errors) or status
     if refused:
         return Outcome(PREFLIGHT, status, failed)
     if status == 0:
@@ -144,15 +147,24 @@ def outcome(status: int, errors: str, refused: bool, noticed: Sequence[str], bef
 
 def first_failed(errors: str) -> tuple[str, ...]:
     """Return the nodes of the first failure in srun's messages; later ones are consequences."""
-    for match in _FAILURE.finditer(errors):
-        # "Terminated" is what srun does to the others.
-        if match[2].startswith("Terminated"):
-            continue
-        try:
-            return tuple(expand(match[1]))
-        except HostlistError:
-            return ()
-    return ()
+    match = _first_failure(errors)
+    try:
+        return tuple(expand(match[1])) if match else ()
+    except HostlistError:
+        return ()
+
+
+def _first_failure(errors: str) -> re.Match[str] | None:
+    # "Terminated" is what srun does to the others.
+    return next((match for match in _FAILURE.finditer(errors) if not match[2].startswith("Terminated")), None)
+
+
+def _first_status(errors: str) -> int | None:
+    match = _first_failure(errors)
+    code = re.search(r"Exited with exit code (\d+)", match[2]) if match else None
+    if code:
+        return int(code[1])
+    return 137 if match and match[2].startswith("Killed") else None
 
 
 _RUN: Mapping[str, Any] = {

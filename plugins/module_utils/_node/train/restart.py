@@ -29,7 +29,10 @@ def kept_step(folder: str, signal: Signal, in_store: bool, run: Run) -> int | No
     :param in_store: whether they are published, so that only complete ones in the store count.
     """
     if not in_store:
-        finished = find_finished(folder, signal)
+        try:
+            finished = find_finished(folder, signal)
+        except OSError:
+            return None
         return finished[-1].step if finished else 0
     answer = run(["hpcnode", "checkpoint", "list", "--json"])
     try:

@@ -23,7 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -91,6 +91,13 @@ def refuse(words: str) -> None:
     """End because options contradict each other."""
     sys.stderr.write(f"{words}\n")
     sys.exit(BAD_OPTIONS)
+
+
+def _leave(status: int) -> NoReturn:
+    """End at once: threads of gloo may abort a process that ends in the usual way while another rank still talks."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 class Training:
@@ -174,7 +181,7 @@ class Training:
         if self._any(bool(failed)):
             if failed:
                 sys.stderr.write(f"{failed}\n")
-            sys.exit(CANNOT_WRITE)
+            _leave(CANNOT_WRITE)
         if self.is_first if self.args.shared else self.rank.local == 0:
             with open(f"{folder}/{MARKER}", "w", encoding="ascii"):
                 pass
@@ -221,7 +228,7 @@ class Training:
             times.add(time.perf_counter() - begun, waited, in_collective, number - start)
             if bad:
                 self.say(f"step {number}: the loss is not a number")
-                sys.exit(BAD_LOSS)
+                _leave(BAD_LOSS)
             if number % args.report_every == 0 or number == args.steps or stop:
                 times.write(number, self._mean(loss))
             if number % args.save_every == 0 or number == args.steps or stop:
@@ -237,8 +244,7 @@ class Training:
     def end(self, status: int) -> None:
         """Leave the group and end."""
         dist.barrier()
-        dist.destroy_process_group()
-        sys.exit(status)
+        _leave(status)
 
     def _synchronize(self) -> None:
         if self.device.type == "cuda":

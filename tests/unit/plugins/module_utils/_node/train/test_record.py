@@ -62,7 +62,9 @@ def test_without_a_failure_no_node_is_named(text: str) -> None:
     [
         (0, "", False, (), False, Outcome(EXIT, 0)),
         (137, KILLED, False, (), False, Outcome(EXIT, 137, ("c-1",))),
-        (1, KILLED, True, (), False, Outcome(PREFLIGHT, 1, ("c-1",))),
+        (1, KILLED, True, (), False, Outcome(PREFLIGHT, 137, ("c-1",))),
+        # The tasks that srun terminated have a higher status than the one that failed.
+        (143, "srun: error: c-0: task 0: Exited with exit code 65\n", False, (), False, Outcome(EXIT, 65, ("c-0",))),
         (CONTINUE, "", False, ("c-2",), False, Outcome(PREEMPTED, CONTINUE, ("c-2",))),
         (CONTINUE, "", False, (), True, Outcome(TIME_LIMIT, CONTINUE)),
         (CONTINUE, "", False, (), False, Outcome(TIME_LIMIT, CONTINUE)),
