@@ -80,7 +80,9 @@ def follow(turn: Turn) -> None:
         elif lease.state == LEAVING:
             _follow_leaving(turn, lease, node)
         elif lease.state == DELETING and machine.state != AZURE_DELETES and turn.now - lease.asked > RETRY_S:
-            turn.targets.append(Target(lease.instance, lease.vm_id, lease.slot))
+            # Azure has not deleted it, and a person may have drained it in the meantime.
+            if node is None or not node.is_kept_by_people:
+                turn.targets.append(Target(lease.instance, lease.vm_id, lease.slot))
 
 
 def _follow_missing(turn: Turn, lease: Lease, node: SlotNode | None) -> None:
