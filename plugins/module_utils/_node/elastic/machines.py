@@ -79,8 +79,11 @@ def follow(turn: Turn) -> None:
             lease.state, lease.since, lease.asked = DELETING, turn.now, turn.now
         elif lease.state == LEAVING:
             _follow_leaving(turn, lease, node)
-        elif lease.state == DELETING and machine.state != AZURE_DELETES and turn.now - lease.asked > RETRY_S:
-            turn.targets.append(Target(lease.instance, lease.vm_id, lease.slot))
+        elif lease.state == DELETING and machine.state != AZURE_DELETES:
+            # Azure has not deleted it, and a person may have drained it in the meantime.
+            is_kept = node is not None and node.is_kept_by_people
+            if turn.now - lease.asked > RETRY_S and not is_kept:
+                turn.targets.append(Target(lease.instance, lease.vm_id, lease.slot))
 
 
 def _follow_missing(turn: Turn, lease: Lease, node: SlotNode | None) -> None:

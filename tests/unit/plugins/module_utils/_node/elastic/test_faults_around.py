@@ -204,3 +204,14 @@ def test_a_lost_book_does_not_shrink_a_set_that_azure_still_fills() -> None:
     # The model refuses a capacity below the number of instances, also of those that no list shows yet.
     second = world.slurm.submit(1, 1e9)
     assert world.advance(900, lambda: job.state == second.state == "RUNNING")
+
+
+def test_a_node_that_is_drained_while_a_deletion_has_no_effect_stays() -> None:
+    world = World(idle_s=60.0)
+    job = runs(world, 1, 30)
+    name = job.nodes[0]
+    world.arm.delete_faults = ["without effect"]
+    assert world.advance(900, lambda: world.book.leases[name].state == "deleting")
+    world.slurm.drain(name, "bad GPU, do not touch")
+    world.advance(1800)
+    assert not world.arm.deleted

@@ -129,6 +129,8 @@ def play(events: Sequence[Event], seed: int = 0) -> World:
     last = world.slurm.submit(3, 1e9)
     runs = world.advance(2 * 3600, lambda: last.state == "RUNNING")
     world.advance(3600, lambda: len(world.arm.machines) == 3)
+    # The daemon sees the last deletion at its next reading.
+    world.advance(300)
     stuck = [] if runs else [f"the last job is {last.state}: {last.words[-1:]}"]
     stuck += [] if len(world.arm.machines) == 3 else [f"{len(world.arm.machines)} machines for 3 nodes"]
     _judge(world, stuck)
