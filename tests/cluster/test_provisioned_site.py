@@ -90,7 +90,7 @@ class Operator:
 
     def sent(self) -> list[str]:
         """All requests so far that could change something."""
-        asked = requests.get(f"{self.cluster.endpoint}/_simulator/requests", timeout=10).json()
+        asked = requests.get(f"{self.cluster.endpoint}/_simulator/requests", timeout=10).json()["requests"]
         questions = ("/validate", "/whatif", "/checknameavailability")
         return [
             f"{one['method']} {one['path']}"
