@@ -9,6 +9,7 @@ The tests depend on the order in this file. Each continues with the cluster that
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ from .conftest import simulated
 
 NAME, PORT, NETWORK, CONTROLLER = "provisioned", 8472, "10.65.0.0/24", "10.65.0.4"
 ACCOUNT = "hpcaisimdata"
-CONFIRMED = ("-e", "teardown_confirm=true", "-e", f"teardown_data={[ACCOUNT]}")
+CONFIRMED = ("-e", json.dumps({"teardown_confirm": True, "teardown_data": [ACCOUNT]}))
 HOST = "localhost.yml"
 """An inventory of only the machine on which Ansible runs: before the first run of provision there is no other."""
 SETTINGS = REPOSITORY / "inventories/simulated/group_vars"
