@@ -12,10 +12,10 @@ help: ## list the targets
 setup: ## create or update the virtual environment .venv
 	@tests/setup/venv.sh
 
-site: ## start a simulated resource group with a Slurm cluster, and run a job on it
+site: ## make a Slurm cluster in an empty simulated subscription, and run a job on it
 	@tests/setup/site.sh up
 
-site-down: ## remove the simulated resource group and its cluster
+site-down: ## remove the simulated subscription and its cluster
 	@tests/setup/site.sh down
 
 check: setup ## the quick checks, for daily work (STEPS="unit mypy": only these)

@@ -3,14 +3,16 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# A complete run without Azure: a simulated resource group, site.yml on it through the real inventory plugin, and a real
-# job.
+# A complete run without Azure: an empty simulated subscription, provision.yml makes a cluster's resources in it, site.yml
+# configures them through the real inventory plugin, and a real job runs.
 # site.sh up | down
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 name=site
 inventory=inventories/simulated/azure_vmss.yml
+endpoint=http://127.0.0.1:8474
+stack=tests/site/stack.yml
 began=$SECONDS
 # Records the folder with the release files of enroot and pyxis with which the site was created.
 recorded=.simulator/$name/enroot_files
@@ -52,32 +54,38 @@ keep_enroot_files() {
 
 up() {
     local given=${HPCAI_ENROOT_FILES+given}
-    step "1/7 Packages of the distribution, release files of enroot and pyxis"
+    step "1/9 Packages of the distribution, release files of enroot and pyxis"
     tests/setup/host.sh || failed "installing packages" "See the package manager's messages above."
     HPCAI_ENROOT_FILES=$(tests/setup/enroot_files.sh) ||
         failed "looking for the release files of enroot and pyxis" "See the message above."
     export HPCAI_ENROOT_FILES
-    step "2/7 Python environment"
+    step "2/9 Python environment"
     tests/setup/venv.sh || failed "making .venv" "See pip's messages above. 'make clean' removes the environment, and the next run creates it again."
-    step "3/7 Simulated resource group: nodes are systemd containers, Azure Resource Manager is a process on loopback"
+    step "3/9 An empty simulated subscription: Azure Resource Manager is a process on loopback, without any machine"
     keep_enroot_files "$given"
-    simulator up "tests/simulator/scenarios/$name.yml" --name "$name" --backend containers ||
-        failed "starting the simulated resource group" "See .simulator/$name/simulator.log. 'make site-down' removes what was started."
+    simulator up empty --name "$name" --network 10.77.0.0/24 --backend containers ||
+        failed "starting the simulated subscription" "See .simulator/$name/simulator.log. 'make site-down' removes what was started."
     printf '%s' "$HPCAI_ENROOT_FILES" >"$recorded"
-    step "4/7 ansible-playbook playbooks/site.yml -i $inventory"
+    step "4/9 ansible-playbook playbooks/provision.yml -e @$stack: its checks first, then the resources; nodes are systemd containers"
+    .venv/bin/ansible-playbook playbooks/provision.yml -i localhost, -e "@$stack" -e "simulator_state=$PWD/.simulator/$name" ||
+        failed "provision.yml" "The message above names the resource. See also .simulator/$name/simulator.log. 'make site-down' removes everything."
+    step "5/9 The scale set, which was made without instances, gets two"
+    PYTHONPATH=tests .venv/bin/python tests/site/grow.py "$endpoint" 2 ||
+        failed "growing the scale set" "See .simulator/$name/simulator.log. 'make site-down' removes everything."
+    step "6/9 ansible-playbook playbooks/site.yml -i $inventory"
     .venv/bin/ansible-playbook playbooks/site.yml -i "$inventory" ||
         failed "site.yml" "The summary above names the nodes. They stay up so that you can look at them; 'make site-down' removes them."
-    step "5/7 A job of four MPI ranks on two nodes, submitted on the login node"
+    step "7/9 A job of four MPI ranks on two nodes, submitted on the login node"
     .venv/bin/ansible-playbook tests/site/job.yml -i "$inventory" ||
         failed "the job" "Look at 'sinfo' and 'squeue' on the login node, and at /var/log/slurm there and on the nodes."
     if [ -n "$HPCAI_ENROOT_FILES" ]; then
-        step "6/7 A job in a container of another system on two nodes"
+        step "8/9 A job in a container of another system on two nodes"
         .venv/bin/ansible-playbook tests/site/container.yml -i "$inventory" ||
             failed "the job in a container" "Run 'hpcnode containers status' on a node, and look at /var/log/slurm/slurmd.log there."
     else
-        step "6/7 No job in a container: there are no release files of enroot and pyxis (HPCAI_ENROOT_FILES names a folder)"
+        step "8/9 No job in a container: there are no release files of enroot and pyxis (HPCAI_ENROOT_FILES names a folder)"
     fi
-    step "7/7 Health checks of the tiers prolog and periodic on all nodes, with a report"
+    step "9/9 Health checks of the tiers prolog and periodic on all nodes, with a report"
     for tier in prolog periodic; do
         .venv/bin/ansible-playbook playbooks/health_check.yml -i "$inventory" \
             -e "hpcai_health_tier=$tier" -e "hpcai_health_report=$PWD/$health/$tier" ||
@@ -93,12 +101,12 @@ summary() {
         also=", and another one in a container"
         parts="$parts, enroot and pyxis of $HPCAI_ENROOT_FILES"
     fi
-    login=$(.venv/bin/ansible-inventory -i "$inventory" --host ctl 2>/dev/null |
+    login=$(.venv/bin/ansible-inventory -i "$inventory" --host sim-controller 2>/dev/null |
         .venv/bin/python -c 'import json, sys; print(json.load(sys.stdin)["azure_private_ipv4"])')
     cat <<END
 
-== Done in $((SECONDS - began)) s: Slurm runs on a simulated scale set, and a job ran on two of its nodes$also.
-   Real:       the inventory plugin and the Azure SDK, ssh, the site playbook, systemd, munge, $parts.
+== Done in $((SECONDS - began)) s: provision made a cluster in an empty simulated subscription, Slurm runs on it, and a job ran on two of its nodes$also.
+   Real:       the playbooks provision and site, the inventory plugin and the Azure SDK, ssh, systemd, munge, $parts.
    Simulated:  Azure Resource Manager and instance metadata; the nodes are containers on this machine, without GPUs,
                InfiniBand or NVMe disks, and with this machine's CPUs instead of a Standard_ND96asr_v4's.
    Log in:     ssh -F none -i .simulator/$name/id_ed25519 -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null azureuser@$login sinfo
