@@ -221,6 +221,8 @@ EXAMPLES: dict[str, list[Any]] = {
     "inventory_report": [[]],
     "release_files": [["/srv/releases (enroot_pyxis_files) has no v0.24.0.tar.gz or pyxis-0.24.0.tar.gz."]],
     "role_problems": [""],
+    "roll_report": ["Reimaged: compute-3. Resumed: compute-3."],
+    "roll_set": [["compute: 2.0.0, before 1.0.0; 1 of 2 instances have it"]],
     "slurm_files": [
         "NodeName=compute-3 Name=gpu Type=a100 File=/dev/nvidia[0-3] Cores=0-47\n"
         "NodeName=compute-3 Name=gpu Type=a100 File=/dev/nvidia[4-7] Cores=48-95\n"
@@ -282,6 +284,19 @@ def test_the_documented_examples_return_the_expected_values(render: Render, file
             "hpcai_compute": ["compute000003"],
             "hpcai_controller": ["compute000003"],
             "azure_role_compute": list(siblings),
+        },
+        "images": {
+            "scale_sets": [
+                {"name": "compute", "before": "1.0.0", "image": "2.0.0", "outdated": ["x"], "current": ["y"]},
+            ]
+        },
+        "rolled": {
+            "to_do": [],
+            "drained": [],
+            "left_out": {},
+            "stopped": "",
+            "reimaged": ["compute-3"],
+            "resumed": ["compute-3"],
         },
         "ansible_inventory_sources": [],
         "azure_inventory": {},

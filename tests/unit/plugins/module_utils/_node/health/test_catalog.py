@@ -16,6 +16,7 @@ from types import ModuleType
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.bench import catalog as bench
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health import catalog, deep
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import ACTIONS, DEEP, PROLOG, TIERS, Check
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks import nccl
@@ -134,8 +135,9 @@ def test_each_threshold_exists_for_some_size(check: Check) -> None:
 
 @pytest.mark.parametrize("size", all_sizes().values(), ids=lambda size: size.name)
 def test_every_limit_of_a_size_is_read(size: VmSize) -> None:
-    """Either by a check that applies to the size, or by the search for bad pairs, with the limit's message size."""
+    """By a check that applies to the size, a benchmark, or the search for bad pairs, with the limit's message size."""
     read = {name for check in CHECKS if not check.applies(size) for name in check.limits}
+    read |= {name for benchmark in bench.CATALOGUE for name in benchmark.thresholds}
     for name, threshold in size.thresholds.items():
         by_pairs = name == nccl_pairs.THRESHOLD and re.search(r"\b\d+[KMG]\b", threshold.at)
         assert name in read or by_pairs, f"nothing reads {name} of {size.name}: check it, or remove it"

@@ -84,9 +84,11 @@ def shown(version: str) -> str:
     return (RECORDED / f"scontrol-{version}-show-nodes.txt").read_text(encoding="utf-8")
 
 
-def node(name: str, states: str, reason: str = "", address: str = "", host_name: str = "") -> NodeState:
+def node(
+    name: str, states: str, reason: str = "", address: str = "", host_name: str = "", started: str = ""
+) -> NodeState:
     """A node in the states 'A+B'."""
-    return NodeState(name, tuple(states.split("+")), reason, address, host_name)
+    return NodeState(name, tuple(states.split("+")), reason, address, host_name, started)
 
 
 def plan_for(*known: NodeState, keep_out: Sequence[str] = (), put_to_work: Sequence[str] = ()) -> Plan:
@@ -108,34 +110,52 @@ class Slurmctld:
 
 def test_the_output_of_22_05_is_parsed() -> None:
     assert nodes.parse_nodes(shown("22.05.8")) == {
-        "broken": node("broken", "DOWN+NOT_RESPONDING", "bad fan", "127.0.0.12", "broken"),
+        "broken": node("broken", "DOWN+NOT_RESPONDING", "bad fan", "127.0.0.12", "broken", "None"),
         "compute-0": node(
             "compute-0",
             "UNKNOWN+DRAIN+NOT_RESPONDING",
             "hpcai: site: could not be configured",
             "127.0.0.2",
             "compute-0",
+            "None",
         ),
         "compute-17": node(
-            "compute-17", "UNKNOWN+DRAIN+NOT_RESPONDING", "bad fan [ticket 4711] ask bob@lab", "127.0.0.4", "compute-17"
+            "compute-17",
+            "UNKNOWN+DRAIN+NOT_RESPONDING",
+            "bad fan [ticket 4711] ask bob@lab",
+            "127.0.0.4",
+            "compute-17",
+            "None",
         ),
-        "plain": node("plain", "UNKNOWN+NOT_RESPONDING", "", "127.0.0.15", "plain"),
+        "plain": node("plain", "UNKNOWN+NOT_RESPONDING", "", "127.0.0.15", "plain", "None"),
         "resv": node(
-            "resv", "UNKNOWN+DRAIN+MAINTENANCE+RESERVED+NOT_RESPONDING", "hpcai: site: x", "127.0.0.16", "resv"
+            "resv", "UNKNOWN+DRAIN+MAINTENANCE+RESERVED+NOT_RESPONDING", "hpcai: site: x", "127.0.0.16", "resv", "None"
         ),
-        "undrained": node("undrained", "UNKNOWN+DRAIN+NOT_RESPONDING", "line one", "127.0.0.14", "undrained"),
+        "undrained": node("undrained", "UNKNOWN+DRAIN+NOT_RESPONDING", "line one", "127.0.0.14", "undrained", "None"),
     }
 
 
 def test_the_output_of_25_05_is_parsed() -> None:
     assert nodes.parse_nodes(shown("25.05")) == {
-        "compute-0": node("compute-0", "ALLOCATED", "", "10.77.0.4", "compute000000"),
+        "compute-0": node("compute-0", "ALLOCATED", "", "10.77.0.4", "compute000000", "2026-11-21T09:01:00"),
         "compute-3": node(
-            "compute-3", "IDLE+DRAIN", "hpcai: site: could not be configured", "10.77.0.5", "compute000003"
+            "compute-3",
+            "IDLE+DRAIN",
+            "hpcai: site: could not be configured",
+            "10.77.0.5",
+            "compute000003",
+            "2026-11-21T09:01:00",
         ),
-        "compute-17": node("compute-17", "MIXED+CLOUD", "", "10.77.0.6", "compute00000H"),
-        "compute-18": node("compute-18", "DOWN+DRAIN+RESERVED+NOT_RESPONDING", "bad fan", "10.77.0.7", "compute00000I"),
-        "compute-19": node("compute-19", "DOWN+NOT_RESPONDING", "Not responding", "10.77.0.8", "compute00000J"),
+        "compute-17": node("compute-17", "MIXED+CLOUD", "", "10.77.0.6", "compute00000H", "2026-11-21T09:01:00"),
+        "compute-18": node(
+            "compute-18",
+            "DOWN+DRAIN+RESERVED+NOT_RESPONDING",
+            "bad fan",
+            "10.77.0.7",
+            "compute00000I",
+            "2026-11-21T09:01:00",
+        ),
+        "compute-19": node("compute-19", "DOWN+NOT_RESPONDING", "Not responding", "10.77.0.8", "compute00000J", "None"),
     }
 
 
