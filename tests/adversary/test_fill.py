@@ -78,7 +78,8 @@ def test_a_job_that_grows_its_own_batch_script_drains_no_node(
         f"#!/bin/sh\n{grow}\nEND"
     )
     left = f"df --output=avail {SPOOL} | tail -n 1"
-    eventually(lambda: target.sh(left).strip() == "0", START_S, lambda: target.sh(left))
+    # ext4 may keep some KiB that no file of the user can get.
+    eventually(lambda: int(target.sh(left)) < 64, START_S, lambda: target.sh(left))
     bob.srun("--nodelist=compute-0 --ntasks=1 --mem=100 --mpi=none", "true")
     other = bob.sbatch("--nodelist=compute-0 --ntasks=1 --mem=100 --time=2", "true")
     eventually(lambda: bob.job(other)["JobState"] == "COMPLETED", START_S, lambda: bob.job(other))
