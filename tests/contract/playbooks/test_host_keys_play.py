@@ -16,6 +16,8 @@ import pytest
 import yaml
 
 PLAYBOOKS = sorted((pathlib.Path(__file__).resolve().parents[3] / "playbooks").glob("*.yml"))
+# They ask Azure only, and contact no machine.
+WITHOUT_MACHINES = ("preflight.yml", "provision.yml")
 STEP = "tasks/before_contact.yml"
 INVENTORY: dict[str, Any] = {
     "all": {
@@ -28,6 +30,9 @@ INVENTORY: dict[str, Any] = {
 @pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda path: str(path.name))
 def test_the_step_comes_before_the_first_contact(playbook: pathlib.Path) -> None:
     plays = yaml.safe_load(playbook.read_text(encoding="utf-8"))
+    if playbook.name in WITHOUT_MACHINES:
+        assert {play["hosts"] for play in plays} == {"localhost"}
+        return
     first = plays[0]
     assert first["gather_facts"] is False
     assert not {"roles", "pre_tasks"} & first.keys()

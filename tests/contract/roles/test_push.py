@@ -51,14 +51,16 @@ def push(name: str, folder: pathlib.Path) -> dict[str, Any]:
     task = {
         "name": "Push",
         "ansible.builtin.include_role": {"name": "hpcai.azure.slurm", "tasks_from": "push"},
-        "vars": {"slurm_put_to_work": PUT_TO_WORK[name], "__slurm_slurmctld": {"for_slurmd": {"files": PRESENT}}},
+        "vars": {"slurm_put_to_work": PUT_TO_WORK[name], "slurm_controller": "ctl"},
     }
+    # As if the controller had registered it.
+    facts = {"__slurm_slurmctld": {"for_slurmd": {"files": PRESENT}}}
     return {
         "name": name,
         "hosts": "ctl",
         "gather_facts": False,
         "environment": {"LOG": f"{folder}/{name}"},
-        "tasks": [task],
+        "tasks": [{"name": "Remember", "ansible.builtin.set_fact": facts}, task],
     }
 
 
