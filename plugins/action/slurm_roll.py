@@ -104,7 +104,7 @@ class _Doors:
 
     @contextmanager
     def _open(self, subscription: str, only_lists: bool) -> Iterator[Clients]:
-        get = next(get for get, members in self._doors if subscription.lower() in members)
+        [get, *_others] = [get for get, members in self._doors if subscription.lower() in members]
         seconds = _REQUESTS_S if only_lists else max(_REQUESTS_S, self._boot_s)
         with connect(get, Deadline(seconds), only_lists=only_lists) as clients:
             yield clients

@@ -95,8 +95,6 @@ attributes:
     support: full
 seealso:
   - module: hpcai.azure.azure_stack_info
-  - plugin: hpcai.azure.provision
-    plugin_type: role
 """
 
 EXAMPLES = r"""

@@ -62,7 +62,7 @@ def parse(benchmark: Benchmark, options: Options, nodes: Sequence[str], result: 
     answers = read_answer(benchmark, result)
     if isinstance(answers, Measured):
         return answers
-    (answer,) = answers.values()
+    answer = next(iter(answers.values()))
     findings = tuple(
         replace(finding, action=OBSERVE if finding.verdict == FAIL else finding.action, latch=False)
         for finding in answer.findings

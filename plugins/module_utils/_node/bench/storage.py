@@ -136,7 +136,7 @@ def parse_scratch(benchmark: Benchmark, options: Options, nodes: Sequence[str], 
     answers = read_answer(benchmark, result)
     if isinstance(answers, Measured):
         return answers
-    (answer,) = answers.values()
+    answer = next(iter(answers.values()))
     findings = list(answer.findings)
     limits = {way: options.threshold(f"scratch_{way}") for way in WAYS}
     readings = []

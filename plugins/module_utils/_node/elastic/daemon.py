@@ -21,6 +21,7 @@ from .scale_sets import connect
 from .settings import Settings
 from .slurmctld import Slurmctld
 from .spool import Listener, Request
+from .views import SlurmView
 
 LOCK = "/run/hpcai/elastic.lock"
 """Held by the only daemon that may run."""
@@ -89,7 +90,7 @@ class Daemon:
         lines += [f"{ERROR}{problem}" for problem in sorted(problems - self._known)]
         self._known = problems
         if done.slurm is not None:
-            self._count(done, monotonic, now)
+            self._count(done.slurm, monotonic, now)
         found = status.document(self._reconciler.book, done.slurm, self._settings, list(done.problems), stopped, now)
         status.write_status(self._root, found, self._settings)
         spool.beat(self._root, now)
@@ -104,10 +105,9 @@ class Daemon:
             self._save(self._reconciler.book)
         return lines
 
-    def _count(self, done: Pass, monotonic: float, now: float) -> None:
-        assert done.slurm is not None
+    def _count(self, slurm: SlurmView, monotonic: float, now: float) -> None:
         if self._counted:
-            cost.add(self._ledger, self._reconciler.book, done.slurm, self._settings, now, monotonic - self._counted)
+            cost.add(self._ledger, self._reconciler.book, slurm, self._settings, now, monotonic - self._counted)
         self._counted = monotonic
         if monotonic - self._saved_cost >= _SAVE_COST_S:
             cost.write(self._root, self._ledger)

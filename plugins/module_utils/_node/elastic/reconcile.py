@@ -156,7 +156,7 @@ class Reconciler:
         except CommandFailed as error:
             done.problems.append(f"Slurm: {error}")
             return done
-        views = self._read(done, now)
+        views = self._read(done, done.slurm, now)
         decision = step(done.slurm, views, self.book, now, self.settings, stopped, self._floor)
         done.lines += decision.lines
         self.book = decision.book
@@ -187,12 +187,11 @@ class Reconciler:
                 done.lines.append(f"the clock was set by {jump:+.0f} s: all deadlines move with it")
         self._clocks = (now, monotonic)
 
-    def _read(self, done: Pass, now: float) -> dict[str, SetView | None]:
+    def _read(self, done: Pass, slurm: SlurmView, now: float) -> dict[str, SetView | None]:
         views: dict[str, SetView | None] = {}
-        assert done.slurm is not None
         for name, options in self.settings.sets.items():
             reading = self._readings[name]
-            if not why_read(name, self.settings, done.slurm, self.book, reading, now):
+            if not why_read(name, self.settings, slurm, self.book, reading, now):
                 continue
             operations = {one.id: one.operation for one in self.book.orders if one.set == name and one.operation}
             try:
