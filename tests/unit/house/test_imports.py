@@ -146,3 +146,20 @@ def test_only_imds_py_calls_the_metadata_service(repository: pathlib.Path, files
         and "//169.254.169.254" in (repository / file).read_text(encoding="utf-8")
     ]
     assert not callers
+
+
+def test_the_whole_core_is_installed_on_nodes(imports: list[Import]) -> None:
+    """Ansible sends only imported files. With one missing, no node's code is identical, and each module is sent."""
+    targets: dict[str, set[str]] = {}
+    for file, _line, name in imports:
+        targets.setdefault(".".join(file.with_suffix("").parts).removesuffix(".__init__"), set()).add(name)
+    core = {name for name in targets if name.startswith(".".join(CORE.parts))}
+    reached, waiting = set(), ["plugins.modules.node_tools"]
+    while waiting:
+        for name in targets.get(waiting.pop(), ()):
+            # What is imported is a file, or a name in a file.
+            for found in core & {name, name.rpartition(".")[0]} - reached:
+                reached.add(found)
+                waiting.append(found)
+    assert len(reached) > 100
+    assert not core - reached, "import these in _node/cli/main.py"

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..setup.metadata import plan as metadata_plan  # noqa: F401
     from ..setup.shared_fs import exports  # noqa: F401
     from ..setup.users import ensure as users_ensure  # noqa: F401
-    from ..slurm import associations, ids, installed, slurmctld, slurmd  # noqa: F401
+    from ..slurm import associations, ids, installed, rolling, slurmctld, slurmd  # noqa: F401
     from . import (  # noqa: F401
         arbiter,
         beeond,
