@@ -157,8 +157,9 @@ def test_the_whole_core_is_installed_on_nodes(imports: list[Import]) -> None:
     reached, waiting = set(), ["plugins.modules.node_tools"]
     while waiting:
         for name in targets.get(waiting.pop(), ()):
-            # What is imported is a file, or a name in a file.
-            for found in core & {name, name.rpartition(".")[0]} - reached:
+            # A file, or a name in a file, and the packages that contain it.
+            parts = name.split(".")
+            for found in core & {".".join(parts[:end]) for end in range(1, len(parts) + 1)} - reached:
                 reached.add(found)
                 waiting.append(found)
     assert len(reached) > 100
