@@ -154,7 +154,8 @@ def test_the_whole_core_is_installed_on_nodes(imports: list[Import]) -> None:
     for file, _line, name in imports:
         targets.setdefault(".".join(file.with_suffix("").parts).removesuffix(".__init__"), set()).add(name)
     core = {name for name in targets if name.startswith(".".join(CORE.parts))}
-    reached, waiting = set(), ["plugins.modules.node_tools"]
+    reached: set[str] = set()
+    waiting = ["plugins.modules.node_tools"]
     while waiting:
         for name in targets.get(waiting.pop(), ()):
             # A file, or a name in a file, and the packages that contain it.
