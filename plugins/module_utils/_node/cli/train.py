@@ -10,7 +10,9 @@ import argparse
 import contextlib
 import os
 import signal
+import threading
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, fields, replace
 
 from ..forms import ConfigError
@@ -240,9 +242,24 @@ def _end(args: argparse.Namespace) -> Answer:
     found = read_record(args.job)
     if found is None or not found.runs:
         return Answer(UNKNOWN, f"{args.job} has no record of a run: the preflight begins it.", {"decision": None})
-    # Slurm ends the script while this requeues it.
-    with contextlib.suppress(ValueError):
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with _ignoring_sigterm():
+        return _decide_end(args, found)
+
+
+@contextlib.contextmanager
+def _ignoring_sigterm() -> Iterator[None]:
+    """Ignore SIGTERM in this context: Slurm ends the script while this requeues it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _decide_end(args: argparse.Namespace, found: Record) -> Answer:
     recipe, size = _recipe_of(args, found)
     errors = restart.read_errors(args.job, args.status not in (0, CONTINUE))
     how = outcome(
