@@ -7,20 +7,18 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
-import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Callable
 
 from ..machine.atomic import require_readable
 from ..machine.config import ConfigError
-from ..machine.lock import Locked, only_one
 from ..machine.root import Root
-from ..machine.run import CommandFailed, run
+from ..machine.run import run
 from ..slurm.arbiter.settings import FILE, Settings, read_settings
 from .command import BAD, GOOD, UNKNOWN, Action, Answer, Command, UsageError, no_arguments
+from .service import alone, print_lines
 
 _DESCRIPTION = """\
 The arbiter runs on the controller. It reads the nodes' reports, drains nodes that fail, and resumes them when they are
@@ -101,7 +99,7 @@ def _look(args: argparse.Namespace, root: Root) -> Answer:
     if args.check:
         looked = reconcile(root, run, settings, time.time(), check=True)
     else:
-        with _alone(root, LOCK):
+        with alone(root, LOCK, "arbiter", "hpcai-health-arbiter"):
             looked = reconcile(root, run, settings, time.time())
     answer = _answer(looked.status, {"check": args.check})
     words = [f"would be done: {one.words}" if args.check else one.words for one in looked.done]
@@ -112,21 +110,8 @@ def _serve(_args: argparse.Namespace, root: Root) -> Answer:
     from ..slurm.arbiter.reconcile import LOCK, reconcile_forever
 
     settings = _settings(root)
-    with _alone(root, LOCK):
-        for line in reconcile_forever(root, run, settings):
-            sys.stdout.write(f"{line}\n")
-            sys.stdout.flush()
-    return Answer(GOOD, "")
-
-
-@contextlib.contextmanager
-def _alone(root: Root, path: str) -> Iterator[None]:
-    """Prevent a second arbiter from running at the same time."""
-    try:
-        with only_one(root.at(path), 0):
-            yield
-    except Locked as error:
-        raise CommandFailed(f"{error} Another arbiter is running: 'systemctl status hpcai-health-arbiter'") from error
+    with alone(root, LOCK, "arbiter", "hpcai-health-arbiter"):
+        return print_lines(reconcile_forever(root, run, settings))
 
 
 # Units and prolog scripts of release 0.1.0 call 'arbiter tell' and 'arbiter prolog' until site.yml replaces them.

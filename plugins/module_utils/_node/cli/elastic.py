@@ -7,23 +7,21 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import re
 import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from ..elastic.settings import FILE, Settings, read_settings
 from ..machine.atomic import require_readable
 from ..machine.config import ConfigError
-from ..machine.lock import Locked, only_one
 from ..machine.root import Root
-from ..machine.run import CommandFailed, must, run
+from ..machine.run import must, run
 from ..slurm.hostlist import HostlistError, compress, expand
 from .command import BAD, GOOD, UNKNOWN, Action, Answer, Command, UsageError, no_arguments
+from .service import alone, print_lines
 
 _DESCRIPTION = """\
 Slurm orders nodes of elastic sets, and hpcai-elastic.service on the controller makes Azure create and delete instances.
@@ -204,21 +202,8 @@ def _run(_args: argparse.Namespace, root: Root) -> Answer:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_given: ended.set())
-    with _alone(root, LOCK):
-        for line in Daemon(root, run, settings).serve(ended.is_set):
-            sys.stdout.write(f"{line}\n")
-            sys.stdout.flush()
-    return Answer(GOOD, "")
-
-
-@contextlib.contextmanager
-def _alone(root: Root, path: str) -> Iterator[None]:
-    """Prevent a second daemon from running at the same time."""
-    try:
-        with only_one(root.at(path), 0):
-            yield
-    except Locked as error:
-        raise CommandFailed(f"{error} Another daemon is running: 'systemctl status hpcai-elastic'") from error
+    with alone(root, LOCK, "daemon", "hpcai-elastic"):
+        return print_lines(Daemon(root, run, settings).serve(ended.is_set))
 
 
 _ACTIONS: Mapping[str, Callable[[argparse.Namespace, Root], Answer]] = {

@@ -16,11 +16,11 @@ from typing import Callable
 from ..ledger.decisions import read_decisions
 from ..machine.child import terminable
 from ..machine.config import ConfigError
-from ..machine.lock import Locked, only_one
 from ..machine.root import Root
-from ..machine.run import CommandFailed, run
+from ..machine.run import run
 from ..recover.settings import FILE, Settings, read_settings
 from .command import BAD, GOOD, Action, Answer, Command, UsageError, no_arguments, seconds
+from .service import alone, print_lines
 
 _DESCRIPTION = """\
 A job that asks with --comment=hpcai:recover, or that runs in a partition of the settings, is started again when it
@@ -86,11 +86,8 @@ def _look(args: argparse.Namespace, root: Root) -> Answer:
     from ..recover.look import LOCK, look
 
     settings = _settings(root)
-    try:
-        with only_one(root.at(LOCK), 0):
-            done = look(root, run, settings, time.time(), set(), args.check)
-    except Locked as error:
-        raise CommandFailed(f"{error} See 'systemctl status hpcai-recovery'") from None
+    with alone(root, LOCK, "recovery", "hpcai-recovery"):
+        done = look(root, run, settings, time.time(), set(), args.check)
     lines = [f"would be done: {one.words}" if args.check else one.words for one in done]
     data = [{"job": one.job, "action": one.decision.action, "reason": one.decision.reason} for one in done]
     status = BAD if any(one.problem for one in done) else GOOD
@@ -101,14 +98,8 @@ def _serve(_args: argparse.Namespace, root: Root) -> Answer:
     from ..recover.look import LOCK, look_forever
 
     settings = _settings(root)
-    try:
-        with only_one(root.at(LOCK), 0):
-            for line in look_forever(root, run, settings):
-                sys.stdout.write(f"{line}\n")
-                sys.stdout.flush()
-    except Locked as error:
-        raise CommandFailed(f"{error} See 'systemctl status hpcai-recovery'") from None
-    return Answer(GOOD, "")
+    with alone(root, LOCK, "recovery", "hpcai-recovery"):
+        return print_lines(look_forever(root, run, settings))
 
 
 def _status(_args: argparse.Namespace, root: Root) -> Answer:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import arbiter, health
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import health, service
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import main as frame
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.command import Answer
 
@@ -100,5 +100,8 @@ def test_there_is_one_arbiter(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib
     from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
 
     root = Root(str(tmp_path))
-    with arbiter._alone(root, "/run/x.lock"), pytest.raises(CommandFailed, match="Another arbiter is running"):
-        arbiter._alone(root, "/run/x.lock").__enter__()
+    with (
+        service.alone(root, "/run/x.lock", "arbiter", "hpcai-health-arbiter"),
+        pytest.raises(CommandFailed, match="Another arbiter is running"),
+    ):
+        service.alone(root, "/run/x.lock", "arbiter", "hpcai-health-arbiter").__enter__()
