@@ -4,12 +4,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Check every shell script that git tracks or would add: files named *.sh, and files that start with a shell's #! line.
+# A template is not one before it is rendered.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 scripts=()
 while IFS= read -r -d '' file; do
-  if [ -f "$file" ] && [ ! -L "$file" ] && { [[ $file == *.sh ]] || head -n 1 "$file" | grep -qE '^#!.*\b(ba)?sh\b'; }; then
+  if [ -f "$file" ] && [ ! -L "$file" ] && [[ $file != *.j2 ]] && { [[ $file == *.sh ]] || head -n 1 "$file" | grep -qE '^#!.*\b(ba)?sh\b'; }; then
     scripts+=("$file")
   fi
 done < <(git ls-files -z --cached --others --exclude-standard --deduplicate)
