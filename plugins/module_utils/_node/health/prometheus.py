@@ -13,22 +13,20 @@ tier only, and one limit for all devices that share it.
 from __future__ import annotations
 
 import calendar
-import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..machine import exposition
 from ..machine.atomic import write_file
+from ..machine.exposition import Labels, Metric, Samples
 from ..machine.root import Root
 from .catalog import NAMES, load
 from .check import PERIODIC, PROLOG
 from .record import TIME
 from .settings import Settings
 
-FOLDER = "/var/lib/prometheus/node-exporter"
-"""The folder from which Debian's and Ubuntu's node exporter reads such files."""
 _LONG_S = 1.0
-_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 _HELP = {
     "run_timestamp_seconds": "Start time of the last run of this tier, in seconds since the epoch.",
     "run_seconds": "Duration of the last run of this tier in seconds.",
@@ -42,16 +40,10 @@ _HELP = {
 }
 """Names of the metrics without ``hpcai_health_``; all are gauges."""
 
-Labels = tuple[tuple[str, str], ...]
-Samples = dict[Labels, float]
-"""The values of a metric by labels, so that no series is written twice."""
-
 
 def folder_of(root: Root, settings: Settings) -> str:
     """Return the folder for the files; empty if no files are written."""
-    if settings.prometheus is not None:
-        return settings.prometheus
-    return FOLDER if root.exists(FOLDER) else ""
+    return exposition.text_folder(root, settings.prometheus)
 
 
 def write(root: Root, folder: str, document: Mapping[str, Any]) -> None:
@@ -64,13 +56,8 @@ def write(root: Root, folder: str, document: Mapping[str, Any]) -> None:
 
 def as_text(document: Mapping[str, Any]) -> str:
     """Return the file's text."""
-    lines = []
-    for name, samples in _metrics(document).items():
-        lines += [f"# HELP hpcai_health_{name} {_HELP[name]}", f"# TYPE hpcai_health_{name} gauge"]
-        for labels, value in samples.items():
-            labelled = ",".join(f'{label}="{words.translate(_ESCAPES)}"' for label, words in labels)
-            lines.append(f"hpcai_health_{name}{{{labelled}}} {_number(value)}")
-    return "\n".join(lines) + "\n"
+    found = _metrics(document).items()
+    return exposition.as_text(Metric(f"hpcai_health_{name}", _HELP[name], samples) for name, samples in found)
 
 
 def _metrics(document: Mapping[str, Any]) -> dict[str, Samples]:
@@ -117,9 +104,3 @@ def _limits(which: Labels, readings: Sequence[Mapping[str, Any]]) -> Samples:
             labels = _labels(one, with_device=len(limits) == 1 or len(set(limits)) > 1)
             limit_samples[(*which, *labels, ("bound", "max" if one["at_most"] else "min"))] = float(one["limit"])
     return limit_samples
-
-
-def _number(value: float) -> str:
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return "NaN" if math.isnan(value) else repr(float(value)) if value != int(value) else str(int(value))

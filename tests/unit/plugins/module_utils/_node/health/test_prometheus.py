@@ -27,6 +27,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.engine import TierRun
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.perform import as_document
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.settings import Settings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.exposition import TEXT_FOLDER
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\[\\"n])*)"(,|$)')
@@ -155,8 +156,8 @@ def test_numbers_are_written_as_prometheus_reads_them(document: dict[str, Any], 
 
 def test_without_a_folder_no_file_is_written(node: Any) -> None:
     assert prometheus.folder_of(node.root, Settings()) == ""
-    node.write(f"{prometheus.FOLDER}/other.prom", "")
-    assert prometheus.folder_of(node.root, Settings()) == prometheus.FOLDER
+    node.write(f"{TEXT_FOLDER}/other.prom", "")
+    assert prometheus.folder_of(node.root, Settings()) == TEXT_FOLDER
     assert prometheus.folder_of(node.root, Settings(prometheus="")) == ""
     assert prometheus.folder_of(node.root, Settings(prometheus="/x")) == "/x"
 
