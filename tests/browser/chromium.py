@@ -73,6 +73,13 @@ class Page:
                 result: dict[str, Any] = answer["result"]
                 return result
             self.events.append(answer)
+            if answer.get("method") == "Page.javascriptDialogOpening":
+                self._accept_dialog()
+
+    def _accept_dialog(self) -> None:
+        """Leave a page that asks whether to leave it. Until it has an answer, the browser answers no command."""
+        accept = {"id": 0, "method": "Page.handleJavaScriptDialog", "params": {"accept": True}}
+        os.write(self._writes, json.dumps({**accept, "sessionId": self._session}).encode() + b"\0")
 
     def _next(self, deadline: float) -> dict[str, Any]:
         while b"\0" not in self._rest:

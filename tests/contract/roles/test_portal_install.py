@@ -1,0 +1,116 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The portal's defaults: programs from PyPI and npm, and a self-signed certificate.
+
+tests/cluster/test_portal.py gives the role archives and a certificate, so these tasks run here, with stand-ins for
+Python and npm, and the real openssl.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+
+from .conftest import LOCAL
+
+ROLE = pathlib.Path(__file__).resolve().parents[3] / "roles/portal"
+# "python -m venv FOLDER" makes a folder with this program; all other commands are only recorded.
+STAND_IN = """#!/bin/sh
+echo "$(basename "$0") $*" >> '{log}'
+if [ "$1 $2" = "-m venv" ]; then
+    mkdir -p "$3/bin"
+    cp "$0" "$3/bin/python"
+    touch "$3/bin/pip"
+fi
+"""
+
+
+def run_tasks(folder: pathlib.Path, file: str, *names: str, **variables: Any) -> str:
+    """Run these tasks of a file of the role on this machine, and return the recap."""
+    tasks = yaml.safe_load((ROLE / "tasks" / file).read_text(encoding="utf-8"))
+    chosen = [task for task in tasks if task["name"] in names]
+    assert [task["name"] for task in chosen] == [*names]
+    files = [str(ROLE / path) for path in ("defaults/main.yml", "vars/main/main.yml")]
+    play = {"name": "Run", "hosts": "localhost", "gather_facts": False, "vars_files": files, "tasks": chosen}
+    (folder / "play.yml").write_text(yaml.safe_dump([play], sort_keys=False), encoding="utf-8")
+    run = subprocess.run(
+        ["ansible-playbook", "-i", "localhost,", str(folder / "play.yml"), "-e", json.dumps({**LOCAL, **variables})],
+        env={**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout.splitlines()[-2]
+
+
+@pytest.mark.parametrize("archives", ["", "/srv/archives"])
+def test_programs_come_from_pypi_and_npm_unless_archives_are_given(tmp_path: pathlib.Path, archives: str) -> None:
+    log, folder = tmp_path / "log", tmp_path / "portal"
+    (tmp_path / "bin").mkdir()
+    for name in ("python3", "npm"):
+        (tmp_path / "bin" / name).write_text(STAND_IN.format(log=log), encoding="utf-8")
+        (tmp_path / "bin" / name).chmod(0o755)
+    names = ["Create the Python environment", "Install JupyterHub, JupyterLab and batchspawner", "Install the proxy"]
+    run_tasks(
+        tmp_path,
+        "install.yml",
+        *names,
+        __portal_folder=str(folder),
+        portal_python="python3",
+        portal_functions=["hub"],
+        portal_files=archives,
+    )
+    pip = f"python -m pip install --disable-pip-version-check --quiet --requirement {folder}/requirements.txt"
+    npm = f"npm install --prefix={folder}/proxy --ignore-scripts --no-audit --no-fund configurable-http-proxy@"
+    asked = log.read_text(encoding="utf-8").splitlines()
+    assert asked[0] == f"python3 -m venv {folder}/venv"
+    if archives:
+        assert asked[1:] == [f"{pip} --no-index --find-links {folder}/wheels"]
+    else:
+        assert asked[1] == pip
+        (version,) = [line.removeprefix(npm) for line in asked[2:]]
+        # No range, and no "latest".
+        assert version == "4.6.3"
+
+
+@pytest.mark.parametrize(
+    ("names", "common", "alternatives"),
+    [
+        ([], "login", ["DNS:login", "IP Address:10.0.0.5"]),
+        (["portal.example.org", "p.example.org"], "portal.example.org",
+         ["DNS:portal.example.org", "DNS:p.example.org", "IP Address:10.0.0.5"]),
+    ],
+)  # fmt: skip
+def test_the_self_signed_certificate_is_for_the_portals_names_and_stays(
+    tmp_path: pathlib.Path, names: list[str], common: str, alternatives: list[str]
+) -> None:
+    given: dict[str, Any] = {"__portal_settings_folder": str(tmp_path), "portal_address": "10.0.0.5"}
+    given |= {"portal_names": names, "ansible_facts": {"hostname": "login"}}
+    assert "changed=1" in run_tasks(tmp_path, "certificate.yml", "Create a self-signed certificate", **given)
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+
+    def openssl(*words: str) -> str:
+        return subprocess.run(["openssl", *words], check=True, capture_output=True, text=True, timeout=30).stdout
+
+    shown = openssl("x509", "-in", str(certificate), "-noout", "-subject", "-ext", "subjectAltName")
+    subject, _header, extension = shown.splitlines()
+    assert subject.replace(" ", "") == f"subject=CN={common}"
+    assert extension.strip().split(", ") == alternatives
+    # In ten years less a day it is still valid.
+    openssl("x509", "-in", str(certificate), "-noout", "-checkend", str(3649 * 24 * 3600))
+    assert openssl("x509", "-in", str(certificate), "-noout", "-pubkey") == openssl("pkey", "-in", str(key), "-pubout")
+    # Nobody else reads the key before the next task sets its group.
+    assert key.stat().st_mode & 0o077 == 0
+    before = certificate.read_bytes(), key.read_bytes()
+    assert "changed=0" in run_tasks(tmp_path, "certificate.yml", "Create a self-signed certificate", **given)
+    assert (certificate.read_bytes(), key.read_bytes()) == before

@@ -1,0 +1,145 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""JupyterHub's configuration, from the settings that the role writes."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcai_portal import config
+from hpcai_portal.users import Rules
+
+ENV = {
+    "CONFIGPROXY_AUTH_TOKEN": "proxy-secret",
+    "PORTAL_OPENID_SECRET": "client-secret",
+    "PORTAL_MONITORING_LOGIN": "bG9naW4=",
+}
+
+
+class Options:
+    """Any attribute can be set."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+
+def settings(**changes: Any) -> dict[str, Any]:
+    """The settings of a portal with the role's defaults."""
+    notebooks = {
+        "partitions": [],
+        "hours": 8,
+        "idle_minutes": 120,
+        "wait_minutes": 30,
+        "containers": {},
+        "own_containers": False,
+        "ports": [21000, 21999],
+    }
+    return {
+        "schema": 1,
+        "address": "10.0.0.5",
+        "port": 443,
+        "hub_port": 8081,
+        "proxy_api_port": 8001,
+        "pages_port": 8090,
+        "state": "/var/lib/hpcai/portal",
+        "python": "/opt/hpcai/portal/venv/bin/python",
+        "announcement": "",
+        "rules": {"groups": ["vision"], "refused_groups": ["sudo"], "refused_users": ["azureuser"], "admin_groups": []},
+        "openid": {},
+        "notebooks": notebooks,
+        "pages": [],
+        "file": "/etc/hpcai/portal/portal.json",
+        **changes,
+    }
+
+
+def applied(**changes: Any) -> dict[str, Any]:
+    """The options by class that the settings lead to."""
+    found: dict[str, Any] = defaultdict(Options)
+
+    class Root:
+        def __getattr__(self, name: str) -> Any:
+            return found[name]
+
+    config.apply(Root(), settings(**changes), ENV)
+    return {name: vars(options) for name, options in found.items()}
+
+
+def test_with_passwords_pam_decides_and_the_rules_apply() -> None:
+    made = applied()
+    assert made["JupyterHub"]["authenticator_class"] == "hpcai_portal.logins.PamUsers"
+    assert made["PamUsers"] == {
+        "rules": Rules(("vision",), ("sudo",), ("azureuser",), ()),
+        "service": "hpcai-portal",
+        "open_sessions": False,
+    }
+    assert "OpenIdUsers" not in made
+
+
+def test_with_openid_the_provider_decides_and_the_rules_still_apply() -> None:
+    made = applied(openid={"client_id": "c", "issuer": "https://idp", "domain": "example.org"})
+    assert made["JupyterHub"]["authenticator_class"] == "hpcai_portal.logins.OpenIdUsers"
+    assert made["OpenIdUsers"]["rules"].groups == ("vision",)
+    assert made["OpenIdUsers"]["client_secret"] == "client-secret"
+    assert made["OpenIdUsers"]["domain"] == "example.org"
+
+
+def test_neither_hub_nor_proxy_end_notebooks_when_they_stop() -> None:
+    made = applied()
+    assert made["JupyterHub"]["cleanup_servers"] is False
+    assert made["ConfigurableHTTPProxy"] == {
+        "should_start": False,
+        "api_url": "http://127.0.0.1:8001",
+        "auth_token": "proxy-secret",
+    }
+
+
+def test_the_hub_listens_only_at_its_private_address() -> None:
+    assert applied()["JupyterHub"]["hub_bind_url"] == "http://10.0.0.5:8081"
+
+
+def test_notebooks_get_the_settings_and_nothing_of_the_hubs_environment() -> None:
+    made = applied()
+    assert made["Spawner"]["env_keep"] == []
+    assert made["Spawner"]["start_timeout"] == 1800
+    assert made["SlurmNotebook"]["ports"] == [21000, 21999]
+    assert made["SlurmNotebook"]["notebook_arguments"] == ["--idle-minutes=120"]
+
+
+def test_a_page_is_for_its_groups_or_for_all() -> None:
+    pages = [
+        {"name": "health", "path": "/x", "url": "", "groups": ["operators"], "login": False},
+        {"name": "news", "path": "/y", "url": "", "groups": [], "login": False},
+    ]
+    made = applied(pages=pages)["JupyterHub"]
+    assert [(one["name"], one["url"]) for one in made["services"]] == [
+        ("health", "http://127.0.0.1:8090"),
+        ("news", "http://127.0.0.1:8091"),
+    ]
+    assert made["load_roles"] == [
+        {"name": "user", "scopes": ["self", "access:services!service=news"]},
+        {"name": "page-health", "scopes": ["access:services!service=health"], "groups": ["operators"]},
+    ]
+
+
+def test_only_the_page_of_the_monitoring_gets_its_login() -> None:
+    page = {"path": "", "url": "http://10.0.0.4:9090", "groups": ["operators"], "login": True}
+    made = applied(pages=[{**page, "name": "monitoring"}, {**page, "name": "other", "login": False}])
+    shown = [service["environment"].get("PORTAL_PAGE_LOGIN") for service in made["JupyterHub"]["services"]]
+    assert shown == [ENV["PORTAL_MONITORING_LOGIN"], None]
+
+
+def test_settings_of_another_schema_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "portal.json"
+    file.write_text(json.dumps({**settings(), "schema": 2}), encoding="utf-8")
+    with pytest.raises(SystemExit, match="schema 2"):
+        config.read(str(file))
+    file.write_text(json.dumps(settings()), encoding="utf-8")
+    assert config.read(str(file))["port"] == 443
