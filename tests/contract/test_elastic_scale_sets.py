@@ -97,7 +97,7 @@ def test_a_refused_order_has_azures_innermost_code(simulator: Simulator) -> None
     simulator.add_fault(r"PATCH", status=409, code="OperationNotAllowed", message="quota")
     with pytest.raises(AzureError) as error:
         sets.grow(options, 5, view.etag)
-    assert error.value.code == "OperationNotAllowed"
+    assert (error.value.code, error.value.words) == ("OperationNotAllowed", "quota")
 
 
 def test_an_operation_that_azure_has_forgotten_is_no_failure(simulator: Simulator) -> None:
@@ -105,6 +105,13 @@ def test_an_operation_that_azure_has_forgotten_is_no_failure(simulator: Simulato
     url = sets.grow(options, 4, sets.view(options, {}).etag)
     view = sets.view(options, {"order-1": url.replace("/operations/", "/operations/0")})
     assert view.operations["order-1"].status == ""
+
+
+def test_an_operation_that_may_not_be_read_does_not_stop_the_set(simulator: Simulator) -> None:
+    sets, options = client(simulator)
+    url = sets.grow(options, 4, sets.view(options, {}).etag)
+    simulator.add_fault(r"GET .*/operations/", status=403, code="AuthorizationFailed")
+    assert sets.view(options, {"order-1": url}).operations["order-1"].status == ""
 
 
 def test_the_token_is_sent_to_no_other_host(simulator: Simulator) -> None:

@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic import settings as daemon
 from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import (
@@ -25,13 +26,15 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import compress
 
 from .cluster import ClusterError, Hostvars, Node
-from .config import Release
-from .lines import NodeGroup
+from .lines import NodeGroup, add_features
+from .retirement import names_in
 
 PROGRAMS = {
     "ResumeProgram": "/usr/libexec/hpcai/elastic-resume",
     "SuspendProgram": "/usr/libexec/hpcai/elastic-suspend",
     "ResumeFailProgram": "/usr/libexec/hpcai/elastic-resume-fail",
+    # It ends when the nodes have booted, so that slurmctld starts the job then, and not up to 30 s later.
+    "PrologSlurmctld": "/usr/libexec/hpcai/elastic-prolog",
 }
 """The role elastic installs them."""
 _SUSPEND_TIMEOUT_S = 60
@@ -39,8 +42,6 @@ _SUSPEND_TIMEOUT_S = 60
 _MARGIN_S = 600
 """The daemon gives up before Slurm does, because it knows why."""
 _LEAST_RESUME_TIMEOUT_S = 1800
-_EXC_STATES: Release = (23, 2)
-"""RELEASE_NOTES of 23.02: 'Add SuspendExcStates'."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,11 @@ class ElasticSet:
     id: str = ""
     min: int = 0
     idle_s: float = daemon.ElasticSet.idle_s
+    spot: bool = False
     price: float | None = None
 
 
-ONLY_FOR_SLURM = ("vm_size", "fallback")
+ONLY_FOR_SLURM = ("fallback",)
 """Keys that the daemon does not read."""
 _FORM = mapping_of(
     not_empty,
@@ -76,7 +78,7 @@ _FORM = mapping_of(
             "boot_s": number(0, above=True),
             "order_s": number(0, above=True),
             # The filter elastic_settings checks these.
-            **dict.fromkeys(("id", "min", "idle_s", "price"), optional(anything)),
+            **dict.fromkeys(("id", "min", "idle_s", "spot", "price"), optional(anything)),
         },
     ),
 )
@@ -99,6 +101,52 @@ def elastic_sets(stated: Mapping[str, Any], hosts: Iterable[Hostvars] = ()) -> d
     return sets
 
 
+class Names(TypedDict):
+    """Names of nodes of elastic sets, and all others."""
+
+    elastic: list[str]
+    others: list[str]
+
+
+class MachineOf(TypedDict):
+    """A node of an elastic set and its machine."""
+
+    node: str
+    vm_id: str
+
+
+def split_names(requested: Any, sets: Mapping[str, Any]) -> Names:
+    """Return which names are nodes of elastic sets.
+
+    :param sets: the sets as the inventory has them. Only their names are used: a node above ``max`` is elastic too.
+    :raises RetirementError: a host list is invalid.
+    """
+    names = names_in(requested, "nodes") if requested else []
+    elastic = [name for name in names if _set_of(name) in sets]
+    return {"elastic": elastic, "others": [name for name in names if name not in elastic]}
+
+
+def _set_of(name: str) -> str:
+    found = re.fullmatch(r"(.+)-(0|[1-9][0-9]*)", name)
+    return found[1] if found else ""
+
+
+def machines_of(status: Mapping[str, Any], names: Sequence[str], sets: Mapping[str, Any]) -> list[MachineOf]:
+    """Return the machines of these nodes, from the daemon's status.
+
+    :param names: names of nodes, vmIds, or resource ids of instances.
+    """
+    wanted = {str(name).lower() for name in names}
+    found: list[MachineOf] = []
+    for name, one in status["sets"].items():
+        set_id = str(sets.get(name, {}).get("id") or "").lower()
+        for slot in one["slots"]:
+            ids = {slot["slot"], slot.get("vm_id"), f"{set_id}/virtualmachines/{slot.get('instance')}"}
+            if slot.get("vm_id") and wanted & {str(each).lower() for each in ids}:
+                found.append({"node": slot["slot"], "vm_id": slot["vm_id"]})
+    return found
+
+
 def slots(sets: Mapping[str, ElasticSet], described_sizes: Mapping[str, Mapping[str, Any]]) -> list[Node]:
     """Return the slots as nodes without a machine.
 
@@ -111,24 +159,48 @@ def slots(sets: Mapping[str, ElasticSet], described_sizes: Mapping[str, Mapping[
     ]
 
 
-def power_saving(sets: Mapping[str, ElasticSet], nodes: Iterable[Node], release: Release) -> dict[str, Any]:
+def power_saving(sets: Mapping[str, ElasticSet], nodes: Iterable[Node]) -> dict[str, Any]:
     """Return the settings of slurm.conf for power saving; none without elastic sets."""
     if not sets:
         return {}
     static = [node.name for node in nodes if node.partition not in sets]
-    longest = max(one.boot_s + one.order_s for one in sets.values()) + _MARGIN_S
     return {
         **PROGRAMS,
         "SuspendTime": daemon.DOWN_AFTER_S,
         "SuspendTimeout": _SUSPEND_TIMEOUT_S,
-        "ResumeTimeout": int(max(longest, _LEAST_RESUME_TIMEOUT_S)),
+        "ResumeTimeout": _resume_s(sets),
         # 0: no limit. One request for 600 nodes becomes one order.
         "ResumeRate": 0,
         "SuspendRate": 0,
         # Slurm 22.05 suspends nodes that are not CLOUD too.
         "SuspendExcNodes": compress(static) if static else None,
-        "SuspendExcStates": ["DOWN", "DRAIN", "FAIL", "MAINTENANCE", "RESERVED"] if release >= _EXC_STATES else None,
+        "SuspendExcStates": ["DOWN", "DRAIN", "FAIL", "MAINTENANCE", "RESERVED"],
     }
+
+
+def waiting(sets: Mapping[str, ElasticSet]) -> dict[str, Any]:
+    """Return the settings of slurm.conf that let a job wait for the boot of its nodes; none without elastic sets.
+
+    PrologSlurmctld waits that long. On nodes, hpcnode has shorter limits of its own for each script and for all.
+    """
+    return {"PrologEpilogTimeout": _resume_s(sets)} if sets else {}
+
+
+def _resume_s(sets: Mapping[str, ElasticSet]) -> int:
+    longest = max(one.boot_s + one.order_s for one in sets.values()) + _MARGIN_S
+    return int(max(longest, _LEAST_RESUME_TIMEOUT_S))
+
+
+SPOT, REGULAR = "spot", "regular"
+"""Features of the nodes of elastic sets."""
+
+
+def describe(groups: Sequence[NodeGroup], sets: Mapping[str, ElasticSet]) -> None:
+    """Give the nodes of elastic sets the feature ``spot`` or ``regular``, which jobs can prefer or require."""
+    for line, members in groups:
+        one = sets.get(members[0].partition)
+        if one is not None:
+            add_features(line, [SPOT if one.spot else REGULAR])
 
 
 def weigh(groups: Sequence[NodeGroup], sets: Mapping[str, ElasticSet]) -> None:

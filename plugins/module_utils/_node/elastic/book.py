@@ -33,6 +33,8 @@ class Lease:
     :ivar missing: in how many complete listings in a row Azure did not show it.
     :ivar asked: when Azure was last asked to delete it.
     :ivar why: why it leaves.
+    :ivar retire: why an administrator wants the machine to go; empty if nobody does.
+    :ivar drained: whether its node was drained for that.
     """
 
     slot: str
@@ -46,6 +48,8 @@ class Lease:
     missing: int = 0
     asked: float = 0.0
     why: str = ""
+    retire: str = ""
+    drained: bool = False
 
 
 @dataclass

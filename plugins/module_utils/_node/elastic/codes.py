@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-CAPACITY, QUOTA, RIGHTS, OTHER = "capacity", "quota", "rights", "other"
+CAPACITY, QUOTA, RIGHTS, POLICY, OTHER = "capacity", "quota", "rights", "policy", "other"
 
 NEVER_JOINED, LOST, PARTIAL, TIMEOUT, BUDGET = "NeverJoined", "InstanceLost", "PartialOrder", "OrderTimeout", "Budget"
 """Codes of our own."""
@@ -22,7 +22,9 @@ _CAPACITY = (
     "skunotavailable",
 )
 _QUOTA = ("quotaexceeded", "operationnotallowed", "subnetisfull")
-_RIGHTS = ("authorizationfailed", "requestdisallowedbypolicy", "linkedauthorizationfailed", "scopelocked")
+_RIGHTS = ("authorizationfailed", "linkedauthorizationfailed")
+# A role helps against neither.
+_POLICY = ("requestdisallowedbypolicy", "scopelocked")
 FIRST_S, LONGEST_S = 600.0, 3600.0
 """A set without capacity is closed for ten minutes, then twice as long each time, up to an hour."""
 MOST_BOOTS = 5
@@ -33,7 +35,7 @@ MOST_BOOTS = 5
 class Meaning:
     """What a code means.
 
-    :ivar kind: CAPACITY, QUOTA, RIGHTS or OTHER.
+    :ivar kind: CAPACITY, QUOTA, RIGHTS, POLICY or OTHER.
     :ivar action: what a person has to do; empty if waiting can help.
     """
 
@@ -55,6 +57,8 @@ def meaning_of(code: str) -> Meaning:
         return Meaning(QUOTA, "raise the quota or the subnet")
     if lower in _RIGHTS:
         return Meaning(RIGHTS, "give the controller's identity the role of guide_elastic")
+    if lower in _POLICY:
+        return Meaning(POLICY, "ask the owner of the Azure policy or lock that Azure names")
     return Meaning(OTHER)
 
 

@@ -14,18 +14,18 @@ from typing import Callable
 from ..machine.root import Root
 from ..machine.run import Run
 from . import book as books
-from . import cost, spool, status
+from . import cost, host_names, spool, status
 from .book import Book
 from .reconcile import Azure, Pass, Reconciler, Slurm
 from .scale_sets import connect
-from .settings import Settings
+from .settings import Budget, Settings
 from .slurmctld import Slurmctld
 from .spool import Listener, Request
 from .views import SlurmView
 
 LOCK = "/run/hpcai/elastic.lock"
 """Held by the only daemon that may run."""
-PAUSE, RESUME, KEEP = CONTROLS = ("pause", "resume-set", "keep")
+PAUSE, RESUME, KEEP, RETIRE = CONTROLS = ("pause", "resume-set", "keep", "retire")
 """What an administrator asks for."""
 ERROR, INFO = "<3>", "<6>"
 """Priority prefixes of lines for the journal (sd-daemon(3))."""
@@ -43,6 +43,12 @@ def apply_request(book: Book, request: Request, settings: Settings) -> str:
             else:
                 book.keep.pop(name, None)
         return f"keeps {', '.join(request.names)} for {max(0.0, request.until - request.time):.0f} s"
+    if request.kind == RETIRE:
+        # By vmId: the slot may have got another machine since the administrator looked.
+        going = [lease for lease in book.leases.values() if lease.vm_id in request.names]
+        for lease in going:
+            lease.retire = request.words or "by an administrator"
+        return f"retires {', '.join(lease.slot for lease in going) or 'no node'}: {request.words}"
     chosen = [name for name in request.names or settings.sets if name in settings.sets]
     for name in chosen:
         record = book.of(name)
@@ -65,8 +71,10 @@ class Daemon:
         self, root: Root, run: Run, settings: Settings, slurm: Slurm | None = None, azure: Azure | None = None
     ) -> None:
         self._root, self._settings = root, settings
-        book, self.problem = books.read(root, settings.state)
+        book, problem = books.read(root, settings.state)
+        self.problems = [words for words in (problem, cost.set_aside(root)) if words]
         self._ledger = cost.read(root)
+        self._prices = cost.read_prices(root, settings)
         self._reconciler = Reconciler(
             settings, slurm or Slurmctld(run, settings.lease_field), azure or connect(settings), book, self._save
         )
@@ -83,9 +91,12 @@ class Daemon:
         :raises OSError: the book or the status cannot be written.
         """
         lines = self._take_requests()
-        stopped = cost.why_stopped(self._ledger, self._settings, now)
+        stopped = cost.why_stopped(self._ledger, self._settings, self._prices, now)
         done = self._reconciler.run(now, monotonic, stopped)
         lines += [f"{INFO}{line}" for line in done.lines]
+        unnamed = host_names.write(self._root, self._reconciler.book.leases)
+        if unnamed:
+            done.problems.append(unnamed)
         problems = frozenset(done.problems)
         lines += [f"{ERROR}{problem}" for problem in sorted(problems - self._known)]
         self._known = problems
@@ -118,18 +129,24 @@ class Daemon:
         _make_folders(self._root, (spool.SPOOL, spool.CONTROL))
         with spool.listening(self._root) as listener:
             yield f"{INFO}elastic sets: {', '.join(self._settings.sets)}"
-            if self.problem:
-                yield f"{ERROR}{self.problem}"
+            unknown = [name for name in self._settings.sets if name not in self._prices.of_set]
+            if unknown and self._settings.budget != Budget():
+                words = self._prices.problem or "give them a price, or name the price file"
+                yield f"{ERROR}the budget cannot count {', '.join(unknown)}, whose price is not known: {words}"
+            for problem in self.problems:
+                yield f"{ERROR}{problem}"
             while not ended():
-                began = time.monotonic()
+                began, seconds = time.monotonic(), self._settings.interval_s
                 try:
                     done, lines = self.one_pass(time.time(), began)
                     yield from lines
-                    again = done.again
+                    seconds = LEAST_S if done.again else min(seconds, done.next_s)
                 except OSError as error:
                     yield f"{ERROR}nothing was done: {error}"
-                    again = False
-                self._rest(listener, began, LEAST_S if again else self._settings.interval_s)
+                except Exception as error:
+                    yield f"{ERROR}the pass failed: {error!r}. systemd starts the daemon again"
+                    raise
+                self._rest(listener, began, seconds)
         cost.write(self._root, self._ledger)
 
     def _rest(self, listener: Listener, began: float, seconds: float) -> None:

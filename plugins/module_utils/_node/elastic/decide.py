@@ -11,12 +11,27 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from . import machines, orders
-from .book import JOINED, Book, Lease
+from .book import JOINED, LEASED, Book, Lease
+from .codes import BUDGET
 from .settings import Settings
-from .turn import DOWN, FORCE, POWER_DOWN, POWER_UP, RESET, Action, Change, Delete, Grow, Publish, Tell, Turn
+from .turn import (
+    DOWN,
+    DRAIN,
+    FORCE,
+    POWER_DOWN,
+    POWER_UP,
+    RESET,
+    Action,
+    Change,
+    Delete,
+    Grow,
+    NotifyJob,
+    Publish,
+    Turn,
+)
 from .views import SetView, SlotNode, SlurmView
 
-_ORDER = {DOWN: 0, FORCE: 1, RESET: 4, POWER_DOWN: 5, POWER_UP: 6}
+_ORDER = {DOWN: 0, DRAIN: 0, FORCE: 1, RESET: 4, POWER_DOWN: 5, POWER_UP: 6}
 
 
 @dataclass(frozen=True)
@@ -43,7 +58,8 @@ def step(
 ) -> Decision:
     """Return what to do.
 
-    A set is only watched if one of its two views is not complete: nothing is ordered, deleted or set down then.
+    A set is only watched if one of its two views is not complete: nothing is ordered, deleted or set down then. That a
+    node has joined is noted nevertheless, because its idle time begins then.
 
     :param slurm: None if Slurm's answer is not complete.
     :param azure: by set; None if the answer is not complete.
@@ -59,9 +75,10 @@ def step(
     jobs = slurm.jobs_by_slot()
     for name, options in settings.sets.items():
         view = azure.get(name)
+        nodes = {slot: slurm.nodes[slot] for slot in options.slots(name) if slot in slurm.nodes}
+        lines += machines.note_joins(name, nodes, book, now)
         if view is None or book.of(name).paused:
             continue
-        nodes = {slot: slurm.nodes[slot] for slot in options.slots(name) if slot in slurm.nodes}
         turn = Turn(name, options, view, nodes, jobs, slurm, settings, book, now, stopped, floor)
         _take(turn)
         actions += turn.actions
@@ -73,7 +90,7 @@ def _rank(action: Action) -> int:
     """What takes nodes out of scheduling comes first, then what jobs hear, then what costs money."""
     if isinstance(action, Change):
         return _ORDER.get(action.kind, 3)
-    ranks: Mapping[type, int] = {Tell: 2, Publish: 3, Grow: 7, Delete: 8}
+    ranks: Mapping[type, int] = {NotifyJob: 2, Publish: 3, Grow: 7, Delete: 8}
     return ranks[type(action)]
 
 
@@ -82,6 +99,7 @@ def _take(turn: Turn) -> None:
     orders.open_again(turn)
     orders.note_missing_capacity(turn)
     machines.restore(turn)
+    _end_for_budget(turn)
     machines.follow(turn)
     machines.watch_strangers(turn)
     machines.bind(turn)
@@ -98,6 +116,26 @@ def _take(turn: Turn) -> None:
     turn.book.wanted = {
         slot: since for slot, since in turn.book.wanted.items() if slot not in turn.slots or slot in waiting
     }
+
+
+def _end_for_budget(turn: Turn) -> None:
+    """Requeue all jobs and give up all nodes when the budget is used up, if an administrator has asked for that."""
+    if not (turn.stopped and turn.settings.budget.end_jobs):
+        return
+    ending: dict[str, list[str]] = {LEASED: [], JOINED: []}
+    for lease in turn.leases:
+        node = turn.nodes.get(lease.slot)
+        is_kept = node is None or node.away or node.is_kept_by_people or lease.slot in turn.book.keep
+        if lease.state in ending and not is_kept:
+            ending[lease.state].append(lease.slot)
+    orders.fail(turn, ending[LEASED], BUDGET, turn.stopped)
+    if not ending[JOINED]:
+        return
+    turn.say(f"{', '.join(ending[JOINED])}: {turn.stopped}: powered down, their jobs are requeued")
+    words = orders.reason(BUDGET, turn.stopped)
+    jobs = {job.id: job for slot in ending[JOINED] for job in turn.running(slot)}
+    turn.actions.append(Change(FORCE, tuple(ending[JOINED]), words))
+    turn.actions += [NotifyJob(number, words, frozenset()) for number in jobs]
 
 
 def _power_down_idle(turn: Turn) -> None:

@@ -23,11 +23,14 @@ class Evictions:
 
     The jobs go on until shortly before the eviction: 'hpcnode checkpoint watch' gets the same event, and has the rest
     of the 30 s for a checkpoint.
+
+    :ivar drained: ids of the events for which this node was drained.
     """
 
     def __init__(self, root: Root, run: Run) -> None:
         self._root, self._run = root, run
         self._reported: set[str] = set()
+        self.drained: set[str] = set()
 
     def notice(self, events: Iterable[ScheduledEvent], now: float) -> str:
         """Drain the node if one of the events evicts this machine, and return a line for the log; usually empty."""
@@ -49,6 +52,7 @@ class Evictions:
             # The next look, two seconds later, tries again.
             return f"event {event.id}: this node could not be drained: {error}"
         self._reported.add(event.id)
+        self.drained.add(event.id)
         return f"event {event.id}: drained node {env.node_name}: {reason}"
 
 

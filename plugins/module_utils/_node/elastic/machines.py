@@ -7,16 +7,18 @@
 from __future__ import annotations
 
 import calendar
+import math
 import re
 import time
+from collections.abc import Mapping
 
-from ..slurm.nodes import PLACEHOLDER_ADDRESS
+from ..slurm.nodes import PLACEHOLDER_ADDRESS, as_reason
 from . import orders
-from .book import DELETING, JOINED, LEASED, LEAVING, Lease
+from .book import DELETING, JOINED, LEASED, LEAVING, Book, Lease
 from .codes import LOST, NEVER_JOINED
-from .turn import BLANK, FORCE, Change, Publish, Target, Turn
+from .turn import BLANK, DRAIN, FORCE, Change, Publish, Target, Turn
 from .views import DELETING as AZURE_DELETES
-from .views import EVICTED, Instance, SlotNode
+from .views import EVICTED, RETIRED, Instance, SlotNode, SlurmView
 
 GONE_AFTER, GONE_AFTER_DOUBT = 2, 8
 """A machine counts as gone after so many complete listings without it; more if Azure's capacity says otherwise."""
@@ -27,7 +29,7 @@ RETRY_S = 60.0
 STRAY_S = 30.0
 """A slot that Slurm believes to run, but has no machine, is powered down after this time."""
 EVICTION_MARGIN_S = 5.0
-"""So long before an eviction, its jobs are requeued. Until then they can write a checkpoint."""
+"""Its jobs are requeued this many seconds before an eviction. Until then they can write a checkpoint."""
 _FORGOTTEN_S = 3600.0
 _EVICTED_AT = re.compile(rf"{re.escape(EVICTED)} at (\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")
 
@@ -55,6 +57,18 @@ def _grant(turn: Turn, slot: str, machine: Instance, state: str = LEASED) -> Non
         slot, machine.vm_id, machine.id, machine.address, machine.host_name, state, turn.now, turn.now
     )
     turn.record.strangers.pop(machine.vm_id, None)
+
+
+def note_joins(name: str, nodes: Mapping[str, SlotNode], book: Book, now: float) -> list[str]:
+    """Note which leased machines have registered at slurmctld, and return a line for each. This needs only Slurm."""
+    lines = []
+    for slot, node in nodes.items():
+        lease = book.leases.get(slot)
+        if lease is not None and lease.state == LEASED and node.joined and slot not in book.failures:
+            lease.state, lease.since = JOINED, now
+            book.of(name).boots = 0
+            lines.append(f"{name}: {slot} joined {now - lease.granted:.0f} s after its lease")
+    return lines
 
 
 def follow(turn: Turn) -> None:
@@ -107,10 +121,6 @@ def _follow_leased(turn: Turn, lease: Lease, machine: Instance, node: SlotNode |
         turn.leave(lease, "slurm.conf has no such node")
     elif lease.slot in turn.book.failures:
         turn.leave(lease, "its slot failed")
-    elif node.joined:
-        lease.state, lease.since = JOINED, turn.now
-        turn.record.boots = 0
-        turn.say(f"{lease.slot} joined {turn.now - lease.granted:.0f} s after its lease")
     elif node.away:
         turn.leave(lease, "Slurm no longer waits for it")
     elif node.is_kept_by_people:
@@ -133,11 +143,15 @@ def _follow_joined(turn: Turn, lease: Lease, node: SlotNode | None) -> None:
         turn.leave(lease, "slurm.conf has no such node")
     elif node.away and not node.is_kept_by_people:
         turn.leave(lease, "Slurm has powered it down")
+    elif lease.retire and not node.away:
+        _retire(turn, lease, node)
     elif node.is_evicted and not node.away:
-        at = _EVICTED_AT.match(node.reason)
-        when = calendar.timegm(time.strptime(at[1], "%Y-%m-%dT%H:%M:%SZ")) - EVICTION_MARGIN_S if at else 0.0
-        if turn.now >= when or not turn.running(lease.slot):
+        if turn.now >= _evicted_at(node.reason) - EVICTION_MARGIN_S or not turn.running(lease.slot):
             turn.say(f"{lease.slot}: Azure evicts it; its jobs are requeued")
+            turn.actions.append(Change(FORCE, (lease.slot,), node.reason))
+    elif node.has_duplicate and not node.away:
+        if not (turn.running(lease.slot) or node.in_use):
+            turn.say(f"{lease.slot} was drained by Slurm ({node.reason}) and has no job: powered down")
             turn.actions.append(Change(FORCE, (lease.slot,), node.reason))
     elif node.coming:
         # Slurm powered it down and up again between two passes, and accepts only a machine that boots now.
@@ -149,6 +163,39 @@ def _follow_joined(turn: Turn, lease: Lease, node: SlotNode | None) -> None:
             turn.leave(lease, f"down: {node.reason}")
     else:
         turn.book.stray.pop(lease.slot, None)
+
+
+def _evicted_at(reason: str) -> float:
+    """Return when a node is evicted; 0 if its reason has no valid time, so that its jobs are requeued at once."""
+    found = _EVICTED_AT.match(reason)
+    try:
+        return float(calendar.timegm(time.strptime(found[1], "%Y-%m-%dT%H:%M:%SZ"))) if found else 0.0
+    except ValueError:
+        return 0.0
+
+
+def eviction_s(slurm: SlurmView, book: Book, now: float) -> float:
+    """Return after how many seconds the jobs of the next evicted node are requeued; infinity if no node is evicted."""
+    nodes = [slurm.nodes[slot] for slot in book.leases if slot in slurm.nodes]
+    times = [_evicted_at(node.reason) for node in nodes if node.is_evicted and not node.away]
+    left = [when - EVICTION_MARGIN_S - now for when in times]
+    return min((one for one in left if one > 0), default=math.inf)
+
+
+def _retire(turn: Turn, lease: Lease, node: SlotNode) -> None:
+    """Drain a node whose machine shall go, and power it down when its jobs have ended. Its drain reason is replaced."""
+    words = as_reason(f"{RETIRED}{lease.retire}")
+    if lease.drained and not node.drained and not node.down:
+        lease.retire, lease.drained = "", False
+        turn.say(f"{lease.slot} was resumed: its machine stays")
+    elif not node.is_retired:
+        turn.say(f"{lease.slot} gets no further job: {lease.retire}")
+        turn.actions.append(Change(DRAIN, (lease.slot,), words))
+    elif turn.running(lease.slot) or node.in_use:
+        lease.drained = True
+    else:
+        turn.say(f"{lease.slot} has no job any more: powered down")
+        turn.actions.append(Change(FORCE, (lease.slot,), words))
 
 
 def _follow_leaving(turn: Turn, lease: Lease, node: SlotNode | None) -> None:

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from ..slurm.nodes import as_reason
 from .book import Closed, Failure, Order
 from .codes import BUDGET, MOST_BOOTS, NEVER_JOINED, PARTIAL, TIMEOUT, closed_s, meaning_of
-from .turn import DOWN, RESET, Change, Grow, Tell, Turn
+from .turn import DOWN, RESET, Change, Grow, NotifyJob, Turn
 from .views import ELASTIC, IN_PROGRESS, SUCCEEDED, JobOn, Operation, SlotNode
 
 MOST_CHANGES, CHANGES_S = 4, 60.0
 """Azure's bucket for changes of one scale set gets 4 tokens a minute."""
 VISIBLE_S = 60.0
-"""An instance may be listed so long after the end of its order."""
+"""An instance may be listed for this many seconds after the end of its order."""
 SETTLED_S = 120.0
 """Capacity that Azure does not fill for this time, without an order, is left from one that failed."""
 _FAILED_S = 600.0
@@ -136,7 +136,7 @@ def _is_overdue(turn: Turn) -> bool:
 
 
 def _coming(turn: Turn) -> int:
-    """Return how many instances Azure is expected to add by itself."""
+    """Return how many instances Azure is expected to add without another order."""
     return 0 if _is_overdue(turn) else turn.record.missing_capacity
 
 
@@ -176,13 +176,13 @@ def fail(turn: Turn, slots: Iterable[str], code: str, words: str) -> None:
         turn.book.failures[slot] = Failure(slot, code, words, turn.now, until)
         turn.book.wanted.pop(slot, None)
     if failed:
-        turn.say(f"{len(failed)} nodes cannot come ({', '.join(failed[:5])}): {code}: {words}")
-    told: dict[str, JobOn] = {}
+        turn.say(f"{len(failed)} nodes get no machine ({', '.join(failed[:5])}): {code}: {words}")
+    notified: dict[str, JobOn] = {}
     elsewhere = _elsewhere(turn) if failed else frozenset()
     for slot in failed:
-        told.update({job.id: job for job in turn.jobs.get(slot, ())})
-    for job in told.values():
-        turn.actions.append(Tell(job.id, reason(code, f"set {turn.name}: {words}"), elsewhere))
+        notified.update({job.id: job for job in turn.jobs.get(slot, ())})
+    for job in notified.values():
+        turn.actions.append(NotifyJob(job.id, reason(code, f"set {turn.name}: {words}"), elsewhere))
 
 
 def _elsewhere(turn: Turn) -> frozenset[str]:
@@ -232,6 +232,9 @@ def offer(turn: Turn) -> None:
             if not node.down and not node.is_kept_by_people and not turn.running(slot):
                 down.setdefault(reason(failure.code, failure.words), []).append(slot)
         elif slot not in book.leases and _is_to_offer(node):
+            again.append(slot)
+        elif slot not in book.leases and node.is_stuck:
+            down.setdefault(reason("Reset", "Slurm would not use it after a restart"), []).append(slot)
             again.append(slot)
     turn.actions += [Change(DOWN, tuple(slots), words) for words, slots in down.items()]
     if again:

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from dataclasses import dataclass
 
 from .book import DELETING, JOINED, LEASED, LEAVING, Book
@@ -13,11 +15,15 @@ from .decide import idle_since
 from .settings import Settings
 from .views import SlurmView
 
-QUIET_S, EMPTY_S = 120.0, 300.0
-"""Seconds between two readings while nothing changes: of a set with nodes, and of one without."""
+STEADY_S, EMPTY_S = 120.0, 300.0
+"""Seconds between two readings while nothing changes, at least: of a set with nodes, and of one without."""
+_PAGE, _MINUTE_S = 120, 60.0
+"""Instances on a page of Azure's list, and for how long one request counts while nothing changes: all sets together may
+send one in a minute."""
 FIRST_S, LONGEST_S = 5.0, 60.0
 """Seconds between two readings while something is expected: the interval doubles with each."""
 _ERROR_S = 15.0
+_LONGEST_THROTTLED_S = 600.0
 _LEAST_S = 2.0
 
 
@@ -29,22 +35,37 @@ class Reading:
     :ivar every_s: interval to the next one, while something is expected.
     :ivar signature: what Slurm and the book showed at that time.
     :ivar not_before: Azure asked to wait until then.
+    :ivar throttled: how many readings in a row Azure has refused because of too many requests.
     """
 
     at: float = 0.0
     every_s: float = FIRST_S
     signature: object = None
     not_before: float = 0.0
+    throttled: int = 0
 
     def noted(self, now: float, name: str, settings: Settings, slurm: SlurmView, book: Book) -> None:
         """Note a complete reading, after the book was brought up to date with it."""
         signature = _signature(name, settings, slurm, book)
         self.every_s = FIRST_S if signature != self.signature else min(LONGEST_S, self.every_s * 2)
-        self.at, self.signature = now, signature
+        self.at, self.signature, self.throttled = now, signature, 0
 
     def failed(self, now: float, retry_s: float) -> None:
-        """Note that Azure did not answer, or asked to wait."""
-        self.not_before = now + max(_ERROR_S, retry_s)
+        """Note that Azure did not answer, or asked to wait.
+
+        A reading needs several requests, but Azure says when it accepts one. If each reading began then, it might never
+        get through all of them, so the time doubles with each refusal in a row.
+        """
+        longer_s = min(_LONGEST_THROTTLED_S, retry_s * 2 ** min(self.throttled, 10))
+        self.throttled += bool(retry_s)
+        self.not_before = now + max(_ERROR_S, retry_s, longer_s)
+
+
+def next_s(name: str, settings: Settings, book: Book, reading: Reading, now: float) -> float:
+    """Return after how many seconds the set has to be read again because something is expected; else infinity."""
+    if not reading.at or not _expects(name, settings, book):
+        return math.inf
+    return max(reading.at + reading.every_s, reading.not_before) - now
 
 
 def why_read(name: str, settings: Settings, slurm: SlurmView, book: Book, reading: Reading, now: float) -> str:
@@ -59,11 +80,13 @@ def why_read(name: str, settings: Settings, slurm: SlurmView, book: Book, readin
     if _signature(name, settings, slurm, book) != reading.signature:
         return "Slurm or the book shows a change"
     if _is_due(name, settings, slurm, book, now):
-        return "a time is over"
+        return "a deadline has passed"
     if _expects(name, settings, book):
         return "something is expected" if age >= reading.every_s else ""
-    leases = any(settings.set_of(slot) == name for slot in book.leases)
-    return "it is time" if age >= (QUIET_S if leases else EMPTY_S) else ""
+    counts = Counter(settings.set_of(slot) for slot in book.leases)
+    # A reading is a request for the set, and one for each page of its instances.
+    requests = sum(1 + max(1, math.ceil(counts[one] / _PAGE)) for one in settings.sets)
+    return "it is time" if age >= max(STEADY_S if counts[name] else EMPTY_S, requests * _MINUTE_S) else ""
 
 
 def _signature(name: str, settings: Settings, slurm: SlurmView, book: Book) -> object:
@@ -75,9 +98,10 @@ def _signature(name: str, settings: Settings, slurm: SlurmView, book: Book) -> o
             continue
         lease = book.leases.get(slot)
         if lease is None:
-            shown.append((slot, node.coming and slot not in book.failures, node.joined, node.down))
+            shown.append((slot, node.coming and slot not in book.failures, node.joined, node.down, node.is_stuck))
         elif lease.state in (LEASED, JOINED):
-            shown.append((slot, lease.state == JOINED and node.coming, node.away, node.down, node.is_evicted))
+            held = (lease.state == JOINED and node.coming, node.away, node.down, node.is_evicted)
+            shown.append((slot, *held, lease.retire, node.is_retired))
     record = book.of(name)
     return (tuple(shown), record.paused, record.closed is None)
 
@@ -109,6 +133,8 @@ def _is_due(name: str, settings: Settings, slurm: SlurmView, book: Book, now: fl
         if lease is None or node is None:
             continue
         leases += 1
+        if lease.retire and node.is_retired and not node.in_use and not node.away:
+            return True
         if node.is_evicted or (lease.state == LEASED and now - lease.granted > options.boot_s):
             return True
         if lease.state == JOINED and node.idle and slot not in book.keep:

@@ -6,16 +6,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Callable, Protocol
 
 from ..machine.run import CommandFailed
-from .book import DELETING, Book, Order
+from .book import DELETING, Book, Closed, Failure
+from .codes import LONGEST_S
 from .decide import step
-from .polling import Reading, why_read
+from .machines import eviction_s
+from .polling import Reading, next_s, why_read
 from .settings import ElasticSet, Settings
-from .turn import Action, Change, Delete, Grow, Publish, Target, Tell
+from .turn import Action, Change, Delete, Grow, NotifyJob, Publish, Target
 from .views import Instance, Operation, SetView, SlurmView
 
 JUMP_S = 60.0
@@ -27,12 +30,14 @@ class AzureError(RuntimeError):
 
     :ivar code: Azure's error code; empty if there was no answer.
     :ivar retry_s: how long to wait before the next request, if Azure says so; else 0.
+    :ivar words: Azure's own message for that code, for users.
     """
 
-    def __init__(self, message: str, code: str = "", retry_s: float = 0.0) -> None:
+    def __init__(self, message: str, code: str = "", retry_s: float = 0.0, words: str = "") -> None:
         super().__init__(message)
         self.code = code
         self.retry_s = retry_s
+        self.words = words or message
 
 
 class Changed(AzureError):
@@ -96,7 +101,7 @@ class Slurm(Protocol):
         :raises CommandFailed: slurmctld refuses.
         """
 
-    def tell(self, words: Tell) -> None:
+    def notify_job(self, words: NotifyJob) -> None:
         """Tell a job why its nodes do not come, and let it start elsewhere.
 
         :raises CommandFailed: slurmctld refuses.
@@ -111,12 +116,15 @@ class Pass:
     :ivar problems: what could not be read or done.
     :ivar slurm: Slurm's answer; None if it was not complete.
     :ivar again: whether the next pass should follow at once.
+    :ivar next_s: after how many seconds Azure is expected to have changed something, or a node is evicted; infinity if
+        nothing is expected.
     """
 
     lines: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     slurm: SlurmView | None = None
     again: bool = False
+    next_s: float = math.inf
 
 
 class Reconciler:
@@ -139,6 +147,7 @@ class Reconciler:
         self._readings: dict[str, Reading] = {name: Reading() for name in settings.sets}
         self._rejected: dict[str, Operation] = {}
         self._floor = 0.0
+        self._is_stopped = False
         self._clocks: tuple[float, float] | None = None
 
     def run(self, now: float, monotonic: float, stopped: str = "") -> Pass:
@@ -156,6 +165,10 @@ class Reconciler:
         except CommandFailed as error:
             done.problems.append(f"Slurm: {error}")
             return done
+        if bool(stopped) != self._is_stopped:
+            self._is_stopped = bool(stopped)
+            for reading in self._readings.values():
+                reading.at = 0.0
         views = self._read(done, done.slurm, now)
         decision = step(done.slurm, views, self.book, now, self.settings, stopped, self._floor)
         done.lines += decision.lines
@@ -172,6 +185,8 @@ class Reconciler:
                 done.problems.append(f"{_words(action)}: {error}")
         if decision.actions:
             self._save(self.book)
+        expected_s = [next_s(name, self.settings, self.book, one, now) for name, one in self._readings.items()]
+        done.next_s = min([*expected_s, eviction_s(done.slurm, self.book, now)])
         return done
 
     def _notice_jump(self, now: float, monotonic: float, done: Pass) -> None:
@@ -184,7 +199,9 @@ class Reconciler:
                 for reading in self._readings.values():
                     reading.at = 0.0
                     reading.not_before = min(reading.not_before, now)
-                done.lines.append(f"the clock was set by {jump:+.0f} s: all deadlines move with it")
+                done.lines.append(f"the clock was changed by {jump:+.0f} s: all deadlines were moved by this time")
+        else:
+            self.book = without_future(self.book, now)
         self._clocks = (now, monotonic)
 
     def _read(self, done: Pass, slurm: SlurmView, now: float) -> dict[str, SetView | None]:
@@ -211,12 +228,17 @@ class Reconciler:
             self._slurm.change(action)
         elif isinstance(action, Publish):
             self._slurm.publish(action)
-        elif isinstance(action, Tell):
-            self._slurm.tell(action)
+        elif isinstance(action, NotifyJob):
+            self._slurm.notify_job(action)
         elif isinstance(action, Grow):
             self._grow(action, now, done)
-        else:
-            self._delete(action, now, done)
+        elif now >= self._readings[action.set].not_before:  # Unless Azure has just asked the order to wait.
+            try:
+                self._delete(action, now, done)
+            except AzureError as error:
+                if error.retry_s:
+                    self._readings[action.set].failed(now, error.retry_s)
+                raise
 
     def _grow(self, action: Grow, now: float, done: Pass) -> None:
         order = next(one for one in self.book.orders if one.id == action.order)
@@ -234,7 +256,7 @@ class Reconciler:
                 self._readings[action.set].failed(now, error.retry_s)
             elif error.code:
                 # The next pass fails its slots, as if Azure had accepted the order first.
-                self._rejected[order.id] = Operation("Failed", error.code, str(error))
+                self._rejected[order.id] = Operation("Failed", error.code, error.words)
                 order.sent = True
                 self._readings[action.set].at = 0.0
                 done.again = True
@@ -268,30 +290,39 @@ class Reconciler:
 
 def shifted(book: Book, jump: float) -> Book:
     """Return the book with all its times moved."""
-    for lease in book.leases.values():
-        lease.since, lease.granted = lease.since + jump, lease.granted + jump
-        lease.asked += jump if lease.asked else 0.0
-    for failure in book.failures.values():
-        failure.since += jump
-        failure.until += jump if failure.until else 0.0
-    for order in book.orders:
-        _shift_order(order, jump)
-    for times in (book.wanted, book.stray):
-        times.update({name: when + jump for name, when in times.items()})
-    for record in book.sets.values():
-        record.changes = [when + jump for when in record.changes]
-        record.missing_since += jump
-        for times in (record.strangers, record.doomed):
-            times.update({name: when + jump for name, when in times.items()})
-        if record.closed:
-            record.closed.since += jump
-            record.closed.until += jump if record.closed.until else 0.0
+    _map_times(book, lambda when: when + jump, lambda until: until + jump)
+    book.keep = {name: until + jump for name, until in book.keep.items()}
     return book
 
 
-def _shift_order(order: Order, jump: float) -> None:
-    order.since += jump
-    order.done += jump if order.done else 0.0
+def without_future(book: Book, now: float) -> Book:
+    """Return the book as a starting daemon uses it.
+
+    If the clock was set back while no daemon ran, events would be in the future, and their deadlines would pass late.
+    """
+    _map_times(book, lambda when: min(when, now), lambda until: min(until, now + LONGEST_S))
+    return book
+
+
+def _map_times(book: Book, when: Callable[[float], float], until: Callable[[float], float]) -> None:
+    """Change all times of events, and those when failures end, which are at most ``LONGEST_S`` ahead. 0 is no time."""
+    for lease in book.leases.values():
+        lease.since, lease.granted = when(lease.since), when(lease.granted)
+        lease.asked = when(lease.asked) if lease.asked else 0.0
+    for order in book.orders:
+        order.since = when(order.since)
+        order.done = when(order.done) if order.done else 0.0
+    ending: list[Failure | Closed] = list(book.failures.values())
+    ending += [record.closed for record in book.sets.values() if record.closed]
+    for one in ending:
+        one.since = when(one.since)
+        one.until = until(one.until) if one.until else 0.0
+    for record in book.sets.values():
+        record.changes = [when(one) for one in record.changes]
+        record.missing_since = when(record.missing_since)
+    by_name = [times for record in book.sets.values() for times in (record.strangers, record.doomed)]
+    for times in (book.wanted, book.stray, *by_name):
+        times.update({name: when(one) for name, one in times.items()})
 
 
 def _words(action: Action) -> str:
@@ -299,7 +330,7 @@ def _words(action: Action) -> str:
         return f"{action.kind} {', '.join(action.slots[:5])}"
     if isinstance(action, Publish):
         return f"show the lease of {action.slot}"
-    if isinstance(action, Tell):
+    if isinstance(action, NotifyJob):
         return f"tell job {action.job}"
     if isinstance(action, Grow):
         return f"{action.set}: grow to {action.capacity}"

@@ -85,7 +85,9 @@ class ScaleSets:
         try:
             body = self._manager.get(url).body
         except ArmError as error:
-            if error.status == 404:
+            # Azure has forgotten it, or this identity may not read it: then the deadline of its order decides. Without
+            # a view, the set would do nothing any more, not even delete idle machines.
+            if error.status in (400, 403, 404, 410):
                 return Operation("")
             raise
         code, message = innermost(body.get("error"))
@@ -99,7 +101,7 @@ def _asked(request: Callable[[], _T]) -> _T:
         kind = Changed if error.status == 412 else AzureError
         # Without an answer, or with an error of Azure itself, nobody knows whether it did it.
         code = error.code or (f"HTTP{error.status}" if error.status else "")
-        raise kind(str(error), "" if error.status >= 500 else code, error.retry_s) from None
+        raise kind(str(error), "" if error.status >= 500 else code, error.retry_s, error.words) from None
     except imds.ImdsError as error:
         raise AzureError(str(error)) from None
 

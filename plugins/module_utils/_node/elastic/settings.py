@@ -14,6 +14,7 @@ from typing import Any
 from ..forms import (
     Malformed,
     absolute_path,
+    boolean,
     choice,
     guid,
     instance_of,
@@ -22,6 +23,7 @@ from ..forms import (
     number,
     optional,
     or_empty,
+    string,
 )
 from ..machine.config import FOLDER, read_checked
 from ..machine.root import Root
@@ -49,7 +51,9 @@ class ElasticSet:
     :ivar idle_s: a node without jobs is deleted after this time.
     :ivar boot_s: how long an instance may take from its lease until its slurmd registers.
     :ivar order_s: how long Azure may take to create ordered instances.
-    :ivar price: list price of a node for an hour, in the currency of the price file; None if it is not known.
+    :ivar vm_size: its VM size, for the price file.
+    :ivar spot: whether its instances have the price of spot.
+    :ivar price: what a node costs for an hour, instead of the list price; None for the list price.
     """
 
     id: str
@@ -58,6 +62,8 @@ class ElasticSet:
     idle_s: float = 600.0
     boot_s: float = 1200.0
     order_s: float = 1200.0
+    vm_size: str = ""
+    spot: bool = False
     price: float | None = None
 
     def slots(self, name: str) -> list[str]:
@@ -71,10 +77,12 @@ class Budget:
 
     :ivar day: for a day in UTC.
     :ivar month: for a calendar month in UTC.
+    :ivar end_jobs: whether a used budget also requeues running jobs and deletes their machines.
     """
 
     day: float | None = None
     month: float | None = None
+    end_jobs: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,8 @@ class Settings:
     :ivar state: file with the leases.
     :ivar metrics: folder for the Prometheus text file; empty for none, None for the node exporter's usual folder if it
         exists.
+    :ivar prices: path of the price file; empty for none.
+    :ivar region: the Azure region of the sets, for the price file.
     """
 
     sets: Mapping[str, ElasticSet]
@@ -99,6 +109,8 @@ class Settings:
     state: str = f"{STATE_FOLDER}/state.json"
     metrics: str | None = None
     budget: Budget = field(default_factory=Budget)
+    prices: str = ""
+    region: str = ""
 
     def set_of(self, slot: str) -> str | None:
         """Return the elastic set that a node name belongs to; None if it belongs to none."""
@@ -139,6 +151,8 @@ _SET = instance_of(
         "idle_s": _SECONDS,
         "boot_s": _SECONDS,
         "order_s": _SECONDS,
+        "vm_size": string,
+        "spot": boolean,
         "price": _MONEY,
     },
     null_is_absent=True,
@@ -153,7 +167,9 @@ FORM = instance_of(
         "interval_s": _SECONDS,
         "state": absolute_path,
         "metrics": or_empty(absolute_path),
-        "budget": instance_of(Budget, {"day": _MONEY, "month": _MONEY}, null_is_absent=True),
+        "prices": or_empty(absolute_path),
+        "region": string,
+        "budget": instance_of(Budget, {"day": _MONEY, "month": _MONEY, "end_jobs": boolean}, null_is_absent=True),
     },
     null_is_absent=True,
 )

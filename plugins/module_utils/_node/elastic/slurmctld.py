@@ -2,19 +2,37 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The slots in slurmctld: reading them with their jobs, and changing them with Slurm's own commands."""
+"""The slots in slurmctld: reading them with their jobs, and changing them with Slurm's own commands.
+
+Also what a machine itself asks: which node it has a lease for, and which machine reports as a node.
+"""
 
 from __future__ import annotations
 
-import calendar
+import math
 import re
 import time
+from collections.abc import Sequence
+from typing import Callable
 
 from ..machine.run import CommandFailed, Run, must
 from ..slurm import job_control
-from ..slurm.hostlist import HostlistError, compress, expand
-from ..slurm.nodes import PLACEHOLDER_ADDRESS, as_reason, parse_nodes, parse_records
-from .turn import BLANK, DOWN, FORCE, POWER_DOWN, POWER_UP, RESET, Change, Publish, Tell
+from ..slurm.arbiter import observed
+from ..slurm.hostlist import HostlistError, compress
+from ..slurm.node_queries import run_command
+from ..slurm.nodes import (
+    PLACEHOLDER_ADDRESS,
+    SHOW_NODES,
+    NodeState,
+    as_reason,
+    epoch,
+    parse_nodes,
+    parse_records,
+    show_nodes,
+)
+from .boot_wait import LOOK_S
+from .settings import FIELDS
+from .turn import BLANK, DOWN, DRAIN, FORCE, POWER_DOWN, POWER_UP, RESET, Change, NotifyJob, Publish
 from .views import JobOn, SlotNode, SlurmView
 
 LEASE = "hpcai-lease/1/"
@@ -25,7 +43,15 @@ _SQUEUE = (
     *("squeue", "--noheader", "--noconvert", "--states=RUNNING,SUSPENDED,COMPLETING,CONFIGURING"),
     "--format=%i|%u|%T|%P|%N",
 )
-_STATES = {DOWN: "DOWN", FORCE: "POWER_DOWN_FORCE", POWER_DOWN: "POWER_DOWN", POWER_UP: "POWER_UP"}
+_NOTICED_S = 1.0
+"""How long a program that waits for the boot needs to notice a change, beside the time between its looks."""
+_STATES = {
+    DOWN: "DOWN",
+    DRAIN: "DRAIN",
+    FORCE: "POWER_DOWN_FORCE",
+    POWER_DOWN: "POWER_DOWN",
+    POWER_UP: "POWER_UP",
+}
 
 
 def lease_text(vm_id: str) -> str:
@@ -39,14 +65,20 @@ class Slurmctld:
     :param field: the field of a node's record that shows the lease.
     """
 
-    def __init__(self, run: Run, field: str) -> None:
-        self._run, self._field = run, field
+    def __init__(
+        self,
+        run: Run,
+        field: str,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._run, self._field, self._clock, self._sleep = run, field, clock, sleep
+        self._down = -math.inf
         self._lease = re.compile(rf" {field}={re.escape(LEASE)}([0-9a-f-]{{36}})(?: |$)")
 
     def view(self) -> SlurmView:
         """Return all nodes, and the jobs that have nodes. See ``reconcile.Slurm``."""
-        shown = must(self._run(["scontrol", "--oneliner", "show", "nodes"])).stdout
-        nodes = self._nodes(shown)
+        nodes = self._nodes(show_nodes(self._run))
         if not nodes:
             raise CommandFailed("scontrol shows no node, so its answer is not complete")
         return SlurmView(nodes, tuple(_jobs(must(self._run(list(_SQUEUE))).stdout)))
@@ -68,7 +100,7 @@ class Slurmctld:
                 node.address,
                 node.host_name,
                 lease[-1] if lease else "",
-                _epoch(record.field("LastBusyTime")),
+                epoch(record.field("LastBusyTime")),
                 tuple(filter(None, record.field("Partitions").split(","))),
             )
         return found
@@ -82,8 +114,8 @@ class Slurmctld:
         """Change slots. See ``reconcile.Slurm``."""
         nodes = f"NodeName={compress(change.slots)}"
         if change.kind == RESET:
-            # From DOWN, this makes it powered down and usable at once, without SuspendTimeout. A node that is powered
-            # down already refuses the first command.
+            # RESUME alone would leave it powering up, and nothing would boot it; or if it is powered down, leave it not
+            # responding, which a restart of slurmctld makes permanent. It is usable after SuspendTimeout.
             self._run(["scontrol", "update", nodes, "State=POWER_DOWN"])
             must(self._run(["scontrol", "update", nodes, "State=RESUME"]))
         elif change.kind == BLANK:
@@ -94,6 +126,8 @@ class Slurmctld:
         else:
             reason = [f"Reason={change.reason}"] if change.reason else []
             must(self._run(["scontrol", "update", nodes, f"State={_STATES[change.kind]}", *reason]))
+            if change.kind == DOWN:
+                self._down = self._clock()
 
     def publish(self, lease: Publish) -> None:
         """Show a lease. See ``reconcile.Slurm``."""
@@ -101,7 +135,7 @@ class Slurmctld:
         words += [f"{self._field}={lease_text(lease.vm_id)}"]
         must(self._run(["scontrol", "update", f"NodeName={lease.slot}", *words]))
 
-    def tell(self, words: Tell) -> None:
+    def notify_job(self, words: NotifyJob) -> None:
         """Tell a job why its nodes do not come. See ``reconcile.Slurm``."""
         text = as_reason(words.words)
         must(self._run(["scontrol", "update", f"JobId={words.job}", f"AdminComment={text}"]))
@@ -111,29 +145,41 @@ class Slurmctld:
             # Only now that the job waits, Slurm shows all partitions that its user named.
             shown = self._run(["squeue", "--noheader", f"--jobs={words.job}", "--states=PENDING", "--format=%P"])
             if set(shown.stdout.strip().split(",")) & words.elsewhere:
+                # Until its PrologSlurmctld has noticed that a node is down, slurmctld would not look at the job.
+                self._sleep(max(0.0, self._down + LOOK_S + _NOTICED_S - self._clock()))
                 must(self._run(["scontrol", "update", f"JobId={words.job}", "StartTime=now"]))
 
 
 def _jobs(shown: str) -> list[JobOn]:
-    found = []
-    for line in shown.splitlines():
-        words = line.strip().split("|")
-        if len(words) != 5:
-            if line.strip():
-                raise CommandFailed(f"squeue printed {line.strip()!r}, which is not a job")
-            continue
-        number, user, state, partitions, nodes = words
-        try:
-            names = tuple(expand(nodes)) if nodes else ()
-        except HostlistError as error:
-            raise CommandFailed(str(error)) from None
-        found.append(JobOn(number, user, state, tuple(partitions.split(",")), names))
-    return found
-
-
-def _epoch(utc: str) -> float | None:
-    """Return a time that scontrol printed; commands run in UTC (``machine.run``)."""
     try:
-        return float(calendar.timegm(time.strptime(utc, "%Y-%m-%dT%H:%M:%S")))
-    except (ValueError, OverflowError):
-        return None
+        return [
+            JobOn(number, user, state, tuple(partitions.split(",")), nodes)
+            for (number, user, state, partitions), nodes in job_control.split_lines(shown, 5)
+        ]
+    except HostlistError as error:
+        raise CommandFailed(str(error)) from None
+
+
+def find_lease(vm_id: str, controllers: Sequence[str], run: Run) -> NodeState | None:
+    """Return the node that slurmctld shows with a lease for this machine; None if there is none.
+
+    :raises CommandFailed: slurmctld does not answer, or does not accept this machine's credentials.
+    """
+    shown = must(run_command(controllers, SHOW_NODES, run)).stdout
+    nodes = parse_nodes(shown)
+    wanted = [f" {field}={lease_text(vm_id)}" for field in FIELDS]
+    for name, record in parse_records(shown).items():
+        text = f"{record.after_reason.rstrip()} " if record else ""
+        if any(f"{one} " in text for one in wanted):
+            return nodes[name]
+    return None
+
+
+def reporting_machine(name: str, controllers: Sequence[str], run: Run) -> str:
+    """Return the vmId of the machine whose health report slurmctld has for a node; empty if there is none.
+
+    :raises CommandFailed: slurmctld does not answer.
+    """
+    shown = run_command(controllers, ["scontrol", "--oneliner", "show", "node", name], run)
+    found = observed.parse_nodes(shown.stdout).get(name) if shown.rc == 0 else None
+    return found.report.vm_id if found and found.report else ""

@@ -49,25 +49,29 @@ class Request:
     :ivar names: slots or sets.
     :ivar time: when, in seconds since the epoch.
     :ivar until: when a ``keep`` ends.
+    :ivar words: why, in the administrator's words.
     """
 
     kind: str
     names: tuple[str, ...]
     time: float
     until: float = 0.0
+    words: str = ""
 
 
-def write(root: Root, folder: str, kind: str, names: Sequence[str], now: float, until: float = 0.0) -> None:
+def write(
+    root: Root, folder: str, kind: str, names: Sequence[str], now: float, until: float = 0.0, words: str = ""
+) -> None:
     """Leave a request for the daemon, and wake it.
 
     :raises OSError: it cannot be written.
     """
     name = f"{now:.6f}-{os.getpid()}"
-    text = json.dumps({"schema": SCHEMA, "kind": kind, "names": list(names), "time": now, "until": until})
+    held = {"schema": SCHEMA, "kind": kind, "names": list(names), "time": now, "until": until, "words": words}
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     handle = os.open(root.at(f"{folder}/.{name}"), flags, 0o600)
     with open(handle, "w", encoding="utf-8") as file:
-        file.write(text)
+        file.write(json.dumps(held))
     os.rename(root.at(f"{folder}/.{name}"), root.at(f"{folder}/{name}.json"))
     poke(root)
 
@@ -107,7 +111,8 @@ def _read(path: str) -> Request | None:
         if not isinstance(held, Mapping) or held.get("schema") != SCHEMA:
             return None
         names = tuple(str(name) for name in held["names"])
-        return Request(str(held["kind"]), names, float(held["time"]), float(held["until"]))
+        words = str(held.get("words") or "")
+        return Request(str(held["kind"]), names, float(held["time"]), float(held["until"]), words)
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
 
@@ -123,10 +128,21 @@ def beat(root: Root, now: float) -> None:
 
 
 def silent_s(root: Root, now: float) -> float | None:
-    """Return for how long the daemon has been silent; None if it beats."""
+    """Return for how long the daemon has been silent; None if it beats.
+
+    /run is empty after a boot, and slurmctld starts before the daemon has ended its first pass. So without a heartbeat,
+    the daemon is silent since the boot.
+    """
     last = root.number(HEARTBEAT)
-    age = now - last if last is not None else now
+    age = now - last if last is not None else _since_boot(root, now)
     return age if age > SILENT_S or age < -SILENT_S else None
+
+
+def _since_boot(root: Root, now: float) -> float:
+    try:
+        return float((root.text("/proc/uptime") or "").split(maxsplit=1)[0])
+    except (ValueError, IndexError):
+        return now
 
 
 def serve_program(root: Root, kind: str, hostlist: str, run: Run, now: float) -> str:
@@ -152,7 +168,7 @@ class Listener:
         self._listener = listener
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a poke, at most so long; return whether there was one."""
+        """Wait for a poke, at most until the timeout; return whether there was one."""
         poked = bool(select.select([self._listener], [], [], max(0.0, seconds))[0])
         while True:
             try:

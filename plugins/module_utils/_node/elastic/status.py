@@ -6,13 +6,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from ..machine.atomic import make_operators_folder, write_file
+from ..machine.atomic import read_state, write_state
+from ..machine.exposition import Metric, as_text, write_text_file
 from ..machine.root import Root
 from .book import DELETING, JOINED, LEASED, LEAVING, Book
 from .settings import RUN_FOLDER, Settings
@@ -20,7 +19,6 @@ from .views import SlurmView
 
 STATUS_FILE = f"{RUN_FOLDER}/status/status.json"
 SCHEMA = 1
-EXPORTER_FOLDER = "/var/lib/prometheus/node-exporter"
 METRICS_FILE = "hpcai_elastic.prom"
 OFF, WANTED, ORDERED, FAILED = "off", "wanted", "ordered", "failed"
 STATES = (OFF, WANTED, ORDERED, LEASED, JOINED, LEAVING, DELETING, FAILED)
@@ -50,7 +48,8 @@ def document(
             node = slurm.nodes.get(slot) if slurm else None
             shown: dict[str, Any] = {"slot": slot, "slurm": "+".join(sorted(node.states)) if node else "", "note": ""}
             if lease:
-                note = lease.why or ("kept by " + node.reason if node and node.is_kept_by_people else "")
+                kept = "kept by " + node.reason if node and node.is_kept_by_people else ""
+                note = lease.why or (f"retires: {lease.retire}" if lease.retire else kept)
                 machine = {"vm_id": lease.vm_id, "instance": lease.instance}
                 shown.update(state=lease.state, since=lease.since, note=note, **machine)
             elif failure:
@@ -86,41 +85,34 @@ def write_status(root: Root, status: Mapping[str, Any], settings: Settings) -> N
 
     :raises OSError: they cannot be written.
     """
-    make_operators_folder(root, os.path.dirname(STATUS_FILE))
-    write_file(root.at(STATUS_FILE), json.dumps({"schema": SCHEMA, **status}) + "\n", mode=0o640)
-    folder = settings.metrics
-    if folder is None:
-        folder = EXPORTER_FOLDER if os.path.isdir(root.at(EXPORTER_FOLDER)) else ""
-    if folder:
-        write_file(root.at(f"{folder}/{METRICS_FILE}"), metrics(status))
+    write_state(root, STATUS_FILE, SCHEMA, status, mode=0o640, indent=None)
+    write_text_file(root, settings.metrics, METRICS_FILE, metrics(status))
 
 
 def read_status(root: Root) -> dict[str, Any] | None:
     """Return the state after the last pass; None if there is no readable one."""
-    try:
-        held = json.loads(root.text(STATUS_FILE) or "null")
-    except ValueError:
-        return None
-    return held if isinstance(held, dict) and held.pop("schema", None) == SCHEMA else None
+    return read_state(root, STATUS_FILE, SCHEMA)
 
 
 def metrics(status: Mapping[str, Any]) -> str:
     """Return the state in the text format of Prometheus."""
-    values: dict[str, list[tuple[str, float]]] = {name: [] for name in METRICS}
+    made = {name: Metric(name, words) for name, words in METRICS.items()}
     for name, one in status["sets"].items():
-        label = f'set="{name}"'
-        counts = count(one)
-        values["hpcai_elastic_slots"] += [(f'{label},state="{state}"', counts[state]) for state in STATES]
-        values["hpcai_elastic_closed"].append((label, int(one["closed"] is not None)))
-        values["hpcai_elastic_paused"].append((label, int(one["paused"])))
-        values["hpcai_elastic_strangers"].append((label, len(one["strangers"])))
-    values["hpcai_elastic_problems"].append(("", len(status["problems"])))
-    values["hpcai_elastic_timestamp_seconds"].append(("", status["time"]))
-    lines = []
-    for name, help_text in METRICS.items():
-        lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge"]
-        lines += [f"{name}{f'{{{labels}}}' if labels else ''} {value}" for labels, value in values[name]]
-    return "\n".join(lines) + "\n"
+        for state, number in count(one).items():
+            made["hpcai_elastic_slots"].add(number, set=name, state=state)
+        made["hpcai_elastic_closed"].add(int(one["closed"] is not None), set=name)
+        made["hpcai_elastic_paused"].add(int(one["paused"]), set=name)
+        made["hpcai_elastic_strangers"].add(len(one["strangers"]), set=name)
+    made["hpcai_elastic_problems"].add(len(status["problems"]))
+    made["hpcai_elastic_timestamp_seconds"].add(status["time"])
+    return as_text(made.values())
+
+
+def machines(status: Mapping[str, Any]) -> dict[str, str]:
+    """Return the vmId of each slot that has a machine."""
+    return {
+        slot["slot"]: slot["vm_id"] for one in status["sets"].values() for slot in one["slots"] if slot.get("vm_id")
+    }
 
 
 def count(one: Mapping[str, Any]) -> dict[str, int]:

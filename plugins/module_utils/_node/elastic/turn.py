@@ -14,9 +14,10 @@ from .book import DELETING, LEAVING, Book, Lease, SetBook
 from .settings import ElasticSet, Settings
 from .views import Instance, JobOn, SetView, SlotNode, SlurmView
 
-DOWN, FORCE, POWER_DOWN, POWER_UP, RESET, BLANK = "down", "force", "power_down", "power_up", "reset", "blank"
-"""Set slots down; power them down and requeue their jobs; power them down when they are idle; power them up; offer
-slots again that were down; remove a former machine's address."""
+DOWN, FORCE, POWER_DOWN, POWER_UP = "down", "force", "power_down", "power_up"
+DRAIN, RESET, BLANK = "drain", "reset", "blank"
+"""Set slots down; power them down and requeue their jobs; power them down when they are idle; power them up; drain
+them; offer slots again that were down; remove a former machine's address."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Publish:
 
 
 @dataclass(frozen=True)
-class Tell:
+class NotifyJob:
     """Tell a job why its nodes do not come.
 
     :ivar elsewhere: partitions with nodes of other sets. A job that may run in one of them should start at once,
@@ -88,7 +89,7 @@ class Delete:
     targets: tuple[Target, ...]
 
 
-Action = Union[Change, Publish, Tell, Grow, Delete]
+Action = Union[Change, Publish, NotifyJob, Grow, Delete]
 
 
 @dataclass

@@ -15,9 +15,13 @@ ELASTIC = f"{OUR_PREFIX} elastic: "
 """Start of the reasons that the daemon gives."""
 EVICTED = f"{ELASTIC}evicted"
 """Start of the reason that a node gives itself when Azure announces that it evicts the machine."""
+RETIRED = f"{ELASTIC}retire: "
+"""Start of the reason of a node whose machine an administrator wants to go."""
 _BOOT = f"{OUR_PREFIX} boot: "
+_DUPLICATE = "Duplicate jobid"
+"""slurmctld drains a node with it after a job was launched there twice, which a killed slurmctld does (job_mgr.c)."""
 # power_save.c, ping_nodes.c, node_mgr.c.
-_BY_SLURM = ("Not responding", "Node unexpectedly rebooted", "ResumeTimeout reached", "POWER_DOWN_ASAP")
+_BY_SLURM = ("Not responding", "Node unexpectedly rebooted", "ResumeTimeout reached", "POWER_DOWN_ASAP", _DUPLICATE)
 _AWAY = ("POWERED_DOWN", "POWERING_DOWN")
 _COMING = ("POWERING_UP", "POWER_UP")
 _SILENT = ("NOT_RESPONDING", "UNKNOWN", "FUTURE")
@@ -48,8 +52,8 @@ class SlotNode:
 
     @property
     def coming(self) -> bool:
-        """Whether Slurm waits for its machine."""
-        return self._any(*_COMING) and not self.restarts
+        """Whether Slurm waits for its machine. A node that was set down keeps POWERING_UP, but no job waits for it."""
+        return self._any(*_COMING) and not self.restarts and not self.down
 
     @property
     def away(self) -> bool:
@@ -94,16 +98,40 @@ class SlotNode:
         return self.away and "POWERED_DOWN" in self.states and not self.down and not self.drained
 
     @property
+    def is_stuck(self) -> bool:
+        """Whether it is powered down, and slurmctld will not use it after its next restart.
+
+        'scontrol update State=RESUME' of a node that is down and powered down leaves NOT_RESPONDING. slurmctld uses
+        such a node until it restarts, and then never again (24.11.5).
+        """
+        return self.free and "NOT_RESPONDING" in self.states and not self.leaving
+
+    @property
     def is_kept_by_people(self) -> bool:
-        """Whether it was drained or set down by a person, by retire.yml, or for its health: nobody else deletes it."""
+        """Whether it was drained or set down by a person, or for its health. Nobody else deletes its machine."""
         if not self.reason:
             return self.drained
         return (self.drained or self.down) and not self.reason.startswith((ELASTIC, _BOOT, NO_INSTANCE, *_BY_SLURM))
 
     @property
+    def has_duplicate(self) -> bool:
+        """Whether slurmctld has drained it, and never resumes it, although it has no fault."""
+        return self.drained and self.reason.startswith(_DUPLICATE)
+
+    @property
     def is_evicted(self) -> bool:
         """Whether the node has reported that Azure evicts its machine."""
         return self.drained and self.reason.startswith(EVICTED)
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether the daemon has drained it because its machine shall go."""
+        return self.drained and self.reason.startswith(RETIRED)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether its state shows a job."""
+        return self._any("ALLOCATED", "MIXED", "COMPLETING")
 
 
 @dataclass(frozen=True)

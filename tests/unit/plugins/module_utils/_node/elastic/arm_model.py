@@ -18,6 +18,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.reconcil
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.settings import ElasticSet
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.views import Instance, Operation, SetView
 
+_REFUSALS = {"refused": "AllocationFailed", "quota": "OperationNotAllowed", "policy": "RequestDisallowedByPolicy"}
+
 
 @dataclass
 class Machine:
@@ -73,7 +75,7 @@ class Arm:
     next_boot: list[str] = field(default_factory=list)
     # Counters.
     requests: int = 0
-    changes: int = 0
+    asked: list[tuple[float, str]] = field(default_factory=list)
     created: int = 0
     deleted: list[Machine] = field(default_factory=list)
 
@@ -104,13 +106,12 @@ class Arm:
     def grow(self, _options: ElasticSet, capacity: int, etag: str) -> str:
         """Set the capacity."""
         self._count()
-        self.changes += 1
+        self.asked.append((self.now, "growth"))
         if etag != f'"{self.etag}"':
             raise Changed("PreconditionFailed", "PreconditionFailed")
         how = self.next_order.pop(0) if self.next_order else "good"
-        if how in ("refused", "quota"):
-            code = "AllocationFailed" if how == "refused" else "OperationNotAllowed"
-            raise AzureError("simulated", code)
+        if how in _REFUSALS:
+            raise AzureError("simulated", _REFUSALS[how])
         if how == "lost answer, not done":
             raise AzureError("no answer")
         growth = self._accept(capacity, how)
@@ -146,7 +147,7 @@ class Arm:
     def delete(self, _options: ElasticSet, ids: list[str]) -> None:
         """Delete instances."""
         self._count()
-        self.changes += 1
+        self.asked.append((self.now, "deletion"))
         how = self.delete_faults.pop(0) if self.delete_faults else "good"
         if how == "refused":
             raise AzureError("OperationPreempted", "OperationPreempted")
@@ -219,6 +220,11 @@ class Arm:
     def running(self, vm_id: str) -> Machine | None:
         """The machine with this vmId, if its operating system runs."""
         return next((one for one in self.machines.values() if one.vm_id == vm_id and one.runs(self.now)), None)
+
+    @property
+    def changes(self) -> int:
+        """How many changes the daemon has asked for."""
+        return len(self.asked)
 
     def _count(self) -> None:
         self.requests += 1

@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.turn import (
     BLANK,
     DOWN,
+    DRAIN,
     FORCE,
     POWER_DOWN,
     POWER_UP,
     Change,
+    NotifyJob,
     Publish,
-    Tell,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.views import JobOn, SlotNode, SlurmView
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
@@ -45,6 +46,7 @@ class Node:
     lease: str = ""
     last_busy: float = 0.0
     silent: float | None = None
+    stuck: bool = False  # powered down, and not responding after somebody has resumed it
 
 
 @dataclass
@@ -89,7 +91,9 @@ class Slurm:
             job = on.get(node.name)
             states = {"CLOUD", "DOWN" if node.down else "ALLOCATED" if job else "IDLE"}
             states |= {node.power} - {""} | ({"DRAIN"} if node.drained else set())
-            states |= {"NOT_RESPONDING"} if node.silent is not None or node.power == "POWERING_UP" else set()
+            states |= (
+                {"NOT_RESPONDING"} if node.stuck or node.silent is not None or node.power == "POWERING_UP" else set()
+            )
             nodes[node.name] = SlotNode(
                 node.name,
                 frozenset(states),
@@ -118,8 +122,8 @@ class Slurm:
             if change.kind == DOWN:
                 node.down, node.reason = True, change.reason
                 self._requeue(name)
-                if node.power == "POWERING_UP":
-                    node.power = ""
+            elif change.kind == DRAIN:
+                node.drained, node.reason = True, change.reason
             elif change.kind == FORCE:
                 self._requeue(name)
                 if not node.drained:
@@ -134,8 +138,10 @@ class Slurm:
             elif change.kind == BLANK:
                 node.address, node.host_name, node.lease = PLACEHOLDER_ADDRESS, name, ""
             else:
-                node.down, node.drained, node.reason, node.silent = False, False, "", None
-                self._set(node, "POWERED_DOWN")
+                node.down, node.drained, node.silent = False, False, None
+                # Measured with 22.05.8 and 24.11.5: the reason stays in 24.11.
+                node.stuck = False
+                self._set(node, "POWERING_DOWN")
 
     def publish(self, lease: Publish) -> None:
         """scontrol update NodeAddr, NodeHostName and Comment."""
@@ -143,7 +149,7 @@ class Slurm:
         node = self.nodes[lease.slot]
         node.address, node.host_name, node.lease = lease.address, lease.host_name, lease.vm_id
 
-    def tell(self, words: Tell) -> None:
+    def notify_job(self, words: NotifyJob) -> None:
         """scontrol update JobId=... AdminComment=... StartTime=now."""
         self._fault()
         job = self.jobs[int(words.job)]

@@ -6,7 +6,19 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.codes import (
+    CAPACITY,
+    OTHER,
+    POLICY,
+    QUOTA,
+    RIGHTS,
+    closed_s,
+    meaning_of,
+)
 
 from .slurm_model import Job
 from .world import World
@@ -37,7 +49,31 @@ def test_a_job_makes_a_node_appear_and_idleness_makes_it_go() -> None:
     assert not world.differences()
 
 
-def test_growth_by_600_nodes_is_one_change_and_at_most_40_requests() -> None:
+def test_an_expected_instance_is_looked_for_after_5_s_and_then_less_often() -> None:
+    world = World()
+    world.arm.lag_s = 600.0
+    assert world.daemon.run(world.now, world.monotonic).next_s == math.inf
+    world.slurm.submit(1, 60)
+    world.tick(15)
+    rests = []
+    for _number in range(5):
+        result = world.daemon.run(world.now, world.monotonic)
+        rests.append(result.next_s)
+        world.tick(result.next_s)
+    assert rests == [5.0, 10.0, 20.0, 40.0, 60.0]
+
+
+def test_a_node_counts_as_joined_as_soon_as_slurm_shows_it() -> None:
+    world = World()
+    job = world.slurm.submit(1, 1e9)
+    assert world.advance(200, lambda: job.state == "RUNNING")
+    asked = world.arm.requests
+    world.one_pass()
+    assert [lease.state for lease in world.book.leases.values()] == ["joined"]
+    assert world.arm.requests == asked
+
+
+def test_growth_by_600_nodes_is_one_change() -> None:
     world = World(sizes={"gpu": 600})
     job = world.slurm.submit(600, 1e9)
     assert world.advance(600, lambda: job.state == "RUNNING")
@@ -45,6 +81,18 @@ def test_growth_by_600_nodes_is_one_change_and_at_most_40_requests() -> None:
     # 600 instances are 5 pages, their interfaces 6, and each view also reads the set and an order: see polling.py.
     views = world.arm.requests - world.arm.changes
     assert 2 + (views - 1) * 7 + 6 <= 40
+
+
+def test_a_set_is_changed_at_most_four_times_a_minute() -> None:
+    world = World(seconds=5.0, sizes={"gpu": 12})
+    jobs = []
+    for _number in range(12):
+        jobs.append(world.slurm.submit(1, 1e9))
+        world.advance(5)
+    # What comes while Azure's bucket is empty is ordered together.
+    assert world.advance(300, lambda: all(job.state == "RUNNING" for job in jobs))
+    assert 4 < world.arm.changes < 12
+    assert not world.violations
 
 
 def test_an_empty_cluster_asks_azure_at_most_once_a_minute() -> None:
@@ -90,6 +138,7 @@ def test_a_set_without_capacity_opens_again_and_closes_for_longer_each_time() ->
     second = world.book.of("gpu").closed
     assert second
     assert second.until - second.since == 1200
+    assert [closed_s(level) for level in (3, 4, 30)] == [2400, 3600, 3600]
     assert world.advance(3000, lambda: job.state == "RUNNING")
     assert world.book.of("gpu").level == 0
 
@@ -106,6 +155,21 @@ def test_a_partial_order_gives_its_nodes_to_other_jobs(how: str) -> None:
     assert world.arm.changes == 1
 
 
+def test_a_slot_that_failed_before_its_machine_came_is_offered_and_not_ordered() -> None:
+    world = World()
+    world.arm.next_order = ["refused"]
+    job = world.slurm.submit(1, 60)
+    assert world.advance(60, lambda: world.slurm.nodes["gpu-0"].down)
+    world.slurm.cancel(job)
+    changes = world.arm.changes
+    # slurmctld leaves POWERING_UP on a node that was set down while it powered up.
+    assert world.slurm.nodes["gpu-0"].power == "POWERING_UP"
+    world.advance(1500)
+    assert world.arm.changes == changes
+    assert {node.power for node in world.slurm.nodes.values()} == {"POWERED_DOWN"}
+    assert not any(node.down for node in world.slurm.nodes.values())
+
+
 def test_a_quota_is_not_tried_again_before_an_administrator_opens_the_set() -> None:
     world = World()
     world.arm.next_order = ["quota"] * 5
@@ -116,6 +180,33 @@ def test_a_quota_is_not_tried_again_before_an_administrator_opens_the_set() -> N
     assert closed
     assert not closed.until
     assert "hpcnode elastic resume gpu" in closed.words
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "action"),
+    [
+        *[(code, CAPACITY, "") for code in ("AllocationFailed", "ZonalAllocationFailed", "SkuNotAvailable")],
+        *[(f"Overconstrained{zone}AllocationRequest", CAPACITY, "") for zone in ("", "Zonal")],
+        *[(code, QUOTA, "raise the quota or") for code in ("QuotaExceeded", "OperationNotAllowed", "SubnetIsFull")],
+        *[(code, RIGHTS, "role of guide_elastic") for code in ("AuthorizationFailed", "LinkedAuthorizationFailed")],
+        *[(code, POLICY, "owner of the Azure policy") for code in ("RequestDisallowedByPolicy", "ScopeLocked")],
+        *[(code, OTHER, "") for code in ("InternalServerError", "OSProvisioningTimedOut", "")],
+    ],
+)
+def test_the_advice_for_a_code_is_what_helps_against_it(code: str, kind: str, action: str) -> None:
+    meaning = meaning_of(code)
+    assert (meaning.kind, meaning.waits) == (kind, not action)
+    assert action in meaning.action
+
+
+def test_a_policy_stops_the_set_with_the_advice_to_ask_its_owner() -> None:
+    world = World()
+    world.arm.next_order = ["policy"] * 5
+    job = world.slurm.submit(1, 60)
+    world.advance(8 * 3600)
+    assert (world.arm.changes, world.arm.created) == (1, 0)
+    assert "hpcai: elastic: RequestDisallowedByPolicy" in job.words[0]
+    assert len([line for line in world.lines if "stopped" in line and "owner of the Azure policy" in line]) == 1
 
 
 def test_a_machine_that_never_joins_is_deleted_and_its_job_gets_another() -> None:
@@ -146,9 +237,21 @@ def test_a_machine_that_joins_after_its_deadline_is_deleted_without_a_job() -> N
     world.arm.boot_s = 360
     world.arm.delete_faults = ["refused"] * 4
     job = world.slurm.submit(1, 60)
-    assert world.advance(900, lambda: bool(world.arm.deleted))
+    assert world.advance(60, lambda: bool(world.book.leases))
+    [(slot, lease)] = world.book.leases.items()
+    late = lease.vm_id
+    ran_on: set[str] = set()
+
+    def is_gone() -> bool:
+        ran_on.update(job.nodes if job.state == "RUNNING" else [])
+        return late not in {one.vm_id for one in world.arm.machines.values()}
+
+    assert world.advance(1200, is_gone)
+    # It registered while Azure refused its deletion.
+    assert late in [one.vm_id for one in world.arm.deleted if one.started_for == slot]
+    assert slot not in ran_on
+    assert slot not in world.book.leases
     assert not world.violations
-    assert job.state != "RUNNING" or job.nodes[0] not in world.book.failures
 
 
 def test_an_id_that_azure_gives_again_is_another_machine() -> None:

@@ -6,12 +6,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic import daemon
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.eviction import evicted_reason
+from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.settings import Budget
+from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.spool import Request
 
 from .test_faults import runs
-from .world import World
+from .world import DUPLICATE, World
+
+
+def retire(world: World, *vm_ids: str) -> None:
+    """An administrator wants machines to go."""
+    request = Request(daemon.RETIRE, vm_ids, world.now, words="faulty")
+    daemon.apply_request(world.book, request, world.settings)
 
 
 def test_an_eviction_leaves_its_job_the_time_for_a_checkpoint() -> None:
@@ -33,6 +44,72 @@ def test_an_eviction_leaves_its_job_the_time_for_a_checkpoint() -> None:
     assert not world.differences()
 
 
+def test_the_daemon_wakes_up_in_time_for_an_eviction() -> None:
+    world = World()
+    job = runs(world)
+    world.advance(300)
+    world.slurm.drain(job.nodes[0], evicted_reason(world.now + 40))
+    world.tick(15)
+    result = world.one_pass()
+    assert result
+    # Five seconds before its time, not at the next of the passes every 15 s.
+    assert result.next_s == 20
+    world.tick(result.next_s)
+    world.one_pass()
+    assert job.requeued == 1
+
+
+@pytest.mark.parametrize("drained", ["", "hpcai: health: gpu_memory: 3 rows"])
+def test_a_machine_that_an_administrator_retires_goes_when_its_job_has_ended(drained: str) -> None:
+    world = World()
+    job = runs(world, 1, 300)
+    [name], [lease] = job.nodes, world.book.leases.values()
+    if drained:
+        world.slurm.drain(name, drained)
+    retire(world, lease.vm_id)
+    world.advance(120)
+    assert (job.state, world.slurm.nodes[name].drained) == ("RUNNING", True)
+    assert world.slurm.nodes[name].reason == "hpcai: elastic: retire: faulty"
+    assert world.advance(400, lambda: not world.arm.machines)
+    assert (job.state, job.requeued, world.violations) == ("DONE", 0, [])
+    # The node can be used again, with another machine.
+    world.advance(120)
+    assert not world.slurm.nodes[name].drained
+    again = runs(world, 6, 60)
+    assert name in again.nodes
+    assert world.arm.running(lease.vm_id) is None
+
+
+def test_a_machine_that_is_retired_before_it_joins_goes_after_the_job_that_waits_for_it() -> None:
+    world = World()
+    job = world.slurm.submit(1, 60)
+    assert world.advance(60, lambda: bool(world.book.leases))
+    [first] = [lease.vm_id for lease in world.book.leases.values()]
+    retire(world, first)
+    assert world.advance(900, lambda: not world.arm.machines)
+    assert (job.state, job.requeued) == ("DONE", 0)
+
+
+def test_a_retired_node_that_is_resumed_keeps_its_machine() -> None:
+    world = World()
+    job = runs(world)
+    [lease] = world.book.leases.values()
+    retire(world, lease.vm_id)
+    world.advance(60)
+    world.slurm.undrain(job.nodes[0])
+    world.advance(120)
+    assert not world.slurm.nodes[job.nodes[0]].drained
+    assert not world.book.leases[lease.slot].retire
+
+
+def test_a_slot_that_a_restarted_slurmctld_would_not_use_is_reset() -> None:
+    world = World()
+    world.slurm.nodes["gpu-3"].stuck = True
+    world.advance(300)
+    node = world.slurm.nodes["gpu-3"]
+    assert (node.stuck, node.down, node.power) == (False, False, "POWERED_DOWN")
+
+
 @pytest.mark.parametrize("reason", ["bad GPU, do not touch", "hpcai: health: gpu_memory: 3 rows", "hpcai: retire: x"])
 def test_a_drained_node_is_never_deleted(reason: str) -> None:
     world = World(idle_s=60.0)
@@ -47,6 +124,20 @@ def test_a_drained_node_is_never_deleted(reason: str) -> None:
             node.power = "POWERED_DOWN"
     world.advance(3600)
     assert not world.arm.deleted
+
+
+def test_a_node_that_slurmctld_drained_after_its_restart_goes_when_its_job_has_ended() -> None:
+    world = World()
+    job = runs(world, 1, 300)
+    name = job.nodes[0]
+    world.slurm.drain(name, DUPLICATE)
+    world.advance(200)
+    assert (job.state, len(world.arm.machines)) == ("RUNNING", 1)
+    assert world.advance(600, lambda: not world.arm.machines)
+    assert (job.state, job.requeued) == ("DONE", 0)
+    world.advance(120)
+    assert not world.slurm.nodes[name].drained
+    assert not world.violations
 
 
 def test_a_kept_node_stays_idle_until_its_time_is_over() -> None:
@@ -94,6 +185,39 @@ def test_a_clock_that_jumps_deletes_nothing_and_fails_nothing(jump: float) -> No
     assert world.advance(300, lambda: waiting.state == "RUNNING")
     assert (job.requeued, waiting.requeued) == (0, 0)
     assert not world.arm.deleted
+
+
+def test_a_kept_node_stays_although_the_clock_jumps() -> None:
+    world = World(idle_s=60.0)
+    job = runs(world, 1, 30)
+    world.book.keep[job.nodes[0]] = world.now + 3600
+    world.advance(60)
+    world.wall = 7 * 3600.0
+    world.advance(3000)
+    assert len(world.arm.machines) == 1
+    assert world.advance(1500, lambda: not world.arm.machines)
+
+
+def test_a_clock_that_is_set_back_while_no_daemon_runs_delays_nothing() -> None:
+    world = World()
+    world.arm.next_order = ["refused"]
+    job = world.slurm.submit(1, 1e9)
+    assert world.advance(60, lambda: bool(world.book.failures))
+    world.wall = -7 * 3600.0
+    world.restart()
+    # The set is closed for ten minutes. The longest time that a set is closed is one hour.
+    assert world.advance(4200, lambda: job.state == "RUNNING"), world.book.of("gpu").closed
+    world.book.leases[job.nodes[0]].granted += 7 * 3600.0
+    world.restart()
+    world.one_pass()
+    assert world.book.leases[job.nodes[0]].granted <= world.now + world.wall
+
+
+def test_a_reason_that_looks_like_an_eviction_does_not_end_the_daemon() -> None:
+    world = World()
+    job = runs(world)
+    world.slurm.drain(job.nodes[0], "hpcai: elastic: evicted at 2026-99-99T99:99:99Z")
+    assert world.advance(60, lambda: job.requeued == 1)
 
 
 def test_a_machine_that_azure_deletes_requeues_its_job_at_once() -> None:
@@ -151,6 +275,31 @@ def test_the_budget_stops_growth_and_says_so_but_kills_nothing() -> None:
     assert len(world.arm.machines) == 1
 
 
+def test_a_used_budget_ends_jobs_if_an_administrator_asks_for_it() -> None:
+    world = World()
+    world.settings = replace(world.settings, budget=Budget(end_jobs=True))
+    world.restart()
+    job, drained, kept = runs(world), runs(world), runs(world)
+    world.slurm.drain(drained.nodes[0], "bad GPU, do not touch")
+    world.book.keep[kept.nodes[0]] = world.now + 4 * 3600
+    world.arm.next_boot = ["late"]
+    booting = world.slurm.submit(1, 60)
+    assert world.advance(60, lambda: len(world.book.leases) == 4)
+    world.stopped = "the daily budget of 100 is used up"
+    assert world.advance(30, lambda: job.requeued == 1 == booting.requeued)
+    world.advance(900)
+    assert (job.state, booting.state) == ("PENDING", "PENDING")
+    for one in (job, booting):
+        assert "hpcai: elastic: Budget: " in one.words[0]
+        assert "the daily budget of 100 is used up" in one.words[0]
+    # What a person drained or keeps stays, with its job.
+    assert (drained.requeued, kept.requeued) == (0, 0)
+    assert len(world.arm.machines) == 2
+    assert not world.violations
+    world.stopped = ""
+    assert world.advance(1500, lambda: job.state == "RUNNING")
+
+
 def test_a_paused_set_is_only_watched() -> None:
     world = World(idle_s=30.0)
     runs(world, 1, 30)
@@ -162,17 +311,35 @@ def test_a_paused_set_is_only_watched() -> None:
     assert len(world.arm.machines) == 1
 
 
+def kill_and_loop_twice(world: World, call: int) -> None:
+    """Let passes follow until the daemon is killed at this call, and then two undisturbed ones."""
+    world.kill_in = call
+    killed = False
+    while not killed:
+        world.tick(15)
+        killed = world.one_pass() is None
+    for _loop in range(2):
+        world.tick(15)
+        world.one_pass()
+
+
 @pytest.mark.parametrize("call", range(30))
-def test_a_daemon_that_is_killed_at_any_step_converges(call: int) -> None:
+def test_a_daemon_that_is_killed_at_any_step_converges_in_two_loops(call: int) -> None:
     """Killed before or after each call, while it orders and while it deletes; nothing is ordered twice."""
     world = World(idle_s=60.0)
-    world.kill_in = call
-    job = world.slurm.submit(2, 60)
-    assert world.advance(400, lambda: job.state == "RUNNING")
-    assert world.arm.created == 2
-    world.kill_in = call
-    assert world.advance(1500, lambda: not world.arm.machines)
-    world.advance(120)
+    job = world.slurm.submit(2, 600)
+    kill_and_loop_twice(world, call)
+    # What Slurm waits for is ordered, and each machine has a lease that Slurm shows.
+    assert (world.arm.capacity, world.arm.created, len(world.arm.growths)) == (2, 2, 1)
+    shown = {node.lease for node in world.slurm.nodes.values()} - {""}
+    assert shown == {lease.vm_id for lease in world.book.leases.values()} == {"vm-1", "vm-2"}
+    assert world.advance(700, job.is_done)
+    # Both nodes have been idle for long enough.
+    world.tick(75)
+    kill_and_loop_twice(world, call)
+    assert {one.state for one in world.arm.machines.values()} <= {"Deleting"}
+    world.advance(300)
+    assert not world.arm.machines
     assert not world.differences()
     assert not world.violations
 

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,11 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Context, Outcome
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps import instance, join
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import events as cli_events
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.eviction import Evictions
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, PASS
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.events import service
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds import ScheduledEvent
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
@@ -139,6 +142,38 @@ def test_an_eviction_drains_the_node_once_with_its_time(tmp_path: Path) -> None:
     assert "drained node gpu-7" in evictions.notice([event()], 1_700_000_000.0)
     assert not evictions.notice([event()], 1_700_000_002.0)
     assert node.updates == ["update NodeName=gpu-7 State=DRAIN Reason=hpcai: elastic: evicted at 2023-11-14T22:13:50Z"]
+
+
+def test_the_service_drains_an_evicted_node_and_then_starts_the_eviction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path, "")
+    lines: list[str] = []
+    asked: list[list[str]] = []
+
+    class Events:
+        """Stands in for the service: it gets one event twice."""
+
+        def __init__(self, _root: Root, notice: Callable[[Sequence[ScheduledEvent]], str]) -> None:
+            self._notice = notice
+
+        def start_unused(self, ids: set[str]) -> str:
+            asked.append(sorted(ids))
+            return "started"
+
+        def serve(self, _every_s: float, _ended: Callable[[], bool]) -> None:
+            lines.extend(self._notice(events) for events in ([], [event()], [event()]))
+
+    monkeypatch.setattr(service, "Service", Events)
+    monkeypatch.setattr(cli_events, "run", node.run)
+    monkeypatch.setattr(cli_events.signal, "signal", lambda *_given: None)
+    monkeypatch.setattr(cli_events, "Root", lambda _path: node.root)
+    monkeypatch.setattr(Root, "is_this_machine", property(lambda _root: True))
+    monkeypatch.setattr(Root, "at", lambda root, path: f"{root.path}/{path.lstrip('/')}")
+    assert main(["events", "serve"]) == 0
+    assert asked == [[], ["e1"]]
+    assert (lines[0], lines[2]) == ("started", "started")
+    assert "drained node gpu-7" in lines[1]
 
 
 def test_an_eviction_of_a_static_node_is_left_to_its_watchers(tmp_path: Path) -> None:

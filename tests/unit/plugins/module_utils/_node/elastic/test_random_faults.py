@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .world import World
+from .world import DUPLICATE, World
 
 Event = tuple[str, int]
-QUIET_S = 3 * 3600.0
+STEADY_S = 3 * 3600.0
 
 
 def _pick(names: Sequence[str], number: int) -> str | None:
@@ -41,6 +41,12 @@ def _drain(world: World, number: int) -> None:
     name = _pick(sorted(world.slurm.nodes), number)
     assert name
     world.slurm.drain(name, "bad GPU, do not touch")
+
+
+def _duplicate(world: World, number: int) -> None:
+    name = _pick(sorted(name for name, node in world.slurm.nodes.items() if not node.power and not node.down), number)
+    if name is not None and not world.slurm.nodes[name].drained:
+        world.slurm.drain(name, DUPLICATE)
 
 
 def _undrain(world: World, number: int) -> None:
@@ -80,6 +86,7 @@ EVENTS: dict[str, Callable[[World, int], None]] = {
     "kill the daemon": lambda world, number: setattr(world, "kill_in", number % 24),
     "drain": _drain,
     "undrain": _undrain,
+    "slurmctld drains": _duplicate,
     "no capacity": _order("refused"),
     "no capacity later": _order("late"),
     "no capacity later, capacity drops": _order("late, drops"),
@@ -149,7 +156,7 @@ def calm(world: World) -> None:
         arm.next_order, arm.list_faults, arm.delete_faults, arm.next_boot = [], [], [], []
         arm.throttled_until, arm.lag_s = 0.0, 0.0
     world.slurm.faults = []
-    end = world.now + QUIET_S
+    end = world.now + STEADY_S
     quiet = 0
     while world.now < end and quiet < 3:
         world.advance(300)

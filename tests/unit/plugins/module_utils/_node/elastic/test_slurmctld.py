@@ -10,15 +10,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.lookup import find_lease
-from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.slurmctld import Slurmctld
+from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.slurmctld import Slurmctld, find_lease
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.turn import (
     BLANK,
     DOWN,
     RESET,
     Change,
+    NotifyJob,
     Publish,
-    Tell,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
 
@@ -113,7 +112,7 @@ def test_commands_that_change_slots() -> None:
 @pytest.mark.parametrize(("partitions", "starts"), [("a,b\n", True), ("a\n", False)])
 def test_a_job_starts_at_once_only_if_another_set_can_take_it(partitions: str, starts: bool) -> None:
     commands = Commands(squeue=partitions)
-    Slurmctld(commands.run, "Comment").tell(Tell("7", "hpcai: elastic: X", frozenset({"b"})))
+    Slurmctld(commands.run, "Comment").notify_job(NotifyJob("7", "hpcai: elastic: X", frozenset({"b"})))
     assert any("JobId=7 AdminComment=hpcai: elastic: X" in words for words in commands.ran)
     assert any("JobId=7 StartTime=now" in words for words in commands.ran) is starts
 
@@ -124,3 +123,15 @@ def test_a_machine_finds_its_lease_by_its_vm_id_only() -> None:
     assert found
     assert found.name == "gpu-0"
     assert find_lease(VM[:-1], ["10.0.0.1"], commands.run) is None
+
+
+def test_a_job_starts_elsewhere_only_after_its_program_has_noticed_the_failure() -> None:
+    commands = Commands(squeue="a,b\n")
+    slept: list[float] = []
+    slurm = Slurmctld(commands.run, "Comment", lambda: 100.0, slept.append)
+    slurm.notify_job(NotifyJob("7", "hpcai: elastic: X", frozenset({"b"})))
+    slurm.change(Change(DOWN, ("gpu-0",), "hpcai: elastic: X"))
+    slurm.notify_job(NotifyJob("7", "hpcai: elastic: X", frozenset({"b"})))
+    # Slurm considers a job only when its PrologSlurmctld has ended, which looks every second.
+    assert slept == [0.0, 2.0]
+    assert "StartTime=now" in commands.ran[-1]

@@ -20,6 +20,8 @@ from .slurm_model import Slurm, cluster
 GROUP = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg"
 ID = f"{GROUP}/providers/Microsoft.Compute/virtualMachineScaleSets/"
 START = 1_700_000_000.0
+DUPLICATE = "Duplicate jobid"
+"""slurmctld's own reason; no person has drained the node."""
 
 
 class Killed(BaseException):
@@ -87,6 +89,9 @@ class World:
         self.lines: list[str] = []
         self.dumps: list[Slurm] = []
         self.stopped = ""
+        self._counted = dict.fromkeys(sizes, 0)
+        self._known_since = START
+        self._wall = 0.0
         self.slurm.tick(self.now)
         self.restart()
 
@@ -110,6 +115,7 @@ class World:
     def lose_book(self) -> None:
         """The file with the leases is gone."""
         self.saved = None
+        self._known_since = self.now
         self.restart()
 
     def count_down(self) -> None:
@@ -129,6 +135,9 @@ class World:
         """The daemon makes a pass; None if it was killed. Machines and users do nothing meanwhile."""
         before = {name: {one.vm_id for one in arm.deleted} for name, arm in self.arms.items()}
         result = None
+        if self.wall != self._wall:
+            # A daemon that starts after the clock was set does not know when its predecessor asked Azure.
+            self._wall, self._known_since = self.wall, self.now
         try:
             result = self.daemon.run(self.now + self.wall, self.monotonic, self.stopped)
             self.lines += [*result.lines, *result.problems]
@@ -138,7 +147,18 @@ class World:
             for machine in arm.deleted:
                 if machine.vm_id not in before[name]:
                     self._judge_deletion(machine.vm_id)
+            self._judge_changes(name, arm)
         return result
+
+    def _judge_changes(self, name: str, arm: Arm) -> None:
+        """In one pass, one growth and one deletion at most; in a minute, four changes, as Azure's bucket allows."""
+        kinds = [kind for _when, kind in arm.asked[self._counted[name] :]]
+        self._counted[name] = len(arm.asked)
+        if len(kinds) > len(set(kinds)):
+            self.violations.append(f"{name}: one pass asked for {', '.join(kinds)}")
+        times = [when for when, _kind in arm.asked if when >= self._known_since and self.now - when < 60]
+        if len(times) > 4:
+            self.violations.append(f"{name}: {len(times)} changes within a minute")
 
     def _judge_deletion(self, vm_id: str) -> None:
         for node in self.slurm.nodes.values():
@@ -147,7 +167,7 @@ class World:
             jobs = [job.id for job in self.slurm.jobs.values() if job.state == "RUNNING" and node.name in job.nodes]
             if jobs:
                 self.violations.append(f"{node.name} was deleted under job {jobs}")
-            if node.drained and not node.reason.startswith("hpcai: elastic:"):
+            if node.drained and not node.reason.startswith(("hpcai: elastic:", DUPLICATE)):
                 self.violations.append(f"{node.name} was deleted, but drained: {node.reason}")
 
     def advance(self, seconds: float, until: Callable[[], bool] | None = None) -> bool:
@@ -206,6 +226,10 @@ class World:
             held = {slot for slot in leases.values() if not self._is_kept(slot)}
             if up - set(leases.values()) or held - up:
                 found.append(f"{name}: leases {sorted(held)} are not Slurm's nodes {sorted(up)}")
+            nodes = self.slurm.nodes
+            useless = [slot for slot in leases.values() if nodes[slot].drained and nodes[slot].reason == DUPLICATE]
+            if useless:
+                found.append(f"{name}: {useless} were drained by Slurm, and are paid for without end")
         return found
 
     def _is_kept(self, slot: str) -> bool:

@@ -1,0 +1,358 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Faults of an elastic set with a real slurmctld, one at a time: orders, machines, lists, people and lost records.
+
+Instances and requests are counted at the simulated Resource Manager. test_elastic.py has the faults of killed daemons
+and restarted slurmctlds, and test_elastic_seeds.py several faults at once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import requests
+from azure.mgmt.compute.models import Sku, VirtualMachineScaleSetUpdate
+
+from simulated.cluster import RESOURCE_GROUP
+from simulated.node import admin
+
+from .elastic_cluster import (
+    JOIN_S,
+    SUSPEND_S,
+    ElasticCluster,
+    elastic_cluster,
+    elastic_machines,
+    is_empty,
+    members,
+    moment,
+    runs,
+    settle,
+    state_of,
+    submit,
+    wait_for,
+    write_source,
+)
+
+NAME, PORT, NETWORK, CONTROLLER = "faults", 8512, "10.61.0.0/24", "10.61.0.4"
+IDLE_S, BOOT_S, ORDER_S = 30, 120, 180
+SET = "virtualmachinescalesets/gpu"
+AGAIN_S = 130
+"""slurmctld puts the start of a requeued job off by 121 s."""
+JOURNAL = "journalctl --no-pager --quiet --unit=hpcai-elastic"
+TRAINING = """#!/bin/bash
+#SBATCH --partition=gpu --output=/dev/null --requeue
+first=$(scontrol --oneliner show job $SLURM_JOB_ID | sed -n 's/.* Comment=step-\\([0-9]*\\).*/\\1/p')
+step=${first:=0}
+while sleep 1; do
+    step=$((step + 1))
+    ((step % 5)) || scontrol update JobId=$SLURM_JOB_ID Comment=step-$step-from-$first
+done
+"""
+"""A stand-in for a training. Its checkpoint of every fifth step is in its record at slurmctld, which outlives machines:
+this cluster has no storage account. molecule/cluster/tests/test_training.py has one."""
+STATE = "/var/lib/hpcai/elastic/state.json"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ElasticCluster]:
+    """A controller, a static node, and an elastic set without instances."""
+    with elastic_cluster(NAME, PORT, NETWORK, CONTROLLER) as made:
+        yield made
+
+
+@pytest.fixture(scope="module", autouse=True)
+def converged(cluster: ElasticCluster, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The first run of site.yml. The set has no fallback, so its jobs run on its own nodes only."""
+    times = {"idle_s": IDLE_S, "boot_s": BOOT_S, "order_s": ORDER_S}
+    source = write_source(cluster, tmp_path_factory.mktemp("faults"), **times)
+    run = cluster.site(source, "-e", f"@{source.parent / 'elastic.json'}")
+    assert run.rc == 0, run.output
+
+
+@pytest.fixture(autouse=True)
+def settled(cluster: ElasticCluster, converged: None) -> Iterator[None]:
+    """After each test, nothing fails any more, and nothing is left: no job, no instance, no lease, no failed node."""
+    admin(cluster, "delete", "requests")
+    yield
+    settle(cluster)
+    wait_for(lambda: is_empty(cluster) and not leases(cluster), JOIN_S + IDLE_S + 2 * SUSPEND_S, cluster)
+
+
+def add_fault(cluster: ElasticCluster, match: str, action: str, **more: Any) -> None:
+    """Let requests of the daemon, or what Azure does with the set's instances, fail."""
+    admin(cluster, "post", "faults", {"match": match, "action": action, **more})
+
+
+def asked(cluster: ElasticCluster, method: str) -> list[int]:
+    """The statuses of the requests of this method for the set: PATCH is a growth, POST a deletion."""
+    found = admin(cluster, "get", "requests")["requests"]
+    return [one["status"] for one in found if one["method"] == method and SET in one["path"].lower()]
+
+
+def status(cluster: ElasticCluster) -> dict[str, Any]:
+    """What the daemon shows of the set."""
+    shown: dict[str, Any] = json.loads(cluster.run("sudo hpcnode elastic status --json", check=False))
+    return shown
+
+
+def leases(cluster: ElasticCluster) -> dict[str, str]:
+    """The vmIds of the leases, by node."""
+    return {one["slot"]: one["vm_id"] for one in status(cluster)["sets"]["gpu"]["slots"] if one.get("vm_id")}
+
+
+def comment_of(cluster: ElasticCluster, job: str) -> str:
+    """What the daemon has told a job."""
+    return cluster.run(f"scontrol --oneliner show job {job}").partition("AdminComment=")[2]
+
+
+def hears(cluster: ElasticCluster, job: str, code: str, seconds: float) -> None:
+    """Wait until a job knows why it gets no node."""
+    wait_for(lambda: f"hpcai: elastic: {code}" in comment_of(cluster, job), seconds, cluster)
+
+
+def starts(cluster: ElasticCluster, job: str, seconds: float = JOIN_S) -> None:
+    """Wait until a job runs."""
+    wait_for(partial(runs, cluster, job), seconds, cluster)
+
+
+def node_of(cluster: ElasticCluster, job: str) -> str:
+    """The node on which a job runs."""
+    return cluster.run(f"squeue --noheader --jobs={job} --format=%N").strip()
+
+
+# Orders
+
+
+def test_capacity_that_is_missing_only_after_minutes(cluster: ElasticCluster) -> None:
+    add_fault(cluster, "^GROW ", "revert", service="scale", delay_s=90, times=1, code="AllocationFailed")
+    job = submit(cluster, 10)
+    wait_for(lambda: asked(cluster, "PATCH") == [200], 60, cluster)
+    time.sleep(45)
+    assert state_of(cluster, job) == "CONFIGURING"
+    hears(cluster, job, "AllocationFailed", 120)
+    assert (members(cluster), asked(cluster, "PATCH")) == ([], [200])
+    assert "AllocationFailed" in cluster.run("sinfo --noheader --list-reasons --format=%E")
+    assert status(cluster)["sets"]["gpu"]["closed"]["until"]
+    cluster.run("sudo hpcnode elastic resume gpu")
+    starts(cluster, job, AGAIN_S + SUSPEND_S + JOIN_S)
+
+
+def test_a_partial_order_gives_its_node_to_another_job(cluster: ElasticCluster) -> None:
+    add_fault(cluster, "^CREATE ", "omit", service="scale", after=1, times=1, code="ZonalAllocationFailed")
+    large = submit(cluster, 10, "--nodes=2")
+    # Azure's operation ends when the other machine has booted.
+    hears(cluster, large, "ZonalAllocationFailed", JOIN_S)
+    assert len(members(cluster)) == 1
+    small = submit(cluster, 10, "--nodes=1")
+    starts(cluster, small)
+    assert (len(members(cluster)), asked(cluster, "PATCH")) == (1, [200])
+
+
+def test_a_quota_stops_the_set_until_an_administrator_opens_it(cluster: ElasticCluster) -> None:
+    words = {"code": "OperationNotAllowed", "message": "the quota of cores is used up"}
+    add_fault(cluster, f"PATCH .*{SET}", "status", status=409, **words)
+    job = submit(cluster, 10)
+    hears(cluster, job, "OperationNotAllowed", 60)
+    closed = status(cluster)["sets"]["gpu"]["closed"]
+    assert (closed["code"], closed["until"]) == ("OperationNotAllowed", 0)
+    assert "raise the quota" in closed["words"]
+    second = submit(cluster, 10)
+    time.sleep(60)
+    assert (state_of(cluster, second), asked(cluster, "PATCH")) == ("PENDING", [409])
+    admin(cluster, "delete", "faults")
+    cluster.run("sudo hpcnode elastic resume gpu")
+    starts(cluster, second, SUSPEND_S + JOIN_S)
+
+
+def test_a_set_that_somebody_else_changes_and_a_preempted_deletion(cluster: ElasticCluster) -> None:
+    add_fault(cluster, f"PATCH .*{SET}", "status", status=412, times=1, code="PreconditionFailed")
+    add_fault(cluster, "^DELETE ", "status", service="scale", times=1, code="OperationPreempted")
+    job = submit(cluster, 5)
+    starts(cluster, job)
+    assert (asked(cluster, "PATCH"), len(members(cluster))) == ([412, 200], 1)
+    wait_for(lambda: not members(cluster), IDLE_S + 2 * JOIN_S, cluster)
+    assert len(asked(cluster, "POST")) == 2
+
+
+def test_throttling_for_minutes(cluster: ElasticCluster) -> None:
+    add_fault(cluster, SET, "bucket", tokens=4, refill_s=15)
+    job = submit(cluster, 5)
+    # A reading needs up to four requests, and the daemon waits longer with each refusal.
+    starts(cluster, job, 5 * JOIN_S)
+    assert 429 in [*asked(cluster, "GET"), *asked(cluster, "PATCH")]
+    assert (asked(cluster, "PATCH").count(200), len(members(cluster))) == (1, 1)
+    wait_for(lambda: not members(cluster), 3 * JOIN_S, cluster)
+
+
+# Machines
+
+
+def test_a_machine_that_never_joins_is_replaced(cluster: ElasticCluster) -> None:
+    add_fault(cluster, "^CREATE ", "dead", service="scale", times=1)
+    job = submit(cluster, 10, "--requeue")
+    wait_for(lambda: len(members(cluster)) == 1, 60, cluster)
+    [dead] = members(cluster)
+    hears(cluster, job, "NeverJoined", BOOT_S + 60)
+    wait_for(lambda: not members(cluster), 90, cluster)
+    starts(cluster, job, AGAIN_S + JOIN_S)
+    assert dead not in members(cluster)
+    assert len(members(cluster)) == 1
+
+
+def test_a_machine_that_joins_after_its_deadline_gets_no_job(cluster: ElasticCluster) -> None:
+    # Azure needs a while for its deletion, in which it would join.
+    add_fault(cluster, "^DELETE ", "hang", service="scale", times=1, delay_s=60)
+    job = submit(cluster, 10, "--nodelist=gpu-0")
+    wait_for(lambda: bool(elastic_machines(cluster)), 60, cluster)
+    [late] = elastic_machines(cluster)
+    # Without its munge key, the machine does not join.
+    wait_for(lambda: reach(cluster, late["id"], "refused"), 20, cluster)
+    hears(cluster, job, "NeverJoined", BOOT_S + 60)
+    assert reach(cluster, late["id"], "normal")
+    cluster.ssh(late["private_ipv4"], "sudo systemctl start --no-block slurmd", check=False)
+
+    def is_gone() -> bool:
+        shown = cluster.run("squeue --noheader --states=RUNNING --nodelist=gpu-0 --format=%i")
+        assert not shown.strip(), "a job runs on a machine that is about to be deleted"
+        return not members(cluster)
+
+    wait_for(is_gone, JOIN_S, cluster)
+    cluster.run("sudo hpcnode elastic resume gpu")
+    starts(cluster, job, AGAIN_S + SUSPEND_S + JOIN_S)
+    assert late["vm_id"] not in members(cluster)
+
+
+def reach(cluster: ElasticCluster, azure_id: str, how: str) -> bool:
+    """Block or allow a machine's access to the key vault; return whether the machine exists already."""
+    url = f"{cluster.endpoint}/_simulator/reach{azure_id}"
+    return requests.post(url, json={"vault": how}, timeout=30).ok
+
+
+def test_an_instance_id_that_azure_gives_again_is_another_machine(cluster: ElasticCluster) -> None:
+    # Each gets the lowest id of a deleted instance.
+    add_fault(cluster, "^CREATE ", "reuse", service="scale", times=2)
+    first = submit(cluster, 5)
+    starts(cluster, first)
+    [former] = elastic_machines(cluster)
+    wait_for(lambda: is_empty(cluster), JOIN_S + IDLE_S + SUSPEND_S, cluster)
+    second = submit(cluster, 10)
+    starts(cluster, second)
+    [one] = elastic_machines(cluster)
+    assert one["id"] == former["id"]
+    assert one["vm_id"] != former["vm_id"]
+    assert leases(cluster) == {node_of(cluster, second): one["vm_id"]}
+
+
+def test_an_evicted_job_resumes_on_another_machine_from_its_last_whole_checkpoint(cluster: ElasticCluster) -> None:
+    job = cluster.run(f"sbatch --parsable <<'END'\n{TRAINING}END\n").strip()
+    starts(cluster, job)
+    wait_for(lambda: len(leases(cluster)) == 1 and checkpoint_of(cluster, job) > (0, 0), 60, cluster)
+    node, [machine] = node_of(cluster, job), elastic_machines(cluster)
+    admin(cluster, "post", f"evict{machine['id']}", {"seconds": 40})
+    reason = f"sinfo --noheader --nodes={node} --format=%E"
+    wait_for(lambda: "hpcai: elastic: evicted at" in cluster.run(reason), 20, cluster)
+    # It has the time until shortly before the eviction, for a checkpoint.
+    assert state_of(cluster, job) == "RUNNING"
+    saved, _resumed = checkpoint_of(cluster, job)
+    wait_for(lambda: machine["vm_id"] not in members(cluster), 60, cluster)
+    wait_for(lambda: checkpoint_of(cluster, job)[1] > 0, AGAIN_S + SUSPEND_S + JOIN_S, cluster)
+    assert checkpoint_of(cluster, job)[1] >= saved
+    assert checkpoint_of(cluster, job)[1] % 5 == 0
+    assert "Restarts=1" in cluster.run(f"scontrol --oneliner show job {job}")
+
+
+def checkpoint_of(cluster: ElasticCluster, job: str) -> tuple[int, int]:
+    """The last step that a training has saved, and the one from which it has resumed."""
+    found = re.search(r" Comment=step-(\d+)-from-(\d+)", cluster.run(f"scontrol --oneliner show job {job}"))
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+# Lists and people
+
+
+def test_a_list_that_fails_deletes_nothing(cluster: ElasticCluster) -> None:
+    job = submit(cluster, 5)
+    starts(cluster, job)
+    add_fault(cluster, f"GET .*{SET}", "status", status=503)
+    machine = members(cluster)
+    time.sleep(2 * IDLE_S + 30)
+    assert members(cluster) == machine
+    assert not asked(cluster, "POST")
+    wait_for(lambda: any("503" in problem for problem in status(cluster)["problems"]), 60, cluster)
+
+
+def test_an_instance_that_a_person_adds_is_used_before_another_is_ordered(cluster: ElasticCluster) -> None:
+    update = VirtualMachineScaleSetUpdate(sku=Sku(capacity=1))
+    cluster.sdk().virtual_machine_scale_sets.begin_update(RESOURCE_GROUP, "gpu", update).result()
+    [machine] = members(cluster)
+    admin(cluster, "delete", "requests")
+    job = submit(cluster, 10)
+    starts(cluster, job)
+    assert (members(cluster), asked(cluster, "PATCH")) == ([machine], [])
+    assert list(leases(cluster).values()) == [machine]
+
+
+# Lost calls and records
+
+
+def test_a_program_that_is_killed_costs_one_pass(cluster: ElasticCluster) -> None:
+    program = "/usr/libexec/hpcai/elastic-resume"
+    cluster.run(f"sudo cp --preserve {program} /root/elastic-resume")
+    try:
+        cluster.run(f"printf '#!/bin/sh\\nkill -9 $$\\n' | sudo tee {program} >/dev/null")
+        job = submit(cluster, 10)
+        submitted = moment(cluster, CONTROLLER, "date +%s")
+        starts(cluster, job, JOIN_S + 20)
+        ordered = moment(cluster, CONTROLLER, f"{JOURNAL} --output=short-unix --grep=orders --reverse")
+        # The daemon finds what Slurm waits for in its next pass, after at most 15 s.
+        assert ordered - submitted <= 20
+        asks = cluster.run(f"sudo {JOURNAL} --since=@{submitted:.0f} --grep='Slurm asks'", check=False)
+        assert "resume" not in asks
+    finally:
+        cluster.run(f"sudo cp --preserve /root/elastic-resume {program}")
+
+
+def test_leases_whose_file_is_lost_are_restored_from_slurm(cluster: ElasticCluster) -> None:
+    job = submit(cluster, 300, "--nodes=2")
+    starts(cluster, job)
+    # The daemon has noticed that both have joined.
+    wait_for(lambda: len(leases(cluster)) == 2, 30, cluster)
+    before, began = leases(cluster), moment(cluster, CONTROLLER, "date +%s")
+    assert sorted(before.values()) == sorted(members(cluster))
+    cluster.run(f"sudo systemctl stop hpcai-elastic; sudo rm {STATE}; sudo systemctl start hpcai-elastic")
+    restored = f"{JOURNAL} --since=@{began:.0f} --grep='restored its lease'"
+    wait_for(lambda: cluster.run(f"sudo {restored}", check=False).count("restored its lease") == 2, 60, cluster)
+    time.sleep(30)
+    assert (leases(cluster), state_of(cluster, job)) == (before, "RUNNING")
+    assert sorted(before.values()) == sorted(members(cluster))
+    assert not asked(cluster, "POST")
+
+
+def test_an_older_state_of_slurmctld_converges(cluster: ElasticCluster) -> None:
+    folder = cluster.run("scontrol show config | sed -n 's/^StateSaveLocation *= *//p'").strip()
+    assert folder.startswith("/")
+    cluster.run(
+        f"sudo systemctl stop slurmctld; sudo rm -rf /root/older; sudo cp --archive {folder} /root/older; "
+        "sudo systemctl start slurmctld"
+    )
+    wait_for(lambda: "UP" in cluster.run("scontrol ping", check=False), 60, cluster)
+    job = submit(cluster, 300)
+    starts(cluster, job)
+    [machine] = members(cluster)
+    cluster.run(
+        f"sudo systemctl stop slurmctld; sudo sh -c 'rm -rf {folder}/*; cp --archive /root/older/. {folder}/'; "
+        "sudo systemctl start slurmctld"
+    )
+    wait_for(lambda: "UP" in cluster.run("scontrol ping", check=False), 60, cluster)
+    # slurmctld knows neither the job nor that the node was powered up.
+    wait_for(lambda: machine not in members(cluster), 2 * JOIN_S, cluster)
+    again = submit(cluster, 5)
+    starts(cluster, again, 2 * SUSPEND_S + JOIN_S)
