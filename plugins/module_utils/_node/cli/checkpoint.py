@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -19,19 +18,20 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Callable
 
 from ..machine.atomic import write_file
+from ..machine.job_progress import Reporter
 from ..machine.root import Root
 from ..machine.run import CommandFailed
 from .checkpoint_actions import ACTIONS, DESCRIPTION
+from .checkpoint_store import Opened
+from .checkpoint_verify import archive_outputs, attester, require_signature, verify
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError, no_arguments
 
 if TYPE_CHECKING:
     from ..job.checkpoint.directory import Signal
     from ..job.checkpoint.manifest import JobManifest
     from ..job.checkpoint.names import Id, Member
-    from ..job.checkpoint.store import AzcopyStore
+    from ..job.checkpoint.store import Store
     from ..job.checkpoint.watch import Watcher
-
-STORE_VARIABLE = "HPCAI_CHECKPOINT_STORE"
 
 
 def _execute(args: argparse.Namespace) -> Answer:
@@ -58,8 +58,18 @@ def _watch(args: argparse.Namespace) -> Answer:
     keep = None
     if args.keep_last is not None:
         keep = Retention(args.keep_last, args.keep_every, args.leftover_hours * 3600, member.attempt)
-    options = WatchOptions(args.folder, _signal(args), member, _host(), args.shared, keep, args.every, args.acknowledge)
-    with _Opened(args, member) as store:
+    with Opened(args, member) as store:
+        options = WatchOptions(
+            args.folder,
+            _signal(args),
+            member,
+            _host(),
+            args.shared,
+            keep,
+            args.every,
+            args.acknowledge,
+            attester(args, store),
+        )
         from ..job.events.exchange import read_events_file, send_ready
 
         root = Root(args.root)
@@ -72,9 +82,11 @@ def _run(watcher: Watcher, args: argparse.Namespace) -> Answer:
     kept = {number: signal.signal(number, lambda *_given: ended.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     deadline = time.monotonic() + args.wait
     shown: list[str] = []
+    reporter = Reporter(Root(args.root), "checkpoint")
     try:
         while not ended.is_set():
             watcher.turn()
+            reporter.report(**watcher.status.figures())
             lines = watcher.status.events_to_report()
             sys.stderr.write("".join(f"hpcnode checkpoint: {line}\n" for line in lines if line not in shown))
             sys.stderr.flush()
@@ -109,9 +121,12 @@ def _save(args: argparse.Namespace) -> Answer:
         with open(os.path.join(parent, name), encoding="utf-8") as file:
             latest = (name, file.read())
     id_ = Id(args.step, member.attempt, member.world, args.save_id)
-    with _Opened(args, member) as store:
+    with Opened(args, member) as store:
         done = publish(store, Local(id_, parent or "/", folder, member.rank, args.shared, latest))
         is_complete = wait_until(lambda: complete(store, id_) is not None, args.wait, 2.0)
+        attest, manifest = attester(args, store), complete(store, id_) if is_complete else None
+        if attest and manifest and member.rank == 0:
+            attest(manifest)
         missing = [] if is_complete else missing_ranks(store, id_)
     data = {"id": id_.text, "whole": is_complete, "missing": missing, "bytes": done.shard.size}
     data.update(carried=done.carried, seconds=round(done.seconds, 3))
@@ -135,7 +150,7 @@ def _restore(args: argparse.Namespace) -> Answer:
         raise UsageError("all nodes must restore the same checkpoint: use one srun for all of them, or --id")
     if args.shared and member.rank:
         return Answer(GOOD, "node 0 restores", {"restored": None, "left_to": 0})
-    with _Opened(args, member) as store:
+    with Opened(args, member) as store:
         checkpoints = completed(store)
         fitting = _fitting(args, checkpoints)
         if not alone and not args.id:
@@ -148,7 +163,7 @@ def _restore(args: argparse.Namespace) -> Answer:
     return Answer(GOOD, "nothing to restore: there is no complete checkpoint yet", {"restored": None, "step": None})
 
 
-def _agreed(args: argparse.Namespace, member: Member, store: AzcopyStore, fitting: list[Id]) -> list[Id]:
+def _agreed(args: argparse.Namespace, member: Member, store: Store, fitting: list[Id]) -> list[Id]:
     """Return the checkpoint that node 0 has chosen, or nothing."""
     from ..job.checkpoint.restore import broadcast_choice
 
@@ -159,7 +174,7 @@ def _agreed(args: argparse.Namespace, member: Member, store: AzcopyStore, fittin
 def _fetch(
     args: argparse.Namespace,
     member: Member,
-    store: AzcopyStore,
+    store: Store,
     checkpoints: Mapping[Id, JobManifest],
     fitting: list[Id],
 ) -> Answer:
@@ -171,6 +186,8 @@ def _fetch(
         if id_ not in checkpoints:
             raise CommandFailed(f"{id_.text}, which node 0 has chosen, is no longer complete: run srun again.")
         try:
+            if args.signed:
+                require_signature(args, store, checkpoints[id_])
             os.makedirs(to, exist_ok=True)
             done = fetch(store, checkpoints[id_], _ranks(args, member, checkpoints[id_]), to, _host())
         except Damaged as error:
@@ -220,7 +237,7 @@ def _list(args: argparse.Namespace) -> Answer:
     from ..job.checkpoint.manifest import completed
     from ..job.checkpoint.names import SHARDS, id_in
 
-    with _Opened(args, None) as store:
+    with Opened(args, None) as store:
         checkpoints = completed(store)
         started = {id_ for id_ in (id_in(blob.name) for blob in store.list(SHARDS)) if id_} - set(checkpoints)
     newest = list(checkpoints.values())[::-1]
@@ -241,7 +258,7 @@ def _prune(args: argparse.Namespace) -> Answer:
     if args.keep_last is None:
         raise UsageError("prune needs --keep-last")
     attempt = args.attempt or (_member(args).attempt if os.environ.get("SLURM_JOB_ID") else "")
-    with _Opened(args, None) as store:
+    with Opened(args, None) as store:
         keep = Retention(
             args.keep_last, args.keep_every, args.leftover_hours * 3600, attempt, branches=not args.branches
         )
@@ -261,37 +278,6 @@ def _status(args: argparse.Namespace) -> Answer:
     lines = [line for one in statuses for line in one.lines()]
     good = all(one.good for one in statuses)
     return Answer(GOOD if good else BAD, "\n".join(lines), {"nodes": [asdict(one) for one in statuses]})
-
-
-class _Opened:
-    """A context in which the store is open; azcopy's logs are kept only if something failed."""
-
-    def __init__(self, args: argparse.Namespace, member: Member | None) -> None:
-        from ..job.checkpoint.store import StoreOptions, open_store
-
-        url = args.store or os.environ.get(STORE_VARIABLE, "")
-        if not url:
-            raise UsageError(f"{args.action} needs --store, or {STORE_VARIABLE} in the environment")
-        options = StoreOptions(
-            args.credential, args.client_id, args.sas_file, args.account_gbps, args.cap_mbps, args.azcopy, args.work
-        )
-        try:
-            self._store, self._folder = open_store(Root(args.root), url, options, member.world if member else 1)
-        except ValueError as error:
-            from ..machine.config import ConfigError
-
-            raise error if isinstance(error, ConfigError) else UsageError(str(error)) from None
-
-    def __enter__(self) -> AzcopyStore:
-        return self._store
-
-    def __exit__(self, kind: object, *_about: object) -> None:
-        from ..job.azcopy.work import keep
-
-        if kind:
-            keep(self._folder)
-        else:
-            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _member(args: argparse.Namespace) -> Member:
@@ -323,11 +309,13 @@ _EXECUTED: Mapping[str, Callable[[argparse.Namespace], Answer]] = {
     "list": _list,
     "prune": _prune,
     "status": _status,
+    "verify": verify,
+    "archive": archive_outputs,
 }
 
 COMMAND = Command(
     "checkpoint",
-    "checkpoints in Blob storage: watch, save, restore, prune",
+    "checkpoints in Blob storage: watch, save, restore, verify, prune",
     DESCRIPTION,
     no_arguments,
     _execute,

@@ -12,7 +12,7 @@ and then it is unknown what its run has kept.
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -51,12 +51,27 @@ class Index:
     :ivar steps: the step of each of these.
     :ivar pruned: jobs with checkpoints that were pruned before anybody looked.
     :ivar trainings: trainings that make checkpoints: a run of theirs without one has lost its work.
+    :ivar noted: jobs without a store, which noted their checkpoints in their comment (``recover.comment``).
     """
 
     jobs: dict[int, list[float]] = field(default_factory=dict)
     steps: dict[tuple[int, float], int] = field(default_factory=dict)
     pruned: set[int] = field(default_factory=set)
     trainings: set[str] = field(default_factory=set)
+    noted: set[int] = field(default_factory=set)
+
+    def add(self, name: str, when: float) -> None:
+        """Add a checkpoint that a job noted in its comment. If a store has checkpoints of this job, only they count."""
+        found = id_of(name)
+        if found is None:
+            return
+        job = int(found.attempt.partition(".")[0])
+        if job in self.jobs and job not in self.noted:
+            return
+        self.noted.add(job)
+        if (job, when) not in self.steps:
+            insort(self.jobs.setdefault(job, []), when)
+            self.steps[job, when] = found.step
 
     def last_in(self, job: int, start: float, end: float) -> float | None:
         """Return when the last checkpoint of a run became complete; None if none did."""

@@ -36,6 +36,10 @@ class BadManifest(CommandFailed):
     """The manifest is invalid; the message names it."""
 
 
+class NewerManifest(BadManifest):
+    """A newer hpcnode wrote the manifest; the message says what to do."""
+
+
 @dataclass(frozen=True)
 class File:
     """A file of a shard: path below the checkpoint's folder, size, SHA-256."""
@@ -217,7 +221,7 @@ def _read(text: str, where: str) -> dict[str, Any]:
     if not isinstance(given, dict) or not isinstance(schema, int):
         raise BadManifest(f"{where} is not a valid manifest.")
     if schema > SCHEMA:
-        raise BadManifest(
+        raise NewerManifest(
             f"{where} has schema {schema}, but this hpcnode supports at most {SCHEMA}: install the hpcnode of the "
             "collection that wrote it (role hpcai.azure.node_tools)."
         )
@@ -284,13 +288,17 @@ def completed(store: Store) -> dict[Id, JobManifest]:
 
     Manifests that are damaged or from a newer hpcnode are left out.
     """
-    texts = _manifests(store)
-    made = {}
-    for id_ in texts:
+    return {id_: found for id_, found in all_completed(store).items() if isinstance(found, JobManifest)}
+
+
+def all_completed(store: Store) -> dict[Id, JobManifest | BadManifest]:
+    """Return the complete checkpoints like ``completed``, also those whose manifest is invalid, with the reason."""
+    made: dict[Id, JobManifest | BadManifest] = {}
+    for id_, text in _manifests(store).items():
         try:
-            made[id_] = job_manifest_from(texts[id_], id_.complete)
-        except BadManifest:
-            continue
+            made[id_] = job_manifest_from(text, id_.complete)
+        except BadManifest as error:
+            made[id_] = error
     return made
 
 

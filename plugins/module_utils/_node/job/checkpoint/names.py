@@ -11,6 +11,8 @@
     complete/ID.json           the job's manifest, written when the manifests of all nodes exist
     pruned/ID                  the checkpoint is being removed, or was: it is not complete, whatever else exists
     choices/CALL.json          the checkpoint that the nodes of a job restore
+    about/ID/                  lineage and signature of a complete checkpoint (see ``attest``)
+    outputs/JOB/               logs and reports of a job, which are never pruned
 
 ID contains step, attempt, number of nodes and save. Checkpoints that differ in one of them share no path, so a manifest
 can never mix steps or attempts.
@@ -26,6 +28,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 COMPLETE, PRUNED, SHARDS, DATA, CHOICES = "complete/", "pruned/", "shards/", "data/", "choices/"
+ABOUT = "about/"
 
 ATTEMPT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._]{0,62}")
 SAVE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._]{0,39}")
@@ -94,6 +97,21 @@ class Id:
         """The folder of all nodes' data."""
         return f"{DATA}{self.text}/"
 
+    @property
+    def about(self) -> str:
+        """The folder of its lineage and signature."""
+        return f"{ABOUT}{self.text}/"
+
+    @property
+    def lineage(self) -> str:
+        """The name of its lineage."""
+        return f"{self.about}lineage.json"
+
+    @property
+    def signature(self) -> str:
+        """The name of its signature."""
+        return f"{self.about}signature.json"
+
     def data(self, rank: int, digest: str) -> str:
         """Return the folder of a node's data."""
         return f"{self.all_data}{rank}-{digest[:16]}/"
@@ -110,7 +128,7 @@ def id_of(text: str) -> Id | None:
 def id_in(name: str) -> Id | None:
     """Return the id of the checkpoint that a blob belongs to; None if it belongs to none."""
     folder, _slash, rest = name.partition("/")
-    if f"{folder}/" not in (COMPLETE, PRUNED, SHARDS, DATA):
+    if f"{folder}/" not in (COMPLETE, PRUNED, SHARDS, DATA, ABOUT):
         return None
     first = rest.partition("/")[0]
     return id_of(first[: -len(".json")] if folder == COMPLETE[:-1] and first.endswith(".json") else first)

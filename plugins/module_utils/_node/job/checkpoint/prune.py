@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from .manifest import completed
-from .names import CHOICES, COMPLETE, DATA, PRUNED, SHARDS, Id, id_in, line_of
+from .names import ABOUT, CHOICES, COMPLETE, DATA, PRUNED, SHARDS, Id, id_in, line_of
 from .store import Store, Stored, write_text
 
 LEFTOVER_HOURS = 24.0
@@ -87,17 +87,17 @@ def plan(
 def prune(store: Store, keep: Retention, now: float | None = None) -> Plan:
     """Remove what need not be kept, and return the executed plan.
 
-    The order is: write the mark, then remove the job's manifest, the nodes' manifests, and the data. From the first
-    step on, the checkpoint is not complete. If this is killed, the next run continues.
+    The order is: write the mark, then remove the job's manifest, the nodes' manifests, the data, lineage and signature.
+    From the first step on, the checkpoint is not complete. If this is killed, the next run continues.
 
     :raises CommandFailed: not all could be removed.
     """
     complete = completed(store)
-    manifests, shards, data, marked = (store.list(folder) for folder in (COMPLETE, SHARDS, DATA, PRUNED))
+    manifests, shards, data, about, marked = (store.list(one) for one in (COMPLETE, SHARDS, DATA, ABOUT, PRUNED))
     now = time.time() if now is None else now
     unread = set(_written(manifests)) - set(complete)
-    made = plan(complete, _written([*manifests, *shards, *data]), _written(marked), keep, now, unread)
-    names = _by_id([*manifests, *shards, *data])
+    made = plan(complete, _written([*manifests, *shards, *data, *about]), _written(marked), keep, now, unread)
+    names = _by_id([*manifests, *shards, *data, *about])
     marks = {blob.name for blob in marked}
     for id_ in (*made.leftovers, *made.complete):
         remove(store, id_, names.get(id_, []), id_.pruned in marks)
@@ -111,7 +111,7 @@ def remove(store: Store, id_: Id, names: Iterable[str], marked: bool = False) ->
     listed = list(names)
     if not marked:
         write_text(store, id_.pruned, "pruned\n")
-    for folder in (COMPLETE, SHARDS, DATA):
+    for folder in (COMPLETE, SHARDS, DATA, ABOUT):
         found = [name for name in listed if name.startswith(folder)]
         if found:
             store.remove(found)

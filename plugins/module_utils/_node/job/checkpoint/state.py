@@ -200,6 +200,14 @@ class WatcherStatus:
         """Return the lines to log when they change."""
         return ([f"{self.whole} is complete"] if self.whole else []) + self._problem_lines()
 
+    def figures(self) -> dict[str, float]:
+        """Return the progress for the node's metrics service."""
+        known = {"step": id_of(self.whole), "published_step": id_of(self.published)}
+        found = {name: float(one.step) for name, one in known.items() if one}
+        if self.uploading:
+            found.update(bytes=self.uploading["bytes"], bytes_done=self.uploading["bytes_done"])
+        return {"waiting": float(len(self.pending)), **found}
+
     def lines(self) -> list[str]:
         """Return the status as lines for people."""
         state = "runs" if self.running else "has ended"

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Callable, Protocol
 
 from ...machine.root import Root
+from ...machine.run import CommandFailed
 from ..azcopy.credential import SAS, credential_of
 from ..azcopy.location import BlobLocation, parse_location
 from ..azcopy.options import Limits, cap_of, read_settings
@@ -65,15 +66,27 @@ class Store(Protocol):
         """Remove blobs. A blob that does not exist is not a failure."""
 
 
-def read_texts(store: Store, folder: str, names: Sequence[str]) -> Mapping[str, str]:
-    """Return the texts of blobs by their names below ``folder``; bytes that are not UTF-8 are replaced."""
+_LONGEST_TEXT = 1 << 26
+"""Bytes of a manifest with more than 300,000 files. Whoever may write to the store chooses the size, and a parsed text
+takes up to 20 times its size in memory."""
+
+
+def read_texts(store: Store, folder: str, names: Sequence[str], longest: int = _LONGEST_TEXT) -> Mapping[str, str]:
+    """Return the texts of blobs by their names below ``folder``; bytes that are not UTF-8 are replaced.
+
+    :param longest: the most bytes of each.
+    :raises CommandFailed: one cannot be read, or is longer.
+    """
     if not names:
         return {}
     with tempfile.TemporaryDirectory(prefix="texts-", dir=store.work) as made:
         store.get(folder, names, made)
         found = {}
         for name in names:
-            with open(os.path.join(made, name), encoding="utf-8", errors="replace") as file:
+            path = os.path.join(made, name)
+            if os.path.getsize(path) > longest:
+                raise CommandFailed(f"{folder}{name} has more than {longest} bytes, so it is no text of hpcnode.")
+            with open(path, encoding="utf-8", errors="replace") as file:
                 found[name] = file.read()
         return found
 
@@ -151,7 +164,7 @@ class StoreOptions:
     work: str | None = None
 
 
-def open_store(root: Root, url: str, wish: StoreOptions, nodes: int) -> tuple[AzcopyStore, str]:
+def open_store(root: Root, url: str, options: StoreOptions, nodes: int) -> tuple[AzcopyStore, str]:
     """Return the store at ``url``, and the folder of azcopy's logs, which the caller must remove.
 
     :param nodes: how many nodes share the account's limit.
@@ -160,9 +173,9 @@ def open_store(root: Root, url: str, wish: StoreOptions, nodes: int) -> tuple[Az
     """
     settings = read_settings(root)
     location = parse_location(url)
-    account = settings.account_gbps if wish.account_gbps is None else wish.account_gbps
-    limits = Limits(cap_of(wish.cap_mbps, account, nodes), settings.connections)
-    kind = wish.credential or (SAS if wish.sas_file else settings.credential)
-    credential = credential_of(kind, wish.client_id or settings.client_id, wish.sas_file)
-    folder = new_folder("checkpoint", parent_of(wish.work or "", settings.work_folder))
-    return AzcopyStore(Azcopy(folder, credential, limits, wish.azcopy or settings.azcopy), location), folder
+    account = settings.account_gbps if options.account_gbps is None else options.account_gbps
+    limits = Limits(cap_of(options.cap_mbps, account, nodes), settings.connections)
+    kind = options.credential or (SAS if options.sas_file else settings.credential)
+    credential = credential_of(kind, options.client_id or settings.client_id, options.sas_file)
+    folder = new_folder("checkpoint", parent_of(options.work or "", settings.work_folder))
+    return AzcopyStore(Azcopy(folder, credential, limits, options.azcopy or settings.azcopy), location), folder

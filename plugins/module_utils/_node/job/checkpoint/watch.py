@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Callable, Generic, TypeVar
+from typing import Callable
 
 from ...machine.atomic import remove_file, write_file
 from ...machine.imds import ScheduledEvent
@@ -20,13 +19,14 @@ from ...machine.run import CommandFailed
 from ..events.exchange import EventsUnknown
 from . import state
 from .directory import Refused, Signal, find_finished, scan
-from .manifest import BadManifest, complete
+from .manifest import BadManifest, JobManifest, complete
 from .names import SHARDS, Id, Member, id_in, id_of
 from .notice import Candidate, decide
 from .prune import Retention, prune
 from .publish import Local, Published, publish
 from .state import PENDING, PUBLISHED, REFUSED, RESTORED, KnownCheckpoint, WatcherStatus
 from .store import Store
+from .worker import Stopped, Worker
 
 _AGAIN_S, _LAST_S = 15.0, 10.0
 """Interval for retries and for checks whether other nodes have published, and timeout for stopping the worker."""
@@ -40,6 +40,7 @@ class WatchOptions:
     :ivar keep: the retention, for node 0, which prunes; None to remove nothing.
     :ivar every_s: interval of the checks of the directory and for events.
     :ivar acknowledge: whether to start this machine's own events early when everything is published.
+    :ivar attest: called by node 0 for each complete checkpoint, to write its lineage and signature.
     """
 
     directory: str
@@ -50,6 +51,7 @@ class WatchOptions:
     keep: Retention | None = None
     every_s: float = 2.0
     acknowledge: bool = False
+    attest: Callable[[JobManifest], None] | None = None
 
 
 @dataclass
@@ -173,7 +175,9 @@ class Watcher:
     def _finish(self, done: Done, ids: Sequence[Id]) -> None:
         for id_ in ids:
             try:
-                done.complete += [id_] if complete(self.store, id_) else []
+                manifest = complete(self.store, id_)
+                done.problem = self._attest(manifest) if manifest else done.problem
+                done.complete += [id_] if manifest and not done.problem else []
             except BadManifest as error:
                 done.problem = str(error)
         keep = self.options.keep
@@ -187,6 +191,15 @@ class Watcher:
                 done.pruned, done.branches = plan.complete, plan.branches
             except CommandFailed as error:
                 done.problem = f"pruning failed: {error}"
+
+    def _attest(self, manifest: JobManifest) -> str:
+        """Return why it is not attested; then it is tried again."""
+        try:
+            if self.options.attest and self.options.member.rank == 0:
+                self.options.attest(manifest)
+        except CommandFailed as error:
+            return str(error)
+        return ""
 
     def _collect(self) -> None:
         if self._worker is None or not self._worker.ended:
@@ -337,64 +350,3 @@ def _size(directory: str, one: KnownCheckpoint) -> int:
         return sum(entry.size for entry in scan(f"{directory}/{one.folder}"))
     except (OSError, CommandFailed):
         return 0
-
-
-Result = TypeVar("Result")
-
-
-class Stopped(BaseException):
-    """The work was stopped. The uploaded data stays, and another run continues from there."""
-
-
-class Worker(Generic[Result]):
-    """One piece of work in a thread.
-
-    :ivar done_bytes: the last reported number of bytes.
-    :param work: gets a function for reporting bytes, which raises ``Stopped`` when the work must stop.
-    """
-
-    def __init__(self, work: Callable[[Callable[[int], None]], Result]) -> None:
-        self.done_bytes = 0
-        self._began = time.monotonic()
-        self._stop = threading.Event()
-        self._result: list[Result] = []
-        self._error: list[BaseException] = []
-        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
-        self._thread.start()
-
-    @property
-    def ended(self) -> bool:
-        """Whether it has ended."""
-        return not self._thread.is_alive()
-
-    @property
-    def seconds(self) -> float:
-        """How long it has run."""
-        return time.monotonic() - self._began
-
-    def stop(self) -> None:
-        """Stop it at its next report."""
-        self._stop.set()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for its end; return whether it has ended."""
-        self._thread.join(seconds)
-        return self.ended
-
-    def result(self) -> Result:
-        """Return its result, or raise its exception."""
-        if self._error:
-            raise self._error[0]
-        return self._result[0]
-
-    def _run(self, work: Callable[[Callable[[int], None]], Result]) -> None:
-        try:
-            self._hear(0)
-            self._result.append(work(self._hear))
-        except BaseException as error:
-            self._error.append(error)
-
-    def _hear(self, done: int) -> None:
-        self.done_bytes = done
-        if self._stop.is_set():
-            raise Stopped

@@ -65,7 +65,7 @@ class MachineFacts:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Comparison:
     """The result.
 
     :ivar mismatches: the differences.
@@ -85,7 +85,7 @@ def read_machine(root: Root) -> MachineFacts:
     return MachineFacts(cpus, CpuSet.parse_list(root.text(_PRESENT) or "") | cpus.online, read_pci(root))
 
 
-def verify(topology: Topology, machine: MachineFacts) -> Verdict:
+def verify(topology: Topology, machine: MachineFacts) -> Comparison:
     """Compare a topology with a machine. Pure."""
     unknown: list[str] = []
     gpus = {
@@ -105,7 +105,7 @@ def verify(topology: Topology, machine: MachineFacts) -> Verdict:
         *_devices("GPU", gpus, [device for device in machine.pci if device.is_gpu], unknown),
         *_devices("HCA", hcas, [device for device in machine.pci if device.is_hca], unknown),
     ]
-    return Verdict(tuple(mismatches), tuple(unknown))
+    return Comparison(tuple(mismatches), tuple(unknown))
 
 
 def _nodes(topology: Topology, machine: MachineFacts) -> Iterator[Mismatch]:
@@ -152,7 +152,7 @@ class Inspection:
     :ivar topology: its topology; None if none is generated.
     :ivar reason: why none is generated; empty if one is.
     :ivar variables: the variables that the configuration file should set.
-    :ivar verdict: differences, and what the machine does not show.
+    :ivar comparison: differences, and what the machine does not show.
     :ivar compared: whether anything was compared: a topology, or configured variables.
     """
 
@@ -160,7 +160,7 @@ class Inspection:
     topology: Topology | None
     reason: str
     variables: Mapping[str, str]
-    verdict: Verdict
+    comparison: Comparison
     compared: bool
 
 
@@ -177,14 +177,14 @@ def inspect(options: NcclOptions, configured: bool, ask: AskImds | None = None) 
     topology = topology_of(size)
     generated = None if isinstance(topology, str) else topology
     variables = conf.variables(size, options.topology_path if generated else None, options.settings)
-    of_machine = verify(generated, read_machine(root)) if generated else Verdict((), ())
+    of_machine = verify(generated, read_machine(root)) if generated else Comparison((), ())
     of_files = _files(options, root, generated, variables, configured)
     return Inspection(
         size,
         generated,
         topology if isinstance(topology, str) else "",
         variables,
-        Verdict((*of_machine.mismatches, *of_files), of_machine.unknown),
+        Comparison((*of_machine.mismatches, *of_files), of_machine.unknown),
         generated is not None or (configured and bool(variables)),
     )
 

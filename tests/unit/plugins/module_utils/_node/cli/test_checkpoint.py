@@ -200,3 +200,77 @@ def test_sigterm_ends_it_and_it_says_what_is_published(call: Call, run_folder: P
     status, answer = call("watch", str(run_folder), "--every", "0.05")
     assert (status, answer["whole"], answer["running"]) == (0, "000000000100-7.0-w1", False)
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_verify_finds_a_damaged_checkpoint_among_all(call: Call, run_folder: Path, tmp_path: Path) -> None:
+    call("watch", str(run_folder), "--once")
+    (run_folder / "step200").mkdir()
+    (run_folder / "step200/model.pt").write_text("weights")
+    (run_folder / "step200/.complete").touch()
+    call("watch", str(run_folder), "--once")
+    status, data = call("verify", "--all", "--full")
+    assert (status, [one["verdict"] for one in data["checkpoints"]]) == (0, ["pass", "pass"])
+    next((tmp_path / "blobs/data").glob("*100*/*/model.pt")).write_text("WEIGHTS")
+    assert call("verify", "--full")[0] == 0, "only the newest one"
+    status, data = call("verify", "--all", "--full")
+    assert (status, [one["verdict"] for one in data["checkpoints"]]) == (1, ["pass", "fail"])
+
+
+def test_verify_does_not_call_a_store_without_checkpoints_good(call: Call) -> None:
+    assert call("verify", "--all")[0] == 2
+
+
+def test_verify_does_not_hide_a_store_without_checkpoints_beside_a_good_one(
+    call: Call, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call("watch", str(run_folder), "--once")
+    stores = {URL: tmp_path / "blobs", f"{URL}2": tmp_path / "empty"}
+    monkeypatch.setattr(
+        store, "open_store", lambda _root, url, *_more: (FolderStore(stores[url]), str(tmp_path / "logs"))
+    )
+    status, data = call("verify", "--all", "--store", URL, "--store", f"{URL}2")
+    assert status == 2
+    assert [one["verdict"] for one in data["checkpoints"]] == ["pass", "unknown"]
+    assert data["checkpoints"][1]["store"] == f"{URL}2/"
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict", "status"),
+    [("{", "fail", 1), ('{"schema": 1}', "fail", 1), ('{"schema": 99}', "unknown", 2)],
+)
+def test_verify_names_a_checkpoint_whose_manifest_is_damaged(
+    call: Call, run_folder: Path, tmp_path: Path, words: str, verdict: str, status: int
+) -> None:
+    call("watch", str(run_folder), "--once")
+    (run_folder / "step200").mkdir()
+    (run_folder / "step200/model.pt").write_text("weights")
+    (run_folder / "step200/.complete").touch()
+    call("watch", str(run_folder), "--once")
+    next((tmp_path / "blobs/complete").glob("*200*")).write_text(words)
+    for more, verdicts in (([], [verdict]), (["--all"], [verdict, "pass"])):
+        found, data = call("verify", *more)
+        assert (found, [one["verdict"] for one in data["checkpoints"]]) == (status, verdicts)
+
+
+def test_a_checkpoint_without_a_signature_is_not_restored_if_one_is_required(
+    call: Call, run_folder: Path, tmp_path: Path
+) -> None:
+    call("watch", str(run_folder), "--once")
+    status, data = call("restore", "--to", str(tmp_path / "to"), "--signed")
+    assert status == 1
+    assert "is not signed" in data["problems"][0]
+    assert not (tmp_path / "to/step100").exists()
+    assert call("verify", "--all", "--signed")[0] == 1
+
+
+def test_lineage_is_stored_with_a_complete_checkpoint(call: Call, run_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "lineage.json").write_text('{"recipe": "fsdp tiny"}')
+    call("watch", str(run_folder), "--once", "--lineage", str(tmp_path / "lineage.json"))
+    assert call("verify")[1]["checkpoints"][0]["lineage"] == {"recipe": "fsdp tiny"}
+
+
+def test_the_files_of_a_job_are_archived(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "job-7").mkdir()
+    (tmp_path / "job-7/report.txt").write_text("report")
+    assert call("archive", str(tmp_path / "job-7"))[1]["archived"] == ["outputs/job-7/report.txt"]
+    assert (tmp_path / "blobs/outputs/job-7/report.txt").read_text() == "report"

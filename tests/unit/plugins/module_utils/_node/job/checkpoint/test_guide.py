@@ -12,7 +12,6 @@ import re
 import shlex
 import signal
 import subprocess
-import textwrap
 import time
 from pathlib import Path
 
@@ -20,14 +19,17 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import checkpoint
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.parsing.parser import build_parser
+from simulated.guides import printed_script
 
-GUIDE = Path(__file__).parents[7] / "docs/docsite/rst/guide_checkpoints.rst"
-
+GUIDE = "guide_checkpoints"
 SRUN = """#!/bin/bash
-# Runs one rank here. Like the real one, it passes SIGUSR1 on.
+# Runs one rank here. Like the real one, it passes SIGUSR1 on, and ends the rank when it is itself terminated.
+trap 'ended=yes; kill -TERM $! 2>/dev/null' TERM
 echo "srun $*" >>"$LOG"
 while [[ $1 == --* ]]; do shift; done
+[[ $ended ]] && exit 143
 "$@" &
+[[ $ended ]] && kill -TERM $!
 trap 'kill -USR1 $!' USR1
 wait $!; status=$?
 while kill -0 $! 2>/dev/null; do wait $!; status=$?; done
@@ -53,14 +55,6 @@ echo "scontrol $*" >>"$LOG"
 """
 
 
-def printed() -> str:
-    """The first script of the guide."""
-    text = GUIDE.read_text(encoding="utf-8")
-    found = re.search(r"code-block:: bash\n\n((?:    .*\n|\n)+)", text)
-    assert found
-    return textwrap.dedent(found[1])
-
-
 def start(folder: Path, training: str) -> subprocess.Popen[str]:
     """Start the printed script with stand-ins."""
     programs = folder / "programs"
@@ -69,7 +63,7 @@ def start(folder: Path, training: str) -> subprocess.Popen[str]:
         (programs / name).write_text(text, encoding="utf-8")
         (programs / name).chmod(0o700)
     script = folder / "job.sh"
-    script.write_text(printed(), encoding="utf-8")
+    script.write_text(printed_script(GUIDE), encoding="utf-8")
     return subprocess.Popen(
         ["bash", str(script)],
         env={
@@ -99,15 +93,15 @@ def logged(folder: Path) -> list[str]:
 
 
 def test_the_script_asks_slurm_to_run_it_again_and_to_end_it_in_time() -> None:
-    (options,) = re.findall(r"^#SBATCH (.*)$", printed(), re.MULTILINE)
+    (options,) = re.findall(r"^#SBATCH (.*)$", printed_script(GUIDE), re.MULTILINE)
     assert {"--exclusive", "--requeue", "--open-mode=append", "--signal=B:USR1@300"} <= set(options.split())
-    (training,) = [line for line in printed().splitlines() if "train.py" in line]
+    (training,) = [line for line in printed_script(GUIDE).splitlines() if "train.py" in line]
     assert "--kill-on-bad-exit=1" in training
 
 
 def test_each_command_of_hpcnode_in_the_script_exists() -> None:
     parser = build_parser((checkpoint.COMMAND,))
-    lines = [line for line in printed().splitlines() if "hpcnode" in line]
+    lines = [line for line in printed_script(GUIDE).splitlines() if "hpcnode" in line]
     assert len(lines) == 3
     for line in lines:
         words = shlex.split(line.split("hpcnode ", maxsplit=1)[1].split(" ||")[0].removesuffix("&"))

@@ -25,18 +25,22 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl.topol
     Topology,
     topology_of,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl.verify import Verdict, read_machine, verify
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl.verify import (
+    Comparison,
+    read_machine,
+    verify,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
 
 
-def verdict_of(tree: SizedMachine, size: str = "nd96asr_v4") -> Verdict:
+def verdict_of(tree: SizedMachine, size: str = "nd96asr_v4") -> Comparison:
     """Compare the topology of a size with a tree."""
     topology = topology_of(find_size(size))
     assert isinstance(topology, Topology)
     return verify(topology, read_machine(Root(str(tree.path))))
 
 
-def findings(verdict: Verdict) -> list[tuple[str, str, str, str]]:
+def findings(verdict: Comparison) -> list[tuple[str, str, str, str]]:
     """The mismatches as tuples."""
     return [(one.what, one.kind, one.expected, one.found) for one in verdict.mismatches]
 
@@ -50,7 +54,7 @@ def tree(tmp_path: Path) -> SizedMachine:
 @pytest.mark.parametrize("size", list(FAMILIES))
 def test_a_machine_that_matches_its_size_has_no_mismatch(tmp_path: Path, size: str) -> None:
     verdict = verdict_of(SizedMachine.of_size(tmp_path, size), size)
-    assert verdict == Verdict((), ())
+    assert verdict == Comparison((), ())
 
 
 def test_a_missing_gpu_is_a_mismatch(tree: SizedMachine) -> None:
