@@ -2,31 +2,65 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The rendered script of a recipe through real Slurm on two nodes: to the end, through a killed rank, and to a hold."""
+"""The rendered script of each recipe through real Slurm on two nodes, with the real framework: to its end, through a
+killed rank, and to a hold. Only the size differs from a user's training.
+"""
 
 from __future__ import annotations
 
-import json
-import shlex
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from stand_ins.blob.azurite import Azurite, NotHere, azcopy_in, installed
+from stand_ins.blob.certificate import certificate_for
+from stand_ins.blob.sas import ACCOUNT, account_sas
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.train.recipe import read_recipe
 from simulated import frameworks
 from simulated.cluster import REPOSITORY, Cluster, Recap
-
-from .conftest import simulated
+from simulated.node import Node
+from simulated.ops_repository import OpsRepository
+from simulated.own_cluster import simulated
+from simulated.training_job import (
+    AS_ALICE,
+    FOLDER,
+    LIMIT_S,
+    PYTHON,
+    STEPS,
+    TrainingJob,
+    TwoNodes,
+    check_restarted,
+    killed,
+    require,
+    uninterrupted,
+)
+from simulator.suite import VARIABLE
 
 NAME, PORT, NETWORK = "training", 8486, "10.70.0.0/24"
 CONTROLLER, NODES = "10.70.0.4", ("10.70.0.5", "10.70.0.6")
-AS_ALICE = "sudo -u alice"
-# Not a file system that all nodes see, so each node has the times of its own rank only.
-FOLDER, PYTHON = "/var/tmp/training", "/opt/frameworks/python"
-LIMIT_S = 900
+RECIPES = {
+    "bert-ddp": "",
+    "cosmoflow": "",
+    "resnet-scaling": "",
+    "gpt-deepspeed": "deepspeed",
+    "gpt-megatron": "megatron",
+}
+"""The recipes whose checkpoints can stay on the nodes, with the package that they need beside PyTorch."""
+COMPILED = {"gpt-nvme": "/usr/include/libaio.h", "gpt-compile": "/usr/include/python3.11/Python.h"}
+"""Those that compile C++ at their start, with a header that they need."""
+COMPILERS = "g++ python3-dev libaio-dev ninja-build"
+COMPILING_S = 2400
+HOST = f"{ACCOUNT}.blob.core.windows.net"
+TOOLS = "/opt/training-store"
+"""On a node: azcopy, a SAS, and an hpcnode that uses both, because simulated machines have no identity in Azurite."""
+HPCNODE = f"""#!/bin/sh
+case $1 in
+  checkpoint | stage) exec /usr/bin/hpcnode "$@" --sas-file {TOOLS}/sas --azcopy {TOOLS}/azcopy --work /var/tmp/work ;;
+esac
+exec /usr/bin/hpcnode "$@"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -37,132 +71,181 @@ def packages() -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(packages: Path) -> Iterator[Cluster]:
-    """A controller and two compute nodes."""
-    with simulated(NAME, PORT, NETWORK) as made:
+    """A controller and two compute nodes, of the suite whose Python the packages are for."""
+    with simulated(NAME, PORT, NETWORK, **{VARIABLE: frameworks.suite_of(packages)}) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def source(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The inventory of this cluster."""
-    return cluster.write_inventory(tmp_path_factory.mktemp("training"))
+def repository(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> OpsRepository:
+    """A user's repository, with the collection installed from its archive, as the recipes and trainers are."""
+    return OpsRepository.create(tmp_path_factory.mktemp("training"), cluster)
 
 
 @pytest.fixture(scope="module")
-def converged(cluster: Cluster, source: Path, packages: Path) -> Recap:
+def converged(cluster: Cluster, repository: OpsRepository, packages: Path) -> Recap:
     """site.yml with the role training, and PyTorch on the nodes."""
-    run = cluster.site(source, "-e", "hpcai_training=true")
+    run = repository.site("-e", "hpcai_training=true")
     assert run.rc == 0, run.output
-    for address in NODES:
-        _install(cluster, address, packages)
+    TwoNodes(cluster, CONTROLLER, NODES).prepare(packages, headers=True)
     return run
 
 
-def _install(cluster: Cluster, address: str, packages: Path) -> None:
-    """Copy the packages to a node, with an interpreter that finds them."""
-    theirs = cluster.ssh(address, "python3 -c 'import sys; print(*sys.version_info[:2])'").split()
-    built = {path.name.split(".")[1] for path in (packages / "torch").glob("_C.cpython-*.so")}
-    if not any(name.startswith(f"cpython-{theirs[0]}{theirs[1]}-") for name in built):
-        pytest.skip(f"{frameworks.VARIABLE} has no PyTorch for the nodes' Python {'.'.join(theirs)}")
-    key = ["-i", str(cluster.state / "id_ed25519"), "-o", "UserKnownHostsFile=/dev/null"]
-    key += ["-o", "StrictHostKeyChecking=no", "-o", "LogLevel=ERROR"]
-    unpack = "sudo mkdir -p /opt/frameworks/packages && sudo tar -x -C /opt/frameworks/packages"
-    left_out = ["--exclude=torch/test", "--exclude=torch/include"]
-    with subprocess.Popen(["tar", "-c", "-C", str(packages), *left_out, "."], stdout=subprocess.PIPE) as tar:
-        subprocess.run(["ssh", *key, f"azureuser@{address}", unpack], stdin=tar.stdout, check=True, timeout=600)
-    text = '#!/bin/sh\nPYTHONPATH=/opt/frameworks/packages exec python3 "$@"\n'
-    cluster.ssh(address, f"printf %s {shlex.quote(text)} | sudo tee {PYTHON} && sudo chmod 755 {PYTHON}")
-    cluster.ssh(address, f"{AS_ALICE} mkdir -p {FOLDER}")
+@pytest.fixture
+def place(cluster: Cluster, converged: Recap) -> TwoNodes:
+    """The cluster, ready for trainings."""
+    assert converged.rc == 0
+    return TwoNodes(cluster, CONTROLLER, NODES)
 
 
-class Training:
-    """A job of a recipe."""
-
-    def __init__(self, cluster: Cluster, recipe: str, *words: str) -> None:
-        self.cluster, self.recipe = cluster, recipe
-        cluster.ssh(CONTROLLER, f"{AS_ALICE} mkdir -p {FOLDER}")
-        script = shlex.join(["hpcnode", "train", "script", recipe, "--python", PYTHON, *words])
-        run = f"cd {FOLDER} && {AS_ALICE} {script} | {AS_ALICE} sbatch --parsable"
-        self.number = cluster.ssh(CONTROLLER, run).strip()
-
-    @property
-    def state(self) -> str:
-        """Its state and reason in Slurm."""
-        return self.cluster.ssh(
-            CONTROLLER, f"squeue --noheader --states=all --job={self.number} --format='%T %r'"
-        ).strip()
-
-    def wait(self, *states: str) -> str:
-        """Wait until it has one of these states."""
-        deadline = time.monotonic() + LIMIT_S
-        while not self.state.startswith(states):
-            assert time.monotonic() < deadline, f"{self.state}\n{self.log()}"
-            time.sleep(2)
-        return self.state
-
-    def log(self) -> str:
-        """The job's log, which is on its first node."""
-        name = f"{FOLDER}/{self.recipe}-tiny-{self.number}.log"
-        return "".join(self.cluster.ssh(address, f"cat {name} 2>/dev/null || true") for address in NODES)
-
-    def record(self) -> dict[str, Any]:
-        """The record of its runs."""
-        name = f"{FOLDER}/{self.recipe}-tiny-{self.number}/runs.json"
-        for address in NODES:
-            text = self.cluster.ssh(address, f"cat {name} 2>/dev/null || true")
-            if text:
-                return dict(json.loads(text))
-        return {}
-
-
-@pytest.mark.usefixtures("converged")
-def test_a_training_runs_to_its_end_and_reports(cluster: Cluster) -> None:
-    job = Training(cluster, "bert-ddp", "--run", "/var/tmp/run-end")
-    job.wait("COMPLETED", "FAILED", "PENDING")
+@pytest.mark.parametrize(
+    ("recipe", "launcher"), [("bert-ddp", "srun"), ("bert-ddp", "mpirun"), ("resnet-scaling", "mpirun")]
+)
+def test_a_training_runs_to_its_end_and_reports(place: TwoNodes, recipe: str, launcher: str) -> None:
+    job = TrainingJob(place, recipe, "--run", f"/var/tmp/run-{recipe}-{launcher}", "--launcher", launcher)
+    job.wait("COMPLETED", "FAILED", "PENDING (")
     log = job.log()
     assert job.state.startswith("COMPLETED"), log
     assert "step 20: loss" in log
     assert "The job finished." in log
 
 
-@pytest.mark.usefixtures("converged")
-def test_a_killed_rank_is_restarted_and_the_loss_is_that_of_an_uninterrupted_training(cluster: Cluster) -> None:
-    whole = Training(cluster, "bert-ddp", "--run", "/var/tmp/run-whole", "--steps", "400")
-    whole.wait("COMPLETED", "FAILED")
-    job = Training(cluster, "bert-ddp", "--run", "/var/tmp/run-killed", "--steps", "400")
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_killed_rank_is_restarted_and_the_loss_is_that_of_an_uninterrupted_training(
+    place: TwoNodes, packages: Path, recipe: str
+) -> None:
+    require(packages, RECIPES[recipe])
+    job = killed(place, recipe, trainer_of(recipe))
+    # Meanwhile, the other job waits for the end of its credential.
+    check_restarted(job, uninterrupted(place, recipe))
+
+
+@pytest.mark.timeout(2 * COMPILING_S)
+@pytest.mark.parametrize("recipe", COMPILED)
+def test_a_killed_rank_is_restarted_where_the_framework_compiles(
+    cluster: Cluster, place: TwoNodes, packages: Path, recipe: str
+) -> None:
+    require(packages, "deepspeed")
+    install = f"sudo DEBIAN_FRONTEND=noninteractive apt-get -qy install --no-install-recommends {COMPILERS}"
+    for address in NODES:
+        cluster.ssh(address, f"sudo apt-get -q update && {install}", check=False, limit=600)
+        if cluster.ssh(address, f"test -e {COMPILED[recipe]} && which g++ ninja", check=False).count("\n") != 2:
+            pytest.skip(f"{address} cannot install {COMPILERS}: {recipe} compiles C++ at its start")
+    # A rank that is killed while it compiles leaves a lock, so this is done before.
+    whole = uninterrupted(place, recipe, limit=COMPILING_S)
+    check_restarted(killed(place, recipe, trainer_of(recipe)), whole)
+
+
+def trainer_of(recipe: str) -> str:
+    """The file of a recipe's trainer."""
+    return read_recipe(str(REPOSITORY / "roles/training/files"), recipe).trainer
+
+
+@pytest.fixture
+def account(cluster: Cluster, place: TwoNodes, tmp_path: Path) -> Iterator[Azurite]:
+    """A storage account on this machine that both nodes can resolve and trust, with azcopy and a SAS on each node."""
+    try:
+        programs = installed()
+    except NotHere as error:
+        pytest.skip(str(error))
+    nodes = [Node.of(cluster, place.controller, number) for number in ("0", "3")]
+    gateway = nodes[0].sh("ip route show default").split()[2]
+    certificate = certificate_for(HOST, gateway, tmp_path)
+    blobs = Azurite(programs, tmp_path / "azurite", gateway, certificate)
+    try:
+        blobs.container("checkpoints")
+        for one in nodes:
+            one.write("/usr/local/share/ca-certificates/training.crt", certificate.public.read_bytes(), "0644")
+            one.sh(f"update-ca-certificates >/dev/null; echo {gateway} {HOST} >>/etc/hosts")
+            one.write(f"{TOOLS}/azcopy", Path(azcopy_in(programs)).read_bytes(), "0755")
+            one.write(f"{TOOLS}/bin/hpcnode", HPCNODE.encode(), "0755")
+            one.write(f"{TOOLS}/sas", account_sas().encode(), "0600")
+            one.sh(f"chown alice: {TOOLS}/sas; install -d -o alice /var/tmp/work")
+        yield blobs
+    finally:
+        blobs.end()
+
+
+def test_parts_of_a_checkpoint_are_published_and_restored_on_all_nodes(
+    cluster: Cluster, place: TwoNodes, account: Azurite
+) -> None:
+    """fsdp: each node has its own part, and the next run needs all of them on each node."""
+    store, bins = f"https://{HOST}:{account.port}/checkpoints", f"{TOOLS}/bin"
+    words = ["--run", "/var/tmp/killed-fsdp", "--steps", str(STEPS), "--store", f"{store}/killed"]
+    job = TrainingJob(place, "fsdp", *words, path=bins)
+    # A stopped rank stops the others too, so the upload ends before the training.
+    place.signal_rank("STOP", "fsdp.py", "[ -e /var/tmp/killed-fsdp/step10/.complete ]")
     deadline = time.monotonic() + LIMIT_S
-    while not cluster.ssh(NODES[1], "ls -d /var/tmp/run-killed/step10/.complete 2>/dev/null || true"):
-        assert time.monotonic() < deadline, job.log()
-        time.sleep(0.5)
-    cluster.ssh(NODES[1], "sudo pkill -KILL -f trainers/bert_ddp.py")
-    job.wait("COMPLETED", "FAILED")
-    runs = job.record()["runs"]
-    assert [run["cause"] for run in runs] == ["exit", "exit"]
-    assert runs[0]["failed"] == ["compute-3"]
-    assert runs[1]["started_at"] == runs[0]["kept"] >= 10
-    loss = [line for line in job.log().splitlines() if line.startswith("step 400: loss")]
-    assert loss == [line for line in whole.log().splitlines() if line.startswith("step 400: loss")]
+    while not account.names("checkpoints", "killed/complete/"):
+        assert time.monotonic() < deadline, f"{account.names('checkpoints')}\n{job.log()}"
+        time.sleep(1)
+    place.signal_rank("KILL", "fsdp.py")
+    # Until then, each node may still publish. Afterwards the job waits for its next start for two minutes.
+    job.first_run()
+    # As on nodes that had no part of this training.
+    for address in NODES:
+        cluster.ssh(address, "sudo rm -rf /var/tmp/killed-fsdp")
+    whole = uninterrupted(place, "fsdp", "--store", f"{store}/whole", path=bins)
+    check_restarted(job, whole)
+    names = account.names("checkpoints", "killed/")
+    assert [name for name in names if name.endswith("/lineage.json")], names
+    assert [name for name in names if name.startswith("killed/outputs/")], names
+
+
+def test_a_rank_that_hangs_is_ended_and_the_training_starts_again(place: TwoNodes) -> None:
+    job = TrainingJob(place, "bert-ddp", "--run", "/var/tmp/run-hang", "--hang", "20", "--steps", "200000")
+    # Two looks of the watchdog after a checkpoint.
+    place.signal_rank("STOP", "bert_ddp.py", "ls /var/tmp/run-hang/step*/.complete >/dev/null 2>&1 && sleep 20")
+    first = job.first_run()
+    assert (first["cause"], first["failed"]) == ("hang", []), job.log()
+    assert "hpcai recover: hang: " in job.log()
+    assert first["kept"] >= 10
+    job.cancel()
 
 
 @pytest.mark.usefixtures("converged")
-def test_a_node_that_the_preflight_refuses_starts_no_training(cluster: Cluster) -> None:
-    job = Training(cluster, "bert-ddp", "--run", "/proc/nothing")
-    # The preflight refuses both nodes: no folder can be made there.
-    job.wait("PENDING", "FAILED")
+def test_a_user_cannot_change_the_recipes_and_trainers_of_others(cluster: Cluster) -> None:
+    folder = "/usr/share/hpcai/training"
+    recipes = cluster.host(CONTROLLER).file(f"{folder}/recipes")
+    assert (recipes.is_directory, recipes.user, recipes.mode & 0o022) == (True, "root", 0)
+    for command in (
+        f"touch {folder}/trainers/harness.py",
+        f"cp /dev/null {folder}/recipes/fsdp/recipe.json",
+        f"mv {folder}/trainers /tmp/taken",
+        f"ln -s /tmp {folder}/recipes/mine",
+        # Python would import it instead of the module of this name.
+        f"mkdir {folder}/trainers/torch",
+        f"mkdir {folder}/trainers/__pycache__",
+    ):
+        for address in (CONTROLLER, *NODES):
+            done = cluster.ssh(address, f"{AS_ALICE} {command} 2>/dev/null && echo changed || echo refused")
+            assert done.strip() == "refused", (command, address)
+
+
+def test_a_node_that_the_preflight_refuses_starts_no_training(cluster: Cluster, place: TwoNodes) -> None:
+    job = TrainingJob(place, "bert-ddp", "--run", "/proc/nothing")
+    # No folder can be made there. The first node that says so is left out, and then the job has too few nodes.
+    job.first_run()
     assert "cannot write to /proc/nothing" in job.log()
+    assert "step 20" not in job.log()
+    job.wait("PENDING")
+    shown = cluster.ssh(CONTROLLER, f"scontrol show job {job.number}")
+    assert "ExcNodeList=compute-" in shown, shown
+    job.cancel()
 
 
-@pytest.mark.usefixtures("converged")
-def test_the_check_trains_on_two_nodes(cluster: Cluster, source: Path) -> None:
+@pytest.mark.usefixtures("place")
+def test_the_check_trains_on_two_nodes(repository: OpsRepository) -> None:
     words = [f"training_check_python={PYTHON}", "training_check_user=alice", f"training_check_folder={FOLDER}"]
     arguments = [word for given in [*words, "training_check_run=/var/tmp/run-check"] for word in ("-e", given)]
-    run = cluster.playbook(REPOSITORY / "playbooks/training_check.yml", source, *arguments)
+    run = repository.playbook("hpcai.azure.training_check", *arguments)
     assert run.rc == 0, run.output
-    assert "bert-ddp tiny, 2 nodes" in run.output
+    # The controller does not see the nodes' folder.
+    assert "The training finished." in run.output
 
 
-@pytest.mark.usefixtures("converged")
-def test_a_second_run_changes_nothing(cluster: Cluster, source: Path) -> None:
-    again = cluster.site(source, "-e", "hpcai_training=true")
+@pytest.mark.usefixtures("place")
+def test_a_second_run_changes_nothing(repository: OpsRepository) -> None:
+    again = repository.site("-e", "hpcai_training=true")
     assert again.rc == 0, again.output
     assert again.changed == 0, again.output

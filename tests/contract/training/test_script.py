@@ -2,80 +2,24 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The rendered script runs in bash, with the real hpcnode. srun, sinfo and scontrol are replaced by stand-ins, the
-trainer by one without a framework: this tests the script, its signals and statuses, and what is decided from them.
+"""The rendered script runs in bash, with the real hpcnode and stand-ins for Slurm. The trainer is one without a
+framework: this tests the script, its signals and statuses, and what is decided from them.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import signal
-import subprocess
 import sys
 import time
 from typing import Any
 
 import pytest
+from stand_ins.blob.azurite import Azurite
 
-from simulated.cluster import REPOSITORY
+from .conftest import Job, with_account
 
-SRUN = """\
-import os, signal, subprocess, sys
-options = [word for word in sys.argv[1:] if word.startswith("--")]
-words = sys.argv[1:]
-while words and words[0].startswith("--"):
-    words.pop(0)
-given = dict(word[2:].split("=", 1) for word in options if "=" in word)
-count, each = int(given["ntasks"]), int(given["ntasks-per-node"])
-tasks = []
-for rank in range(count):
-    node = f"c-{rank // each}"
-    place = {"SLURM_PROCID": rank, "SLURM_NTASKS": count, "SLURM_LOCALID": rank % each, "SLURM_NODEID": rank // each}
-    environment = {**os.environ, **{name: str(value) for name, value in place.items()}, "SLURMD_NODENAME": node}
-    tasks.append((node, subprocess.Popen(words, env=environment)))
-for number in (signal.SIGUSR1, signal.SIGTERM):
-    signal.signal(number, lambda number, _frame: [task.send_signal(number) for _node, task in tasks])
-worst, left = 0, dict(enumerate(tasks))
-while left:
-    number, (node, task) = next(iter(left.items()))
-    for number, (node, task) in left.items():
-        try:
-            task.wait(0.05)
-            break
-        except subprocess.TimeoutExpired:
-            continue
-    else:
-        continue
-    del left[number]
-    status = task.returncode if task.returncode >= 0 else 128 - task.returncode
-    if status:
-        how = "Killed" if status == 137 else "Terminated" if status == 143 else f"Exited with exit code {status}"
-        sys.stderr.write(f"srun: error: {node}: task {number}: {how}\\n")
-        if given.get("kill-on-bad-exit") == "1" and status != 75:
-            for _node, other in left.values():
-                other.terminate()
-    worst = max(worst, status) if worst != 137 else worst
-sys.exit(worst)
-"""
-SINFO = """\
-import os, sys
-if "%o" in " ".join(sys.argv):
-    print("c-0 10.0.0.5\\nc-1 10.0.0.6")
-else:
-    print("c-0|mixed|none\\nc-1|mixed|none")
-"""
-SCONTROL = """\
-import os, sys
-with open(os.environ["CONTROL"], "a") as file:
-    file.write(" ".join(sys.argv[1:]) + "\\n")
-"""
-HPCNODE = """\
-import sys
-from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
-sys.exit(main())
-"""
 TRAINER = """\
 import argparse, glob, os, signal, sys, time
 parser = argparse.ArgumentParser()
@@ -98,11 +42,21 @@ for step in range(start + 1, int(args.steps) + 1):
         file.write('"step_s": 0.02, "data_s": 0, "own_s": 0.01, "loss": 1.0}\\n')
     if step % int(args.save_every) == 0 or asked:
         os.makedirs(f"{args.run}/step{step}", exist_ok=True)
+        open(f"{args.job}/saved-{os.getppid()}-{rank}-{step}", "w").close()
+        # The first rank marks a checkpoint as finished when the other one has written its part.
+        while rank == 0 and not asked and not os.path.exists(f"{args.job}/saved-{os.getppid()}-1-{step}"):
+            time.sleep(0.02)
         if rank == 0:
             open(f"{args.run}/step{step}/.complete", "w").close()
     if asked:
         sys.exit(75)
     fails = rank == 1 and step in (int(os.environ.get(name, 0)) for name in ("KILL_AT", "EXIT_AT"))
+    if step == int(os.environ.get("HANG_AT", 0)):
+        # The watchdog looks every 5 s, and must have noticed one step before another.
+        for done in (step - 1, step):
+            open(f"{args.job}/progress", "w").write(f"hpcai step {done}\\n")
+            time.sleep(12)
+        time.sleep(10000)
     # The other rank may be behind.
     kept = step - step % int(args.save_every)
     while fails and kept and not os.path.exists(f"{args.run}/step{kept}/.complete"):
@@ -126,83 +80,23 @@ RECIPE: dict[str, Any] = {
 }
 
 
-LIMIT_S = 900
-"""Only for a script that hangs: on a busy machine each start of hpcnode may take seconds."""
-
-
-class Job:
-    """A job of the recipe toy on two nodes."""
-
-    def __init__(self, folder: pathlib.Path) -> None:
-        self.folder, self.bin = folder, folder / "bin"
-        (folder / "files/recipes/toy").mkdir(parents=True)
-        (folder / "files/trainers").mkdir()
-        (folder / "files/recipes/toy/recipe.json").write_text(json.dumps(RECIPE))
-        (folder / "files/trainers/toy.py").write_text(TRAINER)
-        self.bin.mkdir()
-        for name, text in (("srun", SRUN), ("sinfo", SINFO), ("scontrol", SCONTROL), ("hpcnode", HPCNODE)):
-            (self.bin / name).write_text(f"#!{sys.executable}\n{text}")
-            (self.bin / name).chmod(0o755)
-        self.environment = {
-            "PATH": f"{self.bin}:{os.environ['PATH']}",
-            "PYTHONPATH": str(REPOSITORY / ".collections"),
-            "USER": "alice",
-            "HOME": str(folder),
-            "CONTROL": str(folder / "control"),
-            "SLURM_JOB_ID": "7",
-            "SLURM_JOB_NODELIST": "c-[0-1]",
-            "SLURM_JOB_NUM_NODES": "2",
-            "SLURM_SUBMIT_DIR": str(folder),
-        }
-        self.script = folder / "toy.sbatch"
-        self.render()
-
-    def render(self, run: str = "", *words: str) -> None:
-        """Write the script."""
-        given = ["train", "script", "toy", "--recipes", str(self.folder / "files"), "--python", sys.executable]
-        given += ["--run", run or str(self.folder / "run"), *words]
-        done = subprocess.run([self.bin / "hpcnode", *given], env=self.environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        self.script.write_text(done.stdout)
-
-    def start(self, **variables: str) -> subprocess.Popen[str]:
-        """Start the script, as slurmd does."""
-        return subprocess.Popen(
-            ["bash", str(self.script)],
-            env={**self.environment, **variables},
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-
-    def finish(self, process: subprocess.Popen[str]) -> tuple[int, str]:
-        """Wait for the script."""
-        output = process.communicate(timeout=LIMIT_S)[0]
-        return process.returncode, output
-
-    @property
-    def control(self) -> list[str]:
-        """What scontrol was asked."""
-        path = self.folder / "control"
-        return path.read_text().splitlines() if path.exists() else []
-
-    @property
-    def runs(self) -> list[dict[str, Any]]:
-        """The runs of the record."""
-        return list(json.loads((self.folder / "toy-tiny-7/runs.json").read_text())["runs"])
-
-
 @pytest.fixture
 def job(tmp_path: pathlib.Path) -> Job:
     """A job that can run."""
-    return Job(tmp_path)
+    files = tmp_path / "files"
+    (files / "recipes/toy").mkdir(parents=True)
+    (files / "trainers").mkdir()
+    (files / "recipes/toy/recipe.json").write_text(json.dumps(RECIPE))
+    (files / "trainers/toy.py").write_text(TRAINER)
+    made = Job(tmp_path, "toy", files, sys.executable, "10.0.0.5")
+    made.render()
+    return made
 
 
 def test_a_training_runs_to_its_end_and_reports(job: Job) -> None:
     status, output = job.finish(job.start())
     assert status == 0, output
-    assert "rank 1 begins after step 0 at 10.0.0.5:15007" in output
+    assert f"rank 1 begins after step 0 at 10.0.0.5:{15000 + int(job.number)}" in output
     assert "training  toy tiny, 2 nodes, 2 processes" in output
     assert "The job finished." in output
     assert job.control == []
@@ -212,7 +106,7 @@ def test_a_killed_rank_is_requeued_and_continues_from_its_checkpoint(job: Job) -
     status, output = job.finish(job.start(KILL_AT="12"))
     assert status == 137, output
     assert "ended with signal 9 on c-1; it advanced from step 0 to 10. Requeued." in output
-    assert job.control == ["requeue 7"]
+    assert job.control == ["requeue JOB"]
     status, output = job.finish(job.start())
     assert status == 0, output
     assert "rank 0 begins after step 10" in output
@@ -224,11 +118,11 @@ def test_a_killed_rank_is_requeued_and_continues_from_its_checkpoint(job: Job) -
 
 def test_no_progress_twice_is_held(job: Job) -> None:
     assert job.finish(job.start(KILL_AT="2"))[0] == 137
-    assert job.control == ["requeuehold 7", "update JobId=7 StartTime=now+60", "release 7"]
+    assert job.control == ["requeuehold JOB", "update JobId=JOB StartTime=now+60", "release JOB"]
     status, output = job.finish(job.start(KILL_AT="2"))
     assert status == 137
     assert "Held: " in output
-    assert job.control[-1] == "requeuehold 7"
+    assert job.control[-1] == "requeuehold JOB"
 
 
 def test_a_status_that_a_restart_repeats_is_held_at_once(job: Job) -> None:
@@ -236,20 +130,20 @@ def test_a_status_that_a_restart_repeats_is_held_at_once(job: Job) -> None:
     assert status != 0
     assert job.runs[0]["status"] == 65
     assert "a loss that is not a number" in output
-    assert job.control == ["requeuehold 7"]
+    assert job.control == ["requeuehold JOB"]
 
 
 def test_the_warning_before_the_time_limit_reaches_the_training(job: Job) -> None:
     job.render("", "--steps", "100000")
     process = job.start()
-    progress, deadline = job.folder / "toy-tiny-7/rank-0.jsonl", time.monotonic() + 60
+    progress, deadline = job.job_folder / "rank-0.jsonl", time.monotonic() + 60
     while not progress.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGUSR1)
     status, output = job.finish(process)
     assert status == 75, output
     assert job.runs[0]["cause"] == "time_limit"
-    assert job.control == ["requeue 7"]
+    assert job.control == ["requeue JOB"]
 
 
 def test_a_node_that_the_preflight_refuses_starts_no_training(job: Job) -> None:
@@ -260,3 +154,38 @@ def test_a_node_that_the_preflight_refuses_starts_no_training(job: Job) -> None:
     assert "begins after step" not in output
     assert "cannot write to" in output
     assert job.runs[0]["cause"] == "preflight"
+
+
+@pytest.mark.thorough
+def test_each_node_stages_all_data_to_its_own_disks_and_a_requeued_job_finds_them(job: Job, account: Azurite) -> None:
+    with_account(job)
+    names = [f"sample_{number:03}" for number in range(4)]
+    for name in names:
+        account.put("data", f"set/{name}", name.encode() * 100)
+    job.render("", "--source", f"{account.url}/data/set", "--data", str(job.folder / "@NODE@/data"))
+    status, output = job.finish(job.start(KILL_AT="12"))
+    assert status == 137, output
+    for node in ("c-0", "c-1"):
+        assert sorted(path.name for path in (job.folder / node / "data").glob("sample_*")) == names
+    # As after a run that was killed while it staged.
+    (job.folder / "c-1/data/sample_002").unlink()
+    status, output = job.finish(job.start(SLURM_RESTART_COUNT="1"))
+    assert status == 0, output
+    assert "c-0: pass: data: " in output
+    assert "c-1: unknown: data: " in output
+    assert "rank 0 begins after step 10" in output
+    assert (job.folder / "c-1/data/sample_002").exists()
+
+
+@pytest.mark.thorough
+def test_a_hang_is_ended_and_requeued(job: Job) -> None:
+    job.render("", "--hang", "6")
+    status, output = job.finish(job.start(HANG_AT="12"))
+    assert status == 137, output
+    assert "hpcai recover: hang: " in output
+    assert [(run["cause"], run["failed"], run["kept"]) for run in job.runs] == [("hang", [], 10)]
+    assert "the program made no progress and was ended; it advanced from step 0 to 10. Requeued." in output
+    assert job.control[-1] == "requeue JOB"
+    # The note counts for its own run only.
+    status, output = job.finish(job.start(SLURM_RESTART_COUNT="1", KILL_AT="17"))
+    assert job.runs[1]["cause"] == "exit"

@@ -12,10 +12,12 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
 from dataclasses import dataclass
 
@@ -24,14 +26,23 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.recipe import read_recipe
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.report import read_progress
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.script import trainer_arguments
+from ansible_collections.hpcai.azure.plugins.module_utils._node.train.slow import STORAGE, find_slow
 from simulated import frameworks
-from simulated.cluster import REPOSITORY
 
-FILES = REPOSITORY / "roles/training/files"
-LIMIT_S = 900
-NEEDS = {"gpt-deepspeed": "deepspeed", "gpt-megatron": "megatron"}
-# The others need a GPU, libaio with a compiler, or a frozen image.
+from .conftest import FILES, LIMIT_S, started
+
+# Importing the frameworks takes minutes on a busy machine, and DeepSpeed and torch.compile compile.
+pytestmark = pytest.mark.timeout(1800)
+NEEDS = {
+    "gpt-deepspeed": "deepspeed",
+    "gpt-nvme": "deepspeed",
+    "gpt-compile": "deepspeed",
+    "gpt-megatron": "megatron",
+}
+# gpt-ort needs a frozen image.
 ON_CPUS = ("fsdp", "bert-ddp", "cosmoflow", "resnet-scaling", "gpt-deepspeed", "gpt-megatron")
+COMPILED = {"gpt-nvme": "libaio.h", "gpt-compile": "Python.h"}
+"""Recipes that compile C++ at the start, with the header that they need."""
 
 
 @dataclass(frozen=True)
@@ -42,45 +53,63 @@ class Training:
     folder: pathlib.Path
     packages: pathlib.Path
 
-    def start(self, *changed: str) -> list[subprocess.Popen[str]]:
-        """Start both processes."""
+    def start(
+        self, *changed: str, world: int = 2, instead: str = "", full: bool = False, **variables: str
+    ) -> list[subprocess.Popen[str]]:
+        """Start the processes.
+
+        :param instead: a program in place of the trainer.
+        :param full: whether each node has its own folder for checkpoints, that of the second one on a full disk.
+        """
         recipe = read_recipe(str(FILES), self.recipe)
         (self.folder / "job").mkdir(exist_ok=True)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        words = [sys.executable, str(FILES / "trainers" / recipe.trainer), *trainer_arguments(recipe.size("tiny"))]
-        words += ["--shared", f"--run={self.folder / 'run'}", f"--job={self.folder / 'job'}", *changed]
+        program = instead or str(FILES / "trainers" / recipe.trainer)
+        words = [sys.executable, program, *trainer_arguments(recipe.size("tiny"))]
+        words += [f"--run={self.folder / 'run'}", f"--job={self.folder / 'job'}", *changed]
+        words += [] if full else ["--shared"]
+        own_disk = [
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            f'mount -t tmpfs -o size=64k x {self.folder}/run && exec "$@"',
+            "x",
+        ]
         return [
-            subprocess.Popen(
-                words,
-                env={
-                    "PATH": os.environ["PATH"],
+            started(
+                [*own_disk, *words] if full and rank == 1 else words,
+                {
+                    # With ninja, for what is compiled at the start.
+                    "PATH": f"{self.packages}/bin:{os.environ['PATH']}",
                     "PYTHONPATH": str(self.packages),
+                    "HOME": str(self.folder),
                     "PYTHONDONTWRITEBYTECODE": "1",
                     "OMP_NUM_THREADS": "1",
                     "MASTER_ADDR": "127.0.0.1",
                     "MASTER_PORT": str(port),
                     "GLOO_SOCKET_IFNAME": "lo",
-                    "SLURM_NTASKS": "2",
+                    "SLURM_NTASKS": str(world),
                     "SLURM_LOCALID": "0",
                     "SLURM_PROCID": str(rank),
                     "SLURM_NODEID": str(rank),
                     "SLURMD_NODENAME": f"n-{rank}",
+                    **{name: os.environ[name] for name in ("CPATH", "LIBRARY_PATH") if name in os.environ},
+                    **variables,
                 },
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
+                self.folder,
             )
-            for rank in (0, 1)
+            for rank in range(world)
         ]
 
-    def train(self, *changed: str) -> tuple[list[int], str]:
+    def train(self, *changed: str, world: int = 2, instead: str = "", **variables: str) -> tuple[list[int], str]:
         """Train to the end, and return the exit statuses and the first rank's output."""
-        return self.wait(self.start(*changed))
+        return self.wait(self.start(*changed, world=world, instead=instead, full=False, **variables))
 
     def wait(self, processes: list[subprocess.Popen[str]]) -> tuple[list[int], str]:
-        """Wait for both processes."""
+        """Wait for the processes."""
         outputs = [process.communicate(timeout=LIMIT_S)[0] for process in processes]
         return [process.returncode for process in processes], outputs[0]
 
@@ -97,7 +126,20 @@ def training(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Training
     name = getattr(request, "param", "bert-ddp")
     if name in NEEDS and not frameworks.has(folder, NEEDS[name]):
         pytest.skip(f"{frameworks.VARIABLE} has no wheel of {NEEDS[name]}")
+    if name in COMPILED and not compiles(COMPILED[name]):
+        pytest.skip(f"g++ or {COMPILED[name]} is missing: {name} compiles C++ at the start")
     return Training(name, tmp_path, folder)
+
+
+def compiles(header: str) -> bool:
+    """Return whether this machine can compile C++ with a header."""
+    if shutil.which("g++") is None:
+        return False
+    words = ["g++", f"-I{sysconfig.get_paths()['include']}", "-fsyntax-only", "-x", "c++", "-"]
+    return (
+        subprocess.run(words, input=f"#include <{header}>\n", text=True, capture_output=True, check=False).returncode
+        == 0
+    )
 
 
 def loss_of(output: str) -> str:
@@ -107,7 +149,7 @@ def loss_of(output: str) -> str:
 
 @pytest.mark.parametrize(
     "training",
-    [name if name == "bert-ddp" else pytest.param(name, marks=pytest.mark.thorough) for name in ON_CPUS],
+    [name if name == "bert-ddp" else pytest.param(name, marks=pytest.mark.thorough) for name in (*ON_CPUS, *COMPILED)],
     indirect=True,
 )
 def test_a_resumed_training_ends_with_the_loss_of_an_uninterrupted_one(training: Training) -> None:
@@ -118,11 +160,15 @@ def test_a_resumed_training_ends_with_the_loss_of_an_uninterrupted_one(training:
         lines = (training.folder / f"job/rank-{rank}.jsonl").read_text().splitlines()
         assert json.loads(lines[-1])["step"] == 20
     assert len(read_progress(str(training.folder / "job"))) >= 6
+    # As after a save that was interrupted.
     (training.folder / "run/step20/.complete").unlink()
+    (training.folder / "run/step20/left").touch()
     statuses, again = training.train()
     assert statuses == [0, 0], again
     assert "continuing after step 10" in again
     assert loss_of(again) == loss_of(output)
+    assert training.steps() == [10, 20]
+    assert not (training.folder / "run/step20/left").exists()
 
 
 @pytest.mark.thorough
@@ -171,6 +217,155 @@ def test_a_checkpoint_that_cannot_be_written_ends_all_ranks_with_status_73(train
 
 
 @pytest.mark.thorough
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+@pytest.mark.parametrize("training", ["bert-ddp", "fsdp", "gpt-deepspeed"], indirect=True)
+def test_a_full_disk_of_one_node_ends_its_rank_with_status_73_and_the_others(training: Training) -> None:
+    (training.folder / "run").mkdir()
+    processes = training.start("--timeout=60", full=True)
+    outputs = [process.communicate(timeout=LIMIT_S)[0] for process in processes]
+    # Slurm ends the others, and hpcnode reads the status of the rank that ended first.
+    assert processes[1].returncode == 73, outputs
+    assert processes[0].returncode != 0, outputs
+    assert "n-1: cannot write" in outputs[1]
+    assert training.steps() == []
+
+
+@pytest.mark.thorough
 def test_a_batch_that_does_not_divide_ends_with_status_78(training: Training) -> None:
     statuses, output = training.train("--batch=7")
+    assert statuses == [78, 78], output
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("training", ["fsdp", "bert-ddp"], indirect=True)
+def test_a_training_continues_on_another_number_of_nodes_where_its_checkpoints_allow_that(training: Training) -> None:
+    statuses, output = training.train("--steps=10")
+    assert statuses == [0, 0], output
+    statuses, alone = training.train(world=1)
+    assert statuses == [0], alone
+    assert "continuing after step 10" in alone
+    # One node computes all samples of a step, so only rounding and the masks of tokens differ.
+    (training.folder / "run/step20/.complete").unlink()
+    statuses, both = training.train()
+    assert statuses == [0, 0], both
+    assert float(loss_of(alone)) == pytest.approx(float(loss_of(both)), rel=0.05)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("training", ["gpt-deepspeed", "gpt-megatron"], indirect=True)
+def test_another_number_of_nodes_is_refused_where_only_as_many_can_load_a_checkpoint(training: Training) -> None:
+    statuses, output = training.train("--steps=10")
+    assert statuses == [0, 0], output
+    statuses, output = training.train("--tensor=1" if training.recipe == "gpt-megatron" else "--steps=20", world=1)
+    assert statuses == [78], output
+    assert "step10 was written by 2 processes, and only as many can load it: this training has 1." in output
+
+
+COUNTED = """\
+import os, sys
+sys.path.insert(0, os.environ["TRAINERS"])
+import torch
+moved = []
+
+class Counted(torch.autograd.graph.saved_tensors_hooks):
+    def __init__(self, pin_memory=False):
+        super().__init__(lambda tensor: moved.append(tuple(tensor.shape)) or tensor, lambda tensor: tensor)
+
+torch.autograd.graph.save_on_cpu = Counted
+import gpt_deepspeed, harness
+leave = harness._leave
+harness._leave = lambda status: (print("moved", len(moved), *set(moved), flush=True), leave(status))
+gpt_deepspeed.main()
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("training", ["gpt-deepspeed"], indirect=True)
+def test_offloaded_activations_leave_the_gpu_and_the_loss_stays(training: Training) -> None:
+    counted, losses = training.folder / "counted.py", []
+    counted.write_text(COUNTED)
+    for words in ((), ("--offload-activations",), ("--offload-activations", "--offload-optimizer")):
+        shutil.rmtree(training.folder / "run", ignore_errors=True)
+        statuses, output = training.train("--steps=5", *words, instead=str(counted), TRAINERS=str(FILES / "trainers"))
+        assert statuses == [0, 0], output
+        # 5 steps of 2 micro-batches of 2 samples, and 4 layers: 128 tokens of 128 numbers.
+        assert ("moved 40 (2, 128, 128)" if words else "moved 0\n") in output
+        losses.append(loss_of(output.partition("moved")[0]))
+    assert losses[0] == losses[1]
+    # The host adds up the gradients of the micro-batches in another precision.
+    assert float(losses[2]) == pytest.approx(float(losses[0]), rel=1e-3)
+
+
+SLOWER = """\
+import os, sys, time
+sys.path.insert(0, os.environ["TRAINERS"])
+import bert_ddp
+import gpt
+
+def slower(function, seconds):
+    def call(*given):
+        time.sleep(float(os.environ.get(seconds, 0)))
+        return function(*given)
+    return call
+
+bert_ddp.Bert.forward = slower(bert_ddp.Bert.forward, f"SLEEP_{os.environ['SLURM_PROCID']}")
+gpt.Tokens.sample = slower(gpt.Tokens.sample, "READ")
+bert_ddp.main()
+"""
+
+
+@pytest.fixture
+def slower(training: Training) -> str:
+    """A program that trains, with ranks that sleep."""
+    path = training.folder / "slower.py"
+    path.write_text(SLOWER)
+    return str(path)
+
+
+@pytest.mark.thorough
+def test_a_rank_that_sleeps_is_named_although_all_step_times_are_equal(training: Training, slower: str) -> None:
+    statuses, output = training.train(instead=slower, TRAINERS=str(FILES / "trainers"), SLEEP_1="0.5")
+    assert statuses == [0, 0], output
+    times = [one.times for one in read_progress(str(training.folder / "job"))]
+    steps = {node: [one.step for one in times if one.node == node] for node in ("n-0", "n-1")}
+    # Two micro-batches, so each step takes a second on both.
+    assert steps["n-0"] == pytest.approx(steps["n-1"], rel=0.2)
+    assert min(steps["n-0"]) > 1.0
+    assert [(one.subject, one.section) for one in find_slow(times)] == [("n-1", "own")]
+
+
+@pytest.mark.thorough
+def test_slow_storage_is_named_when_all_nodes_wait_for_data(training: Training, slower: str) -> None:
+    statuses, output = training.train(instead=slower, TRAINERS=str(FILES / "trainers"), READ="0.2")
+    assert statuses == [0, 0], output
+    found = find_slow(one.times for one in read_progress(str(training.folder / "job")))
+    assert [(one.subject, one.section) for one in found] == [(STORAGE, "data")]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("training", ["gpt-megatron"], indirect=True)
+def test_megatron_reads_its_own_format_in_an_order_that_a_resumed_training_repeats(training: Training) -> None:
+    data = training.folder / "data"
+    data.mkdir()
+    lines = [json.dumps({"text": f"Document {number} says {number} things. " * 20}) for number in range(50)]
+    (training.folder / "corpus.jsonl").write_text("\n".join(lines) + "\n")
+    words = [f"--input={training.folder / 'corpus.jsonl'}", f"--output-prefix={data / 'corpus'}"]
+    made = subprocess.run(
+        [sys.executable, str(FILES / "trainers/preprocess_data.py"), *words],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(training.packages), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.startswith("50 documents, ")
+    assert sorted(path.name for path in data.iterdir()) == ["corpus.bin", "corpus.idx"]
+    statuses, output = training.train(f"--data={data}")
+    assert statuses == [0, 0], output
+    (training.folder / "run/step20/.complete").unlink()
+    _statuses, again = training.train(f"--data={data}")
+    assert "continuing after step 10" in again
+    assert loss_of(again) == loss_of(output)
+    assert loss_of(again) != "0.000000"
+    statuses, output = training.train(f"--data={training.folder}")
     assert statuses == [78, 78], output

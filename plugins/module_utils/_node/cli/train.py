@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,25 +19,31 @@ from dataclasses import asdict, fields, replace
 
 from ..forms import ConfigError
 from ..job.checkpoint.directory import Signal
+from ..job.checkpoint.names import LARGEST_STEP
 from ..job.recovery import HOLD, Limits, decide
+from ..machine.atomic import write_file
 from ..machine.root import Root
-from ..machine.run import must, run
+from ..machine.run import CommandFailed, must, run
 from ..machine.vm_size import size_facts
 from ..pinning.advise import AdviceError
 from ..pinning.layout import UnknownLayout, read_layout
+from ..recover.comment import NoNote, add_saved, hung, job_of
+from ..recover.suspects import add_slow_nodes
+from ..recover.watch import progress_file, write_step
 from ..sku import VmSize
 from ..sku.prices import read_prices
 from ..train import environment, plan_text, preflight, report, restart
 from ..train.catalog import MODELS
 from ..train.estimate import NODE_HOURS_TO_FAILURE
 from ..train.layout import Job, Layout
+from ..train.lineage import FILE, lineage
 from ..train.model import Model
 from ..train.plan import Options, Plan, plan
 from ..train.recipe import Recipe, Size, names, read_recipe
 from ..train.record import CONTINUE, Record, outcome, read_record, write_record
-from ..train.script import MPIRUN, ScriptOptions, render
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError, no_arguments
 from .train_actions import ACTIONS, DESCRIPTION
+from .train_script import gpus_of, script
 
 _SHAPE = ("layers", "hidden", "heads", "sequence", "vocabulary", "kv_heads", "ffn", "gated", "flash")
 _NEEDED = ("layers", "hidden", "heads", "sequence")
@@ -50,6 +58,8 @@ def _execute(args: argparse.Namespace) -> Answer:
         given = vars(args).get(name)
         if given is not None and not given > 0:
             raise UsageError(f"--{name.replace('_', '-')} must be more than 0")
+    if (vars(args).get("hang") or 0) < 0:
+        raise UsageError("--hang must not be negative")
     if not 0 <= (vars(args).get("zero") or 0) <= 3:
         raise UsageError("--zero must be 0, 1, 2 or 3")
     return _EXECUTED[args.action](args)
@@ -90,7 +100,7 @@ def _planned(args: argparse.Namespace, size: VmSize) -> Plan:
     layout = replace(base.layout, **changed)
     job = Job(
         args.nodes or base.nodes,
-        _gpus(size),
+        gpus_of(size),
         layout,
         args.micro_batch or base.micro_batch,
         args.batch or base.batch,
@@ -124,12 +134,6 @@ def _model(args: argparse.Namespace, base: Size) -> Model:
     return Model(**given)
 
 
-def _gpus(size: VmSize) -> int:
-    if not size.gpu_count:
-        raise UsageError(f"{size.name} has no known GPUs: plan for a VM size with GPUs (--vm-size)")
-    return size.gpu_count
-
-
 def _price(args: argparse.Namespace, size: VmSize) -> tuple[float | None, str]:
     """Return the price of a node per hour and its currency; None if it is unknown."""
     if not args.prices:
@@ -142,45 +146,6 @@ def _price(args: argparse.Namespace, size: VmSize) -> tuple[float | None, str]:
     if hourly is None:
         raise ConfigError(f"{args.prices} has no price of {size.name} in {args.region}: add it, or leave out --prices.")
     return hourly, f"{prices.currency} (prices of {prices.date})"
-
-
-def _script(args: argparse.Namespace) -> Answer:
-    recipe = read_recipe(args.recipes, args.recipe)
-    size = recipe.size(args.size)
-    gpus = 0
-    if size.device == "cuda":
-        facts, _origin = size_facts(Root(args.root), args.vm_size or size.vm_size or None)
-        gpus = _gpus(facts)
-    ranks = args.ranks or size.ranks_per_node or gpus or 1
-    if args.source and not args.data:
-        raise UsageError("--source needs --data, the folder to stage to")
-    if args.launcher == MPIRUN and args.image:
-        raise UsageError("--launcher mpirun starts no container: leave out --image or --launcher")
-    if recipe.any_nodes and recipe.sharded and not (args.store or args.shared):
-        raise UsageError(f"each node of {recipe.name} restores the parts of all nodes: give --store, or --shared")
-    if recipe.needs_image and not args.image:
-        raise UsageError(f"{recipe.name} runs in a container image only: give --image NAME@sha256:DIGEST")
-    options = ScriptOptions(
-        size=args.size,
-        nodes=args.nodes or size.nodes,
-        gpus=gpus,
-        ranks=ranks,
-        run=args.run or f"/scratch/$USER/{recipe.name}-{args.size}",
-        store=args.store,
-        shared=args.shared,
-        python=args.python,
-        image=args.image,
-        data=args.data,
-        source=args.source,
-        launcher=args.launcher,
-        time=args.time,
-        partition=args.partition,
-        warn_s=args.warn,
-        steps=args.steps,
-        folder=args.recipes,
-    )
-    text = render(recipe, options)
-    return Answer(GOOD, text.rstrip("\n"), {"script": text})
 
 
 def _env(args: argparse.Namespace) -> Answer:
@@ -200,7 +165,7 @@ def _preflight(args: argparse.Namespace) -> Answer:
     recipe = read_recipe(args.recipes, args.recipe)
     size = recipe.size(args.size)
     nodes = args.nodes or int(os.environ.get("SLURM_JOB_NUM_NODES", size.nodes))
-    wanted = preflight.Wanted(
+    wanted = preflight.NodeNeeds(
         node=os.environ.get("SLURMD_NODENAME", ""),
         run=args.run,
         trainer=f"{args.recipes}/trainers/{recipe.trainer}",
@@ -208,6 +173,8 @@ def _preflight(args: argparse.Namespace) -> Answer:
         image=args.image,
         needs_image=recipe.needs_image,
         data=args.data,
+        sums=args.sums,
+        staged=args.staged,
         nodes=nodes,
         sharded=not args.shared,
     )
@@ -215,7 +182,11 @@ def _preflight(args: argparse.Namespace) -> Answer:
     if args.job and os.environ.get("SLURM_NODEID", "0") == "0":
         begun = read_record(args.job) or Record(f"{recipe.name} {args.size}")
         step = restart.kept_step(args.run, _signal(recipe), _in_store(), run)
-        write_record(args.job, begun.begun(environment.job_nodes(os.environ), time.time(), step))
+        begun = begun.begun(environment.job_nodes(os.environ), time.time(), step)
+        write_record(args.job, begun)
+        source = os.environ.get("SLURM_SUBMIT_DIR", "")
+        made = lineage(begun, wanted.trainer, source, args.sums, args.python, args.image, recipe.packages, run)
+        write_file(f"{args.job}/{FILE}", json.dumps(made, indent=2) + "\n")
     status = {preflight.FAIL: BAD, preflight.UNKNOWN: UNKNOWN}.get(preflight.verdict(found), GOOD)
     text = "\n".join(f"{wanted.node or 'this node'}: {one.verdict}: {one.name}: {one.words}" for one in found)
     # A data set that is not staged yet, or an unknown health, must not stop a training.
@@ -227,7 +198,7 @@ def _plan_of(args: argparse.Namespace, recipe: Recipe, size: Size, nodes: int) -
     if size.model is None or size.device != "cuda":
         return None
     facts, _origin = size_facts(Root(args.root), args.vm_size)
-    return plan(size.model, Job(nodes, _gpus(facts), size.layout, size.micro_batch, size.batch), facts)
+    return plan(size.model, Job(nodes, gpus_of(facts), size.layout, size.micro_batch, size.batch), facts)
 
 
 def _signal(recipe: Recipe) -> Signal:
@@ -268,17 +239,20 @@ def _decide_end(args: argparse.Namespace, found: Record) -> Answer:
         args.refused,
         restart.noticed_nodes(args.job),
         os.path.exists(f"{args.job}/{restart.NEAR_LIMIT}"),
+        args.status != 0 and bool(job_of(os.environ)) and hung(os.environ, run),
     )
     kept = restart.kept_step(args.run, _signal(recipe), _in_store(), run)
     ended = found.ended(time.time(), how, kept)
     used = sorted({node for one in ended.runs for node in one.nodes})
     decision = decide(ended.history(), Limits(requeues=args.requeues), preflight.drained(used, run))
     decided = ended.decided(decision.reason)
-    text = _report_text(args, decided, recipe, size)
+    made = _reported(args, decided, recipe, size)
+    text = report.as_text(made)
     if not args.dry_run:
         write_record(args.job, decided)
         job = _job_id()
         if job:
+            text += _order_checks([one.subject for one in made.slow if one.subject in used], job)
             if not args.json:
                 # Written first: a requeue ends the script that called this.
                 os.write(1, f"{text}\n".encode())
@@ -287,6 +261,17 @@ def _decide_end(args: argparse.Namespace, found: Record) -> Answer:
                 must(run(words))
     status = BAD if decision.action == HOLD else GOOD
     return Answer(status, text, {"decision": asdict(decision), "run": asdict(decided.runs[-1])})
+
+
+def _order_checks(slow: list[str], job: str) -> str:
+    """Note slow nodes for the controller, which checks them after the job; return what to add to the report."""
+    if not slow:
+        return ""
+    try:
+        add_slow_nodes(job, slow, run)
+    except (CommandFailed, NoNote) as error:
+        return f"\nThe controller was not asked to check {', '.join(slow)}: {error}"
+    return f"\nThe controller was asked to check {', '.join(slow)} after the job."
 
 
 def _job_id() -> str:
@@ -301,6 +286,20 @@ def _recipe_of(args: argparse.Namespace, found: Record) -> tuple[Recipe, Size]:
     return recipe, recipe.size(size)
 
 
+def _progress(args: argparse.Namespace) -> Answer:
+    if not 0 <= args.step <= LARGEST_STEP:
+        raise UsageError(f"{args.step} is not a step")
+    if not job_of(os.environ):
+        raise UsageError("train progress works in a job only: SLURM_JOB_ID is missing")
+    write_step(args.file or progress_file(os.environ), args.step)
+    if args.saved:
+        try:
+            add_saved(os.environ, args.step, time.time(), run)
+        except NoNote as error:
+            raise CommandFailed(f"the checkpoint was not noted: {error}") from error
+    return Answer(GOOD, "", {"step": args.step, "saved": args.saved})
+
+
 def _report(args: argparse.Namespace) -> Answer:
     found = read_record(args.job)
     if found is None or not found.runs:
@@ -310,10 +309,6 @@ def _report(args: argparse.Namespace) -> Answer:
     return Answer(GOOD, report.as_text(made), report.as_data(made))
 
 
-def _report_text(args: argparse.Namespace, found: Record, recipe: Recipe, size: Size) -> str:
-    return report.as_text(_reported(args, found, recipe, size))
-
-
 def _reported(args: argparse.Namespace, found: Record, recipe: Recipe, size: Size) -> report.Report:
     progress = report.read_progress(args.job)
     nodes = len(found.runs[-1].nodes)
@@ -321,17 +316,22 @@ def _reported(args: argparse.Namespace, found: Record, recipe: Recipe, size: Siz
     ranks = len({one.rank for one in progress}) or nodes
     hourly, currency = None, ""
     if args.prices:
-        facts, _origin = size_facts(Root(args.root), args.vm_size)
-        hourly, currency = _price(args, facts)
+        try:
+            facts, _origin = size_facts(Root(args.root), args.vm_size)
+            hourly, currency = _price(args, facts)
+        except (OSError, ConfigError) as error:
+            # What happens to the job must not depend on a price.
+            sys.stderr.write(f"The cost is unknown: {error}\n")
     return report.report(found, progress, made, ranks, time.time(), hourly, currency)
 
 
 _EXECUTED = {
     "list": _list,
     "plan": _plan,
-    "script": _script,
+    "script": script,
     "env": _env,
     "preflight": _preflight,
+    "progress": _progress,
     "end": _end,
     "report": _report,
 }

@@ -46,7 +46,7 @@ _SIMILAR_PARAMETERS, _SIMILAR_GPUS = 2.0, 8.0
 """Up to these factors, a measurement counts as similar."""
 
 _AZURE = "Microsoft's DeepSpeed team on ND96amsr_A100_v4 (Azure blog, 2022)"
-_SC21_1 = "arXiv 2104.04473, table 1 (rates not read again)"
+_SC21_1 = "arXiv 2104.04473, table 1 (rates not verified)"
 _SC21_2 = "arXiv 2104.04473, table 2"
 _MT_NLG = "arXiv 2201.11990, from the seconds per step"
 _TITAN = "torchtitan, benchmarks/llama3_h100_202412_torchtitan.md (H100 with 96 GB and 500 W)"

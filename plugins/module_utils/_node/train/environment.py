@@ -37,7 +37,7 @@ def job_nodes(environment: Mapping[str, str]) -> list[str]:
     """
     listed = environment.get("SLURM_JOB_NODELIST", "")
     if not listed or not environment.get("SLURM_JOB_ID", "").isdecimal():
-        raise NoJob("This is no Slurm job: call it in a script that sbatch started.")
+        raise NoJob("This is not a Slurm job: call it in a script that sbatch started.")
     return expand(listed)
 
 

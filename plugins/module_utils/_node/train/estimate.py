@@ -94,8 +94,3 @@ def checkpoint_interval(save_seconds: float, nodes: int, node_hours: float = NOD
 def lost_part(interval: float, save_seconds: float, nodes: int, node_hours: float = NODE_HOURS_TO_FAILURE) -> float:
     """Return the part of the time that checkpoints and repeated steps take: δ/τ + τ/2M."""
     return save_seconds / interval + interval / (2 * node_hours * 3600 / nodes)
-
-
-def reading_rate(amount: float, epoch_seconds: float) -> float:
-    """Return the bytes per second at which an epoch of these seconds reads a data set."""
-    return amount / epoch_seconds

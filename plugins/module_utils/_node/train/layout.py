@@ -140,15 +140,15 @@ def _divisions(model: Model, job: Job) -> Iterator[_Rule]:
 def _schedule(job: Job) -> Iterator[_Rule]:
     layout = job.layout
     t, p, v = layout.tensor, layout.pipeline, layout.interleave
-    whole = job.gpus % layout.model_gpus == 0
+    divides = job.gpus % layout.model_gpus == 0
     fits = job.global_batch % (job.micro_batch * job.replicas) == 0
-    yield not whole, f"TP {t} times PP {p} needs a multiple of {layout.model_gpus} GPUs, not {job.gpus}."
+    yield not divides, f"TP {t} times PP {p} needs a multiple of {layout.model_gpus} GPUs, not {job.gpus}."
     yield (
-        whole and not fits,
+        divides and not fits,
         f"A batch of {job.global_batch} is no multiple of {job.micro_batch} samples times {job.replicas} replicas.",
     )
     yield (
-        whole and fits and v > 1 and job.micro_batches % p > 0,
+        divides and fits and v > 1 and job.micro_batches % p > 0,
         f"Several parts per stage need a multiple of {p} micro-batches per step, not {job.micro_batches}.",
     )
     yield v > 1 and p == 1, "Several parts per stage need PP of 2 or more."
@@ -176,7 +176,7 @@ def _combinations(layout: Layout, size: VmSize) -> Iterator[_Rule]:
 
 
 @dataclass(frozen=True)
-class Place:
+class GpuPosition:
     """A GPU slot of each node.
 
     :ivar gpu: its index.
@@ -193,12 +193,12 @@ class Place:
     tensor_rank: int
 
 
-def places(job: Job, size: VmSize) -> tuple[Place, ...]:
+def gpu_positions(job: Job, size: VmSize) -> tuple[GpuPosition, ...]:
     """Return what each GPU of a node has; all nodes are alike."""
     slots = size.gpus or ()
     paired = size.hca_count == job.gpus_per_node
     return tuple(
-        Place(
+        GpuPosition(
             gpu,
             slots[gpu].busid if gpu < len(slots) else "",
             slots[gpu].numa_node if gpu < len(slots) else None,

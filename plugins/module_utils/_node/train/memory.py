@@ -27,7 +27,7 @@ WEIGHTS, GRADIENTS = 2, 2
 
 
 @dataclass(frozen=True)
-class Need:
+class MemoryNeed:
     """What a training needs, in bytes.
 
     :ivar states: weights, gradients and optimizer of the GPU that needs most.
@@ -54,7 +54,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Room:
+class NodeMemory:
     """What a node of a VM size has, in bytes.
 
     :ivar gpu: the memory of a GPU that programs can allocate.
@@ -67,13 +67,13 @@ class Room:
     is_marketed: bool
 
 
-def room(size: VmSize) -> Room | None:
+def room(size: VmSize) -> NodeMemory | None:
     """Return what a node of a VM size has; None if the memory of its GPUs is unknown."""
     host = None if size.memory_mib is None else size.memory_mib * 2**20 * HOST_SHARE
     if size.gpu_usable_memory_mib is not None:
-        return Room(size.gpu_usable_memory_mib * 2**20, host, False)
+        return NodeMemory(size.gpu_usable_memory_mib * 2**20, host, False)
     # Where both figures are known, GPUs have at least as many usable bytes as marketed, counted in powers of ten.
-    return None if size.gpu_memory_gb is None else Room(size.gpu_memory_gb * 1e9, host, True)
+    return None if size.gpu_memory_gb is None else NodeMemory(size.gpu_memory_gb * 1e9, host, True)
 
 
 def state_bytes(job: Job) -> float:
@@ -112,7 +112,7 @@ def layer_activations(model: Model, job: Job, recomputation: str) -> float:
     return unit * (10 + (divided + pairs) / t)
 
 
-def need(model: Model, job: Job) -> Need:
+def need(model: Model, job: Job) -> MemoryNeed:
     """Return what a training needs. The layout must have no problems."""
     layout = job.layout
     t, p = layout.tensor, layout.pipeline
@@ -138,7 +138,7 @@ def need(model: Model, job: Job) -> Need:
         stages.append((last / t, on_gpu, logits))
     parameters, most_activations, most_logits = max(stages, key=lambda one: one[0] * states + one[1] + one[2])
     per_node = OPTIMIZER * model.parameters / (t * p) / job.replicas * job.gpus_per_node
-    return Need(
+    return MemoryNeed(
         states=parameters * states,
         gathered=gathered,
         activations=most_activations,
@@ -150,7 +150,7 @@ def need(model: Model, job: Job) -> Need:
     )
 
 
-def lacks(needed: Need, available: Room) -> list[str]:
+def lacks(needed: MemoryNeed, available: NodeMemory) -> list[str]:
     """Return what does not fit, one sentence each; empty if everything does."""
     found = []
     if needed.gpu > available.gpu:

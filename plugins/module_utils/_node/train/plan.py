@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 from ..sku.types import VmSize
 from . import catalog, estimate
-from .layout import Job, Layout, Place, places, problems, stage_nodes
-from .memory import Need, Room, lacks, need, room
+from .layout import GpuPosition, Job, Layout, gpu_positions, problems, stage_nodes
+from .memory import MemoryNeed, NodeMemory, lacks, need, room
 from .model import FULL, Model
 
 MOST_NODES = 4096
@@ -115,9 +115,9 @@ class Plan:
     job: Job
     size: VmSize
     problems: tuple[str, ...]
-    needed: Need | None
-    room: Room | None
-    places: tuple[Place, ...] = ()
+    needed: MemoryNeed | None
+    room: NodeMemory | None
+    gpu_positions: tuple[GpuPosition, ...] = ()
     stages: tuple[tuple[int, int], ...] = ()
     speed: Speed | None = None
     storage: Storage | None = None
@@ -156,7 +156,7 @@ def plan(model: Model, job: Job, size: VmSize, options: Options | None = None) -
         (),
         needed,
         available,
-        places=places(job, size),
+        gpu_positions=gpu_positions(job, size),
         stages=stage_nodes(job),
         speed=_speed(model, job, size, options),
         storage=_storage(model, job, size, options),
@@ -240,7 +240,7 @@ def _storage(model: Model, job: Job, size: VmSize, options: Options) -> Storage:
     return Storage(amount, save, upload, interval, lost, staging)
 
 
-def _notes(model: Model, job: Job, size: VmSize, available: Room | None) -> Iterator[str]:
+def _notes(model: Model, job: Job, size: VmSize, available: NodeMemory | None) -> Iterator[str]:
     if available is None:
         yield f"The memory of the GPUs of {size.name} is unknown, so it was not checked."
     elif available.is_marketed:

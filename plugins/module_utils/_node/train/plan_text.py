@@ -51,7 +51,7 @@ def as_data(plan: Plan) -> dict[str, Any]:
         "layout": asdict(job.layout),
         "needed": None if plan.needed is None else {**asdict(plan.needed), "gpu": plan.needed.gpu, "reserve": RESERVE},
         "room": None if plan.room is None else asdict(plan.room),
-        "places": [asdict(place) for place in plan.places],
+        "places": [asdict(place) for place in plan.gpu_positions],
         "stages": [list(stage) for stage in plan.stages],
         "speed": None if plan.speed is None else asdict(plan.speed),
         "storage": None if plan.storage is None else asdict(plan.storage),
@@ -134,10 +134,10 @@ def _placement_rows(plan: Plan) -> Iterator[Sequence[str]]:
         ends = [f"{first}" if first == last else f"{first}-{last}" for first, last in plan.stages]
         shown = ends if len(ends) <= 6 else [*ends[:3], "...", ends[-1]]
         yield "stages", f"nodes {', '.join(shown)}"
-    rails = [place.rail for place in plan.places if place.rail]
+    rails = [place.rail for place in plan.gpu_positions if place.rail]
     if rails and job.nodes > 1:
         yield "rails", f"GPU <i> of each node over mlx5_ib<i> ({size.ib_rate_gbps} Gb/s each)"
-    numa = [place.numa_node for place in plan.places]
+    numa = [place.numa_node for place in plan.gpu_positions]
     if numa and None not in numa:
         yield "NUMA nodes", f"{' '.join(map(str, numa))} of GPUs 0 to {job.gpus_per_node - 1}"
 

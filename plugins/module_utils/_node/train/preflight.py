@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..job.hashes import sha256_of
 from ..machine.run import Result, Run
+from ..machine.verdict import FAIL, PASS, UNKNOWN, worst
+from ..slurm.nodes import is_out
 from .estimate import checkpoint_bytes
 from .memory import gib
 from .plan import Plan
 
-PASS, WARN, FAIL, UNKNOWN = "pass", "warn", "fail", "unknown"
-_DIGEST = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
+_DIGEST = re.compile(r"([^@\s]+)@sha256:([0-9a-f]{64})")
 _KEPT = 3
 """Checkpoints that a node holds: two that are kept or uploading, and the one being written."""
 
@@ -38,7 +40,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class NodeNeeds:
     """What a training needs on this node.
 
     :ivar node: the node's name in Slurm; empty outside of a job.
@@ -48,6 +50,8 @@ class Wanted:
     :ivar image: the container image; empty for none.
     :ivar needs_image: whether the recipe runs in an image only.
     :ivar data: the folder of the data set; empty for none.
+    :ivar sums: the file of its SHA-256 sums; empty for none.
+    :ivar staged: whether the data set is staged after these checks.
     :ivar nodes: number of nodes.
     :ivar sharded: whether each node writes its part of a checkpoint.
     """
@@ -61,9 +65,11 @@ class Wanted:
     data: str
     nodes: int
     sharded: bool = True
+    sums: str = ""
+    staged: bool = False
 
 
-def checks(wanted: Wanted, plan: Plan | None, run: Run) -> list[Check]:
+def checks(wanted: NodeNeeds, plan: Plan | None, run: Run) -> list[Check]:
     """Check this node.
 
     :param plan: the plan of a transformer for this VM size and these nodes; None if there is none.
@@ -74,8 +80,7 @@ def checks(wanted: Wanted, plan: Plan | None, run: Run) -> list[Check]:
 
 def verdict(found: Iterable[Check]) -> str:
     """Return the worst verdict."""
-    verdicts = {one.verdict for one in found}
-    return next((one for one in (FAIL, UNKNOWN, WARN) if one in verdicts), PASS)
+    return worst(one.verdict for one in found)
 
 
 def _health(node: str, run: Run) -> Check:
@@ -84,7 +89,8 @@ def _health(node: str, run: Run) -> Check:
     The prolog ran the checks before this job, but only root and the group adm can read the results. What they caused is
     public: the arbiter drains a faulty node.
     """
-    bad = drained([node], run) if node else {}
+    known = _states([node], run) if node else {}
+    bad = _out(known)
     if bad:
         return Check("health", FAIL, f"{node} is drained: {bad[node]}")
     answer = run(["hpcnode", "health", "status", "--json"])
@@ -93,7 +99,7 @@ def _health(node: str, run: Run) -> Check:
         return Check("health", FAIL, words)
     if answer.rc == 0:
         return Check("health", PASS, "no health check failed")
-    if node:
+    if known:
         return Check("health", PASS, f"{node} is not drained")
     return Check("health", UNKNOWN, "the health of this node is unknown")
 
@@ -112,14 +118,27 @@ def drained(nodes: Sequence[str], run: Run) -> dict[str, str]:
 
     A node that a running job uses shows as draining.
     """
+    return _out(_states(nodes, run))
+
+
+def _states(nodes: Sequence[str], run: Run) -> dict[str, tuple[str, str]]:
+    """Return state and reason by node; empty if slurmctld does not answer."""
     words = ["sinfo", "--noheader", "--all", "--Node", f"--nodes={','.join(nodes)}", "--format=%N|%T|%E"]
-    found = {}
+    found: dict[str, tuple[str, str]] = {}
     for line in run(words).stdout.splitlines():
         name, _bar, rest = line.partition("|")
         state, _bar, reason = rest.partition("|")
-        if name in nodes and state.lower().startswith(("drain", "down", "fail", "maint")):
-            found[name] = f"{state.strip('*')} ({reason.strip()})"
+        if name in nodes and state:
+            found[name] = state, reason
     return found
+
+
+def _out(states: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    return {
+        name: f"{state.strip('*')} ({reason.strip()})"
+        for name, (state, reason) in states.items()
+        if is_out(state) or state.lower().startswith("maint")
+    }
 
 
 def _fits(plan: Plan | None) -> Check:
@@ -130,7 +149,7 @@ def _fits(plan: Plan | None) -> Check:
     return Check("plan", PASS, f"it fits on {plan.job.nodes} x {plan.size.name}")
 
 
-def _folder(wanted: Wanted, plan: Plan | None) -> Check:
+def _folder(wanted: NodeNeeds, plan: Plan | None) -> Check:
     try:
         os.makedirs(wanted.run, exist_ok=True)
         probe = f"{wanted.run}/.hpcai-preflight-{os.getpid()}"
@@ -150,7 +169,7 @@ def _folder(wanted: Wanted, plan: Plan | None) -> Check:
     return Check("scratch", PASS, f"{gib(free)} are free in {wanted.run}, {gib(needed)} are needed")
 
 
-def _trainer(wanted: Wanted, run: Run) -> Check:
+def _trainer(wanted: NodeNeeds, run: Run) -> Check:
     if not os.path.isfile(wanted.trainer):
         return Check("trainer", FAIL, f"{wanted.trainer} is missing: run the role hpcai.azure.training on this node.")
     if wanted.python and run([wanted.python, "-c", "import sys"]).rc != 0:
@@ -158,29 +177,53 @@ def _trainer(wanted: Wanted, run: Run) -> Check:
     return Check("trainer", PASS, wanted.trainer)
 
 
-def _image(wanted: Wanted) -> Check:
+def _image(wanted: NodeNeeds) -> Check:
     if not wanted.image:
         if wanted.needs_image:
             return Check("image", FAIL, "this recipe runs in a container image only: give --image NAME@sha256:DIGEST.")
         return Check("image", PASS, "no container")
+    with_digest = _DIGEST.fullmatch(wanted.image)
     if wanted.image.startswith("/"):
-        if os.path.isfile(wanted.image):
-            return Check("image", PASS, wanted.image)
-        return Check("image", FAIL, f"{wanted.image} is missing on this node.")
-    if not _DIGEST.fullmatch(wanted.image):
-        words = f"{wanted.image} has no digest, so it may be another image tomorrow: use NAME@sha256:DIGEST."
+        return _image_file(with_digest[1] if with_digest else wanted.image, with_digest[2] if with_digest else "")
+    if not with_digest:
+        words = f"{wanted.image} has no digest, so its content may change: use NAME@sha256:DIGEST."
         return Check("image", FAIL, words)
     return Check("image", PASS, wanted.image)
 
 
-def _data(wanted: Wanted, run: Run) -> Iterator[Check]:
+def _image_file(path: str, digest: str) -> Check:
+    """Check an image that is a file.
+
+    :param digest: the SHA-256 that it must have; empty to accept any content.
+    """
+    try:
+        found = sha256_of(path) if digest else ""
+    except OSError as error:
+        return Check("image", FAIL, f"cannot read {path}: {error.strerror}")
+    if found != digest:
+        return Check("image", FAIL, f"{path} has the SHA-256 {found}, not {digest}: copy the image to this node again.")
+    if not os.path.isfile(path):
+        return Check("image", FAIL, f"{path} is missing on this node.")
+    return Check("image", PASS, f"{path} has its digest" if digest else path)
+
+
+def _data(wanted: NodeNeeds, run: Run) -> Iterator[Check]:
     if not wanted.data:
         return
     if not os.path.isdir(wanted.data):
-        yield Check("data", UNKNOWN, f"{wanted.data} is not staged yet")
+        if wanted.staged:
+            yield Check("data", UNKNOWN, f"{wanted.data} is not staged yet")
+        else:
+            yield Check("data", FAIL, f"{wanted.data} is missing on this node: copy the data there, or give --source.")
         return
-    answer = run(["hpcnode", "stage", "verify", "--target", wanted.data])
-    words = {0: f"{wanted.data} agrees with its manifest", 1: f"{wanted.data} differs from its manifest: stage again."}
-    yield Check(
-        "data", {0: PASS, 1: FAIL}.get(answer.rc, UNKNOWN), words.get(answer.rc, f"{wanted.data} has no manifest")
-    )
+    sums = ["--sums", wanted.sums] if wanted.sums else []
+    answer = run(["hpcnode", "stage", "verify", "--target", wanted.data, *sums])
+    if answer.rc == 0:
+        yield Check("data", PASS, f"{wanted.data} agrees with its manifest")
+    elif answer.rc != 1:
+        yield Check("data", UNKNOWN, f"{wanted.data} has no manifest")
+    elif wanted.staged:
+        # A run may have been killed while it staged; staging copies what is missing, and refuses what differs.
+        yield Check("data", UNKNOWN, f"{wanted.data} is not complete: staging continues")
+    else:
+        yield Check("data", FAIL, f"{wanted.data} differs from its manifest: stage again.")

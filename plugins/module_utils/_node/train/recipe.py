@@ -112,6 +112,8 @@ class Recipe:
     :ivar any_nodes: whether a checkpoint can be loaded on another number of nodes.
     :ivar sharded: whether a checkpoint's parts on one node cannot be loaded without those of the others.
     :ivar needs_image: whether it runs in a container image only.
+    :ivar image: the container image, with its digest; empty for none.
+    :ivar data_sums: file beside ``recipe.json`` with the SHA-256 of each file of its data set; empty for none.
     :ivar sizes: by name.
     """
 
@@ -125,6 +127,8 @@ class Recipe:
     any_nodes: bool
     sharded: bool
     needs_image: bool
+    image: str
+    data_sums: str
     sizes: Mapping[str, Size]
 
     def size(self, name: str) -> Size:
@@ -213,10 +217,19 @@ _RECIPE = record(
         "any_nodes": boolean,
         "sharded": boolean,
         "needs_image": boolean,
+        "image": matching(r"([^@\s]+@sha256:[0-9a-f]{64})?", "an image with its digest, as NAME@sha256:DIGEST"),
+        "data_sums": matching(r"([A-Za-z0-9_][A-Za-z0-9_.-]*)?", "the name of a file beside recipe.json"),
         "sizes": mapping_of(matching(r"[A-Za-z0-9.-]+", "the name of a size"), _SIZE),
     },
     ("schema", "name", "summary", "source", "trainer", "packages", "signal", "sizes"),
-    defaults={"latest_file": "", "any_nodes": False, "sharded": False, "needs_image": False},
+    defaults={
+        "latest_file": "",
+        "any_nodes": False,
+        "sharded": False,
+        "needs_image": False,
+        "image": "",
+        "data_sums": "",
+    },
 )
 
 

@@ -29,7 +29,7 @@ from ..forms import (
     string,
     text,
 )
-from ..job.recovery import CAUSES, EXIT, NODE, PREEMPTED, PREFLIGHT, TIME_LIMIT, JobRun
+from ..job.recovery import CAUSES, EXIT, HANG, NODE, PREEMPTED, PREFLIGHT, TIME_LIMIT, JobRun
 from ..machine.atomic import write_file
 from ..slurm.hostlist import HostlistError, expand
 
@@ -119,7 +119,9 @@ class Outcome:
     failed: tuple[str, ...] = ()
 
 
-def outcome(status: int, errors: str, refused: bool, noticed: Sequence[str], before_limit: bool) -> Outcome:
+def outcome(
+    status: int, errors: str, refused: bool, noticed: Sequence[str], before_limit: bool, hung: bool = False
+) -> Outcome:
     """Return how a run ended.
 
     :param status: exit status of the trainer, or of the preflight.
@@ -127,6 +129,7 @@ def outcome(status: int, errors: str, refused: bool, noticed: Sequence[str], bef
     :param refused: whether the preflight refused a node.
     :param noticed: nodes about which the platform gave notice.
     :param before_limit: whether the job got the signal that its time limit is near.
+    :param hung: whether its watchdog ended it for a hang. Then srun's messages are about the watchdog's signal.
     """
     failed = first_failed(errors)
     if status not in (0, CONTINUE):
@@ -136,6 +139,8 @@ def outcome(status: int, errors: str, refused: bool, noticed: Sequence[str], bef
         return Outcome(PREFLIGHT, status, failed)
     if status == 0:
         return Outcome(EXIT, 0)
+    if hung:
+        return Outcome(HANG, status)
     if noticed:
         return Outcome(PREEMPTED, status, tuple(noticed))
     if before_limit or status == CONTINUE:

@@ -23,7 +23,7 @@ from .model import NONE, Model
 from .plan import Plan
 from .plan_text import count, duration
 from .record import Record
-from .slow import Finding, Sample, find_slow
+from .slow import Sample, Slow, find_slow
 
 _LONGEST_FILE = 64 * 2**20
 """Only the end of a longer file is read: a rank writes one line per some steps."""
@@ -116,7 +116,7 @@ class Report:
     lost: float | None
     cost: float | None
     currency: str
-    slow: tuple[Finding, ...]
+    slow: tuple[Slow, ...]
     decisions: tuple[str, ...]
 
 

@@ -15,6 +15,9 @@ from .recipe import FOLDER, Recipe, Size
 
 SRUN, MPIRUN = LAUNCHERS = ("srun", "mpirun")
 _WIDTH = 110
+HANG_S = 1800
+"""As long as NCCL's own limit for a collective, and longer than any checkpoint takes."""
+_SETTLE_S = 60
 
 
 @dataclass(frozen=True)
@@ -31,12 +34,17 @@ class ScriptOptions:
     :ivar python: the interpreter.
     :ivar image: a container image; empty for none.
     :ivar data: folder of the data set on the nodes; empty for synthetic data.
+    :ivar data_shared: whether all nodes see ``data``.
     :ivar source: the data set in Blob storage; empty if it is there already.
+    :ivar sums: file with the SHA-256 of each file of the data set; empty to accept what is there.
+    :ivar signed: whether checkpoints are signed, and only signed ones are restored.
     :ivar launcher: one of ``LAUNCHERS``.
     :ivar time: Slurm's time limit; empty for the partition's.
     :ivar partition: the partition; empty for the default.
     :ivar warn_s: how long before the time limit the training saves and ends.
+    :ivar hang_s: end the training when it completes no step for this time, in seconds; 0 to wait for ever.
     :ivar steps: replaces the steps of the size; None keeps them.
+    :ivar prices: words for ``train end`` and ``train report`` that name the price of a node; empty for no cost.
     :ivar folder: where recipes and trainers are on the nodes.
     """
 
@@ -50,12 +58,17 @@ class ScriptOptions:
     python: str = "python3"
     image: str = ""
     data: str = ""
+    data_shared: bool = False
     source: str = ""
+    sums: str = ""
+    signed: bool = False
     launcher: str = SRUN
     time: str = ""
     partition: str = ""
     warn_s: int = 300
+    hang_s: int = HANG_S
     steps: int | None = None
+    prices: tuple[str, ...] = ()
     folder: str = FOLDER
 
 
@@ -68,8 +81,9 @@ def render(recipe: Recipe, options: ScriptOptions) -> str:
         _preflight(recipe, options),
         _stage(options),
         _restore(recipe, options),
+        _watchdog(options),
         _train(recipe, size, options),
-        _ending(options),
+        _ending(recipe, options),
     )
     return "\n".join("\n".join(part) for part in parts if part) + "\n"
 
@@ -118,7 +132,7 @@ def _head(recipe: Recipe, options: ScriptOptions) -> list[str]:
     return [
         "#!/bin/bash",
         f"# {recipe.summary}: {recipe.name}, size {options.size}. Written by 'hpcnode train script'.",
-        "# It contains all that happens, so you can change it. Start it with sbatch, in a folder that all nodes see.",
+        "# It contains all steps, so you can change them. Start it with sbatch, in a folder that all nodes see.",
         *(f"#SBATCH {directive}" for directive in directives),
         "set -u",
         "",
@@ -131,17 +145,21 @@ def _setting(recipe: Recipe, options: ScriptOptions) -> list[str]:
         f'run="{options.run}"  # checkpoints, {where}',
         "# Records and progress, seen by all nodes.",
         f'job="$SLURM_SUBMIT_DIR/{recipe.name}-{options.size}-$SLURM_JOB_ID"',
-        'mkdir -p "$job" && rm -f "$job"/near-limit "$job"/notice-* "$job"/errors',
+        'mkdir -p "$job" && rm -f "$job"/near-limit "$job"/notice-* "$job"/errors "$job"/progress',
         'each_node=(srun --ntasks-per-node=1 --ntasks="$SLURM_JOB_NUM_NODES" --kill-on-bad-exit=0)',
     ]
     if options.store:
         lines.append(f"export HPCAI_CHECKPOINT_STORE={shlex.quote(options.store)}")
+    end = ('--run "$run"', '--status "$@"')
     return [
         *lines,
         "",
         "# Decides about a restart, prints the report, and ends. $1: exit status, then options of 'train end'.",
         "finish() {",
-        f'    hpcnode train end "$job" --run "$run" --recipes {shlex.quote(options.folder)} --status "$@"',
+        "    # Slurm terminates this script when it is requeued, and then kills what it has started.",
+        "    trap '' TERM",
+        *_archive(recipe, options),
+        f"    {_wrap(['hpcnode train end', *_reported(options), *end])}",
         '    exit "$1"',
         "}",
         "",
@@ -152,14 +170,31 @@ def _setting(recipe: Recipe, options: ScriptOptions) -> list[str]:
     ]
 
 
+def _reported(options: ScriptOptions) -> list[str]:
+    """Return words of the commands that make the report."""
+    return ['"$job"', f"--recipes {shlex.quote(options.folder)}", *map(shlex.quote, options.prices)]
+
+
+def _archive(recipe: Recipe, options: ScriptOptions) -> list[str]:
+    """Return lines that keep log and report beside the checkpoints, before a requeue ends the script."""
+    if not options.store:
+        return []
+    return [
+        f'    {_wrap(["hpcnode train report", *_reported(options)])} > "$job/report.txt"',
+        f'    hpcnode checkpoint archive "$job" "$SLURM_SUBMIT_DIR/{recipe.name}-{options.size}-$SLURM_JOB_ID.log"',
+    ]
+
+
 def _preflight(recipe: Recipe, options: ScriptOptions) -> list[str]:
     words = [f"hpcnode train preflight {recipe.name} --size {options.size}", '--job "$job" --run "$run"']
     words.append(f"--recipes {shlex.quote(options.folder)}")
     words += [f"--image {shlex.quote(options.image)}"] if options.image else [f"--python {shlex.quote(options.python)}"]
     words += [f"--data {shlex.quote(options.data)}"] if options.data else []
+    words += [f"--sums {shlex.quote(options.sums)}"] if options.sums else []
     words += ["--shared"] if options.shared else []
+    words += ["--staged"] if options.source else []
     return [
-        "# Preflight: health, memory, disk, trainer, image and data of these very nodes.",
+        "# Preflight: health, memory, disk, trainer, image and data of the job's nodes.",
         f'"${{each_node[@]}}" {_wrap(words)} 2> >(tee "$job/errors" >&2) || finish $? --refused',
         "",
     ]
@@ -169,8 +204,11 @@ def _stage(options: ScriptOptions) -> list[str]:
     if not options.source:
         return []
     words = ["hpcnode stage run", f"--source {shlex.quote(options.source)}", f"--target {shlex.quote(options.data)}"]
+    words += [] if options.data_shared else ["--all"]
+    words += [f"--sums {shlex.quote(options.sums)}"] if options.sums else []
+    share = "its share" if options.data_shared else "all files"
     return [
-        "# Stage the data: each node copies its share, or continues what a killed run left.",
+        f"# Stage the data: each node copies {share}, or continues what a killed run left.",
         f'"${{each_node[@]}}" {_wrap(words)} || finish $?',
         "",
     ]
@@ -182,7 +220,8 @@ def _restore(recipe: Recipe, options: ScriptOptions) -> list[str]:
     words = ['hpcnode checkpoint restore --to "$run"']
     words += [f"--latest-file {recipe.latest_file}"] if recipe.latest_file else []
     words += ["--shared"] if options.shared else (["--all"] if recipe.any_nodes and recipe.sharded else [])
-    watch = [f'hpcnode checkpoint watch "$run" --signal {recipe.signal}', "--keep-last 2"]
+    words += ["--signed"] if options.signed else []
+    watch = [f'hpcnode checkpoint watch "$run" --signal {recipe.signal}', "--keep-last 2", *_about(options)]
     watch += [f"--latest-file {recipe.latest_file}"] if recipe.signal == "latest" else []
     watch += ["--shared"] if options.shared else []
     return [
@@ -196,11 +235,26 @@ def _restore(recipe: Recipe, options: ScriptOptions) -> list[str]:
     ]
 
 
+def _watchdog(options: ScriptOptions) -> list[str]:
+    if not options.hang_s:
+        return []
+    words = ['hpcnode recover watch --file "$job/progress"', f"--limit {options.hang_s}"]
+    words.append(f"--settle {min(options.hang_s, _SETTLE_S)}")
+    # Checkpoints in a store are known without a note.
+    words += [] if options.store else ['--checkpoints "$run"']
+    return [
+        f"# End a training that hangs: no step for {options.hang_s} s, and for ten times the longest pause so far.",
+        f'"${{each_node[@]}}" --overlap {_wrap(words)} &',
+        "watchdog=$!",
+        "",
+    ]
+
+
 def _train(recipe: Recipe, size: Size, options: ScriptOptions) -> list[str]:
     trainer = shlex.quote(f"{options.folder}/trainers/{recipe.trainer}")
     arguments = trainer_arguments(size, options.steps)
     program = [
-        f"{options.python} {trainer}",
+        f"{shlex.quote(options.python)} {trainer}",
         '--run="$run" --job="$job"',
         *(["--shared"] if options.shared else []),
         *([f"--data={shlex.quote(options.data)}"] if options.data else []),
@@ -219,12 +273,13 @@ def _train(recipe: Recipe, size: Size, options: ScriptOptions) -> list[str]:
             '--overlap --kill-on-bad-exit=1 ${HPCAI_CPU_BIND:+"$HPCAI_CPU_BIND"}',
         ]
     if options.image:
-        mounts = f"$run,$job,{options.folder}"
-        mounts += f",{options.data}" if options.data else ""
-        launch.append(f'--container-image={shlex.quote(options.image)} --container-mounts="{mounts}"')
+        mounts = shlex.quote(",".join(filter(None, ("", options.folder, options.data))))
+        # The preflight has compared the digest of a file, which pyxis does not know.
+        image = options.image.partition("@sha256:")[0] if options.image.startswith("/") else options.image
+        launch.append(f'--container-image={shlex.quote(image)} --container-mounts="$run,$job,"{mounts}')
     return [
-        f"# Train: {options.ranks} {'process' if options.ranks == 1 else 'processes'} per node. A rank that dies "
-        "ends all. A warning before the time",
+        f"# Train: {options.ranks} {'process' if options.ranks == 1 else 'processes'} per node. If one rank dies, "
+        "all end. A warning before the time",
         "# limit is passed on; the training then saves and ends with status 75.",
         f'{_wrap([*launch, *program])} 2> >(tee -a "$job/errors" >&2) &',
         "training=$!",
@@ -235,14 +290,22 @@ def _train(recipe: Recipe, size: Size, options: ScriptOptions) -> list[str]:
     ]
 
 
-def _ending(options: ScriptOptions) -> list[str]:
+def _about(options: ScriptOptions) -> list[str]:
+    return ['--lineage "$job/lineage.json"', *(["--sign"] if options.signed else [])]
+
+
+def _ending(recipe: Recipe, options: ScriptOptions) -> list[str]:
     lines = []
+    if options.hang_s:
+        lines += ['kill -TERM "$watchdog" 2>/dev/null; wait "$watchdog"', ""]
     if options.store:
-        once = f'hpcnode checkpoint watch "$run" --once{" --shared" if options.shared else ""}'
-        lines = [
+        words = ['hpcnode checkpoint watch "$run" --once', f"--signal {recipe.signal}", *_about(options)]
+        words += [f"--latest-file {recipe.latest_file}"] if recipe.signal == "latest" else []
+        words += ["--shared"] if options.shared else []
+        lines += [
             "# End the watcher, and publish what it had not finished.",
-            'kill -TERM "$watcher"; wait "$watcher"',
-            f'"${{each_node[@]}}" {once}',
+            'kill -TERM "$watcher" 2>/dev/null; wait "$watcher"',
+            f'"${{each_node[@]}}" {_wrap(words)}',
             "",
         ]
     return [*lines, "# Restart or hold, with the report.", 'finish "$status"']

@@ -49,7 +49,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Slow:
     """What is slow.
 
     :ivar subject: a node, or ``storage``.
@@ -69,7 +69,7 @@ class Finding:
 STORAGE = "storage"
 
 
-def find_slow(samples: Iterable[Sample]) -> list[Finding]:
+def find_slow(samples: Iterable[Sample]) -> list[Slow]:
     """Return what is slow, the largest loss first; empty if nothing is."""
     by_node: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
@@ -83,7 +83,7 @@ def find_slow(samples: Iterable[Sample]) -> list[Finding]:
     waits = median(times[DATA].values())
     if step > 0 and waits >= STORAGE_OF_STEP * step:
         found.append(
-            Finding(
+            Slow(
                 STORAGE,
                 DATA,
                 waits,
@@ -101,7 +101,7 @@ def _time(samples: Sequence[Sample], section: str) -> float:
     return median(float(getattr(sample, section)) for sample in samples)
 
 
-def _slow_nodes(times: Mapping[str, float], section: str, step: float) -> list[Finding]:
+def _slow_nodes(times: Mapping[str, float], section: str, step: float) -> list[Slow]:
     if len(times) < 2:
         return []
     middle = median(times.values())
@@ -117,7 +117,7 @@ def _slow_nodes(times: Mapping[str, float], section: str, step: float) -> list[F
             is_slow = _TO_SIGMA * (value - middle) / spread > BEYOND
         if is_slow:
             found.append(
-                Finding(
+                Slow(
                     node,
                     section,
                     value,

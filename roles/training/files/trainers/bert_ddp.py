@@ -42,7 +42,7 @@ def main() -> None:
     parser = harness.options(__doc__ or "")
     add_shape(parser)
     args = parser.parse_args()
-    training = harness.Training(args)
+    training = harness.Training(args, any_world=True)
     shape, rank = shape_of(args), training.rank
     plain = Bert(shape).to(training.device)
     optimizer = torch.optim.AdamW(plain.parameters(), lr=args.learning_rate)

@@ -57,17 +57,6 @@ def read_sample(path: str, side: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.log1p(cube), torch.tensor(targets)
 
 
-def write_samples(folder: str, count: int, side: int, seed: int) -> None:
-    """Write synthetic samples whose targets can be learned: the mean of each channel follows one of them."""
-    for number in range(count):
-        source = torch.Generator().manual_seed(seed + number)
-        targets = torch.rand(_TARGETS, generator=source) * 2 - 1
-        rates = (8 * (targets + 1.5)).view(1, 1, 1, _TARGETS).expand(side, side, side, _TARGETS)
-        cube = torch.poisson(rates, generator=source).to(torch.int16)
-        data = tfrecord.example({"x": cube.numpy().tobytes(), "y": targets.tolist()})
-        tfrecord.write_records(f"{folder}/synthetic_{number:05d}_{number % 64:03d}.tfrecord.gz", iter([data]))
-
-
 def main() -> None:
     """Train."""
     parser = harness.options(__doc__ or "")
@@ -76,7 +65,7 @@ def main() -> None:
     add("--filters", type=int, default=32, help="filters of the first convolution")
     add("--samples", type=int, default=32, help="synthetic samples, if there is no data")
     args = parser.parse_args()
-    training = harness.Training(args)
+    training = harness.Training(args, any_world=True)
     plain = model_of(args.side, args.filters).to(training.device)
     rate = args.learning_rate * training.global_batch / _BASE_BATCH
     optimizer = torch.optim.SGD(plain.parameters(), lr=rate, momentum=0.9)

@@ -10,6 +10,7 @@ import harness
 import torch
 import torch.distributed.checkpoint as dcp
 from gpt import Gpt, Tokens, add_shape, shape_of
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -20,7 +21,7 @@ def main() -> None:
     parser = harness.options(__doc__ or "")
     add_shape(parser)
     args = parser.parse_args()
-    training = harness.Training(args)
+    training = harness.Training(args, any_world=True)
     shape, rank = shape_of(args), training.rank
     mesh = init_device_mesh(args.device, (rank.world,))
     # On CPUs fp32 is both faster and exact enough to compare losses.
@@ -55,9 +56,16 @@ def main() -> None:
         optimizer.zero_grad()
         return total
 
+    def write(folder: str) -> None:
+        try:
+            dcp.save(state(), checkpoint_id=folder)
+        except CheckpointException as error:
+            # It is no Exception, and has those of all ranks.
+            raise RuntimeError("; ".join(f"rank {rank}: {one[0]}" for rank, one in error.failures.items())) from error
+
     data = Tokens(args.data, shape, args.seed)
     batches = data.batches(start, rank.rank, rank.world, args.micro_batch, training.micro_batches)
-    training.loop(start, batches, step, lambda folder: dcp.save(state(), checkpoint_id=folder))
+    training.loop(start, batches, step, write)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import os
 from collections.abc import Iterator
@@ -110,11 +111,14 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    """A decoder; ``forward`` returns the mean loss of predicting each next token."""
+    """A decoder; ``forward`` returns the mean loss of predicting each next token.
 
-    def __init__(self, shape: Shape) -> None:
+    :param offload: whether the inputs of the layers wait for the backward pass in the host's memory.
+    """
+
+    def __init__(self, shape: Shape, offload: bool = False) -> None:
         super().__init__()
-        self.recompute = shape.recompute
+        self.recompute, self.offload = shape.recompute, offload
         self.tokens = nn.Embedding(shape.vocabulary, shape.hidden)
         self.positions = nn.Embedding(shape.sequence, shape.hidden)
         self.blocks = nn.ModuleList(Block(shape) for _layer in range(shape.layers))
@@ -128,12 +132,40 @@ class Gpt(nn.Module):
         inputs, targets = batch[:, :-1], batch[:, 1:]
         x = self.tokens(inputs) + self.positions(torch.arange(inputs.shape[1], device=inputs.device))
         for block in self.blocks:
-            x = checkpoint(block, x, use_reentrant=False) if self.recompute and self.training else block(x)
+            x = self._recomputed(block, x) if self.recompute and self.training else block(x)
         logits = self.head(self.norm(x)).float()
         return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
 
+    def _recomputed(self, block: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        """Return the output of a layer that keeps its input only."""
+        on_host = torch.autograd.graph.save_on_cpu(pin_memory=x.is_cuda) if self.offload else contextlib.nullcontext()
+        with on_host:
+            output: torch.Tensor = checkpoint(block, x, use_reentrant=False)
+        return output
 
-class Tokens:
+
+class Samples:
+    """Samples by number; each number has the same sample on all ranks and in each run."""
+
+    def sample(self, number: int) -> torch.Tensor:
+        """Return a sample of one more token than the sequence."""
+        raise NotImplementedError
+
+    def batches(
+        self, start: int, rank: int, world: int, micro_batch: int, micro_batches: int
+    ) -> Iterator[list[torch.Tensor]]:
+        """Yield the micro-batches of each step after ``start``, for one of ``world`` replicas."""
+        step = start
+        while True:
+            first = (step * world + rank) * micro_batch * micro_batches
+            yield [
+                torch.stack([self.sample(first + part * micro_batch + one) for one in range(micro_batch)])
+                for part in range(micro_batches)
+            ]
+            step += 1
+
+
+class Tokens(Samples):
     """Samples by their number, so that a resumed training reads what an uninterrupted one would.
 
     With a folder, its files are read as one text of bytes. Without one, tokens follow a rule that a model can learn.
@@ -162,16 +194,3 @@ class Tokens:
             return self._text[first : first + length].long() % self._shape.vocabulary
         start, stride = torch.randint(1, self._shape.vocabulary, (2,), generator=source).tolist()
         return (start + stride % 7 * torch.arange(length)) % self._shape.vocabulary
-
-    def batches(
-        self, start: int, rank: int, world: int, micro_batch: int, micro_batches: int
-    ) -> Iterator[list[torch.Tensor]]:
-        """Yield the micro-batches of each step after ``start``, for one of ``world`` replicas."""
-        step = start
-        while True:
-            first = (step * world + rank) * micro_batch * micro_batches
-            yield [
-                torch.stack([self.sample(first + part * micro_batch + one) for one in range(micro_batch)])
-                for part in range(micro_batches)
-            ]
-            step += 1

@@ -38,11 +38,45 @@ def config_of(args: argparse.Namespace, micro_batches: int) -> dict[str, Any]:
             "params": {"lr": args.learning_rate, "torch_adam": args.device == "cpu"},
         },
         "zero_allow_untested_optimizer": True,
-        "activation_checkpointing": {"cpu_checkpointing": args.offload_activations},
         "checkpoint": {"use_node_local_storage": not args.shared},
         "steps_per_print": 1_000_000,
         "wall_clock_breakdown": False,
     }
+
+
+def save_states(engine: Any, path: str) -> None:
+    """Write what DeepSpeed leaves out of a checkpoint if the optimizer is on NVMe.
+
+    These are the names of the large states, whose files it copies, Adam's steps, and parts that are too small for NVMe.
+    """
+    kept = [
+        {
+            "part": part.data if part.numel() else None,
+            "states": {
+                name: None if torch.is_tensor(value) and not value.numel() else value
+                for name, value in engine.optimizer.optimizer.state[part].items()
+            },
+        }
+        for part in engine.optimizer.fp32_partitioned_groups_flat
+    ]
+    torch.save(kept, path)
+
+
+def restore_states(engine: Any, path: str) -> None:
+    """Read what ``save_states`` wrote, before DeepSpeed loads the checkpoint.
+
+    DeepSpeed then also reads the files of the large states. Without their names, a resumed training would begin with
+    new ones.
+    """
+    zero = engine.optimizer
+    for number, kept in enumerate(torch.load(path, weights_only=True)):
+        part = zero.fp32_partitioned_groups_flat[number]
+        if kept["part"] is not None:
+            part.data.copy_(kept["part"])
+        for name, value in kept["states"].items():
+            # The memory is never touched: the swapped tensor replaces it.
+            empty = torch.empty(zero.fp16_partitioned_groups_flat_numel[number], dtype=part.dtype)
+            zero.optimizer.state[part][name] = empty if value is None else value
 
 
 def wrap(model: torch.nn.Module) -> torch.nn.Module:
@@ -75,14 +109,18 @@ def main(prepare: Any = wrap) -> None:
     os.environ.update(RANK=str(rank.rank), WORLD_SIZE=str(rank.world), LOCAL_RANK=str(rank.local))
     deepspeed.init_distributed(dist_backend="nccl" if args.device == "cuda" else "gloo", verbose=False)
     config = config_of(args, training.micro_batches)
-    if args.offload_activations:
-        deepspeed.checkpointing.configure(None, deepspeed_config=config, checkpoint_in_cpu=True)
     with deepspeed.zero.Init(config_dict_or_path=config, enabled=args.zero == 3):
-        model = prepare(Gpt(shape))
+        model = prepare(Gpt(shape, args.offload_activations))
     engine, *_rest = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
+
+    def states_in(folder: str) -> str:
+        return f"{folder}/optimizer-{rank.rank}.pt"
+
     start = training.newest()
     if start:
         # The file "latest" is written by the first rank only, so the checkpoint is named.
+        if args.offload_nvme:
+            restore_states(engine, states_in(training.folder(start)))
         loaded, _state = engine.load_checkpoint(args.run, tag=f"step{start}")
         if loaded is None:
             harness.refuse(f"DeepSpeed cannot load {training.folder(start)}")
@@ -98,6 +136,8 @@ def main(prepare: Any = wrap) -> None:
 
     def write(folder: str) -> None:
         engine.save_checkpoint(os.path.dirname(folder), tag=os.path.basename(folder))
+        if args.offload_nvme:
+            save_states(engine, states_in(folder))
 
     data = Tokens(args.data, shape, args.seed)
     batches = data.batches(start, rank.rank, rank.world, args.micro_batch, training.micro_batches)

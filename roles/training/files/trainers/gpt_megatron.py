@@ -18,7 +18,8 @@ from typing import Any
 import harness
 import torch
 import torch.distributed as dist
-from gpt import Tokens, add_shape, shape_of
+from gpt import Samples, Tokens, add_shape, shape_of
+from preprocess_data import Corpus, prefix_in
 
 
 class _NoRandomStates:
@@ -85,7 +86,14 @@ def main() -> None:
         trained.load(training.folder(start))
     shape = shape_of(args)
     rank = parallel_state.get_data_parallel_rank()
-    batches = Tokens(args.data, shape, args.seed).batches(start, rank, replicas, args.micro_batch, micro_batches)
+    data: Samples = Tokens("", shape, args.seed)
+    if args.data:
+        prefix = prefix_in(args.data)
+        if not prefix:
+            harness.refuse(f"{args.data} has no data set (*.idx): make one with preprocess_data.py")
+        samples = args.steps * args.micro_batch * micro_batches * replicas
+        data = Corpus(prefix, args.sequence, args.vocabulary, samples, args.seed)
+    batches = data.batches(start, rank, replicas, args.micro_batch, micro_batches)
     training.loop(start, batches, trained.step, trained.save)
 
 

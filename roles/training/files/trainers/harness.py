@@ -11,60 +11,30 @@ is not a number; 73 a checkpoint cannot be written; 78 the options contradict ea
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import glob
-import json
 import math
 import os
 import shutil
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, NoReturn
+
+# Otherwise each profile of a step writes two lines to the log, on each rank. PyTorch reads it once.
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 import torch
 import torch.distributed as dist
+from measure import MEASURE_EVERY, WARM_UP, Collectives, Times, this_rank
 
 STOPPED, BAD_LOSS, CANNOT_WRITE, BAD_OPTIONS = 75, 65, 73, 78
 MARKER = ".complete"
+WORLD = "world"
+"""In each checkpoint: how many processes wrote it."""
 KEPT_LOCALLY = 3
-_WARM_UP = 2
-"""The first steps of a run allocate memory and compile kernels, so they are not reported."""
-
-
-@dataclass(frozen=True)
-class Rank:
-    """This process among all of them.
-
-    :ivar rank: its number, from 0.
-    :ivar world: number of processes.
-    :ivar local: its number on its node.
-    :ivar node: name of the node.
-    :ivar node_id: number of the node.
-    """
-
-    rank: int
-    world: int
-    local: int
-    node: str
-    node_id: int
-
-
-def this_rank() -> Rank:
-    """Return this process' place, as srun, mpirun or torchrun tells it."""
-    if "OMPI_COMM_WORLD_RANK" in os.environ:
-        names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK")
-    elif "SLURM_PROCID" in os.environ:
-        names = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")
-    else:
-        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-    rank, local = (int(os.environ.get(name, "0")) for name in (names[0], names[2]))
-    world = int(os.environ.get(names[1], "1"))
-    node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-    return Rank(rank, world, local, node, int(os.environ.get("SLURM_NODEID", rank)))
 
 
 def options(description: str) -> argparse.ArgumentParser:
@@ -101,10 +71,14 @@ def _leave(status: int) -> NoReturn:
 
 
 class Training:
-    """The processes of a training, from their start to their end."""
+    """The processes of a training, from their start to their end.
 
-    def __init__(self, args: argparse.Namespace) -> None:
+    :param any_world: whether a checkpoint can be loaded by another number of processes than wrote it.
+    """
+
+    def __init__(self, args: argparse.Namespace, any_world: bool = False) -> None:
         self.args = args
+        self._any_world = any_world
         self.rank = this_rank()
         self.is_first = self.rank.rank == 0
         self._asked_to_stop = False
@@ -157,7 +131,25 @@ class Training:
         step = torch.tensor([max(steps, default=0)])
         step = step.to(self.device)
         dist.all_reduce(step, dist.ReduceOp.MIN)
-        return int(step.item())
+        found = int(step.item())
+        if found and not self._any_world:
+            self._require_world(found)
+        return found
+
+    def _require_world(self, step: int) -> None:
+        """End all processes if another number of them wrote a checkpoint that only as many can load."""
+        try:
+            with open(f"{self.folder(step)}/{WORLD}", encoding="ascii") as file:
+                written = file.read()
+        except FileNotFoundError:
+            # Written by another program, which may know.
+            written = str(self.rank.world)
+        if self._any(written != str(self.rank.world)):
+            self.say(
+                f"{self.folder(step)} was written by {written} processes, and only as many can load it: this training "
+                f"has {self.rank.world}. Use the same number of nodes, or another folder."
+            )
+            _leave(BAD_OPTIONS)
 
     def folder(self, step: int) -> str:
         """Return the folder of a checkpoint."""
@@ -166,10 +158,12 @@ class Training:
     def save(self, step: int, write: Callable[[str], None]) -> None:
         """Write a checkpoint with all ranks, and mark it as finished when all of them have written.
 
-        A full disk on one node ends all of them; without the marker, what was written never counts.
+        A rank that cannot write ends at once, and the launcher then ends the others: they may wait for it in a
+        collective of their framework. Without the marker, what was written never counts.
         """
         folder = self.folder(step)
         failed = ""
+        self._clear(folder)
         try:
             os.makedirs(folder, exist_ok=True)
             write(folder)
@@ -178,14 +172,29 @@ class Training:
         except RuntimeError as error:
             # What torch makes of a write error, such as a full disk.
             failed = f"{self.rank.node}: cannot write {folder}: {error}"
-        if self._any(bool(failed)):
-            if failed:
-                sys.stderr.write(f"{failed}\n")
+        if failed:
+            sys.stderr.write(f"{failed}\n")
             _leave(CANNOT_WRITE)
-        if self.is_first if self.args.shared else self.rank.local == 0:
+        dist.barrier()
+        if self._owns_folder:
+            with open(f"{folder}/{WORLD}", "w", encoding="ascii") as file:
+                file.write(str(self.rank.world))
             with open(f"{folder}/{MARKER}", "w", encoding="ascii"):
                 pass
             self._prune()
+        dist.barrier()
+
+    @property
+    def _owns_folder(self) -> bool:
+        """Whether this rank marks and removes checkpoints: one rank for each folder."""
+        return self.is_first if self.args.shared else self.rank.local == 0
+
+    def _clear(self, folder: str) -> None:
+        """Remove what an interrupted run left of a checkpoint, before a rank writes to it."""
+        if self._owns_folder:
+            with contextlib.suppress(OSError):
+                os.unlink(f"{folder}/{MARKER}")
+            shutil.rmtree(folder, ignore_errors=True)
         dist.barrier()
 
     def _prune(self) -> None:
@@ -216,21 +225,30 @@ class Training:
         args = self.args
         if start:
             self.say(f"continuing after step {start}")
-        times = _Times(self)
+        times, own = Times(self.args.job, self.rank, self.global_batch, args.steps), 0.0
         saved, loss, stop = start, None, False
         for number in range(start + 1, args.steps + 1):
             begun = time.perf_counter()
             batch = next(batches)
             waited = time.perf_counter() - begun
-            loss = step(number, batch)
-            self._synchronize()
-            stop, bad, in_collective = self._agree(loss)
-            times.add(time.perf_counter() - begun, waited, in_collective, number - start)
+            measured = number == start + WARM_UP + 1 or number % MEASURE_EVERY == 0
+            with Collectives(self.device, measured) as collectives:
+                started = time.perf_counter()
+                loss = step(number, batch)
+                self._synchronize()
+                worked = time.perf_counter() - started
+            stop, bad = self._reduce_flags(loss)
+            if measured:
+                own = max(worked - collectives.seconds(), 0.0)
+            elif number - start > WARM_UP:
+                times.add(time.perf_counter() - begun, waited, own)
+            times.complete(number)
             if bad:
                 self.say(f"step {number}: the loss is not a number")
                 _leave(BAD_LOSS)
             if number % args.report_every == 0 or number == args.steps or stop:
-                times.write(number, self._mean(loss))
+                mean = self._mean(loss)
+                times.write(number, mean if self.is_first else None)
             if number % args.save_every == 0 or number == args.steps or stop:
                 self.save(number, write)
                 saved = number
@@ -250,14 +268,12 @@ class Training:
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
-    def _agree(self, loss: torch.Tensor) -> tuple[bool, bool, float]:
-        """Return whether any rank was asked to stop, whether any loss is bad, and how long this rank waited."""
+    def _reduce_flags(self, loss: torch.Tensor) -> tuple[bool, bool]:
+        """Return whether any rank was asked to stop, and whether any loss is bad."""
         stop = self._asked_to_stop or self._notice()
         flags = torch.tensor([int(stop), int(not math.isfinite(float(loss.detach())))], device=self.device)
-        begun = time.perf_counter()
         dist.all_reduce(flags, dist.ReduceOp.MAX)
-        self._synchronize()
-        return bool(flags[0].item()), bool(flags[1].item()), time.perf_counter() - begun
+        return bool(flags[0].item()), bool(flags[1].item())
 
     def _notice(self) -> bool:
         """Return whether the watcher wrote that the platform will stop this node, and record it for the job."""
@@ -273,47 +289,6 @@ class Training:
         mean = loss.detach().float().reshape(1).clone().to(self.device)
         dist.all_reduce(mean)
         return float(mean.item()) / self.rank.world
-
-
-class _Times:
-    """Averages of a rank's times, written as lines of JSON."""
-
-    def __init__(self, training: Training) -> None:
-        self._training = training
-        # Where nodes do not share the folder, each has the times of its own ranks.
-        os.makedirs(training.args.job, exist_ok=True)
-        self._path = f"{training.args.job}/rank-{training.rank.rank}.jsonl"
-        self._clear()
-
-    def _clear(self) -> None:
-        self._steps, self._step, self._data, self._own = 0, 0.0, 0.0, 0.0
-
-    def add(self, step: float, data: float, waited: float, since_start: int) -> None:
-        if since_start <= _WARM_UP:
-            return
-        self._steps += 1
-        self._step += step
-        self._data += data
-        self._own += step - data - waited
-
-    def write(self, step: int, loss: float) -> None:
-        if not self._steps:
-            return
-        training = self._training
-        line = {
-            "t": time.time(),
-            "step": step,
-            "rank": training.rank.rank,
-            "node": training.rank.node,
-            "samples": training.global_batch,
-            "step_s": self._step / self._steps,
-            "data_s": self._data / self._steps,
-            "own_s": self._own / self._steps,
-            **({"loss": loss} if training.is_first else {}),
-        }
-        with open(self._path, "a", encoding="ascii") as file:
-            file.write(f"{json.dumps(line)}\n")
-        self._clear()
 
 
 def _step_of(marker: str) -> int:

@@ -73,7 +73,7 @@ def main() -> None:
     add("--pixels", type=int, default=224)
     add("--measure", type=int, default=20, help="steps of each measurement")
     args = parser.parse_args()
-    training = harness.Training(args)
+    training = harness.Training(args, any_world=True)
     rank = training.rank
     plain = resnet(args.depth, args.width, args.classes).to(training.device)
     optimizer = torch.optim.SGD(plain.parameters(), lr=args.learning_rate, momentum=0.9)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,10 +30,13 @@ class Cluster:
     def __init__(self) -> None:
         self.called: list[list[str]] = []
         self.reasons = {"c-0": "none", "c-1": "none"}
+        self.comment = ""
 
-    def __call__(self, words: Sequence[str]) -> Result:
+    def __call__(self, words: Sequence[str], _limit_s: float = 120) -> Result:
         self.called.append(list(words))
         text = ""
+        if words[0] == "squeue":
+            text = f"{self.comment}\n"
         if words[0] == "sinfo":
             bad = {name: reason for name, reason in self.reasons.items() if reason != "none"}
             states = {name: "draining" if name in bad else "mixed" for name in self.reasons}
@@ -98,8 +102,10 @@ def test_a_shape_replaces_parts_of_a_recipe(capfd: pytest.CaptureFixture[str]) -
         (("plan", "cosmoflow", "--vm-size", A100), "cosmoflow is no transformer"),
         (("script", "fsdp"), "give --store, or --shared"),
         (("script", "bert-ddp", "--source", "https://a/b"), "--source needs --data"),
+        (("script", "bert-ddp", "--data", "/d", "--data-shared"), "--data-shared needs --source"),
         (("script", "bert-ddp", "--launcher", "mpirun", "--image", "x"), "starts no container"),
         (("script", "gpt-ort"), "runs in a container image only"),
+        (("script", "bert-ddp", "--hang", "-1"), "--hang must not be negative"),
     ],
 )
 def test_wrong_words_are_refused(words: tuple[str, ...], message: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -113,10 +119,16 @@ def test_an_unknown_size_or_recipe_is_unknown(capfd: pytest.CaptureFixture[str])
     assert "Did you mean fsdp" in capfd.readouterr().err
 
 
-def test_a_price_file_gives_a_list_price(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
-    prices = tmp_path / "prices.json"
+def price_file(folder: pathlib.Path) -> pathlib.Path:
+    """A file with the price of a size."""
+    prices = folder / "prices.json"
     size = {"region": "westeurope", "size": A100, "hourly": 30.0}
     prices.write_text(json.dumps({"schema": 1, "currency": "USD", "date": "2026-11-20", "sizes": [size]}))
+    return prices
+
+
+def test_a_price_file_gives_a_list_price(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+    prices = price_file(tmp_path)
     words = ("plan", "--model", "39B", "--nodes", "64", "--vm-size", A100, "--tensor", "8", "--pipeline", "2")
     given = ("--tokens", "300e9", "--prices", str(prices), "--region", "WestEurope")
     _status, data = answer(capfd, *words, *given)
@@ -140,12 +152,34 @@ def test_a_script_on_cpus_needs_no_vm_size(capfd: pytest.CaptureFixture[str]) ->
     assert "--steps=7" in data["script"]
 
 
+def test_image_and_sums_of_a_recipe_are_used_unless_others_are_given(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    digest = f"@sha256:{'0' * 64}"
+    shutil.copytree(f"{FILES}/recipes/bert-ddp", tmp_path / "recipes/bert-ddp")
+    path = tmp_path / "recipes/bert-ddp/recipe.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "image": f"x{digest}", "data_sums": "sums"}))
+    sums = f"--sums {tmp_path}/recipes/bert-ddp/sums"
+
+    def script(*words: str) -> str:
+        status, data = answer(capfd, "script", "bert-ddp", "--recipes", str(tmp_path), *words)
+        assert status == GOOD
+        return " ".join(data["script"].replace("\\\n", " ").split())
+
+    assert f"--container-image=x{digest}" in script()
+    assert "--sums" not in script()
+    assert sums in script("--data", "/d")
+    assert f"--container-image=y{digest}" in script("--image", f"y{digest}")
+    assert "--sums /s" in script("--data", "/d", "--sums", "/s")
+    assert "--container-image" not in script("--python", "/env/python")
+
+
 def test_env_needs_a_job(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
     assert main(["train", "env"]) == UNKNOWN
     captured = capfd.readouterr()
     assert captured.out == "", "what is not understood must not be evaluated"
-    assert "no Slurm job" in captured.err
+    assert "not a Slurm job" in captured.err
 
 
 class Job:
@@ -212,6 +246,19 @@ def test_a_killed_rank_is_requeued_and_the_training_then_finishes(job: Job, clus
     assert [(run.started_at, run.kept) for run in record.runs] == [(0, 10), (10, 20)]
 
 
+@pytest.mark.parametrize("status", [0, 137])
+def test_a_slow_node_is_named_to_the_controller(job: Job, cluster: Cluster, status: int) -> None:
+    """Before the requeue, which ends the script. The controller checks it after the run."""
+    for rank, (node, own) in enumerate((("c-0", 0.1), ("c-1", 0.9))):
+        line = {"t": 1.0, "step": 5, "rank": rank, "node": node, "samples": 8}
+        line |= {"step_s": 1.0, "data_s": 0.01, "own_s": own}
+        (job.job / f"rank-{rank}.jsonl").write_text(f"{json.dumps(line)}\n")
+    job.end(status, KILLED if status else "", "--dry-run")
+    assert cluster.control == []
+    job.end(status, KILLED if status else "")
+    assert cluster.control[0] == ["scontrol", "update", "JobId=7", "Comment=hpcai:slow=c-1"]
+
+
 def test_no_progress_twice_is_held_with_the_reason(job: Job, cluster: Cluster) -> None:
     status, data = job.end(137, KILLED)
     assert (status, data["decision"]["wait_s"]) == (GOOD, 60)
@@ -219,8 +266,18 @@ def test_no_progress_twice_is_held_with_the_reason(job: Job, cluster: Cluster) -
     job.begin()
     status, data = job.end(137, KILLED.replace("c-1", "c-0"))
     assert status == BAD
-    assert "2 runs in sequence made no progress" in data["decision"]["reason"]
+    assert "2 runs in a row made no progress" in data["decision"]["reason"]
     assert cluster.control[-1] == ["scontrol", "requeuehold", "7"]
+
+
+@pytest.mark.parametrize(("comment", "cause"), [("x,hpcai:hang=1", "hang"), ("hpcai:hang=0", "exit"), ("", "exit")])
+def test_a_hang_is_known_by_the_note_of_this_run(
+    job: Job, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, comment: str, cause: str
+) -> None:
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    cluster.comment = comment
+    _status, data = job.end(137, KILLED)
+    assert data["run"]["cause"] == cause
 
 
 def test_a_loss_that_is_no_number_is_held_at_once(job: Job, cluster: Cluster) -> None:
@@ -304,3 +361,21 @@ def test_the_report_is_printed_before_the_job_is_requeued(
     assert "bert-ddp tiny, 2 nodes" in shown
     assert "it advanced from step 0 to 10. Requeued." in shown
     assert main(["train", "report", str(job.job), "--recipes", FILES]) == GOOD
+
+
+def test_the_report_of_the_script_has_the_cost(
+    job: Job, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    prices, store = price_file(tmp_path), "https://a.blob.core.windows.net/c/x"
+    given = ("--prices", str(prices), "--region", "westeurope")
+    status, data = answer(capfd, "script", "bert-ddp", "--recipes", FILES, "--store", store, *given)
+    assert status == GOOD
+    plain = " ".join(data["script"].replace("\\\n", " ").split())
+    assert plain.count(f"--recipes {FILES} --prices {prices} --region westeurope") == 2
+    assert job.end(0, "", *given, "--vm-size", A100)[0] == GOOD
+    status, data = answer(capfd, "report", str(job.job), "--recipes", FILES, *given, "--vm-size", A100)
+    assert data["cost"] is not None
+    # A price must not decide what happens to the job.
+    prices.unlink()
+    assert main(["train", "report", str(job.job), "--recipes", FILES, *given, "--vm-size", A100]) == GOOD
+    assert "The cost is unknown: " in capfd.readouterr().err

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pathlib
 from collections.abc import Sequence
@@ -15,13 +16,14 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.cpuset import CpuSet
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.verdict import FAIL, PASS, UNKNOWN
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.layout import layout_of_size
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import SIZES
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train import environment, preflight, report
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.catalog import MODELS
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.layout import Job, Layout
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.plan import Options, Plan, plan
-from ansible_collections.hpcai.azure.plugins.module_utils._node.train.preflight import FAIL, PASS, UNKNOWN, Wanted
+from ansible_collections.hpcai.azure.plugins.module_utils._node.train.preflight import NodeNeeds
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.record import Outcome, Record
 
 A100 = SIZES["Standard_ND96amsr_A100_v4"]
@@ -90,7 +92,7 @@ def test_an_address_on_no_interface_is_said() -> None:
 
 @pytest.mark.parametrize("variables", [{}, {"SLURM_JOB_NODELIST": "c-0"}, {**JOB, "SLURM_JOB_ID": "x"}])
 def test_outside_of_a_job_there_is_no_environment(variables: dict[str, str]) -> None:
-    with pytest.raises(environment.NoJob, match="no Slurm job"):
+    with pytest.raises(environment.NoJob, match="not a Slurm job"):
         environment.variables(variables, Machine(), None, None)
 
 
@@ -120,7 +122,7 @@ def wanted(tmp_path: pathlib.Path) -> dict[str, Any]:
 def checked(wanted: dict[str, Any], made: Plan | None = None, **answers: tuple[int, str]) -> dict[str, tuple[str, str]]:
     """Return verdicts and words by check."""
     answers = {"sinfo": (0, "compute-0|mixed|none\n"), "hpcnode": (0, "{}"), **answers}
-    found = preflight.checks(Wanted(**wanted), made, Machine(**answers))
+    found = preflight.checks(NodeNeeds(**wanted), made, Machine(**answers))
     return {one.name: (one.verdict, one.words) for one in found}
 
 
@@ -147,6 +149,11 @@ def test_a_drained_node_fails_even_if_its_results_cannot_be_read(wanted: dict[st
 
 def test_a_user_who_cannot_read_the_results_learns_that_the_node_is_not_drained(wanted: dict[str, Any]) -> None:
     assert checked(wanted, hpcnode=(2, ""))["health"] == (PASS, "compute-0 is not drained")
+
+
+def test_without_an_answer_of_slurmctld_the_health_is_unknown(wanted: dict[str, Any]) -> None:
+    unknown = (UNKNOWN, "the health of this node is unknown")
+    assert checked(wanted, sinfo=(1, ""), hpcnode=(2, ""))["health"] == unknown
     outside = {**wanted, "node": ""}
     assert checked(outside, hpcnode=(2, ""))["health"][0] == UNKNOWN
 
@@ -191,14 +198,33 @@ def test_an_image_needs_a_digest_or_is_a_file(wanted: dict[str, Any], image: str
     assert checked({**wanted, "image": image, "needs_image": needs})["image"][0] == verdict
 
 
-@pytest.mark.parametrize(("rc", "verdict"), [(0, PASS), (1, FAIL), (2, UNKNOWN)])
-def test_data_are_compared_with_their_manifest(wanted: dict[str, Any], rc: int, verdict: str) -> None:
+def test_an_image_file_must_have_its_digest(wanted: dict[str, Any], tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "x.sqsh"
+    file.write_bytes(b"image")
+    digest = hashlib.sha256(b"image").hexdigest()
+    assert checked({**wanted, "image": f"{file}@sha256:{digest}"})["image"] == (PASS, f"{file} has its digest")
+    verdict, words = checked({**wanted, "image": f"{file}@sha256:{'0' * 64}"})["image"]
+    assert (verdict, words.partition(":")[0]) == (FAIL, f"{file} has the SHA-256 {digest}, not {'0' * 64}")
+    assert checked({**wanted, "image": f"{file}@sha256:{digest[1:]}"})["image"][0] == FAIL
+    file.unlink()
+    assert checked({**wanted, "image": f"{file}@sha256:{digest}"})["image"][0] == FAIL
+
+
+@pytest.mark.parametrize(
+    ("rc", "staged", "verdict"),
+    [(0, False, PASS), (1, False, FAIL), (2, False, UNKNOWN), (0, True, PASS), (1, True, UNKNOWN)],
+)
+def test_data_are_compared_with_their_manifest(wanted: dict[str, Any], rc: int, staged: bool, verdict: str) -> None:
     data = str(pathlib.Path(wanted["trainer"]).parent)
-    assert checked({**wanted, "data": data}, hpcnode=(rc, ""))["data"][0] == verdict
+    assert checked({**wanted, "data": data, "staged": staged}, hpcnode=(rc, ""))["data"][0] == verdict
 
 
-def test_data_that_are_not_staged_yet_are_unknown(wanted: dict[str, Any]) -> None:
-    assert checked({**wanted, "data": "/nothing"})["data"] == (UNKNOWN, "/nothing is not staged yet")
+def test_data_are_there_or_are_staged_later(wanted: dict[str, Any]) -> None:
+    staged = {**wanted, "data": "/nothing", "staged": True}
+    assert checked(staged)["data"] == (UNKNOWN, "/nothing is not staged yet")
+    verdict, words = checked({**wanted, "data": "/nothing"})["data"]
+    assert verdict == FAIL
+    assert words.startswith("/nothing is missing on this node")
 
 
 def test_the_worst_verdict_counts() -> None:

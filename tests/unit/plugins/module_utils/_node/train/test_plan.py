@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import SIZES
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train import estimate
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.catalog import MODELS
-from ansible_collections.hpcai.azure.plugins.module_utils._node.train.layout import Job, Layout, places, problems
+from ansible_collections.hpcai.azure.plugins.module_utils._node.train.layout import Job, Layout, gpu_positions, problems
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.memory import need, room
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.model import FULL, NONE, SELECTIVE, Model
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.plan import Options, Plan, fits, plan
@@ -128,12 +128,12 @@ def test_an_offload_moves_bytes_from_the_gpu_to_the_node() -> None:
 
 
 def test_gpus_are_placed_on_numa_nodes_and_rails() -> None:
-    found = places(Job(2, 8, Layout(4)), A100)
+    found = gpu_positions(Job(2, 8, Layout(4)), A100)
     assert [place.tensor_rank for place in found] == [0, 1, 2, 3, 0, 1, 2, 3]
     assert [place.numa_node for place in found] == [1, 1, 0, 0, 3, 3, 2, 2]
     assert [place.rail for place in found] == [f"mlx5_ib{gpu}" for gpu in range(8)]
     assert found[4].busid == "000b:00:00.0"
-    assert {place.rail for place in places(Job(2, 4, Layout()), SIZES["Standard_NC96ads_A100_v4"])} == {""}
+    assert {place.rail for place in gpu_positions(Job(2, 4, Layout()), SIZES["Standard_NC96ads_A100_v4"])} == {""}
 
 
 def test_stages_of_a_pipeline_are_on_consecutive_nodes() -> None:

@@ -16,6 +16,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import Mal
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.directory import Signal
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.recovery import (
     EXIT,
+    HANG,
     HOLD,
     LEAVE,
     NODE,
@@ -68,7 +69,7 @@ def test_without_a_failure_no_node_is_named(text: str) -> None:
         (CONTINUE, "", False, ("c-2",), False, Outcome(PREEMPTED, CONTINUE, ("c-2",))),
         (CONTINUE, "", False, (), True, Outcome(TIME_LIMIT, CONTINUE)),
         (CONTINUE, "", False, (), False, Outcome(TIME_LIMIT, CONTINUE)),
-        # The training ended by itself although a notice came.
+        # The training ended normally although a notice came.
         (0, "", False, ("c-2",), True, Outcome(EXIT, 0)),
         (143, "srun: error: Node failure on c-1\n", False, (), False, Outcome(NODE, 143)),
     ],
@@ -77,6 +78,12 @@ def test_how_a_run_ended(
     status: int, errors: str, refused: bool, noticed: tuple[str, ...], near_limit: bool, expected: Outcome
 ) -> None:
     assert outcome(status, errors, refused, noticed, near_limit) == expected
+
+
+def test_a_hang_has_no_failed_node() -> None:
+    """The watchdog killed all ranks, and srun names one of them first."""
+    assert outcome(137, KILLED, False, (), False, hung=True) == Outcome(HANG, 137)
+    assert outcome(0, "", False, (), False, hung=True) == Outcome(EXIT, 0)
 
 
 def test_a_record_survives_writing_and_reading(tmp_path: pathlib.Path) -> None:

@@ -1,0 +1,137 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The rendered script with real frameworks, hpcnode and azcopy; only Slurm is replaced: parts of checkpoints on each
+node's own disks, published to a storage account, and a rank that hangs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+from stand_ins.blob.azurite import Azurite
+
+from .conftest import FILES, LIMIT_S, Job, framework_job, with_account
+
+SAVE_EVERY, STEPS = 50, 100
+"""Enough steps after a checkpoint to stop the ranks before they end."""
+
+
+def wait_for(done: Callable[[], object], why: Callable[[], str] = str) -> None:
+    """Wait until the condition is true."""
+    deadline = time.monotonic() + LIMIT_S
+    while not done():
+        assert time.monotonic() < deadline, why()
+        time.sleep(0.01)
+
+
+def trainers(job: Job) -> dict[str, int]:
+    """The processes of a job's trainer, by node."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdecimal() else []
+            if f"--job={job.job_folder}".encode() in words and b"python" in words[0]:
+                variables = (entry / "environ").read_bytes().split(b"\0")
+                node = next(one for one in variables if one.startswith(b"SLURMD_NODENAME="))
+                found[node.decode().partition("=")[2]] = int(entry.name)
+        except (OSError, StopIteration):
+            continue
+    return found
+
+
+@pytest.fixture
+def files(tmp_path: pathlib.Path) -> pathlib.Path:
+    """The shipped recipes and trainers, with fewer checkpoints."""
+    made = tmp_path / "files"
+    shutil.copytree(FILES, made)
+    for path in made.glob("recipes/*/recipe.json"):
+        content = json.loads(path.read_text())
+        content["sizes"]["tiny"] |= {"steps": STEPS, "save_every": SAVE_EVERY}
+        path.write_text(json.dumps(content))
+    return made
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1800)
+def test_parts_on_each_nodes_disks_are_published_and_restored_on_other_nodes(
+    tmp_path: pathlib.Path, files: pathlib.Path, account: Azurite
+) -> None:
+    job = framework_job(tmp_path, "fsdp", files)
+    with_account(job)
+    store = f"{account.url}/checkpoints/fsdp"
+    job.render(str(tmp_path / "@NODE@/run"), "--store", store)
+    process = job.start()
+    # A stopped rank stops the other one too, so the upload of a checkpoint ends before the training.
+    marker = tmp_path / f"c-1/run/step{SAVE_EVERY}/.complete"
+    wait_for(lambda: marker.exists() or process.poll() is not None)
+    ranks = trainers(job)
+    assert sorted(ranks) == ["c-0", "c-1"]
+    os.kill(ranks["c-1"], signal.SIGSTOP)
+    wait_for(lambda: account.names("checkpoints", "fsdp/complete/"), lambda: str(account.names("checkpoints")))
+    os.kill(ranks["c-1"], signal.SIGKILL)
+    status, output = job.finish(process)
+    assert status != 0
+    assert [(run["cause"], run["failed"], run["kept"]) for run in job.runs] == [("exit", ["c-1"], SAVE_EVERY)], output
+    assert job.control == ["requeue JOB"]
+    # Each node had its own part only.
+    parts = [sorted(path.name for path in (tmp_path / f"c-{node}/run/step{SAVE_EVERY}").iterdir()) for node in (0, 1)]
+    assert [".metadata" in names for names in parts] == [True, False]
+
+    # The job starts again on nodes whose disks are empty.
+    for node in (0, 1):
+        shutil.rmtree(tmp_path / f"c-{node}")
+    status, output = job.finish(job.start(SLURM_RESTART_COUNT="1"))
+    assert status == 0, output
+    assert f"continuing after step {SAVE_EVERY}" in output
+    resumed = re.findall(rf"^step {STEPS}: loss (\S+)$", output, re.M)
+    names = account.names("checkpoints", "fsdp/")
+    assert [name for name in names if name.endswith("lineage.json")]
+    assert f"fsdp/outputs/{job.job_folder.name}/runs.json" in names
+
+    whole = framework_job(tmp_path / "whole", "fsdp", files)
+    whole.render("", "--shared")
+    status, output = whole.finish(whole.start())
+    assert status == 0, output
+    assert re.findall(rf"^step {STEPS}: loss (\S+)$", output, re.M) == resumed
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1800)
+def test_a_rank_that_hangs_is_ended_in_bounded_time_and_the_training_goes_on(
+    tmp_path: pathlib.Path, files: pathlib.Path
+) -> None:
+    job = framework_job(tmp_path, "bert-ddp", files)
+    # The limit is at least ten times the longest pause, and the watchdog looks every 5 s.
+    job.render("", "--hang", "20", "--steps", "100000")
+    process = job.start()
+    progress = job.job_folder / "progress"
+    seen: set[str] = set()
+
+    def three_steps() -> bool:
+        if progress.exists():
+            seen.add(progress.read_text())
+        return len(seen) > 12 or process.poll() is not None
+
+    # It writes one step a second: 12 s are two looks of the watchdog.
+    wait_for(three_steps)
+    ranks = trainers(job)
+    os.kill(ranks["c-1"], signal.SIGSTOP)
+    began = time.monotonic()
+    status, output = job.finish(process)
+    assert status == 137, output
+    assert "hpcai recover: hang: " in output
+    assert time.monotonic() - began < LIMIT_S / 2
+    last = job.runs[-1]
+    assert (last["cause"], last["failed"]) == ("hang", []), output
+    assert last["kept"] >= SAVE_EVERY
+    assert job.control == ["requeue JOB"]
