@@ -11,21 +11,22 @@ module: nccl_pairs
 short_description: Find the node or link that makes NCCL collectives over several nodes fail
 version_added: "0.1.0"
 description:
-  - Runs C(all_reduce_perf) of nccl-tests with C(srun) on pairs of nodes, all pairs at once. The nodes of a failed pair
-    are tested again with good nodes, until the bad node, or the bad link between two good nodes, is identified.
+  - Divides the nodes into pairs, and runs C(all_reduce_perf) of nccl-tests with C(srun) on up to 32 pairs at a time.
+    The nodes of a failed pair are tested again with good nodes, until the bad node, or the bad link between two good
+    nodes, is identified.
   - If all pairs work, tests all nodes together. If that fails, tests halves of the group, until no smaller group fails.
-  - A run fails if it crashes, hangs, computes wrong values or is slower than O(limit). A run that does not start says
-    nothing about the nodes.
-  - Ansible shows how many pairs are done while the task runs. If you interrupt Ansible, the module starts no further
-    runs after three minutes.
-  - Skips nodes with jobs, and nodes on which Slurm does not start jobs. Kills and drains nothing.
+  - A run fails if it crashes, hangs or computes wrong values. A run of two nodes also fails if it is slower than
+    O(limit). If a run does not start, the module draws no conclusion about its nodes.
+  - While the task runs, Ansible shows how many pairs have been tested. If you interrupt Ansible, the module notices
+    this within three minutes and then starts no further runs.
+  - Skips nodes with jobs, and nodes on which Slurm does not start jobs. Does not cancel jobs or drain nodes.
   - Run it where C(srun) works, normally on the controller or a login node.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   nodes:
     description: Slurm's names of the nodes. List nodes that are neighbours in the network next to each other. Host
-      lists are expanded.
+      lists such as V(compute-[0-3]) are expanded.
     type: list
     elements: str
     required: true
@@ -69,14 +70,15 @@ options:
     type: dict
     default: {}
   known_good:
-    description: Nodes that are known to be good, for comparison. They must be free too.
+    description: Nodes that are known to be good. The module also uses them as partners of the nodes to test. Good nodes
+      with jobs are skipped too.
     type: list
     elements: str
     default: []
   progress:
     description:
-      - A folder in which the module writes how far it is. The action plugin of the same name sets this option and reads
-        the folder; do not set it in a task.
+      - Folder to which the module writes its progress. The action plugin of the same name sets this option and reads
+        the folder. Do not set it in a task.
     type: path
     version_added: "0.2.0"
 extends_documentation_fragment:
@@ -90,7 +92,7 @@ attributes:
   idempotent:
     description: Never reports a change.
   platform:
-    description: Works with Slurm 21.08 and later.
+    description: Works with Slurm 22.05 and later.
 """
 
 EXAMPLES = r"""
@@ -145,17 +147,21 @@ left_out:
   type: dict
   sample: {"compute-9": "jobs run there: 4711 (alice, running)"}
 limit:
-  description: The bus bandwidth in GB/s that two nodes had to reach.
+  description: The bus bandwidth in GB/s that two nodes had to reach, or null if there was no limit.
   returned: success
   type: float
   sample: 175.0
 rounds:
-  description: Number of rounds of runs.
+  description: Number of rounds. The runs of a round are started together, up to 32 at a time.
   returned: success
   type: int
   sample: 2
 trials:
-  description: All runs, each with its nodes, verdict, bus bandwidth in GB/s, and reason of failure.
+  description:
+    - All runs. C(nodes) lists the nodes of the run. C(verdict) is V(pass), V(fail), or V(unknown) if the run shows
+      nothing about its nodes, for example because it did not start.
+    - C(value) is the bus bandwidth in GB/s, or null if none was measured. C(why) is the reason for V(fail) or
+      V(unknown), and is otherwise empty.
   returned: success
   type: list
   elements: dict
@@ -165,16 +171,14 @@ trials:
       value: 187.3
       why: ""
 lines:
-  description: The same as text, one line per run.
+  description: The runs of RV(trials) as text, one line per run.
   returned: success
   type: list
   elements: str
   sample: ["compute-[0-1]: pass, 187.3 GB/s"]
 """
 
-import contextlib
 import math
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, NoReturn
 
@@ -182,7 +186,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health import pair_search
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.nccl_tests import size_in_bytes
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.progress import Abandoned, ProgressFolder
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.progress import Abandoned, reporting
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize, find_size
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import job_control, nodes
@@ -226,16 +230,6 @@ def read_wanted(params: dict[str, Any]) -> pair_search.RunOptions:
         tuple(params["srun_options"]),
         {str(name): str(value) for name, value in params["environment"].items()},
     )
-
-
-@contextlib.contextmanager
-def reporting(folder: str | None) -> Iterator[pair_search.Report]:
-    """Yield a function that writes how far the search is, if somebody reads it."""
-    if folder is None:
-        yield lambda _words: None
-        return
-    with ProgressFolder(folder) as progress:
-        yield progress.report
 
 
 def measure(module: AnsibleModule) -> dict[str, Any]:

@@ -11,18 +11,20 @@ module: node_health_info
 short_description: Run health checks on a node and return the results
 version_added: "0.1.0"
 description:
-  - Runs the checks of a tier, as C(hpcnode health run) does, and returns their verdicts with the measured values, the
-    limits and what to do.
-  - A check that could not measure is V(unknown), never V(pass).
+  - Runs the checks of a tier (the checks for one occasion, such as the boot), as C(hpcnode health run) does. Returns
+    their verdicts with the measured values, the limits and what to do.
+  - If a check could not measure, its verdict is V(unknown), never V(pass).
   - Each check has a timeout, after which it is aborted.
-  - Nothing needs to be installed on the node. Checks that need a missing tool are V(unknown).
+  - Nothing needs to be installed on the node. If a check needs a missing tool, its verdict is V(unknown).
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   tier:
     description:
-      - The tier of checks to run. V(prolog) and V(periodic) take seconds and disturb no job.
-      - V(deep) measures bandwidths for minutes and disturbs every job on the node.
+      - The tier of checks to run. V(prolog) and V(periodic) take seconds, V(epilog) and V(boot) at most a minute. These
+        four tiers disturb no job.
+      - V(deep) measures bandwidths for minutes and disturbs every job on the node. While it runs, Ansible shows which
+        check is running. If you interrupt Ansible, the module starts no further checks after three minutes.
     type: str
     choices: [prolog, periodic, epilog, boot, deep]
     default: periodic
@@ -42,6 +44,12 @@ options:
     type: str
     choices: [never, fail, unknown, warn]
     default: never
+  progress:
+    description:
+      - Folder to which the module writes its progress. For the tier V(deep), the action plugin of the same name sets
+        this option and reads the folder. Do not set it in a task.
+    type: path
+    version_added: "0.2.0"
 extends_documentation_fragment:
   - hpcai.azure.node
   - hpcai.azure.internal
@@ -56,9 +64,11 @@ attributes:
   platform:
     description: Works on a running machine only.
 notes:
-  - Records of the runs and latched findings are saved in C(/run/hpcai/health) and C(/var/lib/hpcai/health), as
-    C(hpcnode health run) does.
-  - To turn off a check or change its limit, edit C(/etc/hpcai/health.json).
+  - Records of the runs are saved in C(/run/hpcai/health) and C(/var/lib/hpcai/health), as C(hpcnode health run) does.
+    Some findings from logs are saved there until the machine restarts, a reset of the GPU repairs the fault, or
+    somebody runs C(hpcnode health clear).
+  - To skip a check or change its limit, set C(health_checks_config) of the role C(health_checks), which writes
+    C(/etc/hpcai/health.json).
 seealso:
   - module: hpcai.azure.node_boot
   - name: Health checks
@@ -91,7 +101,7 @@ health:
       description: Always V(health).
       type: str
     status:
-      description: The exit status that C(hpcnode) would return.
+      description: The exit status that C(hpcnode health run) would return.
       type: int
     tier:
       description: The tier.
@@ -103,18 +113,26 @@ health:
       description: Duration in seconds.
       type: float
     verdict:
-      description: The worst verdict of all checks. From worst to best V(fail), V(unknown), V(warn), V(pass).
+      description: The worst verdict of all checks. The order from worst to best is V(fail), V(unknown), V(warn),
+        V(pass). V(skip) if all checks were skipped.
       type: str
     node:
-      description: Identity of the machine. Unknown values are empty.
+      description: Identity of the machine. C(host) is the physical host. C(boot_id) is the kernel's id of this boot.
+        C(image) is the version of the collection that made the image, and C(collection) is the version that ran the
+        checks. Unknown values are empty.
       type: dict
     checks:
-      description: The checks in the order of their run, each with its verdict, summary, hint, action, fault, findings
-        and readings.
+      description:
+        - The checks in the order of their run. C(summary) says what was found, and C(limit) which limits were used.
+        - C(hint) says what to do in words. C(action) is V(nothing), V(observe), V(reset_gpu), V(reboot) or V(replace).
+          C(cause) is V(node), or V(user) if a user's job caused the problem.
+        - C(fault) is the code of Azure's node health checks (AzNHC) for the problem, or empty.
+        - C(latched) is true if the verdict comes from a finding of an earlier run.
+        - C(findings) lists each problem with its device, and C(readings) each measured value.
       type: list
       elements: dict
     problems:
-      description: Problems outside of the checks, such as a record that could not be written.
+      description: Problems that no check reports, such as a record that could not be written.
       type: list
       elements: str
   sample:
@@ -161,6 +179,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.perform i
     as_result,
     perform,
 )
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.progress import Abandoned, reporting
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.version import VERSION
@@ -169,14 +188,23 @@ SPEC = {
     "tier": {"type": "str", "choices": list(TIERS), "default": PERIODIC},
     "only": {"type": "list", "elements": "str", "default": []},
     "fail_on": {"type": "str", "choices": list(FAIL_ON), "default": NEVER},
+    "progress": {"type": "path"},
 }
 
 
 def main() -> NoReturn:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     try:
-        done = perform(module.params["tier"], module.params["only"], Root(), run, VERSION)
-    except NoSuchCheck as error:
+        with reporting(module.params["progress"]) as report:
+            done = perform(
+                module.params["tier"],
+                module.params["only"],
+                Root(),
+                run,
+                VERSION,
+                begin=lambda name, number, of: report(f"check {number} of {of}: {name}"),
+            )
+    except (Abandoned, NoSuchCheck) as error:
         module.fail_json(msg=str(error))
     result = as_result(done.recorded_document, module.params["fail_on"])
     for problem in result.pop("warnings"):

@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Lines that Ansible shows while a task still runs, so that an operator sees how far it is."""
+"""Lines that Ansible shows while a task still runs: how far it is, and tables."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ansible.utils.display import Display
 
@@ -43,6 +43,12 @@ class Progress:
             return
         self._last, self._shown_at = state, now
         self._show(f"{self._host}: {', '.join(filter(None, (state, time_left)))}")
+
+
+def show(lines: Iterable[str]) -> None:
+    """Show lines as they are. Ansible would fold or quote the long lines of a table in the result of a task."""
+    for line in lines:
+        Display().display(line)
 
 
 def in_words(seconds: float) -> str:

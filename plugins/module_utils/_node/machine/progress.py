@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
+from collections.abc import Iterator
 from typing import Callable
 
 from .atomic import write_file
@@ -36,20 +38,46 @@ class ProgressFolder:
 
     def __enter__(self) -> ProgressFolder:
         os.mkdir(self._path, 0o700)
-        return self
+        try:
+            # The action can touch an existing file even if the file system is full.
+            with open(os.path.join(self._path, WATCHED), "x", encoding="utf-8"):
+                return self
+        except OSError:
+            self.__exit__()
+            raise
 
     def __exit__(self, *_about: object) -> None:
         shutil.rmtree(self._path, ignore_errors=True)
 
     def report(self, words: str) -> None:
-        """Write one line.
+        """Write one line. A full file system only keeps it from being shown.
 
         :raises Abandoned: nobody has looked for a while.
         """
         try:
-            watched = os.stat(os.path.join(self._path, WATCHED)).st_mtime
+            watched = max(self._began, os.stat(os.path.join(self._path, WATCHED)).st_mtime)
         except OSError:
             watched = self._began
         if self._clock() - watched > ABANDONED_S:
-            raise Abandoned("Ansible does not wait for the result any more, so the remaining runs were not started.")
-        write_file(os.path.join(self._path, PROGRESS), f"{words}\n")
+            raise Abandoned("Ansible does not wait for the result any more, so the rest was not run.")
+        with contextlib.suppress(OSError):
+            write_file(os.path.join(self._path, PROGRESS), f"{words}\n")
+
+
+@contextlib.contextmanager
+def reporting(path: str | None) -> Iterator[Callable[[str], None]]:
+    """Yield a function that writes how far a module is, or does nothing if nobody reads it.
+
+    :param path: the folder, as for ``ProgressFolder``, or None if nobody reads it.
+    """
+    with contextlib.ExitStack() as stack:
+        report: Callable[[str], None] = _silently
+        # What others wrote to a file system must not keep the module from its work.
+        if path is not None:
+            with contextlib.suppress(OSError):
+                report = stack.enter_context(ProgressFolder(path)).report
+        yield report
+
+
+def _silently(_words: str) -> None:
+    """Write nothing."""

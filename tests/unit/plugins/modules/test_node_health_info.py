@@ -25,6 +25,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
     Finding,
     Reading,
 )
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import progress
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.modules import node_health_info
 
@@ -100,3 +101,33 @@ def test_refuses_an_unknown_check(fake_checks: Any, run_module: RunModule) -> No
     answer = run_module(node_health_info.main, only=["gpu_cont"])
     assert answer["failed"] is True
     assert "there is no check gpu_cont" in answer["msg"]
+
+
+def test_the_action_can_read_how_far_it_is(
+    fake_checks: Any, run_module: RunModule, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_checks("pass", WARN)
+    folder = tmp_path / "progress"
+    lines: list[str] = []
+
+    class Recorded(progress.ProgressFolder):
+        def report(self, words: str) -> None:
+            super().report(words)
+            lines.append((folder / progress.PROGRESS).read_text(encoding="utf-8"))
+
+    monkeypatch.setattr(progress, "ProgressFolder", Recorded)
+    answer = run_module(node_health_info.main, tier="deep", progress=str(folder))
+    assert answer["health"]["verdict"] == WARN
+    assert lines == ["check 1 of 2: pass\n", f"check 2 of 2: {WARN}\n"]
+    assert not folder.exists()
+
+
+def test_no_further_check_starts_when_nobody_waits_any_more(
+    fake_checks: Any, run_module: RunModule, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_checks("pass", WARN)
+    monkeypatch.setattr(progress, "ABANDONED_S", -1.0)
+    answer = run_module(node_health_info.main, tier="deep", progress=str(tmp_path / "progress"))
+    assert answer["failed"] is True
+    assert "Ansible does not wait for the result any more" in answer["msg"]
+    assert not (tmp_path / "progress").exists()

@@ -1,0 +1,62 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Sends the progress of a job from one of its processes to the node's metrics service, over a local socket.
+
+The message has numbers only. The service finds the job from the process that connected, which the kernel names, so the
+message cannot claim another job. Nobody listens on a node without monitoring; then nothing is sent.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Mapping
+
+from .root import Root
+
+SOCKET = "/run/hpcai/progress.sock"
+LONGEST = 1024
+"""Longest message in bytes."""
+_LIMIT_S = 1.0
+
+
+def send(root: Root, kind: str, values: Mapping[str, float]) -> bool:
+    """Send the progress of this process's job; return whether the service took it.
+
+    :param kind: ``stage``, ``checkpoint`` or ``train``.
+    :param values: figures by name; the service ignores unknown ones.
+    """
+    message = json.dumps({"kind": kind, **values}).encode()
+    if len(message) > LONGEST:
+        return False
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.settimeout(_LIMIT_S)
+            connection.connect(root.at(SOCKET))
+            connection.send(message)
+            # Until the answer, the service may look at this process.
+            return connection.recv(8) == b"ok"
+    except OSError:
+        return False
+
+
+class Reporter:
+    """Sends progress, but not more often than every ``every_s`` seconds.
+
+    :param clock: the monotonic clock.
+    """
+
+    def __init__(
+        self, root: Root, kind: str, every_s: float = 10.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._root, self._kind, self._every_s, self._clock = root, kind, every_s, clock
+        self._next = 0.0
+
+    def report(self, **values: float) -> None:
+        """Send the progress if it is time; failures are ignored, because a job must not depend on its monitoring."""
+        if self._clock() >= self._next:
+            self._next = self._clock() + self._every_s
+            send(self._root, self._kind, values)
