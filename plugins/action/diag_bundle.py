@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Joins the fetched diagnostics to one archive. It runs where Ansible runs."""
+"""Joins the fetched diagnostics to one archive. It runs on the control node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible.plugins.action import ActionBase
 
 from ..plugin_utils._azure.errors import printable
 from ..plugin_utils._report.gather import registered
-from ..plugin_utils._report.incident import Part, write_incident
+from ..plugin_utils._report.incident import NodeArchive, write_incident
 
 _SPEC: dict[str, dict[str, Any]] = {
     "path": {"type": "path", "default": "diagnostics"},
@@ -58,7 +58,7 @@ class ActionModule(ActionBase):
         return {"changed": True, "path": path, "machines": machines, "table": lines}
 
 
-def _part(host: str, hostvars: Mapping[str, Any], options: Mapping[str, Any]) -> Part:
+def _part(host: str, hostvars: Mapping[str, Any], options: Mapping[str, Any]) -> NodeArchive:
     result = registered(hostvars, host, options["variable"])
     made = result if isinstance(result, Mapping) else {}
     fetched = os.path.join(os.path.abspath(options["parts"]), f"{host}.tar.gz")
@@ -67,11 +67,11 @@ def _part(host: str, hostvars: Mapping[str, Any], options: Mapping[str, Any]) ->
     shown = shown if shown.replace("-", "").replace("_", "").replace(".", "").isalnum() else host
     reason = "" if options["pseudonyms"] else str(options["reasons"].get(host, ""))
     if made.get("path") and os.path.isfile(fetched):
-        return Part(shown, fetched, reason=reason)
+        return NodeArchive(shown, fetched, reason=reason)
     if made.get("path"):
-        return Part(shown, problem="its archive could not be fetched", reason=reason)
+        return NodeArchive(shown, problem="its archive could not be fetched", reason=reason)
     why = "it could not be reached" if made.get("unreachable") else str(made.get("msg") or "nothing was collected")
     if options["pseudonyms"]:
         # The message may contain names.
         why = "it could not be reached" if made.get("unreachable") else "nothing was collected"
-    return Part(shown, problem=why, reason=reason)
+    return NodeArchive(shown, problem=why, reason=reason)

@@ -8,20 +8,22 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: diag_bundle
-short_description: Join the diagnostics of several machines to one archive
+short_description: Join the diagnostics of several machines into one archive
 version_added: "0.2.0"
 description:
-  - Joins the archives that M(hpcai.azure.node_diag) made and that were fetched, to one archive with a first page.
-  - What a machine sent is not trusted. Only files that C(hpcnode diag) makes are copied, with size limits, and each
-    machine's first page is made again.
-  - Always runs on the machine where Ansible runs. The playbook C(hpcai.azure.diagnose) calls it.
+  - Joins the fetched archives of M(hpcai.azure.node_diag) into one archive, and adds an index page.
+  - The module does not trust what a machine sent. It copies only files that C(hpcnode diag) makes, and generates the
+    index page of each machine again. If the files in a machine's archive are too large (24 MiB for one file, 128 MiB
+    together), the module leaves out the entire archive of this machine. RV(machines) gives the reason in C(problem).
+  - The playbook C(hpcai.azure.diagnose) runs this module.
 author:
   - hpcai.azure contributors (@hpcai)
 extends_documentation_fragment:
+  - hpcai.azure.controller
   - hpcai.azure.internal
 options:
   path:
-    description: Folder for the archive, on the machine where Ansible runs. It is created if it does not exist.
+    description: Folder for the archive, on the control node. It is created if it does not exist.
     type: path
     default: diagnostics
   parts:
@@ -38,7 +40,8 @@ options:
     type: str
     required: true
   reasons:
-    description: Why each machine belongs to the incident, by its inventory name.
+    description:
+      - Why each machine is part of the diagnostics, such as its drain reason. A mapping of inventory names to texts.
     type: dict
     default: {}
   cluster:
@@ -46,15 +49,14 @@ options:
     type: str
     default: ""
   pseudonyms:
-    description: Whether the machines have used pseudonyms. Then the archive contains no names of the inventory.
+    description:
+      - Whether the archives of the machines contain pseudonyms instead of names. The joined archive then contains no
+        inventory names.
     type: bool
     default: false
 attributes:
-  action:
-    description: Runs on the machine where Ansible runs, because the fetched files are there.
-    support: full
   check_mode:
-    description: Reports where it would write.
+    description: Reports which archive it would write.
     support: full
   diff_mode:
     description: There is nothing to show.
@@ -62,10 +64,6 @@ attributes:
   idempotent:
     description: Each run writes a new archive.
     support: none
-  platform:
-    description: The machine where Ansible runs.
-    support: full
-    platforms: posix
 """
 
 EXAMPLES = r"""
@@ -84,7 +82,12 @@ path:
   type: str
   sample: /srv/diagnostics/hpcai-incident-20260101T000000Z.tar.gz
 machines:
-  description: What it has of each machine.
+  description:
+    - What the archive contains from each machine. C(items) is the number of collected files, and C(hidden) the number
+      of values that were hidden in these files. C(page) is the machine's index page in the archive. C(reason) comes
+      from O(reasons), and is empty if O(pseudonyms=true).
+    - C(problem) says why the archive contains nothing from the machine. It is empty if there was no problem.
+    - Empty in check mode.
   returned: always
   type: dict
   sample:
@@ -95,7 +98,7 @@ machines:
       hidden: 12
       page: compute-3/index.html
 table:
-  description: The same in lines for people.
+  description: The number of items or the problem of each machine, as lines of text.
   returned: always
   type: list
   elements: str

@@ -11,29 +11,32 @@ module: node_diag
 short_description: Collect the diagnostics of a machine in one archive, without secrets
 version_added: "0.2.0"
 description:
-  - Does the same as C(hpcnode diag collect), and returns where the archive is. It only reads, has time and size limits,
-    and can be used beside a running job.
-  - If the disk is full, the archive is written to C(/run/hpcai/diag), in memory.
-  - Nothing needs to be installed on the machine. Tools that are missing are recorded in the archive's index.
+  - Does the same as C(hpcnode diag collect), and returns the path of the archive. The module changes nothing on the
+    machine except that it writes the archive. It has time and size limits, and can run while jobs run.
+  - If the disk is full, the archive is written to C(/run/hpcai/diag), which is in memory.
+  - The archive consists of items, such as the output of a command or a log. Nothing needs to be installed on the
+    machine. The archive's index records tools that are missing.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   extra:
-    description: Diagnostic tools that take minutes, to run as well if they are installed.
+    description: Diagnostic tools to run as well if they are installed. Each may take up to 300 seconds, so also set a
+      higher O(limit).
     type: list
     elements: str
     choices: [nvidia_bug_report, sos]
     default: []
   limit:
-    description: Time limit of all items together, in seconds.
+    description: Time limit in seconds for collecting all items. Items that are not collected by then are left out or
+      truncated, and the archive's index says so.
     type: float
     default: 300
   pseudonyms:
-    description: Whether to replace names of users and machines, and addresses.
+    description: Whether to replace user names, machine names and addresses with pseudonyms.
     type: bool
     default: false
   salt:
-    description: Any text. Machines with the same text use the same pseudonyms. By default it is random.
+    description: Any text. Machines with the same text use the same pseudonyms. By default, each run uses random text.
     type: str
 extends_documentation_fragment:
   - hpcai.azure.node
@@ -60,7 +63,7 @@ EXAMPLES = r"""
   hpcai.azure.node_diag:
   register: collected
 
-- name: Fetch them
+- name: Fetch the archive
   ansible.builtin.fetch:
     src: "{{ collected.path }}"
     dest: diagnostics/
@@ -73,28 +76,30 @@ path:
   type: str
   sample: /var/lib/hpcai/diag/hpcai-diag-compute-3-20260101T000000Z.tar.gz
 node:
-  description: The machine's name in the archive, which is its pseudonym with O(pseudonyms).
+  description: The machine's name in the archive. With O(pseudonyms=true), this is its pseudonym.
   returned: success
   type: str
   sample: compute-3
 bytes:
-  description: Size of the archive.
+  description: Size of the archive in bytes.
   returned: success
   type: int
   sample: 182734
 hidden:
-  description: How many values were hidden.
+  description: How many secret values were replaced in the archive.
   returned: success
   type: int
   sample: 12
 missing:
-  description: Items that are not available on this machine.
+  description: Items that the archive does not contain, because a tool or file is missing on this machine, or because a
+    limit was reached.
   returned: success
   type: list
   elements: str
   sample: [packages_rpm, fabric_manager]
 names:
-  description: The name behind each pseudonym. Keep it apart from the archive.
+  description: The pseudonym of each name that was replaced. Empty unless O(pseudonyms=true). Do not pass this
+    dictionary on with the archive.
   returned: success
   type: dict
   sample: {compute-3: host-8b1f2c3d}

@@ -16,23 +16,24 @@ from typing import Callable
 from ..diag import catalog
 from ..diag.archive import FOLDERS, write_bundle
 from ..diag.collect import TOTAL_S
-from ..diag.incident import incident_nodes
 from ..diag.item import ANY, CONTROLLER
-from ..diag.perform import Made, Options, capture, make
+from ..diag.perform import NamedBundle, Options, capture, make
 from ..machine.atomic import write_file
 from ..machine.root import Root
 from ..machine.run import run
 from ..slurm import nodes
-from .command import BAD, GOOD, Action, Answer, Command, UsageError, no_arguments, seconds
+from ..slurm.arbiter.reasons import incident_nodes
+from .command import BAD, GOOD, Action, Answer, Command, UsageError, no_arguments, require_this_machine, seconds
+from .terminal import counter
 
 _DESCRIPTION = """\
 Collects diagnostics of this machine for support: identity and physical host, health results, boot report, kernel log,
-GPUs and fabric, services, settings, and Slurm's state on the controller. The archive opens without root and has a first
-page, index.html.
+GPUs and fabric, services, settings, and Slurm's state on the controller. No root is needed to read the archive. Its
+first page is index.html.
 
 Keys, tokens, user data, environments and command lines of processes are never read. Settings show only values that are
-known to be harmless. Everything else is searched for patterns of secrets. It only reads, has time and size limits, and
-can be used beside a running job.
+known to be harmless. Everything else is searched for patterns of secrets. The command only reads, has time and size
+limits, and can be used while a job runs.
 """
 _COLLECT = """\
 Collects the diagnostics, and prints the path of the archive. If the disk is full, it is written to /run/hpcai/diag, in
@@ -42,16 +43,18 @@ Exit status: 0 the archive is written, 1 it is not, 3 wrong usage.
 """
 _LIST = """\
 Shows the catalogue: what is collected, what it may contain about people and the site, and the limits.
+
+Exit status: 0 good.
 """
 _CAPTURE = """\
 Collects the diagnostics for the current faults, keeps the newest archives, and copies the new one to Blob storage if
-/etc/hpcai/diag.json says so. hpcai-diag.service calls it when a check fails for which the node is restarted or
-replaced.
+/etc/hpcai/diag.json says so. hpcai-diag.service calls it when a check finds a fault that requires a restart or
+replacement.
 
 Exit status: 0 done, 1 the archive could not be written or copied, 2 the settings are invalid.
 """
 _INCIDENT = """\
-Shows, on the controller, the nodes whose diagnostics are of interest: drained for their health, down, or not answering.
+Shows, on the controller, the nodes that are drained for their health, down, or do not answer.
 
 Exit status: 0 they are known, 1 slurmctld does not answer.
 """
@@ -62,9 +65,9 @@ def _add_collect(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--output", metavar="PATH", help=f"where to write the archive, or '-' ({FOLDERS[0]})")
     add("--with", dest="extra", action="append", choices=catalog.EXTRA, default=[], help="also run this tool")
-    add("--limit", type=seconds, default=TOTAL_S, metavar="SECONDS", help=f"total time limit ({TOTAL_S:g})")
+    add("--limit", type=seconds, default=TOTAL_S, metavar="SECONDS", help=f"total time limit in seconds ({TOTAL_S:g})")
     add("--pseudonyms", action="store_true", help="replace names of users and machines, and addresses")
-    add("--salt", metavar="TEXT", default="", help="for the same pseudonyms on several machines")
+    add("--salt", metavar="TEXT", default="", help="any text, for the same pseudonyms on several machines (random)")
 
 
 def _execute(args: argparse.Namespace) -> Answer:
@@ -76,7 +79,8 @@ def _collect(args: argparse.Namespace) -> Answer:
         raise UsageError("--salt needs --pseudonyms")
     root = Root(args.root)
     options = Options(frozenset(args.extra), args.limit, args.salt if args.pseudonyms else None)
-    made = make(root, options, report=_report if sys.stderr.isatty() else _silent)
+    with counter("diag", "item", args.json) as show:
+        made = make(root, options, report=show)
     if args.output == "-":
         sys.stdout.flush()
         sys.stdout.buffer.write(made.bundle.data)
@@ -88,16 +92,7 @@ def _collect(args: argparse.Namespace) -> Answer:
     return Answer(GOOD, words, {**data, "index": made.bundle.index})
 
 
-def _report(words: str) -> None:
-    sys.stderr.write(f"\r\x1b[K{words}")
-    sys.stderr.flush()
-
-
-def _silent(_words: str) -> None:
-    pass
-
-
-def _write(root: Root, made: Made, output: str | None) -> str:
+def _write(root: Root, made: NamedBundle, output: str | None) -> str:
     if output is None:
         folders = FOLDERS if os.geteuid() == 0 or not root.is_this_machine else (os.getcwd(),)
         return write_bundle(root, made.bundle, folders)
@@ -109,7 +104,7 @@ def _write(root: Root, made: Made, output: str | None) -> str:
     return str(output)
 
 
-def _write_names(made: Made, path: str) -> None:
+def _write_names(made: NamedBundle, path: str) -> None:
     """Write the names behind the pseudonyms beside the archive, never into it."""
     if made.names:
         write_file(f"{path}.names.json", json.dumps(made.names, indent=1, sort_keys=True) + "\n", mode=0o600)
@@ -144,8 +139,7 @@ def _capture(args: argparse.Namespace) -> Answer:
 
 
 def _incident(args: argparse.Namespace) -> Answer:
-    if not Root(args.root).is_this_machine:
-        raise UsageError("diag incident works on the running machine only: leave out --root")
+    require_this_machine(Root(args.root), "diag incident")
     found = incident_nodes(nodes.read_nodes(run))
     lines = [f"{name}: {reason}" for name, reason in found.items()]
     return Answer(GOOD, "\n".join(lines) or "no node is drained for its health or down", {"nodes": found})
@@ -167,7 +161,7 @@ COMMAND = Command(
     actions=(
         Action("collect", "collect the diagnostics of this machine", _COLLECT, _add_collect),
         Action("list", "show what is collected", _LIST),
-        Action("capture", "collect them for the current faults, as a service", _CAPTURE),
+        Action("capture", "collect the diagnostics for the current faults, as a service", _CAPTURE),
         Action("incident", "on the controller: show the nodes with a fault", _INCIDENT),
     ),
     default="collect",

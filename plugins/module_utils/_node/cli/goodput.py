@@ -19,13 +19,14 @@ from ..machine.run import run
 from .command import GOOD, UNKNOWN, Answer, Command, UsageError
 
 _DESCRIPTION = """\
-Shows for a window what each node-second was used for: kept by a checkpoint, lost, jobs starting, waiting after a
-requeue, idle, drained by a check or by people, down, or unknown. Each belongs to exactly one of these. Also shows the
-effective training time ratio of trainings, how often nodes fail with bounds at 90 %, and the nodes that cost the most.
+Shows for a period of time what each node-second was used for: work that a checkpoint kept, lost work, start of a job,
+waiting after a requeue, idle, drained by a check or by people, down, or unknown. Each node-second belongs to exactly
+one of these. Also shows the effective training time ratio of trainings, how often nodes fail, with a 90 % confidence
+interval, and the nodes that cost the most.
 
 The sources are slurmdbd's runs of jobs and events of nodes, the times at which checkpoints became complete in their
-stores, and the arbiter's log of machines. So a restart of a daemon or an exporter changes nothing. Without checkpoints
-it is unknown what was kept and lost.
+stores, and the arbiter's log of machines. A restart of a daemon or an exporter does not change the result. Without
+checkpoints, it is not known which work was kept and which was lost.
 
 A job belongs to a training if its comment contains hpcai:training=NAME.
 
@@ -47,11 +48,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--since", metavar="TIME", help="start: hours or days as 12h or 30d, or a time in UTC as 2026-11-01 (7d)")
     add("--until", metavar="TIME", help="end, in the same form (now)")
     add("--training", metavar="NAME", default="", help="list the work of this training only")
-    add("--jobs", metavar="LIST", default="", help="jobs without a comment that belong to --training, as 12,13")
-    add("--store", metavar="URL", action="append", default=[], help="a series of checkpoints, besides the settings")
-    add("--prices", metavar="FILE", help="a price file, instead of that in the settings")
-    add("--region", metavar="NAME", help="region for the prices")
-    add("--html", metavar="FILE", help="also write a page")
+    add("--jobs", metavar="LIST", default="", help="jobs of --training that have no comment, as 12,13")
+    add("--store", metavar="URL", action="append", default=[], help="a further store of checkpoints")
+    add("--prices", metavar="FILE", help="a price file, instead of the one in the settings")
+    add("--region", metavar="NAME", help="region of the prices (that of the settings)")
+    add("--html", metavar="FILE", help="also write an HTML page to this file")
     add("--metrics", metavar="DIR", help="also write a text file for Prometheus into this folder")
 
 

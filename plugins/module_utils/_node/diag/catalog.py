@@ -33,7 +33,8 @@ _OS_KEYS = ("ID", "VERSION_ID", "PRETTY_NAME", "ID_LIKE")
 
 def _host(root: Root) -> dict[str, Any]:
     pairs = read_kvp(root)
-    return {"host": {key: pairs[key] for key in _HOST_KEYS if key in pairs}, "other_pairs": len(pairs)}
+    shown = {key: pairs[key] for key in _HOST_KEYS if key in pairs}
+    return {"host": shown, "other_pairs": len(pairs) - len(shown)}
 
 
 def _versions(root: Root) -> dict[str, Any]:

@@ -30,7 +30,7 @@ MOST_TOTAL = 48 << 20
 """Size limit of all texts together, in bytes: they are kept in memory, because the disk may be full."""
 
 ReadCommand = Callable[[Sequence[str], float, int], Raw]
-Report = Callable[[str], None]
+Report = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -88,16 +88,16 @@ class Collector:
     read_command: ReadCommand = reading.read_command
     redactor: Redactor = field(default_factory=Redactor)
 
-    def collect(self, items: Sequence[Item], report: Report = lambda _words: None) -> list[Entry]:
+    def collect(self, items: Sequence[Item], report: Report = lambda _name, _number, _of: None) -> list[Entry]:
         """Read the items. No item raises: what could not be read has a note.
 
-        :param report: is called with the progress before each item.
+        :param report: is called before each item with its name, its number from 1, and the number of items.
         """
         deadline = time.monotonic() + self.limit_s
         size = 0
         entries = []
         for place, item in enumerate(items, start=1):
-            report(f"{place} of {len(items)}: {item.name}")
+            report(item.name, place, len(items))
             remaining_s = deadline - time.monotonic()
             if remaining_s <= 0 or size >= MOST_TOTAL:
                 limit = "time" if remaining_s <= 0 else "size"

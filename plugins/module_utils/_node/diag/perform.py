@@ -59,7 +59,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Made:
+class NamedBundle:
     """A bundle, and the names behind its pseudonyms."""
 
     bundle: Bundle
@@ -74,9 +74,9 @@ def is_controller(root: Root) -> bool:
 def make(
     root: Root,
     options: Options,
-    report: Callable[[str], None] = lambda _words: None,
+    report: Callable[[str, int, int], None] = lambda _name, _number, _of: None,
     run_command: ReadCommand = read_command,
-) -> Made:
+) -> NamedBundle:
     """Collect the items, and return the bundle, which is not written yet. Runs at the lowest priority.
 
     :raises CommandFailed: another collection is running on this machine.
@@ -95,7 +95,7 @@ def make(
         entries = collector.collect(catalog.select(is_controller(root), options.extra), report)
     node = pseudonyms.of(HOST, own) if pseudonyms else own
     bundle = make_bundle(node, entries, now, pseudonyms is not None, time.monotonic() - began)
-    return Made(bundle, pseudonyms.names if pseudonyms else {})
+    return NamedBundle(bundle, pseudonyms.names if pseudonyms else {})
 
 
 def _own_name(root: Root) -> str:

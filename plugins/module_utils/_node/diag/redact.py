@@ -33,7 +33,7 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     # An incomplete block is hidden up to the end of the text.
     (
         "private key",
-        re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE[A-Z ]*-----.*?(?:-----END [A-Z0-9 ]*-----|\Z)", re.DOTALL),
+        re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE[A-Z ]{0,40}-----.*?(?:-----END [A-Z0-9 ]*-----|\Z)", re.DOTALL),
     ),
     ("JWT", re.compile(r"eyJ[A-Za-z0-9_-]{5,}(?:\.[A-Za-z0-9_-]*){0,4}")),
     ("SAS", re.compile(r"(?<=[?&])s[a-z]{1,4}=[^\s\"'<>]{0,600}\bsig=[^\s\"'<>]*|\bsig=[^\s&\"'<>]+", re.IGNORECASE)),

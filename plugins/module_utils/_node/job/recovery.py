@@ -175,13 +175,13 @@ def _stuck(runs: Sequence[JobRun], limits: Limits, known_bad: Mapping[str, str])
     if idle < limits.without_progress:
         return ""
     return (
-        f"Held: {_ended(runs[-1])}, and {idle} runs in sequence made no progress ({_progress(runs[-1])}). "
+        f"Held: {_ended(runs[-1])}, and {idle} runs in a row made no progress ({_progress(runs[-1])}). "
         "Find the cause, then release the job."
     )
 
 
 def _idle_runs(runs: Sequence[JobRun], known_bad: Mapping[str, str]) -> int:
-    """Return how many of the last runs in sequence did not advance, and had no cause outside of the job."""
+    """Return how many of the last runs in a row did not advance, and had no cause outside of the job."""
     count = 0
     for run in reversed(runs):
         if run.advanced:

@@ -6,7 +6,8 @@
 
 ``sacct --duplicates`` has a record for each run of a requeued job; the Submit of such a record is the time of the
 requeue. ``sacctmgr show event`` has each outage of a node with its reason. Rows without a node are events of the
-cluster. Fields are those that 22.05 and 24.11 both have; Restarts and FailedNode came later than 22.05.
+cluster: those with ``ClusterNodes`` are its registrations. Fields are those that 22.05 and 24.11 both have; Restarts
+and FailedNode came later than 22.05.
 
 A user chooses a job's comment, which may contain anything, also a line that looks like another record. So sacct
 separates fields by a text that nobody can know before, and a line without exactly the right number of them is ignored.
@@ -21,15 +22,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Callable
 
+from ..job.checkpoint.names import Id
 from ..machine.run import CommandFailed, follow
 
 LIMIT_S = 300.0
 """Time limit of one query, in seconds: slurmdbd may read a large table."""
 _RUN_FIELDS = "JobIDRaw,State,Submit,Eligible,Start,End,ExitCode,NodeList,Partition,User,Comment"
-_EVENT_FIELDS = "NodeName,Start,End,State,User,Reason"
+_EVENT_FIELDS = "NodeName,Start,End,State,User,ClusterNodes,Reason"
 _WORD = re.compile(r"[a-z]{1,16}(=[A-Za-z0-9][A-Za-z0-9._-]{0,62})?")
 _NO_TIME = ("", "Unknown", "None", "NONE")
 _NO_NODES = ("", "None assigned", "(null)")
+
+_SAVED = re.compile(r"saved=([0-9]{1,6})\.([0-9]{1,12})\.([0-9]{1,15})")
 
 RUNNING = "RUNNING"
 
@@ -50,7 +54,6 @@ class JobRun:
     :ivar nodes: Slurm's host list.
     :ivar training: the name in its comment, ``hpcai:training=NAME``; empty if it has none.
     :ivar words: the words of its comment that start with ``hpcai:``, without that.
-    :ivar comment: the comment, if it has such a word; else empty.
     """
 
     job: int
@@ -66,7 +69,12 @@ class JobRun:
     user: str
     training: str
     words: tuple[str, ...] = ()
-    comment: str = ""
+
+    @property
+    def saved(self) -> list[tuple[str, float]]:
+        """The checkpoints that its job noted in the comment: their ids, and when they became complete."""
+        found = [match for match in map(_SAVED.fullmatch, self.words) if match]
+        return [(Id(int(one[2]), f"{self.job}.{int(one[1])}", 1).text, int(one[3]) / 1000) for one in found]
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,42 @@ class Event:
     state: str
     user: str
     reason: str
+
+
+@dataclass(frozen=True)
+class Registration:
+    """The nodes that the cluster had for a time. Times are in seconds since the epoch.
+
+    :ivar end: None for the current one.
+    :ivar nodes: Slurm's host list.
+    """
+
+    start: float
+    end: float | None
+    nodes: str
+
+
+@dataclass
+class Skipped:
+    """Lines that could not be used, by reason."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, why: str) -> None:
+        """Count a line."""
+        self.counts[why] = self.counts.get(why, 0) + 1
+
+
+@dataclass(frozen=True)
+class History:
+    """What slurmdbd has about the nodes.
+
+    :ivar events: outages, by node and start.
+    """
+
+    events: Sequence[Event]
+    registrations: Sequence[Registration]
+    skipped: Skipped
 
 
 class Times:
@@ -135,17 +179,6 @@ def query(words: Sequence[str], handle: Callable[[str], None]) -> None:
     if ended.cut or ended.rc != 0:
         why = f"no answer within {LIMIT_S:g} s" if ended.cut else rest.decode("utf-8", "replace").strip() or last
         raise CommandFailed(f"'{words[0]}' failed ({why}): see 'systemctl status slurmdbd'")
-
-
-@dataclass
-class Skipped:
-    """Lines that could not be used, by reason."""
-
-    counts: dict[str, int] = field(default_factory=dict)
-
-    def add(self, why: str) -> None:
-        """Count a line."""
-        self.counts[why] = self.counts.get(why, 0) + 1
 
 
 class RunReader:
@@ -213,7 +246,6 @@ class RunReader:
                 user,
                 training_in(words),
                 words,
-                comment if words else "",
             )
         )
         return None
@@ -245,26 +277,27 @@ def read_runs(
     skipped = Skipped()
     reader = RunReader(delimiter, handle, skipped)
     words = ["sacct", "--allusers", "--duplicates", "--noheader", "--parsable2", f"--delimiter={delimiter}"]
-    words += [f"--starttime={_slurm_time(since)}", f"--endtime={_slurm_time(until)}", f"--format={_RUN_FIELDS}"]
+    words += [f"--starttime={slurm_time(since)}", f"--endtime={slurm_time(until)}", f"--format={_RUN_FIELDS}"]
     ask([*words, *([f"--jobs={','.join(map(str, jobs))}"] if jobs else [])], reader.line)
     reader.end()
     return skipped
 
 
-def read_events(since: float, until: float, ask: Query = query) -> tuple[list[Event], Skipped]:
-    """Return the outages of nodes that overlap a time, by node and start.
+def read_history(since: float, until: float, ask: Query = query) -> History:
+    """Return the outages of nodes and the registrations of the cluster that overlap a time.
 
     :raises CommandFailed: slurmdbd does not answer.
     """
     found: dict[tuple[str, float], Event] = {}
+    registrations: dict[float, Registration] = {}
     skipped, read_time = Skipped(), Times()
 
     def handle(line: str) -> None:
-        fields = line.split("|", 5)
-        if len(fields) != 6 or not fields[0]:
-            # An event of the whole cluster, or a message.
+        fields = line.split("|", 6)
+        if len(fields) != 7 or not (fields[0] or fields[5]):
+            # Another event of the cluster, such as a disconnection, or a message.
             return None
-        node, start, end, state, user, reason = fields
+        node, start, end, state, user, nodes, reason = fields
         try:
             began, ended = read_time(start), read_time(end)
         except ValueError:
@@ -272,16 +305,20 @@ def read_events(since: float, until: float, ask: Query = query) -> tuple[list[Ev
         if began is None or (ended is not None and ended < began):
             return skipped.add("an end before its start: the controller's clock was changed")
         # A report over clusters has an event twice.
+        if not node:
+            registrations[began] = Registration(began, ended, nodes)
+            return None
         found[node, began] = Event(node, began, ended, state.upper(), user, reason)
         return None
 
     words = ["sacctmgr", "--noheader", "--parsable2", "--readonly", "show", "event"]
-    words += [f"start={_slurm_time(since)}", f"end={_slurm_time(until)}", f"format={_EVENT_FIELDS}"]
+    words += [f"start={slurm_time(since)}", f"end={slurm_time(until)}", f"format={_EVENT_FIELDS}"]
     ask(words, handle)
-    return [found[key] for key in sorted(found)], skipped
+    return History([found[key] for key in sorted(found)], list(registrations.values()), skipped)
 
 
-def _slurm_time(when: float) -> str:
+def slurm_time(when: float) -> str:
+    """Return a time as Slurm's options take it, in UTC."""
     import time
 
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(when))

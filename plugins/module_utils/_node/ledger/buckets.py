@@ -56,7 +56,8 @@ Interval = tuple[float, float, int]
 def bucket_of_event(event: Event) -> str:
     """Return the bucket of an outage: ABSENT, BY_CHECK, BY_PEOPLE or DOWN."""
     reason = event.reason
-    if reason.startswith(NO_INSTANCE):
+    # "~" means powered down. Slurm 22.05 records that of a CLOUD node from its first registration on.
+    if reason.startswith(NO_INSTANCE) or "~" in event.state:
         return ABSENT
     if reason.startswith((*_CHECKS, HARDWARE, SLURMD_WAITS, *_SLURMS)):
         return BY_CHECK

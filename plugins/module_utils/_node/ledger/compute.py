@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..slurm.hostlist import HostlistError, expand
-from .accounting import Event, JobRun, Skipped, by_node, slices
+from .accounting import Event, JobRun, Registration, Skipped, by_node, slices
 from .buckets import (
+    ABSENT,
     BY_CHECK,
     BY_PEOPLE,
     DOWN,
@@ -28,6 +29,7 @@ from .buckets import (
 )
 from .checkpoints import Index
 from .machines import Machines
+from .presence import declared, without_machine
 from .reliability import Failure, failures_of
 
 CAUSES: Mapping[str, str] = {
@@ -81,7 +83,9 @@ class Ledger:
 
     :ivar totals: seconds of each node and machine, in the order of ``ORDER``.
     :ivar machine_times: when a node was which machine.
-    :ivar work: by training, or ``job NUMBER`` of a job with known checkpoints and without a training.
+    :ivar work: by training, or ``job NUMBER`` of a job with known checkpoints and without a training; and by user,
+        because a user can give a job the name of another user's training.
+    :ivar jobs: by training, user and number, the jobs of trainings whose checkpoints are known.
     :ivar lost: lost node-seconds by cause.
     :ivar blamed: lost node-seconds by the node, and its machine, whose failure ended a run.
     :ivar failures: of all nodes.
@@ -94,7 +98,8 @@ class Ledger:
     until: float
     totals: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     machine_times: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=dict)
-    work: dict[str, Work] = field(default_factory=dict)
+    work: dict[tuple[str, str], Work] = field(default_factory=dict)
+    jobs: dict[tuple[str, str, int], Work] = field(default_factory=dict)
     lost: dict[str, float] = field(default_factory=dict)
     blamed: dict[tuple[str, str], float] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
@@ -112,7 +117,9 @@ class Ledger:
 class Sources:
     """What the ledger is computed from.
 
-    :ivar nodes: names of nodes that exist now; others are learned from runs and events.
+    :ivar nodes: names of nodes that exist now; others are learned from registrations, runs and events.
+    :ivar gone: since when nodes have no machine, in seconds since the epoch, for nodes that have none now.
+    :ivar registrations: the nodes of the cluster by time; without any, each node is there for all of the window.
     :ivar read_runs: passes on the runs that overlap a time.
     :ivar training: the training whose work is listed; empty for all.
     :ivar jobs: trainings of jobs without a comment, by job.
@@ -125,6 +132,8 @@ class Sources:
     machines: Machines = field(default_factory=Machines)
     training: str = ""
     jobs: Mapping[int, str] = field(default_factory=dict)
+    gone: Mapping[str, float] = field(default_factory=dict)
+    registrations: Sequence[Registration] = ()
 
     def training_of(self, run: JobRun) -> str:
         """Return the name of a run's training; empty if it has none."""
@@ -154,14 +163,20 @@ class _Hosts:
 def compute(sources: Sources, since: float, until: float) -> Ledger:
     """Return the ledger of a window. Its node-seconds are the nodes times the window, less the time without a machine.
 
+    A node that had no machine in the window is left out.
+
     :raises CommandFailed: slurmdbd does not answer.
     """
     ledger = Ledger(since, until)
     events = by_node(sources.events)
-    for listed in events.values():
+    spans = declared(sources.registrations, until)
+    names = {*sources.nodes, *events, *spans}
+    outages: dict[str, list[Interval]] = {}
+    for node in sorted(names):
+        there = spans.get(node, []) if spans else None
+        listed, absent = without_machine(events.get(node, ()), there, sources.gone.get(node), since, until)
         ledger.failures += failures_of(listed)
-    outages = {node: as_intervals(listed, until) for node, listed in events.items()}
-    names = set(sources.nodes) | set(events)
+        outages[node] = as_intervals(listed, until) + [(begin, stop, rank_of(ABSENT)) for begin, stop in absent]
     before: dict[int, JobRun] = {}
     hosts = _Hosts()
     first = True
@@ -176,7 +191,9 @@ def compute(sources: Sources, since: float, until: float) -> Ledger:
             names |= new
             if not first:
                 # Before, it was idle or had no machine; which of these is unknown, so that time is left out.
-                ledger.notes.append(f"{len(new)} nodes are only known from their jobs, and count from then on.")
+                ledger.notes.append(
+                    f"{len(new)} nodes are known only from their jobs, and count from their first job on."
+                )
         for node in names:
             combined = [*intervals.get(node, ()), *outages.get(node, ())]
             for machine, begin, stop in sources.machines.parts(node, start, end):
@@ -185,7 +202,16 @@ def compute(sources: Sources, since: float, until: float) -> Ledger:
                 if machine:
                     ledger.machine_times.setdefault((node, machine), []).append((begin, stop))
         first = False
+    _leave_out_absent(ledger)
     return ledger
+
+
+def _leave_out_absent(ledger: Ledger) -> None:
+    """Remove the nodes that had no machine: a cluster may have many spare nodes and slots."""
+    place = rank_of(ABSENT)
+    there = {node for (node, _machine), totals in ledger.totals.items() if sum(totals) > totals[place]}
+    ledger.totals = {key: totals for key, totals in ledger.totals.items() if key[0] in there}
+    ledger.machine_times = {key: times for key, times in ledger.machine_times.items() if key[0] in there}
 
 
 def _note(ledger: Ledger, skipped: Skipped) -> None:
@@ -216,6 +242,8 @@ def _add_runs(
         if run.start >= until:
             # It is only of interest for the wait before it.
             continue
+        for name, when in run.saved:
+            sources.checkpoints.add(name, when)
         kept = sources.checkpoints.last_in(run.job, run.start, run.end or ledger.until)
         training = sources.training_of(run)
         known = sources.checkpoints.knows(run.job, training, run.start, run.end or ledger.until)
@@ -226,7 +254,13 @@ def _add_runs(
                 intervals.setdefault(node, []).append(interval)
         name = training or (f"job {run.job}" if known else "")
         listed = name if sources.training in ("", name) else ""
-        _add_work(ledger, sources.machines, run, parts, nodes, listed, window)
+        clipped = _add_run(ledger, sources.machines, run, parts, nodes, window)
+        if listed:
+            work = ledger.work.setdefault((listed, run.user), Work())
+            _add_work(work, ledger, run, clipped, len(nodes), window)
+        if listed and training and known:
+            work = ledger.jobs.setdefault((training, run.user, run.job), Work())
+            _add_work(work, ledger, run, clipped, len(nodes), window)
     recent = until - _AHEAD_S * 24
     return {job: run for job, run in last.items() if run.end is None or run.end > recent}
 
@@ -238,18 +272,17 @@ def _add_hold(earlier: JobRun, run: JobRun, intervals: dict[str, list[Interval]]
         intervals.setdefault(node, []).append(interval)
 
 
-def _add_work(
+def _add_run(
     ledger: Ledger,
     machines: Machines,
     run: JobRun,
     parts: Sequence[tuple[float, float, str]],
     nodes: Sequence[str],
-    name: str,
     window: tuple[float, float],
-) -> None:
+) -> dict[str, float]:
+    """Count a run and what it lost, and return its seconds in the slice by bucket."""
     since, until = window
-    begins = since <= run.start < until
-    if begins or (run.start < ledger.since == since):
+    if since <= run.start < until or (run.start < ledger.since == since):
         ledger.runs += 1
     clipped: dict[str, float] = {}
     for start, end, bucket in parts:
@@ -262,13 +295,18 @@ def _add_work(
         ledger.lost[cause] = ledger.lost.get(cause, 0.0) + lost
         if cause == "node":
             _blame(ledger, machines, run, nodes, lost)
-    if not name:
-        return
-    work = ledger.work.setdefault(name, Work())
+    return clipped
+
+
+def _add_work(
+    work: Work, ledger: Ledger, run: JobRun, clipped: Mapping[str, float], nodes: int, window: tuple[float, float]
+) -> None:
+    """Add one slice of a run to the work of its training or job."""
+    since, until = window
     work.eligible = min(work.eligible, max(run.eligible, ledger.since))
     work.end = max(work.end, min(run.end if run.end is not None else ledger.until, ledger.until))
-    work.nodes = max(work.nodes, len(nodes))
-    work.runs += begins
+    work.nodes = max(work.nodes, nodes)
+    work.runs += since <= run.start < until
     ended = run.end is not None and since <= run.end < until
     work.interruptions += ended and run.state != "COMPLETED"
     for bucket, seconds in clipped.items():
@@ -290,5 +328,5 @@ def _blame(ledger: Ledger, machines: Machines, run: JobRun, nodes: Sequence[str]
 
 def service_s(totals: Sequence[float]) -> float:
     """Return the seconds in which a node could have taken jobs."""
-    out = (BY_CHECK, BY_PEOPLE, DOWN, "absent")
+    out = (BY_CHECK, BY_PEOPLE, DOWN, ABSENT)
     return sum(totals) - sum(totals[rank_of(bucket)] for bucket in out)

@@ -2,10 +2,14 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The decisions of the recovery, one JSON object a line: what was decided about which job, when and why."""
+"""The decisions of the recovery, one JSON object a line: what was decided about which job, when and why.
+
+Users cause decisions, so the log has a size limit: a full file becomes the older one of two.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -14,6 +18,10 @@ from typing import Any
 from ..machine.root import Root
 
 LOG = "/var/lib/hpcai/ledger/decisions.jsonl"
+OLDER = ".1"
+"""Added to the name of the log, this is the name of the older file."""
+LARGEST = 8 << 20
+"""Size in bytes at which a file is full: some 25,000 decisions. Each pass of the recovery may read both files."""
 
 
 def append_decision(root: Root, now: float, job: int, runs: int, decision: Mapping[str, Any], path: str = LOG) -> None:
@@ -23,6 +31,9 @@ def append_decision(root: Root, now: float, job: int, runs: int, decision: Mappi
     :raises OSError: it cannot be written.
     """
     os.makedirs(os.path.dirname(root.at(path)), mode=0o750, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        if os.stat(root.at(path)).st_size >= LARGEST:
+            os.replace(root.at(path), root.at(f"{path}{OLDER}"))
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with open(os.open(root.at(path), flags, 0o640), "a", encoding="utf-8") as file:
         file.write(json.dumps({"time": int(now), "job": job, "runs": runs, **decision}) + "\n")
@@ -31,8 +42,8 @@ def append_decision(root: Root, now: float, job: int, runs: int, decision: Mappi
 def read_decisions(root: Root, since: float, until: float, path: str = LOG) -> list[dict[str, Any]]:
     """Return the decisions of a time, oldest first. A line that was cut by a full disk is skipped."""
     found = []
-    try:
-        with open(root.at(path), encoding="utf-8", errors="replace") as file:
+    for name in (f"{path}{OLDER}", path):
+        with contextlib.suppress(OSError), open(root.at(name), encoding="utf-8", errors="replace") as file:
             for line in file:
                 try:
                     one = json.loads(line)
@@ -40,6 +51,4 @@ def read_decisions(root: Root, since: float, until: float, path: str = LOG) -> l
                         found.append(dict(one))
                 except (ValueError, LookupError, TypeError):
                     continue
-    except OSError:
-        pass
     return found

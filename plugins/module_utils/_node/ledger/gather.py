@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -15,12 +15,12 @@ from ..forms import absolute_path, instance_of, list_of, matching, number, or_em
 from ..job.checkpoint.store import StoreOptions, open_store
 from ..machine.config import FOLDER, ConfigError, read_checked
 from ..machine.root import Root
-from ..machine.run import CommandFailed, Run, must
+from ..machine.run import CommandFailed, Run
 from ..sku import UnknownVmSize, find_size
 from ..sku.prices import PriceList, read_prices
-from ..slurm.nodes import parse_nodes, parse_records
+from ..slurm.nodes import NO_INSTANCE, epoch, parse_records, show_nodes
 from . import checkpoints
-from .accounting import Query, query, read_events, read_runs
+from .accounting import Query, query, read_history, read_runs
 from .checkpoints import Checkpoint
 from .compute import Ledger, Sources, compute
 from .decisions import read_decisions
@@ -110,42 +110,61 @@ def gather(root: Root, run: Run, settings: Settings, asked: Asked, ask: Query = 
     :raises ConfigError: the settings, the price file or the record are invalid.
     """
     notes: list[str] = []
-    nodes, sizes = _nodes(run, notes)
-    events, skipped = read_events(asked.since, asked.until, ask)
-    notes += [f"{count} events of nodes were skipped: {why}." for why, count in skipped.counts.items()]
+    nodes = _nodes(run, notes)
+    history = read_history(asked.since, asked.until, ask)
+    notes += [f"{count} events of nodes were skipped: {why}." for why, count in history.skipped.counts.items()]
     found = _checkpoints(root, settings, notes, asked.until)
     sources = Sources(
-        nodes,
-        events,
+        nodes.names,
+        history.events,
         partial(read_runs, ask=ask),
         checkpoints.index_of(found),
         read_machines(root),
         asked.training,
         dict.fromkeys(asked.jobs, asked.training),
+        nodes.gone,
+        history.registrations,
     )
     ledger = compute(sources, asked.since, asked.until)
     ledger.decisions = read_decisions(root, asked.since, asked.until)[-_MOST_DECISIONS:]
     # The same note may come from several days.
     ledger.notes = list(dict.fromkeys([*notes, *ledger.notes]))
-    return ledger, Rates(_prices(root, settings), settings.region, sizes)
+    return ledger, Rates(_prices(root, settings), settings.region, nodes.sizes)
 
 
-def _nodes(run: Run, notes: list[str]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the nodes that slurmctld knows, and the VM sizes that their features name."""
+@dataclass(frozen=True)
+class _Nodes:
+    """What slurmctld knows now.
+
+    :ivar sizes: VM sizes by node, where a feature names one.
+    :ivar gone: since when a node has no machine, for spare nodes.
+    """
+
+    names: Sequence[str] = ()
+    sizes: Mapping[str, str] = field(default_factory=dict)
+    gone: Mapping[str, float] = field(default_factory=dict)
+
+
+def _nodes(run: Run, notes: list[str]) -> _Nodes:
     try:
-        shown = must(run(["scontrol", "--oneliner", "show", "nodes"])).stdout
+        shown = show_nodes(run)
     except CommandFailed as error:
         notes.append(f"slurmctld does not answer, so idle nodes without jobs and events are missing: {error}.")
-        return (), {}
-    sizes = {}
-    for name, entry in parse_records(shown).items():
+        return _Nodes()
+    sizes: dict[str, str] = {}
+    gone: dict[str, float] = {}
+    records = parse_records(shown)
+    for name, entry in records.items():
         for feature in entry.field("AvailableFeatures").split(",") if entry else ():
             try:
                 sizes[name] = find_size(f"Standard_{feature}").name
                 break
             except UnknownVmSize:
                 continue
-    return tuple(parse_nodes(shown)), sizes
+        # Registering removes the reason.
+        if entry and entry.reason.startswith(NO_INSTANCE) and "DOWN" in entry.field("State").upper():
+            gone[name] = epoch(entry.reason_given) or 0.0
+    return _Nodes(tuple(records), sizes, gone)
 
 
 def _checkpoints(root: Root, settings: Settings, notes: list[str], now: float) -> list[Checkpoint]:

@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
-from typing import Any
+from typing import Any, TypeVar
 
+from ..machine.exposition import Labels, Metric, as_text
 from ..machine.web_page import document, table
 from ..sku.prices import PriceList
 from .buckets import ABSENT, BUCKETS, BY_CHECK, DOWN, LOST, rank_of
@@ -22,6 +23,7 @@ from .reliability import CONFIDENCE, Failure, Reliability, reliability
 MOST_NODES = 10
 _MOST_LISTED = 50
 _HOUR = 3600.0
+_Key = TypeVar("_Key")
 _SET = re.compile(r"(.*?)-?\d+")
 METRICS_FILE = "hpcai_goodput.prom"
 WORDS: Mapping[str, str] = {
@@ -89,7 +91,11 @@ def as_data(ledger: Ledger, rates: Rates) -> dict[str, Any]:
         "runs": ledger.runs,
         "requeues": ledger.requeues,
         "lost_by_cause": {cause: round(seconds, 3) for cause, seconds in sorted(ledger.lost.items())},
-        "work": [_work(name, work) for name, work in _largest(ledger.work)],
+        "work": [{"name": name, "user": user, **_work(work)} for (name, user), work in _largest(ledger.work)],
+        "jobs": [
+            {"job": job, "training": training, "user": user, **_work(work)}
+            for (training, user, job), work in _largest(ledger.jobs)
+        ],
         "reliability": _reliability(ledger, rates),
         "costliest_nodes": costliest(ledger, rates),
         "decisions": ledger.decisions,
@@ -97,16 +103,15 @@ def as_data(ledger: Ledger, rates: Rates) -> dict[str, Any]:
     }
 
 
-def _largest(work: Mapping[str, Work]) -> list[tuple[str, Work]]:
-    def size(one: tuple[str, Work]) -> float:
+def _largest(work: Mapping[_Key, Work]) -> list[tuple[_Key, Work]]:
+    def size(one: tuple[_Key, Work]) -> float:
         return -sum(one[1].seconds.values()) * one[1].nodes
 
     return sorted(work.items(), key=size)[:_MOST_LISTED]
 
 
-def _work(name: str, work: Work) -> dict[str, Any]:
+def _work(work: Work) -> dict[str, Any]:
     return {
-        "name": name,
         "ettr": work.ettr,
         "runs": work.runs,
         "interruptions": work.interruptions,
@@ -136,17 +141,15 @@ def _reliability(ledger: Ledger, rates: Rates) -> dict[str, Any]:
     everything = sum(service.values())
 
     def grouped(key: Callable[[str], str]) -> dict[str, Any]:
-        names = sorted({key(node) for node in service} - {""})
+        seconds: dict[str, float] = {}
+        for node, one in service.items():
+            seconds[key(node)] = seconds.get(key(node), 0.0) + one
+        failures: dict[str, list[Failure]] = {}
+        for failure in ledger.failures:
+            failures.setdefault(key(failure.node), []).append(failure)
         return {
-            name: _figures(
-                reliability(
-                    [one for one in ledger.failures if key(one.node) == name],
-                    sum(seconds for node, seconds in service.items() if key(node) == name),
-                    ledger.since,
-                    ledger.until,
-                )
-            )
-            for name in names
+            name: _figures(reliability(failures.get(name, ()), seconds[name], ledger.since, ledger.until))
+            for name in sorted(set(seconds) - {""})
         }
 
     faults: dict[str, list[Failure]] = {}
@@ -157,6 +160,7 @@ def _reliability(ledger: Ledger, rates: Rates) -> dict[str, Any]:
         "all": _figures(reliability(ledger.failures, everything, ledger.since, ledger.until)),
         "by_set": grouped(set_of),
         "by_size": grouped(lambda node: rates.sizes.get(node, "")),
+        "by_node": grouped(lambda node: node),
         "by_fault": {
             fault: _figures(reliability(listed, everything, ledger.since, ledger.until))
             for fault, listed in sorted(faults.items())
@@ -218,11 +222,9 @@ def text(data: Mapping[str, Any]) -> str:
     lines.append(f"runs {data['runs']}, requeues {data['requeues']}, runtime goodput {_share(data['runtime_goodput'])}")
     for cause, seconds in data["lost_by_cause"].items():
         lines.append(f"  lost by {cause}: {seconds / _HOUR:.2f} node-hours")
-    for work in data["work"]:
-        lines.append(
-            f"{work['name']}: ETTR {_share(work['ettr'])}, {work['runs']} runs, {work['interruptions']} interruptions, "
-            f"{work['nodes']} nodes"
-        )
+    lines += [f"{work['name']} of {work['user']}: {_figures_of(work)}" for work in data["work"]]
+    if len({work["name"] for work in data["work"]}) == 1:
+        lines += [f"  job {work['job']} of {work['user']}: {_figures_of(work)}" for work in data["jobs"]]
     lines.append(f"nodes: {_mtbf(data['reliability']['all'])}")
     lines += [f"  {name}: {_mtbf(found)}" for name, found in data["reliability"]["by_fault"].items()]
     for row in data["costliest_nodes"]:
@@ -230,6 +232,13 @@ def text(data: Mapping[str, Any]) -> str:
     for one in data["decisions"]:
         lines.append(f"recovery of job {one['job']} at {_utc(one['time'])}: {one['action']}: {one['reason']}")
     return "\n".join([*lines, *(f"note: {note}" for note in data["notes"])])
+
+
+def _figures_of(work: Mapping[str, Any]) -> str:
+    return (
+        f"ETTR {_share(work['ettr'])}, {work['runs']} runs, {work['interruptions']} interruptions, "
+        f"{work['nodes']} nodes"
+    )
 
 
 def _share(value: float | None) -> str:
@@ -256,42 +265,46 @@ def _cost(row: Mapping[str, Any], currency: str | None) -> str:
 
 def metrics(data: Mapping[str, Any], now: float) -> str:
     """Return the ledger in the text format of Prometheus. The number of series does not grow with nodes and jobs."""
-    lines: list[str] = []
+    made = []
 
-    def add(name: str, words: str, samples: Iterable[tuple[str, float | None]]) -> None:
-        lines.extend((f"# HELP {name} {words}", f"# TYPE {name} gauge"))
-        lines.extend(f"{name}{labels} {value}" for labels, value in samples if value is not None)
+    def add(name: str, words: str, samples: Iterable[tuple[Labels, float | None]]) -> None:
+        made.append(Metric(name, words, {labels: value for labels, value in samples if value is not None}))
 
     buckets = data["buckets"].items()
     add(
         "hpcai_goodput_node_seconds",
         "Node-seconds of the window by what they were used for.",
-        ((f'{{bucket="{name}"}}', found["node_seconds"]) for name, found in buckets),
+        (((("bucket", name),), found["node_seconds"]) for name, found in buckets),
     )
-    add("hpcai_goodput_window_seconds", "Length of the window.", [("", data["seconds"])])
-    add("hpcai_goodput_runtime_ratio", "Kept work / (kept + lost work).", [("", data["runtime_goodput"])])
+    add("hpcai_goodput_window_seconds", "Length of the window.", [((), data["seconds"])])
+    add("hpcai_goodput_runtime_ratio", "Kept work / (kept + lost work).", [((), data["runtime_goodput"])])
     lost = data["lost_by_cause"].items()
     add(
         "hpcai_goodput_lost_node_seconds",
         "Lost work in node-seconds by cause.",
-        ((f'{{cause="{name}"}}', seconds) for name, seconds in lost),
+        (((("cause", name),), seconds) for name, seconds in lost),
     )
     trainings = [work for work in data["work"] if not work["name"].startswith("job ")][:20]
     add(
         "hpcai_goodput_training_ettr_ratio",
         "Effective training time ratio.",
-        ((f'{{training="{work["name"]}"}}', work["ettr"]) for work in trainings),
+        (((("training", work["name"]), ("user", _label(work["user"]))), work["ettr"]) for work in trainings),
     )
+    by_fault = data["reliability"]["by_fault"].items()
     add(
         "hpcai_goodput_node_failures",
         "Failures of nodes in the window by class.",
-        ((f'{{fault="{_label(name)}"}}', found["failures"]) for name, found in data["reliability"]["by_fault"].items()),
+        (((("fault", _label(name)),), found["failures"]) for name, found in by_fault),
     )
     everything = data["reliability"]["all"]
-    add("hpcai_goodput_mtbf_seconds", "Mean time between failures of a node.", [("", everything["mtbf_s"])])
-    add("hpcai_goodput_mtbf_low_seconds", "Its lower bound at 90 %.", [("", everything["mtbf_low_s"])])
-    add("hpcai_goodput_timestamp_seconds", "When this was computed.", [("", round(now))])
-    return "\n".join(lines) + "\n"
+    add("hpcai_goodput_mtbf_seconds", "Mean time between failures of a node.", [((), everything["mtbf_s"])])
+    add(
+        "hpcai_goodput_mtbf_low_seconds",
+        "Lower bound of its 90 % confidence interval.",
+        [((), everything["mtbf_low_s"])],
+    )
+    add("hpcai_goodput_timestamp_seconds", "When this was computed.", [((), round(now))])
+    return as_text(made)
 
 
 def _label(text_: str) -> str:
@@ -315,6 +328,7 @@ def page(data: Mapping[str, Any]) -> str:
     work = [
         (
             escape(one["name"]),
+            escape(one["user"]),
             _share(one["ettr"]),
             str(one["runs"]),
             str(one["interruptions"]),
@@ -336,11 +350,14 @@ def page(data: Mapping[str, Any]) -> str:
         "<h2>What the time was used for</h2>",
         table(("", "node-hours", "share", money), rows, numbers=(1, 2, 3)),
         "<h2>Trainings, and jobs with checkpoints</h2>",
-        table(("", "ETTR", "runs", "interruptions", "nodes", "minutes lost"), work, numbers=(1, 2, 3, 4, 5))
+        table(("", "user", "ETTR", "runs", "interruptions", "nodes", "minutes lost"), work, numbers=(2, 3, 4, 5, 6))
         if work
         else "<p>No checkpoints are known, so it is not known what was kept and lost.</p>",
         "<h2>Time between failures</h2>",
-        table(("", "bounds are at 90 %"), [(escape(name), escape(_mtbf(found))) for name, found in groups]),
+        table(
+            ("", "bounds of the 90 % confidence interval"),
+            [(escape(name), escape(_mtbf(found))) for name, found in groups],
+        ),
         "<h2>Nodes that cost the most</h2>",
         table(("node", ""), nodes) if nodes else "<p>None.</p>",
         "<h2>Recovery</h2>",

@@ -20,12 +20,11 @@ from typing import Callable
 
 from .accounting import Event
 from .buckets import BY_CHECK, DOWN, bucket_of_event, fault_class
+from .presence import TOUCH_S
 
 CONFIDENCE = 0.9
 _MANY, _NORMAL = 1000, 1.645
 """From this number on, the normal distribution is used; 1.645 is its quantile for 90 %."""
-_TOUCH_S = 2.0
-"""Outages with at most this gap are one: Slurm ends an event and begins the next when a node's state changes."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def failures_of(events: Sequence[Event]) -> list[Failure]:
         if bucket_of_event(event) not in (BY_CHECK, DOWN):
             continue
         last = found[-1] if found else None
-        if last is not None and (last.end is None or event.start <= last.end + _TOUCH_S):
+        if last is not None and (last.end is None or event.start <= last.end + TOUCH_S):
             end = None if last.end is None or event.end is None else max(last.end, event.end)
             # The later reason is the better one: "Not responding" becomes the failed check.
             fault = fault_class(event) if last.fault in ("not_responding", "down") else last.fault

@@ -4,6 +4,8 @@
 
 """One pass of the recovery: find jobs whose run has ended, decide, act, record; and repeated passes.
 
+Slow nodes that the run named are checked (``suspects``), whatever the job's end.
+
 Nothing is done without slurmctld's and slurmdbd's answers. A job's state is asked again right before it is changed, so
 that a job that its user has cancelled meanwhile stays cancelled.
 """
@@ -11,28 +13,36 @@ that a job that its user has cancelled meanwhile stays cancelled.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from ..job.recovery import HOLD, REQUEUE, Decision, decide
 from ..ledger import checkpoints
-from ..ledger.accounting import JobRun, Query, by_node, query, read_events, read_runs
-from ..ledger.decisions import append_decision
+from ..ledger.accounting import JobRun, Query, by_node, query, read_history, read_runs
+from ..ledger.decisions import append_decision, read_decisions
 from ..machine.root import Root
 from ..machine.run import CommandFailed, Run, must
 from ..slurm import nodes
-from ..slurm.arbiter.reasons import has_machine
-from ..slurm.nodes import OUR_PREFIX, as_reason
-from .history import asks, history
+from ..slurm.arbiter.reasons import faulty_nodes
+from ..slurm.nodes import as_reason
+from .history import asks, decided_runs, history
+from .job_log import HANGS, append_as_user, log_of
 from .settings import Settings
+from .suspects import CHECK, DAY_S, Order, command, count_waiting, orders, slow_nodes
 
 LOCK = "/run/hpcai/recovery.lock"
-_STATES = "PENDING,FAILED,NODE_FAIL,BOOT_FAIL,TIMEOUT,DEADLINE,OUT_OF_MEMORY,PREEMPTED"
-_SQUEUE = ("squeue", "--noheader", f"--states={_STATES}", "--Format=JobID:|,State:|,RestartCnt:|,BatchFlag:|")
+_FINAL = ("COMPLETED", "CANCELLED")
+"""States after which nothing is started again."""
+_STATES = ("PENDING", "FAILED", "NODE_FAIL", "BOOT_FAIL", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY", "PREEMPTED", *_FINAL)
+FIELDS = ("JobID", "State", "RestartCnt", "BatchFlag", "UserID", "ArrayJobID", "ArrayTaskID", "ExcNodes")
+_SQUEUE = ("squeue", "--noheader", f"--states={','.join(_STATES)}", f"--Format={','.join(f'{n}:|' for n in FIELDS)}")
 """Fields that contain no text of the job's user."""
 _PENDING = "PENDING"
 _EVENTS_S = 7 * 86400.0
+_REMEMBERED_S = 60 * 86400.0
 _MOST_HANDLED = 20000
+_MOST_AT_ONCE, _MOST_OF_A_USER = 1000, 200
+"""One command asks slurmdbd for at most this many jobs, and this many of a user; the others wait for the next pass."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +50,17 @@ class Ended:
     """A job whose run has ended, as slurmctld shows it: it failed, or is in the queue again.
 
     :ivar restarts: how often it was requeued.
+    :ivar uid: its user's id.
+    :ivar name: its id for Slurm's commands; with the task number if the bare id would mean all tasks of an array.
+    :ivar excluded: nodes that it excludes already, as Slurm's host list.
     """
 
     job: int
     state: str
     restarts: int
+    uid: int = -1
+    name: str = ""
+    excluded: str = ""
 
     @property
     def key(self) -> tuple[int, int, bool]:
@@ -64,9 +80,51 @@ class Done:
     problem: str = ""
 
     @property
+    def action(self) -> str:
+        """As in the log of decisions."""
+        return self.decision.action
+
+    @property
+    def why(self) -> str:
+        """The reason in one sentence."""
+        return self.decision.reason
+
+    @property
     def words(self) -> str:
         """The result in one line."""
         text = f"job {self.job}: {self.decision.action}: {self.decision.reason}"
+        return f"not done: {text} ({self.problem})" if self.problem else text
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A deep check of a node that a training found slow.
+
+    :ivar problem: why it was not started; empty if it was.
+    """
+
+    order: Order
+    problem: str = ""
+
+    @property
+    def job(self) -> int:
+        """The job whose training found the node slow."""
+        return self.order.job
+
+    @property
+    def action(self) -> str:
+        """As in the log of decisions."""
+        return CHECK
+
+    @property
+    def why(self) -> str:
+        """The reason in one sentence."""
+        return f"The training found {self.order.node} slow: the deep health checks run there when it has no job."
+
+    @property
+    def words(self) -> str:
+        """The result in one line."""
+        text = f"job {self.job}: {CHECK}: {self.why}"
         return f"not done: {text} ({self.problem})" if self.problem else text
 
 
@@ -75,10 +133,12 @@ def parse_ended(shown: str) -> list[Ended]:
     found = []
     for line in shown.splitlines():
         fields = line.strip().split("|")
-        if len(fields) < 4 or not all(one.isdecimal() for one in (fields[0], fields[2], fields[3])):
+        if len(fields) < len(FIELDS) or not all(fields[place].isdecimal() for place in (0, 2, 3, 4)):
             continue
-        one = Ended(int(fields[0]), fields[1], int(fields[2]))
-        if fields[3] != "0" and (one.state != _PENDING or one.restarts > 0):
+        number, state, restarts, is_batch, uid, array, task, excluded = fields[: len(FIELDS)]
+        name = f"{number}_{task}" if array == number and task.isdecimal() else number
+        one = Ended(int(number), state, int(restarts), int(uid), name, excluded)
+        if is_batch != "0" and (state != _PENDING or one.restarts > 0):
             found.append(one)
     return found
 
@@ -91,51 +151,92 @@ def look(
     handled: set[tuple[int, int, bool]],
     check: bool = False,
     ask: Query = query,
-) -> list[Done]:
-    """Make one pass, and return the decisions.
+) -> list[Done | Checked]:
+    """Make one pass, and return the decisions and the checks of slow nodes.
 
     :param handled: ends that earlier passes have handled; it is updated.
     :param check: only return what would be done.
     :raises CommandFailed: slurmctld or slurmdbd does not answer; then nothing was done.
     """
-    new = [one for one in parse_ended(must(run(_SQUEUE)).stdout) if one.key not in handled]
+    new = next_ones([one for one in parse_ended(must(run(_SQUEUE)).stdout) if one.key not in handled])
     if not new:
         return []
     runs: dict[int, list[JobRun]] = {one.job: [] for one in new}
     read_runs(0.0, now, lambda found: runs.setdefault(found.job, []).append(found), ask, sorted(runs))
-    wanted = [one for one in new if runs[one.job] and asks(runs[one.job][-1], settings.partitions)]
-    done = []
+    # slurmdbd may not have the end of the last run yet: then the next pass decides.
+    new = [one for one in new if _ends(runs[one.job]) > one.restarts - (one.state == _PENDING)]
+    wanted = [one for one in new if one.state not in _FINAL and asks(runs[one.job][-1], settings.partitions)]
+    slow = [runs[one.job][-1] for one in new if slow_nodes(runs[one.job][-1])] if settings.slow.per_user else []
+    done: list[Done | Checked] = []
+    if wanted or slow:
+        bad = faulty_nodes(nodes.read_nodes(run))
     if wanted:
-        listed, _skipped = read_events(now - _EVENTS_S, now, ask)
+        listed = read_history(now - _EVENTS_S, now, ask).events
         index = checkpoints.index_of(checkpoints.read_record(root))
-        bad = known_bad(nodes.read_nodes(run))
+        log = read_decisions(root, now - _REMEMBERED_S, now)
+        hang: set[int] = set()
         for one in wanted:
-            past = history(runs[one.job], by_node(listed), index)
-            if len(past) <= (one.restarts - 1 if one.state == _PENDING else one.restarts):
-                # slurmdbd does not have the end of the last run yet: the next pass decides.
-                new = [other for other in new if other is not one]
+            decided = decided_runs(runs[one.job], [entry for entry in log if entry.get("job") == one.job])
+            past = history(runs[one.job], by_node(listed), index, decided)
+            if len(past) in decided:
+                # It is in the queue because of that decision, and has not run since.
                 continue
             decision = decide(past, settings.limits, bad)
             result = Done(one.job, decision) if check else _carry_out(one, decision, run)
             done.append(result)
             if not check:
-                append_decision(root, now, one.job, len(past), {**asdict(decision), "problem": result.problem})
+                # A user whose files hang would delay the jobs of others, with each of his jobs.
+                if one.uid not in hang and _write_log(one, result, run).startswith(HANGS):
+                    hang.add(one.uid)
+                entry = {**asdict(decision), "cause": past[-1].cause, "status": past[-1].status}
+                append_decision(root, now, one.job, len(past), {**entry, "problem": result.problem})
+    if slow:
+        done += _check_slow(root, run, settings, now, slow, sorted(bad), check)
     if len(handled) > _MOST_HANDLED:
         handled.clear()
     handled.update(one.key for one in new)
     return done
 
 
-def known_bad(known: Mapping[str, nodes.NodeState]) -> dict[str, str]:
-    """Return the nodes that are known to be faulty, with the reason: drained by us for a fault, or down."""
-    found = {}
-    for name, node in known.items():
-        if not has_machine(node) or not node.out:
-            continue
-        ours = node.reason.startswith((f"{OUR_PREFIX} health:", f"{OUR_PREFIX} prolog:", f"{OUR_PREFIX} epilog:"))
-        if ours or any(state in ("DOWN", "FAIL", "INVAL") for state in node.states):
-            found[name] = node.reason or "down"
-    return found
+def next_ones(ended: Sequence[Ended]) -> list[Ended]:
+    """Return the jobs for this pass. Each user has a share, so that nobody's many jobs delay those of others. Pure.
+
+    Jobs that may be started again come first. slurmdbd has no run of a job that was cancelled while it was pending, so
+    such a job comes again in each pass until slurmctld forgets it.
+    """
+    count: dict[int, int] = {}
+    found = []
+    for one in sorted(ended, key=lambda one: one.state in _FINAL):
+        turn = count[one.uid] = count.get(one.uid, 0) + 1
+        if turn <= _MOST_OF_A_USER:
+            found.append((turn, one))
+    return [one for _turn, one in sorted(found, key=lambda pair: pair[0])][:_MOST_AT_ONCE]
+
+
+def _write_log(one: Ended, result: Done, run: Run) -> str:
+    return append_as_user(log_of(one.name, run), one.uid, f"hpcai recovery: {result.words}")
+
+
+def _ends(runs: Sequence[JobRun]) -> int:
+    return sum(run.end is not None for run in runs)
+
+
+def _check_slow(
+    root: Root, run: Run, settings: Settings, now: float, runs: Sequence[JobRun], out: Sequence[str], check: bool
+) -> list[Checked]:
+    """Start the deep checks of the nodes that these runs found slow."""
+    earlier = read_decisions(root, now - DAY_S, now)
+    done = []
+    for order in orders(runs, earlier, count_waiting(run), settings.slow, out):
+        problem = order.refused
+        if not problem and not check:
+            answer = run(command(order, settings.slow))
+            problem = "" if answer.rc == 0 else answer.stderr.strip() or f"sbatch ended with {answer.rc}"
+        done.append(Checked(order, problem))
+        if not check:
+            entry = {"action": CHECK, "reason": done[-1].why, "node": order.node, "user": order.user}
+            append_decision(root, now, order.job, 0, {**entry, "problem": problem})
+    return done
 
 
 def commands(one: Ended, decision: Decision) -> list[Sequence[str]]:
@@ -144,8 +245,11 @@ def commands(one: Ended, decision: Decision) -> list[Sequence[str]]:
     Slurm changes excluded nodes and start time of a pending job only. So a job that is not in the queue is requeued
     held, changed, and released; a command that fails in between leaves it held. A hold by ``uhold`` can be released by
     the job's user.
+
+    Slurm lets a requeued job wait for cred_expire, although the credential of its next run is a new one. squeue shows
+    the job as pending only when all its nodes have ended their epilogs, so it can start at once.
     """
-    job = str(one.job)
+    job = one.name
     comment = ["scontrol", "update", f"JobId={job}", f"AdminComment={as_reason(f'hpcai: {decision.reason}')}"]
     if decision.action == HOLD:
         return [
@@ -155,19 +259,21 @@ def commands(one: Ended, decision: Decision) -> list[Sequence[str]]:
         ]
     if decision.action != REQUEUE:
         return []
-    changes = [f"ExcNodeList={','.join(decision.leave_out)}"] if decision.leave_out else []
-    changes += [f"StartTime=now+{decision.wait_s}"] if decision.wait_s else []
-    update = [["scontrol", "update", f"JobId={job}", *changes]] if changes else []
+    # Those of the user and of earlier decisions stay excluded.
+    out = ",".join([*filter(None, [one.excluded]), *decision.leave_out])
+    changes = [f"ExcNodeList={out}"] if decision.leave_out else []
+    changes.append(f"StartTime=now+{decision.wait_s}" if decision.wait_s else "StartTime=now")
+    update = ["scontrol", "update", f"JobId={job}", *changes]
     if one.state == _PENDING:
-        return [*update, comment]
-    return [["scontrol", "requeuehold", job], *update, ["scontrol", "release", job], comment]
+        return [update, comment]
+    return [["scontrol", "requeuehold", job], update, ["scontrol", "release", job], comment]
 
 
 def _carry_out(one: Ended, decision: Decision, run: Run) -> Done:
     words = commands(one, decision)
     try:
         if words:
-            current = parse_ended(must(run([*_SQUEUE, f"--jobs={one.job}"])).stdout)
+            current = parse_ended(must(run([*_SQUEUE, f"--jobs={one.name}"])).stdout)
             if not any(
                 (other.job, other.state, other.restarts) == (one.job, one.state, one.restarts) for other in current
             ):

@@ -13,6 +13,7 @@ from ..forms import instance_of, list_of, matching, number
 from ..job.recovery import Limits
 from ..machine.config import FOLDER, read_checked
 from ..machine.root import Root
+from .suspects import SlowChecks
 
 CONFIG = "recovery"
 FILE = f"{FOLDER}/{CONFIG}.json"
@@ -25,11 +26,13 @@ class Settings:
     :ivar partitions: all batch jobs of these partitions are recovered; in others only jobs that ask.
     :ivar interval_s: seconds between two passes.
     :ivar limits: how often and how soon a job is started again.
+    :ivar slow: limits of the deep checks of nodes that trainings found slow.
     """
 
     partitions: Sequence[str] = field(default_factory=tuple)
     interval_s: float = 10.0
     limits: Limits = field(default_factory=Limits)
+    slow: SlowChecks = field(default_factory=SlowChecks)
 
 
 _COUNT = number(0, 1000, integral=True)
@@ -46,6 +49,15 @@ FORM = instance_of(
                 "without_progress": number(1, 1000, integral=True),
                 "first_wait_s": _SECONDS,
                 "longest_wait_s": _SECONDS,
+            },
+            null_is_absent=True,
+        ),
+        "slow": instance_of(
+            SlowChecks,
+            {
+                "per_user": _COUNT,
+                "at_once": number(1, 1000, integral=True),
+                "minutes": number(1, 1440, integral=True),
             },
             null_is_absent=True,
         ),

@@ -4,6 +4,8 @@
 
 """Ends a job that hangs: its user's process watches a file that the training touches, and takes stacks before the end.
 
+If NCCL runs, its own report about all ranks is taken too.
+
 It runs as the job's user, on each node of the job, so it can neither read nor end anything of others. A step that is
 slow but works is no hang: the limit grows with the longest pause between two changes that was seen before.
 """
@@ -11,24 +13,26 @@ slow but works is no hang: the limit grows with the longest pause between two ch
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import socket
+import stat
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ..ledger.accounting import JobRun, Query, query, read_runs
+from ..job.checkpoint.directory import Signal, find_finished
+from ..machine.atomic import write_file
 from ..machine.proc import read_processes
 from ..machine.root import Root
-from ..machine.run import CommandFailed, Result, must
+from ..machine.run import CommandFailed, must
+from .comment import HANG, LIMIT_S, Bounded, NoNote, add_notes, add_saved, job_of, restarts_of
 
 FACTOR = 10.0
 """A pause is a hang only if it is this many times as long as the longest one before."""
 _LOOK_S = 5.0
-_STACK_S = 20.0
 _MOST_PROCESSES = 16
 _PROGRAM = "py-spy"
-
-Bounded = Callable[[Sequence[str], float], Result]
 
 
 @dataclass(frozen=True)
@@ -78,13 +82,60 @@ class Progress:
         return waited if waited > self.limit_s else None
 
 
-def mark_of(path: str) -> tuple[int, int] | None:
-    """Return what changes when a file is touched or written; None without a file."""
+_STEP = re.compile(r"hpcai step ([0-9]{1,12})\n")
+
+
+def progress_file(environment: Mapping[str, str]) -> str:
+    """Return the usual path of a job's file of progress: all its nodes see the folder where it was submitted."""
+    return f"{environment.get('SLURM_SUBMIT_DIR') or '.'}/hpcai-progress-{job_of(environment)}"
+
+
+def write_step(path: str, step: int) -> None:
+    """Write the last completed step to the file of progress.
+
+    :raises OSError: it cannot be written.
+    """
+    write_file(path, f"hpcai step {step}\n")
+
+
+def mark_of(path: str) -> object:
+    """Return what changes with a file, or its step if ``write_step`` wrote it; None without a file.
+
+    A program that repeats one step makes no progress, although it writes.
+    """
     try:
-        facts = os.stat(path)
+        with open(path, "rb") as file:
+            facts = os.fstat(file.fileno())
+            text = file.read(64) if stat.S_ISREG(facts.st_mode) else b""
     except OSError:
         return None
-    return facts.st_mtime_ns, facts.st_size
+    step = _STEP.fullmatch(text.decode("ascii", "replace"))
+    return int(step[1]) if step else (facts.st_mtime_ns, facts.st_size)
+
+
+class Saves:
+    """Notes the checkpoints of a folder in the job's comment, for a training without a store.
+
+    :param folder: contains a folder for each checkpoint, which is complete when it contains ``.complete``.
+    """
+
+    def __init__(self, folder: str, environment: Mapping[str, str], run: Bounded, write: Callable[[str], None]) -> None:
+        self._folder, self._environment, self._run, self._write = folder, environment, run, write
+        self._noted = ""
+
+    def look(self) -> None:
+        """Note the newest complete checkpoint, if it is a new one."""
+        try:
+            newest = max(find_finished(self._folder, Signal()), key=lambda one: one.when, default=None)
+        except OSError:
+            return
+        if newest is None or newest.stamp == self._noted:
+            return
+        self._noted = newest.stamp
+        try:
+            add_saved(self._environment, newest.step, newest.when, self._run)
+        except (CommandFailed, NoNote) as error:
+            self._write(f"the checkpoint of step {newest.step} is not in the job's comment: {error}")
 
 
 def stacks(run: Bounded, uid: int, root: Root | None = None) -> list[str]:
@@ -99,10 +150,40 @@ def stacks(run: Bounded, uid: int, root: Root | None = None) -> list[str]:
     for one in found[:_MOST_PROCESSES]:
         if one.pid == os.getpid():
             continue
-        answer = run([program, "dump", "--nonblocking", "--pid", str(one.pid)], _STACK_S)
+        answer = run([program, "dump", "--nonblocking", "--pid", str(one.pid)], LIMIT_S)
         text = answer.stdout.strip() if answer.rc == 0 else f"no stack: {answer.stderr.strip()[:200]}"
         made.append(f"process {one.pid}: {text}")
     return made or ["no stacks: there are no Python processes"]
+
+
+RAS_PORT = 28028
+_RAS_S = 30.0
+_MOST_RAS = 65536
+
+
+def ras_status(port: int = RAS_PORT, limit_s: float = _RAS_S) -> list[str]:
+    """Return what NCCL's RAS threads report about all ranks of the job, if NCCL (from 2.24 on) runs on this node.
+
+    It compares how many operations each rank has started, and marks a rank that is behind with MISMATCH. It listens on
+    loopback, and its protocol is text (NCCL user guide, RAS). Whoever listens there may send anything, so the answer is
+    evidence for the job's log and no more.
+    """
+    received = b""
+    deadline = time.monotonic() + limit_s
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2.0) as connection:
+            connection.sendall(b"verbose status\n")
+            while len(received) < _MOST_RAS and time.monotonic() < deadline:
+                connection.settimeout(max(deadline - time.monotonic(), 0.1))
+                chunk = connection.recv(4096)
+                if not chunk:
+                    break
+                received += chunk
+    except OSError:
+        # Nobody listens there: the training does not use NCCL, or its RAS is turned off.
+        pass
+    lines = received[:_MOST_RAS].decode("utf-8", "replace").splitlines()
+    return [f"NCCL RAS: {''.join(one if one.isprintable() else ' ' for one in line)}" for line in lines if line.strip()]
 
 
 def _owner(root: Root, pid: int) -> int:
@@ -119,47 +200,51 @@ def watch(
     run: Bounded,
     write: Callable[[str], None],
     ended: Callable[[], bool] = lambda: False,
+    saves: Saves | None = None,
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
-    ask: Query = query,
 ) -> bool:
     """Watch a file until the job hangs or ends; return whether it was ended for a hang.
 
     :param environment: Slurm's variables of the job.
     :param write: writes a line to the job's log.
     :param ended: whether the training has ended.
+    :param saves: notes checkpoints; None if a store has them.
     """
     progress = Progress(limits, clock())
-    while not ended():
+    while True:
+        # Before the end too: the last checkpoint may be the newest.
+        if saves:
+            saves.look()
+        if ended():
+            return False
         waited = progress.hangs(mark_of(path), clock())
         if waited is not None:
             write(f"hang: {path} has not changed for {waited:.0f} s (limit {progress.limit_s:.0f} s)")
-            for line in stacks(run, os.geteuid()):
+            # All nodes would report the same.
+            is_first = environment.get("SLURM_NODEID", "0") == "0"
+            for line in (*stacks(run, os.geteuid()), *(ras_status() if is_first else ())):
                 write(line)
             pause(limits.settle_s)
-            _end(environment, run, write, ask)
+            _end(environment, run, write)
             return True
         pause(_LOOK_S)
-    return False
 
 
-def _end(environment: Mapping[str, str], run: Bounded, write: Callable[[str], None], ask: Query) -> None:
+def _end(environment: Mapping[str, str], run: Bounded, write: Callable[[str], None]) -> None:
     """Note the hang in the job's comment for the recovery, and kill the job's steps; its script goes on and ends."""
-    job, restart = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_RESTART_COUNT") or "0"
+    job = job_of(environment)
     try:
-        comment = _comment(int(job), ask)
-        word = f"hpcai:hang={restart}"
-        if comment and word not in comment.split(","):
-            must(run(["scontrol", "update", f"JobId={job}", f"Comment={comment},{word}"], _STACK_S))
-    except (CommandFailed, ValueError) as error:
+        add_notes(job, [f"{HANG}={restarts_of(environment)}"], run)
+    except (CommandFailed, NoNote) as error:
         write(f"the hang is not in the job's comment: {error}")
-    answer = run(["scancel", "--signal=KILL", job], _STACK_S)
-    write(f"ended the steps of job {job}" if answer.rc == 0 else f"cannot end job {job}: {answer.stderr.strip()}")
-
-
-def _comment(job: int, ask: Query) -> str:
-    """Return the job's comment if it is one line with a word ``hpcai:``; else an empty text, and nothing is changed."""
-    found: list[JobRun] = []
-    read_runs(0.0, time.time(), found.append, ask, [job])
-    comment = found[-1].comment if found else ""
-    return comment if comment.isprintable() else ""
+    try:
+        steps = must(run(["squeue", "--steps", "--noheader", f"--jobs={job}", "--format=%i"], LIMIT_S)).stdout.split()
+        own = f"{job}.{environment.get('SLURM_STEP_ID', '')}"
+        # SIGKILL for a job without a step would cancel the job, and nobody starts a cancelled job again.
+        ranks = [step for step in steps if step.rpartition(".")[2].isdecimal() and step != own]
+        if ranks:
+            must(run(["scancel", "--signal=KILL", *ranks], LIMIT_S))
+        write(f"ended {', '.join(ranks) or 'no step: there is none'}")
+    except CommandFailed as error:
+        write(f"cannot end the steps of job {job}: {error}")

@@ -63,6 +63,11 @@ def machine(tmp_path: pathlib.Path) -> Root:
         json.dumps({"schema": 1, **{k: IN_SETTINGS[k] for k in ("registry_password", "hook")}}),
     )
     write(tmp_path, "/etc/nccl.conf", "NCCL_DEBUG=INFO\nWANDB_API_KEY=0123456789 abcdef\n")
+    write(tmp_path, "/run/hpcai/boot/gpu_boot.json", '{"schema": 1, "step": "gpu_boot", "verdict": "fail"}')
+    write(tmp_path, "/run/hpcai/health/arbiter.json", '{"schema": 1, "time": 1, "refused": [{"node": "batch-3"}]}')
+    pairs = {"PhysicalHostName": "AMS07XXXXXXXX", "VirtualMachineName": "batch_3", "Deployment": IN_LOGS["SAS"][1]}
+    pool = "".join(key.ljust(512, "\0") + value.ljust(2048, "\0") for key, value in pairs.items())
+    write(tmp_path, "/var/lib/hyperv/.kvp_pool_3", pool)
     write(tmp_path, "/var/lib/hpcai/instance.json", '{"schema": 1, "vm_id": "vm-1", "vm_size": "Standard_ND96asr_v4"}')
     # Never read.
     write(tmp_path, "/etc/munge/munge.key", MUNGE_KEY)
@@ -111,6 +116,18 @@ def test_no_planted_secret_is_in_an_archive(tmp_path: pathlib.Path) -> None:
     assert not [kind for kind, secret in secrets.items() if secret in everything]
 
 
+def test_what_azures_support_asks_first_and_the_records_of_boot_and_arbiter_are_in_the_archive(
+    tmp_path: pathlib.Path,
+) -> None:
+    parts = parts_of(perform.make(machine(tmp_path), perform.Options(), run_command=recorded).bundle.data)
+    host = json.loads(parts["items/host.txt"])
+    assert host == {"host": {"PhysicalHostName": "AMS07XXXXXXXX", "VirtualMachineName": "batch_3"}, "other_pairs": 1}
+    assert "AMS07XXXXXXXX" in parts["index.html"]
+    assert '"vm-1"' in parts["items/instance.txt"]
+    assert "gpu_boot" in parts["items/boot.txt"]
+    assert '"node": "batch-3"' in parts["items/arbiter.txt"]
+
+
 def test_the_index_says_what_became_of_each_item(tmp_path: pathlib.Path) -> None:
     made = perform.make(machine(tmp_path), perform.Options(), run_command=recorded)
     parts = parts_of(made.bundle.data)
@@ -118,7 +135,8 @@ def test_the_index_says_what_became_of_each_item(tmp_path: pathlib.Path) -> None
     items = {item["name"]: item for item in index["items"]}
     assert set(items) == {item.name for item in catalog.select(True)}
     assert {item["file"] for item in items.values() if item["file"]} == set(parts) - {"index.html", "index.json"}
-    assert items.get("slurmd_log", True)
+    # The log of compute nodes; this is a controller.
+    assert "slurmd_log" not in items
     assert items["azure_agent"]["redacted"] > 10
     assert (items["fabric_manager"]["file"], items["fabric_manager"]["note"]) == ("", "there is no such file")
     assert items["gpu"]["exit"] == 0
@@ -230,7 +248,8 @@ def test_pseudonyms_replace_names_and_addresses_in_the_same_way() -> None:
     assert shown.split()[5] == shown.split()[6]
     again = Pseudonyms("salt")
     again.learn(hosts=["batch-3"])
-    assert again.replace("batch-3") == names.of("host", "batch-3") in shown
+    assert again.replace("batch-3") == names.of("host", "batch-3")
+    assert names.of("host", "batch-3") in shown
     assert Pseudonyms("other").of("host", "batch-3") != names.of("host", "batch-3")
 
 

@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Collecting diagnostics before a repair destroys them, and which nodes an incident is about."""
+"""Collecting diagnostics before a repair destroys them."""
 
 from __future__ import annotations
 
+import io
 import json
 import pathlib
 from collections.abc import Sequence
@@ -14,12 +15,10 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import main as frame
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag import perform
-from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.incident import incident_nodes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.kernel import read_boot_id
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.nodes import NodeState
 
 from .test_bundle import machine, write
 
@@ -90,19 +89,6 @@ def test_the_copy_gets_the_archive_and_the_url(tmp_path: pathlib.Path) -> None:
     assert "batch-3" not in done.path
 
 
-def test_an_incident_is_about_faulty_nodes_only() -> None:
-    known = {
-        "a": NodeState("a", ("IDLE", "DRAIN"), "hpcai: health: gpu_count: 7 of 8"),
-        "b": NodeState("b", ("IDLE", "DRAIN"), "maintenance by alice"),
-        "c": NodeState("c", ("DOWN", "NOT_RESPONDING"), "Not responding"),
-        "d": NodeState("d", ("IDLE",), ""),
-        "e": NodeState("e", ("DOWN", "DRAIN"), "hpcai: no such instance"),
-        "f": NodeState("f", ("MIXED", "NOT_RESPONDING"), ""),
-    }
-    found = incident_nodes(known)
-    assert found == {"a": "hpcai: health: gpu_count: 7 of 8", "c": "Not responding", "f": "does not answer"}
-
-
 def test_the_command_writes_the_archive_and_the_names_beside_it(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -130,3 +116,28 @@ def test_the_catalogue_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None
     shown = capsys.readouterr().out
     assert "kernel_log" in shown
     assert "may contain names of users" in shown
+
+
+class _Terminal(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("more", "term", "shown"), [([], "xterm", True), (["--json"], "xterm", False), ([], "dumb", False)]
+)
+def test_a_terminal_shows_the_running_item(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, more: list[str], term: str, shown: bool
+) -> None:
+    stream = _Terminal()
+    machine(tmp_path / "tree")
+    with monkeypatch.context() as patched:
+        patched.setenv("TERM", term)
+        patched.setattr("sys.stderr", stream)
+        words = ["diag", "collect", *more, "--root", str(tmp_path / "tree"), "--output", str(tmp_path / "a.tar.gz")]
+        assert frame.main(words) == 0
+    assert ("hpcnode diag: item 1 of " in stream.getvalue()) is shown
+    assert stream.getvalue().endswith("\r\033[K" if shown else "")
+    assert shown or not stream.getvalue()

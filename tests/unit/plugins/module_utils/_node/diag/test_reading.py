@@ -75,6 +75,29 @@ def test_reads_the_newest_files(tmp_path: pathlib.Path) -> None:
     assert read(tmp_path)[0].split() == ["3", "4", "5", "6", "7"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another account")
+@pytest.mark.parametrize(
+    ("account", "is_read"),
+    [
+        ("slurm:x:64030:64030::/nonexistent:/usr/sbin/nologin", True),
+        ("alice:x:64030:64030::/home/alice:/bin/bash", False),
+        # A user of a directory service.
+        ("bob:x:1000:1000::/home/bob:/usr/sbin/nologin", False),
+    ],
+)
+def test_reads_logs_of_debians_packages_and_not_those_of_users(
+    tmp_path: pathlib.Path, account: str, is_read: bool
+) -> None:
+    """Debian's slurm has the id 64030, above the ids of system accounts."""
+    folder = log(tmp_path)
+    (folder / "slurmctld.log").write_text("line\n")
+    os.chown(folder, 64030, 64030)
+    os.chown(folder / "slurmctld.log", 64030, 64030)
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/passwd").write_text(f"root:x:0:0::/root:/bin/bash\n{account}\n")
+    assert (read(tmp_path)[0] == "line\n") == is_read
+
+
 @pytest.mark.parametrize("planted", ["link", "hard link", "folder link", "pipe", "folder"])
 def test_does_not_follow_what_a_user_planted(tmp_path: pathlib.Path, planted: str) -> None:
     secret = tmp_path / "secret"

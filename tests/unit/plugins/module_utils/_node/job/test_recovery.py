@@ -55,7 +55,7 @@ def test_the_first_run_without_progress_is_requeued_after_a_wait_and_the_second_
     assert (first.action, first.wait_s) == (REQUEUE, 60)
     second = decide(run(100, 100, status=139, failed="c-1"), run(100, 100, status=139, failed="c-2"))
     assert second.action == HOLD
-    assert "2 runs in sequence made no progress (it did not advance beyond step 100)" in second.reason
+    assert "2 runs in a row made no progress (it did not advance beyond step 100)" in second.reason
 
 
 def test_progress_between_two_failures_resets_the_count() -> None:

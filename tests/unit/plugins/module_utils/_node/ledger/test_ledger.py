@@ -6,49 +6,33 @@
 
 from __future__ import annotations
 
+import calendar
 import json
 import pathlib
 import random
+import time
 from collections.abc import Sequence
 from functools import partial
 
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger import accounting, checkpoints, gather, output
-from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.accounting import read_events, read_runs
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.accounting import read_history, read_runs
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.buckets import BUCKETS, ORDER, rank_of, sweep
-from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.checkpoints import Checkpoint, index_of
-from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.compute import Ledger, Sources, compute
-from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.machines import Machines, machines_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.checkpoints import Checkpoint
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.compute import Sources, compute
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.machines import machines_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.reliability import bounds, failures_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.prices import PriceList, SizePrice
 
-from .playing import END, RELEASES, T0, database, gone, lines, run_line
-
-NODES = ("c-0", "c-1", "c-2", "c-3", "c-4", "c-5")
-# Job 10: a checkpoint 80 s after the start of its first run, one in the second run.
-STEPS = (Checkpoint("000000000040-10.0-w2", T0 + 100), Checkpoint("000000000060-10.1-w2", T0 + 350))
+from .playing import END, RELEASES, STEPS, T0, database, gone, ledger_of, lines, recorded, run_line
 
 
-def ledger_of(
-    ask: accounting.Query,
-    known: Sequence[Checkpoint] = STEPS,
-    machines: Machines | None = None,
-    until: float = END,
-    nodes: Sequence[str] = NODES,
-) -> Ledger:
-    """The ledger of the recorded window."""
-    events, _skipped = read_events(T0, until, ask)
-    sources = Sources(nodes, events, partial(read_runs, ask=ask), index_of(known), machines or Machines())
-    return compute(sources, T0, until)
-
-
-@pytest.mark.parametrize("release", RELEASES)
-def test_a_killed_node_costs_what_the_trial_counted(release: str) -> None:
-    found = ledger_of(database(release))
+def test_a_killed_node_costs_what_was_counted() -> None:
+    found = ledger_of(database())
     # Run 1 on two nodes: 10 s prologs, kept from 30 to 100 s, lost from 100 to 120 s. Run 2: 10 s prologs, 100 s kept.
     assert found.seconds("starting") == 2 * 10 + 2 * 10
     assert found.seconds("kept") == 2 * 70 + 2 * 100
@@ -61,14 +45,80 @@ def test_a_killed_node_costs_what_the_trial_counted(release: str) -> None:
     assert found.seconds("drained_people") == 360
     # Job 12 has no checkpoints and still runs.
     assert found.seconds("unknown") == 180
-    assert found.seconds("absent") == 600
-    assert sum(found.seconds(bucket) for bucket in BUCKETS) == 6 * 600 - 600
-    work = found.work["llama"]
+    # c-4 is a spare node.
+    assert found.seconds("absent") == 0
+    assert sum(found.seconds(bucket) for bucket in BUCKETS) == 5 * 600
+    work = found.work["llama", "alice"]
     assert work.ettr == pytest.approx(170 / 350)
     assert (work.runs, work.interruptions) == (2, 1)
     assert found.lost == {"node": 40}
     assert found.blamed == {("c-1", ""): 40}
     assert (found.runs, found.requeues) == (3, 1)
+
+
+def test_a_user_adds_nothing_to_the_training_of_another_user() -> None:
+    alone = ledger_of(database())
+    forged = run_line(99, "FAILED", 0, 300, user="bob", comment="hpcai:training=llama")
+    found = ledger_of(database([forged]))
+    assert found.work["llama", "alice"] == alone.work["llama", "alice"]
+    assert found.work["llama", "bob"].interruptions == 1
+
+
+def moment(text: str) -> float:
+    """A time of 27 November 2026 in seconds since the epoch."""
+    return float(calendar.timegm(time.strptime(f"2026-11-27T{text}", "%Y-%m-%dT%H:%M:%S")))
+
+
+# By release: the window, the node that was killed, and node-seconds that were added up by hand from the recording.
+RECORDED = {
+    "22.05": (
+        ("05:31:00", "05:35:00"),
+        "compute-3",
+        {
+            "kept": 2 * (52 - 6.562) + 2 * (76 - 7.781),
+            "lost": 2 * 6.562 + 2 * 7.781,
+            "unknown": 43 + 3,
+            "down": 155,
+            "hold": 8,
+            "starting": 0,
+        },
+    ),
+    "24.11": (
+        ("05:01:30", "05:05:00"),
+        "compute-3",
+        {
+            # Job 1 on two nodes: 54 s, saved 7.378 s before its end; then 52 s, saved 6.607 s before it. Jobs 2 and
+            # 3 share its nodes meanwhile.
+            "kept": 2 * (54 - 7.378) + 2 * (52 - 6.607),
+            "lost": 2 * 7.378 + 2 * 6.607,
+            # Jobs 4 and 5 make no checkpoints.
+            "unknown": 41 + 3,
+            # compute-3 does not respond from 05:02:45 on, and compute-0 waits for 5 s for the next start.
+            "down": 135,
+            "hold": 5,
+            "starting": 0,
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_recordings_of_each_release_add_up(release: str) -> None:
+    (since, until), killed, wanted = RECORDED[release]
+    window = moment(since), moment(until)
+    ask = recorded(release)
+    history = read_history(*window, ask)
+    nodes = ("compute-0", "compute-3", "compute-17")
+    # Slurm itself shows only events of the window.
+    events = [one for one in history.events if one.start < window[1]]
+    found = compute(Sources(nodes, [one for one in events if one.node in nodes], partial(read_runs, ask=ask)), *window)
+    assert history.skipped.counts == {}
+    assert {bucket: found.seconds(bucket) for bucket in wanted} == pytest.approx(wanted)
+    assert sum(found.seconds(bucket) for bucket in BUCKETS) == pytest.approx(3 * (window[1] - window[0]))
+    assert {(one.node, one.fault) for one in found.failures} == {(killed, "not_responding")}
+    # The other nodes have no machine.
+    listed = failures_of([one for one in events if one.node not in nodes])
+    assert listed == []
 
 
 def test_buckets_partition_each_window_exactly() -> None:
@@ -96,7 +146,7 @@ def test_days_add_up_to_the_same_as_one_piece(monkeypatch: pytest.MonkeyPatch) -
     )
     parts = ledger_of(database())
     assert {bucket: parts.seconds(bucket) for bucket in ORDER} == {bucket: whole.seconds(bucket) for bucket in ORDER}
-    assert parts.work["llama"].seconds == pytest.approx(whole.work["llama"].seconds)
+    assert parts.work["llama", "alice"].seconds == pytest.approx(whole.work["llama", "alice"].seconds)
     assert (parts.runs, parts.requeues, parts.lost) == (whole.runs, whole.requeues, whole.lost)
 
 
@@ -110,6 +160,21 @@ def test_without_checkpoints_kept_and_lost_are_unknown() -> None:
     assert "ETTR unknown" in output.text(data)
 
 
+def test_checkpoints_in_a_local_folder_count_if_the_job_noted_them() -> None:
+    noted = f"hpcai:training=x,hpcai:saved=0.40.{int((T0 + 50.5) * 1000)}"
+    runs = [
+        run_line(7, "NODE_FAIL", 0, 60, comment=noted),
+        # The note of the first run does not count for the second one, which saved nothing.
+        run_line(7, "NODE_FAIL", 100, 130, submit=60, comment=noted),
+    ]
+    found = ledger_of(lines(runs), (), nodes=("c-0",))
+    assert (found.seconds("kept"), found.seconds("lost"), found.seconds("unknown")) == (50.5, 9.5 + 30, 0)
+    # If a store has checkpoints of the job, only they count: others may have been on the node that died.
+    stored = [Checkpoint("000000000020-7.0-w1", T0 + 20)]
+    found = ledger_of(lines(runs), stored, nodes=("c-0",))
+    assert (found.seconds("kept"), found.seconds("lost")) == (20, 40 + 30)
+
+
 def test_a_job_that_was_requeued_five_times_is_one_work() -> None:
     runs = [run_line(7, "NODE_FAIL", 100 * number, 100 * number + 60, submit=100 * number - 40) for number in range(5)]
     runs.append(run_line(7, "COMPLETED", 500, 560, submit=460))
@@ -119,7 +184,7 @@ def test_a_job_that_was_requeued_five_times_is_one_work() -> None:
     assert found.seconds("lost") == 5 * 10
     assert found.seconds("hold") == 5 * 40
     assert found.requeues == 5
-    work = found.work["job 7"]
+    work = found.work["job 7", "alice"]
     assert (work.runs, work.interruptions) == (6, 5)
 
 
@@ -138,7 +203,7 @@ def test_pruned_checkpoints_make_a_run_unknown_unless_they_were_recorded_before(
     [("FAILED", "program"), ("OUT_OF_MEMORY", "program"), ("TIMEOUT", "time_limit"), ("CANCELLED by 5", "cancelled")],
 )
 def test_lost_work_of_a_users_own_bug_is_no_fault_of_a_node(state: str, cause: str) -> None:
-    events = ["c-0|2026-01-01T00:01:00|2026-01-01T00:03:00|DOWN|slurm|Not responding"]
+    events = ["c-0|2026-01-01T00:01:00|2026-01-01T00:03:00|DOWN|slurm||Not responding"]
     steps = [Checkpoint("000000000001-7.0-w1", T0 + 20)]
     found = ledger_of(lines([run_line(7, state, 0, 60)], events), steps)
     assert found.lost == {cause: 40}
@@ -172,7 +237,7 @@ def test_clocks_that_were_changed_are_noted_and_counted_nowhere() -> None:
     runs = [run_line(7, "COMPLETED", 100, 50), run_line(8, "COMPLETED", 100, 160), "9@x@y@z@a@b@c@d@e@f@g"]
     # A step that began before its run.
     runs.insert(2, "8.batch@COMPLETED@@@2025-12-31T00:00:00@@0:0@c-0@@@")
-    events = ["c-1|2026-01-01T00:05:00|2026-01-01T00:01:00|DOWN|slurm|Not responding"]
+    events = ["c-1|2026-01-01T00:05:00|2026-01-01T00:01:00|DOWN|slurm||Not responding"]
     found = ledger_of(lines(runs, events), ())
     assert found.seconds("unknown") == 60
     assert found.seconds("starting") == 0
@@ -193,7 +258,7 @@ def test_a_replaced_machine_under_an_old_name_does_not_inherit_failures() -> Non
 
 
 def test_one_outage_with_two_reasons_is_one_failure_with_the_better_reason() -> None:
-    events, _skipped = read_events(T0, END, database())
+    events = read_history(T0, END, database()).events
     (failure,) = failures_of([event for event in events if event.node == "c-1"])
     assert (failure.fault, failure.end and failure.end - failure.start) == ("gpu_count", 190)
     assert failures_of([event for event in events if event.node in ("c-3", "c-4")]) == []
@@ -244,13 +309,13 @@ def test_metrics_are_the_same_after_a_restart_of_the_exporter() -> None:
     first, second = (output.metrics(output.as_data(ledger_of(database()), output.Rates()), END) for _once in range(2))
     assert first == second
     assert 'hpcai_goodput_node_seconds{bucket="lost"} 40' in first
-    assert 'hpcai_goodput_training_ettr_ratio{training="llama"}' in first
+    assert 'hpcai_goodput_training_ettr_ratio{training="llama",user="alice"}' in first
     names = [line.split()[2] for line in first.splitlines() if line.startswith("# TYPE")]
     assert len(names) == len(set(names))
 
 
 def test_the_page_escapes_reasons() -> None:
-    events = ["c-1|2026-01-01T00:01:00|2026-01-01T00:03:00|DOWN|slurm|hpcai: health: <script>: x"]
+    events = ["c-1|2026-01-01T00:01:00|2026-01-01T00:03:00|DOWN|slurm||hpcai: health: <script>: x"]
     shown = output.page(output.as_data(ledger_of(lines([], events), ()), output.Rates()))
     assert "<script" not in shown
     assert "&lt;script&gt;" in shown
@@ -308,5 +373,5 @@ def test_a_damaged_record_is_an_error_that_says_what_to_do(tmp_path: pathlib.Pat
 def test_jobs_can_be_given_to_a_training_without_a_comment(tmp_path: pathlib.Path) -> None:
     wanted = gather.Asked(T0, END, "gpt", (12,))
     found, _rates = gather.gather(Root(str(tmp_path)), slurmctld, gather.Settings(), wanted, database())
-    assert set(found.work) == {"gpt"}
-    assert found.work["gpt"].nodes == 1
+    assert set(found.work) == {("gpt", "bob")}
+    assert found.work["gpt", "bob"].nodes == 1

@@ -6,21 +6,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
+import socket
 import stat
+import threading
+import time
 from collections.abc import Sequence
 
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import main as frame
-from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.accounting import Query
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import run as run_command
 from ansible_collections.hpcai.azure.plugins.module_utils._node.recover import watch
 from ansible_collections.hpcai.azure.plugins.module_utils._node.recover.watch import Limits, Progress
-
-from ..ledger.playing import gone, lines, run_line
 
 LIMITS = Limits(hang_s=100, start_s=1000, settle_s=5)
 
@@ -66,50 +67,62 @@ class Clock:
         self.now += seconds
 
 
-def watched(tmp_path: pathlib.Path, comment: str, ask: Query | None = None) -> tuple[list[str], list[str]]:
-    """The commands and the lines of a watchdog of a job that never makes progress."""
+def watched(tmp_path: pathlib.Path, comment: str, answers: bool = True, node: int = 0) -> tuple[list[str], list[str]]:
+    """The commands and the lines of a watchdog of a job that never makes progress.
+
+    :param comment: what slurmctld shows; slurmdbd has no comment of a job that still runs.
+    :param node: the number of the node in the job.
+    """
     commands: list[str] = []
     written: list[str] = []
     clock = Clock()
 
     def run(words: Sequence[str], _limit_s: float) -> Result:
+        if words[:2] == ["squeue", "--steps"]:
+            return Result(tuple(words), 0, "7.batch\n7.extern\n7.0\n7.1\n7.2\n", "")
+        if words[0] == "squeue":
+            return Result(tuple(words), 0 if answers else 1, f"{comment}\n", "Unable to contact slurm controller")
         commands.append(" ".join(words))
         return Result(tuple(words), 0, "", "")
 
-    database = ask if ask is not None else lines(run_line(7, "RUNNING", 0, None, comment=comment).splitlines())
-    environment = {"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "2"}
+    environment = {"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "2", "SLURM_STEP_ID": "1", "SLURM_NODEID": str(node)}
     assert watch.watch(
-        str(tmp_path / "progress"),
-        LIMITS,
-        environment,
-        run,
-        written.append,
-        clock=clock,
-        pause=clock.pause,
-        ask=database,
+        str(tmp_path / "progress"), LIMITS, environment, run, written.append, clock=clock, pause=clock.pause
     )
     return [one for one in commands if "py-spy" not in one], written
 
 
-def test_a_hang_ends_the_steps_and_is_noted_in_the_comment(tmp_path: pathlib.Path) -> None:
+def test_a_hang_ends_the_steps_and_not_the_job_and_is_noted_in_the_comment(tmp_path: pathlib.Path) -> None:
     commands, written = watched(tmp_path, "mine hpcai:recover")
     assert commands == [
         "scontrol update JobId=7 Comment=mine hpcai:recover,hpcai:hang=2",
-        "scancel --signal=KILL 7",
+        "scancel --signal=KILL 7.0 7.2",
     ]
     assert "has not changed for" in written[0]
-    assert written[-1] == "ended the steps of job 7"
+    assert written[-1] == "ended 7.0, 7.2"
 
 
-@pytest.mark.parametrize("comment", ["only the user's own words", ""])
-def test_a_comment_without_our_words_is_not_changed(tmp_path: pathlib.Path, comment: str) -> None:
-    assert watched(tmp_path, comment)[0] == ["scancel --signal=KILL 7"]
+def test_a_job_without_a_comment_gets_one(tmp_path: pathlib.Path) -> None:
+    """Its partition may recover all jobs."""
+    assert watched(tmp_path, "(null)")[0][0] == "scontrol update JobId=7 Comment=hpcai:hang=2"
 
 
-def test_without_slurmdbd_the_job_is_ended_nevertheless(tmp_path: pathlib.Path) -> None:
-    commands, written = watched(tmp_path, "", gone)
-    assert commands == ["scancel --signal=KILL 7"]
+def test_without_slurmctlds_answer_the_job_is_ended_nevertheless(tmp_path: pathlib.Path) -> None:
+    commands, written = watched(tmp_path, "", answers=False)
+    assert commands == ["scancel --signal=KILL 7.0 7.2"]
     assert "the hang is not in the job's comment" in written[-2]
+
+
+def test_stacks_of_each_node_and_one_report_of_nccl_are_in_the_jobs_log_before_the_end(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "stacks", lambda _run, _uid: ["process 11: all_reduce", "process 12: all_reduce"])
+    monkeypatch.setattr(watch, "ras_status", lambda: ["NCCL RAS: rank 3 is behind"])
+    first, second = (watched(tmp_path, "hpcai:recover", node=node)[1] for node in (0, 1))
+    stacks = ["process 11: all_reduce", "process 12: all_reduce"]
+    # NCCL's report is about all ranks, so one node writes it.
+    assert first[1:] == [*stacks, "NCCL RAS: rank 3 is behind", "ended 7.0, 7.2"]
+    assert second[1:] == [*stacks, "ended 7.0, 7.2"]
 
 
 def test_stacks_of_own_python_processes_are_taken(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,6 +130,8 @@ def test_stacks_of_own_python_processes_are_taken(tmp_path: pathlib.Path, monkey
     program.write_text('#!/bin/sh\necho "stack of $4"\n')
     program.chmod(stat.S_IRWXU)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    # This machine may have more processes of this user.
+    monkeypatch.setattr(watch, "_MOST_PROCESSES", 10_000)
     import subprocess
     import sys
 
@@ -125,8 +140,56 @@ def test_stacks_of_own_python_processes_are_taken(tmp_path: pathlib.Path, monkey
             found = watch.stacks(run_command, os.geteuid())
         finally:
             child.kill()
-    assert any(f"stack of {child.pid}" in one for one in found) or any("stack" in one for one in found)
+    assert any(f"stack of {child.pid}" in one for one in found)
     assert not any(f"process {os.getpid()}:" in one for one in found)
+
+
+class Ras(threading.Thread):
+    """NCCL's RAS as the watchdog sees it: answers one client, or never."""
+
+    def __init__(self, answer: bytes, hangs: bool = False) -> None:
+        super().__init__(daemon=True)
+        self._answer, self._hangs = answer, hangs
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._socket.getsockname()[1])
+        self.asked = b""
+
+    def run(self) -> None:
+        """Answer."""
+        connection, _address = self._socket.accept()
+        with connection:
+            self.asked = connection.recv(100)
+            with contextlib.suppress(OSError):
+                connection.sendall(self._answer)
+            if self._hangs:
+                time.sleep(5)
+
+
+def test_nccls_report_about_all_ranks_is_taken() -> None:
+    ras = Ras(b"Job summary\n\n  #0-0 (MISMATCH) rank 3 is behind\x1b[31m\n")
+    ras.start()
+    assert watch.ras_status(ras.port) == [
+        "NCCL RAS: Job summary",
+        "NCCL RAS:   #0-0 (MISMATCH) rank 3 is behind [31m",
+    ]
+    assert ras.asked == b"verbose status\n"
+
+
+def test_an_endless_or_silent_report_is_cut() -> None:
+    endless = Ras(b"x\n" * 200000)
+    endless.start()
+    assert len(watch.ras_status(endless.port)) <= 32768
+    silent = Ras(b"first\n", hangs=True)
+    silent.start()
+    began = time.monotonic()
+    assert watch.ras_status(silent.port, limit_s=0.5) == ["NCCL RAS: first"]
+    assert time.monotonic() - began < 4
+
+
+def test_without_nccl_there_is_no_report() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = int(free.getsockname()[1])
+    assert watch.ras_status(port) == []
 
 
 def test_without_the_tool_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
