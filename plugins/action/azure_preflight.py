@@ -18,6 +18,7 @@ from ansible.plugins.action import ActionBase
 from ..module_utils._node.forms import Malformed
 from ..module_utils._node.sku.prices import PriceList, as_document, read_prices
 from ..plugin_utils._azure.errors import InventoryError
+from ..plugin_utils._progress import show
 from ..plugin_utils._report.text import as_json, write_if_changed
 from ..plugin_utils._stack import preflight
 from ..plugin_utils._stack.cost import cost_of, pieces_of
@@ -71,6 +72,8 @@ class ActionModule(ActionBase):
         files = {options["price_file"]: _text(prices.value)} if fetched and prices.value else {}
         if options["report"]:
             files[options["report"]] = as_json(report)
+        table = preflight.table(report)
+        show(["", *table, ""])
         before = {path: _content(path) for path in files}
         written = [path for path, text in files.items() if write_if_changed(path, text, bool(self._task.check_mode))]
         return {
@@ -79,7 +82,7 @@ class ActionModule(ActionBase):
             "counts": report["counts"],
             "checks": report["checks"],
             "cost": report["cost"],
-            "table": preflight.table(report),
+            "table": table,
             "files": written,
             "requests": opened.arm.clients.requests,
             "diff": [

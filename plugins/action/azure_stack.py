@@ -68,21 +68,21 @@ def perform(options: Mapping[str, Any], check: bool, loader: Any, host: str) -> 
 
 def _present(opened: Session, options: Mapping[str, Any], dry: bool, check: bool) -> dict[str, Any]:
     stack, arm = opened.stack, opened.arm
-    seen = apply.look(stack, arm)
-    if seen.at_work and not dry:
-        # An earlier run was interrupted, and its deployment goes on in Azure.
-        opened.deployments.wait_for(Names(stack).deployment, seen.deployment)
-        seen = apply.look(stack, arm)
-    plan = seen.plan(stack)
-    problems = [*plan.problems, *apply.why_not(stack, seen, arm)]
+    azure = apply.look(stack, arm)
+    if azure.at_work and not dry:
+        # An earlier run was interrupted, and its deployment continues in Azure.
+        opened.deployments.wait_for(Names(stack).deployment, azure.deployment)
+        azure = apply.look(stack, arm)
+    plan = azure.plan(stack)
+    problems = [*plan.problems, *apply.why_not(stack, azure, arm)]
     if problems:
         raise InventoryError(f"Nothing was changed. {' '.join(problems)}")
     if not dry and plan.changed:
-        seen = apply.Apply(stack, arm, opened.deployments, opened.say).run(seen)
-    inventory, variables = site.inventory_of(stack, opened.connection), site.variables_of(stack, seen.found)
+        azure = apply.Apply(stack, arm, opened.deployments, opened.say).run(azure)
+    inventory, variables = site.inventory_of(stack, opened.connection), site.variables_of(stack, azure.found)
     files: dict[pathlib.Path, str] = {}
     if options["export_to"]:
-        files[pathlib.Path(options["export_to"])] = f"{json.dumps(export(stack, seen.known.tenant), indent=2)}\n"
+        files[pathlib.Path(options["export_to"])] = f"{json.dumps(export(stack, azure.known.tenant), indent=2)}\n"
     if options["inventory_to"]:
         folder = pathlib.Path(options["inventory_to"])
         files.update({folder / name: text for name, text in site.files_of(inventory, variables).items()})
@@ -92,11 +92,11 @@ def _present(opened: Session, options: Mapping[str, Any], dry: bool, check: bool
         "changed": bool(written) or (pending and options["state"] == "present"),
         "pending": pending,
         "changes": _changes(plan),
-        "notes": [*plan.notes, *(["A deployment of an earlier run is still at work."] if seen.at_work else [])],
+        "notes": [*plan.notes, *(["A deployment of an earlier run is still running."] if azure.at_work else [])],
         "files": written,
         "owner": stack.owner,
-        "role_assignments": assignments_to_request(stack, seen.known),
-        "endpoints": site.endpoints_of(stack, seen.found),
+        "role_assignments": assignments_to_request(stack, azure.known),
+        "endpoints": site.endpoints_of(stack, azure.found),
         "inventory": inventory,
         "variables": variables,
         "requests": opened.requests,

@@ -37,17 +37,17 @@ class ActionModule(ActionBase):
 
 def _read(opened: Session) -> dict[str, Any]:
     stack = opened.stack
-    seen = apply.look(stack, opened.arm)
+    azure = apply.look(stack, opened.arm)
     resources = []
-    for one in seen.resources:
-        found = seen.found.get(one.id.lower())
+    for one in azure.resources:
+        found = azure.found.get(one.id.lower())
         resources.append(
             {
                 "id": one.id,
                 "type": one.kind,
                 "exists": found is not None,
                 "adopted": one.adopted,
-                "recorded": seen.record is not None and seen.record.has(one.id),
+                "recorded": azure.record is not None and azure.record.has(one.id),
                 "unique_id": unique_of(one.kind, found or {}),
                 "state": str(((found or {}).get("properties") or {}).get("provisioningState") or ""),
             }
@@ -56,10 +56,10 @@ def _read(opened: Session) -> dict[str, Any]:
         "changed": False,
         "owner": stack.owner,
         "resources": resources,
-        "deployment": seen.deployment,
-        "role_assignments": assignments_to_request(stack, seen.known),
-        "endpoints": site.endpoints_of(stack, seen.found),
+        "deployment": azure.deployment,
+        "role_assignments": assignments_to_request(stack, azure.known),
+        "endpoints": site.endpoints_of(stack, azure.found),
         "inventory": site.inventory_of(stack, opened.connection),
-        "variables": site.variables_of(stack, seen.found),
+        "variables": site.variables_of(stack, azure.found),
         "requests": opened.requests,
     }

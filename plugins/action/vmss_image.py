@@ -110,5 +110,6 @@ def _shown(item: SetImages, wanted: Image) -> dict[str, Any]:
         "image": str(wanted),
         "image_name": wanted.name,
         "outdated": [member.azure_id for member in item.members if not member.has(wanted)],
+        "outdated_vm_ids": [member.vm_id for member in item.members if not member.has(wanted)],
         "current": [member.azure_id for member in item.members if member.has(wanted)],
     }

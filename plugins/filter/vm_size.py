@@ -11,16 +11,29 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize, facts_of, find_size
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import (
+    MalformedVmSize,
+    UnknownVmSize,
+    facts_of,
+    find_size,
+)
 
 
-def vm_size(name: str, vm_sizes: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
-    """Return the facts of the VM size of this name."""
+def vm_size(
+    name: str, vm_sizes: Mapping[str, Mapping[str, Any]] | None = None, unknown: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the facts of the VM size of this name.
+
+    :param unknown: what to return for a size that is neither in the table nor in ``vm_sizes``. By default, this is an
+        error. A malformed description always is.
+    """
     if not isinstance(name, str):
         raise AnsibleFilterError(f"vm_size takes the name of a VM size, not {name!r}.")
     try:
         return facts_of(find_size(name, vm_sizes))
     except UnknownVmSize as error:
+        if unknown is not None and not isinstance(error, MalformedVmSize):
+            return unknown
         raise AnsibleFilterError(str(error)) from error
 
 

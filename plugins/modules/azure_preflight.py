@@ -8,18 +8,20 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: azure_preflight
-short_description: Check before the first write whether Azure lets a stack be made, and what it costs
-version_added: "0.1.0"
+short_description: Check whether Azure allows the resources of a cluster, and estimate their cost
+version_added: "0.2.0"
 description:
-  - Reads quota, VM sizes, images, rights, resource providers, subnets, names, locks and policies of a subscription, and
-    compares them with what O(stack) needs. Returns a verdict for each, with the value, the limit, the source, and what
-    to do or to request from whom.
-  - It changes nothing in Azure. It cannot know whether machines are in stock, because Azure says that only when they
-    are ordered.
-  - It multiplies list prices of a price file with 24 hours. A price that is not in the file is unknown, and makes the
-    cost a lower bound.
-  - A failed check does not fail the task. The playbook C(hpcai.azure.preflight) runs this module and fails.
-  - Always runs on the machine where Ansible runs, for any host of the task.
+  - A stack is the Azure resources of one cluster. Before anything is created, this module checks whether the
+    subscription allows the stack. It reads quota, VM sizes, images, rights, resource providers, subnets, names, locks
+    and policies, and compares them with what O(stack) needs.
+  - Each check returns a verdict with the value, the limit, the source and an action. The action is a command to run, or
+    a request to send to somebody who can fulfil it.
+  - The module changes nothing in Azure. It cannot tell whether Azure has enough free machines, because Azure reports
+    this only when machines are created.
+  - Calculates the cost of 24 hours from the list prices of a price file. If a price is missing in the file, the cost is
+    only a lower bound.
+  - A failed check does not fail the task. The playbook C(hpcai.azure.preflight) runs this module, and fails if a check
+    fails (see its variable C(preflight_fail_on)).
 author:
   - hpcai.azure contributors (@hpcai)
 requirements:
@@ -27,6 +29,7 @@ requirements:
   - azure-mgmt-compute >= 36.0.0
   - azure-mgmt-resource-deployments >= 2.0.0
 extends_documentation_fragment:
+  - hpcai.azure.controller
   - hpcai.azure.azure_connection.module
   - hpcai.azure.azure_connection.sources
 options:
@@ -35,30 +38,33 @@ options:
     type: str
     required: true
   stack:
-    description: The stack, the variable C(hpcai_stack).
+    description: The description of the stack, usually the variable C(hpcai_stack).
     type: dict
     required: true
   vm_sizes:
-    description: VM sizes described by hand, the variable C(hpcai_vm_sizes). By name, each with facts of the size.
+    description:
+      - VM sizes that you describe yourself, usually the variable C(hpcai_vm_sizes). It is a mapping of names to facts.
     type: dict
     default: {}
   price_file:
     description:
-      - Price file in JSON. Without it, the cost is unknown. The guide to costs describes its form.
-      - It must exist, unless O(fetch_prices) is set.
+      - Price file in JSON. The guide to costs describes its form. Without O(price_file), the cost is unknown, and the
+        check C(cost) has the verdict V(unknown).
+      - If O(price_file) is set and O(fetch_prices=never), the file must exist, otherwise the module fails.
+        O(fetch_prices=if_missing) and O(fetch_prices=always) require O(price_file).
     type: path
   fetch_prices:
     description:
-      - Whether to read the list prices of what the stack needs from Azure's public price API, which needs no sign-in,
-        and to write them to O(price_file).
+      - Whether to read the list prices of everything that the stack needs from Azure's public price API, and to write
+        them to O(price_file). The API needs no sign-in.
       - V(never) sends no request to that API.
-      - V(if_missing) reads them only if O(price_file) does not exist.
-      - V(always) replaces O(price_file).
+      - V(if_missing) reads the prices only if O(price_file) does not exist.
+      - V(always) reads the prices in each run, and replaces O(price_file).
     type: str
     choices: [never, if_missing, always]
     default: never
   currency:
-    description: Currency of the prices that are fetched, as three letters.
+    description: Currency of the fetched prices, as three letters.
     type: str
     default: USD
   prices_endpoint:
@@ -66,28 +72,23 @@ options:
     type: str
     default: https://prices.azure.com
   report:
-    description: File for the report in JSON. It contains no time, so the same answers give the same file.
+    description:
+      - File for the report in JSON. The report contains no timestamp, so the same answers from Azure give the same
+        file.
     type: path
   timeout:
     description: Timeout in seconds for all requests together.
     type: int
     default: 3600
 attributes:
-  action:
-    description: Runs on the machine where Ansible runs, because the credentials are there.
-    support: full
   check_mode:
-    description: Asks Azure and returns everything, without writing files.
+    description: Sends all requests and returns all results, without writing files.
     support: full
   diff_mode:
     description: Shows the price file and the report before and after.
     support: full
   idempotent:
-    description: The same answers change nothing a second time.
-    support: full
-  platform:
-    description: Nothing runs on a node.
-    platforms: linux
+    description: If Azure's answers stay the same, a second run changes nothing.
     support: full
 seealso:
   - ref: ansible_collections.hpcai.azure.docsite.guide_preflight
@@ -110,17 +111,19 @@ EXAMPLES = r"""
 - name: Stop if something is missing
   ansible.builtin.assert:
     that: preflight.verdict not in ['fail', 'unknown']
-    fail_msg: "{{ preflight.table }}"
+    fail_msg: "Preflight ends with {{ preflight.verdict }}."
 """
 
 RETURN = r"""
 verdict:
-  description: The worst verdict of all checks, V(fail), V(unknown), V(warn) or V(pass).
+  description:
+    - The worst verdict of all checks, V(fail), V(unknown), V(warn) or V(pass). V(unknown) means that the result of a
+      check could not be determined, for example because the identity lacks a permission.
   returned: success
   type: str
   sample: warn
 counts:
-  description: Number of verdicts of each kind.
+  description: Number of checks for each verdict.
   returned: success
   type: dict
   sample: {"warn": 1, "pass": 21}
@@ -147,26 +150,35 @@ checks:
       type: str
       sample: 384 vCPUs are free, 384 are needed at the largest size
     value:
-      description: What was measured.
+      description: What the stack needs, or what was measured. Empty if nothing was measured.
       type: str
       sample: 384 vCPUs more at the largest size
     limit:
-      description: What it was compared with.
+      description: What RV(checks[].value) was compared with. Empty if there is no limit.
       type: str
-      sample: 288, of which 0 are used
+      sample: 384, of which 0 are used
     source:
-      description: The request or file with the answer.
+      description: The request to Azure or the file from which the module read the answer.
       type: str
       sample: Microsoft.Compute/locations/westeurope/usages
     action:
-      description: What to do, as a command or as a text to send to whoever can do it.
+      description:
+        - What to do, as a command to run, or as a text to send to somebody who can do it. Empty if there is nothing to
+          do.
       type: str
       sample: az provider register --namespace Microsoft.Compute --subscription 00000000-0000-4000-8000-000000000001
 cost:
   description:
-    - The cost per day. C(total) and C(by_owner) have C(least) and C(most), for the smallest and the largest size of the
-      cluster, and say whether these are complete. C(lines) has each piece with its price, or null if that is unknown.
-    - C(currency) is empty if there is no price file.
+    - The cost per day. C(total) is the cost of the stack, and C(by_owner) the cost of each of its parts, such as a
+      scale set or the network. Each cost consists of C(least), the cost at the smallest size of the cluster, and
+      C(most), the cost at the largest size. C(least_complete) and C(most_complete) say whether all prices for this
+      cost are known.
+    - C(lines) contains each item. C(owner) is its part of the stack, C(what) its description, and C(hourly) the price
+      of one unit per hour. In an item, C(least) and C(most) are numbers of units, and C(day_least) and C(day_most) are
+      costs per day. Unknown prices and costs are null.
+    - C(currency), C(date) (the day of the prices) and C(source) describe the price file. C(currency) and C(date) are
+      empty if there is no price file. C(unknown) lists items without a price. C(not_included) lists what costs money
+      and is not part of the sum.
   returned: success
   type: dict
   sample:
@@ -174,13 +186,15 @@ cost:
     date: "2026-11-20"
     total: {"least": 43.2, "most": 2926.1, "least_complete": true, "most_complete": true}
 table:
-  description: The report as lines for a terminal.
+  description:
+    - The report as lines for a terminal. The module shows these lines before its result, because Ansible would fold
+      long lines in a result.
   returned: success
   type: list
   elements: str
   sample: ["Preflight of hpc in westeurope: 1 warn, 21 pass."]
 files:
-  description: Files that were written, or in check mode would be.
+  description: Files that the module wrote. In check mode, the files that it would write.
   returned: success
   type: list
   elements: str

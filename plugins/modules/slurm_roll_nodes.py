@@ -11,14 +11,16 @@ module: slurm_roll_nodes
 short_description: Drain, mark and resume Slurm nodes that get another image
 version_added: "0.2.0"
 description:
-  - Does one step of M(hpcai.azure.slurm_roll) in Slurm, and returns the state of the nodes.
-  - Changes only nodes for which the order is still right. A node that somebody else drained since is left alone.
+  - M(hpcai.azure.slurm_roll) runs this module for each step of a rollout. The module drains, marks and resumes the
+    given nodes in Slurm, and returns the state of the nodes.
+  - Changes a node only if the change is still valid for this node. For example, a node that somebody else has drained
+    in the meantime stays unchanged.
   - Run it where C(scontrol) may change nodes, normally on the controller as root.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   nodes:
-    description: Names of the nodes to return.
+    description: Names of the nodes whose state is returned in RV(found).
     type: list
     elements: str
     required: true
@@ -27,14 +29,15 @@ options:
     type: str
     required: true
   drain:
-    description: Nodes to drain, if they are not out.
+    description: Nodes to drain, unless they are drained or down already.
     type: list
     elements: str
     default: []
   mark:
     description:
-      - Nodes that will be reimaged now. If a rollout has drained them and no job runs there, the start time of their
-        slurmd is added to the drain reason.
+      - Nodes that will be reimaged next. If a rollout has drained such a node and no job runs on it, the module adds
+        the start time of the node's slurmd to the drain reason. Later, a different start time shows that the node has
+        restarted.
     type: list
     elements: str
     default: []
@@ -56,7 +59,7 @@ attributes:
     description: A node that is already drained or resumed is not changed. A node is marked again at each run.
     support: partial
   platform:
-    description: Works with Slurm 21.08 and later.
+    description: Works with Slurm 22.05 and later.
 """
 
 EXAMPLES = r"""
@@ -69,7 +72,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 drained:
-  description: Nodes that were drained, or in check mode would be.
+  description: Nodes that the module drained. In check mode, the nodes that it would drain.
   returned: success
   type: list
   elements: str
@@ -87,7 +90,16 @@ resumed:
   elements: str
   sample: []
 found:
-  description: The state of each node that slurmctld knows, afterwards.
+  description:
+    - State of each node of O(nodes) that slurmctld knows, read after the changes, with the node names as keys.
+    - C(state) is the node's state in Slurm, and C(reason) is its drain reason. C(out) is true if the node is drained,
+      down or failed. C(ours) is true if a rollout drained the node, and nobody has changed the reason since.
+    - C(answers) is true if slurmd answers. C(powered_off) is true if the node is powered down, or is being powered up
+      or down.
+    - C(slurmd_started) is the start time of slurmd. C(mark) is the start time in the drain reason, and empty if the
+      node is not marked. Either is V(unknown) if Slurm did not report a start time.
+    - C(jobs) lists the jobs on the node. It is empty if only the node's state shows that the node is in use, and null
+      if the node is not in use.
   returned: success
   type: dict
   sample:

@@ -13,37 +13,38 @@ version_added: "0.2.0"
 description:
   - Changes the image reference in the model of Uniform scale sets, and nothing else. New instances get the image.
     Existing instances keep theirs until they are updated, which M(hpcai.azure.slurm_roll) does.
-  - Lists the instances that have another image. Without O(image) it only does this.
-  - Changes no set at all if one of them is Flexible, has an upgrade policy other than Manual, or is in a region
-    to which the image version is not replicated.
-  - Always runs on the machine where Ansible runs, for any host of the task.
+  - Lists the instances that have another image than the model. Without O(image), the module changes nothing and only
+    lists them.
+  - Fails, and changes none of the sets, if one of them is Flexible. It also fails, and changes none of them, if a set
+    that would change has an upgrade policy other than Manual, or is in a region to which the image version is not
+    replicated.
 author:
   - hpcai.azure contributors (@hpcai)
 requirements:
   - azure-identity >= 1.16.1
   - azure-mgmt-compute >= 36.0.0
 extends_documentation_fragment:
+  - hpcai.azure.controller
   - hpcai.azure.azure_connection.module
   - hpcai.azure.azure_connection.sources
 options:
   scale_sets:
-    description: Resource ids of the scale sets, the inventory's C(azure_vmss_id). Ids of their instances are accepted.
+    description: Resource ids of the scale sets, the inventory's C(azure_vmss_id). The ids of their instances are
+      accepted too.
     type: list
     elements: str
     required: true
   image:
     description:
-      - The image, as the id of a gallery's image version, the id of a managed image, C(publisher:offer:sku:version), or
-        a version of the image that the set has now. C(latest) is refused, because it changes without notice.
+      - The image. It is the id of a gallery's image version, the id of a managed image,
+        C(publisher:offer:sku:version), or only a version, which means this version of the image that the set has now.
+      - C(latest) is refused, because it changes without notice.
     type: str
   timeout:
-    description: Timeout in seconds, including Azure's work.
+    description: Timeout in seconds, including the time that Azure needs for the change.
     type: int
     default: 600
 attributes:
-  action:
-    description: Runs on the machine where Ansible runs, because the credentials are there.
-    support: full
   check_mode:
     description: Reports the sets whose image would change.
     support: full
@@ -53,17 +54,13 @@ attributes:
   idempotent:
     description: A set that has the image is not changed.
     support: full
-  platform:
-    description: Nothing runs on a node.
-    platforms: linux
-    support: full
 seealso:
   - module: hpcai.azure.slurm_roll
   - module: hpcai.azure.azure_gallery_version
 """
 
 EXAMPLES = r"""
-- name: Let new instances have version 1.2.3 of the image that the set has now
+- name: Give new instances version 1.2.3 of the image that the set has now
   hpcai.azure.vmss_image:
     scale_sets: ["{{ hostvars['compute000003'].azure_vmss_id }}"]
     image: 1.2.3
@@ -84,16 +81,20 @@ scale_sets:
       description: Name.
       type: str
     before:
-      description: Image of the model before.
+      description: Image of the model before the change.
       type: str
     image:
-      description: Image of the model afterwards.
+      description: Image of the model after the change.
       type: str
     image_name:
       description: Short name of that image.
       type: str
     outdated:
       description: Resource ids of the instances with another image.
+      type: list
+      elements: str
+    outdated_vm_ids:
+      description: The vmIds of the same instances, in the same order, because Azure may reuse a resource id.
       type: list
       elements: str
     current:
@@ -109,5 +110,6 @@ scale_sets:
         galleries/hpc/images/node-image/versions/1.2.3"
       image_name: node-image/1.2.3
       outdated: []
+      outdated_vm_ids: []
       current: []
 """

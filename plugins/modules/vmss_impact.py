@@ -8,28 +8,28 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: vmss_impact
-short_description: Report hardware faults to Azure, and recognize faulty physical hosts that return
+short_description: Report hardware faults to Azure, and warn about nodes on physical hosts that had a fault
 version_added: "0.1.0"
 description:
   - Creates reports for Azure's Guest Health Reporting (workload impacts of C(Microsoft.Impact)) from the results of the
     nodes' health checks, and writes them to C(impacts.json) below O(path). Nothing is sent unless O(send) is set.
-  - A hardware fault is a failed check whose cause is the node and whose action is C(replace). Leftovers of a user's
-    job, faults that a restart fixes, warnings, and failed measurements are never reported.
+  - A hardware fault is a failed check whose result has C(cause=node) (not C(user)) and C(action=replace). Leftovers of
+    a user's job, faults that a restart fixes, warnings, and failed measurements are never reported.
   - The same fault of the same machine on the same physical host always has the same report name. A report that Azure
     already has is not sent again.
-  - Maintains C(hosts.json) below O(path), which records which physical host had which fault. The module warns about a
-    node without a fault on a host that had one, for example after a redeployment to the same host.
-  - Always runs on the machine where Ansible runs, for any host of the task.
+  - Maintains C(hosts.json) below O(path), which records which physical host had which fault. The module warns if a node
+    without a fault runs on a physical host that had a fault, for example after a redeployment to the same host.
 author:
   - hpcai.azure contributors (@hpcai)
 requirements:
   - azure-identity >= 1.16.1, with O(send)
 extends_documentation_fragment:
+  - hpcai.azure.controller
   - hpcai.azure.azure_connection.module
   - hpcai.azure.azure_connection.sources
 options:
   nodes:
-    description: The nodes that were checked, including healthy ones. This or O(hosts) is required.
+    description: The nodes that were checked, including healthy ones. Set either this or O(hosts).
     type: list
     elements: dict
     suboptions:
@@ -39,7 +39,8 @@ options:
         required: true
       vm_id:
         description:
-          - C(vmId) of the instance, the inventory's C(azure_vm_id). A health result of another machine is refused.
+          - C(vmId) of the instance, the inventory's C(azure_vm_id). If the health result contains another C(vmId), the
+            module fails and writes nothing.
         type: str
         required: true
       health:
@@ -48,8 +49,9 @@ options:
         required: true
   hosts:
     description:
-      - Names of hosts, instead of O(nodes). Their variables C(azure_id), C(azure_vm_id) and O(variable) give the same
-        values. Requires O(variable).
+      - Names of hosts in the inventory, instead of O(nodes). These are not physical hosts. The module then reads the
+        values from the hosts' variables C(azure_id), C(azure_vm_id) and the one that O(variable) names. Requires
+        O(variable).
       - A host that is not an instance, or that has no health result, is skipped. It does not count as healthy. If all
         hosts are skipped, nothing is written.
     type: list
@@ -58,14 +60,15 @@ options:
     description: Name of the variable in which the result of M(hpcai.azure.node_health_info) is registered.
     type: str
   path:
-    description: Folder on the machine where Ansible runs. It is created if it is missing. Keep it between runs, and use
-      one folder for everybody who runs this.
+    description: Folder on the control node. It is created if it is missing. Keep it between runs. All
+      operators who run this task must use the same folder.
     type: path
     required: true
   send:
     description:
       - Send the reports to Azure. Azure takes a machine that is reported as unhealthy out of service, so drain it
-        first. The subscription must be admitted to Guest Health Reporting, see the guide.
+        first. Azure must have admitted the subscription to Guest Health Reporting, see
+        R(the guide to hardware faults, ansible_collections.hpcai.azure.docsite.guide_health_azure).
       - A report without the name of the physical host is not sent, because Azure does not accept it.
       - If V(false), O(sources) is not read.
     type: bool
@@ -79,21 +82,14 @@ options:
     type: int
     default: 1800
 attributes:
-  action:
-    description: Runs on the machine where Ansible runs, because the credentials are there.
-    support: full
   check_mode:
-    description: Writes and sends nothing. With O(send) it checks which reports Azure has, and returns those to send.
+    description: Writes and sends nothing. With O(send), it asks Azure which reports exist, and returns those to send.
     support: full
   diff_mode:
-    description: Shows both files before and after.
+    description: Shows C(impacts.json) and C(hosts.json) before and after.
     support: full
   idempotent:
-    description: The same health results change nothing a second time.
-    support: full
-  platform:
-    description: Nothing runs on a node.
-    platforms: linux
+    description: A second run with the same health results changes nothing.
     support: full
 seealso:
   - ref: ansible_collections.hpcai.azure.docsite.guide_health_azure
@@ -107,7 +103,7 @@ EXAMPLES = r"""
   register: checked
   ignore_errors: true
 
-- name: Prepare reports of hardware faults, and recognize faulty hosts that returned
+- name: Prepare reports of hardware faults, and warn about nodes on physical hosts that had a fault
   hpcai.azure.vmss_impact:
     path: health-report
     hosts: "{{ ansible_play_hosts_all }}"
@@ -127,7 +123,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 impacts:
-  description: The reports, sent or not.
+  description: All reports, including reports that were not sent.
   returned: success
   type: list
   elements: dict
@@ -147,7 +143,7 @@ impacts:
       description: Body of the request.
       type: dict
     lacks:
-      description: Why the report cannot be sent. Empty if it can.
+      description: Why the report cannot be sent. Empty if it can be sent.
       type: str
       sample: ""
 known:
@@ -157,32 +153,33 @@ known:
   elements: str
   sample: []
 sent:
-  description: With O(send), names of the reports that were sent, or in check mode would be.
+  description:
+    - With O(send), names of the reports that the module sent. In check mode, the names of those that it would send.
   returned: success
   type: list
   elements: str
   sample: []
 not_sent:
-  description: With O(send), the reports that cannot be sent, each with the reason.
+  description: With O(send), the reports that cannot be sent, as a mapping of their names to the reasons.
   returned: success
   type: dict
   sample: {}
 suspects:
   description:
-    - Nodes without a hardware fault on a physical host that had one. C(warning) is a message of one line. C(node),
-      C(vm_id), C(host) and C(faults) are its parts.
+    - Nodes that have no hardware fault, but run on a physical host that had one. C(warning) is a message of one line.
+      C(node) and C(vm_id) identify the node, C(host) is the physical host, and C(faults) are its recorded faults.
   returned: success
   type: list
   elements: dict
   sample: []
 left_out:
-  description: Hosts of O(hosts) that are not instances, or have no health result.
+  description: Hosts of O(hosts) that were skipped, because they are not instances or have no health result.
   returned: success
   type: list
   elements: str
   sample: []
 unknown_hosts:
-  description: Nodes that do not know their physical host.
+  description: Nodes whose health result does not contain the name of the physical host.
   returned: success
   type: list
   elements: str

@@ -12,21 +12,21 @@ short_description: Delete, redeploy or replace particular instances of Azure sca
 version_added: "0.1.0"
 description:
   - Deletes instances by their ids, moves them to another physical host, or replaces them with new ones. Sends one
-    request for all instances of a Uniform scale set, and waits until Azure is done. Members of Flexible scale sets are
-    handled like stand-alone virtual machines.
+    request for all instances of a Uniform scale set, and waits until Azure has finished. Members of Flexible scale sets
+    are handled like stand-alone virtual machines.
   - Changes an instance only if it still has the given C(vmId), because Azure reuses ids and names. If one instance has
     another C(vmId), the module changes no instance at all.
   - Never lowers the capacity of a scale set to remove an instance, because Azure would choose which one to remove. When
-    an instance is deleted by its id, Azure lowers the capacity itself.
-  - Always runs on the machine where Ansible runs, for any host of the task.
-  - Does not check whether jobs run on the instances. The playbooks C(hpcai.azure.retire) and C(hpcai.azure.replace) do,
-    and call this module.
+    the module deletes an instance by its id, Azure lowers the capacity.
+  - Does not check whether jobs run on the instances. The playbooks C(hpcai.azure.retire) and C(hpcai.azure.replace)
+    check this before they call the module.
 author:
   - hpcai.azure contributors (@hpcai)
 requirements:
   - azure-identity >= 1.16.1
   - azure-mgmt-compute >= 36.0.0
 extends_documentation_fragment:
+  - hpcai.azure.controller
   - hpcai.azure.azure_connection.module
   - hpcai.azure.azure_connection.sources
 options:
@@ -34,11 +34,11 @@ options:
     description:
       - V(absent) deletes the instances.
       - V(redeployed) moves them to another physical host, at each run. A redeployed machine keeps its id, its C(vmId),
-        its name and its system disk, and loses the data on its local disks. There is no state for a reimage, because it
-        stays on the same host and fixes no hardware.
+        its name and its system disk, and loses the data on its local disks. There is no state for a reimage, because a
+        reimaged machine stays on the same host with the same hardware faults.
       - V(replaced) deletes them and raises the capacity of their scale set to its previous value, so that Azure creates
-        new instances. They have new ids. Only for members of Uniform scale sets. If somebody else changed the capacity
-        meanwhile, it is not raised.
+        new instances with new ids. This works only for members of Uniform scale sets. If somebody else changed the
+        capacity meanwhile, the module does not raise it.
     type: str
     choices: [absent, redeployed, replaced]
     default: absent
@@ -57,13 +57,11 @@ options:
         type: str
         required: true
   timeout:
-    description: Timeout in seconds, including Azure's work. After the timeout, running operations continue in Azure.
+    description: Timeout in seconds, including the time that Azure needs. Operations that Azure has begun continue after
+      the timeout.
     type: int
     default: 1800
 attributes:
-  action:
-    description: Runs on the machine where Ansible runs, because the credentials are there.
-    support: full
   check_mode:
     description: Checks which instances exist and whether their C(vmId) matches, without changing anything.
     support: full
@@ -75,21 +73,17 @@ attributes:
     support: partial
     details:
       - O(state=redeployed) redeploys at each run.
-  platform:
-    description: Nothing runs on a node.
-    platforms: linux
-    support: full
 """
 
 EXAMPLES = r"""
-- name: Delete one instance, with the options of the inventory that it comes from
+- name: Delete one instance, with the connection options of the inventory that it comes from
   hpcai.azure.vmss_instances:
     instances:
       - azure_id: "{{ hostvars['compute000003'].azure_id }}"
         vm_id: "{{ hostvars['compute000003'].azure_vm_id }}"
     sources: "{{ azure_inventory.sources | map(attribute='source') }}"
 
-- name: Move an instance with a hardware fault to another host
+- name: Move an instance with a hardware fault to another physical host
   hpcai.azure.vmss_instances:
     state: redeployed
     instances:
@@ -107,7 +101,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 deleted:
-  description: Resource ids of the instances that were deleted, or in check mode would be.
+  description:
+    - Resource ids of the instances that the module deleted. In check mode, the ids of those that it would delete.
   returned: success
   type: list
   elements: str
@@ -115,7 +110,9 @@ deleted:
     - "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/hpc/providers/Microsoft.Compute/\
       virtualMachineScaleSets/compute/virtualMachines/3"
 redeployed:
-  description: Resource ids of the instances that were moved to another host, or in check mode would be.
+  description:
+    - Resource ids of the instances that the module moved to another physical host. In check mode, the ids of those that
+      it would move.
   returned: success
   type: list
   elements: str

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,14 @@ import requests
 import yaml
 
 from simulated.cluster import REPOSITORY, Cluster, Recap
+from simulated.node import wait_for
 from simulated.ops_repository import OpsRepository
+from simulated.own_cluster import simulated
 from simulator.scenario import SUBSCRIPTION
-
-from .conftest import simulated
 
 NAME, PORT, NETWORK, CONTROLLER = "provisioned", 8472, "10.65.0.0/24", "10.65.0.4"
 ACCOUNT = "hpcaisimdata"
+BOOT_S = 60
 CONFIRMED = ("-e", json.dumps({"teardown_confirm": True, "teardown_data": [ACCOUNT]}))
 HOST = "localhost.yml"
 """An inventory of only the machine on which Ansible runs: before the first run of provision there is no other."""
@@ -124,6 +125,15 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
         yield Operator(tmp_path_factory.mktemp("provisioned"), cluster)
 
 
+def answers(address: str) -> bool:
+    """Whether a machine answers at the port of ssh."""
+    try:
+        socket.create_connection((address, 22), timeout=2).close()
+    except OSError:
+        return False
+    return True
+
+
 def words(run: Recap) -> str:
     """The output on one line."""
     return " ".join(run.output.split())
@@ -141,6 +151,15 @@ def test_provision_makes_the_cluster_and_a_second_run_sends_nothing(operator: Op
     second = operator.run("provision", inventory=HOST)
     assert (second.rc, second.changed) == (0, 0), second.output
     assert operator.sent() == []
+
+
+def test_the_controller_gets_the_munge_key_at_its_first_boot(operator: Operator) -> None:
+    """The secret and the role exist before the machine."""
+    shown = "sudo stat --format=%s /etc/munge/munge.key"
+    wait_for(lambda: operator.cluster.ssh(CONTROLLER, shown, check=False).strip() == "128", BOOT_S, lambda: "no key")
+    assert operator.cluster.ssh(CONTROLLER, "systemctl is-failed hpcai-key.service", check=False).strip() != "failed"
+    key = operator.cluster.host(CONTROLLER).file("/etc/munge/munge.key")
+    assert (key.user, key.mode) == ("munge", 0o400)
 
 
 def test_site_configures_it_and_a_job_runs(operator: Operator) -> None:
@@ -161,22 +180,27 @@ def test_site_configures_it_and_a_job_runs(operator: Operator) -> None:
     assert operator.sent() == []
 
 
-def test_teardown_is_refused_while_a_job_runs(operator: Operator) -> None:
+def test_teardown_is_refused_while_a_job_runs_or_is_pending(operator: Operator) -> None:
     cluster = operator.cluster
     job = cluster.ssh(CONTROLLER, "sbatch --parsable --output=/dev/null --wrap 'sleep 600'").strip()
+    held = cluster.ssh(CONTROLLER, "sbatch --parsable --hold --output=/dev/null --wrap true").strip()
     operator.forget_requests()
     refused = operator.run("teardown", *CONFIRMED)
     assert refused.rc != 0
-    assert re.search(rf"Nothing was deleted, because jobs run: {job}\b", words(refused)), refused.output
+    named = rf"Nothing was deleted, because jobs run: {job} .*; and jobs are pending: {held}\b"
+    assert re.search(named, words(refused)), refused.output
     assert operator.sent() == []
     assert cluster.ssh(CONTROLLER, f"squeue --noheader --jobs={job} --format=%T").strip() in ("RUNNING", "PENDING")
-    cluster.ssh(CONTROLLER, f"scancel {job}; while squeue --noheader --jobs={job} | grep -q .; do sleep 1; done")
+    cluster.ssh(
+        CONTROLLER, f"scancel {job} {held}; while squeue --noheader --jobs={job},{held} | grep -q .; do sleep 1; done"
+    )
 
 
 def test_teardown_leaves_nothing(operator: Operator) -> None:
     listed = operator.run("teardown")
     assert "Nothing was deleted. The list above shows what would be." in words(listed)
     assert len(operator.machines()) == 3
+    assert answers(CONTROLLER)
 
     done = operator.run("teardown", *CONFIRMED)
     assert done.rc == 0, done.output
@@ -184,8 +208,7 @@ def test_teardown_leaves_nothing(operator: Operator) -> None:
     groups = f"{operator.cluster.endpoint}/subscriptions/{SUBSCRIPTION}/resourcegroups?api-version=2022-09-01"
     answer = requests.get(groups, headers={"Authorization": "Bearer simulated-token"}, timeout=10).json()
     assert answer["value"] == []
-    pinged = subprocess.run(["ping", "-c", "1", "-W", "2", CONTROLLER], capture_output=True, check=False)
-    assert pinged.returncode != 0
+    assert not answers(CONTROLLER)
 
     operator.forget_requests()
     second = operator.run("teardown", *CONFIRMED, inventory=HOST)

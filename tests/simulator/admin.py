@@ -8,6 +8,8 @@ It is below ``/_simulator`` on Resource Manager's listener, which listens only o
 
 from __future__ import annotations
 
+from datetime import timedelta
+from email.utils import format_datetime
 from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
@@ -15,7 +17,7 @@ from flask import Blueprint, Response, jsonify, request
 from simulator.arm.context import context
 from simulator.backends import REACHES, BackendError
 from simulator.faults import FaultError
-from simulator.resources import Instance
+from simulator.resources import Instance, now
 from simulator.scenario import ScenarioError
 
 blueprint = Blueprint("admin", __name__, url_prefix="/_simulator")
@@ -125,6 +127,21 @@ def add_event(azure_id: str) -> tuple[Response, int]:
         return _refuse(f"no instance /{azure_id}", 404)
     announce(instance, request.get_json(silent=True) or {})
     return jsonify({"events": instance.events}), 201
+
+
+@blueprint.post("/evict/<path:azure_id>")
+def evict(azure_id: str) -> tuple[Response, int]:
+    """Evict a machine, {"seconds": 30} after its announcement, or as soon as the machine has acknowledged it."""
+    instance = context().model.find_instance("/" + azure_id)
+    if instance is None:
+        return _refuse(f"no instance /{azure_id}", 404)
+    seconds = float((request.get_json(silent=True) or {}).get("seconds", 30))
+    when = format_datetime(now() + timedelta(seconds=seconds), usegmt=True)
+    announce(instance, {"EventType": "Preempt", "NotBefore": when})
+    event_id = str(instance.events[-1]["EventId"])
+    work = context().effects.evict(instance, event_id, seconds)
+    context().operations.start(f"evict {instance.name}", instance.location, work)
+    return jsonify({"event": event_id}), 201
 
 
 @blueprint.post("/reach/<path:azure_id>")

@@ -4,7 +4,7 @@
 """The certificate authority of simulated services. Nodes trust it because their base image contains its certificate.
 
 All simulators of a user share one authority in the cache folder, so that images need not be built again. It can sign
-only names of key vaults, so a leaked key does no harm.
+only names of key vaults and of Resource Manager, so a leaked key harms only machines of these images.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import ssl
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -25,6 +26,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from simulator.keyvault.store import DOMAIN
 from simulator.resources import now
 
+MANAGEMENT_HOST = "management.azure.com"
+"""Resource Manager's name, with which machines reach the simulated one."""
+DOMAINS = (DOMAIN, MANAGEMENT_HOST)
 CERTIFICATE, KEY = "ca.crt", "ca.key"
 YEARS, DAYS_LEFT = 10, 30
 """How many years a new authority is valid, and how many days before its end it is replaced."""
@@ -41,11 +45,11 @@ class Authority:
     key: ec.EllipticCurvePrivateKey = field(repr=False)
 
     @classmethod
-    def fresh(cls) -> Authority:
-        """A new one."""
+    def fresh(cls, *domains: str) -> Authority:
+        """A new one, which can sign only names in these domains; without any, in those of all simulated services."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hpcai.azure simulator: trust this in tests only")])
-        names = x509.NameConstraints(permitted_subtrees=[x509.DNSName(DOMAIN)], excluded_subtrees=None)
+        names = _names(domains or DOMAINS)
         usage = x509.KeyUsage(
             digital_signature=False,
             content_commitment=False,
@@ -69,14 +73,20 @@ class Authority:
 
     @classmethod
     def kept(cls, folder: Path) -> Authority:
-        """The authority in this folder. It is created if it is missing or expires soon. The caller holds a lock."""
+        """The authority in this folder. The caller holds a lock.
+
+        It is created if it is missing, expires soon, or was made for other names.
+        """
         try:
             certificate = (folder / CERTIFICATE).read_bytes()
             key = serialization.load_pem_private_key((folder / KEY).read_bytes(), None)
-            until = x509.load_pem_x509_certificate(certificate).not_valid_after_utc
-            if isinstance(key, ec.EllipticCurvePrivateKey) and until > now() + timedelta(days=DAYS_LEFT):
+            stated = x509.load_pem_x509_certificate(certificate)
+            is_usable = stated.not_valid_after_utc > now() + timedelta(days=DAYS_LEFT) and (
+                stated.extensions.get_extension_for_class(x509.NameConstraints).value == _names(DOMAINS)
+            )
+            if isinstance(key, ec.EllipticCurvePrivateKey) and is_usable:
                 return cls(certificate, key)
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, ValueError, x509.ExtensionNotFound):
             pass
         made = cls.fresh()
         folder.mkdir(parents=True, exist_ok=True)
@@ -88,7 +98,7 @@ class Authority:
         """TLS for a server with these names, with a new certificate."""
         key = ec.generate_private_key(ec.SECP256R1())
         authority = x509.load_pem_x509_certificate(self.certificate)
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "simulated key vault")])
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "simulated service")])
         built = (
             _certificate(subject, authority.subject, key.public_key(), 365)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -115,6 +125,10 @@ class LazyHandshakeContext(ssl.SSLContext):
     def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
         """Wrap a socket without waiting for its handshake."""
         return super().wrap_socket(*arguments, **{**options, "do_handshake_on_connect": False})
+
+
+def _names(domains: Sequence[str]) -> x509.NameConstraints:
+    return x509.NameConstraints([x509.DNSName(domain) for domain in domains], None)
 
 
 def _certificate(

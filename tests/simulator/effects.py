@@ -17,16 +17,33 @@ reimage        a new copy of the image, local disks blank        same id, name, 
 delete         removed                                           address free for the next instance
 grow           a new copy of the image                           new id, name, vmId and host key
 =============  ================================================  ======================================
+
+Fault rules of the service ``scale`` change what becomes of an accepted change. ``hang`` lasts until the rules are
+cleared, or for ``delay_s``; ``status`` ends the operation with the rule's code, after ``delay_s``:
+
+=================  =================================================================================================
+``GROW set``       status, slow, hang: no instance is made, the operation fails, and the capacity stays; revert: so
+                   too, but the capacity goes back
+``CREATE set``     for each new instance. status: it is ``Failed``, and counts; omit: it is not made, but its capacity
+                   stays; slow, hang: it is made later; hide: lists do not show it until the rules are cleared;
+                   reuse: it gets the lowest id of a deleted instance; dead: it is ``Succeeded`` and running, but
+                   never boots
+``DELETE member``  status: the operation fails, and it comes back; omit: so too, but the operation succeeds;
+                   slow, hang: it is deleted later
+=================  =================================================================================================
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from simulator.addresses import AddressesExhausted
+from simulator.authority import MANAGEMENT_HOST
 from simulator.backends import Backend, BackendError, NodeNotReady, NodeSpec
+from simulator.faults import SCALE, Fault, Faults
 from simulator.model import Model
 from simulator.operations import OperationFailed
 from simulator.resources import Instance, ScaleSet
@@ -39,8 +56,16 @@ AT_ONCE = 4
 class Effects:
     """Changes of one model through one backend."""
 
-    def __init__(self, model: Model, backend: Backend, boot_timeout: float, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        model: Model,
+        backend: Backend,
+        boot_timeout: float,
+        report: Callable[[str], None],
+        faults: Faults,
+    ) -> None:
         self._model = model
+        self._faults = faults
         self._backend = backend
         self._boot_timeout = boot_timeout
         self._report = report
@@ -70,22 +95,57 @@ class Effects:
             members = sorted(scale_set.members.values(), key=lambda item: item.serial)
             alive = [item for item in members if item.provisioning_state != "Deleting"]
             surplus = alive[capacity:]
-            added: list[Instance] = []
+            before, more = scale_set.capacity, max(0, capacity - len(alive))
+            scale_set.capacity = capacity
+            growth = self._faults.applying(f"GROW {scale_set.id}", SCALE) if more else None
+            if growth is not None:
+                return self._on_set(scale_set, self._fail_growth(scale_set, growth, capacity - before))
+            added: list[tuple[Instance, Fault | None]] = []
+            omitted: Fault | None = None
             try:
-                for _number in range(capacity - len(alive)):
-                    added.append(self._model.add_instance(scale_set))
+                for _number in range(more):
+                    fault = self._faults.applying(f"CREATE {scale_set.id}", SCALE)
+                    if fault is not None and fault.action == "omit":
+                        omitted = fault
+                        continue
+                    instance = self._model.add_instance(scale_set, fault is not None and fault.action == "reuse")
+                    if fault is not None and fault.action == "hide":
+                        instance.hidden = self._faults.released
+                    added.append((instance, fault))
             except AddressesExhausted:
-                for instance in added:
+                scale_set.capacity = before
+                for instance, _fault in added:
                     self._model.remove(instance)
                 raise
-            scale_set.capacity = capacity
             removal = self._remove(surplus)
+            faults, released = {id(instance): fault for instance, fault in added}, self._faults.released
+
+        def create(instance: Instance) -> None:
+            fault = faults[id(instance)]
+            if fault is not None:
+                fault.wait(released)
+            self._create_despite(instance, fault)
 
         def work() -> None:
             removal()
-            self._each(added, self._create)
+            self._each([instance for instance, _fault in added], create)
+            if omitted is not None:
+                omitted.wait(released)
+                raise _failed(omitted)
 
         return self._on_set(scale_set, work)
+
+    def _fail_growth(self, scale_set: ScaleSet, fault: Fault, more: int) -> Work:
+        released = self._faults.released
+
+        def work() -> None:
+            fault.wait(released)
+            if fault.action == "revert":
+                with self._model.lock:
+                    scale_set.capacity -= more
+            raise _failed(fault)
+
+        return work
 
     def delete(self, instances: list[Instance]) -> Work:
         """Delete machines, and reduce the capacity of their scale set."""
@@ -96,6 +156,18 @@ class Effects:
             removal = self._remove(instances)
         scale_set = instances[0].scale_set if instances else None
         return removal if scale_set is None else self._on_set(scale_set, removal)
+
+    def evict(self, instance: Instance, event_id: str, seconds: float) -> Work:
+        """Delete a spot machine after a time, or as soon as it has acknowledged the event that announces this."""
+
+        def work() -> None:
+            deadline = time.monotonic() + seconds
+            while time.monotonic() < deadline and not _is_started(instance, event_id):
+                time.sleep(0.1)
+            if not instance.deleted and instance.provisioning_state != "Deleting":
+                self.delete([instance])()
+
+        return work
 
     def act(self, action: str, instances: list[Instance]) -> Work:
         """Run one of ``actions`` on machines."""
@@ -123,7 +195,7 @@ class Effects:
             admin_username=user,
             ssh_public_keys=keys,
             own_login=keys == self._model.ssh_public_keys,
-            vault_names=tuple(vault.host for vault in self._model.vaults.values()),
+            tls_names=(*(vault.host for vault in self._model.vaults.values()), MANAGEMENT_HOST),
             cpus=instance.hardware.cpus,
             memory_mib=instance.hardware.memory_mib,
             local_disks=instance.hardware.local_disks,
@@ -177,6 +249,17 @@ class Effects:
         if failures:
             raise failures[0]
 
+    def _create_despite(self, instance: Instance, fault: Fault | None) -> None:
+        if fault is not None and fault.action == "status":
+            _settle(instance, "Failed")
+            raise _failed(fault)
+        if fault is not None and fault.action == "dead":
+            instance.dead = True
+            _settle(instance, "Succeeded", "running")
+            self._report(f"{instance.name}: never boots")
+            return
+        self._create(instance)
+
     def _create(self, instance: Instance) -> None:
         self._backend.create(self.node_spec(instance))
         self._wait(instance)
@@ -185,15 +268,36 @@ class Effects:
         self._report(f"{instance.name}: running at {instance.private_ipv4}")
 
     def _remove(self, instances: list[Instance]) -> Work:
+        released = self._faults.released
+        faults: dict[int, Fault | None] = {}
         for instance in instances:
+            faults[id(instance)] = self._faults.applying(f"DELETE {instance.id}", SCALE)
             instance.show("Deleting", "stopping")
 
         def remove(instance: Instance) -> None:
+            fault = faults[id(instance)]
+            if fault is not None:
+                fault.wait(released)
+                if fault.action in ("status", "omit"):
+                    self._bring_back(instance)
+                    if fault.action == "status":
+                        raise _failed(fault)
+                    return
             self._backend.delete(instance.vm_id)
             self._model.remove(instance)
             self._report(f"{instance.name}: deleted")
 
         return lambda: self._each(instances, remove)
+
+    def _bring_back(self, instance: Instance) -> None:
+        """Show a machine again whose deletion failed. It counts as it did before."""
+        with self._model.lock:
+            scale_set = instance.scale_set
+            instance.show("Succeeded", "running")
+            if scale_set is not None:
+                alive = sum(item.provisioning_state != "Deleting" for item in scale_set.members.values())
+                scale_set.capacity = max(scale_set.capacity, alive)
+        self._report(f"{instance.name}: came back")
 
     def _wait(self, instance: Instance) -> None:
         self._backend.wait_ready(instance.vm_id, self._boot_timeout)
@@ -266,6 +370,16 @@ class Effects:
         if resize:
             return self._redeploy(instance)
         return instance.power_state or "running"
+
+
+def _is_started(instance: Instance, event_id: str) -> bool:
+    return instance.deleted or any(
+        event["EventId"] == event_id and event["EventStatus"] == "Started" for event in instance.events
+    )
+
+
+def _failed(fault: Fault) -> OperationFailed:
+    return OperationFailed(fault.code or "AllocationFailed", fault.message or "simulated: Azure could not do it")
 
 
 def _settle(instance: Instance, provisioning_state: str, power_state: str | None = None) -> None:

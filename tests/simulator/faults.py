@@ -5,14 +5,19 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
-from collections.abc import Iterable, Set
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterable, Set
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-ACTIONS = ("status", "drop", "hang", "garbage", "slow", "repeat_next_link", "strip")
-SERVICES = ("arm", "imds", "vault", "deployment")
+SCALE = "scale"
+"""The service of rules for what Azure does with the instances of scale sets, after it has accepted a change."""
+SCALE_ACTIONS = ("status", "slow", "hang", "revert", "omit", "hide", "reuse", "dead")
+ACTIONS = ("status", "drop", "hang", "garbage", "slow", "repeat_next_link", "strip", "bucket", *SCALE_ACTIONS[3:])
+SERVICES = ("arm", "imds", "vault", "deployment", SCALE)
 
 
 class FaultError(Exception):
@@ -39,28 +44,58 @@ class Fault:
     delay_s: float | None = None
     """By how many seconds the answer is delayed. None for hang: until the rules are cleared."""
     service: str = "arm"
-    """The service of the requests: arm (Resource Manager), imds (metadata service), vault (key vaults), or deployment:
-    ``PUT id`` and ``VALIDATE id`` of every resource of a deployment, with the actions status, slow and hang."""
+    """The service of the requests: arm (Resource Manager), imds (metadata service), vault (key vaults), deployment:
+    ``PUT id`` and ``VALIDATE id`` of every resource of a deployment, with the actions status, slow and hang; or scale:
+    ``GROW id`` of a set, ``CREATE id`` of a set for each new instance, and ``DELETE id`` of an instance. The table in
+    simulator.effects shows their actions."""
     machines: list[str] = field(default_factory=list)
     """The machines that send the requests, by id, vmId, name or computer name; empty: all. They need not exist yet."""
+    tokens: int = 0
+    """For bucket: how many requests it lets through at once. The others get status 429 and Retry-After."""
+    refill_s: float = 60.0
+    """For bucket: how long it takes until the bucket has one token more."""
     id: int = 0
     seen: int = 0
+    left: float = field(default=0.0, init=False)
+    filled: float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.action not in ACTIONS:
             raise FaultError(f"unknown action {self.action!r}: choose one of {', '.join(ACTIONS)}")
         if self.action == "strip" and not self.fields:
             raise FaultError("action 'strip' needs 'fields'")
+        if self.action == "bucket" and (self.service != "arm" or self.tokens < 1 or self.refill_s <= 0):
+            raise FaultError("action 'bucket' is for Resource Manager, and needs 'tokens' and 'refill_s'")
+        if (self.service == SCALE and self.action not in SCALE_ACTIONS) or (
+            self.service != SCALE and self.action in SCALE_ACTIONS[3:]
+        ):
+            raise FaultError(f"service {SCALE!r} has the actions {', '.join(SCALE_ACTIONS)}, not {self.action!r}")
         if self.action == "slow" and not self.delay_s:
             raise FaultError("action 'slow' needs 'delay_s'")
         if self.service not in SERVICES:
             raise FaultError(f"unknown service {self.service!r}: choose one of {', '.join(SERVICES)}")
-        if self.machines and self.service in ("arm", "deployment"):
+        if self.machines and self.service in ("arm", "deployment", SCALE):
             raise FaultError("'machines' is only for the services that machines use: imds, vault")
         try:
             self.pattern = re.compile(self.match, re.IGNORECASE)
         except re.error as error:
             raise FaultError(f"match {self.match!r} is not a regular expression: {error}") from error
+
+    def missing_s(self, now: float) -> float:
+        """Take a token from the bucket, and return 0; without one, return how long it takes until there is one."""
+        if self.filled is None:
+            self.left, self.filled = float(self.tokens), now
+        self.left = min(float(self.tokens), self.left + (now - self.filled) / self.refill_s)
+        self.filled = now
+        if self.left >= 1:
+            self.left -= 1
+            return 0.0
+        return (1 - self.left) * self.refill_s
+
+    def wait(self, released: threading.Event) -> None:
+        """Wait for its delay; for hang without one, until the rules are cleared."""
+        if self.action == "hang" or self.delay_s:
+            released.wait(self.delay_s)
 
 
 class Faults:
@@ -70,6 +105,8 @@ class Faults:
         self._rules: list[Fault] = []
         self._lock = threading.Lock()
         self._count = 0
+        self.clock: Callable[[], float] = time.monotonic
+        """The time that fills buckets. A test can replace it."""
         self.released = threading.Event()
         """Set when the rules are cleared, which ends hanging requests."""
 
@@ -101,8 +138,14 @@ class Faults:
                 if fault.pattern.search(request):
                     fault.seen += 1
                     used = fault.seen - fault.after
-                    if used > 0 and (fault.times is None or used <= fault.times):
+                    if used <= 0 or (fault.times is not None and used > fault.times):
+                        continue
+                    if fault.action != "bucket":
                         return fault
+                    missing_s = fault.missing_s(self.clock())
+                    if missing_s:
+                        wait = {"Retry-After": str(math.ceil(missing_s)), **fault.headers}
+                        return replace(fault, action="status", status=429, code="TooManyRequests", headers=wait)
         return None
 
 

@@ -141,11 +141,11 @@ def token() -> Response:
         raise ImdsError(400, {"error": "invalid_resource", "error_description": reason})
     scale_set = caller.scale_set
     names = caller.all_names | ({scale_set.name} if scale_set is not None else set())
-    names |= principals_of(scale_set.sent if scale_set is not None else caller.sent, client_id)
+    principals = principals_of(scale_set.sent if scale_set is not None else caller.sent, client_id)
     now = int(time.time())
     return _json(
         {
-            "access_token": _model().tokens.issue(resource, names),
+            "access_token": _model().tokens.issue(resource, names | principals, frozenset(principals)),
             "client_id": client_id or next(iter(caller.client_ids if not caller.identity else ()), caller.vm_id),
             "expires_in": str(SECONDS),
             "expires_on": str(now + SECONDS),

@@ -51,6 +51,10 @@ class Limits:
     """Names of soft-deleted key vaults of others, which block the name."""
     foreign_names: list[str] = field(default_factory=list)
     """Names of key vaults and storage accounts that others have."""
+    prices: list[dict[str, Any]] = field(default_factory=list)
+    """List prices, with the fields of the Retail Prices API; ``arm/prices.py`` has the defaults."""
+    caller_address: str = "198.51.100.7"
+    """The public address from which the client reaches storage accounts."""
     role_delay_s: float = 0
     """How long a role assignment, or a new identity, needs until it takes effect."""
 

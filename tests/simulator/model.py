@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from simulator import names, userdata
-from simulator.addresses import AddressPool, split
+from simulator.addresses import split
 from simulator.documents import Documents
 from simulator.gallery import Galleries
 from simulator.keyvault.store import DeletedVault, Vault
@@ -58,6 +58,8 @@ class Model:
         self.hardware = scenario.hardware
         """The real hardware of machines that a PUT makes."""
         self.documents = Documents()
+        self.blobs: list[dict[str, str]] = []
+        """What storage accounts contain; see arm/storage.py."""
         self.subnets: dict[str, Subnet] = {}
         """By lower-case id."""
         self.range = scenario.range
@@ -83,7 +85,8 @@ class Model:
             self._add_network(network)
         for vault in self.vaults.values():
             self._add_vault(vault)
-        self._public = next((item.public for item in self._by_network.values()), None) or split(self.range)[1]
+        self.public = next((item.public for item in self._by_network.values()), None) or split(self.range)[1]
+        """The pool of the public addresses that a PUT makes."""
         for machine in scenario.virtual_machines:
             self.add_machine(machine)
         for scale_set in scenario.scale_sets:
@@ -215,11 +218,6 @@ class Model:
     def _subnet(self, network: str) -> Subnet:
         return self._by_network[network] if network else next(iter(self._by_network.values()))
 
-    @property
-    def public(self) -> AddressPool:
-        """The pool of the public addresses that a PUT makes."""
-        return self._public
-
     def add_machine(self, wanted: MachineScenario) -> Instance:
         """Add a stand-alone virtual machine."""
         with self.lock:
@@ -312,12 +310,13 @@ class Model:
             "provisionVMAgent": True,
         }
 
-    def add_instance(self, scale_set: ScaleSet) -> Instance:
-        """Add an instance with a new id, name and vmId, and the lowest free address."""
+    def add_instance(self, scale_set: ScaleSet, reuses_id: bool = False) -> Instance:
+        """Add an instance with a new vmId and the lowest free address; its id and name can be a deleted one's."""
         with self.lock:
             prefix = scale_set.profile["osProfile"]["computerNamePrefix"]
             if scale_set.uniform:
-                number = next(scale_set.ids)
+                number = min(scale_set.free_ids) if reuses_id and scale_set.free_ids else next(scale_set.ids)
+                scale_set.free_ids.discard(number)
                 instance_id: str | None = str(number)
                 name = f"{scale_set.name}_{number}"
                 computer_name = prefix + names.base36(number)
@@ -383,6 +382,7 @@ class Model:
             self.machines.pop(instance.id.lower(), None)
             if instance.scale_set is not None:
                 instance.scale_set.members.pop(instance.instance_id or instance.name.lower(), None)
+                instance.scale_set.free_ids |= {int(instance.instance_id)} if instance.instance_id else set()
             subnet = instance.subnet
             for address, pool in ((instance.private_ipv4, subnet.private), (instance.public_ipv4, subnet.public)):
                 if address is not None:

@@ -112,6 +112,8 @@ class ScaleSet(Resource):
     """How many operations are running on it."""
     growth: int = 0
     """How many instances it has ever had."""
+    free_ids: set[int] = field(default_factory=set)
+    """Ids of deleted instances, which Azure may give again."""
 
     @property
     def path(self) -> str:
@@ -168,6 +170,10 @@ class Instance(Resource):
     """Whether it may only be captured, and never started again."""
     has_network_profile: bool = True
     has_interfaces: bool = True
+    dead: bool = False
+    """Whether it runs only according to Resource Manager: it never boots."""
+    hidden: threading.Event | None = None
+    """Lists do not show it until this is set."""
     created: datetime = field(default_factory=now)
     status_time: datetime = field(default_factory=now)
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -237,6 +243,11 @@ class Instance(Resource):
     def touch(self) -> None:
         """Delete the encoded answers after a change."""
         self.rendered.clear()
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether lists show it."""
+        return self.hidden is None or self.hidden.is_set()
 
     def show(self, provisioning_state: str, power_state: str | None = None) -> None:
         """Change the state that Resource Manager returns."""

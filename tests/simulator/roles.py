@@ -64,16 +64,18 @@ def effective(model: Model, item: Document) -> bool:
     return (now() - item.created).total_seconds() >= model.limits.role_delay_s
 
 
-def identity_allows(model: Model, principals: frozenset[str], scope: str, action: str) -> bool:
-    """Whether a role that one of the principals has at a scope or above allows a data action."""
+def identity_allows(
+    model: Model, principals: frozenset[str], scope: str, action: str, kind: str = "dataActions"
+) -> bool:
+    """Whether a role that one of the principals has at a scope or above allows an action; empty: at any scope."""
     for item in model.documents.of(ASSIGNMENTS):
         if item.properties["principalId"].lower() not in principals or not effective(model, item):
             continue
         where = item.properties["scope"].lower()
-        if scope.lower() != where and not scope.lower().startswith(where + "/"):
+        if scope and scope.lower() != where and not scope.lower().startswith(where + "/"):
             continue
         role = definition(model, item.properties["roleDefinitionId"])
-        if role is not None and allows(role["properties"]["permissions"], action, "dataActions"):
+        if role is not None and allows(role["properties"]["permissions"], action, kind):
             return True
     return False
 

@@ -141,6 +141,8 @@ class VaultScenario:
     name: str
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Values by name; ``generated`` becomes a text of 128 random letters and digits."""
+    keys: tuple[str, ...] = ()
+    """Names of RSA keys, which the readers may use to sign."""
     readers: tuple[str, ...] = ("*",)
     """Machines and scale sets whose identity may read secrets."""
     writers: tuple[str, ...] = ()

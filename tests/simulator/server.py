@@ -10,15 +10,15 @@ import logging
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from simulator import LOOPBACK, arm, imds
 from simulator.arm.context import Context, Options
-from simulator.authority import Authority
+from simulator.authority import MANAGEMENT_HOST, Authority
 from simulator.backends import Backend, NetworkSpec
 from simulator.effects import Effects
 from simulator.faults import SERVICES, Faults
@@ -30,9 +30,13 @@ from simulator.operations import Operation, Operations
 from simulator.requestlog import RequestLog
 from simulator.scenario import LOCATION, Scenario, ScenarioError
 
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
 IP_FREEBIND = 15
 """Linux: listen on an address that no interface has yet, because the backend makes the bridge later."""
 BACKLOG = 128
+LOCALHOST = "localhost"
 
 
 class Handler(WSGIRequestHandler):
@@ -42,6 +46,16 @@ class Handler(WSGIRequestHandler):
 
     def log(self, *args: Any) -> None:
         """Write nothing: the simulator has its own request log."""
+
+
+def by_host(applications: Mapping[str, WSGIApplication], other: WSGIApplication) -> WSGIApplication:
+    """The application of a request's host name, without its port; for other names, ``other``."""
+
+    def serve(environment: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        name = environment.get("HTTP_HOST", "").partition(":")[0].lower()
+        return applications.get(name, other)(environment, start)
+
+    return serve
 
 
 class Server:
@@ -72,11 +86,10 @@ class Server:
         """The request log of each service."""
         self.options = options or Options()
         self.options.real = real
-        effects = Effects(self.model, backend, boot_timeout, report)
+        effects = Effects(self.model, backend, boot_timeout, report, self.faults)
         self.context = Context(self.model, effects, self.operations, self.faults, self.requests, self.options)
-        # Without virtual networks, clients make everything, and also key vaults.
-        self.authority: Authority | None = authority() if self.model.vaults or not scenario.virtual_networks else None
-        """The certificate authority of the key vaults, if there are or can be any."""
+        self.authority = authority()
+        """The certificate authority of the key vaults and of Resource Manager."""
         self._backend = backend
         self._opened = False
         self._real = real
@@ -86,7 +99,7 @@ class Server:
         self._listeners: list[BaseWSGIServer] = []
         self.endpoint = ""
         self.imds_endpoint = ""
-        self.vault_port = 0
+        self.tls_port = 0
 
     @property
     def gateway(self) -> str:
@@ -105,10 +118,10 @@ class Server:
         imds_port = self._listen(host, self._port + 1 if self._port else 0, metadata)
         self.imds_endpoint = f"http://{host}:{imds_port}"
         vaults = [vault.host for vault in self.model.vaults.values()]
-        if self.authority is not None:
-            application = keyvault.create_app(self.model, self.faults, self.requests["vault"])
-            tls = self.authority.server_context(vaults or [f"*.{DOMAIN}"])
-            self.vault_port = self._listen(host, self._port + 2 if self._port else 0, application, tls)
+        vault = keyvault.create_app(self.model, self.faults, self.requests["vault"])
+        application = by_host({MANAGEMENT_HOST: arm.create_app(self.context)}, vault)
+        tls = self.authority.server_context([*(vaults or [f"*.{DOMAIN}"]), MANAGEMENT_HOST])
+        self.tls_port = self._listen(host, self._port + 2 if self._port else 0, application, tls)
         key = str(self._state_dir / PRIVATE) if self._state_dir != Path() else ""
         self._backend.open(
             NetworkSpec(
@@ -116,13 +129,19 @@ class Server:
                 str(self._network),
                 self.gateway,
                 imds_port,
-                vault_port=self.vault_port,
+                tls_port=self.tls_port,
                 admin_private_key=key,
             ),
             self._state_dir,
         )
         self._opened = True
         return self.operations.start("boot", LOCATION, self.context.effects.boot(self.model.instances()))
+
+    def serve_tls(self) -> tuple[str, bytes]:
+        """Serve Resource Manager over TLS too. Returns its URL, and the certificate of the authority, in PEM."""
+        authority = Authority.fresh(LOCALHOST)
+        port = self._listen(LOOPBACK, 0, arm.create_app(self.context), authority.server_context([LOCALHOST]))
+        return f"https://{LOCALHOST}:{port}", authority.certificate
 
     def stop(self) -> None:
         """Stop listening and remove the machines."""

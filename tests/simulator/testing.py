@@ -18,8 +18,10 @@ from simulator import scenario as scenarios
 from simulator.arm.context import Options
 from simulator.backends import Backend
 from simulator.backends.none import NoneBackend
+from simulator.faults import Faults
 from simulator.limits import Limits
 from simulator.model import Model
+from simulator.operations import Operation
 from simulator.resources import Instance, ScaleSet
 from simulator.server import Server
 
@@ -43,17 +45,25 @@ class Simulator:
     @property
     def authority(self) -> bytes:
         """The certificate of the key vaults' authority, in PEM."""
-        assert self._server.authority is not None
         return self._server.authority.certificate
 
     @property
-    def vault_port(self) -> int:
+    def tls_port(self) -> int:
         """The port of the key vaults on loopback. The host name selects the vault."""
-        return self._server.vault_port
+        return self._server.tls_port
 
     def add_fault(self, match: str, action: str = "status", **rule: Any) -> int:
         """Add a fault rule. simulator.faults.Fault documents its keys."""
         return self._server.faults.add(match=match, action=action, **rule)
+
+    def serve_tls(self) -> tuple[str, bytes]:
+        """Serve Resource Manager over TLS too. Returns its URL, and the certificate to trust, in PEM."""
+        return self._server.serve_tls()
+
+    @property
+    def faults(self) -> Faults:
+        """The active fault rules."""
+        return self._server.faults
 
     def clear(self) -> None:
         """Delete all faults and clear the request logs."""
@@ -124,11 +134,17 @@ class Simulator:
         """The quotas, restrictions, images, rights and policies of the subscription, which a test can change."""
         return self.model.limits
 
+    def operations(self) -> list[Operation]:
+        """The operations that are running."""
+        return self._server.operations.running()
+
     def wait(self, timeout: float = 30) -> None:
         """Wait until no operation is running."""
         assert self._server.operations.wait(timeout)
 
-    def arm(self, method: str, path: str, body: Any = None, version: str = "2024-03-01") -> Response:
+    def arm(
+        self, method: str, path: str, body: Any = None, version: str = "2024-03-01", token: str = TOKEN
+    ) -> Response:
         """Send a request to Resource Manager. A path without a subscription is below the subscription."""
         if not path.startswith("/subscriptions/"):
             path = f"/subscriptions/{self.subscription_id}{path}"
@@ -137,7 +153,7 @@ class Simulator:
             method,
             f"{self.endpoint}{path}{separator}api-version={version}",
             json=body,
-            headers={"Authorization": f"Bearer {self.token}"},
+            headers={"Authorization": f"Bearer {token}"},
             timeout=30,
         )
 

@@ -14,7 +14,9 @@ from simulator import TOKEN
 
 MANAGEMENT = "https://management.azure.com"
 VAULT = "https://vault.azure.net"
-AUDIENCES = (MANAGEMENT, "https://management.core.windows.net", VAULT, "https://storage.azure.com")
+MANAGERS = (MANAGEMENT, "https://management.core.windows.net")
+"""The audiences of Resource Manager."""
+AUDIENCES = (*MANAGERS, VAULT, "https://storage.azure.com")
 """The audiences of tokens. (As in Azure, a vault's own URL also gets a token, but no vault accepts it.)"""
 SECONDS = 86399
 
@@ -25,11 +27,14 @@ class Grant:
 
     :ivar audience: URL of the service for which it is valid, without a slash at the end.
     :ivar names: lower-case names of the machine that got it, and of its scale set.
+    :ivar principals: lower-case ids of the identity's principals. Resource Manager allows what their roles allow.
+        Without one, it allows everything: the token is the deployer's, or that of a scenario's machine.
     """
 
     audience: str
     names: frozenset[str]
     expires: float
+    principals: frozenset[str] = frozenset()
 
 
 class Tokens:
@@ -39,14 +44,15 @@ class Tokens:
         self._grants: dict[str, Grant] = {TOKEN: Grant(MANAGEMENT, frozenset(), float("inf"))}
         self._lock = threading.Lock()
 
-    def issue(self, audience: str, names: set[str]) -> str:
-        """Issue a token for one audience. For Resource Manager it is always the same token."""
+    def issue(self, audience: str, names: set[str], principals: frozenset[str] = frozenset()) -> str:
+        """Issue a token for one audience."""
         audience = audience.rstrip("/")
-        if audience in AUDIENCES[:2]:
+        if audience in MANAGERS and not principals:
             return TOKEN
         token = f"simulated.{secrets.token_urlsafe(48)}"
         with self._lock:
-            self._grants[token] = Grant(audience, frozenset(name.lower() for name in names), time.time() + SECONDS)
+            lower = frozenset(name.lower() for name in names)
+            self._grants[token] = Grant(audience, lower, time.time() + SECONDS, principals)
         return token
 
     def find(self, token: str) -> Grant | None:

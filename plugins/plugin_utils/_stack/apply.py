@@ -16,13 +16,13 @@ from .._azure.errors import InventoryError
 from . import resource as kinds
 from .arm import Arm
 from .deployments import ENDED, Deployments
-from .desired import Known, desired, first
+from .desired import TenantIds, desired, first
 from .model import Stack
 from .names import Names
 from .ownership import Record, next_record, record_from
 from .plan import CREATE, PATCH, UPDATE, Change, Plan, made_by, plan
 from .resource import Resource
-from .template import record_template, secret_body, template
+from .template import SECRET_PARAMETER, record_template, template
 
 _KEY_LETTERS = 128
 """Length of a new munge key. munge accepts 32 to 1024 bytes, and 128 letters and digits have 762 bits of entropy."""
@@ -31,7 +31,7 @@ Found = dict[str, dict[str, Any] | None]
 
 
 @dataclass(frozen=True)
-class Seen:
+class AzureState:
     """What Azure has.
 
     :ivar known: tenant and principals.
@@ -41,7 +41,7 @@ class Seen:
     :ivar deployment: state of the stack's last deployment; empty if there is none.
     """
 
-    known: Known
+    known: TenantIds
     resources: tuple[Resource, ...]
     found: Found
     record: Record | None
@@ -57,7 +57,7 @@ class Seen:
         return plan(stack, self.resources, self.found, self.record)
 
 
-def look(stack: Stack, arm: Arm) -> Seen:
+def look(stack: Stack, arm: Arm) -> AzureState:
     """Read everything about the stack, about one request for each resource.
 
     :raises InventoryError: something could not be read.
@@ -85,14 +85,14 @@ def look(stack: Stack, arm: Arm) -> Seen:
         recorded = record_from(found.pop(record.lower()), stack.owner)
     except ValueError as error:
         raise InventoryError(str(error)) from None
-    known = Known(str(answer.get("tenantId") or ""), principals_of(begin, found))
+    known = TenantIds(str(answer.get("tenantId") or ""), principals_of(begin, found))
     resources = desired(stack, known)
     inside = f"{stack.group_id}/".lower()
     exists = found[stack.group_id.lower()] is not None
     rest = [one for one in resources if one.id.lower() not in found]
     found |= {one.id.lower(): None for one in rest if not exists and one.id.lower().startswith(inside)}
     found |= arm.read([(one.id, one.kind) for one in rest if one.id.lower() not in found])
-    return Seen(known, resources, found, recorded, state)
+    return AzureState(known, resources, found, recorded, state)
 
 
 def principals_of(resources: Iterable[Resource], found: Found) -> dict[str, str]:
@@ -106,10 +106,10 @@ def principals_of(resources: Iterable[Resource], found: Found) -> dict[str, str]
     }
 
 
-def why_not(stack: Stack, seen: Seen, arm: Arm) -> list[str]:
+def why_not(stack: Stack, azure: AzureState, arm: Arm) -> list[str]:
     """Return what Azure would refuse only after it has made something: a vault's name that is blocked."""
     names = Names(stack)
-    if stack.key_vault.adopt or seen.found[names.vault.lower()] is not None:
+    if stack.key_vault.adopt or azure.found[names.vault.lower()] is not None:
         return []
     deleted = (
         f"/subscriptions/{stack.subscription}/providers/Microsoft.KeyVault/locations/{stack.location}/deletedVaults/"
@@ -144,59 +144,57 @@ class Apply:
         self._say = say
         self._names = Names(stack)
 
-    def run(self, seen: Seen) -> Seen:
+    def run(self, azure: AzureState) -> AzureState:
         """Make and change what differs, and record it. Returns what Azure has then.
 
         :raises InventoryError: a request failed. What was made is recorded, so that the next run goes on from there.
         """
-        todo = seen.plan(self._stack)
+        todo = azure.plan(self._stack)
         try:
-            self._carry_out(seen, todo)
+            self._carry_out(azure, todo)
         except InventoryError as error:
-            raise InventoryError(self._after_failure(seen, todo, str(error))) from None
-        return self._record(seen, todo)
+            raise InventoryError(self._after_failure(azure, todo, str(error))) from None
+        return self._record(azure, todo)
 
-    def _carry_out(self, seen: Seen, todo: Plan) -> None:
+    def _carry_out(self, azure: AzureState, todo: Plan) -> None:
         self._direct([one for one in todo.changes if one.resource.kind in kinds.DIRECT])
         identities = [one.resource for one in todo.changes if one.resource.kind == kinds.IDENTITY and one.how == CREATE]
         if identities:
             # Role assignments contain the ids of the new principals.
-            seen.found.update(self._arm.read([(one.id, one.kind) for one in identities]))
-            known = Known(seen.known.tenant, principals_of(first(self._stack), seen.found))
-            todo = plan(self._stack, desired(self._stack, known), seen.found, seen.record)
+            azure.found.update(self._arm.read([(one.id, one.kind) for one in identities]))
+            known = TenantIds(azure.known.tenant, principals_of(first(self._stack), azure.found))
+            todo = plan(self._stack, desired(self._stack, known), azure.found, azure.record)
         rest = [one for one in todo.changes if one.resource.kind not in kinds.DIRECT]
-        whole = [one for one in rest if one.how in (CREATE, UPDATE) and one.resource.kind != kinds.SECRET]
+        whole = [one for one in rest if one.how in (CREATE, UPDATE)]
         if whole:
             content = template((one.resource, one.body) for one in whole)
+            # The value is in no template, no record, no diff, and nowhere on this machine.
+            secret = {SECRET_PARAMETER: new_key()} if SECRET_PARAMETER in content.get("parameters", {}) else {}
             self._say(f"Azure checks the deployment of {len(whole)} resources")
-            self._deployments.check(self._names.deployment, content)
-            self._deployments.run(self._names.deployment, content)
+            self._deployments.check(self._names.deployment, content, secret)
+            self._deployments.run(self._names.deployment, content, secret)
         self._direct([one for one in rest if one not in whole])
 
     def _direct(self, changes: list[Change]) -> None:
         """Make and change resources by requests of their own, one after the other."""
         for one in changes:
-            body = one.body
-            if one.resource.kind == kinds.SECRET:
-                # The value is in no template, no record, no diff, and nowhere on this machine.
-                body = secret_body(new_key())
             self._say(f"{'changing' if one.how == PATCH else 'making'} {one.resource.label}")
             method = "PATCH" if one.how == PATCH else "PUT"
-            self._arm.begin(method, one.resource.id, one.resource.kind, body)()
+            self._arm.begin(method, one.resource.id, one.resource.kind, one.body)()
 
-    def _record(self, seen: Seen, todo: Plan) -> Seen:
+    def _record(self, azure: AzureState, todo: Plan) -> AzureState:
         """Record what there is now, if that differs from the last record."""
         changed = [(one.resource.id, one.resource.kind) for one in todo.changes if one.how == CREATE]
-        found = {**seen.found, **self._arm.read(changed)}
-        record = next_record(self._stack, seen.record, seen.resources, found, made_by(todo.changes, found))
-        if record != seen.record and found.get(self._stack.group_id.lower()) is not None:
+        found = {**azure.found, **self._arm.read(changed)}
+        record = next_record(self._stack, azure.record, azure.resources, found, made_by(todo.changes, found))
+        if record != azure.record and found.get(self._stack.group_id.lower()) is not None:
             self._say("recording what the stack has")
             self._deployments.run(self._names.record, record_template(record))
-        return Seen(seen.known, seen.resources, found, record, "Succeeded")
+        return AzureState(azure.known, azure.resources, found, record, "Succeeded")
 
-    def _after_failure(self, seen: Seen, todo: Plan, error: str) -> str:
+    def _after_failure(self, azure: AzureState, todo: Plan, error: str) -> str:
         try:
-            now = self._record(seen, todo)
+            now = self._record(azure, todo)
         except InventoryError as second:
             return f"{error} It is not known what was made: {second} Correct this, and run it again."
         made = made_by(todo.changes, now.found)
@@ -205,4 +203,4 @@ class Apply:
             return f"{error} Nothing was made. Correct this, and run it again."
         more = len(labels) - _LONGEST_LIST
         shown = ", ".join(labels[:_LONGEST_LIST]) + (f" and {more} more" if more > 0 else "")
-        return f"{error} Made and recorded: {shown}. Correct this, and run it again: it goes on from there."
+        return f"{error} Made and recorded: {shown}. Correct this, and run it again: it continues from there."

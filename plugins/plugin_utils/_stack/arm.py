@@ -170,4 +170,5 @@ _VERBS = {"PUT": "make", "PATCH": "change", "DELETE": "delete", "POST": "finish"
 def _does_not_exist(error: BaseException) -> bool:
     """Say whether Azure itself answered that the resource does not exist; a proxy's 404 has no code of Azure."""
     code = str(getattr(getattr(error, "error", None), "code", None) or "").lower()
-    return getattr(error, "status_code", None) == 404 and code.endswith("notfound")
+    # Roles answer with RoleDefinitionDoesNotExist.
+    return getattr(error, "status_code", None) == 404 and code.endswith(("notfound", "doesnotexist"))

@@ -37,7 +37,7 @@ _TIERS = {
 
 
 @dataclass(frozen=True)
-class Piece:
+class CostLine:
     """Something that costs money per hour.
 
     :ivar owner: whose cost it is: a scale set, a virtual machine, ``network`` or ``storage``.
@@ -133,33 +133,33 @@ NOT_INCLUDED = (
 """What no price file of this form can say."""
 
 
-def pieces_of(needs: Needs) -> list[Piece]:
+def pieces_of(needs: Needs) -> list[CostLine]:
     """Return everything of a cluster that has a price per hour."""
     pieces = [piece for machines in needs.machines for piece in _of_machines(machines)]
     if needs.nat_gateways:
         count = needs.nat_gateways
-        pieces.append(Piece(NETWORK, "NAT gateway", item=NAT_GATEWAY, least=count, most=count))
+        pieces.append(CostLine(NETWORK, "NAT gateway", item=NAT_GATEWAY, least=count, most=count))
     if needs.public_addresses:
         count = needs.public_addresses
-        pieces.append(Piece(NETWORK, "public address", item=PUBLIC_ADDRESS, least=count, most=count))
+        pieces.append(CostLine(NETWORK, "public address", item=PUBLIC_ADDRESS, least=count, most=count))
     if needs.bastions:
-        pieces.append(Piece(NETWORK, "Azure Bastion", item=BASTION, least=needs.bastions, most=needs.bastions))
+        pieces.append(CostLine(NETWORK, "Azure Bastion", item=BASTION, least=needs.bastions, most=needs.bastions))
     for name, disk_type, gib in needs.disks:
         words = f"disk {name} {gib} GiB {disk_type}"
-        pieces.append(Piece(STORAGE, words, item=disk_item(disk_type, gib)))
+        pieces.append(CostLine(STORAGE, words, item=disk_item(disk_type, gib)))
     for name, gib in needs.share_gib:
-        pieces.append(Piece(STORAGE, f"GiB of share {name}", item=SHARE_GIB, least=gib, most=gib))
+        pieces.append(CostLine(STORAGE, f"GiB of share {name}", item=SHARE_GIB, least=gib, most=gib))
     return pieces
 
 
-def _of_machines(machines: Machines) -> Iterator[Piece]:
+def _of_machines(machines: Machines) -> Iterator[CostLine]:
     least, most = machines.minimum, machines.maximum
     words = f"{machines.vm_size}{' (spot)' if machines.spot else ''}"
-    yield Piece(machines.label, words, size=machines.vm_size, spot=machines.spot, least=least, most=most)
+    yield CostLine(machines.label, words, size=machines.vm_size, spot=machines.spot, least=least, most=most)
     if not machines.ephemeral:
         item = disk_item(machines.disk_type, machines.disk_gib)
         size = f"{machines.disk_gib} GiB" if machines.disk_gib else "of the image's size"
-        yield Piece(machines.label, f"OS disk {size} {machines.disk_type}", item=item, least=least, most=most)
+        yield CostLine(machines.label, f"OS disk {size} {machines.disk_type}", item=item, least=least, most=most)
 
 
 def disk_item(disk_type: str, gib: int | None) -> str:
@@ -192,7 +192,7 @@ def cost_of(needs: Needs, prices: PriceList | None) -> Cost:
     )
 
 
-def _line(piece: Piece, region: str, prices: PriceList | None) -> Line:
+def _line(piece: CostLine, region: str, prices: PriceList | None) -> Line:
     hourly = None
     if prices:
         hourly = prices.of_size(region, piece.size, piece.spot) if piece.size else prices.of_item(region, piece.item)

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from . import resource as kinds
@@ -23,6 +25,54 @@ ROLES: Mapping[str, str] = {
     BLOB_DELEGATOR: "db58b8e5-c6ad-4a2a-8342-4190687cbf4a",
 }
 """Ids of built-in roles. Source: MicrosoftDocs/azure-docs, built-in-roles."""
+_ELASTIC_ACTIONS = (
+    "Microsoft.Compute/virtualMachineScaleSets/read",
+    "Microsoft.Compute/virtualMachineScaleSets/write",
+    "Microsoft.Compute/virtualMachineScaleSets/delete/action",
+    "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read",
+    "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/instanceView/read",
+    "Microsoft.Compute/virtualMachineScaleSets/networkInterfaces/read",
+    "Microsoft.Compute/locations/operations/read",
+)
+"""What the daemon of elastic sets does. A built-in role with these could also run commands on the machines."""
+
+
+@dataclass(frozen=True)
+class ControllerRole:
+    """The role that the stack makes, for the controller and its elastic scale sets.
+
+    :ivar id: its resource id.
+    :ivar name: its name, which must be unique in the directory.
+    :ivar scope: id of the group, in which it can be assigned.
+    """
+
+    id: str
+    name: str
+    scope: str
+
+    @property
+    def permissions(self) -> dict[str, Any]:
+        """What it allows."""
+        return {"actions": list(_ELASTIC_ACTIONS), "notActions": []}
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """It, as Resource Manager has it."""
+        return {
+            "properties": {
+                "roleName": self.name,
+                "description": "Grow scale sets, and delete their instances",
+                "type": "CustomRole",
+                "permissions": [self.permissions],
+                "assignableScopes": [self.scope],
+            }
+        }
+
+    @property
+    def command(self) -> str:
+        """Return the command with which an owner of the group makes it."""
+        stated = {"Name": self.name, "AssignableScopes": [self.scope], "Actions": list(_ELASTIC_ACTIONS)}
+        return f"az role definition create --role-definition '{json.dumps(stated)}'"
 
 
 class Assignment(NamedTuple):
@@ -30,19 +80,27 @@ class Assignment(NamedTuple):
 
     :ivar scope: id of the resource that it is for.
     :ivar identity: id of the identity.
-    :ivar role: name of the role, a key of ROLES.
+    :ivar role: name of the role, a key of ROLES, or that of ``own``.
     :ivar foreign: whether the stack does not write it: the scope is adopted, or ``assign_roles`` is false.
+    :ivar own: the role, if the stack makes it.
     """
 
     scope: str
     identity: str
     role: str
     foreign: bool
+    own: ControllerRole | None = None
+
+    @property
+    def role_id(self) -> str:
+        """The role's GUID."""
+        return self.own.id.rsplit("/", 1)[-1] if self.own else ROLES[self.role]
 
     def command(self, principal: str) -> str:
-        """Return the command with which an owner of the scope assigns the role."""
+        """Return the command with which an owner of the scope assigns the role. A role of the stack is made first."""
+        make = f"{self.own.command} && " if self.own else ""
         return (
-            f"az role assignment create --role '{self.role}' --assignee-object-id {principal} "
+            f"{make}az role assignment create --role '{self.role}' --assignee-object-id {principal} "
             f"--assignee-principal-type ServicePrincipal --scope {self.scope}"
         )
 
@@ -74,17 +132,30 @@ def assignments(stack: Stack, names: Names) -> list[Assignment]:
             Assignment(names.account, names.nodes_identity, role, foreign)
             for role in (BLOB_CONTRIBUTOR, BLOB_DELEGATOR)
         ]
+    own = ControllerRole(names.elastic_role, f"hpcai elastic {stack.name} {stack.uuid.hex[:8]}", stack.group_id)
+    found += [
+        Assignment(
+            names.of(kinds.SCALE_SET, one.name),
+            names.controller_identity,
+            own.name,
+            not stack.identities.assign_roles,
+            own,
+        )
+        for one in stack.scale_sets
+        if one.elastic is not None
+    ]
     return found
 
 
 def assignment_resources(stack: Stack, names: Names, principals: Mapping[str, str]) -> Iterator[Resource]:
-    """Yield the role assignments that the stack writes.
+    """Yield the role assignments that the stack writes, and the role that it makes for elastic scale sets.
 
     :param principals: ids of the identities' principals by the identities' ids, of those that exist.
     """
-    for one in assignments(stack, names):
-        if one.foreign:
-            continue
+    written = [one for one in assignments(stack, names) if not one.foreign]
+    for own in dict.fromkeys(one.own for one in written if one.own):
+        yield Resource(own.id, kinds.ROLE, own.body, needs=(stack.group_id,), fixed=frozenset({"properties.type"}))
+    for one in written:
         principal = principals.get(one.identity, one.identity)
         yield Resource(
             names.assignment(one.scope, one.identity, one.role),
@@ -92,13 +163,13 @@ def assignment_resources(stack: Stack, names: Names, principals: Mapping[str, st
             {
                 "properties": {
                     "roleDefinitionId": f"/subscriptions/{stack.subscription}/providers/Microsoft.Authorization"
-                    f"/roleDefinitions/{ROLES[one.role]}",
+                    f"/roleDefinitions/{one.role_id}",
                     "principalId": principal,
                     # Without it, Azure looks for the principal, which a new identity's directory may not have yet.
                     "principalType": "ServicePrincipal",
                 }
             },
-            needs=(one.scope, one.identity),
+            needs=(one.scope, one.identity, *([one.own.id] if one.own else [])),
             fixed=frozenset({"properties.principalId", "properties.roleDefinitionId"}),
         )
 

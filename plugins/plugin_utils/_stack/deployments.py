@@ -30,7 +30,7 @@ ADVICE: Mapping[str, str] = {
     "identities.assign_roles: false.",
     "VaultAlreadyExists": "The name of the vault is in use. Set key_vault.name.",
     "StorageAccountAlreadyTaken": "The name of the account is in use. Set storage.name.",
-    "DeploymentActive": "Another run of this stack is at work. Wait until it has ended, and run this again.",
+    "DeploymentActive": "Another run of this stack is still running. Wait until it has ended, and run this again.",
     "MissingSubscriptionRegistration": "Register the resource provider: az provider register --namespace NAMESPACE.",
     "SkuNotAvailable": "Choose another size, zone or region.",
     "QuotaExceeded": "Ask Azure for more quota, or lower the sizes.",
@@ -56,21 +56,23 @@ class Deployments:
         self._say = say
         self.writes = 0
 
-    def check(self, name: str, template: Mapping[str, Any]) -> None:
+    def check(self, name: str, template: Mapping[str, Any], parameters: Mapping[str, str] | None = None) -> None:
         """Let Azure validate a template, and refuse one that would delete something.
 
+        :param parameters: values of the template's parameters.
         :raises InventoryError: it is not valid, or would delete something. Nothing was changed.
         """
+        body = _body(template, parameters)
         asking = Asking("validate the deployment", "Microsoft.Resources/deployments/validate/action")
         try:
-            result = self._client.deployments.begin_validate(self._group, name, _body(template)).result()
+            result = self._client.deployments.begin_validate(self._group, name, body).result()
         except Exception as error:
             raise InventoryError(_why(error, asking)) from None
         if getattr(result, "error", None):
             raise InventoryError(f"could not {asking.what}: {'; '.join(reasons(result.error))}")
         asking = Asking("preview the deployment", "Microsoft.Resources/deployments/whatIf/action")
         try:
-            preview = self._client.deployments.begin_what_if(self._group, name, _body(template)).result()
+            preview = self._client.deployments.begin_what_if(self._group, name, body).result()
         except Exception as error:
             raise InventoryError(_why(error, asking)) from None
         if getattr(preview, "error", None):
@@ -86,15 +88,16 @@ class Deployments:
                 "deployed."
             )
 
-    def run(self, name: str, template: Mapping[str, Any]) -> None:
+    def run(self, name: str, template: Mapping[str, Any], parameters: Mapping[str, str] | None = None) -> None:
         """Start a deployment and wait until it has ended.
 
+        :param parameters: values of the template's parameters.
         :raises InventoryError: it failed, for each resource that failed with Azure's code and words.
         """
         asking = Asking(f"deploy {name}", _PERMISSION)
         self.writes += 1
         try:
-            poller = self._client.deployments.begin_create_or_update(self._group, name, _body(template))
+            poller = self._client.deployments.begin_create_or_update(self._group, name, _body(template, parameters))
         except Exception as error:
             raise InventoryError(_why(error, asking)) from None
         try:
@@ -113,7 +116,7 @@ class Deployments:
         while state.lower() not in ENDED:
             if self._deadline.remaining() <= 0:
                 raise InventoryError(self._timeout(name))
-            self._say("a deployment of an earlier run is still at work")
+            self._say("a deployment of an earlier run is still running")
             self._deadline.wait(_WATCH_S)
             try:
                 found = self._client.deployments.get(self._group, name)
@@ -142,7 +145,7 @@ class Deployments:
     def _timeout(self, name: str) -> str:
         return (
             f"the deployment {name} is still running after the {self._deadline.seconds:g} seconds of `timeout`. It "
-            "goes on in Azure; the next run waits for it."
+            "continues in Azure; the next run waits for it."
         )
 
     def _show(self, name: str, number: int) -> None:
@@ -202,5 +205,8 @@ def _why(error: Exception, asking: Asking) -> str:
     return explain(error, asking)
 
 
-def _body(template: Mapping[str, Any]) -> dict[str, Any]:
-    return {"properties": {"mode": "Incremental", "template": dict(template)}}
+def _body(template: Mapping[str, Any], parameters: Mapping[str, str] | None) -> dict[str, Any]:
+    properties: dict[str, Any] = {"mode": "Incremental", "template": dict(template)}
+    if parameters:
+        properties["parameters"] = {name: {"value": value} for name, value in parameters.items()}
+    return {"properties": properties}

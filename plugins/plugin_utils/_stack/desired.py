@@ -19,7 +19,7 @@ from .resource import Resource
 
 
 @dataclass(frozen=True)
-class Known:
+class TenantIds:
     """What is read from Azure before the resources can be written down.
 
     :ivar tenant: id of the directory that the subscription trusts.
@@ -30,7 +30,7 @@ class Known:
     principals: Mapping[str, str] = field(default_factory=dict)
 
 
-def desired(stack: Stack, known: Known) -> tuple[Resource, ...]:
+def desired(stack: Stack, known: TenantIds) -> tuple[Resource, ...]:
     """Return all resources of the stack, each after those that it needs. Pure."""
     names = Names(stack)
     common = {"location": stack.location, "tags": {**stack.tags, TAG: stack.owner}}

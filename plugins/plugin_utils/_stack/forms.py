@@ -30,7 +30,7 @@ from ...module_utils._node.forms import (
 )
 from ...module_utils._node.sku.lookup import canonical_size
 from . import model
-from .model import ACCESS, REGULAR, SHARED_HOMES, SPOT, SUBNETS, Image
+from .model import ACCESS, REGULAR, SHARED_HOMES, SPOT, SUBNETS, Image, PurchasePlan
 
 _T = TypeVar("_T")
 
@@ -94,12 +94,20 @@ def image(path: str, value: Any) -> Image:
     """An image by exact version: PUBLISHER:OFFER:SKU:VERSION, or the id of a version in a gallery."""
     found = _MARKETPLACE.fullmatch(value) if isinstance(value, str) else None
     if found:
-        return Image(**{key: found[key] for key in ("publisher", "offer", "sku", "version")})
+        publisher, offer, sku, version = found.group("publisher", "offer", "sku", "version")
+        return Image(publisher=publisher, offer=offer, sku=sku, version=version)
     if isinstance(value, str) and _GALLERY.fullmatch(value):
         return Image(id=value)
     if isinstance(value, str) and value.lower().endswith((":latest", "/latest")):
         raise Malformed(f"{path}: {value} moves to another image at any time. Give an exact version.")
     raise wrong(path, "PUBLISHER:OFFER:SKU:VERSION, or the resource id of a version in a gallery", value)
+
+
+_PLAN = matching(re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+"), "PUBLISHER:PRODUCT:NAME")
+
+
+def _plan(path: str, value: Any) -> PurchasePlan:
+    return PurchasePlan(*_PLAN(path, value).split(":"))
 
 
 _stack_name = matching(
@@ -113,6 +121,18 @@ _subnet = matching(r"[\w./-]+", "a range such as 10.42.0.0/24; with network.adop
 _key = matching(r"(ssh-(rsa|ed25519)|ecdsa-sha2-\S+) [A-Za-z0-9+/=]+( [^\r\n]*)?", "a public key in OpenSSH's format")
 _tag = matching(r"[^<>%&\\?/]{1,512}", "the name of a tag")
 _days = integer(1, 365)
+_seconds = number(0, above=True)
+_elastic = keys_of(
+    None,
+    {
+        "min": integer(0, LARGEST_SET),
+        "idle_s": _seconds,
+        "boot_s": _seconds,
+        "order_s": _seconds,
+        "fallback": list_of(_set_name),
+        "price": number(0),
+    },
+)
 
 
 def _size(path: str, value: Any) -> str:
@@ -127,7 +147,7 @@ def _zone(path: str, value: Any) -> str:
     return "" if value == "" else choice("1", "2", "3")(path, str(value))
 
 
-_MACHINE: dict[str, Form[Any]] = {"vm_size": _size, "image": image, "os_disk_gib": integer(30, 4095)}
+_MACHINE: dict[str, Form[Any]] = {"vm_size": _size, "image": image, "plan": _plan, "os_disk_gib": integer(30, 4095)}
 STACK = keys_of(
     None,
     {
@@ -136,7 +156,11 @@ STACK = keys_of(
         "ssh_public_keys": list_of(_key, 1),
         "admin_user": matching(r"[a-z][a-z0-9_-]{0,31}", "the name of a Linux user"),
         "image": image,
-        "tags": mapping_of(_tag, matching(r".{0,256}", "a text of up to 256 characters")),
+        "plan": _plan,
+        # A deployment would evaluate a text in brackets as an expression.
+        "tags": mapping_of(
+            _tag, matching(r"(?!\[).{0,256}", "a text of up to 256 characters that does not begin with [")
+        ),
         "group": keys_of(
             model.Group,
             {
@@ -209,6 +233,7 @@ STACK = keys_of(
                     "ephemeral_os_disk": boolean,
                     "health_extension": boolean,
                     "capacity_reservation_group": _as_id("Microsoft.Compute/capacityReservationGroups"),
+                    "elastic": _elastic,
                 },
                 ["vm_size", "max"],
             ),

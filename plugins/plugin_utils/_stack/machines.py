@@ -13,6 +13,7 @@ from typing import Any
 
 from ...module_utils._node.machine import cluster_settings as cluster
 from . import resource as kinds
+from .data import SECRETS_USER, assignments
 from .model import CLUSTER, COMPUTE, CONTROLLER_NFS, PUBLIC, Controller, Image, Login, ScaleSet, Stack
 from .names import Names
 from .network import public_address
@@ -22,8 +23,10 @@ HOME = "/shared"
 """Where the shared home is mounted, as the guide to shared file systems suggests."""
 _LABEL = "hpcai-home"
 _SLURMD = 6818
-_ROLE = "hpcai_role"
+ROLE = "hpcai_role"
 _CLUSTER = "hpcai_cluster"
+STATIC, ELASTIC = "compute", "elastic"
+"""Values of the tag ROLE of scale sets."""
 # The disk as Azure's udev rules name it, on SCSI and on NVMe. blkid ends with 2 only if a disk is blank.
 _FORMAT = (
     "for disk in /dev/disk/azure/scsi1/lun0 /dev/disk/azure/data/by-lun/0; do [ -b $disk ] || continue; "
@@ -31,6 +34,7 @@ _FORMAT = (
 )
 _SENT_ONCE = frozenset(
     {
+        "plan",
         "properties.osProfile",
         "properties.storageProfile.imageReference",
         "properties.storageProfile.osDisk",
@@ -56,7 +60,9 @@ def machine_resources(stack: Stack, names: Names, common: dict[str, Any], vault_
         yield _scale_set(stack, names, common, one, vault_url)
 
 
-def user_data(stack: Stack, functions: list[str], vault_url: str, more: Mapping[str, Any] | None = None) -> str:
+def user_data(
+    stack: Stack, functions: list[str], vault_url: str, more: Mapping[str, Any] | None = None, elastic: bool = False
+) -> str:
     """Return the user data of a machine in base64, as the boot step ``instance`` expects it."""
     settings = cluster.settings_from(
         {
@@ -64,6 +70,7 @@ def user_data(stack: Stack, functions: list[str], vault_url: str, more: Mapping[
             "functions": functions,
             "controllers": [stack.controller.private_ip],
             "key": {"source": cluster.KEY_VAULT, "vault": vault_url, "secret": stack.key_vault.secret},
+            "elastic": elastic,
         },
         cluster.FROM_USER_DATA,
         "the user data",
@@ -73,6 +80,13 @@ def user_data(stack: Stack, functions: list[str], vault_url: str, more: Mapping[
     if more:
         text = f"#cloud-config\n{text}"
     return base64.b64encode(f"{text}\n".encode()).decode()
+
+
+def plan_of(image: Image) -> dict[str, Any]:
+    """Return the part of a machine's body with the plan of its image, if that has one."""
+    if image.plan is None:
+        return {}
+    return {"plan": {"publisher": image.plan.publisher, "product": image.plan.product, "name": image.plan.name}}
 
 
 def image_reference(image: Image) -> dict[str, str]:
@@ -145,8 +159,9 @@ def _machine(
         kinds.VM,
         {
             "location": common["location"],
-            "tags": {**common["tags"], _CLUSTER: stack.name, _ROLE: roles},
+            "tags": {**common["tags"], _CLUSTER: stack.name, ROLE: roles},
             "identity": _identity(identity),
+            **plan_of(wanted.image),
             "properties": {
                 "hardwareProfile": {"vmSize": wanted.vm_size},
                 "storageProfile": storage,
@@ -159,9 +174,19 @@ def _machine(
                 "userData": user_data(stack, roles.split(","), vault_url, more if with_disk else None),
             },
         },
-        needs=(interface, identity, *([names.home_disk] if with_disk else [])),
+        needs=(interface, *_for_the_key(stack, names, identity), *([names.home_disk] if with_disk else [])),
         once=_SENT_ONCE,
     )
+
+
+def _for_the_key(stack: Stack, names: Names, identity: str) -> tuple[str, ...]:
+    """Return what a machine with this identity needs to get the munge key at its first boot."""
+    roles = [
+        names.assignment(one.scope, one.identity, one.role)
+        for one in assignments(stack, names)
+        if one.identity == identity and one.role == SECRETS_USER and not one.foreign
+    ]
+    return (identity, names.secret, *roles)
 
 
 def _identity(identity: str) -> dict[str, Any]:
@@ -205,7 +230,7 @@ def _scale_set(stack: Stack, names: Names, common: dict[str, Any], one: ScaleSet
         },
         # The ssh host keys of new instances are read from there.
         "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
-        "userData": user_data(stack, ["compute"], vault_url),
+        "userData": user_data(stack, ["compute"], vault_url, elastic=one.elastic is not None),
     }
     if one.is_spot:
         profile["evictionPolicy"] = "Delete"
@@ -216,9 +241,10 @@ def _scale_set(stack: Stack, names: Names, common: dict[str, Any], one: ScaleSet
         profile["extensionProfile"] = {"extensions": [_health_extension()]}
     body: dict[str, Any] = {
         "location": common["location"],
-        "tags": {**common["tags"], _CLUSTER: stack.name, _ROLE: "compute"},
+        "tags": {**common["tags"], _CLUSTER: stack.name, ROLE: STATIC if one.elastic is None else ELASTIC},
         "sku": {"name": one.vm_size, "tier": "Standard", "capacity": 0},
         "identity": _identity(names.nodes_identity),
+        **plan_of(one.image),
         "properties": {
             "orchestrationMode": "Uniform",
             # Azure would start more machines than asked for, and delete those that come last.
@@ -239,7 +265,7 @@ def _scale_set(stack: Stack, names: Names, common: dict[str, Any], one: ScaleSet
         names.of(kinds.SCALE_SET, one.name),
         kinds.SCALE_SET,
         body,
-        needs=(names.network, names.nodes_identity),
+        needs=(names.network, *_for_the_key(stack, names, names.nodes_identity)),
         # The capacity belongs to whoever grows and shrinks the set.
         once=frozenset({"sku.capacity", "sku.tier", f"{base}.osProfile", f"{base}.storageProfile.osDisk"}),
         fixed=frozenset(

@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from ...module_utils._node.sku.lookup import UnknownVmSize, canonical_size, find_size
+from .._azure.credentials import find_cloud
 
 NAME = "hpcai_stack"
 """The variable with the stack, for messages."""
@@ -31,11 +33,24 @@ TAG = "hpcai_stack"
 
 
 @dataclass(frozen=True)
+class PurchasePlan:
+    """The plan with which an image of the marketplace is sold. Its terms must be accepted once in a subscription."""
+
+    publisher: str
+    product: str
+    name: str
+
+    def __str__(self) -> str:
+        return ":".join((self.publisher, self.product, self.name))
+
+
+@dataclass(frozen=True)
 class Image:
     """An image, by exact version.
 
     :ivar id: resource id of a version in a gallery; empty for an image of the marketplace.
     :ivar publisher: with ``offer``, ``sku`` and ``version``: an image of the marketplace.
+    :ivar plan: its plan, also of an image in a gallery that was made from one with a plan; None if it has none.
     """
 
     id: str = ""
@@ -43,6 +58,7 @@ class Image:
     offer: str = ""
     sku: str = ""
     version: str = ""
+    plan: PurchasePlan | None = None
 
     def __str__(self) -> str:
         return self.id or ":".join((self.publisher, self.offer, self.sku, self.version))
@@ -188,6 +204,7 @@ class ScaleSet:
     :ivar ephemeral_os_disk: whether the system disk is on the host's local disks.
     :ivar health_extension: whether Azure's application health extension probes slurmd's port.
     :ivar capacity_reservation_group: id of a capacity reservation group; empty for none.
+    :ivar elastic: how the set grows and shrinks, keys of the role ``elastic``; None for a static set.
     """
 
     vm_size: str
@@ -202,6 +219,7 @@ class ScaleSet:
     ephemeral_os_disk: bool = False
     health_extension: bool = False
     capacity_reservation_group: str = ""
+    elastic: Mapping[str, Any] | None = None
 
     @property
     def is_spot(self) -> bool:
@@ -215,16 +233,22 @@ class Suffixes:
 
     :ivar vault: of key vaults.
     :ivar storage: of storage accounts.
+    :ivar manager: URL of Resource Manager.
     """
 
     vault: str = "vault.azure.net"
     storage: str = "core.windows.net"
+    manager: str = find_cloud("AzureCloud", None).endpoint
 
 
 SUFFIXES: Mapping[str, Suffixes] = {
     "AzureCloud": Suffixes(),
-    "AzureUSGovernment": Suffixes("vault.usgovcloudapi.net", "core.usgovcloudapi.net"),
-    "AzureChinaCloud": Suffixes("vault.azure.cn", "core.chinacloudapi.cn"),
+    "AzureUSGovernment": Suffixes(
+        "vault.usgovcloudapi.net", "core.usgovcloudapi.net", find_cloud("AzureUSGovernment", None).endpoint
+    ),
+    "AzureChinaCloud": Suffixes(
+        "vault.azure.cn", "core.chinacloudapi.cn", find_cloud("AzureChinaCloud", None).endpoint
+    ),
 }
 """By the names of the clouds that ``az`` uses. Source: its cloud definitions (azure-cli, azure/cli/core/cloud.py)."""
 

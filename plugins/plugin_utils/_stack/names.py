@@ -34,6 +34,7 @@ class Names:
         self.home_endpoint = self.of(kinds.ENDPOINT, f"{stack.name}-home")
         self.home_zone = self.of(kinds.DNS_ZONE, f"privatelink.file.{stack.suffixes.storage}")
         self.controller = self.of(kinds.VM, f"{stack.name}-controller")
+        self.elastic_role = self.of(kinds.ROLE, str(uuid5(stack.uuid, "elastic")))
         self.deployment = f"hpcai-{stack.name}"
         self.record = f"hpcai-{stack.name}-record"
 

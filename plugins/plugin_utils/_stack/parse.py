@@ -51,10 +51,8 @@ def stack_of(stated: Any, subscription: str, cloud: str = "AzureCloud") -> Stack
     suffix = stack_uuid(subscription, group.name, name).hex[:8]
     images = _Images(given)
     network = network_of(given.get("network", model.Network()))
-    controller = model.Controller(
-        **{**given.get("controller", {}), "image": images.of(given.get("controller", {}), f"{NAME}.controller")}
-    )
-    login = model.Login(**{**given.get("login", {}), "image": images.of(given.get("login", {}), f"{NAME}.login")})
+    controller = model.Controller(**images.of(given.get("controller", {}), f"{NAME}.controller"))
+    login = model.Login(**images.of(given.get("login", {}), f"{NAME}.login"))
     # Names of vaults and accounts are unique in Azure, so the default contains a part of the stack's own id.
     short = re.sub("[^a-z0-9]", "", name.lower())
     stack = Stack(
@@ -86,15 +84,23 @@ class _Images:
     """Images with their defaults: a machine's own, else the stack's, else the first scale set's."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
-        self._default = given.get("image") or next(
-            (one["image"] for one in given["scale_sets"] if one.get("image")), None
-        )
+        first: Mapping[str, Any] = next((one for one in given["scale_sets"] if one.get("image")), {})
+        self._default = _image(given, NAME) or _image(first, f"{NAME}.scale_sets")
 
-    def of(self, given: Mapping[str, Any], path: str) -> Image:
-        found = given.get("image") or self._default
+    def of(self, given: Mapping[str, Any], path: str) -> dict[str, Any]:
+        """Return the keys of a machine with its image in place of ``image`` and ``plan``."""
+        found = _image(given, path) or self._default
         if not found:
             raise Malformed(f"{path} lacks image, and {NAME}.image, the default for all machines, is missing too.")
-        return found  # type: ignore[no-any-return]
+        return {**{key: value for key, value in given.items() if key != "plan"}, "image": found}
+
+
+def _image(given: Mapping[str, Any], path: str) -> Image | None:
+    """Return the image of a mapping with its plan; None if it states no image."""
+    found: Image | None = given.get("image")
+    if found is None and "plan" in given:
+        raise Malformed(f"{path}.plan is the plan of an image, and {path}.image is missing. State both.")
+    return replace(found, plan=given.get("plan")) if found else None
 
 
 def _named(one: Any, default: str) -> Any:
@@ -124,7 +130,7 @@ def _scale_set(path: str, given: Mapping[str, Any], images: _Images) -> model.Sc
     needed = needs_one_placement_group(given["vm_size"])
     if one_group is None:
         one_group = needed
-    found = model.ScaleSet(**{**given, "image": images.of(given, path), "single_placement_group": one_group})
+    found = model.ScaleSet(**{**images.of(given, path), "single_placement_group": one_group})
     if needed and not one_group:
         raise Malformed(
             f"{path}.single_placement_group: {found.vm_size} has InfiniBand, which connects only instances of one "
@@ -139,6 +145,8 @@ def _scale_set(path: str, given: Mapping[str, Any], images: _Images) -> model.Sc
         raise Malformed(f"{path}.max_price: only spot instances have one. Set priority: {SPOT}, or remove it.")
     if found.capacity_reservation_group and found.is_spot:
         raise Malformed(f"{path}.capacity_reservation_group: spot instances cannot use one.")
+    if found.elastic and found.elastic.get("min", 0) > found.max:
+        raise Malformed(f"{path}.elastic.min is {found.elastic['min']}, which is more than max ({found.max}).")
     return found
 
 
@@ -150,6 +158,13 @@ def _check(stack: Stack) -> None:
     double = sorted({name for name in names if names.count(name) > 1})
     if double:
         raise Malformed(f"{NAME}.scale_sets: several are named {', '.join(double)}. Give each another name.")
+    for one in stack.scale_sets:
+        unknown = [name for name in (one.elastic or {}).get("fallback", ()) if name not in names or name == one.name]
+        if unknown:
+            raise Malformed(
+                f"{NAME}.scale_sets: {one.name}.elastic.fallback names {unknown[0]}, which is no other scale set. "
+                f"Scale sets are {', '.join(names)}."
+            )
     if stack.network.adopt and stack.shared_home.source == AZURE_FILES and ENDPOINTS not in stack.network.subnets:
         raise Malformed(f"{NAME}.network.subnets lacks {ENDPOINTS}, the subnet for the share's private endpoint.")
     if not stack.network.adopt:

@@ -15,7 +15,8 @@ from typing import Any
 from . import resource as kinds
 from .compare import Difference, differences, merged, patch
 from .data import assignments
-from .desired import Known
+from .desired import TenantIds
+from .machines import ELASTIC, ROLE, STATIC
 from .model import CLUSTER, COMPUTE, Stack
 from .names import Names
 from .ownership import Record, next_record, owner_of, unique_of, why_foreign
@@ -122,7 +123,7 @@ def plan(stack: Stack, resources: Iterable[Resource], found: Found, record: Reco
     )
 
 
-def assignments_to_request(stack: Stack, known: Known) -> list[str]:
+def assignments_to_request(stack: Stack, known: TenantIds) -> list[str]:
     """Return the commands for role assignments that the stack does not write, for whoever has the right to."""
     return [
         one.command(
@@ -148,6 +149,7 @@ def _existing(
             f"{one.label} is not the machine that the stack made: its {kinds.UNIQUE[one.kind]} is "
             f"{unique_of(one.kind, there)}, and {recorded} is recorded. A teardown will not delete it."
         )
+    problems += _populated(one, there)
     found = differences(one, there)
     fixed = [item for item in found if item.path.startswith(tuple(one.fixed))] if one.fixed else []
     advice = "Restore hpcai_stack, or make a resource with another name."
@@ -175,6 +177,18 @@ def _existing(
         changes.append(Change(one, PATCH, patch(one, there, sent), tuple(shown)))
     else:
         changes.append(Change(one, UPDATE, merged(one, there), tuple(shown)))
+
+
+def _populated(one: Resource, there: Mapping[str, Any]) -> list[str]:
+    """Return why a static scale set cannot become elastic now: the daemon deletes machines that it has not ordered."""
+    roles = [str((body.get("tags") or {}).get(ROLE)) for body in (there, one.body)]
+    capacity = (there.get("sku") or {}).get("capacity")
+    if one.kind != kinds.SCALE_SET or roles != [STATIC, ELASTIC] or not capacity:
+        return []
+    return [
+        f"{one.label} is static and has capacity {capacity}. If it became elastic, the daemon would delete these "
+        "machines with their jobs. Delete its instances first, or give another set in hpcai_stack the key elastic."
+    ]
 
 
 def _adopted(stack: Stack, one: Resource, there: Mapping[str, Any] | None) -> list[str]:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, PASS, UNKNOWN, WARN
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.verdict import FAIL, PASS, UNKNOWN, WARN
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.prices import PriceList
 
 from .._azure.errors import printable

@@ -15,13 +15,13 @@ from .._azure.errors import UnreadableAnswer
 from .._azure.resources import name_of, resource_group_of, segment, subscription_of
 from . import preflight_facts as facts_of
 from . import resource as kinds
-from .data import ROLES, Assignment
+from .data import Assignment
 from .preflight_facts import folded, number_of
-from .preflight_json import Manager
+from .preflight_json import ResourceManager
 from .preflight_needs import Needs
 
 AUTHORIZATION = "providers/Microsoft.Authorization"
-_VERSION_OF_PERMISSIONS, _VERSION_OF_PROVIDERS = "2022-04-01", "2021-04-01"
+_VERSION_OF_PERMISSIONS, _VERSION_OF_PROVIDERS, _VERSION_OF_TERMS = "2022-04-01", "2021-04-01", "2021-01-01"
 
 
 def is_missing(error: BaseException) -> bool:
@@ -112,7 +112,17 @@ def _gallery_image(compute: Any, group: str, gallery: str, definition: str, vers
     )
 
 
-def permissions_on(manager: Manager, scope: str) -> list[facts_of.Permission]:
+def terms_accepted(manager: ResourceManager, subscription: str, plan: str) -> bool:
+    """Return whether the terms of a plan are accepted in the subscription."""
+    publisher, product, name = plan.split(":")
+    path = (
+        f"/subscriptions/{subscription}/providers/Microsoft.MarketplaceOrdering/offerTypes/virtualmachine/publishers/"
+        f"{publisher}/offers/{product}/plans/{name}/agreements/current"
+    )
+    return (manager.get(path, _VERSION_OF_TERMS).get("properties") or {}).get("accepted") is True
+
+
+def permissions_on(manager: ResourceManager, scope: str) -> list[facts_of.Permission]:
     """Return what the identity may do on a scope."""
     return [_permission(item) for item in manager.list(f"{scope}/{AUTHORIZATION}/permissions", _VERSION_OF_PERMISSIONS)]
 
@@ -122,14 +132,14 @@ def _permission(item: Mapping[str, Any]) -> facts_of.Permission:
     return facts_of.Permission(actions, not_actions, str(item.get("condition") or ""))
 
 
-def registration_of(manager: Manager, subscription: str, name: str) -> str:
+def registration_of(manager: ResourceManager, subscription: str, name: str) -> str:
     """Return the registration state of a resource provider."""
     return str(
         manager.get(f"/subscriptions/{subscription}/providers/{name}", _VERSION_OF_PROVIDERS)["registrationState"]
     )
 
 
-def locks_on(manager: Manager, scope: str) -> list[facts_of.Lock]:
+def locks_on(manager: ResourceManager, scope: str) -> list[facts_of.Lock]:
     """Return the locks on a scope and below it."""
     return [_lock(item) for item in manager.list(f"{scope}/{AUTHORIZATION}/locks", kinds.API_VERSIONS[kinds.LOCK])]
 
@@ -141,7 +151,7 @@ def _lock(item: Mapping[str, Any]) -> facts_of.Lock:
     return facts_of.Lock(str(item["name"]), str((item.get("properties") or {}).get("level") or ""), scope)
 
 
-def name_use(manager: Manager, needs: Needs, kind: str, name: str) -> facts_of.NameUse:
+def name_use(manager: ResourceManager, needs: Needs, kind: str, name: str) -> facts_of.NameUse:
     """Return who has a name that is unique in all of Azure, if it is not a resource of the stack.
 
     :param kind: type of a key vault or a storage account.
@@ -163,7 +173,7 @@ def name_use(manager: Manager, needs: Needs, kind: str, name: str) -> facts_of.N
     return facts_of.NameUse(reason="" if answer["nameAvailable"] else str(answer.get("reason") or "no reason given"))
 
 
-def existing_assignments(manager: Manager, assignments: Iterable[Assignment]) -> list[Assignment]:
+def existing_assignments(manager: ResourceManager, assignments: Iterable[Assignment]) -> list[Assignment]:
     """Return the assignments that exist, including those on scopes above."""
     found = []
     principals: dict[str, str] = {}
@@ -173,12 +183,12 @@ def existing_assignments(manager: Manager, assignments: Iterable[Assignment]) ->
             principals[one.identity] = _principal(manager, one.identity)
         if one.scope not in roles:
             roles[one.scope] = _roles_on(manager, one.scope)
-        if (principals[one.identity].lower(), ROLES[one.role]) in roles[one.scope]:
+        if (principals[one.identity].lower(), one.role_id) in roles[one.scope]:
             found.append(one)
     return found
 
 
-def _principal(manager: Manager, identity: str) -> str:
+def _principal(manager: ResourceManager, identity: str) -> str:
     try:
         return str(manager.get(identity, kinds.API_VERSIONS[kinds.IDENTITY])["properties"]["principalId"])
     except Exception as error:
@@ -187,7 +197,7 @@ def _principal(manager: Manager, identity: str) -> str:
         return ""
 
 
-def _roles_on(manager: Manager, scope: str) -> set[tuple[str, str]]:
+def _roles_on(manager: ResourceManager, scope: str) -> set[tuple[str, str]]:
     path = f"{scope}/{AUTHORIZATION}/roleAssignments"
     try:
         items = manager.list(path, kinds.API_VERSIONS[kinds.ROLE_ASSIGNMENT], **{"$filter": "atScope()"})

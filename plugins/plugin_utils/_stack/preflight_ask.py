@@ -23,10 +23,10 @@ from . import resource as kinds
 from .arm import Arm
 from .model import Stack
 from .preflight_facts import Answer, Facts, NameUse
-from .preflight_json import Manager
+from .preflight_json import ResourceManager
 from .preflight_look import existing_machines, look_at, subnets_in, validate
 from .preflight_needs import Needs
-from .preflight_scope import ROLE_WRITE, may
+from .preflight_scope import may, rights_to_assign
 
 _THREADS = 6
 
@@ -62,18 +62,19 @@ def ask_azure(clients: Clients, deadline: Deadline, stack: Stack, needs: Needs) 
 def _ask_all(
     ask: Callable[[Iterable[Question]], Answers], clients: Clients, deadline: Deadline, stack: Stack, needs: Needs
 ) -> Facts:
-    manager = Manager(clients)
+    manager = ResourceManager(clients)
     facts = Facts(ask([_of_subscription(manager, needs)])["subscription", ""])
     if facts.subscription.value is None:
         return replace(facts, requests=clients.requests)
-    seen, planned = look_at(stack, Arm(clients, deadline))
-    there = seen.value.found if seen.value else {}
+    azure, planned = look_at(stack, Arm(clients, deadline))
+    there = azure.value.found if azure.value else {}
     group_exists = there.get(needs.scope.lower()) is not None
     # Rights on a group that is made are those on its subscription. Without an answer, ask for the group.
-    scope = needs.scope if group_exists or seen.problem else f"/subscriptions/{needs.subscription}"
+    scope = needs.scope if group_exists or azure.problem else f"/subscriptions/{needs.subscription}"
     answers = ask(
         [
             *_of_machines(clients, needs),
+            *_of_plans(manager, needs),
             *_of_rights(manager, needs, scope),
             *_of_names(manager, needs, there),
         ]
@@ -83,14 +84,15 @@ def _ask_all(
         usages=answers["quota", ""],
         skus=answers["sizes", ""],
         plan=planned,
-        existing=Answer(existing_machines(seen.value)) if seen.value else Answer(problem=seen.problem),
+        existing=Answer(existing_machines(azure.value)) if azure.value else Answer(problem=azure.problem),
         images=_by_name(answers, "image"),
+        terms=_by_name(answers, "terms"),
         permissions=answers["permissions", ""],
         providers=_by_name(answers, "provider"),
         locks=_without_doubles(_by_name(answers, "locks").values()),
-        subnets=Answer(subnets_in(stack, seen.value)) if seen.value else Answer(problem=seen.problem),
+        subnets=Answer(subnets_in(stack, azure.value)) if azure.value else Answer(problem=azure.problem),
         names=_by_name(answers, "name") | {name: Answer(NameUse(ours=True)) for name in _own_names(needs, there)},
-        refusals=validate(clients, stack, seen, planned),
+        refusals=validate(clients, stack, azure, planned),
     )
     assigned = ask(_of_assignments(manager, needs, facts)).get(("assigned", ""), Answer([]))
     return replace(facts, assigned=assigned, requests=clients.requests)
@@ -132,7 +134,7 @@ def _without_doubles(answers: Iterable[Answer[Any]]) -> Answer[Any]:
     return Answer(list(found.values()))
 
 
-def _of_subscription(manager: Manager, needs: Needs) -> Question:
+def _of_subscription(manager: ResourceManager, needs: Needs) -> Question:
     path = f"/subscriptions/{needs.subscription}"
     return Question(
         ("subscription", ""),
@@ -160,7 +162,16 @@ def _of_machines(clients: Clients, needs: Needs) -> Iterator[Question]:
             yield Question(("image", image), Asking(f"read image {image}", "Microsoft.Compute/*/read on it"), ask)
 
 
-def _of_rights(manager: Manager, needs: Needs, scope: str) -> Iterator[Question]:
+def _of_plans(manager: ResourceManager, needs: Needs) -> Iterator[Question]:
+    for plan in dict.fromkeys(one.plan for one in needs.machines if one.plan):
+        yield Question(
+            ("terms", plan),
+            Asking(f"read the terms of the plan {plan}", "Microsoft.MarketplaceOrdering/offertypes/*/read"),
+            partial(read.terms_accepted, manager, needs.subscription, plan),
+        )
+
+
+def _of_rights(manager: ResourceManager, needs: Needs, scope: str) -> Iterator[Question]:
     yield Question(
         ("permissions", ""),
         Asking(f"read the identity's permissions on {scope}", "Microsoft.Authorization/permissions/read"),
@@ -180,7 +191,7 @@ def _of_rights(manager: Manager, needs: Needs, scope: str) -> Iterator[Question]
         )
 
 
-def _of_names(manager: Manager, needs: Needs, there: Mapping[str, Any]) -> Iterator[Question]:
+def _of_names(manager: ResourceManager, needs: Needs, there: Mapping[str, Any]) -> Iterator[Question]:
     for name in needs.names.keys() - _own_names(needs, there):
         kind = kinds.kind_of(needs.names[name])
         yield Question(
@@ -190,10 +201,11 @@ def _of_names(manager: Manager, needs: Needs, there: Mapping[str, Any]) -> Itera
         )
 
 
-def _of_assignments(manager: Manager, needs: Needs, facts: Facts) -> Iterator[Question]:
+def _of_assignments(manager: ResourceManager, needs: Needs, facts: Facts) -> Iterator[Question]:
     """Return the question for role assignments that exist, if the identity cannot write all of them."""
     unconditional = [one for one in facts.permissions.value or () if not one.condition]
-    if any(one.foreign for one in needs.assignments) or (needs.assignments and not may(unconditional, ROLE_WRITE)):
+    rights = rights_to_assign(needs.assignments) if needs.assignments else ()
+    if any(one.foreign for one in needs.assignments) or not all(may(unconditional, right) for right in rights):
         yield Question(
             ("assigned", ""),
             Asking("list role assignments", "Microsoft.Authorization/roleAssignments/read"),

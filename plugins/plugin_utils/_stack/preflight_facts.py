@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Generic, TypeVar
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import UNKNOWN, VERDICTS
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.verdict import UNKNOWN, VERDICTS
 
 from .plan import Plan
 
@@ -26,7 +26,7 @@ class Verdict:
 
     :ivar check: the check's name, one of ``preflight.CHECKS``.
     :ivar about: what was checked, e.g. a scale set or a quota.
-    :ivar verdict: one of ``health.check.VERDICTS``.
+    :ivar verdict: one of ``machine.verdict.VERDICTS``.
     :ivar summary: one line: what was found.
     :ivar value: what was measured; empty if nothing was.
     :ivar limit: what it was compared with; empty if there is no limit.
@@ -222,6 +222,7 @@ class Facts:
     :ivar plan: what a run would change.
     :ivar existing: how many machines of each set or machine exist, by lower-case name.
     :ivar images: by the image's name in ``Machines.image``; None for one that does not exist.
+    :ivar terms: whether the terms of a plan are accepted, by the plan in ``Machines.plan``.
     :ivar permissions: of the identity, on the resource group.
     :ivar assigned: which of ``Needs.assignments`` exist; asked only if the identity cannot write one of them.
     :ivar providers: their registration states, by name.
@@ -237,6 +238,7 @@ class Facts:
     plan: Answer[Plan] = _NOT_ASKED
     existing: Answer[dict[str, int]] = _NOT_ASKED
     images: Mapping[str, Answer[Image]] = field(default_factory=dict)
+    terms: Mapping[str, Answer[bool]] = field(default_factory=dict)
     permissions: Answer[list[Permission]] = _NOT_ASKED
     assigned: Answer[list[Any]] = field(default_factory=lambda: Answer([]))
     providers: Mapping[str, Answer[str]] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Requests with JSON answers: to Resource Manager, where no SDK package is required, and to the price API."""
+"""Requests with JSON answers: to Resource ResourceManager, where no SDK package is required, and to the price API."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .._azure.errors import UnreadableAnswer
 _MOST_PAGES = 100
 
 
-class Manager:
-    """GET and POST requests to Resource Manager."""
+class ResourceManager:
+    """GET and POST requests to Resource ResourceManager."""
 
     def __init__(self, clients: Clients) -> None:
         self._client = clients.resource_manager()

@@ -17,7 +17,7 @@ from typing import Any
 from .._azure.clients import Clients
 from .._azure.errors import Asking, InventoryError, explain, printable
 from . import resource as kinds
-from .apply import Seen, look
+from .apply import AzureState, look
 from .arm import Arm
 from .model import Stack
 from .names import Names
@@ -27,37 +27,37 @@ from .preflight_scope import RESERVED
 from .resource import label_of
 from .template import template
 
-_NOT_VALIDATED = frozenset({kinds.GROUP, kinds.SECRET, kinds.ROLE_ASSIGNMENT})
+_NOT_VALIDATED = frozenset({kinds.GROUP, kinds.SECRET, kinds.ROLE_ASSIGNMENT, kinds.ROLE})
 """The group cannot contain itself, the secret's value is made at the write, and role assignments contain ids of
-identities that may not exist yet."""
+identities that may not exist yet. A role is judged with its assignments."""
 _POLICY = re.compile(r'"policyAssignment":\s*\{[^{}]*"name":\s*"([^"]+)"')
 _SHORT = 500
 """Most characters of one of Azure's messages; they end with long links."""
 
 
-def look_at(stack: Stack, arm: Arm) -> tuple[Answer[Seen], Answer[Plan]]:
+def look_at(stack: Stack, arm: Arm) -> tuple[Answer[AzureState], Answer[Plan]]:
     """Return what exists of the stack, and what a run would change."""
     try:
-        seen = look(stack, arm)
+        azure = look(stack, arm)
     except InventoryError as error:
         return Answer(problem=str(error)), Answer(problem=str(error))
-    return Answer(seen), Answer(seen.plan(stack))
+    return Answer(azure), Answer(azure.plan(stack))
 
 
-def existing_machines(seen: Seen) -> dict[str, int]:
+def existing_machines(azure: AzureState) -> dict[str, int]:
     """Return how many machines of each set and machine exist, by lower-case name."""
     found = {}
-    for one in seen.resources:
-        answer = seen.found.get(one.id.lower())
+    for one in azure.resources:
+        answer = azure.found.get(one.id.lower())
         if answer is not None and one.kind in kinds.PATCHED:
             sku = answer.get("sku") or {}
             found[one.name.lower()] = int(sku.get("capacity") or 0) if one.kind == kinds.SCALE_SET else 1
     return found
 
 
-def subnets_in(stack: Stack, seen: Seen) -> dict[str, SubnetUse]:
+def subnets_in(stack: Stack, azure: AzureState) -> dict[str, SubnetUse]:
     """Return how full the subnets of the existing network are, by their ids in lower case."""
-    network = seen.found.get(Names(stack).network.lower()) or {}
+    network = azure.found.get(Names(stack).network.lower()) or {}
     subnets = (network.get("properties") or {}).get("subnets") or []
     return {str(one.get("id")).lower(): _use(one.get("properties") or {}) for one in subnets}
 
@@ -73,14 +73,14 @@ def _use(properties: Mapping[str, Any]) -> SubnetUse:
     return SubnetUse(len(properties.get("ipConfigurations") or []), room)
 
 
-def validate(clients: Clients, stack: Stack, seen: Answer[Seen], planned: Answer[Plan]) -> Answer[list[Refusal]]:
+def validate(clients: Clients, stack: Stack, azure: Answer[AzureState], planned: Answer[Plan]) -> Answer[list[Refusal]]:
     """Return what Azure's validation refuses of the resources that a run would make."""
-    if seen.value is None or planned.value is None:
-        return Answer(problem=seen.problem)
+    if azure.value is None or planned.value is None:
+        return Answer(problem=azure.problem)
     new = [one for one in planned.value.of(CREATE) if one.resource.kind not in _NOT_VALIDATED]
     if not new:
         return Answer([])
-    if seen.value.found.get(stack.group_id.lower()) is None:
+    if azure.value.found.get(stack.group_id.lower()) is None:
         return Answer(
             problem=f"the resource group {stack.group.name} does not exist yet, and Azure validates only in one that "
             "exists"

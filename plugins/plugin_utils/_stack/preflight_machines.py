@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, PASS, UNKNOWN, WARN
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.verdict import FAIL, PASS, UNKNOWN, WARN
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize, VmSize, find_size
 
 from .preflight_facts import Answer, Facts, Image, Sku, Usage, Verdict, folded, number_of
@@ -22,6 +22,7 @@ QUOTA, SIZE, HARDWARE, IMAGE = "quota", "size", "hardware", "image"
 STOCK = "Whether machines are in stock is not known until they are ordered."
 _USAGES = "Microsoft.Compute/locations/{}/usages"
 _SKUS = "Microsoft.Compute/skus, location {}"
+_TERMS = "Microsoft.MarketplaceOrdering/agreements"
 # Azure sells more memory than the operating system reports: by up to 2 % for the sizes in _node/sku.
 _LEAST_MEMORY, _MOST_MEMORY = 0.9, 1.01
 _REASONS = {
@@ -79,19 +80,19 @@ def _of_quota(needs: Needs, facts: Facts, row: Usage, members: list[tuple[Machin
     least = sum(max(0, max(one.minimum, min(1, one.maximum)) - there) * size for one, size, there in missing)
     unit = "machines" if row.name == "virtualMachines" else "vCPUs"
     where = ", ".join(one.label for one, _size in members)
-    value = f"{most:g} {unit} more at the largest size"
-    limit = f"{row.limit:g}, of which {row.used:g} are used"
+    value = f"{most:,.0f} {unit} more at the largest size"
+    limit = f"{row.limit:,.0f}, of which {row.used:,.0f} are used"
     if most <= free:
-        summary = f"{free:g} {unit} are free, {most:g} are needed at the largest size"
+        summary = f"{free:,.0f} {unit} are free, {most:,.0f} are needed at the largest size"
         return Verdict(QUOTA, row.name, PASS, summary, value, limit, _USAGES.format(needs.location))
     wanted = (row.used or 0) + most
     action = (
         f"Request quota (portal: Quotas, Compute): subscription {needs.subscription}, region {needs.location}, "
-        f"'{row.name}', raise the limit from {row.limit:g} to at least {wanted:g} {unit}. Or lower the maximum of "
-        f"{where}."
+        f"'{row.name}', raise the limit from {row.limit:,.0f} to at least {wanted:,.0f} {unit}. "
+        f"Or lower the maximum of {where}."
     )
     short = "not even one machine of each fits" if least > free else "the smallest size fits, the largest does not"
-    summary = f"{free:g} {unit} are free, {most:g} are needed for {where} at the largest size: {short}"
+    summary = f"{free:,.0f} {unit} are free, {most:,.0f} are needed for {where} at the largest size: {short}"
     if facts.existing.problem:
         # Machines of the stack that exist already need no quota, and it is not known how many those are.
         return facts.existing.unknown(QUOTA, row.name, _USAGES.format(needs.location))
@@ -252,15 +253,16 @@ def judge_images(needs: Needs, facts: Facts) -> Iterator[Verdict]:
     """Check that each image exists in the region, and fits its VM size."""
     done = set()
     for one in needs.machines:
-        key = one.image, one.vm_size.lower()
+        key = one.image, one.plan, one.vm_size.lower()
         if key in done:
             continue
         done.add(key)
         answer: Answer[Image] = facts.images.get(one.image) or Answer(problem="the form of the image's id is not known")
-        yield _image(needs, one, answer, _sku(facts, one.vm_size))
+        terms: Answer[bool] = facts.terms.get(one.plan) or Answer()
+        yield _image(needs, one, answer, terms, _sku(facts, one.vm_size))
 
 
-def _image(needs: Needs, one: Machines, answer: Answer[Image], sku: Sku | None) -> Verdict:
+def _image(needs: Needs, one: Machines, answer: Answer[Image], terms: Answer[bool], sku: Sku | None) -> Verdict:
     about = f"{one.image} for {one.label}"
     source = "the image in Azure"
     image = answer.value
@@ -274,10 +276,20 @@ def _image(needs: Needs, one: Machines, answer: Answer[Image], sku: Sku | None) 
         action = f"Replicate it: az sig image-version update --ids {one.image} --add publishingProfile.targetRegions "
         action += f"name={needs.location}"
         return Verdict(IMAGE, about, FAIL, summary, ", ".join(sorted(image.regions)), needs.location, source, action)
-    if image.plan:
-        summary = f"the image has the marketplace plan {image.plan}, which hpcai_stack cannot state"
-        action = f"Choose an image without a plan for {one.label}, such as those of microsoft-dsvm:ubuntu-hpc."
-        return Verdict(IMAGE, about, FAIL, summary, image.plan, "no plan", source, action)
+    if image.plan.lower() != one.plan.lower():
+        summary = f"the image has {_plan_words(image.plan)}, and hpcai_stack states {_plan_words(one.plan)}"
+        action = f"Set plan: {image.plan} next to this image." if image.plan else "Remove plan next to this image."
+        return Verdict(IMAGE, about, FAIL, summary, image.plan, one.plan, source, action)
+    if one.plan and terms.problem:
+        return terms.unknown(IMAGE, f"{about}, terms of its plan", _TERMS)
+    if one.plan and not terms.value:
+        publisher, product, name = one.plan.split(":")
+        summary = f"the terms of its marketplace plan {one.plan} are not accepted in this subscription"
+        action = (
+            f"Read and accept them: az vm image terms accept --subscription {needs.subscription} "
+            f"--publisher {publisher} --offer {product} --plan {name}"
+        )
+        return Verdict(IMAGE, about, FAIL, summary, "not accepted", "accepted", _TERMS, action)
     generations = sku.capabilities.get("HyperVGenerations", "") if sku else ""
     architecture = sku.capabilities.get("CpuArchitectureType", "") if sku else ""
     for theirs, wanted, words in (
@@ -295,6 +307,10 @@ def _image(needs: Needs, one: Machines, answer: Answer[Image], sku: Sku | None) 
     return Verdict(
         IMAGE, about, PASS, f"it exists, generation {image.generation}", image.generation, generations, source
     )
+
+
+def _plan_words(plan: str) -> str:
+    return f"the marketplace plan {plan}" if plan else "no marketplace plan"
 
 
 def _look_for(needs: Needs, image: str) -> str:

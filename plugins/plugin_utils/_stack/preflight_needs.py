@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from . import resource as kinds
 from .data import Assignment, assignments
-from .desired import Known, desired
+from .desired import TenantIds, desired
 from .model import CLUSTER, COMPUTE, Controller, Login, Stack
 from .names import Names
 from .resource import Resource
@@ -33,6 +33,7 @@ class Machines:
     :ivar spot: whether it uses spot capacity.
     :ivar zone: the availability zone; empty if Azure chooses.
     :ivar image: ``publisher:offer:sku:version``, or the resource id of an image or of a gallery's image version.
+    :ivar plan: ``publisher:product:name`` of the plan that the model states for the image; empty for none.
     :ivar disk_type: type of the OS disk.
     :ivar disk_gib: size of the OS disk; None if it is the image's.
     :ivar ephemeral: whether the OS disk is on the host, which costs nothing.
@@ -47,6 +48,7 @@ class Machines:
     spot: bool = False
     zone: str = ""
     image: str = ""
+    plan: str = ""
     disk_type: str = PREMIUM
     disk_gib: int | None = None
     ephemeral: bool = False
@@ -115,25 +117,41 @@ class Needs:
         return f"/subscriptions/{self.subscription}/resourceGroups/{self.group}"
 
 
-_DEPLOYMENT = ("Microsoft.Resources/deployments/validate/action", "Microsoft.Resources/deployments/write")
+_DEPLOYMENT = tuple(
+    f"{kinds.DEPLOYMENT}/{action}"
+    for action in (
+        "operations/read",
+        "operationstatuses/read",
+        "read",
+        "validate/action",
+        "whatIf/action",
+        "write",
+    )
+)
+"""Each run validates, previews, starts and watches a deployment."""
+_JOIN_SUBNET = f"{kinds.VNET}/subnets/join/action"
+_JOIN_BY_ENDPOINT = f"{kinds.VNET}/subnets/joinViaServiceEndpoint/action"
+_ASSIGN = f"{kinds.IDENTITY}/assign/action"
 _MORE_ACTIONS = {
-    # What Azure checks besides the write, because these resources use others.
-    kinds.NIC: ("Microsoft.Network/virtualNetworks/subnets/join/action",),
-    kinds.VM: (
-        "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",
-        "Microsoft.Network/networkInterfaces/join/action",
-    ),
-    kinds.SCALE_SET: (
-        "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",
-        "Microsoft.Network/virtualNetworks/subnets/join/action",
-    ),
+    # What Azure checks besides the write, because these resources use others or others use them. Names as in
+    # https://learn.microsoft.com/azure/role-based-access-control/resource-provider-operations
+    kinds.NSG: (f"{kinds.NSG}/join/action",),
+    kinds.PUBLIC_ADDRESS: (f"{kinds.PUBLIC_ADDRESS}/join/action",),
+    kinds.NAT: (f"{kinds.NAT}/join/action",),
+    kinds.BASTION_HOST: (_JOIN_SUBNET,),
+    kinds.NIC: (_JOIN_SUBNET, f"{kinds.NIC}/join/action"),
+    kinds.VM: (_ASSIGN,),
+    kinds.SCALE_SET: (_ASSIGN, _JOIN_SUBNET),
+    kinds.ENDPOINT: (_JOIN_SUBNET, f"{kinds.ACCOUNT}/PrivateEndpointConnectionsApproval/action"),
+    kinds.ENDPOINT_ZONES: (f"{kinds.DNS_ZONE}/join/action",),
+    kinds.DNS_LINK: (f"{kinds.VNET}/join/action",),
 }
 
 
 def needs_of(stack: Stack) -> Needs:
     """Return what a stack needs. Pure."""
     names = Names(stack)
-    made = [one for one in desired(stack, Known(tenant="")) if not one.adopted]
+    made = [one for one in desired(stack, TenantIds(tenant="")) if not one.adopted]
     kinds_made = Counter(one.kind for one in made)
     return Needs(
         subscription=stack.subscription,
@@ -166,6 +184,7 @@ def _machines(stack: Stack, names: Names) -> Iterator[Machines]:
             name=machine.rsplit("/", 1)[-1],
             vm_size=wanted.vm_size,
             image=str(wanted.image),
+            plan=str(wanted.image.plan or ""),
             disk_gib=wanted.os_disk_gib,
             subnet=names.subnet(CLUSTER),
         )
@@ -174,12 +193,13 @@ def _machines(stack: Stack, names: Names) -> Iterator[Machines]:
             name=one.name,
             vm_size=one.vm_size,
             # The capacity belongs to whoever grows and shrinks the set, so a set may be empty.
-            minimum=0,
+            minimum=(one.elastic or {}).get("min", 0),
             maximum=one.max,
             is_set=True,
             spot=one.is_spot,
             zone=one.zone,
             image=str(one.image),
+            plan=str(one.image.plan or ""),
             disk_gib=one.os_disk_gib,
             ephemeral=one.ephemeral_os_disk,
             subnet=names.subnet(COMPUTE),
@@ -200,9 +220,12 @@ def _actions(made: Iterable[Resource]) -> tuple[str, ...]:
     for one in made:
         if one.kind == kinds.GROUP:
             found.add("Microsoft.Resources/subscriptions/resourceGroups/write")
-        elif one.kind != kinds.ROLE_ASSIGNMENT:
+        elif one.kind not in (kinds.ROLE_ASSIGNMENT, kinds.ROLE):
             found.add(f"{one.kind}/write")
         found.update(_MORE_ACTIONS.get(one.kind, ()))
+        # The firewall of a vault or an account names the subnets that may use it.
+        if (one.body.get("properties") or {}).get("networkAcls", {}).get("virtualNetworkRules"):
+            found.add(_JOIN_BY_ENDPOINT)
     return tuple(sorted(found))
 
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, PASS, UNKNOWN, WARN
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.verdict import FAIL, PASS, UNKNOWN, WARN
 
 from .._azure.errors import listed
 from .._azure.resources import name_of
@@ -83,23 +83,31 @@ def _role_rights(needs: Needs, facts: Facts, permissions: list[Permission]) -> I
     """Yield verdicts on the assignments that the stack writes, and on those that owners of adopted resources write."""
     own = [one for one in needs.assignments if not one.foreign]
     foreign = [one for one in needs.assignments if one.foreign]
-    granting = [one for one in permissions if _grants(one, ROLE_WRITE)]
-    if own and any(not one.condition for one in granting):
+    rights = rights_to_assign(own)
+    lacking = next((right for right in rights if not may(permissions, right)), "")
+    unconditional = [one for one in permissions if not one.condition]
+    if own and all(may(unconditional, right) for right in rights):
         yield Verdict(ROLE_RIGHTS, _count(own), PASS, "the identity may assign roles", "yes", "yes", _PERMISSIONS)
         own = []
-    for members, verdict in ((own, UNKNOWN if granting else FAIL), (foreign, WARN)):
+    for members, verdict in ((own, FAIL if lacking else UNKNOWN), (foreign, WARN)):
         if members and facts.assigned.value is None:
             yield facts.assigned.unknown(ROLE_RIGHTS, _count(members), _ASSIGNMENTS)
         elif members:
-            yield _assigned(members, [one for one in members if one not in (facts.assigned.value or ())], verdict)
+            missing = [one for one in members if one not in (facts.assigned.value or ())]
+            yield _assigned(members, missing, verdict, lacking)
 
 
-def _assigned(members: list[Assignment], missing: list[Assignment], verdict: str) -> Verdict:
+def rights_to_assign(members: Iterable[Assignment]) -> tuple[str, ...]:
+    """Return the actions that writing these assignments needs, with the role that the stack makes for some of them."""
+    return (ROLE_WRITE, f"{kinds.ROLE}/write") if any(one.own for one in members) else (ROLE_WRITE,)
+
+
+def _assigned(members: list[Assignment], missing: list[Assignment], verdict: str, lacking: str) -> Verdict:
     value = f"{len(members) - len(missing)} of {len(members)} exist"
     if not missing:
         return Verdict(ROLE_RIGHTS, _count(members), PASS, "all assignments exist", value, "all", _ASSIGNMENTS)
     summary = {
-        FAIL: f"the identity lacks {ROLE_WRITE}, so an owner must assign the roles",
+        FAIL: f"the identity lacks {lacking}, so an owner must assign the roles",
         UNKNOWN: "the identity may assign roles under a condition, which cannot be evaluated here",
         WARN: "owners of resources that the stack does not change must assign the roles",
     }[verdict]
@@ -305,5 +313,5 @@ def judge_resources(needs: Needs, facts: Facts) -> Iterator[Verdict]:
         yield Verdict(RESOURCES, needs.group, FAIL, problem, source=source, action=action)
     if not planned.value.problems:
         new = len(planned.value.of(CREATE))
-        summary = f"nothing is in the way: {new} resources to make, {len(planned.value.changes) - new} to change"
+        summary = f"nothing prevents provision: {new} resources to make, {len(planned.value.changes) - new} to change"
         yield Verdict(RESOURCES, needs.group, PASS, summary, source=source)

@@ -13,12 +13,13 @@ from itertools import groupby
 from .._azure.errors import InventoryError
 from . import resource as kinds
 from .arm import Arm
+from .contents import content_of
 from .deployments import ENDED, Deployments
 from .model import Stack
 from .names import Names
 from .ownership import record_from
 from .resource import kind_of, label_of
-from .teardown import Choices, Inside, Lock, Teardown, remaining, teardown
+from .teardown import Choices, GroupState, Lock, Teardown, may_be_empty, remaining, teardown
 from .template import record_template
 
 _RESOURCES = "api-version=2021-04-01"
@@ -49,15 +50,21 @@ def look(stack: Stack, arm: Arm, choices: Choices) -> Teardown:
         record = record_from(answers[recorded.lower()], stack.owner)
     except ValueError as error:
         raise InventoryError(str(error)) from None
-    inside = Inside(group)
+    inside = GroupState(group)
     if group is not None:
-        inside = Inside(group, _listed(stack, arm), _locks(stack, arm))
+        inside = GroupState(group, _listed(stack, arm), _locks(stack, arm))
     wanted = [(one, kind_of(one)) for one in (record.resources if record else {}) if kind_of(one) in kinds.API_VERSIONS]
     found = arm.read(one for one in wanted if one[1] != kinds.GROUP)
-    plan = teardown(stack.owner, stack.group_id, record, found, inside, choices)
+    accounts = [
+        one
+        for one in (record.resources if record else ())
+        if record and may_be_empty(one, found.get(one.lower()), stack.owner, record, choices)
+    ]
+    contents = {one.lower(): content_of(stack, arm, found[one.lower()] or {}) for one in accounts}
+    plan = teardown(stack.owner, stack.group_id, record, found, inside, choices, contents)
     state = str(((answers[deployment.lower()] or {}).get("properties") or {}).get("provisioningState") or "")
     if state and state.lower() not in ENDED:
-        problem = f"a deployment of the stack is still at work ({names.deployment}: {state}). Wait until it has ended."
+        problem = f"a deployment of the stack is still running ({names.deployment}: {state}). Wait until it has ended."
         plan = Teardown(**{**vars(plan), "problems": (*plan.problems, problem)})
     return plan
 
@@ -72,8 +79,11 @@ def remove(
     names = Names(stack)
     deleted: list[str] = []
     try:
-        for kind, members in groupby(plan.delete, key=kind_of):
-            _delete(arm, kind, list(members), deleted, say, len(plan.delete))
+        for kind, group in groupby(plan.delete, key=kind_of):
+            members = list(group)
+            if kind == kinds.ACCOUNT:
+                _still_empty(stack, arm, [one for one in members if one.rsplit("/", 1)[-1].lower() not in choices.data])
+            _delete(arm, kind, members, deleted, say, len(plan.delete))
             if kind == kinds.VAULT and choices.purge:
                 _purge(stack, arm, [one for one in plan.delete if kind_of(one) == kind], say)
     except InventoryError as error:
@@ -126,6 +136,20 @@ def _delete(
             errors.append(str(error))
     if errors:
         raise InventoryError(" ".join(errors))
+
+
+def _still_empty(stack: Stack, arm: Arm, accounts: list[str]) -> None:
+    """Look again into storage accounts that were empty: by now, the machines that could write to them are gone.
+
+    :raises InventoryError: one is not empty any more, or cannot be listed any more.
+    """
+    answers = arm.read((one, kinds.ACCOUNT) for one in accounts)
+    for one in accounts:
+        answer = answers[one.lower()]
+        content = content_of(stack, arm, answer) if answer else None
+        if content and not content.is_empty:
+            why = f"contains {content.found}" if content.found else f"cannot be listed any more: {content.problem}"
+            raise InventoryError(f"{label_of(one)} was empty, and {why}.")
 
 
 def _purge(stack: Stack, arm: Arm, vaults: list[str], say: Callable[[str], None]) -> None:

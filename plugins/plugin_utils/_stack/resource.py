@@ -34,6 +34,7 @@ VM = "Microsoft.Compute/virtualMachines"
 SCALE_SET = "Microsoft.Compute/virtualMachineScaleSets"
 LUSTRE = "Microsoft.StorageCache/amlFilesystems"
 ROLE_ASSIGNMENT = "Microsoft.Authorization/roleAssignments"
+ROLE = "Microsoft.Authorization/roleDefinitions"
 LOCK = "Microsoft.Authorization/locks"
 SUBSCRIPTION = "Microsoft.Resources/subscriptions"
 DEPLOYMENT = "Microsoft.Resources/deployments"
@@ -48,7 +49,7 @@ API_VERSIONS: Mapping[str, str] = {
     SUBSCRIPTION: "2022-12-01",
     **dict.fromkeys((GROUP, DEPLOYMENT), "2022-09-01"),
     LOCK: "2020-05-01",
-    ROLE_ASSIGNMENT: "2022-04-01",
+    **dict.fromkeys((ROLE_ASSIGNMENT, ROLE), "2022-04-01"),
     IDENTITY: "2023-01-31",
     **dict.fromkeys((NSG, PUBLIC_ADDRESS, NAT, VNET, BASTION_HOST, NIC, ENDPOINT, ENDPOINT_ZONES), _NETWORK),
     **dict.fromkeys((DNS_ZONE, DNS_LINK), _PRIVATE_DNS),
@@ -70,7 +71,7 @@ UNIQUE = {VM: "vmId", SCALE_SET: "uniqueId"}
 """The property that differs between a machine and its successor of the same name."""
 DIRECT = frozenset({GROUP, IDENTITY})
 """Types that exist before the deployment: it runs in the group, and contains the identities' ids."""
-UNTAGGED = frozenset({BLOBS, CONTAINER, FILES, SHARE, ROLE_ASSIGNMENT, SECRET, ENDPOINT_ZONES})
+UNTAGGED = frozenset({BLOBS, CONTAINER, FILES, SHARE, ROLE_ASSIGNMENT, ROLE, SECRET, ENDPOINT_ZONES})
 """Types without tags. They belong to whom the resource belongs that contains them."""
 
 

@@ -14,7 +14,7 @@ import yaml
 
 from . import resource as kinds
 from .machines import HOME
-from .model import AMLFS, AZURE_FILES, COMPUTE, CONTROLLER_NFS, PUBLIC, Stack
+from .model import AMLFS, AZURE_FILES, COMPUTE, CONTROLLER_NFS, PUBLIC, ScaleSet, Stack, Suffixes
 from .names import Names
 
 INVENTORY = "azure_vmss.yml"
@@ -68,7 +68,18 @@ def variables_of(stack: Stack, found: Mapping[str, Mapping[str, Any] | None]) ->
         variables["shared_fs_mounts"] = [{"path": HOME, "source": source, "type": "lustre"}]
     if home.source in (CONTROLLER_NFS, AZURE_FILES, AMLFS):
         variables["slurm_user_home_base"] = f"{HOME}/home"
+    elastic = {one.name: _elastic(one, names) for one in stack.scale_sets if one.elastic is not None}
+    if elastic:
+        variables["hpcai_elastic"] = elastic
+        if stack.suffixes.manager != Suffixes.manager:
+            variables["elastic_endpoint"] = stack.suffixes.manager
     return variables
+
+
+def _elastic(one: ScaleSet, names: Names) -> dict[str, Any]:
+    """Return the settings of an elastic scale set, as the role ``elastic`` has them."""
+    fixed = {"id": names.of(kinds.SCALE_SET, one.name), "vm_size": one.vm_size, "max": one.max}
+    return {**fixed, **({"spot": True} if one.is_spot else {}), **(one.elastic or {})}
 
 
 def files_of(inventory: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, str]:

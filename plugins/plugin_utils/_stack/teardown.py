@@ -16,6 +16,10 @@ from .ownership import Record, owner_of, unique_of
 from .resource import kind_of, label_of
 
 ORDER: Sequence[str] = (
+    # Assignments of a deleted identity would stay behind as unknown principals. Without its own, the controller cannot
+    # grow an elastic scale set that is about to be deleted.
+    kinds.ROLE_ASSIGNMENT,
+    kinds.ROLE,
     kinds.SCALE_SET,
     kinds.VM,
     kinds.BASTION_HOST,
@@ -24,8 +28,6 @@ ORDER: Sequence[str] = (
     kinds.DISK,
     kinds.DNS_LINK,
     kinds.DNS_ZONE,
-    # Assignments of a deleted identity would stay behind as unknown principals.
-    kinds.ROLE_ASSIGNMENT,
     kinds.VAULT,
     kinds.ACCOUNT,
     kinds.VNET,
@@ -41,7 +43,7 @@ _DATA = frozenset({kinds.ACCOUNT, kinds.DISK})
 
 
 @dataclass(frozen=True)
-class Stays:
+class KeptResource:
     """A resource that is not deleted.
 
     :ivar why: the reason, which continues "stays: ".
@@ -72,6 +74,23 @@ class Lock:
 
 
 @dataclass(frozen=True)
+class Content:
+    """What is known about the content of a storage account.
+
+    :ivar found: the first thing that it contains; empty if nothing was found.
+    :ivar problem: why not everything could be listed; empty if it could.
+    """
+
+    found: str = ""
+    problem: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it certainly contains nothing."""
+        return not (self.found or self.problem)
+
+
+@dataclass(frozen=True)
 class Choices:
     """What the operator asked for.
 
@@ -98,14 +117,14 @@ class Teardown:
     delete: tuple[str, ...] = ()
     group: bool = False
     gone: tuple[str, ...] = ()
-    stays: tuple[Stays, ...] = ()
+    stays: tuple[KeptResource, ...] = ()
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     record: Record | None = field(default=None)
 
 
 @dataclass(frozen=True)
-class Inside:
+class GroupState:
     """What is in the stack's group.
 
     :ivar group: its answer; None if it does not exist.
@@ -123,13 +142,15 @@ def teardown(
     group_id: str,
     record: Record | None,
     found: Mapping[str, Mapping[str, Any] | None],
-    inside: Inside,
+    inside: GroupState,
     choices: Choices,
+    contents: Mapping[str, Content] | None = None,
 ) -> Teardown:
     """Return what is deleted: what is recorded, still has the stack's tag, and is still the same resource. Pure.
 
     :param owner: the value of the tag.
     :param found: Azure's answers about the recorded resources, by lower-case id.
+    :param contents: what storage accounts contain, by lower-case id, of those that were looked into.
     """
     if inside.group is None:
         return Teardown()
@@ -137,7 +158,7 @@ def teardown(
         return _without_record(owner, inside)
     delete: list[str] = []
     gone: list[str] = []
-    stays: list[Stays] = []
+    stays: list[KeptResource] = []
     for one in record.resources:
         kind = kind_of(one)
         if kind == kinds.GROUP or kind in _PARTS:
@@ -145,8 +166,8 @@ def teardown(
         there = found.get(one.lower())
         if there is None:
             gone.append(one)
-        elif why := _why_it_stays(one, kind, there, owner, record, choices):
-            stays.append(Stays(one, why))
+        elif why := _why_it_stays(one, kind, there, owner, record, choices, (contents or {}).get(one.lower())):
+            stays.append(KeptResource(one, why))
         else:
             delete.append(one)
     stays += _used_by_others(delete, found)
@@ -155,7 +176,7 @@ def teardown(
     delete = sorted((one for one in delete if one.lower() not in kept), key=lambda one: ORDER.index(kind_of(one)))
     going = {one.lower() for one in delete} | _with_them(delete, found)
     foreign = [
-        Stays(str(item["id"]), "the stack did not make it")
+        KeptResource(str(item["id"]), "the stack did not make it")
         for item in inside.listed
         if str(item["id"]).lower() not in going | kept
     ]
@@ -189,7 +210,7 @@ def remaining(plan: Teardown, deleted: frozenset[str]) -> Record | None:
     return Record(plan.record.owner, rest) if alive else None
 
 
-def _without_record(owner: str, inside: Inside) -> Teardown:
+def _without_record(owner: str, inside: GroupState) -> Teardown:
     ours = [str(item["id"]) for item in inside.listed if owner_of(item) == owner]
     if not ours and owner_of(inside.group or {}) != owner:
         return Teardown()
@@ -197,13 +218,32 @@ def _without_record(owner: str, inside: Inside) -> Teardown:
     return Teardown(
         problems=(
             f"there is no record of what the stack {owner} made, and {names} with its tag. A tag alone proves nothing. "
-            "Run hpcai.azure.provision to the end, which records them, and then this again.",
+            "Complete a run of hpcai.azure.provision, which records them, and then run this again.",
         )
     )
 
 
+def may_be_empty(
+    resource_id: str, there: Mapping[str, Any] | None, owner: str, record: Record, choices: Choices
+) -> bool:
+    """Say whether only its content decides if a storage account is deleted."""
+    kind = kind_of(resource_id)
+    return (
+        kind == kinds.ACCOUNT
+        and there is not None
+        and bool(_why_it_stays(resource_id, kind, there, owner, record, choices, Content("anything")))
+        and not _why_it_stays(resource_id, kind, there, owner, record, choices, Content())
+    )
+
+
 def _why_it_stays(
-    resource_id: str, kind: str, there: Mapping[str, Any], owner: str, record: Record, choices: Choices
+    resource_id: str,
+    kind: str,
+    there: Mapping[str, Any],
+    owner: str,
+    record: Record,
+    choices: Choices,
+    content: Content | None,
 ) -> str:
     if kind not in ORDER:
         return f"this release does not know how to delete a {kind}"
@@ -215,7 +255,7 @@ def _why_it_stays(
     if recorded.lower() != now.lower():
         return f"it is not what the stack made: its {kinds.UNIQUE[kind]} is {now}, and {recorded} is recorded"
     name = resource_id.rsplit("/", 1)[-1]
-    if kind in _DATA and name.lower() not in choices.data:
+    if kind in _DATA and name.lower() not in choices.data and not (content and content.is_empty):
         # Azure Resource Manager does not tell whether a container, a share or a disk is empty.
         prefix = f"{resource_id}/".lower()
         parts = [
@@ -224,11 +264,14 @@ def _why_it_stays(
             if key.lower().startswith(prefix) and kind_of(key) in (kinds.CONTAINER, kinds.SHARE)
         ]
         inside = f" ({', '.join(parts)})" if parts else ""
-        return f"it may contain data{inside}; to delete it with its data, name it: teardown_data: [{name}]"
+        named = f"to delete it with its data, name it: teardown_data: [{name}]"
+        if content and content.found:
+            return f"it contains {content.found}; {named}"
+        return f"it may contain data{inside}{f', because {content.problem}' if content else ''}; {named}"
     return ""
 
 
-def _used_by_others(delete: Sequence[str], found: Mapping[str, Mapping[str, Any] | None]) -> list[Stays]:
+def _used_by_others(delete: Sequence[str], found: Mapping[str, Mapping[str, Any] | None]) -> list[KeptResource]:
     """Return the networks in which there is an interface of a resource that is not deleted."""
     going = tuple(f"{one.lower()}/" for one in delete) + tuple(f"{one}/" for one in _with_them(delete, found))
     stays = []
@@ -243,20 +286,20 @@ def _used_by_others(delete: Sequence[str], found: Mapping[str, Mapping[str, Any]
         ]
         foreign = next((user for user in users if not user.lower().startswith(going)), None)
         if foreign is not None:
-            stays.append(Stays(one, f"{label_of(foreign.rsplit('/ipConfigurations/', 1)[0])} uses it"))
+            stays.append(KeptResource(one, f"{label_of(foreign.rsplit('/ipConfigurations/', 1)[0])} uses it"))
     return stays
 
 
 def _needed_by(
-    stays: Iterable[Stays], delete: Iterable[str], found: Mapping[str, Mapping[str, Any] | None]
-) -> list[Stays]:
+    stays: Iterable[KeptResource], delete: Iterable[str], found: Mapping[str, Mapping[str, Any] | None]
+) -> list[KeptResource]:
     """Return what else must stay, because something that stays refers to it."""
 
     def text_of(resource_id: str) -> str:
         return str(writable(kind_of(resource_id), found.get(resource_id.lower()) or {})).lower()
 
     texts = {one.id: text_of(one.id) for one in stays}
-    extra: list[Stays] = []
+    extra: list[KeptResource] = []
     waiting = [one for one in delete if one not in texts]
     again = True
     while again:
@@ -272,7 +315,7 @@ def _needed_by(
                 None,
             )
             if user is not None:
-                extra.append(Stays(one, f"{label_of(user)}, which stays, needs it"))
+                extra.append(KeptResource(one, f"{label_of(user)}, which stays, needs it"))
                 texts[one] = text_of(one)
                 waiting.remove(one)
                 again = True
@@ -292,13 +335,15 @@ def _with_them(delete: Iterable[str], found: Mapping[str, Mapping[str, Any] | No
     return result - {""}
 
 
-def _group(owner: str, group_id: str, record: Record, inside: Inside, more: bool) -> tuple[bool, list[Stays]]:
+def _group(
+    owner: str, group_id: str, record: Record, inside: GroupState, more: bool
+) -> tuple[bool, list[KeptResource]]:
     if not record.has(group_id):
-        return False, [Stays(group_id, "the stack did not make it")]
+        return False, [KeptResource(group_id, "the stack did not make it")]
     if owner_of(inside.group or {}) != owner:
-        return False, [Stays(group_id, f"its tag hpcai_stack is not {owner}")]
+        return False, [KeptResource(group_id, f"its tag hpcai_stack is not {owner}")]
     if more:
-        return False, [Stays(group_id, "there are other resources in it")]
+        return False, [KeptResource(group_id, "there are other resources in it")]
     return True, []
 
 

@@ -10,24 +10,33 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .data import assignments
-from .desired import Known, desired
+from .desired import TenantIds, desired
 from .model import Stack
 from .names import Names
 from .ownership import Record
 from .resource import API_VERSIONS, GROUP, IDENTITY, SECRET, Resource
 
 SCHEMA = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
-_SECRET_PARAMETER = "mungeKey"
+SECRET_PARAMETER = "mungeKey"
+"""The parameter with the munge key, a text that is used as it is."""
+_SECRET_BODY = {"properties": {"value": f"[parameters('{SECRET_PARAMETER}')]", "contentType": "munge key"}}
+_HOW_TO_MAKE = "128 letters and digits: tr -dc A-Za-z0-9 </dev/urandom | head -c 128"
 
 
 def template(entries: Iterable[tuple[Resource, Mapping[str, Any]]]) -> dict[str, Any]:
-    """Return the template of resources with these bodies. It contains no expression.
+    """Return the template of resources with these bodies. It contains no expression, with one exception.
+
+    The munge key is a secure parameter, so that the machines can be made after it in one deployment, and its value is
+    in no template: Azure stores no value of a secure parameter.
 
     Dependencies on resources that are not in the template are left out, because these exist.
     """
     entries = list(entries)
     ids = {one.id.lower() for one, _body in entries}
-    return _around([_entry(one, body, ids) for one, body in entries])
+    made = _around([_entry(one, _SECRET_BODY if one.kind == SECRET else body, ids) for one, body in entries])
+    if any(one.kind == SECRET for one, _body in entries):
+        made["parameters"] = {SECRET_PARAMETER: {"type": "securestring", "metadata": {"description": _HOW_TO_MAKE}}}
+    return made
 
 
 def record_template(record: Record) -> dict[str, Any]:
@@ -38,36 +47,19 @@ def record_template(record: Record) -> dict[str, Any]:
 def export(stack: Stack, tenant: str) -> dict[str, Any]:
     """Return the full template, for teams that deploy themselves.
 
-    Besides literals it has two things that no one knows before: the ids of the principals of new identities, and the
-    munge key, which is a parameter, so that it is in no file.
+    Besides literals and the parameter of the munge key it has the ids of the principals of new identities, which no one
+    knows before.
     """
     names = Names(stack)
     principals = {
         one.identity: f"[reference('{one.identity}', '{API_VERSIONS[IDENTITY]}').principalId]"
         for one in assignments(stack, names)
     }
-    entries: list[tuple[Resource, Mapping[str, Any]]] = []
-    for one in desired(stack, Known(tenant, principals)):
-        if one.adopted or one.kind == GROUP:
-            continue
-        entries.append((one, secret_body(f"[parameters('{_SECRET_PARAMETER}')]") if one.kind == SECRET else one.body))
-    made = template(entries)
-    if any(one.kind == SECRET for one, _body in entries):
-        made["parameters"] = {
-            _SECRET_PARAMETER: {
-                "type": "securestring",
-                "metadata": {"description": "128 letters and digits: tr -dc A-Za-z0-9 </dev/urandom | head -c 128"},
-            }
-        }
-    return made
-
-
-def secret_body(value: str) -> dict[str, Any]:
-    """Return the body of the secret with the munge key.
-
-    :param value: the key, a text that is used as it is.
-    """
-    return {"properties": {"value": value, "contentType": "munge key"}}
+    return template(
+        (one, one.body)
+        for one in desired(stack, TenantIds(tenant, principals))
+        if not one.adopted and one.kind != GROUP
+    )
 
 
 def _around(resources: list[dict[str, Any]]) -> dict[str, Any]:

@@ -27,6 +27,9 @@ from simulator.testing import running
 
 from .azure import OLD_IMAGE, add_gallery, version_id
 
+NEWER = "99999999-2222-4333-8444-555555555555"
+"""The vmId of a machine that has the new image."""
+
 
 @pytest.fixture
 def source(tmp_path: Path) -> Iterator[Source]:
@@ -68,8 +71,23 @@ def let_slurmd_start_again(controller: Controller) -> None:
     (controller.folder / "scontrol").write_text(SCONTROL, encoding="utf-8")
 
 
-def first_node(source: Source, controller: Controller, verdict: str) -> dict[str, Any]:
-    """Let compute-0 answer Ansible, with this result of its health checks."""
+def first_node(source: Source, controller: Controller, deep: str, boot: str) -> dict[str, Any]:
+    """Let compute-0 answer Ansible, with these verdicts of the two tiers of its health checks."""
+    # One answer for all modules: ping, wait_for and the health checks. The text of a module contains its options.
+    answers = {tier: shlex.quote(health(source, tier, verdict)) for tier, verdict in (("deep", deep), ("boot", boot))}
+    python = controller.folder / "node"
+    python.write_text(
+        f"""#!/bin/sh
+if grep -q '"tier": "boot"' "$@"; then printf '%s' {answers["boot"]}; else printf '%s' {answers["deep"]}; fi
+""",
+        encoding="utf-8",
+    )
+    python.chmod(stat.S_IRWXU)
+    return {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": str(python)}
+
+
+def health(source: Source, tier: str, verdict: str) -> str:
+    """The result of the health checks of a tier on compute-0."""
     check = {
         "name": "gpu_count",
         "verdict": verdict,
@@ -79,21 +97,16 @@ def first_node(source: Source, controller: Controller, verdict: str) -> dict[str
         "findings": [],
         "readings": [],
     }
-    health = {
+    result = {
         "schema": 1,
         "command": "health",
-        "tier": "deep",
+        "tier": tier,
         "time": "2026-11-26T23:00:00Z",
         "verdict": verdict,
         "node": {"name": "compute-0", "vm_id": source.simulator.instance("compute_0").vm_id, "host": "GGBB1"},
         "checks": [check],
     }
-    # One answer for all modules: ping, wait_for and the health checks.
-    text = json.dumps({"changed": False, "ping": "pong", "health": health})
-    python = controller.folder / "node"
-    python.write_text(f"#!/bin/sh\nprintf '%s' {shlex.quote(text)}\n", encoding="utf-8")
-    python.chmod(stat.S_IRWXU)
-    return {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": str(python)}
+    return json.dumps({"changed": False, "ping": "pong", "health": result})
 
 
 def roll(
@@ -163,7 +176,8 @@ def test_every_node_gets_the_image_after_the_first_has_passed_its_checks(
     source: Source, controller: Controller
 ) -> None:
     let_slurmd_start_again(controller)
-    node = first_node(source, controller, "pass")
+    # What could not be measured does not stop the run.
+    node = first_node(source, controller, deep="pass", boot="unknown")
 
     done = roll(source, controller, node=node, hpcai_roll_boot=60)
 
@@ -177,10 +191,13 @@ def test_every_node_gets_the_image_after_the_first_has_passed_its_checks(
     assert "PLAY [Check the first nodes]" in done.stdout
 
 
-@pytest.mark.thorough
-def test_a_first_node_whose_checks_fail_stops_the_run(source: Source, controller: Controller) -> None:
+@pytest.mark.daily(1)
+@pytest.mark.parametrize("verdicts", [{"deep": "pass", "boot": "fail"}, {"deep": "fail", "boot": "pass"}])
+def test_a_first_node_whose_checks_fail_stops_the_run(
+    source: Source, controller: Controller, verdicts: dict[str, str]
+) -> None:
     let_slurmd_start_again(controller)
-    node = first_node(source, controller, "fail")
+    node = first_node(source, controller, **verdicts)
 
     done = roll(source, controller, node=node, hpcai_roll_boot=60)
 
@@ -217,3 +234,58 @@ def test_what_cannot_work_is_refused_before_anything_is_drained(
     assert words in output_of(done)
     assert changes(source) == []
     assert controller.updates == []
+
+
+def roll_elastic(source: Source, controller: Controller, *flags: str, rc: int = 0) -> tuple[Finished, list[str]]:
+    """Roll an elastic set of three machines, whose canary ends so; return what hpcnode was asked for too."""
+    members = source.simulator.scale_set("compute").members.values()
+    slots = [
+        {"slot": f"compute-{position}", "vm_id": item.vm_id, "instance": item.instance_id}
+        for position, item in enumerate(members)
+    ]
+    # Azure has given an instance id again, to a machine that has the image.
+    newer = {"slot": "compute-9", "vm_id": NEWER, "instance": slots[0]["instance"]}
+    status = {"schema": 1, "command": "elastic", "status": 0, "runs": True}
+    status["sets"] = {"compute": {"slots": [*slots, newer]}}
+    (controller.folder / "elastic").write_text(json.dumps(status), encoding="utf-8")
+    (controller.folder / "canary").write_text("compute-3 has the image\n", encoding="utf-8")
+    (controller.folder / "canary_rc").write_text(str(rc), encoding="utf-8")
+    one = {"id": source.simulator.scale_set("compute").id, "vm_size": "Standard_ND96asr_v4", "max": 4}
+    options: dict[str, Any] = {"hpcai_roll_sets": "compute", "hpcai_roll_at_most": 2}
+
+    done = roll(source, controller, *flags, hpcai_elastic={"compute": one}, **options)
+
+    asked = controller.folder / "retired"
+    return done, asked.read_text(encoding="utf-8").splitlines() if asked.exists() else []
+
+
+def test_machines_of_an_elastic_set_go_a_few_at_a_time_after_a_canary(source: Source, controller: Controller) -> None:
+    done, asked = roll_elastic(source, controller)
+
+    assert done.returncode == 0, output_of(done)
+    assert changes(source) == [("PATCH", "compute")]
+    assert controller.updates == []
+    canary, *retired = asked
+    vm_ids = {item.vm_id for item in source.simulator.scale_set("compute").members.values()}
+    assert canary.startswith("elastic canary --timeout 86400 compute ")
+    assert set(canary.split()[-3:]) == vm_ids
+    assert [len(line.split("new image node/1.0.0 ")[1].split()) for line in retired] == [2, 1]
+    assert {word for line in retired for word in line.split()[-2:]} >= vm_ids
+    assert NEWER not in "".join(asked)
+
+
+def test_a_canary_of_an_elastic_set_that_fails_keeps_the_others(source: Source, controller: Controller) -> None:
+    done, asked = roll_elastic(source, controller, rc=1)
+
+    assert done.returncode != 0
+    assert "Stopped: compute-3 has the image The machines with another image stay." in output_of(done)
+    assert [line.split()[1] for line in asked] == ["canary"]
+
+
+@pytest.mark.thorough
+def test_check_mode_asks_for_no_canary(source: Source, controller: Controller) -> None:
+    done, asked = roll_elastic(source, controller, "--check")
+
+    assert done.returncode == 0, output_of(done)
+    assert asked == []
+    assert "Would check one machine with the new image first." in output_of(done)

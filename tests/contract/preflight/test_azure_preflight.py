@@ -117,6 +117,17 @@ def test_an_image_of_another_generation(azure: Subscription) -> None:
     assert found.summary == "the image has generation V2, Standard_ND96asr_v4 starts V1 only"
 
 
+def test_the_terms_of_a_marketplace_image(azure: Subscription) -> None:
+    image = "almalinux:almalinux-hpc:8_10-hpc-gen2:8.10.2025071801"
+    plan = "almalinux:almalinux-hpc:8_10-hpc-gen2"
+    assert f"Set plan: {plan}" in azure.bad(login={"image": image})["image"].action
+    login = {"image": image, "plan": plan}
+    refused = azure.bad(login=login)["image"]
+    assert refused.summary == f"the terms of its marketplace plan {plan} are not accepted in this subscription"
+    azure.limit(accepted=[plan.replace(":", "/")])
+    assert "image" not in azure.bad(login=login)
+
+
 def test_no_right_to_write_roles(azure: Subscription) -> None:
     azure.limit(permissions=[CONTRIBUTOR])
     found = azure.bad(group=azure.group)
@@ -141,6 +152,17 @@ def test_no_rights(azure: Subscription) -> None:
     # Nor may it ask for a validation.
     assert found["policies"].verdict == "unknown"
     assert "Microsoft.Resources/deployments/validate/action" in found["policies"].summary
+
+
+@pytest.mark.parametrize(
+    "action",
+    ["Microsoft.Resources/deployments/whatIf/action", "Microsoft.Network/networkSecurityGroups/join/action"],
+)
+def test_a_right_that_only_the_deployment_needs(azure: Subscription, action: str) -> None:
+    azure.limit(permissions=[{"actions": ["*"], "notActions": [action]}])
+    found = azure.bad(group=azure.group)
+    assert {check: one.verdict for check, one in found.items()} == {"rights": "fail"}
+    assert found["rights"].summary == f"the identity lacks {action}"
 
 
 def test_a_full_subnet(azure_with: Callable[[dict[str, Any]], Subscription]) -> None:

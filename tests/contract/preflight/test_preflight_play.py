@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from stand_ins.http_service import Service
+
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack import preflight
 
 from .conftest import STACK, Subscription
 
@@ -46,31 +47,20 @@ def play(
     return run
 
 
-@pytest.fixture
-def price_api() -> Any:
-    """A price API that knows the VM sizes only."""
-    rows = [
-        {
-            "currencyCode": "USD",
-            "tierMinimumUnits": 0.0,
-            "retailPrice": 1.5,
-            "armRegionName": STACK["location"],
-            "productName": "Virtual Machines",
-            "skuName": "size",
-            "unitOfMeasure": "1 Hour",
-            "type": "Consumption",
-            "armSkuName": size,
-        }
-        for size in SIZES
-    ]
-    service = Service((200, {}, json.dumps({"Items": rows, "NextPageLink": None}).encode()))
-    yield service
-    service.stop()
+def price_requests(azure: Subscription) -> int:
+    """The number of requests for prices so far."""
+    return sum(one["path"] == "/api/retail/prices" for one in azure.simulator.requests())
 
 
-def test_writes_the_report_and_the_prices_once(tmp_path: pathlib.Path, play: Play, price_api: Service) -> None:
+def test_writes_the_report_and_the_prices_once(tmp_path: pathlib.Path, play: Play, azure: Subscription) -> None:
+    # No price of anything but the VM sizes is known.
+    row = {"serviceName": "Virtual Machines", "retailPrice": 1.5, "armRegionName": STACK["location"]}
+    windows = {**row, "productName": "Virtual Machines Windows", "retailPrice": 9.9}
+    azure.limit(prices=[{**one, "armSkuName": size} for size in SIZES for one in (windows, row)])
+    # The next page exists only for the other sizes.
+    azure.simulator.options.price_page_size = 4
     files = {"preflight_report": "report.json", "preflight_price_file": "prices.json"}
-    fetch = {"preflight_fetch_prices": "if_missing", "preflight_prices_endpoint": price_api.endpoint}
+    fetch = {"preflight_fetch_prices": "if_missing", "preflight_prices_endpoint": azure.simulator.endpoint}
     checked = play("--check", **files, **fetch)
     assert checked.returncode == 0, checked.stdout
     assert "changed=1" in checked.stdout
@@ -83,13 +73,16 @@ def test_writes_the_report_and_the_prices_once(tmp_path: pathlib.Path, play: Pla
     assert "at least 144.00" in first.stdout
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert (report["verdict"], report["cost"]["total"]["most_complete"]) == ("unknown", False)
+    # Each line of the tables is one line on the terminal.
+    assert set(preflight.table(report)) <= set(first.stdout.splitlines())
     prices = json.loads((tmp_path / "prices.json").read_text(encoding="utf-8"))
     assert [one["size"] for one in prices["sizes"]] == sorted(SIZES)
 
-    asked = len(price_api.requests)
+    asked = price_requests(azure)
+    assert asked
     second = play(**files, **fetch)
     assert "changed=0" in second.stdout
-    assert len(price_api.requests) == asked
+    assert price_requests(azure) == asked
 
 
 def test_fails_if_something_is_missing(azure: Subscription, play: Play) -> None:

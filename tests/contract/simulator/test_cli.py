@@ -16,8 +16,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
 from simulator import clients, control
+from simulator.backends.containers.backend import ContainersBackend
+from simulator.scenario import parse
+from simulator.server import Server
 from simulator.statedir import StateDir
 from simulator.testing import running
 
@@ -162,6 +166,15 @@ def test_a_port_in_use_is_reported(up: list[str], port: int) -> None:
     assert f"cannot listen on 127.0.0.1:{port}" in refused.stderr
     assert "--port" in refused.stderr
     assert state_of(up).living() is None
+
+
+def test_a_backend_that_was_not_opened_is_not_closed(port: int) -> None:
+    """Without a network, the backend of containers cannot close it, and that error would hide the first one."""
+    server = Server(parse(yaml.safe_load(SCENARIO)), ContainersBackend(), port=port)
+    with socket.create_server(("127.0.0.1", port)):
+        with pytest.raises(OSError, match=rf"cannot listen on 127\.0\.0\.1:{port}"):
+            server.start()
+        server.stop()
 
 
 def test_a_killed_simulator_is_cleaned_up_and_can_start_again(up: list[str]) -> None:

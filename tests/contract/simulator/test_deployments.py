@@ -61,7 +61,8 @@ def plain(name: str, *depends: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("resources", "message"),
     [
-        ([plain("[parameters('x')]")], "no expressions"),
+        ([plain("[resourceGroup().name]")], "no expressions"),
+        ([plain("[parameters('x')]")], "The template parameter 'x' is not found"),
         ([plain("a"), plain("A")], "multiple times"),
         ([plain("a", "b"), plain("b", "a")], "Circular dependency"),
         ([plain("a", "nowhere")], "is not defined in the template"),
@@ -74,6 +75,52 @@ def test_an_unreadable_template_is_refused(simulator: Simulator, resources: list
     assert error["code"] == "InvalidTemplate"
     assert message in error["message"]
     assert simulator.arm("GET", f"{KIND}/lab").json()["error"]["code"] == "DeploymentNotFound"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "The value for the template parameter 'which' is not provided"),
+        ({"which": {"value": "x"}, "other": {"value": "y"}}, "do not correspond to any parameters defined"),
+    ],
+)
+def test_parameters_that_do_not_fit_the_template_are_refused(
+    simulator: Simulator, given: dict[str, Any], message: str
+) -> None:
+    body = stack.template([plain("a")])
+    body["properties"]["template"]["parameters"] = {"which": {"type": "string"}}
+    body["properties"]["parameters"] = given
+    answer = simulator.arm("POST", f"{KIND}/lab/validate", body)
+
+    assert answer.status_code == 400
+    assert message in answer.json()["error"]["message"]
+
+
+def test_a_secure_parameter_is_used_and_shown_nowhere(simulator: Simulator) -> None:
+    kind = "Microsoft.KeyVault/vaults"
+    vault = {
+        "tenantId": simulator.subscription_id,
+        "sku": {"family": "A", "name": "standard"},
+        "enableRbacAuthorization": True,
+    }
+    secret = {"value": "[parameters('key')]"}
+    body = stack.template(
+        [
+            stack.resource(kind, "labvault", properties=vault),
+            stack.resource(f"{kind}/secrets", "labvault/key", (stack.VAULT,), properties=secret),
+        ]
+    )
+    body["properties"]["template"]["parameters"] = {"key": {"type": "securestring"}}
+    body["properties"]["parameters"] = {"key": {"value": "s3cret"}}
+    client = simulator.deployments(retry_total=0).deployments
+    preview = client.begin_what_if(stack.GROUP, "lab", body).result()
+    made = client.begin_create_or_update(stack.GROUP, "lab", body).result()
+
+    assert "s3cret" not in str(preview.as_dict())
+    assert "s3cret" not in str(made.as_dict())
+    found = next(iter(simulator.model.vaults.values())).get("key")
+    assert found is not None
+    assert found.value == "s3cret"
 
 
 def test_only_the_incremental_mode_exists(simulator: Simulator) -> None:

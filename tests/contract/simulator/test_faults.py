@@ -175,3 +175,33 @@ def test_an_instance_can_lose_its_network_profile_or_interface(simulator: Simula
     assert found[0].network_profile is None
     network = simulator.network().network_interfaces
     assert len(list(network.list_virtual_machine_scale_set_network_interfaces(GROUP, "uni"))) == 4
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"action": "omit"},
+        {"action": "drop", "service": "scale"},
+        {"action": "bucket", "tokens": 0},
+        {"action": "bucket", "tokens": 1, "service": "imds"},
+        {"action": "hide", "service": "scale", "machines": ["uni_0"]},
+    ],
+)
+def test_a_rule_that_cannot_apply_is_refused(simulator: Simulator, rule: dict[str, Any]) -> None:
+    with pytest.raises(FaultError):
+        simulator.add_fault("x", **rule)
+
+
+def test_a_bucket_lets_its_tokens_through_and_fills_again(simulator: Simulator) -> None:
+    moment = [100.0]
+    simulator.faults.clock = lambda: moment[0]
+    path = f"/resourceGroups/{GROUP}/providers/Microsoft.Compute/virtualMachineScaleSets/uni"
+    simulator.add_fault(r"GET .*/uni\?", "bucket", tokens=2, refill_s=20)
+    answers = [simulator.arm("GET", path) for _request in range(3)]
+    assert [one.status_code for one in answers] == [200, 200, 429]
+    assert answers[2].headers["Retry-After"] == "20"
+    assert answers[2].json()["error"]["code"] == "TooManyRequests"
+    moment[0] += 15
+    assert simulator.arm("GET", path).headers["Retry-After"] == "5"
+    moment[0] += 5
+    assert [simulator.arm("GET", path).status_code for _request in range(2)] == [200, 429]

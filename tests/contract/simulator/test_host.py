@@ -17,9 +17,10 @@ from types import ModuleType
 
 import pytest
 
-from simulator.backends import BackendError
+from simulator.backends import BackendError, containers
 from simulator.backends.containers import abilities, apt_sources, inotify, podman, privilege
 from simulator.backends.containers.places import IMAGE_FILES, run_dir
+from simulator.suite import SUITES, VARIABLE, UnknownSuite, suite
 
 TESTS = Path(__file__).parents[2]
 V1 = ("cpuset/tasks", "devices/tasks", "freezer/tasks", "memory/tasks")
@@ -225,6 +226,72 @@ def test_a_limit_of_inotify_instances_that_cannot_be_raised_is_an_error(
     monkeypatch.setattr(Path, "write_text", refuse)
     with pytest.raises(BackendError, match=r"root may hold 128 inotify instances, 1024 are needed.*sysctl fs\.inotify"):
         inotify.raise_limit(limit)
+
+
+def test_the_limit_of_inotify_instances_is_raised_before_machines_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit, lines = tmp_path / "max_user_instances", list[str]()
+    limit.write_text("128\n", encoding="ascii")
+    monkeypatch.setattr(inotify.raise_limit, "__defaults__", (limit,))
+    monkeypatch.setattr(privilege, "require_root", lambda: None)
+    monkeypatch.setattr(containers.images, "prepare", lambda report: report("images"))
+    monkeypatch.setattr(abilities, "_namespaces", lambda: (False, "not tested"))
+    containers.prepare(lines.append)
+    assert limit.read_text(encoding="ascii") == "1024\n"
+    assert ["from 128 to 1024" in line for line in lines] == [True, False, False, False]
+    # The features that Slurm cannot use here, with the reason.
+    assert lines[2:] == ["a private /tmp for each job: no (not tested)", "images"]
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (("cgroup/v2", "all", True, "mounted"), ["cgroup/v2 (all)", "yes (mounted)"]),
+        (("", "cgroups v1 without memory", False, "no"), ["none (cgroups v1 without memory)", "no (no)"]),
+    ],
+    ids=["all", "none"],
+)
+def test_each_feature_is_printed_with_its_reason(given: tuple[str, str, bool, str], line: list[str]) -> None:
+    shown = abilities.Abilities(*given).lines()
+    assert [text.partition(": ")[0] for text in shown] == ["cgroups for jobs", "a private /tmp for each job"]
+    assert [text.partition(": ")[2] for text in shown] == line
+
+
+@pytest.mark.parametrize(
+    ("script", "able", "because"),
+    [
+        ("exit 0", True, "mount namespaces can be mounted"),
+        ("echo unshare: mount failed: Invalid argument >&2; exit 1", False, "unshare: mount failed: Invalid argument"),
+        ("exit 3", False, "mounting a mount namespace failed: 3"),
+    ],
+)
+def test_jobs_have_a_private_tmp_if_their_namespace_can_be_mounted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, able: bool, because: str
+) -> None:
+    (tmp_path / "unshare").write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    (tmp_path / "unshare").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found = abilities.probe(tmp_path)
+    assert found.private_tmp is able
+    assert because in found.private_tmp_because
+
+
+@pytest.mark.parametrize(
+    ("given", "chosen"), [(None, "trixie"), ("", "trixie"), ("trixie", "trixie"), ("bookworm", "bookworm")]
+)
+def test_debian_13_is_the_default_suite(monkeypatch: pytest.MonkeyPatch, given: str | None, chosen: str) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    if given is not None:
+        monkeypatch.setenv(VARIABLE, given)
+    assert suite() == chosen
+
+
+def test_an_unknown_suite_is_refused_with_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "noble")
+    with pytest.raises(UnknownSuite, match=r"HPCAI_SUITE=noble is not a known suite") as refused:
+        suite()
+    assert all(f"{name} ({versions})" in str(refused.value) for name, versions in SUITES.items())
 
 
 @pytest.mark.parametrize(

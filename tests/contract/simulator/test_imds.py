@@ -127,6 +127,26 @@ def test_scheduled_events_are_announced_and_acknowledged(simulator: Simulator) -
     assert ask(simulator, "scheduledevents").json()["Events"] == []
 
 
+@pytest.mark.parametrize("acknowledges", [True, False])
+def test_an_evicted_machine_goes_at_its_time_or_when_it_agrees(simulator: Simulator, acknowledges: bool) -> None:
+    capacity = simulator.scale_set("uni").capacity
+    instance = simulator.instance("uni_17")
+    seconds = 60 if acknowledges else 0.5
+    url = f"{simulator.endpoint}/_simulator/evict{instance.id}"
+    requests.post(url, json={"seconds": seconds}, timeout=10).raise_for_status()
+    [event] = ask(simulator, "scheduledevents").json()["Events"]
+    assert (event["EventType"], event["EventStatus"], event["Resources"]) == ("Preempt", "Scheduled", ["uni_17"])
+    assert event["NotBefore"].endswith(" GMT")
+    if acknowledges:
+        body = {"StartRequests": [{"EventId": event["EventId"]}]}
+        headers = {"Metadata": "true", imds.INSTANCE_HEADER: "uni_17"}
+        there = f"{simulator.imds_endpoint}/metadata/scheduledevents"
+        requests.post(there, params=VERSION, json=body, headers=headers, timeout=10).raise_for_status()
+    simulator.wait(20)
+    assert ask(simulator, "instance").status_code == 404
+    assert simulator.scale_set("uni").capacity == capacity - 1
+
+
 def test_a_token_of_the_identity_is_accepted_by_resource_manager(simulator: Simulator) -> None:
     assert ask(simulator, "identity/oauth2/token").status_code == 400
     answer = ask(simulator, "identity/oauth2/token", resource="https://management.azure.com/").json()

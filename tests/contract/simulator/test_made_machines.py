@@ -94,7 +94,7 @@ def test_the_backend_gets_the_login_the_hardware_and_the_vaults(
     assert (spec.admin_username, spec.ssh_public_keys, spec.own_login) == (USER, (OWN_KEY,), False)
     assert (spec.cpus, spec.memory_mib, spec.local_disks) == (2, 3000, False)
     assert (spec.private_ipv4, spec.public_ipv4) == ("10.77.0.4", "10.77.200.1")
-    assert spec.vault_names == ("labvault.vault.azure.net",)
+    assert spec.tls_names == ("labvault.vault.azure.net", "management.azure.com")
     assert spec.computer_name == "ctl"
     metadata = requests.get(
         f"{simulator.imds_endpoint}/metadata/instance/compute?api-version=2021-02-01",
@@ -215,7 +215,7 @@ def test_identities_read_secrets_with_a_role_that_has_spread(simulator: Simulato
             timeout=10,
         ).json()["access_token"]
         trust = ssl.create_default_context(cadata=simulator.authority.decode())
-        connection = Connection("labvault.vault.azure.net", simulator.vault_port, context=trust, timeout=10)
+        connection = Connection("labvault.vault.azure.net", simulator.tls_port, context=trust, timeout=10)
         connection.request("GET", "/secrets/munge-key?api-version=7.4", headers={"Authorization": f"Bearer {token}"})
         answer = connection.getresponse()
         body = json.loads(answer.read())
@@ -278,9 +278,13 @@ def test_a_container_whose_key_only_the_client_has_is_ready_when_it_is_provision
     with socket.create_server(("127.0.0.1", 0)) as server:
         connect = socket.create_connection
         port = server.getsockname()[1]
+
+        def answer(text: bytes) -> None:
+            server.accept()[0].sendall(text)
+
         monkeypatch.setattr(socket, "create_connection", lambda address, timeout: connect((address[0], port), timeout))
         for greeting, expected in ((b"SSH-2.0-OpenSSH", True), (b"HTTP", False)):
-            sender = threading.Thread(target=lambda text: server.accept()[0].sendall(text), args=(greeting,))
+            sender = threading.Thread(target=answer, args=(greeting,))
             sender.start()
             assert container.greets("127.0.0.1") is expected
             sender.join()

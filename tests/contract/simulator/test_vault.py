@@ -18,7 +18,10 @@ from typing import Any, NamedTuple
 import pytest
 import requests
 
-from simulator import authority, imds
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import vault_keys
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.cluster_settings import vault_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.key_vault import VaultError
+from simulator import TOKEN, authority, imds
 from simulator.testing import Simulator, running
 
 HOST = "hpcai-sim.vault.azure.net"
@@ -28,6 +31,7 @@ SCENARIO: dict[str, Any] = {
         {
             "name": "hpcai-sim",
             "secrets": {"munge-key": "generated", "fixed": SECRET},
+            "keys": ["checkpoints"],
             "readers": ["uni", "ctl"],
             "writers": ["ctl"],
         },
@@ -88,7 +92,7 @@ def ask(
 ) -> Answer:
     """Send a request to the vault."""
     trust = ssl.create_default_context(cadata=simulator.authority.decode())
-    connection = Connection(host, simulator.vault_port, context=trust, timeout=timeout)
+    connection = Connection(host, simulator.tls_port, context=trust, timeout=timeout)
     headers = {"Host": host} | ({"Authorization": f"Bearer {token}"} if token else {})
     if body is not None:
         headers["Content-Type"] = "application/json"
@@ -183,7 +187,7 @@ def test_a_missing_secret_vault_or_version_is_an_error(simulator: Simulator) -> 
 
 
 def test_a_client_that_does_not_trust_the_authority_cannot_connect(simulator: Simulator) -> None:
-    connection = Connection(HOST, simulator.vault_port, context=ssl.create_default_context(), timeout=10)
+    connection = Connection(HOST, simulator.tls_port, context=ssl.create_default_context(), timeout=10)
     with pytest.raises(ssl.SSLCertVerificationError):
         connection.request("GET", "/secrets/fixed")
 
@@ -229,7 +233,7 @@ def test_faults_have_the_format_of_key_vault(simulator: Simulator) -> None:
 
 
 def test_a_client_that_sends_nothing_does_not_block_others(simulator: Simulator) -> None:
-    with socket.create_connection(("127.0.0.1", simulator.vault_port)):
+    with socket.create_connection(("127.0.0.1", simulator.tls_port)):
         assert ask(simulator, "fixed", token(simulator)).status == 200
 
 
@@ -254,11 +258,14 @@ def test_the_authority_is_created_once_and_its_key_is_private(tmp_path: Path) ->
     first = authority.Authority.kept(tmp_path)
     assert authority.Authority.kept(tmp_path).certificate == first.certificate
     assert stat.S_IMODE((tmp_path / authority.KEY).stat().st_mode) == 0o600
+    narrow = authority.Authority.fresh(authority.MANAGEMENT_HOST)
+    (tmp_path / authority.CERTIFICATE).write_bytes(narrow.certificate)
+    assert authority.Authority.kept(tmp_path).certificate not in (first.certificate, narrow.certificate)
     (tmp_path / authority.KEY).write_text("broken")
     assert authority.Authority.kept(tmp_path).certificate != first.certificate
 
 
-def test_the_authority_can_certify_only_vaults(tmp_path: Path) -> None:
+def test_the_authority_can_certify_only_vaults_and_resource_manager(tmp_path: Path) -> None:
     made = authority.Authority.fresh()
     server = made.server_context(["www.example.org"])
     trust = ssl.create_default_context(cadata=made.certificate.decode())
@@ -277,3 +284,38 @@ def shake_hands(*sides: ssl.SSLObject) -> None:
                 side.do_handshake()
             except ssl.SSLWantReadError:
                 continue
+
+
+def test_the_same_port_serves_resource_manager_by_its_name(simulator: Simulator) -> None:
+    trust = ssl.create_default_context(cadata=simulator.authority.decode())
+    connection = Connection(authority.MANAGEMENT_HOST, simulator.tls_port, context=trust, timeout=10)
+    path = f"/subscriptions/{simulator.subscription_id}/resourceGroups?api-version=2021-04-01"
+    connection.request("GET", path, headers={"Authorization": "Bearer wrong"})
+    refused = connection.getresponse()
+    assert (refused.status, json.loads(refused.read())["error"]["code"]) == (401, "InvalidAuthenticationToken")
+    connection.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
+    answer = connection.getresponse()
+    assert (answer.status, "value" in json.loads(answer.read())) == (200, True)
+
+
+def test_a_key_signs_for_its_readers_and_its_public_part_verifies(
+    simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle, resolve = tmp_path / "ca.crt", socket.getaddrinfo
+    bundle.write_bytes(simulator.authority)
+    monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda _host, *more, **named: resolve("127.0.0.1", *more, **named))
+    vault = vault_of(f"https://{HOST}:{simulator.tls_port}")
+    reader = token(simulator)
+    key = vault_keys.public_key(vault, "checkpoints", "", reader, 20)
+    signature = vault_keys.sign(vault, "checkpoints", key.version, b"statement", reader, 20)
+    assert key == vault_keys.public_key(vault, "checkpoints", key.version, reader, 20)
+    assert key.verifies(b"statement", signature)
+    assert not key.verifies(b"Statement", signature)
+    assert not key.verifies(b"statement", signature[:-1] + bytes([signature[-1] ^ 1]))
+    assert not key.verifies(b"statement", signature[1:])
+    with pytest.raises(VaultError, match=r"cannot be used \(HTTP status 403"):
+        vault_keys.sign(vault, "checkpoints", key.version, b"statement", token(simulator, "stranger"), 20)
+    with pytest.raises(VaultError, match=r"cannot be used \(HTTP status 404"):
+        vault_keys.public_key(vault, "other", "", reader, 20)

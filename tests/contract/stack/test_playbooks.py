@@ -6,13 +6,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import pathlib
 import re
 import shlex
+import signal
 import stat
 import subprocess
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -46,7 +51,7 @@ class Operator:
 
     def controller(self, **answer: Any) -> tuple[str, str]:
         """Make this machine the controller, with this answer of Slurm. Returns the options of the inventory."""
-        answer = {"changed": False, "answers": True, "jobs": [], **answer}
+        answer = {"changed": False, "answers": True, "jobs": [], "pending": [], **answer}
         python = self.folder / "python"
         python.write_text(f"#!/bin/sh\nprintf '%s' {shlex.quote(json.dumps(answer))}\n", encoding="utf-8")
         python.chmod(stat.S_IRWXU)
@@ -59,9 +64,17 @@ class Operator:
         (self.folder / "hosts.yml").write_text(yaml.safe_dump(hosts), encoding="utf-8")
         return "-i", "hosts.yml"
 
+    def kill(self) -> None:
+        """Kill ansible-playbook and its workers, which each have a session of their own."""
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if (process / "cwd").readlink() == self.folder:
+                    os.kill(int(process.name), signal.SIGKILL)
+
     def run(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a playbook."""
-        return self._playbook(self.folder, f"hpcai.azure.{name}", "-e", "@stack.yml", *arguments)
+        name = name if "." in name else f"hpcai.azure.{name}"
+        return self._playbook(self.folder, name, "-e", "@stack.yml", *arguments)
 
 
 @pytest.fixture
@@ -73,6 +86,14 @@ def operator(tmp_path: pathlib.Path, ansible_playbook: AnsiblePlaybook, azure: A
 def words(done: subprocess.CompletedProcess[str]) -> str:
     """The output on one line."""
     return " ".join((done.stdout + done.stderr).split())
+
+
+def wait_for(done: Callable[[], bool]) -> None:
+    """Wait until something is true."""
+    deadline = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def changed(done: subprocess.CompletedProcess[str]) -> int:
@@ -110,6 +131,22 @@ def test_from_an_empty_subscription_and_back(operator: Operator, azure: Azure) -
     assert azure.sent() == []
 
 
+def test_killed_run_is_repeated(operator: Operator, azure: Azure) -> None:
+    azure.simulator.add_fault("PUT .*/virtualMachines/", "slow", delay_s=5, times=1, service="deployment")
+    with ThreadPoolExecutor(1) as thread:
+        first = thread.submit(operator.run, "provision")
+        wait_for(lambda: any(path.endswith("/deployments/hpcai-hpcai") for _method, path in azure.sent()))
+        operator.kill()
+        assert first.result().returncode == -signal.SIGKILL
+    assert not azure.exists(azure.names().controller)
+
+    assert changed(operator.run("provision")) == 1
+    assert azure.exists(azure.names().controller)
+    azure.simulator.clear()
+    assert changed(operator.run("provision")) == 0
+    assert azure.sent() == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "refusal"),
     [
@@ -132,11 +169,21 @@ def test_teardown_is_refused_without_knowing_about_jobs(
 @pytest.mark.parametrize(
     ("answer", "refusal"),
     [
-        ({"jobs": ["4711 (alice, running)"]}, "jobs run: 4711 (alice, running). Wait until they have ended"),
+        (
+            {"jobs": ["4711 (alice, running)"], "pending": ["4712 (bob, pending)"]},
+            "jobs run: 4711 (alice, running); and jobs are pending: 4712 (bob, pending). Wait until they have ended",
+        ),
+        (
+            {"pending": [f"{number} (bob, pending)" for number in range(12)]},
+            "jobs are pending: 0 (bob, pending), 1 (bob, pending), 2 (bob, pending), 3 (bob, pending), "
+            "4 (bob, pending), 5 (bob, pending), 6 (bob, pending), 7 (bob, pending), 8 (bob, pending), "
+            "9 (bob, pending) and 2 more. Wait until they have ended, or cancel them, or add "
+            "-e teardown_running_jobs=true if jobs may be lost.",
+        ),
         ({"answers": False}, "slurmctld on ctl does not answer, so it is not known whether jobs run"),
     ],
 )
-def test_teardown_is_refused_while_jobs_run(
+def test_teardown_is_refused_while_jobs_run_or_are_pending(
     operator: Operator, azure: Azure, answer: dict[str, Any], refusal: str
 ) -> None:
     azure.run(smallest(storage={"containers": []}, shared_home={"source": "none"}))
@@ -152,12 +199,48 @@ def test_teardown_is_refused_while_jobs_run(
         assert azure.simulator.model.resource_groups == {}
 
 
-def test_unknown_key_is_refused_before_the_first_request(operator: Operator, azure: Azure) -> None:
-    operator.describe(netwrk={})
+def test_preflight_stops_provision_before_the_first_write(operator: Operator, azure: Azure) -> None:
+    azure.simulator.limits.change({"quotas": {"standardNDASv4_A100Family": 0}})
     done = operator.run("provision")
 
     assert done.returncode != 0
-    assert "netwrk" in words(done)
+    assert "Preflight of hpcai" in done.stdout
+    assert "Cost: unknown, because there is no price file." in done.stdout
+    assert "Preflight ends with fail of quota." in words(done)
+    assert azure.sent() == []
+    # A scale set starts empty, so Azure makes it without quota.
+    assert changed(operator.run("provision", "-e", "provision_preflight=false")) == 1
+
+
+ROLE_ALONE = """
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - ansible.builtin.import_role:
+        name: hpcai.azure.provision
+"""
+
+
+@pytest.mark.parametrize(
+    ("playbook", "arguments"),
+    [
+        ("hpcai.azure.preflight", ()),
+        ("hpcai.azure.provision", ()),
+        ("hpcai.azure.provision", ("-e", "provision_preflight=false")),
+        ("hpcai.azure.teardown", ()),
+        ("alone.yml", ()),
+    ],
+)
+@pytest.mark.daily(3)
+def test_unknown_key_is_refused_before_the_first_request(
+    operator: Operator, azure: Azure, playbook: str, arguments: tuple[str, ...]
+) -> None:
+    operator.describe(netwrk={})
+    (operator.folder / "alone.yml").write_text(ROLE_ALONE, encoding="utf-8")
+    done = operator.run(playbook, *arguments)
+
+    assert done.returncode != 0
+    assert "hpcai_stack.netwrk is unknown; the nearest known key is network." in words(done)
     assert azure.simulator.requests() == []
 
 

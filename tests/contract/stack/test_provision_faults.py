@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -18,12 +19,14 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.concurrency imp
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.errors import InventoryError
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack import deployments
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack import resource as kinds
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack import session as sessions
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.deployments import Deployments
+from simulator.arm.provision import whatif
 
 from .cloud import Azure, smallest
 
 PUBLIC = {"ssh_from": ["192.0.2.0/24"]}
-IN_THE_DEPLOYMENT = 20
+IN_THE_DEPLOYMENT = 21
 """Resources of the smallest stack that are in its deployment."""
 
 
@@ -59,13 +62,28 @@ def test_deployment_that_fails_is_continued(azure: Azure, position: int) -> None
     assert "SkuNotAvailable: The requested size is currently not available in southcentralus." in message
     assert "Choose another size, zone or region." in message
     assert "Made and recorded: resourceGroups/hpcai, " in message
-    assert message.endswith("Correct this, and run it again: it goes on from there.")
+    assert message.endswith("Correct this, and run it again: it continues from there.")
     failed = message.split(":", 1)[0]
     made = {one["resource"] for one in azure.run(state="planned")["changes"]}
     again = azure.run()
 
     assert failed in [one["label"] for one in again["changes"]]
     assert {one["resource"] for one in again["changes"]} == made
+    complete(azure)
+
+
+@pytest.mark.parametrize("missing", ["secrets", "providers/Microsoft.Authorization/roleAssignments"])
+def test_no_machine_is_made_before_it_can_get_the_munge_key(azure: Azure, missing: str) -> None:
+    """A first boot without the key fails, and only slurmd tries again."""
+    azure.simulator.add_fault(
+        f"PUT .*/vaults/[^/]*/{missing}/", service="deployment", status=409, code="Conflict", message="Try again."
+    )
+    assert "Conflict: Try again." in failure(azure)
+    assert azure.simulator.model.instances() == []
+    azure.simulator.clear()
+    azure.run()
+
+    assert [one.name for one in azure.simulator.model.instances()] == ["hpcai-controller", "hpcai-login-1"]
     complete(azure)
 
 
@@ -81,12 +99,12 @@ def test_run_that_was_killed_while_azure_works_is_continued(azure: Azure, monkey
             azure.run()
     monkeypatch.setattr(deployments, "_WATCH_S", 0.1)
     foreseen = azure.run(check=True)
-    assert "A deployment of an earlier run is still at work." in foreseen["notes"]
+    assert "A deployment of an earlier run is still running." in foreseen["notes"]
     azure.simulator.clear()
     azure.run()
 
-    # Only what the killed run had not started: the munge key and the record.
-    assert [path.rsplit("/", 1)[-1] for _method, path in azure.sent()] == ["munge-key", "hpcai-hpcai-record"]
+    # Only what the killed run had not started: the record.
+    assert [path.rsplit("/", 1)[-1] for _method, path in azure.sent()] == ["hpcai-hpcai-record"]
     complete(azure)
 
 
@@ -100,7 +118,7 @@ def test_two_runs_at_once_do_not_disturb_each_other(azure: Azure, monkeypatch: p
     )
     message = failure(azure)
 
-    assert "Another run of this stack is at work. Wait until it has ended, and run this again." in message
+    assert "Another run of this stack is still running. Wait until it has ended, and run this again." in message
     azure.run()
     complete(azure)
 
@@ -122,11 +140,24 @@ def test_quota_that_is_used_up_after_the_validation_is_explained(azure: Azure) -
     complete(azure)
 
 
-def test_throttling_for_minutes_is_waited_for(azure: Azure) -> None:
-    azure.simulator.add_fault(
-        "GET .*providers/Microsoft.Network", times=12, status=429, code="TooManyRequests", headers={"Retry-After": "0"}
-    )
-    azure.run()
+def test_throttling_for_minutes_is_waited_for(azure: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    class Hurried(Deadline):
+        """Its waits take no time."""
+
+        def __init__(self, seconds: float) -> None:
+            super().__init__(seconds, lambda: time.monotonic() + sum(waits), waits.append)
+
+    monkeypatch.setattr(sessions, "Deadline", Hurried)
+    busy: dict[str, Any] = {"status": 429, "code": "TooManyRequests", "headers": {"Retry-After": "25"}}
+    # Reads, each write, and the questions how far the deployment is.
+    azure.simulator.add_fault("GET .*providers/Microsoft.Network", times=12, **busy)
+    azure.simulator.add_fault("PUT .*/(resourceGroups|userAssignedIdentities|deployments)/", times=8, **busy)
+    azure.simulator.add_fault("(POST|GET) .*/(deployments/|operation)", times=8, **busy)
+    azure.run(timeout=3600)
+
+    assert waits.count(25) == 28
     complete(azure)
 
 
@@ -156,7 +187,7 @@ def test_missing_package_is_one_clear_error(azure: Azure, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "azure.mgmt.resource.deployments", None)
     message = failure(azure)
 
-    assert message.startswith("the Python package azure-mgmt-resource-deployments is missing where Ansible runs")
+    assert message.startswith("the Python package azure-mgmt-resource-deployments is missing on the control node")
     assert azure.simulator.requests() == []
 
 
@@ -210,6 +241,13 @@ def test_missing_right_for_roles_is_explained_and_its_commands_are_returned(azur
     complete(azure, without)
 
 
+def test_roles_that_take_a_minute_to_spread_do_not_stop_the_run(azure: Azure) -> None:
+    """The directory does not know new identities yet."""
+    azure.simulator.limits.role_delay_s = 60
+    azure.run()
+    complete(azure)
+
+
 def test_error_while_reading_changes_nothing(azure: Azure) -> None:
     azure.run()
     azure.simulator.clear()
@@ -248,6 +286,43 @@ def test_preview_that_deletes_something_is_refused(monkeypatch: pytest.MonkeyPat
 
     with pytest.raises(InventoryError, match=r"it would delete disks/old\. Nothing was deployed\.$"):
         Deployments(clients, "s", "g", Deadline(5), print).check("x", {"resources": []})
+
+
+def deployed(azure: Azure) -> list[str]:
+    """The requests that concern the stack's deployment, without those that only read it."""
+    return [
+        f"{one['method']} {one['path'].rpartition('/')[2]}"
+        for one in azure.simulator.requests()
+        if "/deployments/hpcai-hpcai" in one["path"].lower() and one["method"] != "GET"
+    ]
+
+
+def test_deployment_is_validated_and_previewed_before_it_starts(azure: Azure) -> None:
+    azure.run()
+
+    deployment = azure.simulator.model.deployments[azure.names().of(kinds.DEPLOYMENT, "hpcai-hpcai").lower()]
+    assert len(deployment.template["resources"]) == IN_THE_DEPLOYMENT
+    assert deployed(azure) == ["POST validate", "POST whatIf", "PUT hpcai-hpcai", "PUT hpcai-hpcai-record"]
+
+
+def test_run_whose_preview_deletes_something_deploys_nothing(azure: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = whatif.preview
+
+    def with_deletion(*arguments: Any) -> dict[str, Any]:
+        answer = shown(*arguments)
+        old = {"resourceId": azure.names().of(kinds.DISK, "old"), "changeType": "Delete"}
+        answer["properties"]["changes"].append(old)
+        return answer
+
+    azure.run(smallest(login={"count": 0}))
+    azure.simulator.clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(whatif, "preview", with_deletion)
+        assert "it would delete disks/old. Nothing was deployed." in failure(azure)
+    assert deployed(azure) == ["POST validate", "POST whatIf"]
+    assert azure.sent() == []
+    azure.run()
+    complete(azure)
 
 
 def test_failed_run_that_made_nothing_says_so(subscribe: Callable[..., Azure]) -> None:

@@ -142,6 +142,20 @@ def test_machine_made_again_by_somebody_else_stays(azure: Azure) -> None:
     assert not azure.exists(azure.names().of(kinds.SCALE_SET, "compute"))
 
 
+def test_scale_set_made_again_by_somebody_else_stays(azure: Azure) -> None:
+    wanted = smallest(**NO_DATA)
+    azure.run(wanted)
+    scale_set = azure.names().of(kinds.SCALE_SET, "compute")
+    azure.simulator.scale_set("compute").unique_id = "99999999-0000-4000-8000-000000000002"
+    done = azure.run(wanted, state="absent")
+
+    (why,) = [text for text in done["stays"] if text.startswith("virtualMachineScaleSets/compute stays")]
+    assert " stays: it is not what the stack made: its uniqueId is 99999999" in why
+    assert azure.exists(scale_set)
+    assert azure.exists(azure.names().network)
+    assert not azure.exists(azure.names().controller)
+
+
 @pytest.mark.parametrize("below", [False, True])
 def test_lock_is_named_and_nothing_is_deleted(azure: Azure, below: bool) -> None:
     wanted = smallest(**NO_DATA)
@@ -166,7 +180,8 @@ def test_teardown_that_fails_is_continued(azure: Azure) -> None:
         InventoryError, match=r"could not delete virtualNetworks/hpcai-vnet: 409 InUse: In use\."
     ) as failed:
         azure.run(wanted, state="absent")
-    assert "Deleted: virtualMachineScaleSets/compute, " in str(failed.value)
+    assert "Deleted: roleAssignments/" in str(failed.value)
+    assert ", virtualMachineScaleSets/compute, " in str(failed.value)
     azure.simulator.clear()
     done = azure.run(wanted, state="absent")
 

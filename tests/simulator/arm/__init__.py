@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException
 
-from simulator import TOKEN, admin, misbehaviour
+from simulator import admin, misbehaviour
 from simulator.arm import (
     authorization,
     boot_diagnostics,
@@ -27,15 +27,21 @@ from simulator.arm import (
     longrunning,
     machines,
     network,
+    prices,
     scale_sets,
     set_instances,
+    storage,
 )
 from simulator.arm.context import Context, context
 from simulator.arm.errors import ArmError, refusal, subscription_not_found
 from simulator.arm.paging import query
+from simulator.arm.provision import rights
+from simulator.tokens import MANAGERS
 
 log = logging.getLogger(__name__)
 ADMIN = "/_simulator"
+_WITHOUT_TOKEN = (boot_diagnostics.STORAGE, storage.DATA, prices.PATH)
+"""Beginnings of the paths that belong to services other than Resource Manager."""
 API_VERSION = re.compile(r"\d{4}-\d{2}-\d{2}(-preview)?")
 
 
@@ -58,7 +64,7 @@ def create_app(state: Context) -> Flask:
     app = Flask("simulator", static_folder=None)
     app.config["context"] = state
     parts = (boot_diagnostics, scale_sets, set_instances, machines, galleries, network, impacts, longrunning, admin)
-    for part in (*parts, deployments, catalog, authorization, documents):
+    for part in (*parts, deployments, catalog, prices, authorization, storage, documents):
         app.register_blueprint(part.blueprint)
     app.wsgi_app = LowerCasePaths(app.wsgi_app)  # type: ignore[method-assign]
     app.before_request(_begin)
@@ -79,7 +85,7 @@ def _begin() -> Response | None:
     misbehaviour.delay(context().options.latency_ms / 1000)
     g.fault = context().faults.applying(text)
     answer = misbehaviour.before(g.fault, context().faults, refusal) if g.fault else None
-    if answer is None and not request.path.startswith(boot_diagnostics.STORAGE):
+    if answer is None and not request.path.startswith(_WITHOUT_TOKEN):
         _check_request()
     return answer
 
@@ -121,7 +127,9 @@ def _check_request() -> None:
     authorization = request.headers.get("Authorization", "")
     if not authorization:
         raise _unauthorized("AuthenticationFailed", "Authentication failed. The 'Authorization' header is missing.")
-    if authorization != f"Bearer {TOKEN}":
+    scheme, _blank, token = authorization.partition(" ")
+    grant = context().model.tokens.find(token)
+    if scheme != "Bearer" or grant is None or grant.audience not in MANAGERS:
         raise _unauthorized("InvalidAuthenticationToken", "The access token is invalid.")
     version = query().get("api-version")
     if not version:
@@ -139,6 +147,9 @@ def _check_request() -> None:
     subscription = (request.view_args or {}).get("subscription")
     if subscription is not None and subscription.lower() != context().model.subscription.lower():
         raise subscription_not_found(subscription)
+    if grant.principals:
+        path, expand = request.environ["simulator.path"], query().get("$expand") or ""
+        rights.check_identity(context(), grant.principals, request.method, path, expand)
 
 
 def _unauthorized(code: str, message: str) -> ArmError:

@@ -272,7 +272,7 @@ def check_storage_name(subscription: str) -> Response:
     name = str((request.get_json(silent=True) or {}).get("name", ""))
     if not services.STORAGE_NAME.fullmatch(name):
         return one(encode({"nameAvailable": False, "reason": "AccountNameInvalid", "message": f"{name} is not valid."}))
-    if services.storage_taken(context(), name):
+    if rights.storage_taken(context(), name):
         message = f"The storage account named {name} is already taken."
         return one(encode({"nameAvailable": False, "reason": "AlreadyExists", "message": message}))
     return one(encode({"nameAvailable": True}))

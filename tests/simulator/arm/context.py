@@ -31,6 +31,7 @@ class Options:
     interface_page_size: int = 100
     page_size: int = 100
     """Page size of all other lists."""
+    price_page_size: int = 1000
     latency_ms: float = 0
     """Added to every request."""
     poll_ms: int = 1000

@@ -36,7 +36,7 @@ def encode_public_address(item: Instance) -> bytes:
 
 
 def _has_interface(item: Instance) -> bool:
-    return item.has_interfaces and not item.interface_id
+    return item.has_interfaces and item.is_listed and not item.interface_id
 
 
 def _has_public_address(item: Instance) -> bool:

@@ -61,7 +61,10 @@ def list_instances(subscription: str, group: str, name: str) -> Response:
     scale_set = lookup.scale_set(group, name)
     parameters = query()
     view = _wants_view(parameters.get("$expand"))
-    listing = context().model.listing(scale_set.members.values(), _filter(parameters.get("$filter")))
+    wanted = _filter(parameters.get("$filter"))
+    listing = context().model.listing(
+        scale_set.members.values(), lambda item: item.is_listed and (wanted is None or wanted(item))
+    )
     found, next_link = page(listing, context().options.vm_page_size)
     return many([encode(item, view) for item in found], next_link)
 

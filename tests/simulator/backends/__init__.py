@@ -43,8 +43,8 @@ class NetworkSpec:
     """Port of the metadata service on the gateway. 169.254.169.254:80 must lead to it."""
     admin_private_key: str = ""
     """Path of the private key for the machines' ssh_public_keys (empty without a state folder)."""
-    vault_port: int = 0
-    """Port of the key vaults on the gateway. On machines, the gateway's port 443 must lead to it (0: no vaults)."""
+    tls_port: int = 0
+    """Port of the key vaults and of Resource Manager on the gateway, to which its port 443 must lead on machines."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class NodeSpec:
     """Whether the machine has local disks, which blank_disks() empties."""
     own_login: bool = True
     """Whether the key of the network's ``admin_private_key`` lets the administrator in."""
-    vault_names: tuple[str, ...] = ()
-    """Host names of the key vaults at the machine's creation, which it resolves to the gateway."""
+    tls_names: tuple[str, ...] = ()
+    """Names that the machine resolves to the gateway: Resource Manager, and the key vaults at its creation."""
 
 
 class Backend(Protocol):

@@ -1,13 +1,14 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Key Vault's REST interface for secrets. The Host header selects the vault.
+"""Key Vault's REST interface for secrets, and for signing with keys. The Host header selects the vault.
 
 Codes and messages come from Azure's documentation ("Azure Key Vault REST API Error Codes") and from users' reports.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from typing import Any, cast
@@ -17,7 +18,7 @@ from flask import Blueprint, Flask, Response, current_app, request
 from simulator import roles
 from simulator.faults import Fault, Faults
 from simulator.front import Front
-from simulator.keyvault.store import Secret, Vault, may
+from simulator.keyvault.store import Key, Secret, Vault, may
 from simulator.misbehaviour import JSON
 from simulator.model import Model
 from simulator.requestlog import RequestLog
@@ -97,6 +98,59 @@ def set_secret(name: str) -> Response:
     if not isinstance(value, str) or not SECRET_NAME.fullmatch(name):
         raise VaultError(400, "BadParameter", "The request body or the name of the secret is invalid.")
     return _json(payload(vault, vault.put(name, value)))
+
+
+@blueprint.get("/keys/<name>")
+@blueprint.get("/keys/<name>/<version>")
+def get_key(name: str, version: str = "") -> Response:
+    """The public part of a key, or of one version of it."""
+    vault, grant = _vault(), _grant()
+    _check_version()
+    _check_key_right(grant, vault, name, "read")
+    key = _key(vault, name, version)
+    modulus, exponent = (_base64(number.to_bytes((number.bit_length() + 7) // 8, "big")) for number in key.public)
+    stated = {"kid": _kid(vault, key), "kty": "RSA", "key_ops": ["sign", "verify"], "n": modulus, "e": exponent}
+    return _json({"key": stated, "attributes": {"enabled": True, "recoveryLevel": "Recoverable+Purgeable"}})
+
+
+@blueprint.post("/keys/<name>/<version>/sign")
+def sign(name: str, version: str) -> Response:
+    """The signature of a digest."""
+    vault, grant = _vault(), _grant()
+    _check_version()
+    _check_key_right(grant, vault, name, "sign")
+    key, body = _key(vault, name, version), request.get_json(silent=True) or {}
+    try:
+        digest = base64.urlsafe_b64decode(body["value"] + "=" * (-len(body["value"]) % 4))
+    except (KeyError, TypeError, ValueError):
+        digest = b""
+    if body.get("alg") != "RS256" or len(digest) != 32:
+        raise VaultError(400, "BadParameter", "The algorithm or the length of the digest is invalid.")
+    return _json({"kid": _kid(vault, key), "value": _base64(key.sign(digest))})
+
+
+def _key(vault: Vault, name: str, version: str) -> Key:
+    key = vault.key(name, version)
+    if key is None:
+        raise VaultError(404, "KeyNotFound", f"A key with (name/id) {name} was not found in this key vault.")
+    return key
+
+
+def _kid(vault: Vault, key: Key) -> str:
+    return f"{vault.url}/keys/{key.name}/{key.version}"
+
+
+def _base64(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")
+
+
+def _check_key_right(grant: Grant, vault: Vault, name: str, action: str) -> None:
+    full = f"Microsoft.KeyVault/vaults/keys/{action}/action"
+    if may(grant.names, vault.readers):
+        return
+    if not (vault.azure_id and roles.identity_allows(_model(), grant.names, vault.azure_id, full)):
+        message = f"Caller is not authorized to perform action on resource. Action: '{full}' Key: {name}"
+        raise VaultError(403, "Forbidden", message, "ForbiddenByRbac")
 
 
 def payload(vault: Vault, secret: Secret) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Key vaults and the secrets in them."""
+"""Key vaults, and the secrets and keys in them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ import string
 import threading
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
+from cryptography.hazmat.primitives.hashes import SHA256
 
 from simulator.resources import Document, now
 from simulator.scenario import VaultScenario
@@ -45,6 +49,25 @@ class DeletedVault:
     deleted: datetime
 
 
+class Key:
+    """An RSA key that never leaves the vault."""
+
+    def __init__(self, name: str, bits: int = 2048) -> None:
+        self.name = name
+        self.version = secrets.token_hex(16)
+        self._private = rsa.generate_private_key(public_exponent=65537, key_size=bits)
+
+    @property
+    def public(self) -> tuple[int, int]:
+        """Modulus and exponent."""
+        numbers = self._private.public_key().public_numbers()
+        return numbers.n, numbers.e
+
+    def sign(self, digest: bytes) -> bytes:
+        """The RS256 signature of a SHA-256."""
+        return self._private.sign(digest, padding.PKCS1v15(), Prehashed(SHA256()))
+
+
 class Vault:
     """One key vault."""
 
@@ -62,6 +85,9 @@ class Vault:
         self._secrets: dict[str, list[Secret]] = {}
         for name, value in scenario.secrets.items():
             self.put(name, value)
+        self._keys: dict[str, list[Key]] = {}
+        for name in scenario.keys:
+            self.make_key(name)
 
     def allows(self, principals: frozenset[str], action: str) -> bool:
         """Whether an access policy lets one of the principals read (getSecret) or write (setSecret) secrets."""
@@ -87,6 +113,19 @@ class Vault:
         with self._lock:
             self._secrets.setdefault(name.lower(), []).append(secret)
         return secret
+
+    def key(self, name: str, version: str = "") -> Key | None:
+        """The requested version of a key, or the newest one."""
+        with self._lock:
+            versions = self._keys.get(name.lower(), [])
+            return next((item for item in reversed(versions) if version.lower() in ("", item.version)), None)
+
+    def make_key(self, name: str) -> Key:
+        """Add a version of a key."""
+        made = Key(name)
+        with self._lock:
+            self._keys.setdefault(name.lower(), []).append(made)
+        return made
 
     def enable(self, name: str, enabled: bool) -> None:
         """Enable or disable the newest version."""

@@ -29,7 +29,7 @@ ALL: tuple[Kind, ...] = (
     interfaces.Interface("Microsoft.Network/networkInterfaces"),
     interfaces.Bastion("Microsoft.Network/bastionHosts"),
     interfaces.PrivateEndpoint("Microsoft.Network/privateEndpoints"),
-    services.Plain("Microsoft.Network/privateEndpoints/privateDnsZoneGroups", located=False),
+    services.Plain("Microsoft.Network/privateEndpoints/privateDnsZoneGroups", located=False, typed=False),
     services.Plain("Microsoft.Network/privateDnsZones"),
     services.Plain("Microsoft.Network/privateDnsZones/virtualNetworkLinks"),
     services.Identity("Microsoft.ManagedIdentity/userAssignedIdentities"),

@@ -90,6 +90,8 @@ class Kind:
 
     located = True
     """Whether it has a location of its own, and tags."""
+    typed = True
+    """Whether answers have its type."""
     embedded = ""
     """The list in the parent's properties that holds resources of this type."""
     preflight = True
@@ -152,7 +154,9 @@ class Kind:
     def answer(self, state: Context, item: Resource) -> dict[str, Any]:
         """The resource as a GET returns it."""
         assert isinstance(item, Document)
-        answer: dict[str, Any] = {"id": item.id, "name": item.name, "type": item.kind}
+        answer: dict[str, Any] = {"id": item.id, "name": item.name}
+        if self.typed:
+            answer["type"] = item.kind
         if self.located:
             answer["location"] = item.location
         if item.tags:

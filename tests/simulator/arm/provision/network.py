@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Virtual networks and what stands in them, without machines."""
+"""Virtual networks and their parts, without machines."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from simulator.resources import Document
 LOCKS = "Microsoft.Authorization/locks"
 CALLER = "00000000-0000-4000-8000-00000000c11e"
 """The object id of whoever has the token."""
+_VERBS = {"PUT": "write", "PATCH": "write", "DELETE": "delete", "POST": "action"}
 
 
 def check_provider(state: Context, kind: str) -> None:
@@ -30,6 +31,39 @@ def check_provider(state: Context, kind: str) -> None:
             f"The subscription is not registered to use namespace '{namespace}'. See https://aka.ms/rps-not-found for "
             "how to register subscriptions.",
         )
+
+
+def action_of(method: str, path: str) -> tuple[str, str]:
+    """The action that a request needs, and at which scope; an empty one: at any.
+
+    Operations are below the subscription, but an identity with a role on one resource can read its own.
+    """
+    namespace, *parts = path.rpartition("/providers/")[2].strip("/").split("/")
+    if "/providers/" not in path:
+        namespace, parts = "Microsoft.Resources", [namespace, *parts]
+    scope = path[: -len(parts[-1]) - 1] if len(parts) % 2 else path
+    if [part.lower() for part in parts[::2]] == ["locations", "operations"]:
+        scope = ""
+    return "/".join([namespace, *parts[::2], _VERBS.get(method, "read")]), scope
+
+
+def check_identity(state: Context, principals: frozenset[str], method: str, path: str, expand: str) -> None:
+    """Raise ArmError if the roles of a machine's identity do not allow a request.
+
+    Azure does not document whether the list of a set's members needs another right for their instance views; here it
+    does.
+    """
+    action, scope = action_of(method, path)
+    needed = [action, action.replace("/read", "/instanceView/read")] if expand.lower() == "instanceview" else [action]
+    for one in needed:
+        if not roles.identity_allows(state.model, principals, scope, one, "actions"):
+            who = next(iter(principals))
+            raise ArmError(
+                403,
+                "AuthorizationFailed",
+                f"The client '{who}' with object id '{who}' does not have authorization to perform action '{one}' over "
+                f"scope '{scope or path}' or the scope is invalid.",
+            )
 
 
 def check_action(state: Context, action: str, scope: str) -> None:
@@ -92,3 +126,9 @@ def _at(body: Any, path: str) -> Any:
     for part in path.split("."):
         body = body.get(part) if isinstance(body, dict) else None
     return body
+
+
+def storage_taken(state: Context, name: str) -> bool:
+    """Whether an account of this name exists anywhere."""
+    known = [item.name.lower() for item in state.model.documents.of("Microsoft.Storage/storageAccounts")]
+    return name.lower() in known or name.lower() in [item.lower() for item in state.model.limits.foreign_names]

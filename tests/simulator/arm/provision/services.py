@@ -9,12 +9,14 @@ import re
 import uuid
 from typing import Any
 
+from flask import has_request_context, request
+
 from simulator import roles
 from simulator.arm.compute_payloads import timestamp
 from simulator.arm.context import Context
 from simulator.arm.errors import ArmError, bad_parameter
 from simulator.arm.provision.kinds import Change, Kind
-from simulator.arm.provision.rights import CALLER
+from simulator.arm.provision.rights import CALLER, storage_taken
 from simulator.effects import Work
 from simulator.keyvault.store import DeletedVault, Vault
 from simulator.resources import Document, Resource, now
@@ -215,11 +217,12 @@ class StorageAccount(Kind):
                     )
                 )
 
-
-def storage_taken(state: Context, name: str) -> bool:
-    """Whether an account of this name exists anywhere."""
-    known = [item.name.lower() for item in state.model.documents.of("Microsoft.Storage/storageAccounts")]
-    return name.lower() in known or name.lower() in [item.lower() for item in state.model.limits.foreign_names]
+    def answer(self, state: Context, item: Resource) -> dict[str, Any]:
+        """The simulator has the blobs of all accounts at its own address."""
+        found = super().answer(state, item)
+        if has_request_context() and "primaryEndpoints" in found["properties"]:
+            found["properties"]["primaryEndpoints"]["blob"] = f"{request.host_url}storage/{found['name']}/blob/"
+        return found
 
 
 class StorageService(Kind):
@@ -369,9 +372,9 @@ class Lock(Kind):
 class Plain(Kind):
     """A type without rules of its own: what was sent is returned."""
 
-    def __init__(self, name: str, *, located: bool = True) -> None:
+    def __init__(self, name: str, *, located: bool = True, typed: bool = True) -> None:
         super().__init__(name)
-        self.located = located
+        self.located, self.typed = located, typed
 
 
 class Disk(Kind):

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Templates without expressions, read into resources with ids and dependencies."""
+"""Templates without expressions except parameters, read into resources with ids and dependencies."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,6 +16,7 @@ from simulator.arm.provision.targets import GROUPS, Target, target
 
 OWN = ("type", "apiVersion", "name", "dependsOn", "comments", "condition", "scope", "resources", "existing", "metadata")
 """Keys of a resource in a template that are not part of its body."""
+_PARAMETER = re.compile(r"\[parameters\('(\w+)'\)\]")
 
 
 @dataclass
@@ -56,7 +58,7 @@ def parse(scope: str, body: Any) -> tuple[dict[str, Any], list[Step]]:
     for key in ("$schema", "contentVersion", "resources"):
         if key not in template:
             raise invalid(f"The template has no '{key}'")
-    listed = template["resources"]
+    listed = _with_parameters(template["resources"], _parameters(template, properties))
     named = listed if isinstance(listed, dict) else {}
     steps: dict[str, Step] = {}
     symbols: dict[str, str] = {}
@@ -70,6 +72,35 @@ def parse(scope: str, body: Any) -> tuple[dict[str, Any], list[Step]]:
         step.depends = [_resolve(name, steps, symbols if named else {}, step) for name in step.depends]
     _check_circles(steps)
     return template, list(steps.values())
+
+
+def _parameters(template: dict[str, Any], properties: dict[str, Any]) -> dict[str, Any]:
+    """The value of each parameter. Raises ArmError."""
+    declared, given = template.get("parameters") or {}, properties.get("parameters") or {}
+    unknown = [name for name in given if name not in declared]
+    if unknown:
+        raise invalid(
+            f"The following parameters were supplied, but do not correspond to any parameters defined in the template: "
+            f"'{', '.join(unknown)}'"
+        )
+    values = {name: given.get(name, {}).get("value", item.get("defaultValue")) for name, item in declared.items()}
+    missing = [name for name, value in values.items() if value is None]
+    if missing:
+        raise invalid(f"The value for the template parameter '{missing[0]}' is not provided")
+    return values
+
+
+def _with_parameters(value: Any, values: dict[str, Any]) -> Any:
+    """A value of a template with the values of its parameters, the only expression that this simulator evaluates."""
+    if isinstance(value, str) and (found := _PARAMETER.fullmatch(value)):
+        if found[1] not in values:
+            raise invalid(f"The template parameter '{found[1]}' is not found")
+        return values[found[1]]
+    if isinstance(value, dict):
+        return {key: _with_parameters(item, values) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_parameters(item, values) for item in value]
+    return value
 
 
 def _steps(scope: str, resource: Any, above_type: str, above_name: str) -> list[Step]:
@@ -134,7 +165,7 @@ def literal(value: Any, where: str) -> Any:
         if value.startswith("[["):
             return value[1:]
         if value.endswith("]"):
-            raise invalid(f"this simulator evaluates no expressions: {value!r} in {where}")
+            raise invalid(f"this simulator evaluates no expressions but parameters: {value!r} in {where}")
     if isinstance(value, dict):
         return {key: literal(item, where) for key, item in value.items()}
     if isinstance(value, list):

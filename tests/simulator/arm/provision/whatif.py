@@ -13,6 +13,7 @@ from simulator.arm.provision.kinds import id_of
 from simulator.arm.provision.targets import GROUPS
 from simulator.arm.provision.templates import Step
 
+SECRETS = "Microsoft.KeyVault/vaults/secrets"
 SILENT = ("id", "name", "type", "etag", "systemData")
 
 
@@ -22,8 +23,16 @@ def preview(state: Context, group: str, steps: list[Step]) -> dict[str, Any]:
     with state.model.lock:
         for step in steps:
             old = changes.find(state, step.place.id)
-            after = {"apiVersion": step.version, "id": step.place.id, "name": step.place.name, "type": step.place.kind}
+            after: dict[str, Any] = {
+                "apiVersion": step.version,
+                "id": step.place.id,
+                "name": step.place.name,
+                "type": step.place.kind,
+            }
             after |= step.body
+            if step.place.kind == SECRETS:
+                # Azure shows no value of a secret.
+                after["properties"] = {key: value for key, value in step.body["properties"].items() if key != "value"}
             if old is None or step.place.kind == GROUPS:
                 found.append({"resourceId": step.place.id, "changeType": "Create", "after": after})
                 continue

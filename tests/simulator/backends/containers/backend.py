@@ -170,7 +170,7 @@ class ContainersBackend:
             namespace=self._network.namespace(spec.name),
             labels={LABEL_NAME: self._spec.name, LABEL_STATE: str(self._state_dir), "hpcai.vm-id": spec.vm_id},
             local_disk=disk,
-            hosts=dict.fromkeys(spec.vault_names, self._spec.gateway),
+            hosts=dict.fromkeys(spec.tls_names, self._spec.gateway),
         )
 
     def _boot(self, spec: NodeSpec) -> None:
@@ -182,7 +182,7 @@ class ContainersBackend:
     def _redirect(self, spec: NodeSpec) -> None:
         with self._lock:
             reaches = dict(self._reaches.get(spec.vm_id, {}))
-        self._network.redirect(spec.name, self._spec.imds_port, self._spec.vault_port, reaches)
+        self._network.redirect(spec.name, self._spec.imds_port, self._spec.tls_port, reaches)
 
     def _rebooted(self, vm_id: str) -> None:
         """Start a machine that rebooted itself from inside, as a hypervisor does."""

@@ -85,15 +85,15 @@ class Network:
         commands += ["link set eth0 up", f"route add default via {self.gateway}"]
         run(["ip", "-n", space, "-batch", "-"], stdin="\n".join(commands) + "\n")
 
-    def redirect(self, machine: str, imds_port: int, vault_port: int, reaches: Mapping[str, str]) -> None:
+    def redirect(self, machine: str, imds_port: int, tls_port: int, reaches: Mapping[str, str]) -> None:
         """Redirect a machine's metadata address and the gateway's port 443 to the simulator, or block them.
 
         The host itself never has the address 169.254.169.254. ``reaches`` has the access to ``imds`` and ``vault`` if
-        it is not normal (see simulator.backends.REACHES).
+        it is not normal (see simulator.backends.REACHES). Resource Manager is at the vaults' port.
         """
         targets = {"imds": (f"ip daddr {METADATA_ADDRESS} tcp dport 80", imds_port)}
-        if vault_port:
-            targets["vault"] = (f"ip daddr {self.gateway} tcp dport 443", vault_port)
+        if tls_port:
+            targets["vault"] = (f"ip daddr {self.gateway} tcp dport 443", tls_port)
         blocked = "".join(
             f"    {targets[service][0]} {BARS[how]}\n"
             for service, how in reaches.items()

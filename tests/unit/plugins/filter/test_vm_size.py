@@ -45,6 +45,12 @@ def test_templates_can_use_the_facts_like_variables(render: Render) -> None:
     assert render("('NC96ads_A100_v4' | hpcai.azure.vm_size).pcie_gtps is none") is True
 
 
+def test_an_unknown_size_can_have_facts_of_its_own_and_a_known_one_keeps_its_facts(render: Render) -> None:
+    assert render("'nd96asr_v5' | hpcai.azure.vm_size({'x': {'vcpus': 8}}, {})") == {}
+    assert render("'' | hpcai.azure.vm_size(unknown={'gpu_count': 2})") == {"gpu_count": 2}
+    assert render("('standard_X' | hpcai.azure.vm_size({'x': {'vcpus': 8}}, {})).vcpus") == 8
+
+
 @pytest.mark.parametrize(
     ("expression", "words"),
     [
@@ -52,6 +58,8 @@ def test_templates_can_use_the_facts_like_variables(render: Render) -> None:
         ("8 | hpcai.azure.vm_size", "vm_size takes the name of a VM size, not 8"),
         ("'x' | hpcai.azure.vm_size({'x': {'vcpu': 8}})", "has unknown keys vcpu"),
         ("'x' | hpcai.azure.vm_size({'x': {'gpus': [{}]}})", r"gpus\[0\] lacks busid, numa_node"),
+        ("'x' | hpcai.azure.vm_size({'x': {'vcpu': 8}}, {})", "has unknown keys vcpu"),
+        ("'y' | hpcai.azure.vm_size(['x'], {})", "hpcai_vm_sizes must be a mapping"),
         ("'x' | hpcai.azure.vm_size(['x'])", "hpcai_vm_sizes must be a mapping"),
     ],
 )

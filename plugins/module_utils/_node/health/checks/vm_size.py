@@ -33,9 +33,11 @@ def _why(context: Context) -> str:
 VM_SIZE = Check(
     name="vm_size",
     title="The facts of this VM size are known",
-    explain="The hardware expected of a machine follows from its VM size: from the table of sizes, or from its "
-    "description in the inventory. There is no limit. The verdict for an unknown size is unknown, so that a run on "
-    "such a machine never looks complete.",
+    explain=(
+        "The VM size determines which hardware is expected of a machine. The facts of a size come from the "
+        "collection's table of VM sizes, or from a description in the inventory (hpcai_vm_sizes). If the size of this "
+        "machine is not known, the verdict is unknown, so the run cannot pass."
+    ),
     tiers=(PROLOG, PERIODIC, EPILOG, BOOT, DEEP),
     measure=measure,
     # It may have to query the metadata service.

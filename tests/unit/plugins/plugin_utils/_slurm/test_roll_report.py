@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.roll_report import report, set_line
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.roll import report, set_line
 
 SETS = [{"name": "compute", "before": "p:o:s:1", "image": "p:o:s:2", "outdated": ["x", "y"], "current": ["z"]}]
 

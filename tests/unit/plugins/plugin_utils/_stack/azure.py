@@ -10,7 +10,7 @@ import copy
 from typing import Any
 
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack import resource as kinds
-from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.desired import Known, desired
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.desired import TenantIds, desired
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.model import Stack
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.names import Names
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.ownership import Record, unique_of
@@ -26,10 +26,12 @@ FOREIGN_RULE = {
 Answers = dict[str, dict[str, Any] | None]
 
 
-def known(stack: Stack) -> Known:
+def known(stack: Stack) -> TenantIds:
     """What is known about a stack whose identities exist."""
     names = Names(stack)
-    return Known(TENANT, {names.nodes_identity: "principal-nodes", names.controller_identity: "principal-controller"})
+    return TenantIds(
+        TENANT, {names.nodes_identity: "principal-nodes", names.controller_identity: "principal-controller"}
+    )
 
 
 def resources_of(stack: Stack) -> tuple[Resource, ...]:

@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+import pathlib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import Malformed
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.model import needs_one_placement_group
@@ -35,6 +38,13 @@ def test_location_key_and_one_set_are_enough() -> None:
     assert found.storage.name == f"hpcai{found.uuid.hex[:8]}"
 
 
+def test_plan_goes_with_its_image() -> None:
+    found = stack(image=IMAGE, plan="me:thing:one", login={"image": IMAGE}, scale_sets=sets(1))
+    assert str(found.controller.image.plan) == "me:thing:one"
+    # These have an image of their own.
+    assert found.login.image.plan is found.scale_sets[0].image.plan is None
+
+
 def test_uuid_depends_on_subscription_group_and_name() -> None:
     other = SUBSCRIPTION.replace("1", "2")
     uuids = {
@@ -50,6 +60,7 @@ def test_uuid_depends_on_subscription_group_and_name() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"tags": {"x": "[parameters('mungeKey')]"}}, r"that does not begin with \["),
         ({"netwrk": {}}, "hpcai_stack.netwrk is unknown; the nearest known key is network."),
         ({"network": {"adress_space": []}}, "network.adress_space is unknown; the nearest known key is address_space."),
         ({"scale_sets": [{"vmsize": "x"}]}, r"scale_sets\[0\].vmsize is unknown; the nearest known key is vm_size."),
@@ -57,6 +68,9 @@ def test_uuid_depends_on_subscription_group_and_name() -> None:
         ({"scale_sets": []}, "scale_sets must be a list of 1 or more"),
         ({"scale_sets": [{"vm_size": "Standard_D4s_v5", "max": 1}]}, "lacks image"),
         ({"image": "microsoft-dsvm:ubuntu-hpc:2204:latest"}, "moves to another image at any time. Give an exact"),
+        ({"image": IMAGE, "plan": "one"}, "plan must be PUBLISHER:PRODUCT:NAME"),
+        ({"plan": "me:thing:one"}, "hpcai_stack.plan is the plan of an image, and hpcai_stack.image is missing"),
+        ({"controller": {"plan": "me:thing:one"}}, "hpcai_stack.controller.image is missing. State both."),
         ({"image": "ubuntu"}, "PUBLISHER:OFFER:SKU:VERSION, or the resource id of a version in a gallery"),
         ({"location": "Sweden Central"}, "a region in Azure's short form"),
         ({"ssh_public_keys": ["-----BEGIN OPENSSH PRIVATE KEY-----"]}, "a public key in OpenSSH's format"),
@@ -87,6 +101,40 @@ def test_mistake_is_refused_with_its_place(change: dict[str, Any], message: str)
     with pytest.raises(Malformed, match=message) as refused:
         stack(**change)
     assert "\n" not in str(refused.value)
+
+
+SPECS = pathlib.Path(__file__).parents[5] / "roles/provision/meta/argument_specs.yml"
+
+
+def described(options: dict[str, Any], *place: str) -> Iterator[tuple[tuple[str, ...], set[str]]]:
+    """Each mapping that the role's specification describes, by its place, with its keys."""
+    yield place, set(options)
+    for key, option in options.items():
+        if "options" in option:
+            yield from described(option["options"], *place, key)
+
+
+def accepted(*place: str) -> set[str]:
+    """The keys that the model accepts at a place, as its refusal of an unknown key lists them."""
+    value: dict[str, Any] = {"?": 1}
+    for key in reversed(place):
+        if key == "scale_sets":
+            (one,) = sets(1)
+            value = {key: [{**one, **value}]}
+        else:
+            value = {key: value}
+    with pytest.raises(Malformed, match="is unknown; the nearest known key is") as refused:
+        stack(**value)
+    return set(str(refused.value).rpartition("Known are ")[2].removesuffix(".").split(", "))
+
+
+def test_role_describes_exactly_the_keys_that_are_accepted() -> None:
+    specs = yaml.safe_load(SPECS.read_text(encoding="utf-8"))["argument_specs"]
+    places = list(described(specs["main"]["options"]["hpcai_stack"]["options"]))
+
+    assert len(places) == 12
+    for place, keys in places:
+        assert keys == accepted(*place), place
 
 
 def test_public_access_follows_from_ranges_for_ssh() -> None:

@@ -111,6 +111,21 @@ def test_new_image_patches_only_the_image() -> None:
     }
 
 
+def test_lustre_file_system_is_only_read() -> None:
+    lustre = f"{GROUP_ID}/providers/{kinds.LUSTRE}/fast"
+    wanted = stack(shared_home={"source": "amlfs", "adopt": lustre})
+    found = answers(wanted)
+
+    assert not planned(wanted, found).changed
+    assert lustre not in {one.resource.id for one in plan(wanted, resources_of(wanted), {}, None).changes}
+    at(found, lustre)["location"] = "West Europe"
+    (problem,) = planned(wanted, found).problems
+    assert problem.startswith("amlFilesystems/fast is adopted, so it is not changed, but location is West Europe")
+    found[lustre.lower()] = None
+    (problem,) = planned(wanted, found).problems
+    assert problem.startswith("amlFilesystems/fast is adopted, and does not exist: ")
+
+
 def test_rule_changed_by_hand_is_one_line_and_one_resource() -> None:
     wanted = stack(network=PUBLIC)
     found = answers(wanted)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The preflight report: the worst first, what to do, the cost, and no word of promise."""
+"""The preflight report: the worst first, what to do, and the cost as an estimate."""
 
 from __future__ import annotations
 

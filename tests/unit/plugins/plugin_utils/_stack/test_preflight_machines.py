@@ -191,9 +191,13 @@ def test_the_facts_of_a_login_nodes_size_are_not_needed() -> None:
     assert {one.verdict for one in judge_sizes(needs(machines=(CONTROLLER,)), facts(), None)} == {"pass"}
 
 
-def images(image: Image | None, problem: str = "", **changes: Any) -> list[Verdict]:
+PLAN = "me:thing:one"
+
+
+def images(image: Image | None, problem: str = "", terms: Answer[bool] | None = None, **changes: Any) -> list[Verdict]:
     one = needs(machines=(replace(COMPUTE, **changes),))
-    return list(judge_images(one, facts(images={IMAGE: Answer(image, problem)})))
+    answered = facts(images={IMAGE: Answer(image, problem)}, terms={PLAN: terms} if terms else {})
+    return list(judge_images(one, answered))
 
 
 def test_an_image_that_does_not_exist_fails() -> None:
@@ -222,9 +226,26 @@ def test_an_image_that_cannot_be_read_is_unknown() -> None:
     assert only(images(None, "could not read image"), "unknown").summary == "could not read image"
 
 
-def test_an_image_with_a_marketplace_plan_fails() -> None:
-    found = only(images(Image("V2", plan="me:thing:one")), "fail")
-    assert "marketplace plan me:thing:one" in found.summary
+@pytest.mark.parametrize(
+    ("has", "stated", "action"),
+    [
+        ("me:thing:one", "", "Set plan: me:thing:one next to this image."),
+        ("me:thing:two", "me:thing:one", "Set plan: me:thing:two next to this image."),
+        ("", "me:thing:one", "Remove plan next to this image."),
+    ],
+)
+def test_another_plan_than_the_images_fails(has: str, stated: str, action: str) -> None:
+    found = only(images(Image("V2", plan=has), terms=Answer(True), plan=stated), "fail")
+    assert found.action == action
+
+
+def test_the_terms_of_an_images_plan_must_be_accepted() -> None:
+    image = Image("V2", plan="Me:thing:one")
+    assert {one.verdict for one in images(image, terms=Answer(True), plan=PLAN)} == {"pass"}
+    refused = only(images(image, terms=Answer(False), plan=PLAN), "fail")
+    assert "az vm image terms accept" in refused.action
+    assert "--publisher me --offer thing --plan one" in refused.action
+    assert only(images(image, terms=Answer(problem="403"), plan=PLAN), "unknown").summary == "403"
 
 
 def test_without_knowing_what_exists_a_short_quota_is_unknown() -> None:

@@ -6,6 +6,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.preflight_needs import needs_of
 
 from .stacks import SUBSCRIPTION, stack
@@ -47,6 +51,56 @@ def test_needs_a_write_for_everything_that_is_made_except_roles() -> None:
     assert "Microsoft.Resources/deployments/write" in found.actions
     assert not [one for one in found.actions if one.startswith("Microsoft.Authorization/")]
     assert len(found.assignments) == 4
+
+
+def test_needs_the_preview_of_each_run_and_the_right_to_watch_it() -> None:
+    found = {one.rpartition("deployments/")[2] for one in needs_of(stack()).actions if "/deployments/" in one}
+    assert found == {
+        "operations/read",
+        "operationstatuses/read",
+        "read",
+        "validate/action",
+        "whatIf/action",
+        "write",
+    }
+
+
+@pytest.mark.parametrize(
+    ("changed", "network", "others"),
+    [
+        (
+            {},
+            {
+                "natGateways/join/action",
+                "networkInterfaces/join/action",
+                "networkSecurityGroups/join/action",
+                "publicIPAddresses/join/action",
+                "virtualNetworks/subnets/join/action",
+                "virtualNetworks/subnets/joinViaServiceEndpoint/action",
+            },
+            set(),
+        ),
+        (
+            {"network": {"access": "private", "nat": False}, "shared_home": {"source": "azure_files"}},
+            {
+                "networkInterfaces/join/action",
+                "networkSecurityGroups/join/action",
+                "privateDnsZones/join/action",
+                "virtualNetworks/join/action",
+                "virtualNetworks/subnets/join/action",
+                "virtualNetworks/subnets/joinViaServiceEndpoint/action",
+            },
+            {"Microsoft.Storage/storageAccounts/PrivateEndpointConnectionsApproval/action"},
+        ),
+    ],
+)
+def test_needs_what_azure_checks_on_linked_resources(
+    changed: dict[str, Any], network: set[str], others: set[str]
+) -> None:
+    found = {one for one in needs_of(stack(**changed)).actions if one.endswith("/action")}
+    assert {one.removeprefix("Microsoft.Network/") for one in found if "Microsoft.Network/" in one} == network
+    assign = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
+    assert {one for one in found if "Network/" not in one and "deployments/" not in one} == {assign, *others}
 
 
 def test_adopted_resources_need_no_writes_and_cost_nothing() -> None:

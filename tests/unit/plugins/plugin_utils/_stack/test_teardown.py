@@ -17,7 +17,8 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.ownership impor
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.resource import kind_of, label_of
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.teardown import (
     Choices,
-    Inside,
+    Content,
+    GroupState,
     Lock,
     Teardown,
     remaining,
@@ -45,8 +46,9 @@ def run(
     **asked: Any,
 ) -> Teardown:
     choices = Choices(frozenset(asked.get("data", ())), asked.get("purge", False))
-    inside = Inside(found[wanted.group_id.lower()], listed(found, *foreign), locks)
-    return teardown(wanted.owner, wanted.group_id, record or record_of(wanted), found, inside, choices)
+    inside = GroupState(found[wanted.group_id.lower()], listed(found, *foreign), locks)
+    contents = asked.get("contents")
+    return teardown(wanted.owner, wanted.group_id, record or record_of(wanted), found, inside, choices, contents)
 
 
 def why(plan: Teardown, label: str) -> str:
@@ -100,6 +102,44 @@ def test_data_stays_unless_it_is_named() -> None:
     plan = run(wanted, answers(wanted), data={account, "hpcai-home"})
     assert not plan.stays
     assert plan.group
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (Content(found="data/model.pt (an old version)"), "it contains data/model.pt (an old version); to delete it"),
+        (Content(problem="its firewall is closed"), "it may contain data (data), because its firewall is closed; to"),
+        # What was found before the list ended is enough.
+        (Content("data/model.pt", "no answer"), "it contains data/model.pt; to delete it"),
+    ],
+)
+def test_account_with_content_stays_and_says_what_is_in_it(content: Content, words: str) -> None:
+    wanted = stack()
+    account = Names(wanted).account
+    plan = run(wanted, answers(wanted), contents={account.lower(): content})
+
+    assert why(plan, label_of(account)).startswith(words)
+    assert account not in plan.delete
+
+
+def test_an_empty_account_goes_and_a_disk_stays() -> None:
+    wanted = stack()
+    account, disk = Names(wanted).account, Names(wanted).home_disk
+    # A disk has no list, whatever is said about it.
+    plan = run(wanted, answers(wanted), contents={account.lower(): Content()})
+
+    assert account in plan.delete
+    assert "it may contain data" in why(plan, label_of(disk))
+
+
+def test_an_empty_account_of_somebody_else_stays() -> None:
+    wanted = stack()
+    account = Names(wanted).account
+    found = answers(wanted)
+    at(found, account)["tags"] = {"hpcai_stack": "other/1"}
+    plan = run(wanted, found, contents={account.lower(): Content()})
+
+    assert "its tag hpcai_stack is other/1" in why(plan, label_of(account))
 
 
 def test_foreign_disk_in_our_group_stays_and_is_named() -> None:
@@ -220,13 +260,13 @@ def test_adopted_group_stays() -> None:
 
 def test_without_a_record_nothing_is_deleted() -> None:
     wanted = stack()
-    inside = Inside(answers(wanted)[wanted.group_id.lower()], listed(answers(wanted)))
+    inside = GroupState(answers(wanted)[wanted.group_id.lower()], listed(answers(wanted)))
     plan = teardown(wanted.owner, wanted.group_id, None, {}, inside, Choices())
 
     assert not plan.delete
     assert "A tag alone proves nothing" in plan.problems[0]
-    assert teardown(wanted.owner, wanted.group_id, None, {}, Inside({"tags": {}}), Choices()) == Teardown()
-    assert teardown(wanted.owner, wanted.group_id, None, {}, Inside(None), Choices()) == Teardown()
+    assert teardown(wanted.owner, wanted.group_id, None, {}, GroupState({"tags": {}}), Choices()) == Teardown()
+    assert teardown(wanted.owner, wanted.group_id, None, {}, GroupState(None), Choices()) == Teardown()
 
 
 def test_second_teardown_has_nothing_to_do() -> None:

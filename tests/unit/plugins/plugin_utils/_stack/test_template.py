@@ -20,7 +20,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.cluster_
 )
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack import resource as kinds
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack import site
-from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.desired import Known, desired
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.desired import TenantIds, desired
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.machines import user_data
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.ownership import Record, record_from
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.template import export, record_template, template
@@ -112,7 +112,7 @@ def test_user_data_is_what_the_boot_phase_reads() -> None:
 
 def test_data_disk_is_formatted_only_if_it_is_blank() -> None:
     controller = next(
-        one for one in desired(stack(), Known(TENANT)) if one.name == "hpcai-controller" and one.kind == kinds.VM
+        one for one in desired(stack(), TenantIds(TENANT)) if one.name == "hpcai-controller" and one.kind == kinds.VM
     )
     text = decoded(controller.body["properties"]["userData"])
 
@@ -153,6 +153,17 @@ def test_variables_for_the_site_follow_from_the_home(home: dict[str, Any], expec
     assert {key: value for key, value in variables.items() if key.startswith("shared_fs")} == expected
     assert ("slurm_user_home_base" in variables) == bool(expected)
     assert variables["hpcai_key_vault"].endswith(".vault.azure.net")
+
+
+def test_lustre_file_system_is_mounted_from_its_own_address() -> None:
+    lustre = f"{stack().group_id}/providers/Microsoft.StorageCache/amlFilesystems/fast"
+    wanted = stack(shared_home={"source": "amlfs", "adopt": lustre})
+    answer = {"properties": {"clientInfo": {"mgsAddress": "10.1.8.4", "lustreVersion": "2.15"}}}
+
+    assert lustre not in [entry["name"] for entry in export(wanted, TENANT)["resources"]]
+    assert site.variables_of(wanted, {lustre.lower(): answer})["shared_fs_mounts"] == [
+        {"path": "/shared", "source": "10.1.8.4@tcp:/lustrefs", "type": "lustre"}
+    ]
 
 
 def test_single_address_has_the_form_that_each_service_accepts() -> None:
