@@ -54,7 +54,7 @@ class ActionModule(ActionBase):
         report = compare(gather(asked, tier=TIER, time=latest, cluster=options["cluster"], collection=VERSION))
         folder, health = os.path.abspath(options["path"]), os.path.abspath(options["health_report"])
         dry = self._task.check_mode
-        lines = output.table(report)
+        lines = [*output.table(report), *_not_measured(options["found"])]
         try:
             kept = benchmarks.write(health, benchmarks.merged(benchmarks.read(health), asked), dry)
             written = write_report({**report, "suspects": []}, folder, dry=dry)
@@ -75,6 +75,12 @@ class ActionModule(ActionBase):
                 "after": "".join(f"{line}\n" for line in lines),
             },
         }
+
+
+def _not_measured(found: Mapping[str, Any]) -> list[str]:
+    """Return a line for each benchmark that was skipped and each node that was not used: no page has them."""
+    reasons = [("skipped", found.get("skipped")), ("not used", found.get("left_out"))]
+    return [f"{name}: {what}: {why}" for what, listed in reasons for name, why in as_plain_values(listed or {}).items()]
 
 
 def _results(hosts: list[str], hostvars: Mapping[str, Any], documents: Mapping[str, Any]) -> dict[str, NodeResult]:

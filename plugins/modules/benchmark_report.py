@@ -12,22 +12,23 @@ short_description: Write a page about the results of benchmarks
 version_added: "0.2.0"
 description:
   - Reads the result of C(hpcnode bench run --json), finds outliers among the nodes, and writes C(report.html) and
-    C(report.json), in the form of M(hpcai.azure.health_report).
+    C(report.json), in the same form as M(hpcai.azure.health_report).
   - Keeps the newest result of each node in C(benchmarks.json) in the folder of the health report. The next health
-    report shows them beside the checks. There a failed benchmark is a warning, and it never drains a node.
-  - Always runs on the machine where Ansible runs, for any host of the task. The playbook C(hpcai.azure.benchmark) runs
-    the benchmarks and this module.
+    report shows these results beside the checks. There, a failed benchmark counts as a warning. A benchmark never
+    drains a node.
+  - The playbook C(hpcai.azure.benchmark) runs the benchmarks and this module.
 author:
   - hpcai.azure contributors (@hpcai)
 extends_documentation_fragment:
+  - hpcai.azure.controller
   - hpcai.azure.internal
 options:
   path:
-    description: Folder for the page, on the machine where Ansible runs. It is created if it does not exist.
+    description: Folder for the page, on the control node. It is created if it does not exist.
     type: path
     default: benchmark-report
   health_report:
-    description: Folder of the health report.
+    description: Folder of the health report, which M(hpcai.azure.health_report) writes.
     type: path
     default: health-report
   found:
@@ -35,7 +36,7 @@ options:
     type: dict
     required: true
   hosts:
-    description: Inventory names of the compute nodes. Those that took part are on the page.
+    description: Inventory names of the compute nodes. The page shows those that took part in the benchmark.
     type: list
     elements: str
     required: true
@@ -44,21 +45,14 @@ options:
     type: str
     default: ""
 attributes:
-  action:
-    description: Runs on the machine where Ansible runs, because the inventory is there.
-    support: full
   check_mode:
-    description: Builds the page and returns its content, without writing files.
+    description: Builds the page and returns its summary, without writing files.
     support: full
   diff_mode:
     description: Shows the table of the old page and of the new one.
     support: full
   idempotent:
     description: The same results give the same files.
-    support: full
-  platform:
-    description: Nothing runs on a node.
-    platforms: linux
     support: full
 seealso:
   - module: hpcai.azure.health_report
@@ -80,12 +74,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 verdict:
-  description: The overall verdict.
+  description:
+    - The worst verdict of all nodes, V(fail), V(unknown), V(warn) or V(pass). V(unknown) means that a benchmark could
+      not be measured.
   returned: success
   type: str
   sample: pass
 table:
-  description: Summary of the page, line by line.
+  description:
+    - Summary of the page, line by line. In the first line, C(tier benchmark) means that the results are from
+      benchmarks, and not from health checks.
   returned: success
   type: list
   elements: str
@@ -96,7 +94,7 @@ html:
   type: str
   sample: /home/azureuser/ops/benchmark-report/report.html
 json:
-  description: Path of the same page for programs. Its C(schema) is V(1).
+  description: Path of the same report in JSON. The field C(schema), the version of its format, is V(1).
   returned: success
   type: str
   sample: /home/azureuser/ops/benchmark-report/report.json

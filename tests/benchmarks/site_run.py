@@ -31,8 +31,8 @@ import yaml
 
 from benchmarks import machine
 from benchmarks.measure import Sample, measure
-from cluster.conftest import simulator
 from simulated.cluster import REPOSITORY, Cluster, program
+from simulated.own_cluster import simulator
 
 NAME, PORT, NETWORK = "bench", 8590, "10.88.0.0/24"
 SITE, FLOOR = "site.yml", "as many pings"

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.atomic import write_file
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.verdict import VERDICTS, worst
 
 from .._azure.errors import InventoryError
 from .gather import NodeResult, is_time
@@ -23,7 +24,6 @@ FILE = "benchmarks.json"
 SCHEMA = 1
 PREFIX = "bench_"
 """Beginning of a benchmark's name among the checks, because several have the name of a check."""
-_WORST_FIRST = ("fail", "unknown", "warn", "pass", "skip")
 
 Held = Mapping[str, Mapping[str, Any]]
 """By host: ``vm_id`` of the machine that was measured, and ``checks`` by name, each with its ``time``."""
@@ -93,10 +93,10 @@ def with_benchmarks(one: NodeResult, held: Held) -> NodeResult:
         return one
     added = [_as_check(name, check) for name, check in (entry.get("checks") or {}).items()]
     verdicts = [str(document.get("verdict")), *(check["verdict"] for check in added if check["verdict"] == "warn")]
-    known = [verdict for verdict in verdicts if verdict in _WORST_FIRST]
+    known = [verdict for verdict in verdicts if verdict in VERDICTS]
     health = {
         **document,
-        "verdict": min(known, key=_WORST_FIRST.index) if known else document.get("verdict"),
+        "verdict": worst(known) if known else document.get("verdict"),
         "checks": [*document["checks"], *added],
     }
     return NodeResult(one.host, {**one.result, "health": health}, one.inventory)

@@ -44,6 +44,7 @@ def document(node: str, verdict: str) -> dict[str, Any]:
 def play(tmp_path: pathlib.Path, ansible_playbook: AnsiblePlaybook) -> Callable[..., Any]:
     """Run the playbook on an inventory of one controller and two nodes, one of which fails."""
     answer = {"schema": 1, "nodes": {"n-0": document("n-0", "pass"), "n-1": document("n-1", "fail")}}
+    answer |= {"skipped": {"scratch": "there is none"}, "left_out": {"n-2": "it has a job"}}
     programs = tmp_path / "programs"
     programs.mkdir()
     (tmp_path / "answer").write_text(json.dumps(answer), encoding="utf-8")
@@ -76,6 +77,8 @@ def test_the_results_are_on_the_page_and_kept_for_the_health_report(
     ]
     output = " ".join(done.stdout.split())
     assert "Health, tier benchmark, 2 nodes: 1 fail, 1 pass" in output, done.stdout
+    assert "scratch: skipped: there is none" in output
+    assert "n-2: not used: it has a job" in output
     report = json.loads((tmp_path / "benchmark-report/report.json").read_text(encoding="utf-8"))
     assert {node["host_name"]: node["state"] for node in report["nodes"]} == {"n-0": "pass", "n-1": "fail"}
     kept = json.loads((tmp_path / "health-report/benchmarks.json").read_text(encoding="utf-8"))

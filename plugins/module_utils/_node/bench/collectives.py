@@ -172,7 +172,7 @@ def _curve(
 def environment_findings(in_force: nccl_log.InForce, size: VmSize | None, nodes: int) -> list[Finding]:
     """Return a warning for each setting in NCCL's log that differs from what the VM size needs."""
     if not in_force.seen:
-        return [Finding(WARN, "NCCL wrote no log, so it is not known which environment was in force")]
+        return [Finding(WARN, "NCCL wrote no log, so its settings are unknown")]
     if size is None:
         return []
     needed = size.nccl_settings or {}
@@ -250,7 +250,7 @@ _NO_LIMIT = "No source states a limit: set --limit {}=GBPS, or compare with earl
 NCCL_ALLREDUCE = _collective(
     "nccl_allreduce",
     "NCCL all-reduce",
-    "The limits are the VM size's for one node and for two nodes; with more nodes, a value below the latter warns.",
+    "The VM size has a limit for one node and one for two; with more nodes, a value below the limit for two warns.",
     (_WITHIN, _BETWEEN),
 )
 NCCL_ALLTOALL = _collective("nccl_alltoall", "NCCL all-to-all", _NO_LIMIT.format("nccl_alltoall"), ("nccl_alltoall",))

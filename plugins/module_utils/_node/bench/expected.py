@@ -26,14 +26,15 @@ _LL_BETWEEN_NODES = 1.8
 _PLATEAU = 1.9
 """Rings between nodes have this multiple of the latency for large messages of an all-reduce."""
 
-STEPS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
-"""How often each rank passes on each part: twice for an all-reduce. NCCL has no model of an all-to-all."""
+ALL_TO_ALL = "all_to_all"
+STEPS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, ALL_TO_ALL: 1}
+"""How often each rank passes on each part: twice for an all-reduce. The model of an all-to-all is our own."""
 
 
 def bus_bandwidth(collective: str, nodes: int, gpus: int, size: int, peak: float) -> float | None:
     """Return the expected bus bandwidth in GB/s.
 
-    :param collective: ``all_reduce``, ``all_gather`` or ``reduce_scatter``; None is returned for others.
+    :param collective: a key of ``STEPS``; None is returned for others.
     :param gpus: per node.
     :param size: bytes of the message, as nccl-tests prints it.
     :param peak: bus bandwidth of very large messages in GB/s.
@@ -44,8 +45,24 @@ def bus_bandwidth(collective: str, nodes: int, gpus: int, size: int, peak: float
         return None
     # Bytes that each rank sends, from which nccl-tests calculates the bus bandwidth.
     moved = size * rounds * (ranks - 1) / ranks
+    if collective == ALL_TO_ALL:
+        return moved / _all_to_all(nodes, gpus, size, peak) / 1000
     microseconds = min(_times(collective, rounds, nodes, gpus, size, moved, peak))
     return moved / microseconds / 1000
+
+
+def _all_to_all(nodes: int, gpus: int, size: int, peak: float) -> float:
+    """Return the microseconds of an all-to-all, by a model of our own.
+
+    NCCL has none. Each rank has a message for each other rank. Between nodes, a GPU has its share of the node's
+    bandwidth, which is the peak, and sends only what is for other nodes over it. The latencies are those of messages
+    one after the other.
+    """
+    ranks, kind = nodes * gpus, (RING, SIMPLE)
+    latency = _BASE[kind] + (gpus - 1) * _NVLINK[kind] + (ranks - gpus) * _NETWORK[kind]
+    if nodes == 1:
+        return latency + size * (ranks - 1) / ranks / (peak * 1000)
+    return latency + size * (ranks - gpus) / ranks / (peak / gpus * 1000)
 
 
 def _times(collective: str, rounds: int, nodes: int, gpus: int, size: int, moved: float, peak: float) -> list[float]:

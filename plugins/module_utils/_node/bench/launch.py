@@ -18,7 +18,6 @@ from .benchmark import Options, Step
 JOB_NAME = "hpcai-bench"
 WAIT_S = 60
 """How long a run may wait for its nodes, in seconds: the epilog of the run before may still be running."""
-_KILL_AFTER_S = 10
 
 
 def command(nodes: Sequence[str], step: Step, options: Options, limit_s: int) -> list[str]:
@@ -27,7 +26,8 @@ def command(nodes: Sequence[str], step: Step, options: Options, limit_s: int) ->
     salloc makes the job, because only in a job that has all CPUs may srun use masks: ``srun --exclusive`` would give
     the step one CPU per task.
 
-    :param limit_s: timeout of the program. The job may wait WAIT_S longer for its nodes.
+    :param limit_s: timeout of the program, from which the job's time limit follows. The job may wait WAIT_S longer for
+        its nodes.
     """
     job = [
         f"--nodes={len(nodes)}",
@@ -48,8 +48,7 @@ def command(nodes: Sequence[str], step: Step, options: Options, limit_s: int) ->
     srun = [f"--ntasks-per-node={step.tasks}", f"--mpi={options.mpi}", "--kill-on-bad-exit=1", *step.srun, *container]
     variables = {**step.environment, **options.environment}
     environment = ["env", *(f"{name}={value}" for name, value in sorted(variables.items()))] if variables else []
-    ended = ["timeout", f"--kill-after={_KILL_AFTER_S}", str(limit_s + WAIT_S)]
-    return [*ended, "salloc", "--quiet", *job, "srun", *srun, *environment, *step.program]
+    return ["salloc", "--quiet", *job, "srun", *srun, *environment, *step.program]
 
 
 def masks(options: Options, tasks: int) -> tuple[str, ...]:
@@ -75,7 +74,7 @@ _ONE_LOG = 'test "$SLURM_PROCID" = 0 || export NCCL_DEBUG=WARN; '
 def by_shell(program: Sequence[str], options: Options, one_log: bool = False) -> tuple[str, ...]:
     """Return the words that start a program of MPI on a node: with HPC-X if the node has it.
 
-    A container brings its own MPI.
+    A container has its own MPI.
     """
     script = ("" if options.container else _HPCX) + (_ONE_LOG if one_log else "") + 'exec "$@"'
     return ("sh", "-c", script, "sh", *program)

@@ -161,9 +161,9 @@ def parse(benchmark: Benchmark, options: Options, nodes: Sequence[str], result: 
 HPL = Benchmark(
     name=NAME,
     title="HPL on each node",
-    explain="Solves a dense linear system in double precision on each node: with NVIDIA's hpc-benchmarks image on GPUs "
-    "(--container), with the ranks near their GPUs by the VM size, or with xhpl or hpcc on CPUs. Microsoft states "
-    "about 95 TFLOP/s for Standard_ND96asr_v4; less than 90 % of that warns.",
+    explain="Solves a dense linear system in double precision on each node. On GPUs, it uses NVIDIA's hpc-benchmarks "
+    "image (--container), and places the ranks near their GPUs if --vm-size is given. On CPUs, it uses xhpl or hpcc. "
+    "Microsoft states about 95 TFLOP/s for Standard_ND96asr_v4; less than 90 % of that warns.",
     scope=EACH,
     step=step,
     parse=parse,

@@ -67,7 +67,9 @@ def parse(benchmark: Benchmark, options: Options, nodes: Sequence[str], result: 
     if failed:
         return failed
     is_latency = benchmark.name == MPI_LATENCY.name
-    value = latency_us(result.stdout) if is_latency else bandwidth_gbps(result.stdout)
+    # NetPIPE prints its rows to stderr, OSU's programs to stdout.
+    text = f"{result.stdout}\n{result.stderr}"
+    value = latency_us(text) if is_latency else bandwidth_gbps(text)
     if not value or not value > 0:
         return not_measured("the program succeeded, but printed no rows")
     limit = options.threshold(benchmark.name) or (None if is_latency else _by_adapter(options))
@@ -75,7 +77,7 @@ def parse(benchmark: Benchmark, options: Options, nodes: Sequence[str], result: 
     reading = Reading(
         benchmark.name, float(f"{value:.4g}"), unit, "", limit.limit if limit else None, at_most=is_latency
     )
-    tool = "OSU" if _OSU_TITLE.search(result.stdout) else "NetPIPE"
+    tool = "OSU" if _OSU_TITLE.search(text) else "NetPIPE"
     what = f"the {'latency' if is_latency else 'bandwidth'} of MPI between {' and '.join(nodes)}"
     # The limits are those of the adapters, and MPI adds to them.
     findings = limit_findings(reading, limit, what, _HINT, stated=False)

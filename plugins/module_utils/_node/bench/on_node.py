@@ -24,8 +24,8 @@ def by_hpcnode(benchmark: Benchmark, options: Options) -> Step:
     """Return the command that runs ``hpcnode bench measure`` once on each node."""
     words = ["hpcnode", "bench", "measure", benchmark.name]
     words += [word for name, value in sorted(options.own.items()) for word in ("--set", f"{name}={value}")]
-    # One task, with all CPUs of the node.
-    return Step(1, tuple(words), ("--cpu-bind=none",))
+    # One task, with all CPUs of the node. A node that cannot measure must not end the others, nor hide its reason.
+    return Step(1, tuple(words), ("--cpu-bind=none", "--kill-on-bad-exit=0"))
 
 
 def answer_line(node: str, answer: Answer) -> str:

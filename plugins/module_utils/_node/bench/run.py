@@ -14,11 +14,12 @@ from typing import Any
 
 from ..health import record
 from ..health.check import Answer, Finding, Result
-from ..health.judge import judge, worst
+from ..health.judge import judge
 from ..health.pair_search import unavailable_nodes
 from ..health.perform import of_result
 from ..health.settings import Settings
 from ..machine.run import Result as CommandResult
+from ..machine.verdict import worst
 from ..slurm.hostlist import compress
 from ..slurm.job_control import Job
 from ..slurm.nodes import NodeState
@@ -27,8 +28,6 @@ from .benchmark import EACH, PAIRS, TIER, Benchmark, Measured, Options, judge_ru
 from .launch import WAIT_S, command
 
 _AT_ONCE = 32
-_SPARE_S = WAIT_S + 60
-"""Seconds that a run may take beyond its own timeout, including the wait for the nodes."""
 
 RunFor = Callable[[Sequence[str], float], CommandResult]
 """Runs a command with a timeout in seconds."""
@@ -81,7 +80,8 @@ def idle_nodes(
     :param most: use only this many of them.
     :raises NoNodes: none of them is idle, or fewer than asked for.
     """
-    out = unavailable_nodes(known, jobs, names)
+    # A completing job has ended; the run waits for its epilog. So benchmarks can follow one another at once.
+    out = unavailable_nodes(known, [job for job in jobs if job.state != "COMPLETING"], names)
     free = [name for name in names if name not in out]
     if not free or (most and len(free) < most):
         reasons = "; ".join(f"{name}: {why}" for name, why in list(out.items())[:3]) or "no node was named"
@@ -117,15 +117,25 @@ def run_benchmark(
     scale: bool = False,
     report: Report = lambda _words: None,
     clock: Callable[[], float] = time.time,
+    stop: Callable[[], None] = lambda: None,
 ) -> list[Done]:
-    """Run one benchmark over the nodes, and return the judged runs."""
+    """Run one benchmark over the nodes, and return the judged runs.
+
+    :param stop: ends all commands that ``run`` runs, so that an interruption also ends their jobs.
+    :raises KeyboardInterrupt: this process was interrupted; the jobs have ended.
+    """
     done: list[Done] = []
     for groups in groups_of(benchmark, nodes, scale):
         began = clock()
         with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(groups))) as pool:
-            running = [pool.submit(_one, benchmark, group, options, run) for group in groups]
-            for number, _ended in enumerate(as_completed(running), start=1):
-                report(f"{benchmark.name}: run {number} of {len(groups)}")
+            try:
+                running = [pool.submit(_one, benchmark, group, options, run) for group in groups]
+                for number, _ended in enumerate(as_completed(running), start=1):
+                    report(f"{benchmark.name}: run {number} of {len(groups)}")
+            except BaseException:
+                # The pool waits for its threads, so without this it would wait for the jobs.
+                stop()
+                raise
         done += [_judged(benchmark, group, each.result(), began) for group, each in zip(groups, running)]
     return _with_efficiency(benchmark, done) if scale else done
 
@@ -133,7 +143,7 @@ def run_benchmark(
 def _one(benchmark: Benchmark, nodes: tuple[str, ...], options: Options, run: RunFor) -> tuple[Measured, float]:
     start = time.monotonic()
     words = command(nodes, benchmark.step(benchmark, options, nodes), options, benchmark.limit_s)
-    measured = judge_run(benchmark, options, nodes, run(words, benchmark.limit_s + _SPARE_S))
+    measured = judge_run(benchmark, options, nodes, run(words, benchmark.limit_s + WAIT_S))
     return measured, time.monotonic() - start
 
 

@@ -204,7 +204,7 @@ BEEOND = Benchmark(
     name="beeond",
     title="throughput of BeeGFS across the nodes",
     explain="Writes and reads files with fio on /beeond, on all nodes of a job at once (--slurm=--constraint=beeond). "
-    "Less than 2.5 GB/s per node when reading warns: CosmoFlow needs that (Microsoft's article).",
+    "A read rate below 2.5 GB/s per node warns, because CosmoFlow needs this rate (Microsoft's article).",
     scope=TOGETHER,
     step=step,
     parse=parse_beeond,

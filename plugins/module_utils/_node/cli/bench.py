@@ -22,17 +22,18 @@ from ..bench.on_node import answer_line
 from ..health.check import FAIL, SKIP, UNKNOWN, CannotMeasure, Finding
 from ..health.check import Answer as Measurement
 from ..health.engine import machine_of
-from ..health.judge import worst
+from ..machine.child import terminable
 from ..machine.config import read_config
 from ..machine.root import Root
-from ..machine.run import run
+from ..machine.run import Stoppable, run
+from ..machine.verdict import worst
 from ..sku import find_size
 from ..sku.types import VmSize
 from ..slurm import job_control, nodes
 from ..slurm.hostlist import HostlistError, expand
 from ..version import VERSION
 from . import command
-from .command import Action, Answer, Command, UsageError, no_arguments, suggest
+from .command import Action, Answer, Command, UsageError, no_arguments, require_this_machine, suggest
 from .terminal import Show, counter
 
 _DESCRIPTION = """\
@@ -59,7 +60,7 @@ Examples:
     hpcnode bench nccl_allreduce --nodes compute-[0-1] \\
         --vm-size nd96asr_v4 --set algorithm=Ring --set from=1M
 
-Nodes with jobs, and nodes on which Slurm starts no jobs, are left out.
+Nodes with jobs, and nodes on which Slurm starts no jobs, are skipped.
 
 {_STATUSES}"""
 _LIST = """\
@@ -86,11 +87,11 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--nodes", metavar="LIST", required=True, help="the nodes, such as compute-[0-15]; keep neighbours together")
-    add("--idle", type=int, metavar="N", help="use only N of them, which must be idle")
-    add("--scale", action="store_true", help="collectives: also on 2, 4, 8 ... nodes, and the scaling efficiency")
-    add("--vm-size", metavar="SIZE", help="the nodes' VM size: its limits, GPUs and CPU masks")
-    add("--gpus", type=int, metavar="N", help="GPUs per node (default: those of the VM size)")
+    add("--nodes", metavar="LIST", required=True, help="the nodes, in the order of pairs, such as compute-[0-15]")
+    add("--idle", type=int, metavar="N", help="use only N idle nodes of the list (all)")
+    add("--scale", action="store_true", help="run collectives also on 2, 4, 8 ... nodes; show the scaling efficiency")
+    add("--vm-size", metavar="SIZE", help="the nodes' VM size, which has the limits, GPUs and CPU masks")
+    add("--gpus", type=int, metavar="N", help="GPUs per node (those of the VM size)")
     add("--container", metavar="IMAGE", default="", help="run in containers of this image (srun --container-image)")
     add("--mounts", metavar="LIST", default="", help="srun's --container-mounts")
     add("--program", metavar="PATH", default="", help="the program, or the folder of nccl-tests")
@@ -98,12 +99,18 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--slurm", metavar="OPTION", action="append", default=[], help="an option of salloc, as --slurm=--partition=x")
     add("--env", metavar="NAME=VALUE", action="append", default=[], help="a variable of the program; can be repeated")
     add("--set", metavar="NAME=VALUE", action="append", default=[], help="an option of the benchmark; can be repeated")
-    add("--limit", metavar="NAME=VALUE", action="append", default=[], help="a limit of your own; can be repeated")
+    add(
+        "--limit",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="your own limit, in the unit that 'hpcnode bench list' shows; can be repeated",
+    )
     _add_results_folder(parser)
 
 
 def _add_results_folder(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--results", metavar="DIR", help="where results are kept")
+    parser.add_argument("--results", metavar="DIR", help="folder of the results (see 'hpcnode bench --help')")
 
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
@@ -186,8 +193,7 @@ def _options(args: argparse.Namespace, chosen: Sequence[Benchmark], size: VmSize
 
 def _run(args: argparse.Namespace, names: Sequence[str] = ()) -> Answer:
     root = Root(args.root)
-    if not root.is_this_machine:
-        raise UsageError("bench run works on the running machine only: leave out --root")
+    require_this_machine(root, "bench run")
     try:
         chosen = select(names or args.names)
         size = _size(root, args.vm_size)
@@ -204,7 +210,9 @@ def _run(args: argparse.Namespace, names: Sequence[str] = ()) -> Answer:
     folder = results.folder_for(args.results)
     done: list[engine.Done] = []
     skipped: dict[str, str] = {}
-    with counter("bench", "benchmark", args.json) as show:
+    runs = Stoppable()
+    # The interruption of this process ends its jobs, which could otherwise hold the nodes until their time limits.
+    with terminable(), counter("bench", "benchmark", args.json) as show:
         for number, benchmark in enumerate(chosen, start=1):
             shown = partial(_show_run, show, number, len(chosen))
             shown(benchmark.name)
@@ -212,7 +220,8 @@ def _run(args: argparse.Namespace, names: Sequence[str] = ()) -> Answer:
             if reason:
                 skipped[benchmark.name] = reason
                 continue
-            ran = engine.run_benchmark(benchmark, free, _own(options, benchmark), run, args.scale, shown)
+            own = _own(options, benchmark)
+            ran = engine.run_benchmark(benchmark, free, own, runs, args.scale, shown, stop=runs.stop)
             done += [_compared(root, folder, one, benchmark) for one in ran]
             # After each benchmark, so that an interruption loses only the one that runs.
             results.keep(root, folder, [one for one in done if one.result.name == benchmark.name])
@@ -329,14 +338,15 @@ def _results(args: argparse.Namespace) -> Answer:
 
 def _measure(args: argparse.Namespace) -> Answer:
     root = Root(args.root)
-    if not root.is_this_machine:
-        raise UsageError("bench measure works on the running machine only: leave out --root")
+    require_this_machine(root, "bench measure")
     asked = _pairs(args.set, "set")
     try:
-        if args.name in checks.CHECK_OF:
-            answer = checks.measure_here(args.name, machine_of(root, run), _limits(args.limit))
-        else:
-            answer = storage.measure_here(args.name, root, run, asked)
+        # Slurm sends SIGTERM when the job is cancelled or overdue. The files on the scratch must be removed.
+        with terminable():
+            if args.name in checks.CHECK_OF:
+                answer = checks.measure_here(args.name, machine_of(root, run), _limits(args.limit))
+            else:
+                answer = storage.measure_here(args.name, root, run, asked)
     except CannotMeasure as error:
         answer = Measurement(findings=(Finding(UNKNOWN, str(error)),))
     node = os.environ.get("SLURMD_NODENAME", "")

@@ -176,8 +176,19 @@ def test_the_curve_is_nccls_own_estimate() -> None:
     )
 
 
+def test_an_all_to_all_sends_to_other_nodes_with_each_gpus_share_of_the_network() -> None:
+    # Of 16 parts, 8 go to the other node at 1/8 of 175 GB/s; the bus bandwidth counts 15.
+    large = expected.bus_bandwidth("all_to_all", 2, 8, 1 << 33, 175)
+    assert large == pytest.approx(175 / 8 * 15 / 8, rel=0.001)
+    assert (expected.bus_bandwidth("all_to_all", 8, 8, 1 << 33, 175) or 0) < (large or 0)
+    assert expected.bus_bandwidth("all_to_all", 1, 8, 1 << 33, 230) == pytest.approx(230, rel=0.001)
+    sizes = [8 << power for power in range(31)]
+    curve = [expected.bus_bandwidth("all_to_all", 4, 8, size, 175) or 0 for size in sizes]
+    assert curve == sorted(curve)
+
+
 def test_nothing_is_expected_without_a_model_or_a_limit() -> None:
-    assert expected.bus_bandwidth("all_to_all", 2, 8, 1 << 20, 175) is None
+    assert expected.bus_bandwidth("broadcast", 2, 8, 1 << 20, 175) is None
     assert expected.bus_bandwidth("all_reduce", 1, 1, 1 << 20, 175) is None
     assert expected.bus_bandwidth("all_reduce", 2, 8, 1 << 20, 0.0) is None
     assert expected.bus_bandwidth("all_gather", 2, 8, 1 << 20, 175) is not None

@@ -69,7 +69,8 @@ def test_the_catalogue_is_complete_and_each_benchmark_is_explained() -> None:
         assert benchmark.limit_s > 0
         assert benchmark.scope in ("each", "pairs", "together")
         words = run.command(("n-0", "n-1"), benchmark.step(benchmark, ND, ("n-0", "n-1")), ND, benchmark.limit_s)
-        assert words[0] == "timeout"
+        # A signal during the first moments of coreutils' timeout would end only that, and not the job.
+        assert words[0] == "salloc"
     with pytest.raises(catalog.NoSuchBenchmark, match="the benchmarks are stream"):
         catalog.select(["nonsense"])
 
@@ -89,6 +90,8 @@ def test_only_idle_nodes_are_used_and_no_job_is_disturbed() -> None:
     assert out["n-2"] == "jobs run there: 7 (alice, running)"
     assert "no job starts there" in out["n-3"]
     assert out["n-9"] == "slurmctld does not know it"
+    # A job that has ended does not keep its nodes from the next run, which waits for the epilog.
+    assert run.idle_nodes(known, [Job("8", "alice", "COMPLETING", ("n-0",))], ("n-0", "n-1")) == (("n-0", "n-1"), {})
     one, rest = run.idle_nodes(known, [], ("n-0", "n-1"), 1)
     assert (one, rest) == (("n-0",), {"n-1": "only 1 nodes were asked for"})
     with pytest.raises(run.NoNodes, match="2 of 3 nodes are idle"):
@@ -130,6 +133,14 @@ def test_the_nodes_of_a_shared_file_system_are_measured_together() -> None:
         "beeond_write_total": 6.0,
     }
     assert "CosmoFlow" in one.result.answer.limit
+
+
+def test_a_node_that_cannot_measure_does_not_end_the_others() -> None:
+    slurm = Slurm("beeond")
+    run.run_benchmark(storage.BEEOND, FOUR, ND, slurm)
+    (words,) = slurm.commands
+    # The last one of an option counts.
+    assert [word for word in words if word.startswith("--kill-on-bad-exit")][-1] == "--kill-on-bad-exit=0"
 
 
 def test_a_node_that_does_not_answer_is_unknown() -> None:

@@ -107,6 +107,13 @@ def test_netpipe_has_latency_and_bandwidth() -> None:
     assert mpi.latency_us("0: vm\n") is None
 
 
+def test_netpipes_rows_are_read_from_stderr_where_it_prints_them() -> None:
+    latency = mpi.parse(MPI_LATENCY, Options(), ("n-0", "n-1"), ran("", stderr=recorded("netpipe.txt")))
+    assert (latency.answer.readings[0].value, latency.details["tool"]) == (2.68, "NetPIPE")
+    bandwidth = mpi.parse(MPI_BANDWIDTH, Options(), ("n-0", "n-1"), ran("", stderr=recorded("netpipe.txt")))
+    assert bandwidth.answer.readings[0].value == 0.984
+
+
 def test_osu_has_latency_and_bandwidth_in_both_its_forms() -> None:
     assert mpi.latency_us(recorded("osu_latency.txt")) == 1.68
     assert mpi.bandwidth_gbps(recorded("osu_bw.txt")) == pytest.approx(24.58637)

@@ -7,6 +7,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +23,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import bench
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.command import BAD, GOOD, UNKNOWN, USAGE
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import Answer, Finding, Reading
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result, wait_until
 
 SHOWN = "".join(f"NodeName=n-{number} CPUTot=1 State=IDLE Weight=1\n" for number in range(3))
 
@@ -33,10 +38,13 @@ class Slurm:
 
     def run(self, words: Sequence[str], timeout_s: float = 120) -> Result:
         """Replace the command runner."""
-        if words[0] == "scontrol":
-            return Result(tuple(words), 0, SHOWN, "")
-        if words[0] == "squeue":
-            return Result(tuple(words), 0, self.jobs, "")
+        return Result(tuple(words), 0, SHOWN if words[0] == "scontrol" else self.jobs, "")
+
+    def stop(self) -> None:
+        """End nothing, because each job has ended at once."""
+
+    def __call__(self, words: Sequence[str], timeout_s: float) -> Result:
+        """Run a job."""
         self.started.append(list(words))
         node = next(word for word in words if word.startswith("--nodelist=")).partition("=")[2]
         return Result(tuple(words), 0, answer_line(node, self.answer), "")
@@ -47,6 +55,7 @@ def slurm(monkeypatch: pytest.MonkeyPatch) -> Slurm:
     """The stand-in."""
     played = Slurm()
     monkeypatch.setattr(bench, "run", played.run)
+    monkeypatch.setattr(bench, "Stoppable", lambda: played)
     return played
 
 
@@ -145,3 +154,60 @@ def test_a_node_measures_and_says_so_in_one_line(
     assert line.startswith('hpcai-bench: {"node": "n-0", "answer": {')
     assert line.count("\n") == 1
     assert "is not mounted" in line
+
+
+SALLOC = """#!/bin/sh
+# The shell reports the end of sleep, and the reader of its output may have been killed.
+exec 2>/dev/null
+trap 'echo $$ >>{folder}/ended; exit 1' TERM
+echo $$ >>{folder}/started
+while :; do sleep 0.05; done
+"""
+
+
+@pytest.mark.parametrize("signal_name", ["INT", "TERM", "HUP", "KILL"])
+def test_an_interruption_ends_the_jobs(tmp_path: Path, signal_name: str) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    answers = {"salloc": SALLOC.format(folder=tmp_path), "scontrol": f"#!/bin/sh\ncat <<END\n{SHOWN}END\n"}
+    for name, text in {**answers, "squeue": "#!/bin/sh\n"}.items():
+        (programs / name).write_text(text, encoding="utf-8")
+        (programs / name).chmod(0o700)
+    words = ["bench", "gemm", "--nodes", "n-[0-2]", "--results", str(tmp_path / "results")]
+    code = f"from {main.__module__} import main; raise SystemExit(main({words}))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PATH": f"{programs}:/usr/bin:/bin", "PYTHONPATH": os.pathsep.join(sys.path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    def logged(name: str) -> set[str]:
+        return set((tmp_path / name).read_text().split()) if (tmp_path / name).exists() else set()
+
+    assert wait_until(lambda: len(logged("started")) == 3, 30, 0.05)
+    process.send_signal(signal.Signals[f"SIG{signal_name}"])
+    output = process.communicate(timeout=30)[1]
+    assert wait_until(lambda: logged("ended") == logged("started"), 10, 0.05)
+    if signal_name in ("INT", "TERM"):
+        assert process.returncode == UNKNOWN
+        assert "interrupted" in output
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.usefixtures("slurm")
+def test_a_measurement_that_is_cancelled_removes_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fio(_words: Sequence[str]) -> Result:
+        assert list(tmp_path.glob("hpcai-bench-*"))
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+        raise AssertionError("the signal was ignored")
+
+    monkeypatch.setattr(bench.storage, "_FIO", (sys.executable,))
+    monkeypatch.setattr(bench.storage.os, "geteuid", lambda: 65534)
+    monkeypatch.setattr(bench, "run", lambda words, _seconds: fio(words))
+    assert main(["bench", "measure", "scratch", "--set", f"folder={tmp_path}"], (bench.COMMAND,)) == UNKNOWN
+    assert "interrupted" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
