@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import pytest
+from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
 
 Outcome = dict[str, Any]
@@ -31,3 +32,11 @@ def run_module(capsys: pytest.CaptureFixture[str]) -> RunModule:
         return {**answer, "_exit": ended.value.code}
 
     return run
+
+
+@pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The module's warnings. In this process Ansible prints warnings at once and does not return them."""
+    warnings: list[str] = []
+    monkeypatch.setattr(AnsibleModule, "warn", lambda _module, warning: warnings.append(warning))
+    return warnings

@@ -26,6 +26,7 @@ class Slurmctld:
     down: bool = False
     now: float = 0
     updates: list[tuple[str, ...]] = dataclasses.field(default_factory=list)
+    updated_at: list[float] = dataclasses.field(default_factory=list)
     addresses: dict[str, str] = dataclasses.field(default_factory=dict)
     hidden: set[str] = dataclasses.field(default_factory=set)
     held: bool = False
@@ -44,8 +45,11 @@ class Slurmctld:
             return self._reserve(command)
         assert list(command[:2]) == ["scontrol", "update"]
         self.updates.append(tuple(command[2:]))
+        self.updated_at.append(self.now)
         words = dict(word.split("=", 1) for word in command[2:])
         failed = False
+        if "State" not in words:
+            return Result(tuple(command), 0, "", "")
         for name in expand(words["NodeName"]):
             state, _reason = self.nodes[name]
             if words["State"] == "DOWN":

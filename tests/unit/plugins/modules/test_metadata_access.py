@@ -20,14 +20,6 @@ MAIN = metadata_access.main
 
 
 @pytest.fixture
-def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The module's warnings."""
-    warnings: list[str] = []
-    monkeypatch.setattr(metadata_access.AnsibleModule, "warn", lambda _module, warning: warnings.append(warning))
-    return warnings
-
-
-@pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """A machine that the module treats as the running one."""
     played = Machine(tmp_path)

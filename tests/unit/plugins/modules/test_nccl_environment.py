@@ -2,11 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module nccl_environment on a machine's files: its result, check mode, a second run, and state absent."""
+"""The module nccl_environment on a machine's files: its arguments and result, check mode and a second run."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,7 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl_environment.options import (
-    EnvironmentOptions,
-    options_of,
-)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl_environment.options import EnvironmentOptions
 from ansible_collections.hpcai.azure.plugins.modules import nccl_environment
 
 RunModule = Callable[..., dict[str, Any]]
@@ -51,8 +47,7 @@ class Node:
     def run(self, check_mode: bool = False, **options: Any) -> dict[str, Any]:
         """Run the module."""
         self.warned.clear()
-        given = {} if options.get("state") == "absent" else {"vm_size": "nd96asr_v4"}
-        return self.run_module(nccl_environment.main, check_mode=check_mode, **{**given, **options})
+        return self.run_module(nccl_environment.main, check_mode=check_mode, **{"vm_size": "nd96asr_v4", **options})
 
     def files(self) -> dict[str, bytes]:
         """All files, with their contents."""
@@ -81,9 +76,11 @@ def test_the_modules_defaults_are_those_of_the_boot_phase(node: Node, monkeypatc
     assert received[0].remembered() == EnvironmentOptions().remembered()
 
 
-def test_writes_the_profile_and_the_blocks(node: Node) -> None:
+def test_writes_the_profile_and_the_blocks_and_returns_what_it_found(node: Node) -> None:
     answer = node.run()
     assert (answer["_exit"], answer["changed"], node.warned) == (0, True, [])
+    assert (answer["vm_size"], answer["vm_size_from"]) == ("Standard_ND96asr_v4", "given")
+    assert (answer["nccl"]["verdict"], answer["nccl"]["version"]) == ("pass", "2.18.5")
     assert answer["environment"] == {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "OMPI_MCA_coll_hcoll_enable": "0",
@@ -91,20 +88,14 @@ def test_writes_the_profile_and_the_blocks(node: Node) -> None:
     }
     for name, value in answer["environment"].items():
         assert f"export {name}='{value}'\n" in node.text(PROFILE)
+    assert answer["library_paths"] == [PLUGIN]
+    assert answer["sharp_plugin"] == {"found": [PLUGIN], "reason": "", "sharp": False}
     assert f"'{PLUGIN}'" in node.text(PROFILE)
     assert (node.path / PROFILE).stat().st_mode & 0o7777 == 0o644
     assert "\ncoll_hcoll_enable = 0\n" in node.text("etc/openmpi/openmpi-mca-params.conf")
     assert answer["files"] == [
         str(node.path / path) for path in (PROFILE, "etc/openmpi/openmpi-mca-params.conf", CONFIG)
     ]
-
-
-def test_returns_what_it_found(node: Node) -> None:
-    answer = node.run()
-    assert (answer["vm_size"], answer["vm_size_from"]) == ("Standard_ND96asr_v4", "given")
-    assert (answer["nccl"]["verdict"], answer["nccl"]["version"]) == ("pass", "2.18.5")
-    assert answer["library_paths"] == [PLUGIN]
-    assert answer["sharp_plugin"] == {"found": [PLUGIN], "reason": "", "sharp": False}
 
 
 def test_check_mode_returns_the_same_result_and_writes_nothing(node: Node) -> None:
@@ -125,25 +116,6 @@ def test_a_second_run_changes_nothing(node: Node) -> None:
     assert node.files() == before
 
 
-def test_absent_removes_everything(node: Node) -> None:
-    before = node.files()
-    node.run()
-    answer = node.run(state="absent")
-    assert (answer["changed"], answer["vm_size"], answer["nccl"]) == (True, None, None)
-    # Without this file, the next boot would write everything again.
-    assert json.loads(node.text(CONFIG)) == {"schema": 1, "state": "absent"}
-    assert node.run(state="absent")["changed"] is False
-    assert node.run(state="absent", persistent=False)["changed"] is True
-    assert node.files() == before
-
-
-@pytest.mark.parametrize("options", [{"mpi_files": False}, {"settings": {"OMPI_MCA_coll_hcoll_enable": None}}])
-def test_removes_blocks_that_are_no_longer_requested(node: Node, options: dict[str, Any]) -> None:
-    node.run()
-    assert node.run(**options)["changed"] is True
-    assert node.text("etc/openmpi/openmpi-mca-params.conf") == "# theirs\n"
-
-
 def test_an_old_nccl_is_a_warning(node: Node) -> None:
     answer = node.run(min_version="2.20")
     assert (answer["_exit"], answer["nccl"]["verdict"]) == (0, "warn")
@@ -158,13 +130,6 @@ def test_when_old_fail_fails_for_an_old_nccl_before_writing(node: Node) -> None:
     assert node.files() == before
 
 
-def test_a_missing_nccl_is_unknown_and_does_not_fail(node: Node) -> None:
-    (node.path / f"{NCCL}.18.5".lstrip("/")).unlink()
-    answer = node.run(when_old="fail")
-    assert (answer["_exit"], answer["nccl"]["verdict"]) == (0, "unknown")
-    assert "No NCCL" in node.warned[0]
-
-
 @pytest.mark.parametrize("options", [{"min_version": "new"}, {"library_paths": ["lib"]}, {"settings": {"A B": 1}}])
 def test_refuses_invalid_options(node: Node, options: dict[str, Any]) -> None:
     before = node.files()
@@ -172,31 +137,3 @@ def test_refuses_invalid_options(node: Node, options: dict[str, Any]) -> None:
     assert answer["_exit"] == 1
     assert next(iter(options)) in answer["msg"]
     assert node.files() == before
-
-
-def test_saves_only_the_options_in_an_image(node: Node) -> None:
-    before = node.files()
-    # Neither the VM size nor NCCL is looked up.
-    answer = node.run(vm_size=None, apply=False, settings={"UCX_TLS": "rc"})
-    assert (answer["changed"], answer["vm_size"], answer["nccl"]) == (True, None, None)
-    assert set(node.files()) - set(before) == {CONFIG}
-    kept = json.loads(node.text(CONFIG))
-    assert (kept.pop("schema"), options_of(kept).settings) == (1, {"UCX_TLS": "rc"})
-    assert "vm_size" in kept
-    assert kept["vm_size"] is None
-
-
-def test_an_image_and_a_node_save_the_same_bytes(node: Node) -> None:
-    (node.path / "etc/hpcai").mkdir()
-    (node.path / "etc/hpcai/node.json").write_text('{"schema": 1, "vm_size": "nd96asr_v4"}')
-    options: dict[str, Any] = {"vm_size": None, "settings": {"UCX_TLS": "rc", "FLAG": True}, "min_version": "2.18.5"}
-    node.run(apply=False, **options)
-    baked = node.files()[CONFIG]
-    assert node.run(**options)["vm_size_from"] == "node.json"
-    assert node.files()[CONFIG] == baked
-
-
-def test_persistent_false_removes_the_saved_options(node: Node) -> None:
-    node.run()
-    assert node.run(persistent=False)["changed"] is True
-    assert CONFIG not in node.files()

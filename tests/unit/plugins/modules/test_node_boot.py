@@ -50,14 +50,6 @@ def fake_steps(monkeypatch: pytest.MonkeyPatch) -> FakeSteps:
     return install
 
 
-@pytest.fixture
-def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The module's warnings. In this process Ansible prints warnings at once and does not return them."""
-    warnings: list[str] = []
-    monkeypatch.setattr(node_boot.AnsibleModule, "warn", lambda _module, warning: warnings.append(warning))
-    return warnings
-
-
 def test_passes_unchanged_if_every_step_passes(fake_steps: FakeSteps, run_module: RunModule) -> None:
     performed = fake_steps(("gpu", PASS, True, ()), ("clocks", SKIP, False, ()), ("join", PASS, True, ()))
     answer = run_module(node_boot.main)

@@ -35,14 +35,6 @@ def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return played
 
 
-@pytest.fixture
-def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The module's warnings."""
-    warnings: list[str] = []
-    monkeypatch.setattr(node_directories.AnsibleModule, "warn", lambda _module, warning: warnings.append(warning))
-    return warnings
-
-
 def test_saves_and_creates_once_and_check_mode_predicts_it(
     machine: Machine, run_module: RunModule, warned: list[str]
 ) -> None:

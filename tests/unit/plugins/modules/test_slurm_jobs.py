@@ -60,6 +60,17 @@ def test_lists_all_jobs_and_changes_nothing(slurmctld: Slurmctld, run_module: Ru
     assert slurmctld.changes() == []
 
 
+@pytest.mark.parametrize("state", ["PENDING", "REQUEUE_HOLD", "SPECIAL_EXIT"])
+def test_lists_pending_jobs_and_cancels_none_of_them(slurmctld: Slurmctld, run_module: RunModule, state: str) -> None:
+    slurmctld.queue += f"4713|alice|{state}|\n"
+    done = run_module(slurm_jobs.main, cancel=True)
+    assert done["jobs"] == ["4711 (alice, running)", "4712 (bob, completing)"]
+    assert done["pending"] == [f"4713 (alice, {state.lower()})"]
+    (asked,) = [command for command in slurmctld.asked if command[0] == "squeue"]
+    assert [word for word in asked if word.startswith("--states=") and word.endswith(",PENDING")]
+    assert slurmctld.changes() == [("scancel", "--quiet", "4711", "4712")]
+
+
 def test_holds_new_jobs_before_it_lists_and_cancels_the_running_ones(
     slurmctld: Slurmctld, run_module: RunModule
 ) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,43 +26,46 @@ def slurmctld(monkeypatch: pytest.MonkeyPatch) -> Slurmctld:
     return play(monkeypatch)
 
 
+def reading(**counts: int) -> dict[str, Any]:
+    """What the module slurmd measured on a node."""
+    return {"hardware": {"CPUs": 2, "RealMemory": 2000, **counts}, "missing_files": [], "waits": []}
+
+
 @pytest.fixture
-def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The module's warnings. In this process Ansible prints warnings at once and does not return them."""
-    warnings: list[str] = []
-    monkeypatch.setattr(slurm_nodes.AnsibleModule, "warn", lambda _module, warning: warnings.append(warning))
-    return warnings
+def conf(tmp_path: pathlib.Path) -> str:
+    """The folder of a slurm.conf."""
+    nodes = "NodeName=compute-[0,3,17-18] CPUs=2 RealMemory=1945\n"
+    (tmp_path / "slurm.conf").write_text(nodes, encoding="utf-8")
+    return str(tmp_path)
 
 
 def test_drains_and_resumes_nodes_and_returns_them(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    slurmctld.nodes["compute-3"] = ("IDLE+DRAIN", "hpcai: health: gpu_count")
+    # Somebody else drained it, so it is not waited for.
+    slurmctld.nodes["compute-17"] = ("IDLE+DRAIN+NOT_RESPONDING", "bad fan")
+    slurmctld.registers_after["compute-17"] = 1000
     answer = run_module(
-        slurm_nodes.main, keep_out=["compute-18"], put_to_work=["compute-0", "compute-3"], reason="could not be reached"
+        slurm_nodes.main,
+        keep_out=["compute-18"],
+        put_to_work=["compute-0", "compute-3", "compute-17"],
+        prefix="hpcai: health:",
+        reason="gpu_memory",
     )
     assert answer["_exit"] == 0
     assert answer["changed"] is True
     assert answer["drained"] == ["compute-18"]
     assert answer["resumed"] == ["compute-3"]
-    assert answer["left_out"] == {}
+    assert answer["left_out"] == {"compute-17": "bad fan"}
     assert answer["not_answering"] == []
     assert slurmctld.updates == [
-        ("NodeName=compute-18", "State=DRAIN", "Reason=hpcai: site: could not be reached"),
+        ("NodeName=compute-18", "State=DRAIN", "Reason=hpcai: health: gpu_memory"),
         ("NodeName=compute-3", "State=RESUME"),
     ]
     assert answer["diff"] == {
-        "before": "compute-18: ALLOCATED\ncompute-3: IDLE+DRAIN hpcai: site: could not be configured\n",
-        "after": "compute-18: DRAIN hpcai: site: could not be reached\ncompute-3: RESUME\n",
+        "before": "compute-18: ALLOCATED\ncompute-3: IDLE+DRAIN hpcai: health: gpu_count\n",
+        "after": "compute-18: DRAIN hpcai: health: gpu_memory\ncompute-3: RESUME\n",
     }
-
-
-def test_waits_until_a_resumed_node_answers_again(slurmctld: Slurmctld, run_module: RunModule) -> None:
-    answer = run_module(slurm_nodes.main, put_to_work=["compute-3"])
-    assert (answer["resumed"], answer["not_answering"]) == (["compute-3"], [])
-    assert slurmctld.now == 1
-
-
-def test_returns_resumed_nodes_that_do_not_answer_again(slurmctld: Slurmctld, run_module: RunModule) -> None:
-    answer = run_module(slurm_nodes.main, put_to_work=["compute-3"], timeout=0)
-    assert (answer["resumed"], answer["not_answering"]) == (["compute-3"], ["compute-3"])
+    assert slurmctld.now == 1  # until compute-3 answered again
 
 
 def test_a_second_run_changes_nothing(slurmctld: Slurmctld, run_module: RunModule) -> None:
@@ -86,73 +90,67 @@ def test_check_mode_returns_the_same_changes_and_makes_none(slurmctld: Slurmctld
     assert slurmctld.now == 0
 
 
-def test_a_drain_reason_of_others_is_kept(slurmctld: Slurmctld, run_module: RunModule) -> None:
-    slurmctld.nodes["compute-18"] = ("DOWN", "disk broken")
-    answer = run_module(slurm_nodes.main, keep_out=["compute-18"], put_to_work=["compute-17"])
-    assert answer["changed"] is False
-    assert answer["left_out"] == {"compute-17": "bad fan, ticket 4711"}
-    assert slurmctld.updates == []
-
-
-def test_does_not_wait_for_a_node_that_others_drained(slurmctld: Slurmctld, run_module: RunModule) -> None:
-    slurmctld.nodes["compute-17"] = ("IDLE+DRAIN+NOT_RESPONDING", "bad fan")
-    slurmctld.registers_after["compute-17"] = 1000
-    assert run_module(slurm_nodes.main, put_to_work=["compute-17"])["not_answering"] == []
-    assert slurmctld.now == 0
-
-
-def test_resumes_a_drained_node_only_after_it_registered(slurmctld: Slurmctld, run_module: RunModule) -> None:
+def test_drains_at_once_and_resumes_only_nodes_that_register_in_time(
+    slurmctld: Slurmctld, run_module: RunModule
+) -> None:
+    slurmctld.nodes["compute-0"] = ("DOWN+DRAIN+NOT_RESPONDING", "hpcai: site: could not be configured")
     slurmctld.nodes["compute-3"] = ("UNKNOWN+DRAIN+NOT_RESPONDING", "hpcai: site: could not be configured")
-    slurmctld.registers_after["compute-3"] = 7
-    answer = run_module(slurm_nodes.main, put_to_work=["compute-3"], timeout=60)
+    slurmctld.registers_after = {"compute-0": 1000, "compute-3": 7}
+    answer = run_module(slurm_nodes.main, keep_out=["compute-18"], put_to_work=["compute-0", "compute-3"])
     assert answer["_exit"] == 0
-    assert answer["resumed"] == ["compute-3"]
-    assert slurmctld.now == 8  # 7 to register, 1 to answer again
-
-
-def test_nodes_that_do_not_answer_in_time_stay_drained(slurmctld: Slurmctld, run_module: RunModule) -> None:
-    slurmctld.nodes["compute-3"] = ("DOWN+DRAIN+NOT_RESPONDING", "hpcai: site: could not be configured")
-    slurmctld.nodes["compute-18"] = ("IDLE+DRAIN", "hpcai: site: could not be configured")
-    slurmctld.registers_after["compute-3"] = 1000
-    answer = run_module(slurm_nodes.main, put_to_work=["compute-0", "compute-3", "compute-18"], timeout=5)
-    assert answer["_exit"] == 0
-    assert answer["not_answering"] == ["compute-3"]
-    assert answer["resumed"] == ["compute-18"]
-    assert slurmctld.updates == [("NodeName=compute-18", "State=RESUME")]
-    assert slurmctld.now == 6  # 5 for compute-3, 1 for compute-18 to answer again
-    assert "compute-3" not in answer["diff"]["after"]
-
-
-def test_drains_before_it_waits(slurmctld: Slurmctld, run_module: RunModule) -> None:
-    drained_at: list[float] = []
-    played = slurmctld.run
-
-    def run(command: Sequence[str]) -> Result:
-        if "State=DRAIN" in command:
-            drained_at.append(slurmctld.now)
-        return played(command)
-
-    slurmctld.nodes["compute-0"] = ("UNKNOWN+NOT_RESPONDING", "")
-    slurmctld.registers_after["compute-0"] = 3
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slurm_nodes, "run", run)
-        run_module(slurm_nodes.main, keep_out=["compute-18"], put_to_work=["compute-0"])
-    assert drained_at == [0]
-    assert slurmctld.now == 3
-
-
-def test_the_default_timeout_is_60_seconds(slurmctld: Slurmctld, run_module: RunModule) -> None:
-    slurmctld.nodes["compute-0"] = ("DOWN+NOT_RESPONDING", "Not responding")
-    slurmctld.registers_after["compute-0"] = 1000
-    assert run_module(slurm_nodes.main, put_to_work=["compute-0"])["not_answering"] == ["compute-0"]
-    assert slurmctld.now == 60
+    assert (answer["resumed"], answer["not_answering"]) == (["compute-3"], ["compute-0"])
+    assert [words[:2] for words in slurmctld.updates] == [
+        ("NodeName=compute-18", "State=DRAIN"),
+        ("NodeName=compute-3", "State=RESUME"),
+    ]
+    # By default it waits for 60 s, and then 1 s for compute-3 to answer again.
+    assert (slurmctld.updated_at, slurmctld.now) == ([0, 60], 61)
+    assert "compute-0" not in answer["diff"]["after"]
 
 
 def test_a_timeout_of_zero_checks_once(slurmctld: Slurmctld, run_module: RunModule) -> None:
     slurmctld.nodes["compute-0"] = ("DOWN+NOT_RESPONDING", "Not responding")
     slurmctld.registers_after["compute-0"] = 1000
-    assert run_module(slurm_nodes.main, put_to_work=["compute-0"], timeout=0)["not_answering"] == ["compute-0"]
+    answer = run_module(slurm_nodes.main, put_to_work=["compute-0", "compute-3"], timeout=0)
+    # A resumed node does not answer immediately.
+    assert (answer["resumed"], answer["not_answering"]) == (["compute-3"], ["compute-0", "compute-3"])
     assert slurmctld.now == 0
+
+
+def test_drains_nodes_that_lack_memory_unless_somebody_else_drained_them(
+    slurmctld: Slurmctld, run_module: RunModule, conf: str
+) -> None:
+    reason = "hpcai: hardware: RealMemory is 1900, configured 1945"
+    less = reading(RealMemory=1900)
+    # It gets no jobs anyway, so it is not waited for.
+    slurmctld.nodes["compute-0"] = ("IDLE+NOT_RESPONDING", "")
+    slurmctld.registers_after["compute-0"] = 1000
+    readings = {"compute-0": less, "compute-3": less, "compute-17": less, "compute-18": reading(CPUs=64)}
+    arguments = {"put_to_work": list(readings), "seen": readings, "conf": conf}
+    unfit = dict.fromkeys(["compute-0", "compute-3", "compute-17"], reason)
+    assert run_module(slurm_nodes.main, check_mode=True, **arguments)["unfit"] == unfit
+    assert slurmctld.updates == []
+    answer = run_module(slurm_nodes.main, **arguments)
+    assert (answer["changed"], answer["resumed"], answer["unfit"]) == (True, [], unfit)
+    assert answer["left_out"] == {"compute-17": "bad fan, ticket 4711"}
+    assert slurmctld.updates == [("NodeName=compute-[0,3]", "State=DRAIN", f"Reason={reason}")]
+    assert answer["diff"]["after"] == f"compute-0: DRAIN {reason}\ncompute-3: DRAIN {reason}\n"
+    again = run_module(slurm_nodes.main, **arguments)
+    assert (again["changed"], again["unfit"]) == (False, unfit)
+    assert slurmctld.now == 0
+
+
+def test_resumes_a_node_only_after_a_measurement_found_its_hardware_complete(
+    slurmctld: Slurmctld, run_module: RunModule, conf: str
+) -> None:
+    slurmctld.nodes["compute-0"] = ("IDLE+DRAIN", "hpcai: hardware: RealMemory is 1900, configured 1945")
+    arguments: dict[str, Any] = {"put_to_work": ["compute-0"], "conf": conf}
+    # Not measured, or not measurable: the reason stays.
+    unseen: list[dict[str, Any]] = [{}, {"compute-0": None}, {"compute-0": {}}, {"compute-0": {"hardware": {}}}]
+    for readings in unseen:
+        assert run_module(slurm_nodes.main, seen=readings, **arguments)["resumed"] == []
+    answer = run_module(slurm_nodes.main, seen={"compute-0": reading()}, **arguments)
+    assert (answer["resumed"], answer["unfit"]) == (["compute-0"], {})
 
 
 def test_fails_before_any_change_if_slurmctld_lacks_a_node(slurmctld: Slurmctld, run_module: RunModule) -> None:
@@ -163,27 +161,21 @@ def test_fails_before_any_change_if_slurmctld_lacks_a_node(slurmctld: Slurmctld,
     assert slurmctld.updates == []
 
 
-def test_fails_with_slurms_message_if_slurmctld_is_down(slurmctld: Slurmctld, run_module: RunModule) -> None:
-    slurmctld.down = True
-    answer = run_module(slurm_nodes.main, keep_out=["compute-18"])
-    assert answer["failed"] is True
-    assert "Unable to contact slurm controller" in answer["msg"]
-
-
-@pytest.mark.parametrize("prefix", ["", "site:", "hpcai", " hpcai:"])
-def test_refuses_a_prefix_that_does_not_start_with_hpcai(
-    slurmctld: Slurmctld, run_module: RunModule, prefix: str
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        *[({"prefix": prefix}, "prefix must start with 'hpcai:'") for prefix in ("", "site:", "hpcai", " hpcai:")],
+        ({"hold": True, "keep_out": ["compute-18"]}, "hold excludes keep_out"),
+        ({"hold": True, "put_to_work": ["compute-3"]}, "hold excludes keep_out"),
+    ],
+)
+def test_refuses_invalid_arguments(
+    slurmctld: Slurmctld, run_module: RunModule, arguments: dict[str, Any], words: str
 ) -> None:
-    answer = run_module(slurm_nodes.main, put_to_work=["compute-17"], prefix=prefix)
+    answer = run_module(slurm_nodes.main, **{"put_to_work": ["compute-17"], **arguments})
     assert answer["failed"] is True
-    assert "prefix must start with 'hpcai:'" in answer["msg"]
+    assert words in answer["msg"]
     assert slurmctld.updates == []
-
-
-def test_does_not_resume_nodes_with_another_prefix(slurmctld: Slurmctld, run_module: RunModule) -> None:
-    answer = run_module(slurm_nodes.main, put_to_work=["compute-3"], prefix="hpcai: health:")
-    assert answer["resumed"] == []
-    assert answer["left_out"] == {"compute-3": "hpcai: site: could not be configured"}
 
 
 def test_check_mode_only_warns_if_slurmctld_is_down(
@@ -208,74 +200,64 @@ def test_check_mode_only_warns_if_slurmctld_lacks_a_node(
     assert slurmctld.updates == []
 
 
-def test_sets_spare_nodes_down_once(slurmctld: Slurmctld, run_module: RunModule) -> None:
-    slurmctld.nodes = {"compute-0": ("IDLE", ""), "compute-18": ("IDLE+CLOUD", ""), "compute-19": ("IDLE+CLOUD", "")}
-    slurmctld.addresses["compute-19"] = "10.0.0.9"
-    answer = run_module(slurm_nodes.main, absent=["compute-18", "compute-19"])
-    assert (answer["changed"], answer["set_down"]) == (True, ["compute-18"])
-    assert answer["diff"] == {
-        "before": "compute-18: IDLE+CLOUD\n",
-        "after": "compute-18: DOWN hpcai: no such instance\n",
+def test_sets_spare_nodes_down_once_and_then_releases_new_jobs(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    slurmctld.nodes = {
+        "compute-18": ("IDLE+CLOUD", ""),
+        "compute-19": ("DOWN+CLOUD+DRAIN", "hpcai: retire: its instance will be deleted"),
+        "compute-30": ("IDLE+CLOUD", ""),
     }
-    assert slurmctld.updates == [("NodeName=compute-18", "State=DOWN", "Reason=hpcai: no such instance")]
-    again = run_module(slurm_nodes.main, absent=["compute-18", "compute-19"])
-    assert (again["changed"], again["set_down"]) == (False, [])
-    assert len(slurmctld.updates) == 1
-
-
-def test_check_mode_predicts_which_spare_nodes_are_set_down(
-    slurmctld: Slurmctld, run_module: RunModule, warned: list[str]
-) -> None:
-    slurmctld.nodes["compute-30"] = ("IDLE+CLOUD", "")
-    slurmctld.held = True
-    answer = run_module(slurm_nodes.main, check_mode=True, absent=["compute-30", "compute-31"])
-    assert (answer["changed"], answer["set_down"], warned) == (True, ["compute-30"], [])
-    assert slurmctld.updates == []
-
-
-def test_check_mode_predicts_spare_nodes_unknown_to_slurmctld(slurmctld: Slurmctld, run_module: RunModule) -> None:
-    options: dict[str, Any] = {"absent": ["compute-30", "compute-31"], "pending": True}
-    answer = run_module(slurm_nodes.main, check_mode=True, **options)
-    assert (answer["changed"], answer["set_down"]) == (True, ["compute-30", "compute-31"])
-    assert answer["diff"]["before"] == "compute-30: not known yet\ncompute-31: not known yet\n"
-    assert slurmctld.updates == []
-
-
-def test_check_mode_predicts_the_end_of_the_reservation(slurmctld: Slurmctld, run_module: RunModule) -> None:
-    assert run_module(slurm_nodes.main, check_mode=True, absent=[], pending=True)["changed"] is True
-    assert run_module(slurm_nodes.main, check_mode=True, absent=[])["changed"] is False
-
-
-def test_sets_spare_nodes_down_that_slurmctld_hides(slurmctld: Slurmctld, run_module: RunModule) -> None:
-    """slurmctld hides them if PrivateData lacks "cloud". The module cannot know whether this changes anything."""
-    slurmctld.nodes["compute-30"] = ("IDLE+CLOUD", "")
+    slurmctld.addresses["compute-19"] = "10.0.0.9"
+    # slurmctld hides it if PrivateData lacks "cloud". The module cannot know whether setting it down changes anything.
     slurmctld.hidden = {"compute-30"}
-    answer = run_module(slurm_nodes.main, absent=["compute-30"])
-    assert (answer["changed"], answer["set_down"]) == (False, [])
-    assert slurmctld.nodes["compute-30"] == ("DOWN", "hpcai: no such instance")
-
-
-def test_a_reservation_holds_new_jobs_until_spare_nodes_are_down(slurmctld: Slurmctld, run_module: RunModule) -> None:
-    answer = run_module(slurm_nodes.main, hold=True)
-    assert (answer["changed"], answer["set_down"], answer["drained"]) == (True, [], [])
-    assert slurmctld.updates == [
-        ("create", "reservation", "ReservationName=hpcai-new-nodes", "Duration=5", "StartTime=now", "Nodes=ALL",
-         "Users=root", "Flags=MAINT,IGNORE_JOBS"),
-    ]  # fmt: skip
-    # A reservation left behind by an interrupted run is extended.
-    run_module(slurm_nodes.main, hold=True)
-    assert slurmctld.updates[1:] == [("update", "ReservationName=hpcai-new-nodes", "EndTime=now+5minutes")]
-    slurmctld.nodes["compute-30"] = ("IDLE+CLOUD", "")
-    del slurmctld.updates[:]
-    assert run_module(slurm_nodes.main, absent=["compute-30"])["changed"] is True
-    assert slurmctld.updates == [
-        ("NodeName=compute-30", "State=DOWN", "Reason=hpcai: no such instance"),
+    slurmctld.held = True
+    absent = ["compute-18", "compute-19", "compute-30"]
+    answer = run_module(slurm_nodes.main, absent=absent)
+    assert (answer["changed"], answer["set_down"]) == (True, ["compute-18", "compute-19"])
+    assert answer["diff"] == {
+        "before": "compute-18: IDLE+CLOUD\ncompute-19: DOWN+CLOUD+DRAIN hpcai: retire: its instance will be deleted\n",
+        "after": "compute-18: DOWN hpcai: no such instance\ncompute-19: DOWN hpcai: no such instance\n",
+    }
+    assert [words[:2] for words in slurmctld.updates] == [
+        ("NodeName=compute-19", "State=UNDRAIN"),
+        ("NodeName=compute-19", "State=DOWN"),
+        ("NodeName=compute-19", "NodeAddr=127.0.0.1"),
+        ("NodeName=compute-[18,30]", "State=DOWN"),
         ("delete", "ReservationName=hpcai-new-nodes"),
     ]
-    assert run_module(slurm_nodes.main, absent=[])["changed"] is False
+    again = run_module(slurm_nodes.main, absent=absent)
+    assert (again["changed"], again["set_down"]) == (False, [])
+    assert [words[:2] for words in slurmctld.updates[5:]] == [("NodeName=compute-30", "State=DOWN")]
 
 
-def test_the_reservation_ends_even_without_spare_nodes(slurmctld: Slurmctld, run_module: RunModule) -> None:
+@pytest.mark.parametrize(
+    ("absent", "pending", "held", "set_down", "before"),
+    [
+        (["compute-30", "compute-31"], False, False, ["compute-30"], "compute-30: IDLE+CLOUD\n"),
+        (["compute-31"], True, False, ["compute-31"], "compute-31: not known yet\n"),
+        # The end of the reservation alone is a change too.
+        ([], True, False, [], ""),
+        ([], False, True, [], ""),
+    ],
+)
+def test_check_mode_predicts_which_spare_nodes_are_set_down(
+    slurmctld: Slurmctld,
+    run_module: RunModule,
+    warned: list[str],
+    absent: list[str],
+    pending: bool,
+    held: bool,
+    set_down: list[str],
+    before: str,
+) -> None:
+    slurmctld.nodes["compute-30"] = ("IDLE+CLOUD", "")
+    slurmctld.held = held
+    answer = run_module(slurm_nodes.main, check_mode=True, absent=absent, pending=pending)
+    assert (answer["changed"], answer["set_down"], answer["diff"]["before"]) == (True, set_down, before)
+    assert (slurmctld.updates, warned) == ([], [])
+    assert run_module(slurm_nodes.main, check_mode=True, absent=[])["changed"] is held
+
+
+def test_only_a_task_with_absent_releases_new_jobs(slurmctld: Slurmctld, run_module: RunModule) -> None:
     slurmctld.held = True
     assert run_module(slurm_nodes.main, keep_out=[])["changed"] is False
     assert slurmctld.held
@@ -283,9 +265,29 @@ def test_the_reservation_ends_even_without_spare_nodes(slurmctld: Slurmctld, run
     assert not slurmctld.held
 
 
+def test_hold_holds_new_jobs_back_and_forgets_former_machines(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    slurmctld.nodes = {"compute-1": ("IDLE+DRAIN", "hpcai: retire: x"), "compute-5": ("IDLE+CLOUD", "")}
+    arguments: dict[str, Any] = {"hold": True, "absent": ["compute-1", "compute-5", "compute-9"]}
+    assert run_module(slurm_nodes.main, check_mode=True, hold=True)["changed"] is True
+    assert run_module(slurm_nodes.main, check_mode=True, **arguments)["set_down"] == ["compute-1"]
+    assert slurmctld.updates == []
+    answer = run_module(slurm_nodes.main, hold=True)
+    assert (answer["changed"], answer["set_down"], answer["drained"]) == (True, [], [])
+    answer = run_module(slurm_nodes.main, **arguments)
+    assert (answer["changed"], answer["set_down"]) == (True, ["compute-1"])
+    assert [words[:2] for words in slurmctld.updates] == [
+        ("create", "reservation"),
+        ("update", "ReservationName=hpcai-new-nodes"),
+        ("NodeName=compute-1", "State=UNDRAIN"),
+        ("NodeName=compute-1", "State=DOWN"),
+        ("NodeName=compute-1", "NodeAddr=127.0.0.1"),
+    ]
+
+
 def test_hold_does_nothing_if_slurmctld_is_down(slurmctld: Slurmctld, run_module: RunModule) -> None:
     slurmctld.down = True
-    assert run_module(slurm_nodes.main, hold=True)["changed"] is False
+    answer = run_module(slurm_nodes.main, hold=True, absent=["compute-1"])
+    assert (answer["_exit"], answer["changed"]) == (0, False)
 
 
 def test_a_refused_reservation_is_only_a_warning(
@@ -301,14 +303,3 @@ def test_a_refused_reservation_is_only_a_warning(
     assert (answer["_exit"], answer["changed"]) == (0, False)
     (warning,) = warned
     assert "Access/permission denied. Until the spare nodes are set down" in warning
-
-
-def test_check_mode_predicts_the_reservation(slurmctld: Slurmctld, run_module: RunModule) -> None:
-    assert run_module(slurm_nodes.main, check_mode=True, hold=True)["changed"] is True
-    assert slurmctld.updates == []
-
-
-def test_hold_excludes_other_options(slurmctld: Slurmctld, run_module: RunModule) -> None:
-    answer = run_module(slurm_nodes.main, hold=True, absent=["compute-18"])
-    assert "hold excludes absent" in answer["msg"]
-    assert slurmctld.updates == []

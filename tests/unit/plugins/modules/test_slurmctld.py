@@ -108,6 +108,6 @@ def test_refuses_to_lose_jobs_without_the_option(
     answer = run_module(slurmctld.main)
     assert answer["failed"] is True
     assert "PartitionName=p was removed: slurmctld would lose 12 jobs (1, 2, 3," in answer["msg"]
-    assert ", 10, ...). Nothing was done." in answer["msg"]
+    assert ", 10, ...). slurmctld was not changed, but the controller already has the new file." in answer["msg"]
     assert applied == []
     assert run_module(slurmctld.main, lose_jobs=True)["commands"] == ["reconfigure"]
