@@ -15,7 +15,7 @@ setup: ## create or update the virtual environment .venv
 site: ## make a Slurm cluster in an empty simulated subscription, and run a job on it
 	@tests/setup/site.sh up
 
-site-down: ## remove the simulated subscription and its cluster
+site-down: ## tear the simulated cluster down, and remove the simulated subscription
 	@tests/setup/site.sh down
 
 check: setup ## the quick checks, for daily work (STEPS="unit mypy": only these)
@@ -24,8 +24,8 @@ check: setup ## the quick checks, for daily work (STEPS="unit mypy": only these)
 test: setup ## all checks, including a complete cluster (STEPS="unit molecule": only these and what they need)
 	@.venv/bin/python tests/setup/run_checks.py $(STEPS)
 
-test-all: setup ## all of make test, plus the tests marked thorough and the mutants; takes hours
-	@.venv/bin/python tests/setup/run_checks.py --all $(STEPS)
+test-all: setup ## all of make test, plus the tests marked thorough and the mutants; takes hours (RESUME=1: continue)
+	@.venv/bin/python tests/setup/run_checks.py --all $(if $(RESUME),--resume) $(STEPS)
 
 test-hardware: setup ## the tests on an emulated machine with NVMe disks and NUMA nodes
 	@tests/setup/hardware.sh

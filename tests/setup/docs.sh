@@ -14,6 +14,7 @@ rm -rf "$site"
 mkdir -p "$site"
 # Lenient: links to Ansible's own documentation stay unresolved if it cannot be reached.
 antsibull-docs sphinx-init --dest-dir "$site" --use-current --squash-hierarchy --fail-on-error --lenient \
+  --extra-html-theme-options documentation_home_url=https://docs.ansible.com/ \
   --project hpcai.azure --title hpcai.azure --html-short-title hpcai.azure --copyright 'hpcai.azure contributors' \
   hpcai.azure >/dev/null
 # antsibull-docs takes only the guides. They name pictures as ../../images/NAME, which is right in the repository too.
@@ -23,7 +24,7 @@ cp -r docs/images "$site/images"
 # Sphinx only warns if a page or a picture is missing. Its search needs the last two files.
 wanted=(index.html search.html searchindex.js)
 for page in docs/docsite/rst/*.rst; do wanted+=("docsite/$(basename "$page" .rst).html"); done
-for picture in docs/images/*.svg; do wanted+=("_images/$(basename "$picture")"); done
+for picture in docs/images/*; do wanted+=("_images/$(basename "$picture")"); done
 for file in "${wanted[@]}"; do
     [ -f "$site/build/html/$file" ] || {
         echo "docs.sh: Sphinx wrote no $site/build/html/$file; its messages above say why" >&2
@@ -31,8 +32,9 @@ for file in "${wanted[@]}"; do
     }
 done
 
-# All links in it are relative, so a reader can unpack it anywhere and open index.html, without a web server.
+# A reader unpacks it anywhere and opens index.html, without a web server, so all links in it must be relative.
 version=$(sed -n 's/^version: //p' galaxy.yml)
 archive=.cache/hpcai-azure-docs-$version.tar.gz
 tar -czf "$archive" -C "$site/build/html" --transform "s,^\.,hpcai-azure-docs-$version," .
+python tests/setup/docs_links.py "$archive"
 echo "[docs] open $site/build/html/index.html; for a release: $archive"

@@ -5,8 +5,8 @@
 #
 # Installs the distribution's packages that `make site`, `make test-hardware` and `make test` need on Debian 12/13 and
 # Ubuntu 24.04.
-# Quick and without output if all of them are installed. Uses sudo if the caller is not root. Of Prometheus it installs
-# only promtool, to /usr/local/bin: the package itself would start a server.
+# Quick and without output if all of them are installed. Uses sudo if the caller is not root. Of the packages of
+# Prometheus it installs only the programs, to /usr/local/bin: the packages themselves would start servers.
 set -euo pipefail
 
 packages=(
@@ -40,21 +40,24 @@ for package in "${packages[@]}"; do
   state=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2> /dev/null || true)
   [ "$state" = installed ] || missing+=("$package")
 done
-# For the tests of the alert rules.
-promtool=()
-command -v promtool > /dev/null || promtool=(promtool)
-[ "$((${#missing[@]} + ${#promtool[@]}))" -gt 0 ] || exit 0
+# For the tests of the monitoring.
+programs=(promtool prometheus prometheus-alertmanager amtool prometheus-node-exporter)
+lacking=()
+for program in "${programs[@]}"; do
+  command -v "$program" > /dev/null || lacking=("${programs[@]}")
+done
+[ "$((${#missing[@]} + ${#lacking[@]}))" -gt 0 ] || exit 0
 
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
   if ! command -v sudo > /dev/null; then
-    say "this needs root or sudo. Run tests/setup/host.sh as root; it installs ${missing[*]} ${promtool[*]}"
+    say "this needs root or sudo. Run tests/setup/host.sh as root; it installs ${missing[*]} ${lacking[*]}"
     exit 1
   fi
   as_root=(sudo)
 fi
 
-say "installing ${missing[*]} ${promtool[*]}"
+say "installing ${missing[*]} ${lacking[*]}"
 began=$SECONDS
 work=$(mktemp --directory)
 trap 'rm -rf "$work"' EXIT
@@ -76,13 +79,22 @@ if [ "${#missing[@]}" -gt 0 ]; then
   # --no-remove: never remove a package that someone installed.
   attempt_or_update install --yes --no-install-recommends --no-remove "${missing[@]}" || give_up apt-get
 fi
-if [ "${#promtool[@]}" -gt 0 ]; then
+if [ "${#lacking[@]}" -gt 0 ]; then
   cd "$work"
   # By default, apt downloads as an unprivileged user, who cannot write into root's folder.
-  attempt_or_update download -o APT::Sandbox::User=root prometheus || give_up "the download of the package prometheus"
+  archives=(prometheus prometheus-alertmanager prometheus-node-exporter)
+  # Debian 13 has promtool in its own package.
+  if apt-cache show promtool > /dev/null 2>&1; then archives+=(promtool); fi
+  attempt_or_update download -o APT::Sandbox::User=root "${archives[@]}" || give_up "the download of ${archives[*]}"
   {
-    dpkg-deb --fsys-tarfile prometheus_*.deb | tar --extract --file - ./usr/bin/promtool &&
-      "${as_root[@]}" install -m 0755 usr/bin/promtool /usr/local/bin/promtool
-  } > "$log" 2>&1 || give_up "the installation of promtool"
+    for archive in ./*.deb; do dpkg-deb --fsys-tarfile "$archive" | tar --extract --file - ./usr; done
+    for program in "${programs[@]}"; do
+      "${as_root[@]}" install -m 0755 "usr/bin/$program" "/usr/local/bin/$program"
+    done
+    # Debian's Alertmanager does not start without its templates.
+    for template in usr/share/prometheus/alertmanager/*.tmpl; do
+      "${as_root[@]}" install -D -m 0644 "$template" "/$template"
+    done
+  } > "$log" 2>&1 || give_up "the installation of ${programs[*]}"
 fi
 say "installed after $((SECONDS - began)) s"

@@ -3,7 +3,11 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Write the page of all role variables, docs/docsite/rst/role_variables.rst, from the roles' argument_specs."""
+"""Write the page of all variables, docs/docsite/rst/role_variables.rst.
+
+Its tables come from the roles' argument_specs, the comments at the beginning of the playbooks, and the comments of the
+variables for ssh in inventories/azure.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +35,12 @@ Role variables
 
 This page lists the public variables of the roles, with their defaults and the first sentence of their descriptions. The
 value of a variable without a default is derived from other variables. The page of a role has the full descriptions.
+The last two tables list the variables that only `Playbooks`_ read, and those of the `Connection`_ to the nodes.
 """
+SSH = "inventories/azure/group_vars/azure_hosts/ssh.yml"
 MARKUP = re.compile(r"\b([A-Z]{1,3})\(((?:[^()\\]|\\.)*)\)")
+COMMENTED = re.compile(r"^(?: {2})?(?P<name>[a-z]+(?:_[a-z]+)*) {2,}(?P<text>\S.*)")
+NAME = re.compile(r"(?<![\w/.-])[a-z]+(?:_[a-z]+)+(?![\w/.-])")
 SENTENCE = re.compile(r"(?<=[.?!]) +(?=[A-Z`])")
 
 
@@ -41,6 +49,8 @@ def page(repository: pathlib.Path) -> str:
     parts = [HEAD]
     for specs in sorted(repository.glob("roles/*/meta/argument_specs.yml")):
         parts.append("\n" + "\n".join(section(specs.parents[1])) + "\n")
+    for lines in (of_playbooks(repository), of_the_connection(repository)):
+        parts.append("\n" + "\n".join(lines) + "\n")
     return "".join(parts)
 
 
@@ -57,6 +67,47 @@ def section(role: pathlib.Path) -> Iterator[str]:
         words = SENTENCE.split(plain(option["description"]))[0]
         yield from (f"   * - ``{name}``", f"     - {option.get('type', 'str')}")
         yield from (f"     - {default_of(defaults.get(name, option.get('default')))}".rstrip(), f"     - {words}")
+
+
+def of_playbooks(repository: pathlib.Path) -> Iterator[str]:
+    """Yield the lines about the variables that playbooks read."""
+    yield from ("Playbooks", "---------", "", ".. list-table::", "   :header-rows: 1", "   :widths: 28 16 56", "")
+    yield from ("   * - variable", "     - playbook", "     - meaning")
+    for playbook in sorted(repository.glob("playbooks/*.yml")):
+        for name, words in commented(playbook.read_text(encoding="utf-8")):
+            yield from (f"   * - ``{name}``", f"     - ``{playbook.stem}``", f"     - {marked(words)}")
+
+
+def commented(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the variables in a playbook's first comment: a name, two spaces and the meaning, which may continue."""
+    found: list[list[str]] = []
+    column = 0
+    for line in text.partition("\n---\n")[2].partition("\n- name:")[0].splitlines():
+        comment = line.removeprefix("#").removeprefix(" ")
+        if row := COMMENTED.match(comment):
+            found.append([row["name"], row["text"]])
+            column = row.start("text")
+        elif found and column and comment.startswith(" " * column) and comment.strip():
+            found[-1].append(comment.strip())
+        else:
+            column = 0
+    for name, *words in found:
+        yield name, " ".join(words)
+
+
+def of_the_connection(repository: pathlib.Path) -> Iterator[str]:
+    """Yield the lines about the variables for ssh: a comment's first sentence, above the variable."""
+    yield from ("Connection", "----------", "", f"The file :file:`{SSH}` of the collection sets these variables.", "")
+    yield from (".. list-table::", "   :header-rows: 1", "   :widths: 28 72", "", "   * - variable", "     - meaning")
+    text = (repository / SSH).read_text(encoding="utf-8")
+    for comment, name in re.findall(r"((?:^#.*\n)+)(hpcai_\w+):", text, re.MULTILINE):
+        words = " ".join(line.lstrip("# ") for line in comment.splitlines())
+        yield from (f"   * - ``{name}``", f"     - {marked(SENTENCE.split(words)[0])}")
+
+
+def marked(words: str) -> str:
+    """Return a text with names of variables as literals."""
+    return NAME.sub(r"``\g<0>``", words)
 
 
 def plain(description: str | list[str]) -> str:

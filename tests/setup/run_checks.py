@@ -26,6 +26,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 
 import leftovers
+from earlier import Earlier
 from memory import temporary_folder
 from steps import NOT_THOROUGH, STAND_INS, STEPS, Step, with_thorough_tests
 
@@ -38,6 +39,8 @@ HEARTBEAT_SECONDS = 60
 LANES = 4
 """How many steps run at a time, on two CPUs or more. The long steps spend a third of their time waiting for machines
 and jobs, and the plugins' tests spend most of theirs waiting for servers that are slow on purpose."""
+LANES_OF_ALL = 5
+"""The same for `make test-all`: two of its steps wait for machines of elastic sets nearly all the time."""
 LOW_PRIORITY = "5"
 """The niceness of steps that are not urgent: they get a third of the CPU time of an urgent one (sched_prio_to_weight in
 Linux)."""
@@ -47,6 +50,8 @@ RUNNING: list[subprocess.Popen[bytes]] = []
 PYTEST_SUMMARY = re.compile(r"^=+ (?P<counts>\d+ (?:passed|failed|skipped|error)[^=]*) in [\d.]+s.*=+$", re.MULTILINE)
 # The row of docs/evidence.md that records the last full run.
 FULL_RUN = re.compile(r"^\| `make test-all` \| [^|]*\b(?P<commit>[0-9a-f]{7,40})\b", re.MULTILINE)
+# "SKIPPED [3] tests/unit/test_a.py:12: no PyTorch".
+PYTEST_SKIP = re.compile(r"^SKIPPED \[(?P<count>\d+)\] [^ :]+(?::\d+)?: (?P<reason>.+)$", re.MULTILINE)
 # A line of pytest's short summary: "FAILED tests/unit/test_a.py::test_b - AssertionError: ...".
 PYTEST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (?P<test>\S+::.*)$", re.MULTILINE)
 
@@ -55,7 +60,8 @@ PYTEST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (?P<test>\S+::.*)$", re.MULTILIN
 class Outcome:
     """How a step ended: passed, failed or skipped, a remark for the table, and the tests that failed, with the reason.
 
-    ``cpu`` is the CPU time in seconds of all processes that it started and that ended with it.
+    ``skips`` has the reasons why single tests were skipped, with the number of tests. ``cpu`` is the CPU time in
+    seconds of all processes that it started and that ended with it.
     """
 
     name: str
@@ -64,6 +70,7 @@ class Outcome:
     remark: str = ""
     failures: tuple[str, ...] = ()
     cpu: float = 0.0
+    skips: tuple[tuple[str, int], ...] = ()
 
 
 def environment(step: Step) -> dict[str, str]:
@@ -150,7 +157,9 @@ def judge(step: Step, code: int | None, log: pathlib.Path, seconds: float) -> Ou
         return Outcome(step.name, "failed", seconds, counts or remark, failures)
     # If every test was skipped, nothing was tested.
     verdict = "passed" if not summaries or "passed" in counts else "skipped"
-    return Outcome(step.name, verdict, seconds, counts or (last_line(log) if step.shows_last_line else ""))
+    remark = counts or (last_line(log) if step.shows_last_line else "")
+    skips = tuple((found["reason"], int(found["count"])) for found in PYTEST_SKIP.finditer(text))
+    return Outcome(step.name, verdict, seconds, remark, skips=skips)
 
 
 def show_end_of(log: pathlib.Path) -> None:
@@ -169,15 +178,16 @@ def unmet_need(need: str, outcomes: Mapping[str, Outcome]) -> Outcome | None:
 
 
 def next_step(waiting: Sequence[Step], started: Collection[str], outcomes: Mapping[str, Outcome]) -> Step | None:
-    """The first waiting step whose needs have all ended. A need that is not part of this run counts as ended."""
+    """The first waiting step that comes after ended steps only. A step that is not part of this run counts as ended."""
     unfinished = {step.name for step in waiting} | (set(started) - set(outcomes))
-    return next((step for step in waiting if not unfinished & set(step.needs)), None)
+    return next((step for step in waiting if not unfinished & {*step.needs, *step.after}), None)
 
 
-def run_all(steps: Sequence[Step], lanes: int = LANES) -> list[Outcome]:
+def run_all(steps: Sequence[Step], lanes: int = LANES, earlier: Earlier | None = None) -> list[Outcome]:
     """Run the steps, as many at a time as there are lanes, except those whose needs are not met.
 
-    A step starts as soon as a lane is free and its needs have ended. Steps start in the order of the table.
+    A step starts as soon as a lane is free, and its needs and the steps of ``after`` have ended. Steps start in the
+    order of the table.
     """
     outcomes: dict[str, Outcome] = {}
     waiting, started = list(steps), list[str]()
@@ -208,6 +218,8 @@ def run_all(steps: Sequence[Step], lanes: int = LANES) -> list[Outcome]:
                 return
             with changed:
                 record(outcomes, outcome, shown=unmet is None)
+                if earlier and outcome.verdict == "passed":
+                    earlier.keep(outcome.name, dataclasses.asdict(outcome))
                 changed.notify_all()
 
     threads = [threading.Thread(target=lane, daemon=True) for _lane in range(lanes)]
@@ -224,6 +236,21 @@ def run_all(steps: Sequence[Step], lanes: int = LANES) -> list[Outcome]:
     if broken:
         raise broken[0]
     return [outcomes[step.name] for step in steps]
+
+
+def without_passed(steps: Sequence[Step], earlier: Earlier) -> tuple[list[Step], list[Outcome]]:
+    """Return the steps that must run, and how the others ended in earlier runs of `make test-all` on this tree.
+
+    Steps that others need, such as the virtual environment, always run.
+    """
+    needed = {need for step in steps for need in step.needs}
+    ended = {name: kept for name, kept in earlier.passed().items() if name not in needed}
+    done = []
+    for kept in (ended[step.name] for step in steps if step.name in ended):
+        remark = f"{kept['remark']} (in an earlier run)".lstrip()
+        skips = tuple((reason, count) for reason, count in kept["skips"])
+        done.append(Outcome(kept["name"], kept["verdict"], kept["seconds"], remark, cpu=kept["cpu"], skips=skips))
+    return [step for step in steps if step.name not in ended], done
 
 
 def record(outcomes: dict[str, Outcome], outcome: Outcome, shown: bool = True) -> None:
@@ -246,6 +273,11 @@ def summarize(outcomes: Sequence[Outcome], wall: float) -> str:
     skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
     # Repeated here, so that the end of a long output shows which tests failed.
     lines += [f"{o.name}: {failure}"[:400] for o in outcomes for failure in o.failures]
+    skips = collections.Counter[str]()
+    for outcome in outcomes:
+        for reason, count in outcome.skips:
+            skips[reason] += count
+    lines += [f"skipped {count} {'test' if count == 1 else 'tests'}: {reason}"[:200] for reason, count in skips.items()]
     cpu = sum(outcome.cpu for outcome in outcomes) / 60
     lines += [
         "",
@@ -301,6 +333,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="only the steps for daily work")
     parser.add_argument("--all", action="store_true", help="also the tests marked thorough, and the mutants")
+    parser.add_argument("--resume", action="store_true", help="without steps that passed on this very commit")
     parser.add_argument("--list", action="store_true", help="list the steps that would run")
     parser.add_argument("only", nargs="*", metavar="STEP", help="only these steps")
     steps = chosen(arguments := parser.parse_args())
@@ -308,11 +341,22 @@ def main() -> int:
         for step in steps:
             print(f"{step.name:16}  {'quick' if step.quick else '     '}  {shlex.join(step.command)}")
         return 0
-    return leftovers.supervised(lambda: run_and_sum_up(steps))
+    lanes = LANES_OF_ALL if arguments.all else LANES
+    earlier = Earlier(REPOSITORY, LOGS / "passed.json") if arguments.all else None
+    if arguments.resume and not (earlier and earlier.tree):
+        raise SystemExit("run_checks.py: --resume needs --all, and a clone without changes that are not committed")
+    steps, done = without_passed(steps, earlier) if arguments.resume and earlier else (steps, [])
+    return leftovers.supervised(lambda: run_and_sum_up(steps, lanes, earlier, done))
 
 
-def run_and_sum_up(steps: Sequence[Step]) -> int:
-    """Run the steps; 1 if one of them failed."""
+def run_and_sum_up(
+    steps: Sequence[Step], lanes: int = LANES, earlier: Earlier | None = None, done: Sequence[Outcome] = ()
+) -> int:
+    """Run the steps; 1 if one of them failed.
+
+    :param earlier: where to keep which steps have passed.
+    :param done: the steps that do not run, because they passed earlier.
+    """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # A background job of a shell ignores Ctrl-C, and the steps would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -321,7 +365,7 @@ def run_and_sum_up(steps: Sequence[Step]) -> int:
         print(f"Temporary files are in {temporary}.", flush=True)
         os.environ["TMPDIR"] = str(temporary)
         try:
-            outcomes = run_all(steps)
+            outcomes = run_all(steps, lanes, earlier)
         except (KeyboardInterrupt, SystemExit):
             # A second Ctrl-C must not interrupt the clean-up.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -329,7 +373,7 @@ def run_and_sum_up(steps: Sequence[Step]) -> int:
             print("\nInterrupted: ending the steps and what they started; this takes up to two minutes.", flush=True)
             leftovers.interrupt(RUNNING)
             raise
-    print(f"\n{summarize(outcomes, time.monotonic() - began)}", flush=True)
+    print(f"\n{summarize([*done, *outcomes], time.monotonic() - began)}", flush=True)
     return 1 if any(outcome.verdict == "failed" for outcome in outcomes) else 0
 
 

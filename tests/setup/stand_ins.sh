@@ -9,8 +9,22 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 folder=$PWD/.cache/enroot_pyxis
-# In a Molecule scenario the variable already names this folder.
-[ "${HPCAI_ENROOT_FILES-}" != "$folder" ] || unset HPCAI_ENROOT_FILES
+# has_stand_ins: whether the folder has no packages or only those that stand_ins.enroot_pyxis builds.
+has_stand_ins() {
+  local package
+  for package in "$folder"/enroot*.deb; do
+    [ ! -e "$package" ] || [[ $(dpkg-deb --field "$package" Description 2>/dev/null) == "Stand-in for "* ]] || return 1
+  done
+}
+
+# In a Molecule scenario the variable already names this folder. Files that somebody gave stay as they are.
+if [ -n "${HPCAI_ENROOT_FILES-}" ] && [ "$(realpath -m "$HPCAI_ENROOT_FILES")" = "$(realpath -m "$folder")" ]; then
+  has_stand_ins || {
+    echo "enroot and pyxis: the release files in $folder"
+    exit 0
+  }
+  unset HPCAI_ENROOT_FILES
+fi
 given=$(tests/setup/enroot_files.sh)
 if [ -n "$given" ]; then
   rm -rf "$folder"
@@ -18,6 +32,7 @@ if [ -n "$given" ]; then
   cp "$given"/enroot*.deb "$given"/*.tar.gz "$folder"
   echo "enroot and pyxis: the release files of $given"
 else
+  has_stand_ins || rm -rf "$folder"
   PYTHONPATH=tests .venv/bin/python -m stand_ins.enroot_pyxis "$folder"
   echo "enroot and pyxis: stand-ins, because HPCAI_ENROOT_FILES names no folder with their release files"
 fi

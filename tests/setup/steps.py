@@ -21,12 +21,16 @@ NODE = "tests/unit/plugins/module_utils/_node"
 # Half of these tests is a step of its own and runs in parallel to the rest: both spend most of their time waiting.
 JOBS = ("cli", "job", "setup", "slurm")
 INVENTORY = "tests/contract/inventory"
+# The other users of the SDK: deployments, quotas and images.
+STACK = ("tests/contract/stack", "tests/contract/preflight", "tests/contract/images")
 # A daily smoke test for other versions: the SDK's models and errors, filters, the inventory from sign-in to hosts, a
-# playbook.
+# playbook, a stack from an empty subscription.
 VERSION_SMOKE = (
     *PYTEST,
     *("tests/unit/plugins/filter", "tests/unit/plugins/inventory", "tests/unit/plugins/plugin_utils/_azure"),
     *(f"{INVENTORY}/test_inventory_{name}.py" for name in ("hosts", "shipped", "no_hosts")),
+    *("tests/contract/stack/test_provision.py", "tests/contract/preflight/test_azure_preflight.py"),
+    "tests/contract/images/test_vmss_image.py",
     *("tests/contract/playbooks/test_guard_play.py", "tests/contract/modules", *DAILY),
 )
 # Tests that gain nothing from other versions: they test the collection's own code on facts that were already read
@@ -42,7 +46,7 @@ VERSION_INDEPENDENT = (
 # It imports neither ansible-core nor the Azure SDK; one of its tests needs the packages of the documentation.
 REPORT = "tests/unit/plugins/plugin_utils/_report"
 VERSION_MATRIX = (
-    *(*PYTEST, "tests/unit/plugins", f"--ignore={NODE}", f"--ignore={REPORT}", "tests/contract/modules"),
+    *(*PYTEST, "tests/unit/plugins", f"--ignore={NODE}", f"--ignore={REPORT}", "tests/contract/modules", *STACK),
     *(INVENTORY, *(f"--ignore={INVENTORY}/test_{name}.py" for name in VERSION_INDEPENDENT)),
 )
 # The tests of the test runner.
@@ -51,6 +55,22 @@ RUNNER = ("tests/unit/setup", "tests/unit/mutation")
 SIMULATOR = "tests/contract/simulator"
 # A cluster that has its own step in `make test`.
 OLDEST_NODES = "tests/cluster/test_oldest_nodes.py"
+# Tests of whole features, each on a cluster of its own with its own ports and network. They are steps of their own, so
+# that they run at the same time. Other files of tests/cluster, also new ones, are in the step "cluster".
+FEATURES = tuple(
+    f"tests/cluster/test_{name}.py"
+    for name in (
+        *("benchmarks", "monitoring", "portal", "provisioned_site", "readme", "roll"),
+        *("slurm_rest", "slurm_web", "training_recipes", "tutorial", "watch"),
+    )
+)
+# Elastic sets spend most of the time waiting for machines. The seeds are played on the cluster of the first file.
+ELASTIC = ("tests/cluster/test_elastic.py", "tests/cluster/test_elastic_seeds.py")
+ELASTIC_FAULTS = "tests/cluster/test_elastic_faults.py"
+# Clusters of `make test-all` that run on the oldest suite too.
+SUITE_DEPENDENT = tuple(f"tests/cluster/test_{name}.py" for name in ("login_node", "slurm_rest", "portal"))
+# The oldest suite of the nodes.
+OLDEST_SUITE = "bookworm"
 # The folder with the release files of enroot and pyxis, or with stand-ins for them.
 STAND_INS = ".cache/enroot_pyxis"
 
@@ -65,6 +85,8 @@ class Step:
     quick: bool = False
     # Steps that must pass before this one can run. Nearly all need the virtual environment.
     needs: tuple[str, ...] = ("venv",)
+    # Steps that must end before this one starts, passed or not, because both use the same ports, addresses or files.
+    after: tuple[str, ...] = ()
     venv: str = ".venv"
     # What `make test-all` runs instead of the command.
     full_command: tuple[str, ...] = ()
@@ -80,6 +102,20 @@ class Step:
     limit: int = 300
 
 
+def clusters(name: str, *paths: str, after: tuple[str, ...] = (), suite: str = "") -> Step:
+    """Tests on clusters of their own, on nodes of the default suite or of another one."""
+    environment = ("env", f"HPCAI_SUITE={suite}") if suite else ()
+    return Step(
+        name,
+        (*environment, *PYTEST, *paths, "--durations=25"),
+        needs=("venv", "stand-ins"),
+        after=after,
+        exhaustive=True,
+        urgent=True,
+        limit=7200,
+    )
+
+
 # Four steps run at a time, in this order. The scenario comes first because it takes longest: it waits for jobs.
 STEPS = (
     Step("venv", ("tests/setup/venv.sh",), quick=True, needs=(), shows_last_line=True),
@@ -87,15 +123,24 @@ STEPS = (
     Step("stand-ins", ("tests/setup/stand_ins.sh",), needs=("venv", "host"), shows_last_line=True, limit=900),
     Step("molecule", ("molecule", "test", "-s", "cluster"), needs=("venv", "stand-ins"), urgent=True, limit=4800),
     # Tests that need their own cluster. The others share Molecule's.
-    Step(
+    clusters(
         "cluster",
-        (*PYTEST, "tests/cluster", f"--ignore={OLDEST_NODES}", "--durations=25"),
+        "tests/cluster",
+        *(f"--ignore={path}" for path in (OLDEST_NODES, *FEATURES, *ELASTIC, ELASTIC_FAULTS)),
+    ),
+    clusters("cluster-features", *FEATURES),
+    clusters("cluster-elastic", *ELASTIC),
+    clusters("cluster-elastic-faults", ELASTIC_FAULTS),
+    # What a newcomer runs first. Its port and network are its own.
+    Step(
+        "site",
+        ("tests/setup/site_check.sh",),
         needs=("venv", "stand-ins"),
         exhaustive=True,
-        urgent=True,
-        limit=4800,
+        limit=2400,
     ),
     Step("blob", ("tests/setup/blob.sh",), needs=("host",), shows_last_line=True, limit=600),
+    Step("portal", ("tests/setup/portal.sh",), needs=("venv", "host"), shows_last_line=True, limit=900),
     Step(
         "contract",
         (*PYTEST, "tests/contract", f"--ignore={SIMULATOR}", *DAILY, "--durations=25"),
@@ -155,16 +200,32 @@ STEPS = (
     ),
     # On nodes of the oldest suite: from an empty node to a job, then a second run.
     Step("oldest-nodes", (*PYTEST, OLDEST_NODES), needs=("venv", "stand-ins"), limit=2400),
-    # The complete scenario on the oldest suite, without the races of 1,000 tries. It runs after the one on the default
-    # suite, because both use the same ports and addresses.
+    # The complete scenario on the oldest suite, without the races of 1,000 tries.
     Step(
         "molecule-oldest",
-        ("env", "HPCAI_SUITE=bookworm", "HPCAI_TESTS=not race", "molecule", "test", "-s", "cluster"),
-        needs=("venv", "stand-ins", "molecule"),
+        ("env", f"HPCAI_SUITE={OLDEST_SUITE}", "HPCAI_TESTS=not race", "molecule", "test", "-s", "cluster"),
+        needs=("venv", "stand-ins"),
+        after=("molecule",),
         exhaustive=True,
         urgent=True,
         limit=4800,
     ),
+    # The emulated machine with the oldest suite: its daily tests.
+    Step(
+        "hardware-oldest",
+        ("env", f"HPCAI_SUITE={OLDEST_SUITE}", "tests/setup/hardware.sh", "-m", f"({NOT_THOROUGH})"),
+        needs=("venv", "host"),
+        after=("hardware",),
+        exhaustive=True,
+        urgent=True,
+        limit=4800,
+    ),
+    # Clusters of the oldest suite with what depends most on the release of Slurm and Python: a login node (copies of
+    # slurm.conf, because there is no sackd), slurmrestd, the portal.
+    clusters("cluster-oldest", *SUITE_DEPENDENT, after=("cluster", "cluster-features"), suite=OLDEST_SUITE),
+    # Slurm's power saving differs between releases.
+    clusters("elastic-oldest", *ELASTIC, after=("cluster-elastic",), suite=OLDEST_SUITE),
+    clusters("elastic-faults-oldest", ELASTIC_FAULTS, after=("cluster-elastic-faults",), suite=OLDEST_SUITE),
     Step("venv-oldest", ("tests/setup/venv.sh", "oldest"), needs=(), shows_last_line=True, limit=600),
     Step(
         "tests-oldest",

@@ -16,6 +16,8 @@ import pytest
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "setup/host.sh"
 TOOLS = ("bash", "cat", "env", "grep", "id", "mktemp", "rm", "tail", "tar")
 
+PROMETHEUS = ("promtool", "prometheus", "prometheus-alertmanager", "amtool", "prometheus-node-exporter")
+
 
 @dataclasses.dataclass
 class Host:
@@ -30,7 +32,8 @@ class Host:
         self.add("dpkg-query", f'grep -qx "$3" "{self.folder}/installed" && printf installed')
         self.add("apt-get", f'echo "$@" >> "{self.folder}/asked"')
         self.add("sudo", 'exec "$@"')
-        self.add("promtool", "")
+        for program in PROMETHEUS:
+            self.add(program, "")
         self.install()
 
     def add(self, program: str, text: str) -> None:
@@ -82,17 +85,23 @@ def test_never_lets_apt_remove_a_package(host: Host) -> None:
     assert "--no-remove" in host.set_up()
 
 
-def test_installs_only_promtool_from_the_prometheus_package(host: Host) -> None:
-    """The package itself would start a server."""
+def test_installs_only_the_programs_from_the_prometheus_packages(host: Host) -> None:
+    """The packages themselves would start servers."""
     host.install(*packages_of(host.set_up()))
     (host.folder / "bin/promtool").unlink()
-    program = host.folder / "data/usr/bin/promtool"
-    program.parent.mkdir(parents=True)
-    program.write_text("the program", encoding="utf-8")
+    for name in (*(f"bin/{program}" for program in PROMETHEUS), "share/prometheus/alertmanager/default.tmpl"):
+        file = host.folder / "data/usr" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(name, encoding="utf-8")
     host.add("apt-get", f'echo "$@" >> "{host.folder}/asked"; : > prometheus_1_amd64.deb')
+    host.add("apt-cache", "exit 1")
     host.add("dpkg-deb", f'exec tar --create --file - --directory "{host.folder}/data" ./usr')
-    host.add("install", f'cat "$3" > "{host.folder}/installed-promtool"; echo "$4" >> "{host.folder}/asked"')
+    host.add("install", f'for path in "$@"; do to=$path; done; echo "to $to" >> "{host.folder}/asked"')
     asked = host.set_up()
     assert "install" not in asked
-    assert asked[-2:] == ["prometheus", "/usr/local/bin/promtool"]
-    assert (host.folder / "installed-promtool").read_text(encoding="utf-8") == "the program"
+    copied = [word for word in asked if word.startswith("/")]
+    assert copied == [
+        *(f"/usr/local/bin/{name}" for name in PROMETHEUS),
+        "/usr/share/prometheus/alertmanager/default.tmpl",
+    ]
+    assert "prometheus-alertmanager" in asked

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import pathlib
 import re
 import signal
@@ -17,7 +18,7 @@ import time
 import psutil
 import pytest
 import run_checks
-from steps import STEPS, Step, with_thorough_tests
+from steps import ELASTIC, ELASTIC_FAULTS, FEATURES, OLDEST_NODES, STEPS, SUITE_DEPENDENT, Step, with_thorough_tests
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
@@ -78,6 +79,16 @@ def test_other_steps_run_while_a_step_waits_for_its_needs(tmp_path: pathlib.Path
     ]
     assert [outcome.verdict for outcome in run_checks.run_all(steps)] == ["passed"] * 3
     assert trace.read_text().split() == ["unit", "host", "nodes"]
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_step_starts_after_another_one_has_ended_even_if_that_failed(tmp_path: pathlib.Path, code: int) -> None:
+    trace = tmp_path / "trace"
+    first = shell("molecule", f"sleep 0.5; echo molecule >> {trace}; exit {code}")
+    then = dataclasses.replace(shell("oldest", f"echo oldest >> {trace}"), after=("molecule", "not part of this run"))
+    outcomes = run_checks.run_all([first, then])
+    assert verdicts(outcomes) == {"molecule": "failed" if code else "passed", "oldest": "passed"}
+    assert trace.read_text().split() == ["molecule", "oldest"]
 
 
 def test_a_failure_while_other_steps_run_is_kept() -> None:
@@ -146,7 +157,19 @@ def test_step_names_are_unique_and_needs_come_first() -> None:
     names = [step.name for step in STEPS]
     assert len(names) == len(set(names))
     for position, step in enumerate(STEPS):
-        assert set(step.needs) <= set(names[:position])
+        assert {*step.needs, *step.after} <= set(names[:position])
+
+
+def test_steps_with_the_same_ports_or_machine_do_not_run_at_the_same_time() -> None:
+    after = {step.name: step.after for step in STEPS}
+    assert [after[f"{name}-oldest"] for name in ("molecule", "hardware", "cluster", "elastic", "elastic-faults")] == [
+        ("molecule",),
+        ("hardware",),
+        ("cluster", "cluster-features"),
+        ("cluster-elastic",),
+        ("cluster-elastic-faults",),
+    ]
+    assert {*SUITE_DEPENDENT} <= {f"tests/cluster/{path.name}" for path in (REPOSITORY / "tests/cluster").glob("*.py")}
 
 
 def test_the_summary_lists_failed_tests() -> None:
@@ -157,6 +180,18 @@ def test_the_summary_lists_failed_tests() -> None:
     lines = run_checks.summarize(outcomes, 1.0).splitlines()
     assert "nodes: tests/test_a.py::test_b[x y] - assert 1 == 2" in lines
     assert lines[-1] == "0 passed, 1 failed"
+
+
+def test_the_summary_has_one_line_for_each_reason_why_tests_were_skipped() -> None:
+    lines = ["SKIPPED [2] tests/a/test_b.py:12: no PyTorch: X names none", "SKIPPED [1] tests/c.py: no udevadm here"]
+    text = "\\n".join([*lines, "=== 3 passed, 3 skipped in 3.21s ==="])
+    outcomes = run_checks.run_all([shell(name, f"printf '{text}\\n'") for name in ("one", "two")])
+    summary = run_checks.summarize(outcomes, 1.0).splitlines()
+    assert [line for line in summary if line.startswith("skipped ")] == [
+        "skipped 4 tests: no PyTorch: X names none",
+        "skipped 2 tests: no udevadm here",
+    ]
+    assert summary[-1] == "2 passed, 0 failed"
 
 
 RUN_THESE = """
@@ -242,12 +277,42 @@ def test_a_run_with_all_includes_the_thorough_tests() -> None:
     assert commands["tests-newest"][3:5] == ("tests/unit/plugins", "--ignore=tests/unit/plugins/module_utils/_node")
     node, jobs = commands["unit-node"][3:], commands["unit-jobs"][3:]
     assert node == ("tests/unit/plugins/module_utils/_node", *(f"--ignore={path}" for path in jobs))
-    assert not [words for words in commands.values() if "thorough" in " ".join(words)]
+    # On the oldest suite, the emulated machine has its daily tests only.
+    assert [name for name, words in commands.items() if "thorough" in " ".join(words)] == ["hardware-oldest"]
 
 
 def test_a_step_chosen_by_name_runs_with_the_steps_it_needs() -> None:
     arguments = argparse.Namespace(only=["cluster"], all=False, quick=False)
     assert [step.name for step in run_checks.chosen(arguments)] == ["venv", "host", "stand-ins", "cluster"]
+
+
+def test_clusters_of_steps_that_run_at_the_same_time_have_different_names_ports_and_networks() -> None:
+    folder = REPOSITORY / "tests/cluster"
+    step_of = {pathlib.Path(OLDEST_NODES).name: "oldest-nodes"}
+    step_of |= {pathlib.Path(path).name: "cluster-features" for path in FEATURES}
+    step_of |= {pathlib.Path(path).name: "cluster-elastic" for path in ELASTIC}
+    step_of[pathlib.Path(ELASTIC_FAULTS).name] = "cluster-elastic-faults"
+    assert {name for name in step_of if not (folder / name).is_file()} == set()
+    found = {}
+    for path in folder.glob("*.py"):
+        given = re.search(r'^NAME, PORT, NETWORK\b.* = ("\w+"), (\d+), ("[\d./]+")', path.read_text(), re.MULTILINE)
+        if given:
+            found[path.name] = (step_of.get(path.name, "cluster"), set(given.groups()))
+    create = (REPOSITORY / "molecule/cluster/create.yml").read_text()
+    (port,), (network,) = re.findall(r"--port (\d+)", create), re.findall(r"--network ([\d./]+)", create)
+    found["scenario cluster"] = ("molecule", {port, f'"{network}"'})
+    (port,) = re.findall(
+        r"^port: (\d+)$", (REPOSITORY / "tests/simulator/scenarios/node.yml").read_text(), re.MULTILINE
+    )
+    found["scenario node"] = ("molecule-node", {port})
+    assert len(found) > len(FEATURES) + 3
+    shared = [
+        (one, other, what & whats)
+        for one, (step, what) in found.items()
+        for other, (another, whats) in found.items()
+        if one < other and step != another and what & whats
+    ]
+    assert shared == []
 
 
 def test_a_step_is_omitted_only_if_its_files_are_unchanged(
