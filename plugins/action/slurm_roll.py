@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Gives nodes the image of their scale set as they come free, a few at a time, and stops at the first failure."""
+"""Gives nodes the image of their scale set as they become free, a few at a time, and stops at the first failure."""
 
 from __future__ import annotations
 
@@ -202,8 +202,11 @@ class _Rollout:
         for name in booting:
             if now - self._boots[name] >= limit and name not in self._lost:
                 self._lost.append(name)
-                self._stop_if(f"{name} has the image, but its slurmd did not answer within {limit} s.")
-        # An update ends by itself, but a node that somebody else changes may not, and Azure may not answer.
+                self._stop_if(
+                    f"{name} has the image, but its slurmd did not answer within {limit} s. On the node, 'hpcnode boot "
+                    "status' shows why, and 'systemctl start slurmd' runs the failed steps again."
+                )
+        # An update ends without help, but a node that somebody else changes may not, and Azure may not answer.
         if self.stopped and now - self._stopped_at >= limit + _REQUESTS_S:
             self._lost += [name for name in step.all_in(roll.CHANGING) if name not in self._lost]
         waiting = step.all_in(roll.WAITING)

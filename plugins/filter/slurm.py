@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters: Slurm's node names, spare nodes, files, missing variables, nodes to retire, upgrades and rollouts."""
+"""Filters: names of elastic, spare and other nodes, Slurm's files, missing variables, nodes to retire, upgrades."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
-from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm import cluster, retirement, roll_report, upgrade
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm import (
+    cluster,
+    elastic,
+    retirement,
+    roll,
+    upgrade,
+)
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.config import render, render_line
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.files import FileOptions, files_of
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.required import missing
@@ -79,6 +85,21 @@ def slurm_retirement(hosts: Hosts, wanted: Any, force: Any = False, called: str 
         raise AnsibleFilterError(str(error)) from error
 
 
+def elastic_names(wanted: Any, sets: Mapping[str, Any]) -> elastic.Names:
+    """Return which of the names are nodes of elastic sets."""
+    try:
+        return elastic.split_names(wanted, sets)
+    except retirement.RetirementError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+def elastic_machines(status: Mapping[str, Any], names: Iterable[str], sets: Mapping[str, Any]) -> list[Any]:
+    """Return the machines of nodes of elastic sets."""
+    if not isinstance(status.get("sets"), Mapping):
+        raise AnsibleFilterError(f"hpcnode elastic status: {status.get('error') or 'no sets in its output'}.")
+    return list(elastic.machines_of(status, list(names), sets))
+
+
 def slurm_upgrade(versions: Mapping[str, Any], target: str) -> upgrade.Upgrade:
     """Return which machines an upgrade of Slurm has to change, and what all of them have."""
     return upgrade.plan({name: str(version) if version else None for name, version in versions.items()}, str(target))
@@ -86,12 +107,12 @@ def slurm_upgrade(versions: Mapping[str, Any], target: str) -> upgrade.Upgrade:
 
 def roll_set(scale_set: Mapping[str, Any]) -> str:
     """Return a line about the image of a scale set."""
-    return roll_report.set_line(scale_set)
+    return roll.set_line(scale_set)
 
 
 def roll_report_text(result: Mapping[str, Any], scale_sets: Hosts, check: Any = False) -> str:
     """Return the result of a rollout as text."""
-    return roll_report.report(result, scale_sets, bool(check))
+    return roll.report(result, scale_sets, bool(check))
 
 
 class FilterModule:
@@ -100,6 +121,8 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by their names."""
         return {
+            "elastic_machines": elastic_machines,
+            "elastic_names": elastic_names,
             "roll_report": roll_report_text,
             "roll_set": roll_set,
             "slurm_config": slurm_config,

@@ -12,8 +12,8 @@ short_description: Manage the accounts, users, limits and QOS of a Slurm cluster
 version_added: "0.1.0"
 description:
   - Compares the records of slurmdbd with the options, and changes differences with C(sacctmgr).
-  - Changes only what is listed. Limits, accounts, users and QOS that are not listed stay as they are, unless O(purge)
-    is set.
+  - Changes only what is listed. Accounts, users and QOS that are not listed stay as they are, unless O(purge) is set.
+    Limits that are not listed always stay.
   - After a change it reads the records of slurmdbd again, and fails if they still differ, because C(sacctmgr) exits
     with success for some refused changes.
   - Run it where C(sacctmgr) may change accounts, normally on the controller as root.
@@ -26,30 +26,32 @@ options:
     required: true
   accounts:
     description:
-      - Accounts by name. Keys of each are C(Description), C(Organization), C(users), C(accounts) (its child accounts),
-        and settings of C(sacctmgr) such as C(Fairshare), C(GrpTRES), C(MaxJobs), C(MaxWall), C(QOS) and C(DefaultQOS).
-      - C(users) is a list of names, or a mapping of names to settings. In addition to the settings of C(sacctmgr),
-        C(default) makes this the user's default account, and C(AdminLevel) is V(None), V(Operator) or
-        V(Administrator).
-      - "Resources are a mapping such as C({cpu: 64, gres/gpu: 8}). A time is in minutes, or a text such as
-        V(2-12:00:00). Null removes a limit."
+      - Dictionary with account names as keys. The value of each can have the keys C(Description), C(Organization),
+        C(users), C(accounts) (its child accounts), and settings of C(sacctmgr) such as C(Fairshare), C(GrpTRES),
+        C(MaxJobs), C(MaxWall), C(QOS) and C(DefaultQOS).
+      - C(users) is a list of names, or a dictionary with names as keys and settings of C(sacctmgr) as values. Two more
+        settings are allowed for a user. C(default=true) makes this account the user's default account. C(AdminLevel) is
+        V(None), V(Operator) or V(Administrator).
+      - "A limit of resources (TRES) is a mapping such as C({cpu: 64, gres/gpu: 8}). A time is a number of minutes, or
+        a string such as V(2-12:00:00). Null removes a limit."
       - Names are converted to lower case, as C(sacctmgr) does.
     type: dict
     default: {}
   qos:
-    description: QOS by name, with settings of C(sacctmgr) such as C(Priority), C(MaxJobsPerUser) and C(MaxTRESPerUser).
+    description: Dictionary with the names of QOS as keys, and as values settings of C(sacctmgr) such as C(Priority),
+      C(MaxJobsPerUser) and C(MaxTRESPerUser).
     type: dict
     default: {}
   purge:
     description:
-      - Remove the accounts, users and QOS that are not listed. The account V(root), its user V(root), the QOS
-        V(normal), and all settings for single partitions stay.
+      - Remove the accounts, users and QOS that are not listed. The module never removes the account V(root), its user
+        V(root), the QOS V(normal), or settings that apply to a single partition.
       - C(sacctmgr) refuses to remove an account that has running jobs, or that is the default account of a remaining
-        user.
+        user. The module then fails.
     type: bool
     default: false
   timeout:
-    description: Seconds to wait until slurmdbd answers.
+    description: How many seconds to wait for slurmdbd to answer.
     type: int
     default: 60
 extends_documentation_fragment:
@@ -70,7 +72,7 @@ notes:
 """
 
 EXAMPLES = r"""
-- name: Give two groups their shares, and limit each user to 16 GPUs at a time
+- name: Set the fair shares of two groups, and limit each user to 16 GPUs at a time
   hpcai.azure.slurm_associations:
     cluster: hpcai
     qos:
@@ -96,7 +98,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 commands:
-  description: Arguments of C(sacctmgr) that were run, or in check mode would be.
+  description: Commands of C(sacctmgr) that the module ran. In check mode, the commands that it would run.
   returned: success
   type: list
   elements: str

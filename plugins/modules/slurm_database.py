@@ -13,8 +13,9 @@ version_added: "0.1.0"
 description:
   - Writes the server's settings, initializes a new data directory, runs the server, and creates the database and its
     user.
-  - The user logs in through the socket, as the operating system's user of the same name. There is no password.
-  - The settings are those that Slurm recommends. InnoDB's buffer pool gets a quarter of the memory, at most 4 GiB.
+  - The database user has no password. Only the operating system's user of the same name can log in, through the socket.
+  - By default, the server gets the settings that Slurm recommends. InnoDB's buffer pool gets a quarter of the machine's
+    memory, at most 4 GiB.
   - Never moves, empties or deletes a database.
 author:
   - hpcai.azure contributors (@hpcai)
@@ -24,16 +25,16 @@ options:
     type: str
     default: slurm_acct_db
   user:
-    description: User of the database, which is the operating system's user that slurmdbd runs as.
+    description: Name of the database user. It must be the operating system's user that slurmdbd runs as.
     type: str
     default: slurm
   datadir:
     description:
-      - Data directory of the server, such as a folder on a disk that outlives the machine. If it contains data of
-        MariaDB, the server uses it. Otherwise it must be empty.
+      - Data directory of the server, such as a folder on a data disk that is kept when the machine is deleted. If the
+        directory contains data of MariaDB, the server uses this data. Otherwise the directory must be empty.
       - If empty, the server's default data directory is used.
-      - Refused if the server runs with another data directory that contains this database, because the database would
-        stay behind.
+      - The module refuses this option if the server runs with another data directory that contains this database,
+        because the server would no longer find the database.
     type: str
     default: ""
   settings_file:
@@ -56,7 +57,7 @@ attributes:
     details:
       - If the server is not installed or does not run, check mode assumes that the database and the user are missing.
   diff_mode:
-    description: Shows the settings before and after, and the statements.
+    description: Shows the settings before and after, and the SQL statements.
   platform:
     description: Works with MariaDB 10.5 and later.
 """
@@ -69,7 +70,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: Actions that were done, or in check mode would be.
+  description: Actions that the module took. In check mode, the actions that it would take.
   returned: success
   type: list
   elements: str

@@ -13,9 +13,10 @@ version_added: "0.1.0"
 description:
   - Creates the accounts C(slurm) and C(munge) and their groups with fixed ids. Run it before the packages are
     installed, because these would create the accounts with ids that differ between machines.
-  - If an account exists with other ids, the module stops its services, changes the owner of its files and the ids of
-    the account, and starts the services again. It refuses to do so while a job runs on the machine.
-  - If SELinux is enabled, restores the labels of the policy on the files in O(label).
+  - If an account exists with other ids, the module stops the account's services, changes its ids and the owner of its
+    files, and starts the services again. It refuses to do so while a job runs on the machine.
+  - If SELinux is enabled, the module also gives the files and folders in O(label), and everything below these folders,
+    the labels that the SELinux policy defines (C(restorecon)).
 author:
   - hpcai.azure contributors (@hpcai)
 options:
@@ -43,7 +44,8 @@ options:
     elements: path
     default: []
   label:
-    description: Files and folders whose SELinux labels are restored to those of the policy.
+    description: Files and folders that get the labels of the SELinux policy, with everything below these folders. Paths
+      that do not exist are skipped.
     type: list
     elements: path
     default: []
@@ -73,7 +75,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: Actions that were done, or in check mode would be, in order.
+  description: Actions that the module took, in order. In check mode, the actions that it would take.
   returned: success
   type: list
   elements: str

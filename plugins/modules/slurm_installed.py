@@ -11,40 +11,47 @@ module: slurm_installed
 short_description: Check which Slurm version a machine has, and record it
 version_added: "0.1.0"
 description:
-  - With O(state=allowed) checks, before packages are installed, that an existing Slurm would not change its version or
-    source without O(upgrade), and that a preinstalled Slurm exists.
-  - With O(state=recorded) determines the version and writes the record C(/etc/ansible/facts.d/hpcai_slurm.fact). Later
-    runs read from it that nothing has to be installed, and other roles read from it for which Slurm to build.
+  - Run the module with O(state=allowed) before packages are installed. If O(upgrade=false), it fails if the
+    installation would change the version or source of an existing Slurm. If O(upgrade=true), it fails on a host with
+    slurmctld or slurmdbd if the required version cannot read the state of the installed version. With
+    O(source=preinstalled), it also fails if a program or systemd unit that the machine needs is missing.
+  - With O(state=recorded), the module determines the version and records it in
+    C(/etc/ansible/facts.d/hpcai_slurm.fact). It fails if the version is unknown or is not O(version).
+  - The role P(hpcai.azure.slurm#role) reads this record to find out whether anything has to be installed. The role
+    P(hpcai.azure.enroot_pyxis#role) reads it to select the packages with Slurm's header files.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   state:
-    description: V(allowed) checks before the installation. V(recorded) checks and records after it.
+    description: Use V(allowed) before the installation. It only checks. Use V(recorded) afterwards.
     type: str
     choices: [allowed, recorded]
     default: recorded
   functions:
-    description: Functions of the machine.
+    description: Functions of the machine in the cluster.
     type: list
     elements: str
-    choices: [controller, login, compute, accounting]
+    choices: [controller, login, compute, accounting, restd]
     required: true
   source:
-    description: Source of the machine's Slurm.
+    description: Source of the machine's Slurm. V(distribution) means packages of the operating system, V(repository)
+      packages of another repository, and V(preinstalled) a Slurm that the image contains already.
     type: str
     choices: [distribution, repository, preinstalled]
     required: true
   version:
-    description: The required version, or its beginning. Empty for any version.
+    description: The required version, or its beginning such as V(22.05). If empty, any version is accepted.
     type: str
     default: ""
   packages:
-    description: Packages that the role installs.
+    description: Packages that the role P(hpcai.azure.slurm#role) installs. The module adds their names to the record.
     type: list
     elements: str
     default: []
   client:
-    description: The package whose version is that of Slurm. If empty, only the daemons are queried.
+    description: Name of the package from whose version the module reads Slurm's version, such as C(slurm-client). If
+      this option is empty or the package is not installed, the module runs the daemons and C(sinfo) with their option
+      for the version.
     type: str
     default: ""
   prefix:
@@ -110,7 +117,7 @@ def main() -> NoReturn:
             "functions": {
                 "type": "list",
                 "elements": "str",
-                "choices": ["controller", "login", "compute", "accounting"],
+                "choices": ["controller", "login", "compute", "accounting", "restd"],
                 "required": True,
             },
             "source": {"type": "str", "choices": ["distribution", "repository", "preinstalled"], "required": True},

@@ -8,24 +8,27 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: slurm_jobs
-short_description: List the running jobs of the cluster, hold new ones, and cancel the running ones
+short_description: List the jobs of the cluster, hold new ones, and cancel the running ones
 version_added: "0.2.0"
 description:
-  - Lists all jobs that have nodes. By default it changes nothing.
-  - To wait until cancelled jobs have ended, repeat the task without options until RV(jobs) is empty.
+  - Lists all jobs that occupy nodes, and all jobs that wait for nodes. By default it changes nothing.
+  - To wait until cancelled jobs have ended, repeat the task without options until RV(answers) is true and RV(jobs) is
+    empty.
   - Run it where C(scontrol) may change nodes, normally on the controller as root.
-  - Without C(/etc/slurm/slurm.conf) this machine runs no slurmctld, so RV(jobs) is empty.
+  - If C(/etc/slurm/slurm.conf) does not exist, this machine runs no slurmctld. RV(answers) is then true, and RV(jobs)
+    and RV(pending) are empty.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   hold:
     description:
-      - Hold back new jobs before the running ones are listed, as M(hpcai.azure.slurm_nodes) does with
-        O(hpcai.azure.slurm_nodes#module:hold). If slurmctld refuses that, the module warns.
+      - Hold back new jobs with a reservation of all nodes, C(hpcai-new-nodes), before the running jobs are listed. The
+        reservation ends automatically after five minutes. If slurmctld refuses the reservation, the module warns that
+        new jobs may start, and continues.
     type: bool
     default: false
   cancel:
-    description: Cancel the running jobs. Does not wait until they have ended.
+    description: Cancel the running jobs. Does not wait until they have ended. Pending jobs stay.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -36,9 +39,9 @@ attributes:
     support: none
     description: There are no files.
   idempotent:
-    description: Without jobs, and without O(hold), nothing changes.
+    description: Nothing changes if no jobs run and O(hold=false).
   platform:
-    description: Works with Slurm 21.08 and later.
+    description: Works with Slurm 22.05 and later.
 seealso:
   - module: hpcai.azure.slurm_leave
 """
@@ -56,16 +59,23 @@ EXAMPLES = r"""
 
 RETURN = r"""
 answers:
-  description: Whether slurmctld answers. If it does not, it is not known whether jobs run.
+  description: Whether slurmctld answers. If it does not answer, the module does not know whether jobs run, and RV(jobs)
+    and RV(pending) are empty. V(true) if this machine runs no slurmctld.
   returned: success
   type: bool
   sample: true
 jobs:
-  description: The running jobs, with O(cancel) those that are cancelled.
+  description: The running jobs. With O(cancel=true), these are the jobs that are being cancelled.
   returned: success
   type: list
   elements: str
   sample: ["4711 (alice, running)"]
+pending:
+  description: The jobs that wait for nodes. The waiting tasks of an array are one job.
+  returned: success
+  type: list
+  elements: str
+  sample: ["4713 (alice, pending)"]
 """
 
 from typing import NoReturn
@@ -99,18 +109,23 @@ def main() -> NoReturn:
         supports_check_mode=True,
     )
     if not Root("/").exists(f"{FOLDER}/slurm.conf"):
-        module.exit_json(changed=False, answers=True, jobs=[])
+        module.exit_json(changed=False, answers=True, jobs=[], pending=[])
     if not job_control.slurmctld_answers(run):
-        module.exit_json(changed=False, answers=False, jobs=[])
+        module.exit_json(changed=False, answers=False, jobs=[], pending=[])
     try:
         held = module.params["hold"] and hold_new_jobs(module)
-        jobs = job_control.running_jobs(run)
+        jobs, pending = job_control.all_jobs(run)
         cancels = module.params["cancel"] and bool(jobs)
         if cancels and not module.check_mode:
             job_control.cancel(jobs, run)
     except (CommandFailed, HostlistError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=held or cancels, answers=True, jobs=[str(job) for job in jobs])
+    module.exit_json(
+        changed=held or cancels,
+        answers=True,
+        jobs=[str(job) for job in jobs],
+        pending=[str(job) for job in pending],
+    )
 
 
 if __name__ == "__main__":

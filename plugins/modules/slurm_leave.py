@@ -11,13 +11,16 @@ module: slurm_leave
 short_description: Drain Slurm nodes before they are removed, and report which jobs still run there
 version_added: "0.1.0"
 description:
-  - Drains the nodes, so that no new job starts there, and reports which jobs still run. Never kills a job.
-  - A node that is already drained keeps its drain reason. A node that an administrator set down is drained with its
-    current reason, because a node that is only down returns to service automatically when slurmd registers.
-  - With O(wait=true), the task ends when no job runs there, or after O(timeout). Ansible shows how many jobs are left,
-    and the time to the deadline. It checks every 5 seconds, each time with a new run of the module, so no connection is
-    idle for hours. Until the deadline it also continues if slurmctld or the host does not answer.
-  - Run it where C(scontrol) may change nodes, normally on the controller as root.
+  - Drains the nodes, so that no new job starts there, and reports which jobs still run. Never cancels a job.
+  - A node that is already drained keeps its drain reason. A node that an administrator set to state down is also
+    drained, with its current reason. Otherwise the node would return to service when its slurmd registers.
+  - With O(wait=true), the task ends when no job runs on the nodes, or after O(timeout) seconds. If jobs still run after
+    this time, the task does not fail, and RV(busy) lists the nodes with their jobs. Ansible shows how many jobs are
+    left, and the time to the deadline. The task runs the module again every 5 seconds, so no connection is idle for
+    hours. If slurmctld or the host stops answering while the task waits, the task keeps trying, and fails only if there
+    is still no answer at the deadline.
+  - Run it as a user, and on a host, that is allowed to change nodes with C(scontrol), normally as root on the
+    controller.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
@@ -27,15 +30,18 @@ options:
     elements: str
     required: true
   reason:
-    description: Drain reason. C(hpcai:) and a space are put before it.
+    description: Drain reason. The module puts C(hpcai:) and a space before it.
     type: str
     default: retire
   timeout:
-    description: Seconds to wait. RV(deadline) is calculated from it.
+    description:
+      - Seconds to wait for the end of the jobs. RV(deadline) is the start of the task plus this time. With the default,
+        the task does not wait, even with O(wait=true).
     type: int
     default: 0
   deadline:
-    description: RV(deadline) of the first run, if you repeat the task instead of using O(wait).
+    description: Set this only if you repeat the task instead of using O(wait). Use the RV(deadline) that the first run
+      returned.
     type: float
   wait:
     description: Whether to wait until no job runs on the nodes. In check mode it never waits.
@@ -52,7 +58,7 @@ attributes:
   idempotent:
     description: A drained node stays as it is.
   platform:
-    description: Works with Slurm 21.08 and later.
+    description: Works with Slurm 22.05 and later.
 """
 
 EXAMPLES = r"""
@@ -63,12 +69,12 @@ EXAMPLES = r"""
     timeout: 3600
     wait: true
   register: left
-  failed_when: left.busy | length > 0
+  failed_when: left.busy | length > 0 and not ansible_check_mode
 """
 
 RETURN = r"""
 drained:
-  description: Nodes that were drained, or in check mode would be.
+  description: Nodes that the module drained. In check mode, the nodes that it would drain.
   returned: success
   type: list
   elements: str
@@ -81,13 +87,13 @@ busy:
   type: dict
   sample: {"compute-3": ["4711 (alice, running)"]}
 unknown:
-  description: Nodes that slurmctld does not know. They are not waited for.
+  description: Nodes that slurmctld does not know. The module does not wait for them.
   returned: success
   type: list
   elements: str
   sample: []
 deadline:
-  description: Time at which to stop waiting, in seconds since 1970 (UTC) of this machine's clock.
+  description: Time at which to stop waiting, as a Unix timestamp, by the clock of the host on which the module runs.
   returned: success
   type: float
   sample: 1795334400.0

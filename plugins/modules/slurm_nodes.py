@@ -13,13 +13,13 @@ version_added: "0.1.0"
 description:
   - Drains the nodes of O(keep_out) with O(reason), and resumes the nodes of O(put_to_work) whose drain reason starts
     with O(prefix). It never overwrites a drain reason that somebody else set, and never resumes such a node.
-  - Sets the spare nodes of O(absent) to state down, because slurmctld would treat them as idle. With O(hold) no new job
-    starts until that is done.
-  - With O(seen), compares the hardware of each node with C(slurm.conf). A node that lacks something is drained with a
-    reason that starts with C(hpcai:) C(hardware:) and names what is missing. When the node matches again, it is no
-    longer drained for this reason.
-  - Before it resumes nodes, it waits until the nodes of O(put_to_work) answer, and reports those that do not. It does
-    not resume a node that does not answer.
+  - Sets the spare nodes of O(absent) (nodes that have no machine yet) to state down, because slurmctld would treat them
+    as idle. Run a task with O(hold) first, so that no job starts on a spare node until the node is down.
+  - With O(seen), compares the hardware of the nodes of O(put_to_work) with C(slurm.conf). A node that lacks something
+    is drained with a reason that starts with C(hpcai:) C(hardware:) and names what is missing. When a later run finds
+    that the node matches again, it resumes the node.
+  - Before it resumes nodes, it waits until the nodes of O(put_to_work) answer. It does not resume nodes that do not
+    answer within O(timeout), and reports them.
   - Run it where C(scontrol) may change nodes, normally on the controller as root.
 author:
   - hpcai.azure contributors (@hpcai)
@@ -36,31 +36,41 @@ options:
     default: []
   absent:
     description:
-      - Names of spare nodes, which are declared so that a later machine can join automatically. Spares that never had a
-        machine and would be given jobs are set down, with a reason that says that there is no machine.
-      - A node whose machine has registered its address is not changed, whether it is in the inventory or not.
-      - Releases the jobs that O(hold) holds back, also with an empty list.
+      - Names of spare nodes, which are declared so that a later machine can join automatically. If a spare never had a
+        machine and Slurm would start jobs on it, the module sets it to state down. The reason says that there is no
+        machine.
+      - If a machine has registered its address for a node of this list, the module assumes in two cases only that the
+        machine was deleted. Either slurmctld has set the node down because it does not respond, or the drain reason
+        starts with C(hpcai:) C(retire:). The module then sets the node down as a spare node. In all other cases it does
+        not change the node, because the inventory may be older than the machine.
+      - A task with this option and without O(hold) releases the jobs that an earlier task with O(hold) holds back. The
+        list may be empty. A task without this option does not release them.
+      - With O(hold), the module only resets nodes of this list that slurmctld still knows as nodes of removed
+        instances. It removes their addresses, drains and reasons, and sets them down, because Azure may reuse an
+        instance id.
     type: list
     elements: str
   hold:
     description:
       - Hold back new jobs with a reservation of all nodes, C(hpcai-new-nodes). Running jobs continue. Use it before
-        slurmctld is restarted with new names of spare nodes, so that no job is given a spare before the next task sets
-        it down with O(absent).
+        slurmctld is restarted with new names of spare nodes, so that no job starts on a spare node before the next task
+        sets it down with O(absent).
+      - The module fails if O(keep_out) or O(put_to_work) is set in the same task.
       - If slurmctld refuses the reservation, the module only warns.
       - The reservation ends automatically after five minutes. If no slurmctld answers, the module does nothing.
     type: bool
     default: false
   pending:
     description:
-      - Whether an earlier task changed C(slurm.conf). Only used in check mode, where slurmctld does not know new names
-        of O(absent) yet, to predict that they are set down.
+      - Whether an earlier task changed C(slurm.conf). Only used in check mode, in which slurmctld does not know new
+        names of O(absent) yet. The module then predicts which nodes would be set down.
     type: bool
     default: false
   seen:
     description:
-      - Mapping of node names to the value RV(hpcai.azure.slurmd#module:node), which M(hpcai.azure.slurmd) returned for
-        the node. Nodes that are not listed are not compared.
+      - Dictionary with node names as keys. The value is RV(hpcai.azure.slurmd#module:node), which M(hpcai.azure.slurmd)
+        returned for the node. Only nodes that are listed both here and in O(put_to_work) are
+        compared.
       - More hardware than configured is not a difference, and values that C(slurm.conf) does not set are not compared.
         With C(config_overrides) in C(SlurmdParameters), only missing device files are differences.
     type: dict
@@ -71,12 +81,12 @@ options:
     default: /etc/slurm
   prefix:
     description:
-      - Start of the drain reason that is set on nodes of O(keep_out) and removed from nodes of O(put_to_work). It must
-        start with V(hpcai:).
+      - Start of the drain reason of nodes of O(keep_out). Nodes of O(put_to_work) are resumed if their drain reason
+        starts with this text. The text must start with V(hpcai:).
     type: str
     default: "hpcai: site:"
   reason:
-    description: Drain reason for the nodes of O(keep_out). O(prefix) is put before it.
+    description: Drain reason for the nodes of O(keep_out). The module puts O(prefix) before it.
     type: str
     default: could not be configured
   timeout:
@@ -95,7 +105,7 @@ attributes:
   diff_mode:
     description: Shows each changed node's state and reason before and after.
   platform:
-    description: Works with Slurm 21.08 and later.
+    description: Works with Slurm 22.05 and later.
 """
 
 EXAMPLES = r"""
@@ -121,7 +131,7 @@ set_down:
   elements: str
   sample: [compute-18, compute-19]
 drained:
-  description: Nodes that were drained.
+  description: Nodes of O(keep_out) that were drained. For drained nodes of O(put_to_work), see RV(unfit).
   returned: success
   type: list
   elements: str
@@ -133,14 +143,14 @@ resumed:
   elements: str
   sample: [compute-0]
 left_out:
-  description: Nodes of O(put_to_work) that stay drained because somebody else set the reason, with that reason.
+  description: Nodes of O(put_to_work) that stay drained because somebody else drained them, each with its reason.
   returned: success
   type: dict
   sample: {"compute-17": "bad fan, ticket 4711"}
 unfit:
   description:
-    - Nodes of O(put_to_work) that lack configured hardware, or whose slurmd waits for jobs to end, with the reason. It
-      is also the drain reason in Slurm, unless somebody else set another one.
+    - Nodes of O(put_to_work) that lack configured hardware, or whose slurmd must be restarted when their jobs have
+      ended, each with the reason. This is also the drain reason in Slurm, unless somebody else set another one.
   returned: success
   type: dict
   sample: {"compute-5": "hpcai: hardware: RealMemory is 1900, configured 1945"}
@@ -200,23 +210,29 @@ def hold_jobs_back(module: AnsibleModule) -> dict[str, Any]:
         try:
             job_control.hold_new_jobs(run)
         except CommandFailed as error:
-            # Only a warning, because a job could be given a spare for a few seconds only.
+            # Only a warning, because a job could be given a spare node for a few seconds only.
             module.warn(f"{error}. Until the spare nodes are set down, a pending job could be given one.")
             held = False
-    nothing: dict[str, Any] = {"drained": [], "resumed": [], "set_down": [], "not_answering": []}
-    return {**nothing, "changed": held, "left_out": {}, "unfit": {}}
+    known = read_before(module) if held and module.params["absent"] else None
+    gone = nodes.former(known or {}, module.params["absent"] or ())
+    if not module.check_mode:
+        nodes.forget_machines(gone, run)
+    nothing: dict[str, Any] = {"drained": [], "resumed": [], "not_answering": []}
+    return {**nothing, "changed": held or bool(gone), "set_down": list(gone), "left_out": {}, "unfit": {}}
 
 
 def set_down(module: AnsibleModule, known: dict[str, nodes.NodeState]) -> tuple[str, ...]:
-    """Set down the spare nodes that would be given jobs, and return them."""
+    """Set down the spare nodes that would be given jobs or still have a retired machine, and return them."""
     absent = module.params["absent"] or ()
-    wrong = nodes.absent_to_set_down(known, absent)
+    wrong, gone = nodes.absent_to_set_down(known, absent), nodes.retired(known, absent)
+    # Without "cloud" in the site's PrivateData, slurmctld does not list nodes that never had a machine.
+    unlisted = tuple(name for name in absent if name not in known)
     if not module.check_mode:
-        # Without "cloud" in the site's PrivateData, slurmctld does not list nodes that never had a machine.
-        nodes.set_down([*wrong, *(name for name in absent if name not in known)], nodes.NO_INSTANCE, run)
+        nodes.forget_machines(gone, run)
+        nodes.set_down([*wrong, *unlisted], nodes.NO_INSTANCE, run)
     elif module.params["pending"]:
-        return (*wrong, *(name for name in absent if name not in known))
-    return wrong
+        return (*wrong, *gone, *unlisted)
+    return (*wrong, *gone)
 
 
 def judge(module: AnsibleModule) -> dict[str, str | None]:
@@ -296,8 +312,8 @@ def main() -> NoReturn:
     asked = module.params
     if not asked["prefix"].startswith(nodes.OUR_PREFIX):
         module.fail_json(msg=f"prefix must start with {nodes.OUR_PREFIX!r}, to protect the drain reasons of others.")
-    if asked["hold"] and (asked["absent"] or asked["keep_out"] or asked["put_to_work"]):
-        module.fail_json(msg="hold excludes absent, keep_out and put_to_work: use them in a later task.")
+    if asked["hold"] and (asked["keep_out"] or asked["put_to_work"]):
+        module.fail_json(msg="hold excludes keep_out and put_to_work: use them in a later task.")
     try:
         reason = f"{asked['prefix']} {asked['reason']}"
         answer = hold_jobs_back(module) if asked["hold"] else arrange(module, reason)

@@ -8,20 +8,20 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: slurm_roll
-short_description: Give Slurm nodes the image of their scale set as they come free
+short_description: Give Slurm nodes the image of their scale set as they become free
 version_added: "0.2.0"
 description:
-  - Compares the image of each node's instance with the image of its scale set's model, drains the nodes that have
-    another one, waits until their jobs have ended, updates their instances to the model, which replaces the system
-    disk, and resumes them when their new slurmd answers. Never kills a job.
-  - At most O(at_most) nodes are out at a time, nodes without jobs first.
-  - Leaves out nodes that are drained or down for another reason, do not answer, or are powered down.
-  - Stops at the first node that Azure cannot update, or that does not come back within O(boot_timeout). Nodes that wait
-    for their jobs are then resumed, and nodes that are being updated are waited for.
-  - There is no state file. Azure shows which nodes have the image, and the drain reasons show what an interrupted run
-    has begun. The next run continues.
+  - Compares the image of each node's instance with the image of its scale set's model. Drains the nodes that have
+    another image, and waits until their jobs have ended. Then it updates their instances to the model, which replaces
+    the system disk, and resumes the nodes when their new slurmd answers. Never cancels a job.
+  - At most O(at_most) nodes are out of service at a time. Nodes without jobs are updated first.
+  - Skips nodes that are drained or down for a reason other than this rollout, do not answer, or are powered down.
+  - Stops at the first node that Azure cannot update, or that does not come back within O(boot_timeout). The module then
+    resumes the drained nodes whose update has not begun, and waits for nodes that are being updated.
+  - If a run is interrupted, the next run continues. It needs no state file, because Azure shows which nodes have the
+    image, and the drain reasons show what the interrupted run has begun.
   - Run it where C(scontrol) may change nodes, normally on the controller as root. The requests to Azure are sent from
-    the machine where Ansible runs.
+    the control node.
 author:
   - hpcai.azure contributors (@hpcai)
 requirements:
@@ -55,27 +55,30 @@ options:
     required: true
   images:
     description:
-      - The image that the model of each scale set should have, by the set's resource id. If a model has another image,
-        somebody else has changed it, and the rollout stops. In check mode the nodes are compared with these images.
-      - Sets that are not listed are compared with their model.
+      - Dictionary with the resource ids of scale sets as keys, and as values the image that the model of the set should
+        have. If a model has another image, somebody else has changed it, and the rollout stops. In check mode the
+        nodes are compared with these images.
+      - The nodes of sets that are not listed are compared with their set's model.
     type: dict
     default: {}
   at_most:
-    description: How many nodes may be out at a time.
+    description: How many nodes may be out of service at a time.
     type: int
     default: 1
   canary:
     description:
-      - Give the image to one node of each scale set only, and leave it drained when it is back, so that it can be
-        checked.
+      - Give the image to one node of each scale set only, and leave this node drained when it answers again, so that
+        you can check it. The next run without O(canary) resumes this node, and continues with the other nodes.
+      - These nodes count towards O(at_most). If there are more scale sets than O(at_most), only that many sets get such
+        a node.
     type: bool
     default: false
   boot_timeout:
-    description: Seconds that a node may take until its new slurmd answers, after Azure has updated its instance.
+    description: Time limit in seconds for a new slurmd to answer. The time starts when Azure has updated the instance.
     type: int
     default: 1800
   timeout:
-    description: Seconds to wait for jobs in total. Then the rollout stops as after a failure.
+    description: Time limit in seconds of the whole rollout. After this time the rollout stops as after a failure.
     type: int
     default: 86400
 extends_documentation_fragment:
@@ -85,16 +88,16 @@ extends_documentation_fragment:
   - hpcai.azure.internal
 attributes:
   action:
-    description: The requests to Azure are sent from the machine where Ansible runs, because the credentials are there.
+    description: The requests to Azure are sent from the control node, because the credentials are there.
     support: full
   check_mode:
-    description: Reports in check mode which nodes would get the image, and which are left out. Changes nothing.
+    description: Reports in check mode which nodes would get the image, and which are skipped. Changes nothing.
   diff_mode:
     description: Lists the nodes that get the image.
   idempotent:
     description: A node that has the image is not changed.
   platform:
-    description: Works with Slurm 21.08 and later.
+    description: Works with Slurm 22.05 and later.
 """
 
 EXAMPLES = r"""
@@ -138,7 +141,7 @@ current:
   elements: str
   sample: [compute-0]
 left_out:
-  description: Nodes that have another image, but are left alone, with the reason.
+  description: Nodes that have another image but were skipped, with the reason.
   returned: success
   type: dict
   sample: {"compute-17": "it is IDLE+DRAIN: bad fan, ticket 4711"}
@@ -149,18 +152,19 @@ drained:
   elements: str
   sample: []
 jobs:
-  description: Nodes that wait for the end of jobs, with these jobs.
+  description: Nodes that wait for the end of jobs, each with its jobs.
   returned: success
   type: dict
   sample: {}
 lost:
-  description: Nodes that did not come back in time.
+  description: Nodes whose slurmd did not answer within O(boot_timeout), or whose update had not ended that long after
+    the rollout stopped.
   returned: success
   type: list
   elements: str
   sample: []
 stopped:
-  description: Why the rollout stopped, or an empty text.
+  description: Why the rollout stopped. Empty if it did not stop.
   returned: success
   type: str
   sample: ""

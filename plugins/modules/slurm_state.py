@@ -12,27 +12,28 @@ short_description: Dump and restore the queue and the accounting of a Slurm cont
 version_added: "0.1.0"
 description:
   - O(state=dumped) copies slurmctld's C(StateSaveLocation) and slurmdbd's database into a new folder below O(path),
-    while the daemons run. The folder only appears when it is complete. Afterwards the oldest dumps beyond O(keep) are
-    removed.
+    while the daemons run. The folder gets its final name only when the dump is complete. Afterwards the module removes
+    the oldest dumps, so that O(keep) dumps remain.
   - O(state=restored) restores a dump on a controller that has lost its own state. It stops slurmctld and slurmdbd
     during the restore.
-  - On a host with only one of the two, only that one is dumped and restored.
+  - On a host with only slurmctld or only slurmdbd, only the data of that daemon is dumped and restored.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   state:
     description:
       - V(dumped) creates a dump at each run.
-      - V(restored) restores a dump once. If the machine was restored from O(path) before, nothing is done, because
-        later dumps are its own.
-      - V(configured) only saves the settings for C(hpcnode slurm) and its timer.
+      - V(restored) restores a dump only once. If this machine was already restored from O(path), nothing is done, even
+        with O(force=true), because any newer dumps in O(path) are from this machine itself.
+      - V(configured) only saves the settings for C(hpcnode slurm), and for the timer that creates dumps with it.
     type: str
     choices: [dumped, restored, configured]
     required: true
   path:
     description:
-      - Folder of the dumps. For V(restored), a dump, or a folder of dumps, of which the newest is used.
-      - Required unless O(state=configured), where an empty value means that no dumps are created.
+      - Folder of the dumps. With O(state=restored), this is one dump, or a folder of dumps, of which the newest is
+        used.
+      - Required unless O(state=configured). With O(state=configured), an empty value means that no dumps are created.
     type: str
     default: ""
   cluster:
@@ -44,7 +45,7 @@ options:
     type: str
     default: ""
   database:
-    description: Name of slurmdbd's database. Empty on a host without it.
+    description: Name of slurmdbd's database. Empty on a host without this database.
     type: str
     default: ""
   keep:
@@ -53,12 +54,13 @@ options:
     default: 7
   force:
     description:
-      - Restore even if the controller has jobs. The old C(StateSaveLocation) is kept next to it, in a folder that ends
-        with C(.before-restore). The database is replaced.
+      - Restore even if slurmctld's state or the database contains jobs. With V(false), the module then fails, and
+        changes nothing. A restore renames the old C(StateSaveLocation), with C(.before-restore) at the end. It replaces
+        the database, and the old content of the database is lost.
     type: bool
     default: false
   start:
-    description: Start slurmdbd and slurmctld after a restore. With V(false), the tasks that configure them start them.
+    description: Start slurmdbd and slurmctld after a restore. Set V(false) if later tasks configure and start them.
     type: bool
     default: true
 extends_documentation_fragment:
@@ -79,7 +81,7 @@ attributes:
   platform:
     description: Works with Slurm 22.05 and later, and MariaDB 10.5 and later.
 notes:
-  - Restore before slurmctld runs on the new machine for the first time, to keep running jobs. If slurmctld starts
+  - To keep running jobs, restore before slurmctld runs on the new machine for the first time. If slurmctld starts
     without its state, it makes the nodes end the jobs that it does not know.
 """
 
@@ -103,12 +105,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 dump:
-  description: The dump that was created or restored. Empty if there was none, or if check mode would create one.
+  description: The dump that was created or restored. Empty if no dump was created or restored, also in check mode with
+    O(state=dumped).
   returned: success
   type: str
   sample: /mnt/backup/slurm/hpcai-20261122T083000Z
 before:
-  description: Folders with the data that a restore replaced.
+  description: The folder to which a restore moved the old C(StateSaveLocation). Empty if nothing was moved.
   returned: success
   type: list
   elements: str
@@ -126,12 +129,12 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run impo
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import change_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.dump import make_dump
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.restore import is_done, restore
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.state import CONFIG, LOCK, Place, Refused
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.state import CONFIG, LOCK, Refused, StatePaths
 
 _WAIT_S = 600
 
 
-def configure(module: AnsibleModule, place: Place, root: Root) -> dict[str, Any]:
+def configure(module: AnsibleModule, place: StatePaths, root: Root) -> dict[str, Any]:
     """Save the settings."""
     settings = {name: getattr(place, name) for name in ("cluster", "state", "database", "path", "keep")}
     file = change_of(root.at(f"{FOLDER}/{CONFIG}.json"), as_config(settings))
@@ -140,7 +143,7 @@ def configure(module: AnsibleModule, place: Place, root: Root) -> dict[str, Any]
     return {"changed": file.changes, "dump": "", "before": [], "diff": file.as_diff()}
 
 
-def act(module: AnsibleModule, place: Place, root: Root) -> dict[str, Any]:
+def act(module: AnsibleModule, place: StatePaths, root: Root) -> dict[str, Any]:
     """Create or restore a dump."""
     asked = module.params
     if asked["state"] == "dumped":
@@ -177,7 +180,7 @@ def main() -> NoReturn:
     asked, root = module.params, Root("/")
     if asked["state"] != "configured" and not asked["path"].startswith("/"):
         module.fail_json(msg=f"path must be the absolute path of a folder of dumps, not {asked['path']!r}.")
-    place = Place(asked["cluster"], asked["state_save_location"], asked["database"], asked["path"], asked["keep"])
+    place = StatePaths(asked["cluster"], asked["state_save_location"], asked["database"], asked["path"], asked["keep"])
     try:
         if asked["state"] == "configured":
             answer = configure(module, place, root)

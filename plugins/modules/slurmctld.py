@@ -11,18 +11,18 @@ module: slurmctld
 short_description: Keep slurmctld running with the configuration on disk
 version_added: "0.1.0"
 description:
-  - Compares the configuration that the running slurmctld has loaded with the files of O(conf_dir), key by key, and does
-    only what the difference requires, which is nothing, C(scontrol reconfigure), or a restart. Comments and the order
-    of lines are not compared. Starts and enables slurmctld if it does not run.
-  - RV(reasons) lists each changed key, and the source that says what the change requires. An unknown key requires a
-    restart.
-  - C(/run/hpcai/slurmctld.taken.json) records the loaded configuration, as digests, for one process. After a crash, a
-    boot or a manual restart there is no such record. Files that are older than the process then count as loaded, and if
-    a file is newer, slurmctld is restarted.
+  - Compares the configuration that the running slurmctld has loaded with the files of O(conf_dir), key by key. If a key
+    differs, it runs C(scontrol reconfigure), or restarts slurmctld if the key requires this. Comments and the order of
+    lines are not compared. Starts and enables slurmctld if it does not run.
+  - RV(reasons) lists each changed key, with the manual page that says whether the change requires a restart. An unknown
+    key requires a restart.
+  - C(/run/hpcai/slurmctld.taken.json) records digests of the configuration that this slurmctld process has loaded.
+    After a crash, a boot or a manual restart, there is no record of the new process. Files that are older than this
+    process then count as loaded, and if a file is newer, slurmctld is restarted.
   - Also restarts slurmctld if its unit, a drop-in or its environment file is newer than the process.
-  - Waits until slurmctld answers. Running jobs continue in each case.
-  - Refuses a change that would make slurmctld lose jobs, such as the removal of a partition with jobs, unless
-    O(lose_jobs) is set.
+  - Waits until slurmctld answers. Running jobs continue during a reconfiguration or a restart.
+  - If a change would make slurmctld lose jobs, such as the removal of a partition with jobs, the module fails before it
+    reconfigures or restarts slurmctld, unless O(lose_jobs) is set.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
@@ -38,9 +38,10 @@ options:
     default: false
   pending:
     description:
-      - Contents of files of O(conf_dir) that an earlier task would have written, by name. An empty text means a file
-        that it would have removed. Only used in check mode, where that task has not written them, so that this module
-        and M(hpcai.azure.slurmd) can report what they require.
+      - Dictionary with names of files in O(conf_dir) as keys, and as values the text that an earlier task would have
+        written. An empty string means that the task would have removed the file.
+      - Only used in check mode, where that task has not written the files, so that this module and
+        M(hpcai.azure.slurmd) can report what the changes require.
     type: dict
     default: {}
   unit_pending:
@@ -85,7 +86,8 @@ EXAMPLES = r"""
 RETURN = r"""
 commands:
   description:
-    - Verbs of C(systemctl) that were run, or in check mode would be, in order. V(reconfigure) is a verb of C(scontrol).
+    - Commands of C(systemctl) that the module ran, in order. In check mode, the commands that it would run.
+      V(reconfigure) is a command of C(scontrol).
   returned: success
   type: list
   elements: str
@@ -99,8 +101,11 @@ reasons:
     - "slurm.conf MaxJobCount changed (slurm.conf(5))"
 for_slurmd:
   description:
-    - The data with which the module M(hpcai.azure.slurmd) compares a node. It contains digests of the files that
-      slurmctld sends to the nodes, and of each key that slurmd reads only at its start.
+    - The data with which the module M(hpcai.azure.slurmd) compares a node. C(release) is Slurm's release. C(files)
+      contains digests of the files that slurmctld sends to the nodes. C(handed_out) is true only in check mode,
+      if a real run would send these files to the nodes before M(hpcai.azure.slurmd) compares them.
+    - C(part) describes what slurmd reads only at its start. C(entries) contains a digest for each key or file.
+      C(hardware) contains a digest of the hardware in C(slurm.conf) and C(gres.conf) for each group of equal nodes.
   returned: success
   type: dict
   sample:
@@ -130,7 +135,8 @@ def refuse_to_lose_jobs(made: slurmctld.Plan) -> None:
     for what, jobs in slurmctld.jobs_at_stake(made.losing, run).items():
         shown = ", ".join(jobs[:10]) + (", ..." if len(jobs) > 10 else "")
         raise CommandFailed(
-            f"{what}: slurmctld would lose {len(jobs)} jobs ({shown}). Nothing was done. Wait until they end, cancel "
+            f"{what}: slurmctld would lose {len(jobs)} jobs ({shown}). slurmctld was not changed, but the controller "
+            f"already has the new file. Wait until the jobs end, cancel "
             f"them, or set lose_jobs (in the role slurm: slurm_lose_jobs)."
         )
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: slurmd
-short_description: Keep slurmd running with its current configuration, without disturbing jobs
+short_description: Run slurmd with the cluster's newest configuration, without disturbing jobs
 version_added: "0.1.0"
 description:
-  - Starts and enables slurmd. Restarts it only if something changed that slurmd reads only at its start. This is its
-    unit, a drop-in, one of O(files), or an entry of the cluster's configuration such as C(TaskPlugin) or
-    C(plugstack.conf). All other changes reach slurmd when the controller runs C(scontrol reconfigure).
-  - A restart of slurmd does not end jobs, as long as its unit has C(KillMode=process). A new C(job_container.conf)
-    would disturb running jobs, so this restart is postponed until no job runs, and RV(waits) reports it.
-  - C(/run/hpcai/slurmd.taken.json) records what slurmd started with, as digests, for one process.
-  - Returns the configuration that the node has and the output of C(slurmd -C), so that the controller can compare them
-    with C(slurm.conf) before it resumes the node (M(hpcai.azure.slurm_nodes)).
+  - Starts and enables slurmd. Restarts it only after a change of its unit, a drop-in, one of O(files), or a part of the
+    cluster's configuration that slurmd reads only at its start, such as C(TaskPlugin) or C(plugstack.conf). All other
+    changes reach slurmd when C(scontrol reconfigure) runs on the controller.
+  - C(/run/hpcai/slurmd.taken.json) records digests of the configuration with which this slurmd process started. If
+    slurmd was reconfigured since its start and this record is missing, the module also restarts slurmd.
+  - A restart of slurmd does not end jobs, as long as its unit has C(KillMode=process). But a restart after a change of
+    C(job_container.conf) would disturb running jobs. So after a change of this file, the module does not restart slurmd
+    while a job runs on the node, even if there is another reason for a restart. RV(waits) reports this. To restart
+    slurmd, run the module again when no job runs.
+  - Returns digests of the node's configuration and the output of C(slurmd -C). M(hpcai.azure.slurm_nodes) compares them
+    with the configuration of the controller before it resumes the node.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
@@ -26,7 +29,7 @@ options:
     description:
       - The value RV(hpcai.azure.slurmctld#module:for_slurmd) of M(hpcai.azure.slurmctld). Run that module first, so
         that slurmd fetches the configuration that slurmctld has loaded.
-      - If empty, slurmd is compared with the configuration that it last fetched.
+      - If empty, the module compares the configuration that slurmd fetched last with the one that it used at its start.
     type: dict
     default: {}
   files:
@@ -40,12 +43,12 @@ options:
     default: /var/lib/slurm/slurmd/conf-cache
   pending:
     description:
-      - Whether an earlier task changed one of O(files), the unit or a drop-in. Only used in check mode, where that task
-        has not written them, to predict the restart.
+      - Whether an earlier task would change one of O(files), the unit or a drop-in. Only used in check mode. In check
+        mode that task writes nothing, so the module needs this option to predict the restart.
     type: bool
     default: false
   settle:
-    description: Seconds that slurmd must stay up after a start or restart before it counts as running.
+    description: Seconds that slurmd must run after a start or restart before the module counts this as a success.
     type: float
     default: 1
 extends_documentation_fragment:
@@ -81,7 +84,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 commands:
-  description: Verbs of C(systemctl) that were run, or in check mode would be, in order.
+  description:
+    - Commands of C(systemctl) that the module ran, in order. In check mode, the commands that it would run.
   returned: success
   type: list
   elements: str

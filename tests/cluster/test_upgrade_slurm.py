@@ -18,9 +18,8 @@ import pytest
 
 from simulated.cluster import Cluster, Recap
 from simulated.node import admin, send
+from simulated.own_cluster import simulated
 from simulator.backends.containers import apt_sources, base_image, images
-
-from .conftest import simulated
 
 NAME, PORT, NETWORK, CONTROLLER = "upgrade", 8498, "10.73.0.0/24", "10.73.0.4"
 PLAYBOOK = "playbooks/upgrade_slurm.yml"

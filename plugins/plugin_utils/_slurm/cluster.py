@@ -145,7 +145,8 @@ _SPARES = mapping_of(
 def spare_names(hosts: Iterable[Hostvars], requested: Any, highest_ids: Mapping[str, int]) -> list[SpareNames]:
     """Return the spare names of each Uniform scale set, in the order of the sets' names.
 
-    They start after the highest known id of the set, because Azure never reuses an id of a Uniform set.
+    They are the next ids after the highest known one, and the ids below it that no instance has: Azure may give an id
+    again after its instance was deleted. At most ``MOST_SPARES`` of them, the highest.
 
     :param requested: number of names per set: a number for all sets, or a mapping of sets to a number or to ``count``,
         ``vm_size`` and ``first``. A set without instances gets names only if a ``vm_size`` is given.
@@ -166,8 +167,8 @@ def spare_names(hosts: Iterable[Hostvars], requested: Any, highest_ids: Mapping[
         instances = members.get(name, {})
         option = options.get(name, _SpareOptions(others))
         highest = max([int(highest_ids.get(name, -1)), *instances])
-        ids = range(max(highest + 1, option.first), max(highest + 1, option.first) + option.count)
-        names = [each for each in (f"{name}-{number}" for number in ids) if each not in used_names]
+        ids = range(option.first, max(highest + 1, option.first) + option.count) if option.count else range(0)
+        names = [each for each in (f"{name}-{number}" for number in ids) if each not in used_names][-MOST_SPARES:]
         size = option.vm_size or _size_of_next(instances)
         if not size:
             raise ClusterError(

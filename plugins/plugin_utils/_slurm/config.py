@@ -16,6 +16,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.releases i
     Release,
     came_with,
     gone_since,
+    has_come,
     shown,
 )
 
@@ -96,11 +97,6 @@ def check_keys(file: str, keys: Iterable[str], release: Release) -> None:
             )
 
 
-# RELEASE_NOTES of 25.11: 'Renamed "job_container" plugin interface to "namespace"'; read_config.c of 25.11 warns that
-# the old name "will be removed in a future release".
-_NAMESPACE: Release = (25, 11)
-
-
 def merged(layers: Iterable[Mapping[str, Any]], by_user: Mapping[str, Any]) -> dict[str, Any]:
     """Return the merged settings.
 
@@ -137,9 +133,18 @@ def settings_of_release(differences: Iterable[Mapping[str, Any]], file: str, rel
     return merged(layers, {})
 
 
+def known_to(file: str, settings: Mapping[str, Any], release: Release) -> dict[str, Any]:
+    """Return the role's settings without the keys that this release does not know yet."""
+    return {key: value for key, value in settings.items() if has_come(file, key, release)}
+
+
 def with_names_of(settings: dict[str, Any], release: Release) -> dict[str, Any]:
-    """Return the role's settings with the names that this release uses."""
-    if release < _NAMESPACE or "JobContainerType" not in settings:
+    """Return the role's settings with the names that this release uses.
+
+    RELEASE_NOTES of 25.11: 'Renamed "job_container" plugin interface to "namespace"'; read_config.c of 25.11 warns that
+    the old name "will be removed in a future release".
+    """
+    if not has_come("slurm.conf", "NamespaceType", release) or "JobContainerType" not in settings:
         return settings
     renamed = str(settings["JobContainerType"]).replace("job_container/", "namespace/")
     return {

@@ -13,12 +13,14 @@ from typing import Any
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import compress
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.releases import CLOUD_NODES_SHOWN
 
 from .cluster import ClusterError, Hostvars, Node, SpareNames, in_order, nodes_of, spare_nodes
 from .config import (
     Release,
     check_keys,
     job_container_lines,
+    known_to,
     merged,
     release_of,
     render,
@@ -26,7 +28,7 @@ from .config import (
     settings_of_release,
     with_names_of,
 )
-from .elastic import add_fallback, elastic_sets, power_saving, slots, weigh
+from .elastic import add_fallback, describe, elastic_sets, power_saving, slots, waiting, weigh
 from .gres import gres_lines, gres_types, is_cloud
 from .lines import node_groups, partition_lines
 
@@ -96,8 +98,6 @@ def switch_lines(nodes: Iterable[Node], by_hand: Mapping[str, Mapping[str, Any] 
     return lines
 
 
-# RELEASE_NOTES of 23.02: 'Change cloud nodes to show by default. PrivateData=cloud is no longer needed'.
-_CLOUD_IS_SHOWN: Release = (23, 2)
 _KNOWN_NODE_STATES = {"static": "UNKNOWN", "cloud": "CLOUD"}
 
 
@@ -147,11 +147,12 @@ def files_of(hosts: Iterable[Hostvars], options: FileOptions) -> dict[str, str]:
     state = _KNOWN_NODE_STATES.get(str(options.node_state), str(options.node_state))
     groups = node_groups(nodes, float(options.memory_margin_percent), options.node_conf, state, options.features)
     weigh(groups, elastic)
+    describe(groups, elastic)
     node_lines = [line for line, _members in groups]
     gres = gres_lines(groups, options.gres, options.gpu_autodetect, release)
     switches = switch_lines(nodes, options.topology)
     containers = merged(
-        [*options.job_container_layers, settings_of_release(options.differences, "job_container.conf", release)],
+        [known_to("job_container.conf", layer, release) for layer in options.job_container_layers],
         options.job_container_conf,
     )
     by_nodes = {
@@ -161,10 +162,16 @@ def files_of(hosts: Iterable[Hostvars], options: FileOptions) -> dict[str, str]:
         # slurm.conf(5), JobContainerType. with_names_of renames it for newer releases.
         "JobContainerType": "job_container/tmpfs" if containers else None,
         **_for_cloud_nodes(any(map(is_cloud, node_lines)), release),
-        **power_saving(elastic, nodes, release),
+        **known_to("slurm.conf", power_saving(elastic, nodes), release),
     }
     [first, *others] = options.layers or [{}]
-    layers = [first, settings_of_release(options.differences, "slurm.conf", release), by_nodes, *others]
+    layers = [
+        first,
+        by_nodes,
+        *others,
+        settings_of_release(options.differences, "slurm.conf", release),
+        waiting(elastic),
+    ]
     conf = merged([with_names_of(merged(layers, {}), release)], options.conf)
     cgroup = merged(
         [*options.cgroup_layers, settings_of_release(options.differences, "cgroup.conf", release)], options.cgroup_conf
@@ -190,7 +197,7 @@ def _for_cloud_nodes(has_cloud_nodes: bool, release: Release) -> dict[str, Any]:
     """
     if not has_cloud_nodes:
         return {}
-    return {"PrivateData": ["cloud"] if release < _CLOUD_IS_SHOWN else None, "TreeWidth": 65533}
+    return {"PrivateData": ["cloud"] if release < CLOUD_NODES_SHOWN else None, "TreeWidth": 65533}
 
 
 def _lines(lines: Iterable[Mapping[str, Any]]) -> str:

@@ -13,16 +13,9 @@ from typing import Any
 from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import cpus_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import VmSize
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import compress
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.releases import Release, shown
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.releases import GPU_AUTODETECT, Release, shown
 
 from .cluster import ClusterError, Node, in_order
-
-AUTODETECT: Mapping[str, Release] = {
-    # src/plugins/gpu in Slurm's repository has "nvidia" since the tag slurm-24-11-0-1. The others need a Slurm that was
-    # built with the vendor's library, which is not the case in any distribution.
-    "nvidia": (24, 11),
-    "nvml": (22, 5),
-}
 
 
 def gpu_type(size: VmSize) -> str | None:
@@ -86,8 +79,8 @@ def gres_lines(
     :param autodetect: ``nvidia`` or ``nvml`` for static nodes. gres.conf(5): it "cannot be used with cloud nodes".
     :raises ClusterError: this release does not support ``autodetect``, or a line of the user is malformed.
     """
-    if autodetect and (autodetect not in AUTODETECT or release < AUTODETECT[autodetect]):
-        known = ", ".join(name for name, first in AUTODETECT.items() if release >= first)
+    if autodetect and (autodetect not in GPU_AUTODETECT or release < GPU_AUTODETECT[autodetect]):
+        known = ", ".join(name for name, first in GPU_AUTODETECT.items() if release >= first)
         raise ClusterError(
             f"slurm_gpu_autodetect is {autodetect!r}: Slurm {shown(release)} only knows {known}. Leave it empty to use "
             "lines with device files, which every release supports."

@@ -63,7 +63,7 @@ def node_groups(
         for keys in _keys_for(members[0], by_hand or {}):
             line.update(keys)
         if features:
-            _add_features(line, features)
+            add_features(line, features)
         if members[0].is_spare:
             line["State"] = "CLOUD"
         for key in [key for key, value in line.items() if value is None]:
@@ -117,7 +117,7 @@ def _features(size: VmSize) -> list[str]:
     ]
 
 
-def _add_features(line: dict[str, Any], features: Sequence[str]) -> None:
+def add_features(line: dict[str, Any], features: Sequence[str]) -> None:
     # Slurm accepts both names of the key, and ignores case.
     stated_as = [key for key, value in line.items() if key.lower() in ("feature", "features") and value is not None]
     key = stated_as[0] if stated_as else "Feature"

@@ -53,7 +53,7 @@ def plan(requested: Any, hosts: Iterable[Hostvars], *, force: bool = False, call
     chosen: dict[str, Hostvars] = {}
     gone: list[str] = []
     unknown: list[str] = []
-    for name in _words(requested, called):
+    for name in names_in(requested, called):
         matches = by_name.get(name.lower(), [])
         if len(matches) > 1:
             several = ", ".join(str(host["inventory_hostname"]) for host in matches)
@@ -78,7 +78,7 @@ def plan(requested: Any, hosts: Iterable[Hostvars], *, force: bool = False, call
     }
 
 
-def _words(requested: Any, called: str) -> list[str]:
+def names_in(requested: Any, called: str) -> list[str]:
     """Return the single names."""
     items: Sequence[Any] = requested if isinstance(requested, (list, tuple)) else [requested]
     names: list[str] = []

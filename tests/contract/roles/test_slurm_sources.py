@@ -30,7 +30,7 @@ def system(distribution: str, version: str, family: str = "Debian", **variables:
 def recorded(**changes: Any) -> dict[str, Any]:
     """The local facts of a compute node of Debian 12."""
     record = {
-        "packages": ["e2fsprogs", "libpmix-dev", "munge", "slurm-client", "slurm-wlm-basic-plugins", "slurmd"],
+        "packages": ["acl", "e2fsprogs", "libpmix-dev", "munge", "slurm-client", "slurm-wlm-basic-plugins", "slurmd"],
         "version": "22.05.8",
         "source": "distribution",
         "functions": ["compute"],
@@ -91,26 +91,29 @@ def by_host(evaluate: Evaluate) -> dict[str, dict[str, Any]]:
         (
             "debian12",
             "distribution",
-            ["munge", "libpmix-dev", "e2fsprogs", "slurm-client", "slurm-wlm-basic-plugins", "slurmctld", "slurmd"],
+            ["munge", "libpmix-dev", "e2fsprogs", "acl", "slurm-client", "slurm-wlm-basic-plugins",
+             "slurmctld", "slurmd"],
         ),
         (
             "ubuntu24",
             "distribution",
-            ["munge", "libpmix-dev", "e2fsprogs", "slurm-client", "slurm-wlm-basic-plugins", "slurmctld", "sackd",
+            ["munge", "libpmix-dev", "e2fsprogs", "acl", "slurm-client", "slurm-wlm-basic-plugins",
+             "slurmctld", "sackd",
              "slurmd"],
         ),
         (
             "ubuntu22",
             "repository",
-            ["munge", "pmix", "libevent-dev", "libhwloc-dev", "e2fsprogs", "slurm-smd", "slurm-smd-client",
+            ["munge", "pmix", "libevent-dev", "libhwloc-dev", "e2fsprogs", "acl", "slurm-smd", "slurm-smd-client",
              "slurm-smd-slurmctld", "slurm-smd-sackd", "slurm-smd-slurmd"],
         ),
         (
             "rocky9",
             "repository",
-            ["munge", "pmix", "e2fsprogs", "slurm", "slurm-slurmctld", "slurm-sackd", "slurm-slurmd"],
+            ["munge", "pmix", "e2fsprogs", "acl", "slurm", "slurm-slurmctld", "slurm-sackd", "slurm-slurmd"],
         ),
-        ("rocky9_epel", "distribution", ["munge", "pmix", "e2fsprogs", "slurm", "slurm-slurmctld", "slurm-slurmd"]),
+        ("rocky9_epel", "distribution", ["munge", "pmix", "e2fsprogs", "acl", "slurm", "slurm-slurmctld",
+         "slurm-slurmd"]),
         ("preinstalled", "preinstalled", []),
     ],
 )  # fmt: skip
@@ -131,6 +134,7 @@ def test_a_version_applies_only_to_slurms_packages(by_host: dict[str, dict[str, 
         "munge",
         "libpmix-dev",
         "e2fsprogs",
+        "acl",
         "openmpi-bin",
         "slurm-client=22.05.8-4*",
         "slurm-wlm-basic-plugins=22.05.8-4*",

@@ -17,8 +17,8 @@ from ..slurm import slurmd
 from ..slurm.dump import make_dump
 from ..slurm.restore import restore
 from ..slurm.spool import NotNow, protect
-from ..slurm.state import LOCK, Place, Refused, dumps_in, read_manifest, read_place
-from .command import GOOD, UNKNOWN, Action, Answer, Command, no_arguments, seconds
+from ..slurm.state import LOCK, Refused, StatePaths, dumps_in, read_manifest, read_place
+from .command import GOOD, UNKNOWN, Action, Answer, Command, add_lock_timeout, no_arguments
 
 _DESCRIPTION = """\
 Backs up what a controller must not lose: slurmctld's queue (StateSaveLocation) and slurmdbd's database. The role
@@ -61,7 +61,7 @@ needs it. slurmd's unit calls it after each start.
 
 def _add_dump(parser: argparse.ArgumentParser) -> None:
     _add_list(parser)
-    _add_lock_timeout(parser)
+    add_lock_timeout(parser)
 
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
@@ -71,21 +71,11 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
 def _add_restore(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="FOLDER", help="a dump, or a folder of dumps")
     parser.add_argument("--force", action="store_true", help="even if jobs would be lost")
-    _add_lock_timeout(parser)
+    add_lock_timeout(parser)
 
 
 def _add_spool(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="FOLDER", help="slurmd's spool")
-
-
-def _add_lock_timeout(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--lock-timeout",
-        type=seconds,
-        default=60,
-        metavar="SECONDS",
-        help="how long to wait for another run (60)",
-    )
 
 
 def _execute(args: argparse.Namespace) -> Answer:
@@ -143,7 +133,7 @@ def _spool(folder: str, root: Root) -> Answer:
     return Answer(GOOD, words, {"mounted": done})
 
 
-def _list(place: Place) -> Answer:
+def _list(place: StatePaths) -> Answer:
     dumps = []
     for path in dumps_in(place.path):
         try:

@@ -33,7 +33,7 @@ _MANUAL = "slurm.conf(5)"
 _RESTART_SOURCE = "a restart applies every key, and jobs continue; slurmd.c loads some plugins only at its start"
 
 
-class Need(IntEnum):
+class Reload(IntEnum):
     """What a daemon needs; a higher value includes the lower ones."""
 
     NOTHING = 0
@@ -50,8 +50,8 @@ class Effect:
     :ivar needs_idle_node: it disturbs jobs that run on the node.
     """
 
-    slurmctld: Need
-    slurmd: Need
+    slurmctld: Reload
+    slurmd: Reload
     source: str
     loses_jobs: bool = False
     needs_idle_node: bool = False
@@ -61,7 +61,9 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_RECONFIGURE = Effect(Need.RECONFIGURE, Need.RECONFIGURE, f"{_MANUAL}: 'scontrol reconfigure' unless otherwise noted")
+_RECONFIGURE = Effect(
+    Reload.RECONFIGURE, Reload.RECONFIGURE, f"{_MANUAL}: 'scontrol reconfigure' unless otherwise noted"
+)
 
 # In lower case. Until 23.02: "A restart of slurmctld and the slurmd daemons" (slurm.conf(5)), and what a slurmd loads
 # or opens only once (slurmd.c, _slurmd_init and main).
@@ -82,8 +84,8 @@ _LOSES_JOBS = _words("clustername selecttype statesavelocation switchtype")
 
 _FILES = {
     "cgroup.conf": _RECONFIGURE,
-    "topology.conf": Effect(Need.RECONFIGURE, Need.RECONFIGURE, "topology.conf(5)"),
-    "acct_gather.conf": Effect(Need.RESTART, Need.RESTART, "acct_gather.conf(5): upon restart of the daemons"),
+    "topology.conf": Effect(Reload.RECONFIGURE, Reload.RECONFIGURE, "topology.conf(5)"),
+    "acct_gather.conf": Effect(Reload.RESTART, Reload.RESTART, "acct_gather.conf(5): upon restart of the daemons"),
 }
 
 
@@ -92,14 +94,14 @@ def effect_of(key: str, release: Release) -> Effect:
     key = key.lower()
     loses = key in _LOSES_JOBS
     if not has_known_effects(key):
-        return Effect(Need.RESTART, Need.RESTART, "a key that this collection does not know", loses)
+        return Effect(Reload.RESTART, Reload.RESTART, "a key that this collection does not know", loses)
     if release >= NEW_PROCESSES:
         source = "scontrol(1): not listening ports and authentication"
-        slurmctld = Need.RESTART if key in _NEVER_BY_RECONFIGURE or loses else Need.RECONFIGURE
-        slurmd = Need.RESTART if key in _NEVER_BY_RECONFIGURE_SLURMD or key == "selecttype" else Need.RECONFIGURE
-        return Effect(slurmctld, slurmd, source, loses) if Need.RESTART in (slurmctld, slurmd) else _RECONFIGURE
-    slurmd = Need.RESTART if key in _RESTARTS_SLURMD else Need.RECONFIGURE
-    return Effect(Need.RESTART, slurmd, _RESTART_SOURCE, loses)
+        slurmctld = Reload.RESTART if key in _NEVER_BY_RECONFIGURE or loses else Reload.RECONFIGURE
+        slurmd = Reload.RESTART if key in _NEVER_BY_RECONFIGURE_SLURMD or key == "selecttype" else Reload.RECONFIGURE
+        return Effect(slurmctld, slurmd, source, loses) if Reload.RESTART in (slurmctld, slurmd) else _RECONFIGURE
+    slurmd = Reload.RESTART if key in _RESTARTS_SLURMD else Reload.RECONFIGURE
+    return Effect(Reload.RESTART, slurmd, _RESTART_SOURCE, loses)
 
 
 def effect_of_nodes(release: Release) -> Effect:
@@ -109,15 +111,15 @@ def effect_of_nodes(release: Release) -> Effect:
     (read_slurm_conf in its read_config.c).
     """
     if release >= NODES_BY_RECONFIGURE:
-        return Effect(Need.RECONFIGURE, Need.RECONFIGURE, f"{_MANUAL}, NODE CONFIGURATION")
-    return Effect(Need.RESTART, Need.RECONFIGURE, f"{_MANUAL}, NODE CONFIGURATION: restarting slurmctld")
+        return Effect(Reload.RECONFIGURE, Reload.RECONFIGURE, f"{_MANUAL}, NODE CONFIGURATION")
+    return Effect(Reload.RESTART, Reload.RECONFIGURE, f"{_MANUAL}, NODE CONFIGURATION: restarting slurmctld")
 
 
 def effect_of_hardware(release: Release) -> Effect:
     """Return what a change of a node's processors, memory or GRES needs on that node."""
     if release >= NODES_BY_RECONFIGURE:
         return effect_of_nodes(release)
-    return Effect(Need.RESTART, Need.RESTART, f"{_MANUAL}, NODE CONFIGURATION: restarting slurmctld and slurmd")
+    return Effect(Reload.RESTART, Reload.RESTART, f"{_MANUAL}, NODE CONFIGURATION: restarting slurmctld and slurmd")
 
 
 def effect_of_partitions(is_removed: bool) -> Effect:
@@ -125,25 +127,25 @@ def effect_of_partitions(is_removed: bool) -> Effect:
 
     "If a partition that is in use is deleted ... jobs using the partition are canceled" (slurm.conf(5)).
     """
-    return Effect(Need.RECONFIGURE, Need.RECONFIGURE, f"{_MANUAL}, PARTITION CONFIGURATION", loses_jobs=is_removed)
+    return Effect(Reload.RECONFIGURE, Reload.RECONFIGURE, f"{_MANUAL}, PARTITION CONFIGURATION", loses_jobs=is_removed)
 
 
 def effect_of_file(name: str, release: Release) -> Effect:
     """Return what a change of another file needs."""
     if name == "job_container.conf":
         source = f"{name}(5): 'slurmd will need to be restarted', and 'no jobs are running'"
-        slurmctld = Need.NOTHING if release < NEW_PROCESSES else Need.RECONFIGURE
-        return Effect(slurmctld, Need.RESTART, source, needs_idle_node=True)
+        slurmctld = Reload.NOTHING if release < NEW_PROCESSES else Reload.RECONFIGURE
+        return Effect(slurmctld, Reload.RESTART, source, needs_idle_node=True)
     if name == _GRES:
-        slurmd = Need.RESTART if release < NEW_PROCESSES else Need.RECONFIGURE
-        return Effect(Need.RESTART, slurmd, "gres.conf(5): changes to Cores and Type")
+        slurmd = Reload.RESTART if release < NEW_PROCESSES else Reload.RECONFIGURE
+        return Effect(Reload.RESTART, slurmd, "gres.conf(5): changes to Cores and Type")
     if name == "plugstack.conf":
-        slurmd = Need.RESTART if release < NEW_PROCESSES else Need.RECONFIGURE
-        return Effect(Need.RECONFIGURE, slurmd, "slurmd's slurmd.c: spank_slurmd_init only at its start")
+        slurmd = Reload.RESTART if release < NEW_PROCESSES else Reload.RECONFIGURE
+        return Effect(Reload.RECONFIGURE, slurmd, "slurmd's slurmd.c: spank_slurmd_init only at its start")
     if name == "cgroup.conf CgroupPlugin":
         return effect_of("ProctrackType", release)
     return _FILES.get(name, _RECONFIGURE if name.startswith("cgroup.conf") else Effect(
-        Need.RESTART, Need.RESTART, "a file that this collection does not know"))  # fmt: skip
+        Reload.RESTART, Reload.RESTART, "a file that this collection does not know"))  # fmt: skip
 
 
 SHIPPED_FILES = (
@@ -308,9 +310,9 @@ def restart_relevant(snapshot: Snapshot, release: Release) -> dict[str, dict[str
     entries = {
         name: digest
         for name, digest in snapshot.entries.items()
-        if name != _GRES and _change_of(name, True, release).effect.slurmd is Need.RESTART
+        if name != _GRES and _change_of(name, True, release).effect.slurmd is Reload.RESTART
     }
-    restarts = effect_of_hardware(release).slurmd is Need.RESTART
+    restarts = effect_of_hardware(release).slurmd is Reload.RESTART
     return {"entries": entries, "hardware": dict(snapshot.hardware) if restarts else {}}
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from ..machine.run import Run, must
 from .database import count_rows
-from .state import DATABASE, MANIFEST, SCHEMA, STATE, Place, Refused, digest, dumps_in, installed_release
+from .state import DATABASE, MANIFEST, SCHEMA, STATE, Refused, StatePaths, digest, dumps_in, installed_release
 
 _PARTIAL = ".partial-"
 _SPARE_BYTES = 64 << 20
@@ -33,7 +33,7 @@ DATABASE_LIMIT_S = 3600
 _AGAIN = 3
 
 
-def make_dump(place: Place, run: Run, now: float | None = None) -> str:
+def make_dump(place: StatePaths, run: Run, now: float | None = None) -> str:
     """Make a dump, prune the oldest ones, and return its path.
 
     :raises Refused: there is not enough space, or nothing to dump.
@@ -65,7 +65,7 @@ def make_dump(place: Place, run: Run, now: float | None = None) -> str:
     return done
 
 
-def _fill(folder: str, place: Place, run: Run, moment: str) -> None:
+def _fill(folder: str, place: StatePaths, run: Run, moment: str) -> None:
     os.mkdir(folder, 0o700)
     files: dict[str, Any] = {}
     if place.state:
@@ -104,7 +104,7 @@ def _fill(folder: str, place: Place, run: Run, moment: str) -> None:
     _sync(folder)
 
 
-def _must_have_room(place: Place, answer: Any) -> None:
+def _must_have_room(place: StatePaths, answer: Any) -> None:
     """Raise Refused if the disk was full: mariadb-dump then exits with 5 and prints the errno."""
     if answer.rc != 0 and (f"rrcode: {errno.ENOSPC}" in answer.stderr or "No space left" in answer.stderr):
         raise Refused(f"No space is left in {place.path}. Existing dumps are unchanged. Free some space.")
@@ -150,7 +150,7 @@ def _add(archive: tarfile.TarFile, full: str, inside: str) -> None:
             continue
 
 
-def _check_room(place: Place, run: Run) -> None:
+def _check_room(place: StatePaths, run: Run) -> None:
     needed = _SPARE_BYTES + (_size_of(place.state) if place.state else 0)
     if place.database:
         # The text of a dump has no indexes, and is about as large as the data.

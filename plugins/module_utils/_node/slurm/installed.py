@@ -24,9 +24,15 @@ NEEDED = {
     "login": ("bin/sbatch", "bin/sinfo"),
     "compute": ("sbin/slurmd", "sbin/slurmstepd"),
     "accounting": ("sbin/slurmdbd", "bin/sacctmgr"),
+    "restd": ("sbin/slurmrestd",),
 }
 """Commands below the prefix, by the machine's function."""
-UNITS = {"controller": "slurmctld.service", "compute": "slurmd.service", "accounting": "slurmdbd.service"}
+UNITS = {
+    "controller": "slurmctld.service",
+    "compute": "slurmd.service",
+    "accounting": "slurmdbd.service",
+    "restd": "slurmrestd.service",
+}
 UNIT_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 _VERSION = re.compile(r"(?:^|\s|:)(\d{2}\.\d{2}\.\d+)")
 
@@ -39,7 +45,7 @@ class NotThisSlurm(RuntimeError):
 class SlurmOptions:
     """The Slurm that a machine should have.
 
-    :ivar functions: the machine's functions: controller, login, compute, accounting.
+    :ivar functions: the machine's functions: controller, login, compute, accounting, restd.
     :ivar source: distribution, repository or preinstalled.
     :ivar version: the version, or its beginning; empty for any.
     :ivar packages: names of the packages that the role installs.

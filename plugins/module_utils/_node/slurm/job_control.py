@@ -4,12 +4,12 @@
 
 """Jobs on nodes: drain nodes before they are removed, list the jobs that still run, hold new jobs, cancel all.
 
-Only ``cancel`` ends jobs.
+Only ``cancel`` ends jobs. The only job that this makes runs the deep checks of a node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..machine.run import Run, must
@@ -18,14 +18,16 @@ from .nodes import NodeState
 
 # A suspended job releases its CPUs but will resume; without SUSPENDED it would not be listed.
 _ON_A_NODE = "RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
-_SQUEUE = ("squeue", "--noheader", "--noconvert", f"--states={_ON_A_NODE}", "--format=%A|%u|%T|%N")
+_PENDING = ("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT")
+"""States that squeue shows of a pending job, with those that replace the state of a requeued or held one."""
+_SQUEUE = ("squeue", "--noheader", "--noconvert", "--format=%A|%u|%T|%N")
 # Flags and states of a node that is in use, also by what squeue does not show (slurm.h, node states).
 _BUSY = ("ALLOCATED", "MIXED", "COMPLETING")
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job that has nodes.
+    """A job that has nodes, or waits for them.
 
     :ivar nodes: names of its nodes.
     """
@@ -80,15 +82,18 @@ def jobs_on(names: Iterable[str], run: Run) -> list[Job]:
     listed = list(names)
     if not listed:
         return []
-    return parse_jobs(must(run([*_SQUEUE, f"--nodelist={compress(listed)}"])).stdout)
+    return parse_jobs(must(run([*_SQUEUE, f"--states={_ON_A_NODE}", f"--nodelist={compress(listed)}"])).stdout)
 
 
-def running_jobs(run: Run) -> list[Job]:
-    """Return all jobs that have nodes.
+def all_jobs(run: Run) -> tuple[list[Job], list[Job]]:
+    """Return all jobs that have nodes, and all pending ones, of which an array's tasks are one.
+
+    One command lists both, because a pending job may start at any time.
 
     :raises CommandFailed: slurmctld does not answer, or its output is invalid.
     """
-    return parse_jobs(must(run(_SQUEUE)).stdout)
+    jobs = parse_jobs(must(run([*_SQUEUE, f"--states={_ON_A_NODE},PENDING"])).stdout)
+    return [job for job in jobs if job.state not in _PENDING], [job for job in jobs if job.state in _PENDING]
 
 
 def cancel(jobs: Iterable[Job], run: Run) -> None:
@@ -101,17 +106,23 @@ def parse_jobs(shown: str) -> list[Job]:
 
     :raises HostlistError: a line is invalid.
     """
-    jobs: dict[str, Job] = {}
-    for line in shown.splitlines():
-        words = line.strip().split("|")
-        if len(words) != 4:
-            if line.strip():
-                raise HostlistError(f"squeue printed {line.strip()!r}, which is not a job.")
-            continue
-        number, user, state, nodes = words
-        # A completing job may have no node left.
-        jobs[number] = Job(number, user, state, tuple(expand(nodes)) if nodes else ())
+    jobs = {number: Job(number, user, state, nodes) for (number, user, state), nodes in split_lines(shown, 4)}
     return list(jobs.values())
+
+
+def split_lines(shown: str, fields: int) -> Iterator[tuple[list[str], tuple[str, ...]]]:
+    """Yield each line of squeue as its fields before the nodes, and the names of the nodes.
+
+    :param fields: how many fields a line has; the last one is squeue's ``%N``.
+    :raises HostlistError: a line is invalid.
+    """
+    for line in filter(None, map(str.strip, shown.splitlines())):
+        words = line.split("|")
+        if len(words) != fields:
+            raise HostlistError(f"squeue printed {line!r}, which is not a job.")
+        *first, nodes = words
+        # A completing job may have no node left.
+        yield first, tuple(expand(nodes)) if nodes else ()
 
 
 def busy(known: Mapping[str, NodeState], names: Iterable[str], jobs: Iterable[Job]) -> dict[str, list[str]]:
@@ -170,3 +181,25 @@ def release_new_jobs(run: Run) -> None:
     :raises CommandFailed: slurmctld refused.
     """
     must(run(["scontrol", "delete", f"ReservationName={RESERVATION}"]))
+
+
+DEEP_CHECK_MINUTES = 30
+"""Time limit of the deep checks."""
+_DEEP_CHECK = "/usr/bin/hpcnode health run deep; rc=$?; systemctl start --no-block hpcai-health-report.service"
+# 2 is unknown: as on other nodes, a check that could not measure anything stops nothing.
+_FAILS_WITH_IT = "; [ $rc = 0 ] || [ $rc = 2 ]"
+
+
+def deep_check_job(
+    node: str, partition: str, name: str, minutes: int = DEEP_CHECK_MINUTES, comment: str = "", fails: bool = False
+) -> list[str]:
+    """Return the command that submits root's job with the deep checks of a node, and prints the job's id.
+
+    The job waits in the queue until the node has no other job, and gets all of it.
+
+    :param fails: whether the job fails if a check fails.
+    """
+    words = ["sbatch", "--parsable", f"--job-name={name}", f"--partition={partition}", "--nodes=1"]
+    words += [f"--nodelist={node}", "--exclusive", "--mem=0", f"--time={minutes}", "--no-requeue", "--chdir=/"]
+    words += ["--output=/dev/null", *([f"--comment={comment}"] if comment else [])]
+    return [*words, f"--wrap={_DEEP_CHECK}{_FAILS_WITH_IT if fails else ''}"]

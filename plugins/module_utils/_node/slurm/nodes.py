@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import calendar
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,6 +24,18 @@ def as_reason(text: str, longest: int = LONGEST_REASON) -> str:
     line = " ".join(text.replace('"', "'").split()).encode("ascii", "replace").decode()
     line = "".join(letter if letter.isprintable() else "?" for letter in line)
     return line if len(line) <= longest else f"{line[: longest - 3].rstrip()}..."
+
+
+def epoch(utc: str) -> float | None:
+    """Return a time that Slurm printed in seconds since the epoch; commands run in UTC (``machine.run``).
+
+    None if it is no time: Slurm prints ``None`` or ``Unknown``, and free text of a record may look like a time, such as
+    2026-13-45.
+    """
+    try:
+        return float(calendar.timegm(time.strptime(utc, "%Y-%m-%dT%H:%M:%S")))
+    except (ValueError, OverflowError):
+        return None
 
 
 _NAME = re.compile(r"NodeName=(\S+) ")
@@ -103,6 +117,8 @@ address that does not answer would delay each of its pings; this one refuses con
 
 # States in which a node is out of scheduling, for a reason that stays until somebody resumes it (slurm.conf(5)).
 _OUT = ("DRAIN", "DRAINING", "DRAINED", "DOWN", "FAIL", "FAILING")
+_SINFO_FLAGS = "*~#!%$@^+-"
+"""One of these follows a state of sinfo: not responding, powered down and so on (sinfo(1), node state codes)."""
 _NOT_ANSWERING = ("NOT_RESPONDING", "UNKNOWN")
 # Reasons that slurmctld itself gives when it sets a node down (node_mgr.c, ping_nodes.c, power_save.c).
 _SLURMCTLDS_REASONS = ("Not responding", "Node unexpectedly rebooted", "ResumeTimeout reached")
@@ -114,6 +130,11 @@ SLURMD_WAITS = f"{OUR_PREFIX} slurmd:"
 """Start of the reason of a node whose slurmd must be restarted, but not while jobs run there."""
 TWICE = "slurmctld shows this node twice: remove the line break from the comment or reason of the node before it"
 """Reason of a node whose record cannot be trusted. It has no prefix, so the node is left unchanged."""
+
+
+def is_out(state: str) -> bool:
+    """Whether a node in this state is drained, down or failed; also as sinfo prints it: small, and with a flag."""
+    return state.upper().rstrip(_SINFO_FLAGS) in _OUT
 
 
 @dataclass(frozen=True)
@@ -137,7 +158,7 @@ class NodeState:
     @property
     def out(self) -> bool:
         """Whether the node is drained, down or failed."""
-        return any(state in _OUT for state in self.states)
+        return any(is_out(state) for state in self.states)
 
     @property
     def answers(self) -> bool:
@@ -247,14 +268,53 @@ def plan(
 
 
 def absent_to_set_down(nodes: Mapping[str, NodeState], absent: Iterable[str]) -> tuple[str, ...]:
-    """Return which spare nodes could get jobs although they have no machine. Pure.
+    """Return which spare nodes could get jobs although they have no machine, or seem to have a faulty one. Pure.
 
     A node with another address than the placeholder was reported by its machine. It is left unchanged, even if the
-    inventory does not have it, because the inventory may be older than the machine.
+    inventory does not have it, because the inventory may be older than the machine. Only when slurmctld has set it down
+    because it does not answer, the machine counts as deleted. If it is back nevertheless, it registers at its address.
     """
-    return tuple(
-        name for name in absent if name in nodes and nodes[name].address == PLACEHOLDER_ADDRESS and not nodes[name].out
-    )
+    return tuple(name for name in absent if name in nodes and _is_idle_or_lost(nodes[name]))
+
+
+def _is_idle_or_lost(node: NodeState) -> bool:
+    if node.address == PLACEHOLDER_ADDRESS:
+        return not node.out
+    return "DOWN" in node.states and not node.drained and node.reason.startswith(_SLURMCTLDS_REASONS[0])
+
+
+def retired(nodes: Mapping[str, NodeState], absent: Iterable[str]) -> tuple[str, ...]:
+    """Return which spare nodes are still drained for the retirement of their machine, which is gone. Pure.
+
+    Such a machine joined alone, and was retired before a run of site.yml declared its node.
+    """
+    return tuple(name for name in absent if name in nodes and _was_retired(nodes[name]))
+
+
+def _was_retired(node: NodeState) -> bool:
+    return node.address != PLACEHOLDER_ADDRESS and node.drained and node.reason.startswith(f"{OUR_PREFIX} retire:")
+
+
+def former(nodes: Mapping[str, NodeState], absent: Iterable[str]) -> tuple[str, ...]:
+    """Return which spare nodes slurmctld still has with a former machine: their instances are gone. Pure."""
+    return tuple(name for name in absent if name in nodes and not nodes[name].sets_own_address)
+
+
+def forget_machines(names: Sequence[str], run: Run) -> None:
+    """Remove what slurmctld would otherwise keep of former machines: their addresses, drains and reasons.
+
+    Azure may give an instance id again. Without this, slurmctld restores the old address for the new CLOUD node
+    (measured with 22.05.8 and 24.11.5), and the next machine of this name would be drained.
+
+    :raises CommandFailed: slurmctld refused.
+    """
+    if names:
+        chosen = compress(names)
+        # 24.11 undrains a node that never registered, and reports an error.
+        run(["scontrol", "update", f"NodeName={chosen}", "State=UNDRAIN"])
+        set_down(names, NO_INSTANCE, run)
+        addresses = ",".join([PLACEHOLDER_ADDRESS] * len(names))
+        must(run(["scontrol", "update", f"NodeName={chosen}", f"NodeAddr={addresses}", f"NodeHostName={chosen}"]))
 
 
 def _is_out_by_decision(node: NodeState, prefix: str) -> bool:
@@ -262,12 +322,24 @@ def _is_out_by_decision(node: NodeState, prefix: str) -> bool:
     return node.drained or (node.out and not node.is_nobodys_decision and not node.reason.startswith(prefix))
 
 
+SHOW_NODES = ("scontrol", "--oneliner", "show", "nodes")
+"""The command that prints what ``parse_records`` and ``parse_nodes`` read."""
+
+
+def show_nodes(run: Run) -> str:
+    """Return the records of all nodes as slurmctld shows them, for ``parse_records`` and ``parse_nodes``.
+
+    :raises CommandFailed: slurmctld does not answer.
+    """
+    return must(run(list(SHOW_NODES))).stdout
+
+
 def read_nodes(run: Run) -> dict[str, NodeState]:
     """Read all nodes from slurmctld.
 
     :raises CommandFailed: slurmctld does not answer.
     """
-    return parse_nodes(must(run(["scontrol", "--oneliner", "show", "nodes"])).stdout)
+    return parse_nodes(show_nodes(run))
 
 
 def drain(names: Sequence[str], reason: str, run: Run) -> None:

@@ -60,6 +60,16 @@ WENT: Mapping[str, Mapping[Release, str]] = {
         (25, 11): "CgroupReleaseAgentDir",
     },
 }
+CLOUD_NODES_SHOWN: Release = (23, 2)
+"""RELEASE_NOTES of 23.02: 'Change cloud nodes to show by default. PrivateData=cloud is no longer needed'."""
+GPU_AUTODETECT: Mapping[str, Release] = {
+    # src/plugins/gpu in Slurm's repository has "nvidia" since the tag slurm-24-11-0-1. The others need a Slurm that was
+    # built with the vendor's library, which is not the case in any distribution.
+    "nvidia": (24, 11),
+    "nvml": OLDEST,
+}
+SCONTROL_JSON: Release = (23, 2)
+"""The first release whose scontrol has --json: the option is not in src/scontrol/scontrol.c of 22.05."""
 # The keys of slurm.conf that all releases from 22.05 to 25.11 know (slurm_conf_options in Slurm's read_config.c), in
 # lower case.
 ALWAYS = """
@@ -103,6 +113,12 @@ ALWAYS = """
 
 class UnknownRelease(ValueError):
     """A text that is not a release of Slurm."""
+
+
+def in_version(printed: str) -> Release:
+    """Return the release in the output of ``scontrol --version``; the oldest supported one if there is none."""
+    stated = re.search(r"(\d+)\.(\d+)", printed)
+    return (int(stated[1]), int(stated[2])) if stated else OLDEST
 
 
 def releases_apart(older: str, newer: str) -> int:
@@ -162,6 +178,11 @@ def shown(release: Release) -> str:
 def came_with(file: str, key: str) -> Release | None:
     """Return the first release that knows a key; None if it is not in the table of new keys."""
     return _release_in(CAME, file, key)
+
+
+def has_come(file: str, key: str, release: Release) -> bool:
+    """Whether a key is not newer than this release."""
+    return (came_with(file, key) or release) <= release
 
 
 def gone_since(file: str, key: str) -> Release | None:

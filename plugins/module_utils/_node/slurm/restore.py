@@ -26,8 +26,8 @@ from .releases import UnknownRelease, accepted, releases_apart
 from .state import (
     DATABASE,
     STATE,
-    Place,
     Refused,
+    StatePaths,
     check_files,
     dumps_in,
     has_jobs,
@@ -77,7 +77,7 @@ def is_done(source: str, root: Root) -> bool:
     return bool(done) and asked in (done, os.path.dirname(done))
 
 
-def read_current_state(place: Place, run: Run) -> CurrentState:
+def read_current_state(place: StatePaths, run: Run) -> CurrentState:
     """Read the current state.
 
     :raises CommandFailed: the database server does not answer.
@@ -89,7 +89,7 @@ def read_current_state(place: Place, run: Run) -> CurrentState:
     )
 
 
-def check(manifest: Mapping[str, Any], place: Place, current: CurrentState, force: bool) -> None:
+def check(manifest: Mapping[str, Any], place: StatePaths, current: CurrentState, force: bool) -> None:
     """Refuse a restore that would lose data or cannot work. Pure.
 
     :raises Refused: the message says what to do.
@@ -133,7 +133,9 @@ def check(manifest: Mapping[str, Any], place: Place, current: CurrentState, forc
         )
 
 
-def apply(dump: str, manifest: Mapping[str, Any], place: Place, root: Root, run: Run, start: bool) -> tuple[str, ...]:
+def apply(
+    dump: str, manifest: Mapping[str, Any], place: StatePaths, root: Root, run: Run, start: bool
+) -> tuple[str, ...]:
     """Restore the dump: stop the daemons, put state and database in place, start the daemons.
 
     :param start: whether to start them; if not, they stay stopped for a run that configures them afterwards.
@@ -210,7 +212,7 @@ def _all(folder: str) -> Iterable[str]:
             yield os.path.join(parent, name)
 
 
-def _start(place: Place, run: Run) -> None:
+def _start(place: StatePaths, run: Run) -> None:
     """Start slurmdbd before slurmctld, and wait for each until it answers."""
     for service, needed, question in (
         ("slurmdbd", place.database, ["sacctmgr", "--noheader", "show", "cluster"]),
@@ -228,7 +230,7 @@ def _answers(question: list[str], run: Run) -> bool:
 
 
 def restore(
-    source: str, place: Place, root: Root, run: Run, *, force: bool, start: bool, check_only: bool = False
+    source: str, place: StatePaths, root: Root, run: Run, *, force: bool, start: bool, check_only: bool = False
 ) -> Any:
     """Restore the dump in ``source``; return its path and the paths of the replaced state.
 

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,8 +16,8 @@ from ..machine.root import Root
 from ..machine.run import CommandFailed, Run, must, wait_until
 from ..setup import daemon
 from . import conf_changes, loaded_config
-from .conf_changes import Change, Need, Snapshot
-from .releases import OLDEST, Release
+from .conf_changes import Change, Reload, Snapshot
+from .releases import Release, in_version
 
 SERVICE = "slurmctld"
 FOLDER = "/etc/slurm"
@@ -58,8 +57,7 @@ class Plan:
 
 def read_release(run: Run) -> Release:
     """Return the installed release of Slurm; the oldest supported one if it cannot be found out."""
-    stated = re.search(r"(\d+)\.(\d+)", run(["scontrol", "--version"]).stdout)
-    return (int(stated[1]), int(stated[2])) if stated else OLDEST
+    return in_version(run(["scontrol", "--version"]).stdout)
 
 
 def read_facts(root: Root, run: Run, folder: str = FOLDER) -> Facts:
@@ -115,10 +113,10 @@ def plan(facts: Facts, may_come: bool = False, pending: bool = False) -> Plan:
     changes = conf_changes.find_changes(facts.held, facts.on_disk, facts.release)
     reasons = tuple(f"{change.what} ({change.effect.source})" for change in changes if change.effect.slurmctld)
     losing = tuple(change for change in changes if change.effect.loses_jobs)
-    need = max((change.effect.slurmctld for change in changes), default=Need.NOTHING)
-    if need is Need.RESTART or "restart" in base.verbs:
+    need = max((change.effect.slurmctld for change in changes), default=Reload.NOTHING)
+    if need is Reload.RESTART or "restart" in base.verbs:
         return Plan(_with("restart", base.verbs), base.reasons + reasons, losing)
-    if need is Need.RECONFIGURE:
+    if need is Reload.RECONFIGURE:
         return Plan((*base.verbs, RECONFIGURE), base.reasons + reasons, losing)
     return Plan(base.verbs, base.reasons, losing)
 

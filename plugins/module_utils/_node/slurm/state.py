@@ -37,7 +37,7 @@ class Refused(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Place:
+class StatePaths:
     """Where a host's state is.
 
     :ivar cluster: the cluster's name in Slurm.
@@ -55,11 +55,12 @@ class Place:
 
 
 _FORM = instance_of(
-    Place, {"cluster": string, "state": string, "database": string, "path": string, "keep": number(integral=True)}
+    StatePaths,
+    {"cluster": string, "state": string, "database": string, "path": string, "keep": number(integral=True)},
 )
 
 
-def read_place(root: Root) -> Place | None:
+def read_place(root: Root) -> StatePaths | None:
     """Return the settings that the role wrote; None if there are none.
 
     :raises ConfigError: the file is invalid.
@@ -73,7 +74,7 @@ def release_of(program: str, run: Run) -> str:
     return match[1] if match else ""
 
 
-def installed_release(place: Place, run: Run) -> str:
+def installed_release(place: StatePaths, run: Run) -> str:
     """Return the release of the installed Slurm; empty if there is none."""
     return next(filter(None, (release_of(name, run) for name in ("slurmctld", "slurmdbd"))), "")
 

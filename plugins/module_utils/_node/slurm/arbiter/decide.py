@@ -26,7 +26,7 @@ from .actions import (
     urgency_of,
 )
 from .observed import CLOCKS_S, ObservedNode
-from .records import SEEN_STEP_S, Machine, Machines, Marked, Out, Restart, key_of
+from .records import SEEN_STEP_S, Drained, Machine, Machines, Marked, Restart, key_of
 from .report import Fault, Report
 from .settings import DRAINS, WINDOW_S, Settings
 
@@ -147,10 +147,10 @@ def _machine_of(one: ObservedNode, report: Report, machines: Machines, now: floa
     machine = replace(machine, host=report.host or machine.host)
     if reasons.is_by_prolog(one.node) and machine.out is None:
         since = one.reason_since or now
-        return replace(machine.drained(since, reasons.check_of(one.node.reason), since), out=Out(since))
+        return replace(machine.drained(since, reasons.check_of(one.node.reason), since), out=Drained(since))
     if reasons.is_out_for_health(one.node) and machine.out is None:
         # The record was lost, or another machine has the name now: it must first report that it is healthy.
-        return replace(machine, out=Out(one.reason_since or now))
+        return replace(machine, out=Drained(one.reason_since or now))
     if machine.out is not None and not reasons.is_out_for_health(one.node):
         # Somebody resumed it or changed the reason, so the drain is now theirs.
         return machine.returned(now)
@@ -204,7 +204,7 @@ def _good(one: ObservedNode, report: Report, machine: Machine, now: float) -> No
     named = {*machine.out.checks, reasons.check_of(one.node.reason)} - {""}
     if report.time <= machine.out.since or any(map(report.is_unknown, named)):
         return NodeDecision(machine)
-    if machine.drains_lately(now) >= DRAINS:
+    if machine.drains_lately(now) >= DRAINS or reasons.is_held(one.node.reason):
         reason = reasons.held_reason(one.node.reason, machine.drains_lately(now), _HOURS)
         action = None if reason == one.node.reason else Action(REWRITE, one.name, reason, machine)
         return NodeDecision(machine, action, _held(one, machine, now))
@@ -212,8 +212,10 @@ def _good(one: ObservedNode, report: Report, machine: Machine, now: float) -> No
 
 
 def _held(one: ObservedNode, machine: Machine, now: float) -> Alert:
+    # The drains of a node that has been held for long are older than that.
+    times = max(DRAINS, machine.drains_lately(now))
     words = (
-        f"it was drained {machine.drains_lately(now)} times in {_HOURS:g} h and is not resumed automatically. "
+        f"it was drained {times} times in {_HOURS:g} h and is not resumed automatically. "
         f"Repair it, then run 'scontrol update NodeName={one.name} State=RESUME'"
     )
     return Alert(HELD, one.name, words)

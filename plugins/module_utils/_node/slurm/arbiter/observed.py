@@ -6,14 +6,12 @@
 
 from __future__ import annotations
 
-import calendar
 import re
-import time
 from dataclasses import dataclass
 
-from ...machine.run import Run, must
+from ...machine.run import Run
 from .. import nodes
-from ..nodes import NodeState, parse_records
+from ..nodes import NodeState, epoch, parse_records
 from .report import FORM, Report, UnreadableReport, decode
 
 EXTRA, COMMENT = FIELDS = ("Extra", "Comment")
@@ -61,7 +59,7 @@ def parse_nodes(shown: str) -> dict[str, ObservedNode]:
             found[name] = ObservedNode(node, None, nodes.TWICE)
             continue
         report, problem = _report_in(text.after_reason)
-        found[name] = ObservedNode(node, report, problem, _epoch(text.field("BootTime")), _epoch(text.reason_given))
+        found[name] = ObservedNode(node, report, problem, epoch(text.field("BootTime")), epoch(text.reason_given))
     return found
 
 
@@ -76,18 +74,9 @@ def _report_in(texts: str) -> tuple[Report | None, str]:
     return (max(reports, key=lambda report: report.time), "") if reports else (None, problem)
 
 
-def _epoch(utc: str) -> float | None:
-    """Return a time that scontrol printed; commands run in UTC (``machine.run``)."""
-    try:
-        return float(calendar.timegm(time.strptime(utc, "%Y-%m-%dT%H:%M:%S")))
-    except (ValueError, OverflowError):
-        # Free text of the node's record may look like a time, such as 2026-13-45.
-        return None
-
-
 def read_nodes(run: Run) -> dict[str, ObservedNode]:
     """Read all nodes from slurmctld.
 
     :raises CommandFailed: slurmctld does not answer.
     """
-    return parse_nodes(must(run(["scontrol", "--oneliner", "show", "nodes"])).stdout)
+    return parse_nodes(nodes.show_nodes(run))

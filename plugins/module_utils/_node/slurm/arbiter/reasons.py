@@ -2,11 +2,12 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The reasons that the arbiter gives, and which nodes are drained because of it."""
+"""The reasons of nodes that are faulty: those that the arbiter gives, and which nodes are drained because of which."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
 from ..nodes import LONGEST_REASON, NO_INSTANCE, OUR_PREFIX, NodeState, as_reason
 from .report import Fault, Report
@@ -20,6 +21,11 @@ PROLOG = f"{OUR_PREFIX} prolog: {PROLOG_SCRIPT}: "
 SCRIPTS = ("prolog", "epilog")
 """A fault with one of these names is a script that failed because of the machine, not a check."""
 _SCRIPTS_REASONS = tuple(f"{OUR_PREFIX} {kind}: " for kind in SCRIPTS)
+IN_USE = ("health", *SCRIPTS)
+"""What our reasons start with, after the prefix, for a fault that a node in use has."""
+NOT_READY = ("boot", "hardware", "slurmd")
+"""The same for a node that lacks something before it may get jobs."""
+_SET_DOWN = ("DOWN", "FAIL", "INVAL")
 _REPLACE = "replace: "
 _REBOOT = "reboot: "
 _HELD = re.compile(r" \(held: [^()]*\)$")
@@ -80,6 +86,30 @@ def is_out_for_health(node: NodeState) -> bool:
 def counts_towards_limit(node: NodeState) -> bool:
     """Whether the node counts towards the drain limit: drained by the arbiter, or by a failed prolog or epilog."""
     return node.out and node.reason.startswith((HEALTH, *_SCRIPTS_REASONS))
+
+
+def faulty_nodes(known: Mapping[str, NodeState], kinds: Sequence[str] = IN_USE) -> dict[str, str]:
+    """Return the nodes with a machine that are down, or that we drained for a fault, each with the reason.
+
+    A node that somebody drained for another reason, such as maintenance, is not faulty.
+
+    :param kinds: the kinds of our reasons that count as a fault, of IN_USE and NOT_READY.
+    """
+    ours = tuple(f"{OUR_PREFIX} {kind}:" for kind in kinds)
+    return {
+        name: node.reason or "down"
+        for name, node in known.items()
+        if node.out and has_machine(node)
+        if node.reason.startswith(ours) or any(state in _SET_DOWN for state in node.states)
+    }
+
+
+def incident_nodes(known: Mapping[str, NodeState]) -> dict[str, str]:
+    """Return the nodes that a support case is about: faulty, not ready, or not answering, each with the reason."""
+    silent = [name for name, node in known.items() if has_machine(node) and not node.answers]
+    found = {name: known[name].reason or "does not answer" for name in silent}
+    found.update(faulty_nodes(known, (*IN_USE, *NOT_READY)))
+    return {name: found[name] for name in known if name in found}
 
 
 def is_by_prolog(node: NodeState) -> bool:

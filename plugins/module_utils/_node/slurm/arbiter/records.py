@@ -49,7 +49,7 @@ class Restart:
 
 
 @dataclass(frozen=True)
-class Out:
+class Drained:
     """A machine was drained by the arbiter.
 
     :ivar since: only a newer report can resume it. The time of the report for which it was drained or, if that is not
@@ -90,7 +90,7 @@ class Machine:
     seen: float = 0.0
     drains: tuple[Drain, ...] = ()
     restarts: tuple[Restart, ...] = ()
-    out: Out | None = None
+    out: Drained | None = None
     came_back: float = 0.0
     marked: Marked | None = None
 
@@ -115,7 +115,7 @@ class Machine:
             may have reported that it is healthy again, and it does not repeat that report.
         """
         drains = tuple(one for one in self.drains if now - one.time < WINDOW_S)
-        return replace(self, drains=(*drains, Drain(now, check)), out=Out(reported_at, (check,)))
+        return replace(self, drains=(*drains, Drain(now, check)), out=Drained(reported_at, (check,)))
 
     def returned(self, now: float) -> Machine:
         """Return the record after it was resumed."""
@@ -192,7 +192,7 @@ def _machine(key: str, held: Mapping[str, Any]) -> Machine:
             "came_back": _time(held["came_back"]),
             "drains": tuple(Drain(_time(one["time"]), one["check"]) for one in held["drains"]),
             "restarts": tuple(Restart(_time(one["time"]), one["boot"]) for one in held["restarts"]),
-            "out": Out(_time(out["since"]), tuple(out["checks"])) if out else None,
+            "out": Drained(_time(out["since"]), tuple(out["checks"])) if out else None,
             "marked": Marked(**{**marked, "time": _time(marked["time"])}) if marked else None,
         }
     )

@@ -6,13 +6,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ...machine.atomic import make_operators_folder, write_file
+from ...machine.atomic import read_state, write_state
+from ...machine.exposition import Metric, as_text, write_text_file
 from ...machine.root import Root
 from .actions import BAD, CAP, HELD, NO_DATA, Done
 from .decide import Decision
@@ -21,7 +20,6 @@ from .settings import Settings
 
 STATUS_FILE = "/run/hpcai/health/arbiter.json"
 SCHEMA = 1
-EXPORTER_FOLDER = "/var/lib/prometheus/node-exporter"
 METRICS_FILE = "hpcai_health_arbiter.prom"
 METRICS = {
     "hpcai_health_nodes_out": "Nodes that are drained for their health.",
@@ -30,7 +28,7 @@ METRICS = {
     "hpcai_health_nodes_refused": "Nodes that should be drained but are not, because of the drain limit.",
     "hpcai_health_nodes_held": "Nodes that were drained so often that they are not resumed automatically.",
     "hpcai_health_nodes_to_replace": "Nodes that are marked for replacement.",
-    "hpcai_health_nodes_untold": "Nodes whose report is missing, too old or unreadable.",
+    "hpcai_health_nodes_without_report": "Nodes whose report is missing, too old or unreadable.",
     "hpcai_health_actions_failed": "Actions that slurmctld refused in the last pass.",
     "hpcai_health_arbiter_timestamp_seconds": "Time of the arbiter's last pass.",
 }
@@ -69,17 +67,12 @@ def write_status(root: Root, status: Mapping[str, Any]) -> None:
 
     :raises OSError: it cannot be written.
     """
-    make_operators_folder(root, os.path.dirname(STATUS_FILE))
-    write_file(root.at(STATUS_FILE), json.dumps({"schema": SCHEMA, **status}, indent=1) + "\n")
+    write_state(root, STATUS_FILE, SCHEMA, status)
 
 
 def read_status(root: Root) -> dict[str, Any] | None:
     """Return the result of the last pass; None if there is no readable one."""
-    try:
-        held = json.loads(root.text(STATUS_FILE) or "null")
-    except ValueError:
-        return None
-    return held if isinstance(held, dict) and held.pop("schema", None) == SCHEMA else None
+    return read_state(root, STATUS_FILE, SCHEMA)
 
 
 def write_metrics(root: Root, status: Mapping[str, Any], settings: Settings) -> None:
@@ -87,11 +80,7 @@ def write_metrics(root: Root, status: Mapping[str, Any], settings: Settings) -> 
 
     :raises OSError: it cannot be written.
     """
-    folder = settings.metrics
-    if folder is None:
-        folder = EXPORTER_FOLDER if os.path.isdir(root.at(EXPORTER_FOLDER)) else ""
-    if folder:
-        write_file(root.at(f"{folder}/{METRICS_FILE}"), metrics(status))
+    write_text_file(root, settings.metrics, METRICS_FILE, metrics(status))
 
 
 def metrics(status: Mapping[str, Any]) -> str:
@@ -103,14 +92,11 @@ def metrics(status: Mapping[str, Any]) -> str:
         "hpcai_health_nodes_refused": len(status["refused"]),
         "hpcai_health_nodes_held": _count(status, (HELD,)),
         "hpcai_health_nodes_to_replace": len(status["replace"]),
-        "hpcai_health_nodes_untold": _count(status, NO_DATA),
+        "hpcai_health_nodes_without_report": _count(status, NO_DATA),
         "hpcai_health_actions_failed": sum(bool(one["problem"]) for one in status["actions"]),
         "hpcai_health_arbiter_timestamp_seconds": status["time"],
     }
-    lines = []
-    for name, help_text in METRICS.items():
-        lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge", f"{name} {values[name]}"]
-    return "\n".join(lines) + "\n"
+    return as_text(Metric(name, words, {(): values[name]}) for name, words in METRICS.items())
 
 
 def _count(status: Mapping[str, Any], kinds: Iterable[str]) -> int:

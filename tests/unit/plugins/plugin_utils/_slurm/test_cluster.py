@@ -114,13 +114,13 @@ def spare_of(hosts: list[dict[str, Any]], requested: Any, **highest_ids: int) ->
     return {found["set"]: found["nodes"] for found in spare_names(hosts, requested, highest_ids)}
 
 
-def test_spare_names_follow_the_highest_id_and_do_not_fill_gaps() -> None:
-    assert spare_of(COMPUTE, 32) == {"compute": "compute-[4-35]"}
-    assert spare_of(COMPUTE, 1) == {"compute": "compute-4"}
+def test_spare_names_are_those_of_the_next_ids_and_of_lower_ids_without_an_instance() -> None:
+    assert spare_of(COMPUTE, 32) == {"compute": "compute-[1-2,4-35]"}
+    assert spare_of(COMPUTE, 1) == {"compute": "compute-[1-2,4]"}
 
 
-def test_ids_of_deleted_instances_are_not_used_again() -> None:
-    assert spare_of(COMPUTE, 2, compute=17) == {"compute": "compute-[18-19]"}
+def test_azure_may_give_the_id_of_a_deleted_instance_again() -> None:
+    assert spare_of(COMPUTE, 2, compute=17) == {"compute": "compute-[1-2,4-19]"}
     [found] = spare_names(COMPUTE, 2, {"compute": 17})
     assert found["highest"] == 17
     [found] = spare_names([*COMPUTE, uniform("compute", 20)], 2, {"compute": 17})
@@ -129,8 +129,8 @@ def test_ids_of_deleted_instances_are_not_used_again() -> None:
 
 def test_each_scale_set_has_its_own_spare_nodes() -> None:
     hosts = [*COMPUTE, uniform("gpu", 9, H100)]
-    assert spare_of(hosts, 2) == {"compute": "compute-[4-5]", "gpu": "gpu-[10-11]"}
-    assert spare_of(hosts, {"gpu": 1}) == {"compute": "compute-[4-35]", "gpu": "gpu-10"}
+    assert spare_of(hosts, 2) == {"compute": "compute-[1-2,4-5]", "gpu": "gpu-[0-8,10-11]"}
+    assert spare_of(hosts, {"gpu": 1}) == {"compute": "compute-[1-2,4-35]", "gpu": "gpu-[0-8,10]"}
     assert spare_of(hosts, {"gpu": {"count": 2, "first": 100}, "compute": 0}) == {
         "compute": "",
         "gpu": "gpu-[100-101]",
@@ -143,13 +143,14 @@ def test_zero_spare_nodes_still_records_the_highest_id() -> None:
 
 
 def test_a_number_as_text_is_accepted() -> None:
-    assert spare_of(COMPUTE, "2") == {"compute": "compute-[4-5]"}
+    assert spare_of(COMPUTE, "2") == {"compute": "compute-[1-2,4-5]"}
 
 
 def test_the_user_can_declare_a_set_without_instances() -> None:
     requested = {"new": {"count": 4, "vm_size": H100}}
     assert spare_of([], requested) == {"new": "new-[0-3]"}
-    assert spare_of([], requested, new=6) == {"new": "new-[7-10]"}
+    assert spare_of([], requested, new=6) == {"new": "new-[0-10]"}
+    assert spare_of([], {"new": {"count": 4, "vm_size": H100, "first": 5}}, new=6) == {"new": "new-[5-10]"}
     assert spare_of([], {"new": 4}) == {}
 
 
@@ -160,7 +161,12 @@ def test_only_uniform_scale_sets_have_spare_names() -> None:
 
 def test_a_name_that_a_host_already_has_is_skipped() -> None:
     hosts = [*COMPUTE, {"inventory_hostname": "other", "slurm_node_name": "compute-5", "azure_vm_size": ND96}]
-    assert spare_of(hosts, 3) == {"compute": "compute-[4,6]"}
+    assert spare_of(hosts, 3) == {"compute": "compute-[1-2,4,6]"}
+
+
+def test_of_many_lower_ids_the_highest_have_names() -> None:
+    [found] = spare_names([uniform("compute", 70000)], 10, {})
+    assert (len(found["names"]), found["names"][-1]) == (5000, "compute-70010")
 
 
 @pytest.mark.parametrize(
@@ -216,12 +222,12 @@ def test_spare_nodes_have_one_line_and_are_in_their_partition() -> None:
         ("compute-[0,3]", "10.77.0.[0,3]", "UNKNOWN"),
         ("compute-1", "10.77.0.1", "UNKNOWN"),
         ("gpu-0", "10.77.0.0", "UNKNOWN"),
-        ("compute-[4-35]", "127.0.0.1", "CLOUD"),
+        ("compute-[2,4-35]", "127.0.0.1", "CLOUD"),
     ]
     assert {key: lines[3][key] for key in ("CPUs", "RealMemory", "Feature")} == {
         key: lines[0][key] for key in ("CPUs", "RealMemory", "Feature")
     }
-    assert [line["Nodes"] for line in partition_lines(groups, {})] == ["compute-[0-1,3-35]", "gpu-0"]
+    assert [line["Nodes"] for line in partition_lines(groups, {})] == ["compute-[0-35]", "gpu-0"]
 
 
 def test_the_error_names_an_unknown_size() -> None:

@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import releases
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.config import (
     ConfigError,
     check_keys,
@@ -22,6 +24,8 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.config import (
     shown,
     with_names_of,
 )
+
+RECORDED = Path(__file__).parents[2] / "module_utils/_node/slurm/recorded/keys-25.05-to-26.05.txt"
 
 
 def test_renders_one_line_per_key_in_the_mappings_order() -> None:
@@ -165,6 +169,40 @@ def test_refuses_keys_that_no_supported_release_accepts(file: str, key: str, rel
     """Slurm's parser still accepts most of them, but its daemons exit at once."""
     with pytest.raises(ConfigError, match=f"^{file}: {key} was removed in Slurm 22.05, and slurm_release is"):
         check_keys(file, [key], release)
+
+
+def recorded_keys() -> dict[tuple[str, str], set[str]]:
+    """The keys in Slurm's tables by release and file, in lower case."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for line in RECORDED.read_text(encoding="utf-8").splitlines():
+        if line.endswith(":") and not line.startswith("#"):
+            release, file = line.removesuffix(":").split()
+            current = found.setdefault((release, file), set())
+        elif line.startswith(" "):
+            current |= {*line.lower().split()}
+    return found
+
+
+@pytest.mark.parametrize(("release", "file"), recorded_keys())
+def test_the_accepted_keys_are_those_of_slurms_sources(release: str, file: str) -> None:
+    """No real Slurm of these releases was available. Keys that Slurm parses, and then refuses, are listed above."""
+    changed = (names for table in (releases.CAME, releases.WENT) for names in table.get(file, {}).values())
+    known = {key for names in changed for key in names.lower().split()}
+    if file == "slurm.conf":
+        known |= {*releases.ALWAYS.split()}
+
+    def is_accepted(key: str) -> bool:
+        try:
+            check_keys(file, [key], release_of(release))
+        except ConfigError:
+            return False
+        return True
+
+    listed = recorded_keys()[release, file]
+    refused_later = {*releases.WENT[file][releases.OLDEST].lower().split()} if file in releases.WENT else set[str]()
+    # Of the other files, the product lists only what differs between releases.
+    expected = listed if file == "slurm.conf" else listed & known
+    assert {key for key in known if is_accepted(key)} == expected - refused_later
 
 
 def test_accepts_keys_that_all_releases_have() -> None:

@@ -12,12 +12,16 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import conf_changes
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.conf_changes import Need, Release, Snapshot
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.conf_changes import (
+    Release,
+    Reload,
+    Snapshot,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.releases import has_known_effects
 
 OLD: Release = (22, 5)
 NEW: Release = (24, 11)
-NOTHING, RECONFIGURE, RESTART = Need.NOTHING, Need.RECONFIGURE, Need.RESTART
+NOTHING, RECONFIGURE, RESTART = Reload.NOTHING, Reload.RECONFIGURE, Reload.RESTART
 
 
 @pytest.mark.parametrize(
@@ -38,7 +42,7 @@ NOTHING, RECONFIGURE, RESTART = Need.NOTHING, Need.RECONFIGURE, Need.RESTART
         ("KeyOfTheFuture", OLD, RESTART, RESTART),
     ],
 )
-def test_each_key_needs_what_the_manual_says(key: str, release: Release, slurmctld: Need, slurmd: Need) -> None:
+def test_each_key_needs_what_the_manual_says(key: str, release: Release, slurmctld: Reload, slurmd: Reload) -> None:
     effect = conf_changes.effect_of(key, release)
     assert (effect.slurmctld, effect.slurmd) == (slurmctld, slurmd)
     assert effect.source
@@ -84,7 +88,7 @@ def test_an_old_slurmctld_is_restarted_if_its_nodes_change() -> None:
         ("future.conf", NEW, RESTART, RESTART),
     ],
 )
-def test_each_file_needs_what_its_manual_says(name: str, release: Release, slurmctld: Need, slurmd: Need) -> None:
+def test_each_file_needs_what_its_manual_says(name: str, release: Release, slurmctld: Reload, slurmd: Reload) -> None:
     effect = conf_changes.effect_of_file(name, release)
     assert (effect.slurmctld, effect.slurmd) == (slurmctld, slurmd)
     assert effect.needs_idle_node == (name == "job_container.conf")
@@ -121,7 +125,7 @@ def folder(tmp_path: pathlib.Path) -> Folder:
     return Folder(tmp_path)
 
 
-def differences(before: Snapshot, after: Snapshot, release: Release = OLD) -> list[tuple[str, Need, Need]]:
+def differences(before: Snapshot, after: Snapshot, release: Release = OLD) -> list[tuple[str, Reload, Reload]]:
     """The changes, and what each needs."""
     return [
         (change.what, change.effect.slurmctld, change.effect.slurmd)
@@ -139,8 +143,8 @@ def test_each_changed_key_is_named_with_what_it_needs(folder: Folder) -> None:
     before = folder.holds(slurm=CONF)
     after = folder.holds(slurm=CONF.replace("=a\n", "=b\n").replace("task/affinity", "task/none"))
     assert differences(before, after) == [
-        ("slurm.conf SchedulerParameters changed", Need.RESTART, Need.RECONFIGURE),
-        ("slurm.conf TaskPlugin changed", Need.RESTART, Need.RESTART),
+        ("slurm.conf SchedulerParameters changed", Reload.RESTART, Reload.RECONFIGURE),
+        ("slurm.conf TaskPlugin changed", Reload.RESTART, Reload.RESTART),
     ]
 
 
@@ -149,10 +153,12 @@ def test_nodes_are_named_as_host_lists(folder: Folder) -> None:
     joined = CONF.replace("compute-[0,3] NodeAddr=10.0.0.[5-6]", "compute-[0,3-4] NodeAddr=10.0.0.[5-7]")
     after = folder.holds(slurm=joined.replace("compute-[4-5]", "compute-[5-6]"))
     assert differences(before, after) == [
-        ("new nodes in slurm.conf: compute-6", Need.RESTART, Need.RECONFIGURE),
-        ("nodes changed in slurm.conf: compute-4", Need.RESTART, Need.RECONFIGURE),
+        ("new nodes in slurm.conf: compute-6", Reload.RESTART, Reload.RECONFIGURE),
+        ("nodes changed in slurm.conf: compute-4", Reload.RESTART, Reload.RECONFIGURE),
     ]
-    assert ("nodes no longer in slurm.conf: compute-6", Need.RESTART, Need.RECONFIGURE) in differences(after, before)
+    assert ("nodes no longer in slurm.conf: compute-6", Reload.RESTART, Reload.RECONFIGURE) in differences(
+        after, before
+    )
 
 
 def test_a_removed_partition_is_named(folder: Folder) -> None:
@@ -168,8 +174,8 @@ def test_other_files_are_compared_by_their_content(folder: Folder) -> None:
     assert differences(before, same) == []
     after = folder.holds(gres="Name=gpu File=/dev/nvidia1\n", cgroup="ConstrainCores=no\n")
     assert differences(before, after) == [
-        ("cgroup.conf ConstrainCores changed", Need.RECONFIGURE, Need.RECONFIGURE),
-        ("gres.conf changed", Need.RESTART, Need.RESTART),
+        ("cgroup.conf ConstrainCores changed", Reload.RECONFIGURE, Reload.RECONFIGURE),
+        ("gres.conf changed", Reload.RESTART, Reload.RESTART),
     ]
 
 

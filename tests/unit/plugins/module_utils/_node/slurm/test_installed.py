@@ -119,6 +119,12 @@ def test_missing_files_of_a_preinstalled_slurm_are_named(tmp_path: pathlib.Path)
     installed.check_before(options, {}, None, Root(str(tmp_path)))
 
 
+def test_a_preinstalled_slurmrestd_needs_its_program_and_its_unit(tmp_path: pathlib.Path) -> None:
+    options = SlurmOptions(("restd",), "preinstalled", prefix="/opt/slurm")
+    with pytest.raises(NotThisSlurm, match=r"/opt/slurm/sbin/slurmrestd.*slurmrestd.service"):
+        installed.check_before(options, {}, None, Root(str(tmp_path)))
+
+
 def test_the_record_adds_what_is_installed_to_what_was() -> None:
     before = {"packages": ["slurmctld", "munge"], "functions": ["controller"], "version": "22.05.7"}
     assert json.loads(installed.record_of(OPTIONS, before, "22.05.8")) == {

@@ -2,9 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which nodes are drained before they are removed, and which cannot be removed yet."""
+"""Which nodes are drained before they are removed, which cannot be removed yet, and how new jobs are held."""
 
 from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
 
 import pytest
 
@@ -74,3 +77,66 @@ def test_a_node_is_busy_by_its_jobs_or_by_its_state() -> None:
         "n2": [],
         "n3": [],
     }
+
+
+HELD = "ReservationName=hpcai-new-nodes StartTime=2026-11-24T11:11:15\n"
+
+
+class Reservations:
+    """A fake slurmctld that shows this reservation, and records and perhaps refuses what changes it."""
+
+    def __init__(self, shown: str = "", rc: int = 0) -> None:
+        self.shown, self.rc = shown, rc
+        self.commands: list[str] = []
+
+    def __call__(self, command: Sequence[str]) -> Result:
+        if "show" in command:
+            return Result(tuple(command), 0 if self.shown else 1, self.shown, "")
+        self.commands.append(" ".join(command))
+        return Result(tuple(command), self.rc, "", "Access/permission denied\n")
+
+
+def test_new_jobs_are_held_by_a_reservation_of_all_nodes_that_ends_by_itself() -> None:
+    slurmctld = Reservations()
+    job_control.hold_new_jobs(slurmctld)
+    assert slurmctld.commands == [
+        "scontrol create reservation ReservationName=hpcai-new-nodes Duration=5 StartTime=now Nodes=ALL Users=root "
+        "Flags=MAINT,IGNORE_JOBS"
+    ]
+
+
+def test_a_reservation_that_an_interrupted_run_left_is_extended() -> None:
+    slurmctld = Reservations(HELD)
+    job_control.hold_new_jobs(slurmctld)
+    assert slurmctld.commands == ["scontrol update ReservationName=hpcai-new-nodes EndTime=now+5minutes"]
+
+
+def test_jobs_are_released_by_deleting_the_reservation() -> None:
+    slurmctld = Reservations(HELD)
+    job_control.release_new_jobs(slurmctld)
+    assert slurmctld.commands == ["scontrol delete ReservationName=hpcai-new-nodes"]
+
+
+@pytest.mark.parametrize("shown", ["", HELD])
+def test_a_refusal_to_hold_or_release_jobs_is_reported(shown: str) -> None:
+    for act in (job_control.hold_new_jobs, job_control.release_new_jobs):
+        with pytest.raises(CommandFailed, match="Access/permission denied"):
+            act(Reservations(shown, rc=1))
+
+
+def script_of(fails: bool = False) -> str:
+    """The script of the deep checks."""
+    *_words, last = job_control.deep_check_job("gpu-1", "gpu", "check", fails=fails)
+    return last.replace("--wrap=", "", 1)
+
+
+@pytest.mark.parametrize(("code", "passes"), [(0, True), (1, False), (2, True), (124, False)])
+def test_a_deep_check_job_fails_if_a_check_does_and_not_if_nothing_could_be_measured(code: int, passes: bool) -> None:
+    script = script_of(fails=True).replace("/usr/bin/hpcnode health run deep", f"(exit {code})")
+    ended = subprocess.run(["sh", "-c", script.replace("systemctl", "true")], check=False)
+    assert (ended.returncode == 0) is passes
+
+
+def test_a_deep_check_job_ends_well_if_nobody_waits_for_its_result() -> None:
+    script = script_of().replace("/usr/bin/hpcnode health run deep", "(exit 1)").replace("systemctl", "true")
+    assert subprocess.run(["sh", "-c", script], check=False).returncode == 0

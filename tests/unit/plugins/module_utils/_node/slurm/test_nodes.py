@@ -30,6 +30,16 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.parametrize("state", ["DRAIN", "drained", "draining*", "down~", "fail", "failing"])
+def test_a_state_of_sinfo_says_that_a_node_is_out(state: str) -> None:
+    assert nodes.is_out(state)
+
+
+@pytest.mark.parametrize("state", ["idle*", "mixed", "powering_down", "powered_down~", "DOWNTOWN"])
+def test_a_state_of_sinfo_says_that_a_node_is_not_out(state: str) -> None:
+    assert not nodes.is_out(state)
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("field", ["Comment", "Extra", "Reason"])
 def test_no_free_text_changes_a_field(text: str, field: str) -> None:
@@ -320,44 +330,52 @@ def test_a_drained_node_that_does_not_answer_is_named_with_its_reason_too() -> N
     assert made.left_out == {"a": "bad fan"}
 
 
-def spare(states: str, reason: str = "", address: str = nodes.PLACEHOLDER_ADDRESS) -> NodeState:
-    """The spare node compute-18."""
-    return node("compute-18", states, reason, address)
-
-
-def test_a_spare_node_that_would_get_jobs_is_set_down() -> None:
-    for states in ("IDLE+CLOUD", "ALLOCATED+CLOUD", "UNKNOWN+CLOUD"):
-        assert nodes.absent_to_set_down({"compute-18": spare(states)}, ["compute-18"]) == ("compute-18",)
+LACKS = "hpcai: hardware: RealMemory is 1900, configured 1945"
 
 
 @pytest.mark.parametrize(
-    "known",
+    ("states", "reason"),
     [
-        spare("DOWN+CLOUD", nodes.NO_INSTANCE),
-        spare("IDLE+CLOUD+DRAIN", "bad fan"),
-        spare("IDLE+CLOUD", address="10.0.0.9"),
-        spare("MIXED+CLOUD", address="10.0.0.9"),
+        ("IDLE", ""),
+        ("DOWN", ""),
+        ("DOWN+NOT_RESPONDING", "Not responding"),
+        ("IDLE+DRAIN", "hpcai: site: could not be configured"),
+        ("IDLE+DRAIN", "hpcai: hardware: RealMemory is 1800, configured 1945"),
+        ("IDLE+DRAIN", "hpcai: slurmd: job_container.conf changed"),
+        # What slurmctld gives when the node registers.
+        ("IDLE+DRAIN", "Low socket*core*thread count, Low CPUs"),
+        ("IDLE+DRAIN", "Low CPUs"),
+        ("IDLE+DRAIN", "Low RealMemory (reported:1900 < 100.00% of configured:1945)"),
+        ("IDLE+DRAIN", "Low TmpDisk"),
+        ("IDLE+DRAIN", "gres/gpu count reported lower than configured (7 < 8)"),
+        # A node that is only down would return to scheduling when it registers.
+        ("DOWN", LACKS),
     ],
 )
-def test_a_spare_node_that_is_out_or_has_an_address_is_left_alone(known: NodeState) -> None:
-    assert nodes.absent_to_set_down({"compute-18": known}, ["compute-18", "compute-99"]) == ()
+def test_a_node_that_lacks_something_is_drained_with_that_reason(states: str, reason: str) -> None:
+    known = {name: node(name, states, reason) for name in ("a", "b")}
+    judged = {"a": LACKS, "b": LACKS}
+    assert nodes.plan(known, [], ["a", "b"], OURS, judged) == Plan((), (), {}, (), {LACKS: ("a", "b")})
 
 
-def test_a_spare_node_that_is_down_counts_as_not_answering() -> None:
-    known = spare("DOWN+CLOUD", nodes.NO_INSTANCE)
-    assert not known.answers
-    # A node that site.yml resumes registers later, so it is not left out.
-    assert plan_for(known, put_to_work=["compute-18"]) == Plan((), (), {}, ())
+def test_a_node_that_is_drained_for_what_it_lacks_is_not_drained_again() -> None:
+    assert nodes.plan({"a": node("a", "IDLE+DRAIN", LACKS)}, [], ["a"], OURS, {"a": LACKS}) == Plan((), (), {}, ())
 
 
-def test_an_unreachable_machine_with_a_former_spare_name_is_drained() -> None:
-    assert plan_for(spare("DOWN+CLOUD", nodes.NO_INSTANCE), keep_out=["compute-18"]).drain == ("compute-18",)
+def test_a_persons_reason_is_kept_whatever_the_node_lacks() -> None:
+    made = nodes.plan({"a": node("a", "IDLE+DRAIN", "bad fan")}, [], ["a"], OURS, {"a": LACKS})
+    assert made == Plan((), (), {"a": "bad fan"}, ())
 
 
-def test_nodes_are_set_down_by_one_command() -> None:
-    slurmctld = Slurmctld()
-    nodes.set_down([f"compute-{number}" for number in range(18, 50)], nodes.NO_INSTANCE, slurmctld)
-    nodes.set_down([], nodes.NO_INSTANCE, slurmctld)
-    assert slurmctld.commands == [
-        ["scontrol", "update", "NodeName=compute-[18-49]", "State=DOWN", "Reason=hpcai: no such instance"]
-    ]
+# The reason is not compared with anything: a node that matches slurm.conf is resumed whatever figures it contains.
+@pytest.mark.parametrize("reason", ["hpcai: hardware: RealMemory is 9, configured 99999", "hpcai: slurmd: x"])
+def test_a_node_that_lacks_nothing_any_more_is_resumed_if_it_was_checked(reason: str) -> None:
+    known = {"a": node("a", "IDLE+DRAIN", reason)}
+    assert nodes.plan(known, [], ["a"], OURS, {"a": None}) == Plan((), ("a",), {}, ())
+    assert nodes.plan(known, [], ["a"], OURS, {}) == Plan((), (), {"a": reason}, ())
+
+
+def test_a_time_of_slurm_is_in_utc_and_other_text_is_none() -> None:
+    # A user's free text may look like a time.
+    printed = ("1970-01-02T00:00:01", "Unknown", "None", "", "2026-13-45T00:00:00")
+    assert [nodes.epoch(text) for text in printed] == [86401.0, None, None, None, None]

@@ -18,14 +18,14 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import dump, restore, state
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.state import Place, Refused
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.state import Refused, StatePaths
 
 
 @dataclasses.dataclass
 class Controller:
     """A controller with fake daemons and a database of one table; records what was done."""
 
-    place: Place
+    place: StatePaths
     root: Root
     release: str = "22.05.8"
     rows: int = 3
@@ -90,7 +90,7 @@ def controller(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Contr
     (saved / "hash.1/job.1/script").chmod(0o700)
     me = pwd.getpwuid(os.getuid())
     monkeypatch.setattr(restore.pwd, "getpwnam", lambda _name: me)
-    place = Place("hpcai", str(saved), "slurm_acct_db", str(tmp_path / "dumps"), 2)
+    place = StatePaths("hpcai", str(saved), "slurm_acct_db", str(tmp_path / "dumps"), 2)
     return Controller(place, Root(str(tmp_path / "machine")))
 
 

@@ -28,9 +28,9 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.de
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.observed import ObservedNode
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.records import (
     Drain,
+    Drained,
     Machine,
     Marked,
-    Out,
     Restart,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.report import Fault
@@ -45,7 +45,7 @@ SETTINGS = Settings(escalate=True)
 def failing(fault: Fault, drains: int = 1, restarts: tuple[Restart, ...] = (), escalate: bool = True) -> NodeDecision:
     """Decide about a node that is drained for a fault and still has it."""
     times = tuple(Drain(NOW - (n + 1) * HOUR, fault.check) for n in range(drains))
-    machine = Machine("vm-0", "compute-0", "host-a", drains=times, restarts=restarts, out=Out(NOW - HOUR))
+    machine = Machine("vm-0", "compute-0", "host-a", drains=times, restarts=restarts, out=Drained(NOW - HOUR))
     one = observe(drained(f"hpcai: health: {fault.check}: {fault.summary}"), report(fault))
     return decide_node(one, {"vm-0": machine}, replace(SETTINGS, escalate=escalate), NOW)
 
@@ -57,7 +57,7 @@ def kind(done: NodeDecision) -> str:
 
 @pytest.mark.parametrize(("age_s", "expected"), [(60.0, "nothing"), (399.0, "nothing"), (401.0, RESTART)])
 def test_a_node_keeps_its_state_while_it_collects_diagnostics(age_s: float, expected: str) -> None:
-    machine = Machine("vm-0", "compute-0", "host-a", drains=(Drain(NOW - age_s, HUNG.check),), out=Out(NOW - age_s))
+    machine = Machine("vm-0", "compute-0", "host-a", drains=(Drain(NOW - age_s, HUNG.check),), out=Drained(NOW - age_s))
     one = observe(drained(f"hpcai: health: {HUNG.check}: {HUNG.summary}"), report(HUNG))
     done = decide_node(one, {"vm-0": machine}, replace(SETTINGS, capture_s=400.0), NOW)
     assert kind(done) == expected
@@ -146,7 +146,7 @@ def judged(one: ObservedNode, machine: Machine | None = None, **settings: object
 def drained_machine(age: float = HOUR, drains: int = 1, **more: object) -> Machine:
     """A machine that was drained an hour ago for its GPUs."""
     times = tuple(Drain(NOW - age - n * HOUR, "gpu_count") for n in range(drains))
-    made = Machine("vm-0", "compute-0", "host-a", drains=times, out=Out(NOW - age, ("gpu_count",)))
+    made = Machine("vm-0", "compute-0", "host-a", drains=times, out=Drained(NOW - age, ("gpu_count",)))
     return replace(made, **more)  # type: ignore[arg-type]
 
 
@@ -156,7 +156,7 @@ def test_a_node_that_fails_is_drained_with_check_and_summary() -> None:
     assert (done.action.kind, done.action.reason) == (DRAIN, f"{OURS} (and 1 more)")
     assert done.action.machine.drains == (Drain(NOW, "gpu_count"),)
     # The time of the report, not of the drain: reports since then count.
-    assert done.action.machine.out == Out(NOW - 60, ("gpu_count",))
+    assert done.action.machine.out == Drained(NOW - 60, ("gpu_count",))
 
 
 @pytest.mark.parametrize("states", [("ALLOCATED",), ("MIXED", "CLOUD"), ("IDLE",)])
@@ -216,7 +216,7 @@ def test_a_node_is_not_resumed_while_its_check_is_unknown() -> None:
 def test_each_check_that_failed_during_the_drain_must_pass() -> None:
     while_out = judged(observe(drained(OURS), report(LOST, FULL)), drained_machine()).machine
     assert while_out
-    assert while_out.out == Out(NOW - HOUR, ("free_space", "gpu_count"))
+    assert while_out.out == Drained(NOW - HOUR, ("free_space", "gpu_count"))
     assert kind(judged(observe(drained(OURS), report(unknown=("free_space",))), while_out)) == "nothing"
 
 
@@ -264,6 +264,15 @@ def test_after_the_third_drain_in_a_day_a_node_is_not_resumed() -> None:
     assert done.alert.kind == HELD
     again_observed = judged(observe(drained(done.action.reason), report()), drained_machine(drains=3))
     assert (kind(again_observed), again_observed.alert) == ("nothing", done.alert)
+
+
+def test_a_held_node_stays_held_when_its_drains_are_more_than_24_hours_ago() -> None:
+    old = drained_machine(drains=3)
+    old = replace(old, drains=tuple(replace(drain, time=drain.time - 30 * HOUR) for drain in old.drains))
+    done = judged(observe(drained(f"{OURS} (held: 3 drains in 24 h)"), report()), old)
+    assert kind(done) == "nothing"
+    assert done.alert
+    assert (done.alert.kind, "drained 3 times in 24 h" in done.alert.words) == (HELD, True)
 
 
 def test_drains_more_than_24_hours_ago_do_not_count() -> None:
