@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Writes one health report about all nodes. It runs where Ansible runs, because all results are there."""
+"""Writes one health report about all nodes. It runs on the control node, because all results are there."""
 
 from __future__ import annotations
 

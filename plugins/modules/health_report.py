@@ -13,25 +13,26 @@ version_added: "0.1.0"
 description:
   - Reads the results of M(hpcai.azure.node_health_info) for each node, finds outliers among the nodes, and writes
     C(report.html) and C(report.json).
-  - The page needs no network and no other file. It shows for each faulty node what to do, a table of nodes and checks,
-    and the distribution of each measured value with its limit. It offers commands about the failing nodes, with their
-    names from the inventory.
-  - A value is an outlier if its modified z-score (Iglewicz and Hoaglin) is beyond 3.5 among the nodes of its VM size.
-    This needs at least four nodes. A value with a unit must also differ by 5 % from the median. If the value has a
-    limit, only deviations towards the limit count. A text is an outlier if more than half of the nodes have a different
-    one.
-  - Shows the newest results of the benchmarks too, if M(hpcai.azure.benchmark_report) has kept them in the same folder.
-    There a failed benchmark is a warning.
+  - The page needs no network and no other file. It shows what to do for each faulty node, a table of nodes and checks,
+    and the distribution of each measured value with its limit. It also offers commands for the failing nodes. In these
+    commands the nodes have their Slurm names, which the module takes from the inventory.
+  - A value is an outlier if its modified z-score (Iglewicz and Hoaglin) is beyond 3.5 among the nodes of the same VM
+    size. This needs at least four nodes. A value with a unit must also differ by at least 5 % from the median. If the
+    value has a limit, only deviations towards the limit count.
+  - Some values are words, such as the version of the driver. If more than half of the nodes have the same word, any
+    other word is an outlier. This also needs at least four nodes of the same VM size.
+  - Also shows the newest results of the benchmarks, if M(hpcai.azure.benchmark_report) has saved them in the same
+    folder. A failed benchmark counts as a warning.
   - A node that returned no result is in the report as V(no_answer).
-  - Always runs on the machine where Ansible runs, for any host of the task. The playbook C(hpcai.azure.health_check)
-    runs the checks and this module.
+  - The playbook C(hpcai.azure.health_check) runs the checks and this module.
 author:
   - hpcai.azure contributors (@hpcai)
 extends_documentation_fragment:
+  - hpcai.azure.controller
   - hpcai.azure.internal
 options:
   path:
-    description: Folder for the report, on the machine where Ansible runs. It is created if it does not exist.
+    description: Folder for the report, on the control node. It is created if it does not exist.
     type: path
     default: health-report
   hosts:
@@ -44,7 +45,7 @@ options:
     type: str
     required: true
   tier:
-    description: The tier that was run. A node with a result of another tier counts as V(no_answer).
+    description: The tier (set of checks) that was run. A node with a result of another tier counts as V(no_answer).
     type: str
     required: true
   cluster:
@@ -52,25 +53,20 @@ options:
     type: str
     default: ""
   limit:
-    description: The limit of the run (C(--limit)). It shows readers that the report covers only a part of the cluster.
+    description:
+      - The value of C(--limit) of the run. The page shows it, so that readers know that the report covers only a part
+        of the cluster.
     type: str
     default: ""
 attributes:
-  action:
-    description: Runs on the machine where Ansible runs, because all results are there.
-    support: full
   check_mode:
-    description: Builds the report and returns its content, without writing files.
+    description: Builds the report and returns its summary, without writing files.
     support: full
   diff_mode:
     description: Shows the table of the old report and of the new one.
     support: full
   idempotent:
     description: The same results give the same files.
-    support: full
-  platform:
-    description: Nothing runs on a node.
-    platforms: linux
     support: full
 seealso:
   - module: hpcai.azure.node_health_info
@@ -96,7 +92,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 verdict:
-  description: The overall verdict. If a node returned no result, it is V(unknown), unless another node fails.
+  description:
+    - The overall verdict, which is the worst verdict of all nodes. Here, a node with V(no_answer) counts as V(unknown);
+      RV(counts) lists V(no_answer) separately. If all nodes have the verdict V(skip), the overall verdict is
+      V(unknown).
   returned: success
   type: str
   sample: fail
@@ -128,7 +127,7 @@ html:
   type: str
   sample: /home/azureuser/ops/health-report/report.html
 json:
-  description: Path of the same report for programs. Its C(schema) is V(1).
+  description: Path of the same report in JSON. The field C(schema), the version of its format, is V(1).
   returned: success
   type: str
   sample: /home/azureuser/ops/health-report/report.json

@@ -73,9 +73,20 @@ def test_there_is_one_arbiter_on_the_first_controller(by_case: Any) -> None:
 
 def test_a_new_version_of_hpcnode_restarts_the_arbiter() -> None:
     """The arbiter runs forever, and without a restart would keep its old version."""
-    tasks = yaml.safe_load((ROLES / "health_checks/tasks/arbiter.yml").read_text(encoding="utf-8"))
+    tasks = yaml.safe_load((ROLES / "health_checks/tasks/service.yml").read_text(encoding="utf-8"))
     (files,) = (task["hpcai.azure.daemon"]["files"] for task in tasks if "hpcai.azure.daemon" in task)
-    assert set(files) == {"/etc/hpcai/health_arbiter.json", TOOL}
+    assert set(files) == {"/etc/hpcai/{{ __health_checks_file }}.json", TOOL}
+
+
+def test_each_service_of_the_controller_has_its_unit_and_settings() -> None:
+    tasks = yaml.safe_load((ROLES / "health_checks/tasks/configure.yml").read_text(encoding="utf-8"))
+    services = [task["vars"] for task in tasks if "vars" in task]
+    assert [(one["__health_checks_unit"], one["__health_checks_file"]) for one in services] == [
+        ("hpcai-health-arbiter", "health_arbiter"),
+        ("hpcai-recovery", "recovery"),
+    ]
+    for one in services:
+        assert (ROLES / f"health_checks/templates/{one['__health_checks_unit']}.service.j2").is_file()
 
 
 def test_settings_are_merged_and_null_restores_the_default(by_case: Any) -> None:

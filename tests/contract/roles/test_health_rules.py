@@ -121,7 +121,7 @@ def test_each_rule_is_complete() -> None:
         assert re.fullmatch(DURATION, rule["for"]), rule["alert"]
         assert set(rule["labels"]) == {"severity"}
         assert rule["labels"]["severity"] in ("warning", "critical")
-        assert set(rule["annotations"]) == {"summary", "description"}
+        assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
         assert all(text.strip() and "\n" not in text.strip() for text in rule["annotations"].values())
 
 
@@ -148,7 +148,7 @@ def test_an_expression_has_only_known_words(rule: dict[str, Any], metrics: dict[
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
 def test_texts_have_only_valid_template_fields(rule: dict[str, Any]) -> None:
     for text in rule["annotations"].values():
-        left = re.sub(r"\{\{ (\$labels\.\w+|\$value( \| humanizeDuration)?) \}\}", "", text)
+        left = re.sub(r"\{\{ (\$labels\.\w+|\$externalURL|\$value( \| humanizeDuration)?) \}\}", "", text)
         assert not set(left) & set("{}$"), text
 
 
@@ -219,7 +219,7 @@ def failing(nodes: int) -> list[dict[str, str]]:
             failing(3),
         ),
         (
-            "HpcaiHealthCheckCannotTell",
+            "HpcaiHealthCheckUnknown",
             [series("check_verdict", "1x100", **VERDICT, verdict="unknown"), ran()],
             [series("check_verdict", "_x50 1x50", **VERDICT, verdict="unknown"), ran()],
         ),
@@ -229,7 +229,7 @@ def failing(nodes: int) -> list[dict[str, str]]:
             [series("run_timestamp_seconds", "0+60x100", tier="periodic")],
         ),
         (
-            "HpcaiHealthNoNodeTells",
+            "HpcaiHealthNoMetrics",
             [series("other", "1x100")],
             [series("run_timestamp_seconds", "1x100", tier="periodic")],
         ),
@@ -246,7 +246,11 @@ def failing(nodes: int) -> list[dict[str, str]]:
         ),
         ("HpcaiHealthNodesHeld", [series("nodes_held", "1x100")], [series("nodes_held", "0x100")]),
         ("HpcaiHealthNodesToReplace", [series("nodes_to_replace", "2x100")], [series("nodes_to_replace", "0x100")]),
-        ("HpcaiHealthNodesUntold", [series("nodes_untold", "1x100")], [series("nodes_untold", "0x100")]),
+        (
+            "HpcaiHealthNodesWithoutReport",
+            [series("nodes_without_report", "1x100")],
+            [series("nodes_without_report", "0x100")],
+        ),
         ("HpcaiHealthActionsFailed", [series("actions_failed", "1x100")], [series("actions_failed", "0x100")]),
         (
             "HpcaiHealthArbiterStopped",
@@ -269,7 +273,7 @@ def test_an_alert_fires_only_when_it_should(
     [
         ("HpcaiHealthCheckFails", [series("check_verdict", "1x1600", check="gemm", tier="deep", verdict="fail")]),
         ("HpcaiHealthCheckFails", [series("check_verdict", "1x1600", check="cpu", tier="boot", verdict="fail")]),
-        ("HpcaiHealthCheckCannotTell", [series("check_verdict", "1x1600", check="x", tier="deep", verdict="unknown")]),
+        ("HpcaiHealthCheckUnknown", [series("check_verdict", "1x1600", check="x", tier="deep", verdict="unknown")]),
         ("HpcaiHealthFaultKept", [series("check_latched", "1x1600", check="gpu_xid", tier="boot")]),
         ("HpcaiHealthPrologSlow", [series("run_seconds", "3x1600", tier="prolog")]),
     ],

@@ -17,22 +17,23 @@ from ..machine.config import ConfigError
 from ..machine.root import Root
 from ..machine.run import run
 from ..slurm.arbiter.settings import FILE, Settings, read_settings
-from .command import BAD, GOOD, UNKNOWN, Action, Answer, Command, UsageError, no_arguments
+from .command import BAD, GOOD, UNKNOWN, Action, Answer, Command, no_arguments, require_this_machine
 from .service import alone, print_lines
 
 _DESCRIPTION = """\
 The arbiter runs on the controller. It reads the nodes' reports, drains nodes that fail, and resumes them when they are
-repaired. It changes only drain reasons of its own ('hpcai: health: ...'), and keeps a limit on how many nodes are
-drained. The role hpcai.azure.health_checks writes its settings to /etc/hpcai/health_arbiter.json.
+repaired. It changes only its own drain reasons ('hpcai: health: ...'), and drains no more nodes than its drain limit
+allows. The role hpcai.azure.health_checks writes its settings to /etc/hpcai/health_arbiter.json.
 
-Nodes report with 'hpcnode health report', and ask before a job with 'hpcnode health prolog'.
+Nodes send their reports with 'hpcnode health report'. If something that every job needs is missing before a job,
+'hpcnode health prolog' on the node asks the arbiter to drain the node.
 """
 _STATUSES = """\
 Exit status: 0 nothing to do, 1 an operator has to act, 2 not all nodes report, or the arbiter does not run.
 """
 _STATUS = f"""\
-Shows the result of the last look: drained nodes, nodes that the drain limit keeps in service, nodes that do not report,
-and nodes marked for replacement.
+Shows the result of the arbiter's last pass: drained nodes, nodes that the drain limit keeps in service, nodes that do
+not report, and nodes marked for replacement.
 
 {_STATUSES}"""
 _LOOK = f"""\
@@ -41,7 +42,7 @@ would do.
 
 {_STATUSES}"""
 _SERVE = """\
-Looks repeatedly. hpcai-health-arbiter.service calls it.
+Reads the reports and acts on them repeatedly. hpcai-health-arbiter.service calls it.
 """
 _MISSED = 6
 """After this many missed looks, the service counts as not running."""
@@ -52,13 +53,13 @@ def _add_look(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_prolog(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--within", type=float, metavar="SECONDS", help="timeout (60)")
+    parser.add_argument("--within", type=float, metavar="SECONDS", help="timeout in seconds (60)")
 
 
 def _execute(args: argparse.Namespace) -> Answer:
     root = Root(args.root)
-    if args.action != "status" and not root.is_this_machine:
-        raise UsageError(f"arbiter {args.action} works on the running machine only: leave out --root")
+    if args.action != "status":
+        require_this_machine(root, f"arbiter {args.action}")
     return _ACTIONS[args.action](args, root)
 
 
@@ -142,9 +143,9 @@ COMMAND = Command(
     add_arguments=no_arguments,
     execute=_execute,
     actions=(
-        Action("status", "show the result of the last look", _STATUS),
+        Action("status", "show the result of the last pass", _STATUS),
         Action("look", "read the reports once and act on them", _LOOK, _add_look),
-        Action("serve", "look repeatedly, as a service", _SERVE),
+        Action("serve", "read the reports and act on them repeatedly, as a service", _SERVE),
         # Now 'health report' and 'health prolog'.
         Action("tell", "report the results to slurmctld", listed=False),
         Action("prolog", "find out whether a job may start on this node", "", _add_prolog, listed=False),

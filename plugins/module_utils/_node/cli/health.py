@@ -42,14 +42,16 @@ The verdict of a check is one of:
 
     pass     good
     warn     not good, but jobs may run
-    fail     the node is faulty
+    fail     a fault of the node, or of a user's job
     unknown  the check could not measure, so it does not count against the node
     skip     this node has nothing of this kind, or /etc/hpcai/health.json turns the check off
 
-A check that exceeds its timeout is unknown. If its driver or device does not answer twice in a row, it fails.
+A check that exceeds its timeout is unknown. If its driver or device does not answer in two runs in a row, the check
+fails; gpu_count asks twice in one run.
 
 The last run of each tier is in /run/hpcai/health, one file per tier; a run with --only does not change it. Latched
-findings are in /var/lib/hpcai/health. If the folder for Prometheus' text files exists, each run writes one there.
+findings are in /var/lib/hpcai/health. If the folder for Prometheus' text files exists, each run writes a text file
+there.
 """
 _STATUSES = """\
 Exit status: 0 no check failed, 1 a check failed, 2 a check is unknown and none failed, or all were skipped.
@@ -72,21 +74,22 @@ Shows the verdicts of the last run of each tier in this boot, and the latched fi
 
 {_STATUSES}"""
 _REPORT = """\
-Writes the results of the checks in /run/hpcai/health to the node's record at slurmctld, if they are new or the last
-report is old. hpcai-health-report.service calls it.
+Reads the results of the checks from /run/hpcai/health, and writes them to the node's record at slurmctld if they are
+new or the last report is old. hpcai-health-report.service calls it.
 
 Exit status: 0 slurmctld has the report, 2 it could not be sent.
 """
 _PROLOG = """\
-Runs the checks of the tier prolog. If a check fails that every job needs, it waits until the arbiter has drained the
-node, and then fails. If the arbiter does not drain the node, the job starts. The prolog 30-health calls it.
+Runs the checks of the tier prolog. If something that every job needs is missing or down (a GPU, the scratch or the
+fabric), the command asks the arbiter to drain the node. It exits with 1 when the node is drained. If the arbiter does
+not drain the node in time, the command exits with 0, and the job starts. The prolog 30-health calls it.
 
 Exit status: 0 the job may start, 1 it must not start.
 """
 _CLEAR = """\
 Removes the latched findings of all checks, or of the named checks. A latched finding comes from a log: its check fails
-in each later run until the machine restarts, the GPU is reset, or you call clear. clear also resets the count of how
-often a driver did not answer.
+in each later run until the machine restarts, a reset of the GPU repairs the fault, or you call clear. clear also resets
+the count of how often a driver did not answer.
 
 Exit status: 0 good, 1 the state cannot be changed.
 """
@@ -109,7 +112,7 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_prolog(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--within", type=float, metavar="SECONDS", help="timeout (60)")
+    parser.add_argument("--within", type=float, metavar="SECONDS", help="timeout in seconds (60)")
 
 
 def _add_clear(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from ..machine.root import Root
 from ..machine.run import Run
+from ..machine.verdict import VERDICTS
 from ..sku.types import VmSize
 from .settings import Settings
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     # Each boot step imports this file, and most need no GPU.
     from .gpus import Gpus
 
-PASS, WARN, FAIL, UNKNOWN, SKIP = VERDICTS = ("pass", "warn", "fail", "unknown", "skip")
-"""PASS: good. WARN: not good, but jobs may run. FAIL: faulty. UNKNOWN: not measured. SKIP: nothing to measure."""
+PASS, WARN, FAIL, UNKNOWN, SKIP = VERDICTS
+"""The verdicts of ``machine.verdict``, beside what else a check uses."""
 
 PROLOG, PERIODIC, EPILOG, BOOT, DEEP = TIERS = ("prolog", "periodic", "epilog", "boot", "deep")
 """When checks run. Only DEEP may disturb a job."""

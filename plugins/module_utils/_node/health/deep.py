@@ -44,13 +44,14 @@ def must_be_idle(context: Context, check: Check) -> None:
     if context.option(check, "while_busy"):
         return
     own_chain = ancestors(context.root, os.getpid())
-    steps = [
-        process.command[len(_STEP) :].split("]")[0]
+    found = {
+        process.pid: process.command[len(_STEP) :].split("]")[0]
         for process in read_processes(context.root)
-        if process.command.startswith(_STEP)
-        and process.pid not in own_chain
-        and is_slurmstepd(context.root, process.pid)
-    ]
+        if process.command.startswith(_STEP) and is_slurmstepd(context.root, process.pid)
+    }
+    # A check may itself be a job, which also has a step for what users start by ssh.
+    own_jobs = {step.partition(".")[0] for pid, step in found.items() if pid in own_chain}
+    steps = [step for step in found.values() if step.partition(".")[0] not in own_jobs]
     if steps:
         raise CannotMeasure(f"it would disturb job {steps[0]} on this node: drain the node and wait until the job ends")
     if not nvidia_gpus(context.root):

@@ -16,11 +16,12 @@ from ..machine.config import ConfigError
 from ..machine.kernel import read_boot_id
 from ..machine.lock import Locked
 from ..machine.root import Root
+from ..machine.verdict import worst
 from ..machine.vm_size import size_facts
 from ..sku.lookup import UnknownVmSize
 from . import state
 from .check import BOOT, COUNTS, EPILOG, FAIL, NODE, PERIODIC, PROLOG, REBOOT, UNKNOWN, Answer, Check, Result, answer_of
-from .judge import judge, worst
+from .judge import judge
 from .measure import Machine, Measured, TimedRun, as_message, measure, not_run, overdue
 from .settings import FILE, Settings
 from .settings_file import read_settings

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..machine.verdict import worst
 from .check import (
     ACTIONS,
     FAIL,
@@ -32,21 +33,12 @@ from .check import (
 )
 from .settings import FILE, Settings
 
-_WORST_FIRST = (FAIL, UNKNOWN, WARN, PASS, SKIP)
 CURES: Mapping[str, str] = {
     RESET_GPU: "Drain the node and reset the GPU (nvidia-smi --gpu-reset), or restart the machine",
     REBOOT: "Drain the node and restart the machine",
     REPLACE: "Redeploy or replace the instance: a restart alone leaves it on the same host",
 }
 """What to do if a failing check gives no better hint."""
-
-
-def worst(verdicts: Sequence[str]) -> str:
-    """Return the worst of verdicts: fail, unknown, warn, pass; skip only if there is nothing else.
-
-    :raises ValueError: there are no verdicts: that must not look like a good result.
-    """
-    return min(verdicts, key=_WORST_FIRST.index)
 
 
 def judge(

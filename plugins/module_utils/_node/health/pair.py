@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-PASS, FAIL, UNKNOWN = "pass", "fail", "unknown"
+from ..machine.verdict import FAIL, PASS
 
 _MOST = 8
 """How often a node is tried in a pair without success. If no node was found to be good by then, the fault is in

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 from ..machine.run import Result
+from ..machine.verdict import FAIL, PASS, UNKNOWN
 from ..slurm.hostlist import compress
 from ..slurm.job_control import Job
 from ..slurm.nodes import NodeState
 from . import nccl_tests
-from .pair import FAIL, PASS, UNKNOWN, Step, Trial, next_step
+from .pair import Step, Trial, next_step
 
 # A collective over several nodes: the command that runs it, and the trial that its output means.
 

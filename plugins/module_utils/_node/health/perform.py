@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..machine.root import Root
+from ..machine.verdict import worst
 from . import prometheus, record
 from .catalog import select_checks
 from .check import FAIL, PROLOG, SKIP, UNKNOWN, WARN, Check, Result
 from .engine import Begin, TierRun, machine_of, run_tier, silently
-from .judge import worst
 from .measure import Machine, TimedRun
 from .settings import source_in_words
 

@@ -144,8 +144,9 @@ MEMORY = Check(
     name="memory",
     title="Memory",
     explain=(
-        "The kernel's memory (MemTotal) is as on good machines of this VM size, within the percentage of the limit "
-        "memory_deviation (azurehpc-health-checks, check_hw_physmem). Less memory fails, more memory warns."
+        "The kernel's memory (MemTotal) differs from the memory in the facts of the VM size by at most the percentage "
+        "in the limit memory_deviation (azurehpc-health-checks, check_hw_physmem). If there is less memory, the check "
+        "fails; if there is more, it warns."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_memory,
@@ -187,8 +188,8 @@ SWAP = Check(
     name="swap",
     title="Swap",
     explain=(
-        "There is not more swap than option most_mib, by default 0 (azurehpc-health-checks, check_hw_swap), because a "
-        "process that swaps delays all other processes of its collective. It only warns."
+        "There is no swap, or at most as much as the option most_mib allows, in MiB (azurehpc-health-checks, "
+        "check_hw_swap). A process that swaps delays all other processes of its job. The check only warns."
     ),
     tiers=(PERIODIC, BOOT),
     measure=_measure_swap,
@@ -204,7 +205,7 @@ _ZOMBIES = 1000
 _LEAST_MIB = 5120
 _LOAD_SOURCE = "LBNL NHC, nhc.conf: check_ps_loadavg $((2*HW_CORES))"
 _ZOMBIE_SOURCE = "leptonai/gpud, components/os"
-_MEMORY_SOURCE = "the same, check_hw_physmem_free 5GB"
+_MEMORY_SOURCE = "the same file, check_hw_physmem_free 5GB"
 
 
 def _measure_load(context: Context) -> Answer:
@@ -258,9 +259,9 @@ LOAD = Check(
     name="load",
     title="Load and free memory",
     explain=(
-        f"The 5-minute load is at most twice the number of CPUs ({_LOAD_SOURCE}; option of_cpus), at least 5 GiB of "
-        f"memory are available ({_MEMORY_SOURCE}; option least_free_mib), and there are at most 1000 zombies "
-        f"({_ZOMBIE_SOURCE}; option zombies). It only warns, because a job is usually the cause."
+        f"The 5-minute load is at most twice the number of CPUs ({_LOAD_SOURCE}; option of_cpus). At least 5 GiB of "
+        f"memory are available ({_MEMORY_SOURCE}; option least_free_mib). There are at most 1000 zombies "
+        f"({_ZOMBIE_SOURCE}; option zombies). The check only warns, because a job is usually the cause."
     ),
     tiers=(PERIODIC,),
     measure=_measure_load,

@@ -164,9 +164,13 @@ def _limit(context: Context) -> float | None:
 CPU_STREAM = Check(
     name=NAME,
     title="memory bandwidth of the host",
-    explain="Runs STREAM if it is installed (options.cpu_stream.program), else copies on all CPUs of each NUMA node at "
-    "once. No source states a limit for sizes with GPUs: set limits.cpu_stream (GB/s of the triad, or of one NUMA "
-    "node), or compare the nodes. A NUMA node far below the median of the node's NUMA nodes warns.",
+    explain=(
+        "Runs STREAM if it is installed (option program). Otherwise it copies memory on all CPUs of a NUMA node at "
+        "once, one NUMA node after the other. No source states a limit for sizes with GPUs: set your own (limit "
+        "cpu_stream, in GB/s), or compare the nodes with each other in the report of the playbook health_check. The "
+        "limit applies to STREAM's triad on the whole machine, or without STREAM to the copies on each NUMA node. "
+        "Without a limit, a NUMA node far below the median of the node's NUMA nodes warns."
+    ),
     tiers=(DEEP,),
     measure=measure,
     limit_s=300.0,

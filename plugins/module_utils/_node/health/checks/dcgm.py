@@ -171,8 +171,10 @@ def _finding(result: TestResult, busids: list[str]) -> list[Finding]:
 DCGM = Check(
     name=NAME,
     title="NVIDIA's diagnosis",
-    explain="Runs 'dcgmi diag' with level 2 (2 minutes), or with the level in options.dcgm.level: 1 (seconds), 3 (15 "
-    "minutes). The limits are DCGM's. Skipped tests do not count.",
+    explain=(
+        "Runs 'dcgmi diag' with level 2, which takes 2 minutes, or with the level in the option level: 1 takes "
+        "seconds, 3 takes 15 minutes. The limits are DCGM's. Tests that DCGM skips do not count."
+    ),
     tiers=(DEEP,),
     measure=measure,
     applies=with_nvidia_gpus,

@@ -167,11 +167,12 @@ FREE_SPACE = Check(
     name="free_space",
     title="Free space",
     explain=(
-        "The file systems of / and /var (option system) have at least 5 % free space (fail_percent) and 1000 free "
-        f"inodes (fail_inodes) ({_SOURCE}); below 10 % (warn_percent) it warns. A file system with /tmp, /var/tmp, "
-        "/dev/shm, /home or the scratch (option users) only warns, because users can fill it. It fails if less than "
-        "half of the space that ext4 reserves for root is free, because users cannot fill that. A file system that "
-        "became read-only fails."
+        "The file systems of / and /var (option system) have at least 5 % free space (option fail_percent) and 1000 "
+        f"free inodes (option fail_inodes; {_SOURCE}). Below 10 % of the space or of the inodes (option warn_percent), "
+        "the check warns. A file system with /tmp, /var/tmp, /dev/shm, /home or the scratch (option users) can be "
+        "filled by users, so the check only warns about its free space and inodes. But it fails if less than half of "
+        "the space that ext4 reserves for root there is free: users cannot use this space, so the node's own processes "
+        "have filled it. The check also fails if a file system of one of the two options is mounted read-only."
     ),
     tiers=(PERIODIC, EPILOG, BOOT),
     measure=_measure_space,
@@ -270,9 +271,10 @@ MOUNTS = Check(
     name="mounts",
     title="Shared file systems",
     explain=(
-        "Each file system of role shared_fs and each path in option paths is mounted from the configured source, and "
-        "answers (statvfs) within option seconds, 3 by default. One that does not answer is unknown, and fails if it "
-        "does not answer twice in a row. The others are judged independently."
+        "Each file system of the role shared_fs, and each path in the list of the option paths, is mounted, and "
+        "answers statvfs within 3 seconds (option seconds). If a file system of the role is mounted from another "
+        "source than the configured one, the check warns. If a file system does not answer, the verdict is unknown; if "
+        "it does not answer in two runs in a row, the verdict is fail. The other file systems are checked nevertheless."
     ),
     tiers=(PERIODIC, DEEP),
     measure=_measure_mounts,

@@ -57,10 +57,12 @@ def measure(context: Context) -> Answer:
 GEMM = Check(
     name=NAME,
     title="matrix products",
-    explain="Multiplies matrices of 8192 x 8192 bfloat16 with cuBLAS on each GPU and checks each element of the "
-    "result: a wrong element fails. A rate far below the median of the node's GPUs warns (modified z-score over 3.5, "
-    "and 5 percent). So does a rate below the VM size's limit, which was measured with another program. A rate below "
-    "the site's limit (limits.gemm) fails.",
+    explain=(
+        "Multiplies matrices of 8192 x 8192 bfloat16 with cuBLAS on each GPU and checks each element of the result: a "
+        "wrong element fails. A GPU warns if its rate is more than 5 percent below the median of the node's GPUs, with "
+        "a modified z-score over 3.5. A rate below the VM size's limit also warns; it does not fail, because this "
+        "limit was measured with another program. If you set your own limit gemm, a rate below it fails."
+    ),
     tiers=(DEEP,),
     measure=measure,
     applies=with_nvidia_gpus,

@@ -189,9 +189,12 @@ def _with_margin(threshold: Threshold) -> Threshold:
 GPU_HOST_BANDWIDTH = Check(
     name=_HOST_BANDWIDTH,
     title="bandwidth between host and GPU",
-    explain="Copies 512 MiB to and from each GPU, with NVIDIA's nvbandwidth (host_to_device_memcpy_ce, "
-    "device_to_host_memcpy_ce), or if that is not installed with the driver, on the CPUs near the GPU. The limit is "
-    "that of azurehpc-health-checks (check_gpu_bw); as there, a value less than 5 percent above it warns.",
+    explain=(
+        "Copies 512 MiB to and from each GPU, with NVIDIA's nvbandwidth (host_to_device_memcpy_ce, "
+        "device_to_host_memcpy_ce). If nvbandwidth is not installed, the check copies with the driver, on the CPUs "
+        "near the GPU. A value below the limit fails, and a value less than 5 percent above it warns, both as in "
+        "azurehpc-health-checks (check_gpu_bw)."
+    ),
     tiers=(DEEP,),
     measure=_measure_host,
     applies=with_nvidia_gpus,
@@ -297,9 +300,11 @@ def _by_driver_peer(context: Context, present: list[str]) -> tuple[_Pairs, list[
 GPU_PEER_BANDWIDTH = Check(
     name=_PEER_BANDWIDTH,
     title="bandwidth between GPUs",
-    explain="Each GPU copies 512 MiB from each other GPU's memory, with NVIDIA's nvbandwidth "
-    "(device_to_device_memcpy_read_ce), or if that is not installed with the driver. The limit is that of "
-    "azurehpc-health-checks (check_gpu_bw).",
+    explain=(
+        "Each GPU copies 512 MiB from each other GPU's memory, with NVIDIA's nvbandwidth "
+        "(device_to_device_memcpy_read_ce). If nvbandwidth is not installed, the check copies with the driver. The "
+        "limit is that of azurehpc-health-checks (check_gpu_bw)."
+    ),
     tiers=(DEEP,),
     measure=_measure_peer,
     applies=with_several_nvidia_gpus,

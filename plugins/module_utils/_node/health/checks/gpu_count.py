@@ -218,9 +218,10 @@ GPU_COUNT = Check(
     name="gpu_count",
     title="Number of GPUs",
     explain=(
-        "The number of GPUs expected of the VM size (or gpu_count in /etc/hpcai/gpu.json) is on the PCI bus, and the "
-        "driver knows each of them and can read it. A driver or GPU that does not answer twice in a row fails. "
-        "Source of the number: the facts of the VM size."
+        "The PCI bus shows as many GPUs as gpu_count in /etc/hpcai/gpu.json states, or else the facts of the VM size. "
+        "NVIDIA's driver knows each of these GPUs and can read it; an AMD GPU is bound to the driver amdgpu. If there "
+        "are more GPUs, the check warns. If NVIDIA's driver or a GPU does not answer, the check asks it once more in "
+        "the same run. If it does not answer again, the check fails."
     ),
     tiers=TIERS,
     measure=_measure,

@@ -71,8 +71,9 @@ GPU_FABRIC = Check(
     name="gpu_fabric",
     title="Fabric of the NVSwitches",
     explain=(
-        f"On sizes with NVSwitches: {MANAGER} is active, and each GPU that reports its state (H100 and later, NVML) "
-        "has joined the fabric without an error, and its routes work. Reduced bandwidth is a warning."
+        f"Only for VM sizes with NVSwitches. The service {MANAGER} is active. According to NVML, each GPU has joined "
+        "the fabric without an error, and its routes through the NVSwitches work. GPUs older than H100 do not report "
+        "this; on them, the check tests only the service. If a GPU reports reduced bandwidth, the check warns."
     ),
     tiers=TIERS,
     measure=_measure,

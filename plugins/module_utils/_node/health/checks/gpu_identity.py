@@ -135,9 +135,11 @@ GPU_IDENTITY = Check(
     name="gpu_identity",
     title="Model, firmware and driver of the GPUs",
     explain=(
-        "Each GPU has the model and the memory expected of the VM size; all have the same firmware (VBIOS), not older "
-        "than the option min_vbios; the driver is not older than gpu_min_driver. Versions are compared as numbers. In "
-        "the tiers boot and deep, each GPU also verifies the checksums of its InfoROM."
+        "Each GPU has the model and the memory expected of the VM size. All GPUs have the same firmware (VBIOS); "
+        "otherwise the check warns. The firmware is at least the version in the option min_vbios. The driver is at "
+        "least the version in the variable gpu_min_driver of the role gpu. If such a version is not set, any version "
+        "passes. Versions are compared as numbers. In the tiers boot and deep, each GPU also verifies the checksums of "
+        "its InfoROM."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure,

@@ -148,9 +148,12 @@ GPU_XID = Check(
     name="gpu_xid",
     title="XIDs in the kernel's log",
     explain=(
-        "Looks for NVIDIA's XIDs in the kernel's log of this boot. cyclecloud-healthagent, azurehpc-health-checks and "
-        "NVIDIA's catalogue decide which XIDs are errors. XIDs in none of them, and traces of a user's application, "
-        "are warnings. A finding stays until the GPU is reset, the driver is loaded again, or the machine restarts."
+        "Looks for XIDs, the numbered errors of NVIDIA's driver, in the kernel's log of this boot. The first of these "
+        "sources that lists an XID decides whether it fails or warns: cyclecloud-healthagent, azurehpc-health-checks, "
+        "NVIDIA's catalogue. An XID that none of them lists warns. An XID that a user's application caused warns in "
+        "one run only. Other findings stay until the GPU is reset, the driver is loaded again, the machine restarts, "
+        "or somebody clears them. A reset of the GPU or a new load of the driver does not end a finding with the "
+        "action reboot or replace."
     ),
     tiers=(PROLOG, PERIODIC, EPILOG, BOOT),
     measure=_measure_xid,
@@ -246,9 +249,9 @@ GPU_SXID = Check(
     name="gpu_sxid",
     title="SXids of the NVSwitches",
     explain=(
-        "Looks for SXids of the NVSwitches in the kernel's log of this boot and in the fabric manager's log. Fatal "
-        "SXids fail, others warn, and corrected single-bit errors are only counted (NVIDIA, Fabric Manager User "
-        "Guide). A finding stays until the machine restarts."
+        "Looks for SXids, the numbered errors of NVSwitches, in the kernel's log of this boot and in the fabric "
+        "manager's log. Fatal SXids fail. Corrected single-bit errors are only counted (NVIDIA, Fabric Manager User "
+        "Guide). All other SXids warn. A finding stays until the machine restarts or somebody clears it."
     ),
     tiers=(PROLOG, PERIODIC, EPILOG, BOOT),
     measure=_measure_sxid,
@@ -328,9 +331,10 @@ GPU_DRIVER_LOG = Check(
     name="gpu_driver_log",
     title="NVIDIA's driver in the kernel's log",
     explain=(
-        "Looks in the kernel's log of this boot for messages of NVIDIA's driver without an XID: a GPU that has fallen "
-        "off the bus, that it could not initialise or attach to, fatal errors of unified memory (nvidia-uvm), and a "
-        "library of another version. A finding stays until the machine restarts."
+        "Looks in the kernel's log of this boot for messages of NVIDIA's driver without an XID. The check fails if a "
+        "GPU has fallen off the bus, if the driver could not initialise or attach to a GPU, or after a fatal error of "
+        "unified memory (nvidia-uvm). It warns if a program used a library of another version than the driver. A "
+        "finding stays until the machine restarts or somebody clears it."
     ),
     tiers=(PROLOG, PERIODIC, EPILOG, BOOT),
     measure=_measure_driver_log,

@@ -94,10 +94,12 @@ GPU_ECC = Check(
     name="gpu_ecc",
     title="Memory errors of the GPUs",
     explain=(
-        "The counters of each GPU's memory errors, since the driver was loaded and in the GPU's lifetime. It fails on "
-        "any uncorrected error in SRAM, on more errors than the limits (azurehpc-health-checks, conf/<size>.conf: "
-        "corrected errors in SRAM, any errors in DRAM), and if the GPU reports that its SRAM has too many errors. ECC "
-        "that is off, and uncorrected errors in DRAM since the driver was loaded, are warnings."
+        "Reads how many corrected and uncorrected errors each GPU's memory had, since the driver was loaded and in the "
+        "GPU's lifetime. Each of these counters has a limit: 0 for uncorrected errors in SRAM, the limit "
+        "ecc_sram_errors for corrected errors in SRAM, and the limit ecc_dram_errors for both kinds of errors in DRAM "
+        "(azurehpc-health-checks, conf/<size>.conf). The check fails if a counter is above its limit, or if the GPU "
+        "reports that its SRAM has too many errors. It warns if ECC is off, or if there was an uncorrected error in "
+        "DRAM since the driver was loaded."
     ),
     tiers=TIERS,
     measure=_measure_ecc,
@@ -149,8 +151,9 @@ GPU_ROW_REMAP = Check(
     name="gpu_row_remap",
     title="Remapped rows of the GPUs' memory",
     explain=(
-        "No row of a GPU's memory waits for a reset to be remapped, no remapping failed, and the number of rows "
-        "remapped for uncorrected errors is within the limit (azurehpc-health-checks, check_gpu_ecc)."
+        "No GPU waits for a reset to remap a row of its memory, and no remapping has failed. The number of rows that "
+        "were remapped because of uncorrected errors is at most the limit remapped_rows (azurehpc-health-checks, "
+        "check_gpu_ecc)."
     ),
     tiers=TIERS,
     measure=_measure_row_remap,
@@ -202,8 +205,9 @@ GPU_RETIRED_PAGES = Check(
     name="gpu_retired_pages",
     title="Retired pages of the GPUs' memory",
     explain=(
-        "On V100: the number of retired pages of a GPU's memory, for single and double bit errors together, is within "
-        "the limit, and none waits for a reset (azurehpc-health-checks, check_gpu_ecc)."
+        "Only for VM sizes with V100, which retires pages of its memory instead of remapping rows. No GPU waits for a "
+        "reset to retire a page. The number of a GPU's retired pages, for single and double bit errors together, is at "
+        "most the limit retired_pages (azurehpc-health-checks, check_gpu_ecc)."
     ),
     tiers=TIERS,
     measure=_measure_retired_pages,

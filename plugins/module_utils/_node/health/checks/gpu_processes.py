@@ -97,9 +97,11 @@ GPU_PROCESSES = Check(
     name="gpu_processes",
     title="Processes left on the GPUs",
     explain=(
-        "Before and after a job, no process without a job uses a GPU (its control group, or the slurmstepd that "
-        "started it, shows its job), and no process of the finished job does. A GPU without processes has almost no "
-        "memory in use. Users' leftovers never drain the node."
+        "Runs before and after a job. Each process that uses a GPU belongs to a job: it is in the control group of a "
+        "job, or a slurmstepd is among its ancestors. After a job, no process of this job uses a GPU. If a process "
+        "breaks these rules, the check fails, but the node is not drained. The check only warns about a system user's "
+        f"process that belongs to no job, and about a GPU on which more than {_IDLE_MIB} MiB of memory are in use "
+        "without a process (option idle_memory_mib)."
     ),
     tiers=(PROLOG, EPILOG),
     measure=_measure,

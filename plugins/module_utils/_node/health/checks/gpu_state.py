@@ -75,9 +75,10 @@ GPU_THROTTLE = Check(
     name="gpu_throttle",
     title="What slows the GPUs down",
     explain=(
-        "The driver's reasons why the clocks are not higher. A slowdown by the hardware, for temperature or power, "
-        "fails. A slowdown by the driver for temperature, and a power limit that somebody has lowered, are warnings. "
-        "Idle GPUs, clocks that were set, and a GPU under load at its default power limit are normal (NVIDIA, nvml.h)."
+        "Reads from the driver why the GPUs' clocks are not higher. The check fails if the hardware slows a GPU down "
+        "because of temperature or power. It warns if the driver slows a GPU down because of temperature, or because "
+        "of a power limit below the GPU's default. Other reasons are normal, such as an idle GPU, clocks that somebody "
+        "has set, or the default power limit of a GPU under load (NVIDIA, nvml.h)."
     ),
     tiers=(PROLOG, PERIODIC, BOOT, DEEP),
     measure=_measure_throttle,
@@ -116,8 +117,8 @@ GPU_TEMPERATURE = Check(
     name="gpu_temperature",
     title="Temperature of the GPUs",
     explain=(
-        "Each GPU is cooler than the temperature at which its hardware slows it down; above its maximum operating "
-        "temperature it warns. NVML reports both limits for each GPU."
+        "Each GPU is cooler than the temperature at which its hardware slows it down. Above the GPU's maximum "
+        "operating temperature, the check warns. NVML reports both temperatures for each GPU."
     ),
     tiers=(PROLOG, PERIODIC, BOOT, DEEP),
     measure=_measure_temperature,
@@ -153,8 +154,8 @@ GPU_POWER = Check(
     name="gpu_power",
     title="Power of the GPUs",
     explain=(
-        "The power of each GPU, and that its power limit is not below the default of its model, which the driver "
-        "reports. A lower limit is a warning."
+        "Measures the power of each GPU. The check warns if the GPU's power limit is lower than the default of its "
+        "model. The driver reports both limits."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_power,
@@ -217,9 +218,11 @@ GPU_CLOCKS = Check(
     name="gpu_clocks",
     title="Clocks of the GPUs",
     explain=(
-        "The clocks of each GPU are those in /etc/hpcai/clocks.json (gpu_clocks): application clocks as the driver "
-        "reports them, locked clocks as recorded since the driver was loaded. It only warns: 'hpcnode clocks apply' "
-        "corrects the clocks."
+        "The clocks of each GPU are those in /etc/hpcai/clocks.json, which the role gpu writes from its variable "
+        "gpu_clocks. The driver reports application clocks, but not locked clocks. For these, the check reads which "
+        "clocks hpcnode has locked since the driver was loaded (/run/hpcai/clocks.json). GPUs that have the highest "
+        "clocks because their job asked for them are ignored. The check only warns: 'hpcnode clocks apply' corrects "
+        "the clocks."
     ),
     tiers=(PERIODIC, BOOT),
     measure=_measure_clocks,
@@ -252,8 +255,10 @@ def judge_persistence(gpu: GpuHealth) -> Iterator[Observation]:
 GPU_PERSISTENCE = Check(
     name="gpu_persistence",
     title="Persistence mode of the GPUs",
-    explain="Persistence mode is on, through nvidia-persistenced or as a setting, as NVML reports. If it is off, it "
-    "warns.",
+    explain=(
+        "According to NVML, persistence mode is on, whether nvidia-persistenced or a setting turned it on. If the mode "
+        "is off, the check warns."
+    ),
     tiers=(PROLOG, PERIODIC, BOOT),
     measure=_measure_persistence,
     applies=with_nvidia_gpus,
@@ -287,7 +292,10 @@ def _measure_mig(context: Context) -> Answer:
 GPU_MIG = Check(
     name="gpu_mig",
     title="MIG mode of the GPUs",
-    explain="MIG mode is off on each GPU, or on if the option enabled is true. Anything else is a warning.",
+    explain=(
+        "MIG mode is off on each GPU (option enabled: false). With the option enabled: true, MIG mode must be on "
+        "instead. The check warns about a GPU in the wrong mode."
+    ),
     tiers=(PROLOG, PERIODIC, BOOT),
     measure=_measure_mig,
     applies=with_nvidia_gpus,

@@ -164,11 +164,11 @@ MACHINE_CHECK = Check(
     name="machine_check",
     title="errors of CPUs and memory",
     explain=(
-        "Looks for machine checks, EDAC and firmware reports in the kernel's log of this boot, and at the kernel's "
-        "counters of each memory controller (ue_count and ce_count of EDAC). Most VMs have no such counters; then only "
-        "the log counts. An uncorrected error fails; more than "
-        f"{BEARABLE_MEMORY} corrected errors within 24 hours warn (mcelog's threshold, 10 / 24h). A finding stays "
-        "until the machine restarts."
+        "Looks for machine checks, and for reports of EDAC (the kernel's driver for memory errors) and of the "
+        "firmware, in the kernel's log of this boot. If the VM shows memory controllers, which most VMs do not, the "
+        "check also reads the error counters of each controller (ue_count and ce_count of EDAC). An uncorrected error "
+        f"fails. More than {BEARABLE_MEMORY} corrected errors within 24 hours warn (mcelog's threshold, 10 / 24h). A "
+        "finding stays until the machine restarts or somebody clears it."
     ),
     tiers=(PERIODIC, EPILOG, BOOT),
     measure=_measure_machine_check,
@@ -241,9 +241,10 @@ PCIE_ERRORS = Check(
     name="pcie_errors",
     title="errors on PCI Express in the kernel's log",
     explain=(
-        "Looks for PCIe errors (AER) in the kernel's log of this boot, by device. Fatal errors fail. Other uncorrected "
-        f"errors, and more than {BEARABLE_PCIE} corrected errors within a minute (DCGM's limit for a GPU's PCIe "
-        "replays), warn. A finding stays until the machine restarts."
+        "Looks for PCIe errors (AER) of each device in the kernel's log of this boot. Fatal errors fail. Other "
+        f"uncorrected errors warn, and so do more than {BEARABLE_PCIE} corrected errors of a device within a minute "
+        "(DCGM's limit for a GPU's PCIe replays). The check also warns if an InfiniBand adapter reports that its PCIe "
+        "slot supplies too little power. A finding stays until the machine restarts or somebody clears it."
     ),
     tiers=(PERIODIC, EPILOG, BOOT),
     measure=_measure_pcie,

@@ -94,9 +94,11 @@ IB_ERRORS = Check(
     name="ib_errors",
     title="Error counters of the InfiniBand ports",
     explain=(
-        "The growth of symbol_error, link_error_recovery, port_rcv_errors, local_link_integrity_errors and "
-        "excessive_buffer_overrun_errors of each port since the last run. More than 10, the thresholds of "
-        f"ibqueryerrors ({_ERRORS_SOURCE}), warns; twice in a row fails."
+        "Compares five error counters of each InfiniBand port with their values in the last run: symbol_error, "
+        "link_error_recovery, port_rcv_errors, local_link_integrity_errors and excessive_buffer_overrun_errors. If a "
+        "counter has grown by more than 10 since the last run, the check warns. If the same counter has grown by more "
+        "than 10 in two runs in a row, the check fails. The number 10 is the threshold of ibqueryerrors "
+        f"({_ERRORS_SOURCE})."
     ),
     tiers=(PERIODIC,),
     measure=_measure_errors,
@@ -232,9 +234,9 @@ IB_FLAPS = Check(
     name="ib_flaps",
     title="InfiniBand links that flap",
     explain=(
-        "How often each InfiniBand link went down within 24 hours, from link_downed of the port and carrier_down_count "
-        "of its network interface, and before the first run from the log of systemd-networkd. 5 or more times fail "
-        f"({_FLAPS_SOURCE})."
+        "Counts how often each InfiniBand link went down within 24 hours, from the counters link_downed of the port "
+        "and carrier_down_count of its network interface. For the time before the first run, it uses the log of "
+        f"systemd-networkd. A link that went down more than 4 times fails (limit ib_flaps; {_FLAPS_SOURCE})."
     ),
     tiers=(PERIODIC, BOOT),
     measure=_measure_flaps,
@@ -292,8 +294,9 @@ IB_DRIVER_LOG = Check(
     name="ib_driver_log",
     title="the InfiniBand adapters' driver in the kernel's log",
     explain=(
-        "Looks in the kernel's log of this boot for messages of mlx5_core: firmware that stopped or no longer accepts "
-        "commands fails, a problem with a cable warns. A finding stays until the machine restarts."
+        "Looks in the kernel's log of this boot for messages of the driver mlx5_core. The check fails if the firmware "
+        "of an adapter has stopped or no longer accepts commands. It warns if an adapter reports a problem with its "
+        "cable. A finding stays until the machine restarts or somebody clears it."
     ),
     tiers=(PERIODIC, EPILOG, BOOT),
     measure=_measure_driver_log,

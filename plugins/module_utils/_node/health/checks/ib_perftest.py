@@ -222,9 +222,13 @@ def _answer(context: Context, path: str, ports: list[Port], limit_name: str, fin
 IB_WRITE_BANDWIDTH = Check(
     name=_WRITE_BANDWIDTH,
     title="bandwidth of the adapters",
-    explain="Runs ib_write_bw between each InfiniBand adapter and itself, with the limit's message size and queue "
-    "pairs, in memory of a GPU on its NUMA node, and compares the result with the VM size's limit "
-    "(azurehpc-health-checks, check_ib_bw_gdr). A perftest without CUDA measures host memory, and the check warns.",
+    explain=(
+        "Runs ib_write_bw between each InfiniBand adapter and itself, in memory of a GPU on the adapter's NUMA node. "
+        "It uses the message size and the number of queue pairs at which the VM size's limit ib_gdr_write was "
+        "measured, and compares the result with this limit (azurehpc-health-checks, check_ib_bw_gdr). If the VM size "
+        "has no such limit, the check uses host memory and the limit ib_write. If perftest was built without CUDA, it "
+        "does the same, and warns."
+    ),
     tiers=(DEEP,),
     measure=_measure_bandwidth,
     applies=with_infiniband,
@@ -270,8 +274,11 @@ def _measure_latency(context: Context) -> Answer:
 IB_LATENCY = Check(
     name=_LATENCY,
     title="latency of the adapters",
-    explain="Runs ib_write_lat between each InfiniBand adapter and itself and compares the typical latency with the VM "
-    "size's limit (azurehpc, experimental/ndv4_a100_healthchecks), or without a limit, with the node's other adapters.",
+    explain=(
+        "Runs ib_write_lat between each InfiniBand adapter and itself, and compares the typical latency with the VM "
+        "size's limit ib_latency_local (azurehpc, experimental/ndv4_a100_healthchecks). If there is no limit, it "
+        "compares the node's adapters with each other."
+    ),
     tiers=(DEEP,),
     measure=_measure_latency,
     applies=with_infiniband,

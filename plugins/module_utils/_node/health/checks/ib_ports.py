@@ -92,9 +92,9 @@ IB_PORTS = Check(
     name="ib_ports",
     title="InfiniBand ports",
     explain=(
-        "The number of InfiniBand ports expected of the VM size is in state ACTIVE with the link up, according to "
-        "sysfs. Missing adapters are listed by PCI address (facts of the VM size: azurehpc-health-checks, "
-        "azhpc-images)."
+        "According to sysfs, each InfiniBand port is in state ACTIVE and its link is up, and there are as many ports "
+        "as the facts of the VM size state (azurehpc-health-checks, azhpc-images). Missing adapters are listed by PCI "
+        "address."
     ),
     tiers=TIERS,
     measure=_measure_ports,
@@ -145,8 +145,8 @@ IB_RATE = Check(
     name="ib_rate",
     title="Rate of the InfiniBand ports",
     explain=(
-        "Each active InfiniBand port runs at the rate expected of the VM size (azurehpc-health-checks, check_hw_ib), "
-        "because a link that has lost lanes stays active but is slow."
+        "Each active InfiniBand port runs at the rate expected of the VM size (azurehpc-health-checks, check_hw_ib). A "
+        "link that has lost lanes stays active, but runs at a lower rate."
     ),
     tiers=(PROLOG, PERIODIC, BOOT, DEEP),
     measure=_measure_rate,
@@ -197,8 +197,8 @@ IB_ADDRESSES = Check(
     name="ib_addresses",
     title="LID and GID of the InfiniBand ports",
     explain=(
-        "Each active InfiniBand port has a LID that is not 0 and a unique GID: other nodes use both to reach it "
-        "(InfiniBand architecture: LID 0 is reserved)."
+        "Each active InfiniBand port has a LID that is not 0, and a GID that no other port of the node has. Other "
+        "nodes need the GID and the LID to reach the port (InfiniBand architecture: LID 0 is reserved)."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_addresses,
@@ -272,8 +272,8 @@ IB_PKEYS = Check(
     title="Partition keys of the InfiniBand ports",
     explain=(
         "Azure gives the ports of a scale set one partition key besides the default key (0x7fff or 0xffff). Each port "
-        "has exactly one such key, as a full member, and all ports have the same key. Without it, a port cannot reach "
-        "other nodes. (learn.microsoft.com/azure/virtual-machines/setup-mpi, partition keys)"
+        "of the node has exactly one such key, as a full member, and all ports have the same key. A port without this "
+        "key cannot reach other nodes (learn.microsoft.com/azure/virtual-machines/setup-mpi, partition keys)."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_pkeys,
@@ -322,8 +322,8 @@ PEER_MEMORY = Check(
     title="GPUDirect RDMA",
     explain=(
         "InfiniBand adapters can access the GPUs' memory: nvidia_peermem is loaded, or the driver has the open kernel "
-        "modules, which provide DMA-BUF (NVIDIA, GPUDirect RDMA documentation). It only warns, because jobs run "
-        "without it, but more slowly."
+        "modules, which provide DMA-BUF (NVIDIA, GPUDirect RDMA documentation). The check only warns: without this "
+        "access, jobs run, but more slowly."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_peer_memory,

@@ -114,10 +114,10 @@ KERNEL_TROUBLE = Check(
     name="kernel_trouble",
     title="crashes and hangs within the kernel",
     explain=(
-        "Looks in the kernel's log of this boot for crashes within the kernel and hard lockups, which fail, and for "
-        "soft lockups, RCU stalls and hung tasks, which only warn, because a pause of the VM or a file server can "
-        "cause them too. A finding stays until the machine restarts. Processes killed because memory ran out belong "
-        "to users, and warn once."
+        "Looks for crashes and hangs in the kernel's log of this boot. Crashes within the kernel and hard lockups "
+        "fail. Soft lockups, RCU stalls and hung tasks only warn, because Azure may have paused the VM, or a file "
+        "server may not have answered. These findings stay until the machine restarts or somebody clears them. If a "
+        "process was killed because memory ran out, the check warns in one run only, because users cause this."
     ),
     tiers=(PERIODIC, EPILOG, BOOT),
     measure=_measure_trouble,
@@ -287,10 +287,11 @@ DISK_ERRORS = Check(
     name="disk_errors",
     title="errors of disks and file systems in the kernel's log",
     explain=(
-        "Looks in the kernel's log of this boot for read and write errors, NVMe disks that disappeared, failed disks "
-        "of arrays, and file systems that are damaged or were shut down: these fail. An NVMe disk that did not answer "
-        "in time warns. A finding stays until the machine restarts. Optical drives, which only provide settings, are "
-        "ignored."
+        "Looks for errors of disks and file systems in the kernel's log of this boot. The check fails if a disk had "
+        "read or write errors, an NVMe disk disappeared, a disk of an array failed, or a file system is damaged or was "
+        "shut down. It warns if an NVMe disk did not answer in time, or if an ext4 file system had errors earlier. A "
+        "finding stays until the machine restarts or somebody clears it. The optical drive is ignored: Azure uses it "
+        "only to hand over the settings of a new VM."
     ),
     tiers=(PERIODIC, EPILOG, BOOT),
     measure=_measure_disks,

@@ -159,11 +159,11 @@ LEFTOVERS = Check(
     name="leftovers",
     title="Leftovers of jobs",
     explain=(
-        "Users who have no job on the node and are not logged in have no processes, no files in /dev/shm and /tmp "
-        "(option folders), no shared memory and no containers there, and without any job no huge pages are in use. "
-        "Such leftovers only warn, because users cause them. A process in a job's control group fails if it still "
-        "exists in the next run after the job's steps are gone: Slurm could not kill it. A dead job's BeeGFS that "
-        "cannot be removed fails too."
+        "Users who have no job on the node and are not logged in have nothing left on it: no processes, no files in "
+        "/dev/shm and /tmp (option folders), no shared memory and no containers. If no job runs on the node, no huge "
+        "pages are in use. Such leftovers only warn, because users cause them. The check fails if a process of a "
+        "finished job still exists in the next run, because Slurm could not kill it. It also fails if the BeeGFS of a "
+        "finished job cannot be removed."
     ),
     tiers=(PERIODIC, EPILOG),
     measure=_measure,

@@ -68,9 +68,11 @@ METADATA_SERVICE = Check(
     name="metadata_service",
     title="Metadata service",
     explain=(
-        "The nftables rules that let only root and listed users reach Azure's metadata service are loaded, and match "
-        "/etc/hpcai/metadata.nft. It warns if the kernel lacks the filter that prevents jobs from connecting sockets "
-        "that root opened, and if the rules do not cover Azure's guest proxy agent."
+        "The nftables rules that let only root and the users in node_tools_metadata_users reach Azure's metadata "
+        "service are loaded, and match /etc/hpcai/metadata.nft; otherwise the check fails. It warns if a job could "
+        "still reach the service in one of two ways. The first is a socket that the job inherits from root, if the "
+        "kernel's filter for connect(2) is not attached. The second is Azure's guest proxy agent, if it was installed "
+        "after the rules."
     ),
     tiers=(PERIODIC, BOOT),
     measure=_measure,

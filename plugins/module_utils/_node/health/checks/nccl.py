@@ -196,8 +196,11 @@ def _measure_alltoall(context: Context) -> Answer:
 NCCL_ALLTOALL = Check(
     name="nccl_alltoall",
     title="NCCL all-to-all within the node",
-    explain="Runs alltoall_perf of nccl-tests over all GPUs with the node's topology file and checks the results. No "
-    "source has a limit for its bus bandwidth: set limits.nccl_alltoall (GB/s), or compare the nodes.",
+    explain=(
+        "Runs alltoall_perf of nccl-tests over all GPUs with the node's topology file and checks the results. No "
+        "source states a limit for the bus bandwidth: set your own (limit nccl_alltoall, in GB/s), or compare the "
+        "nodes with each other in the report of the playbook health_check."
+    ),
     tiers=(DEEP,),
     measure=_measure_alltoall,
     applies=with_several_nvidia_gpus,
@@ -234,9 +237,11 @@ def _measure_loopback(context: Context) -> Answer:
 NCCL_IB_LOOPBACK = Check(
     name="nccl_ib_loopback",
     title="NCCL all-reduce through the adapters",
-    explain="Runs all_reduce_perf of nccl-tests over all GPUs with NCCL_P2P_DISABLE=1 and NCCL_SHM_DISABLE=1, and "
-    "compares the average bus bandwidth with the VM size's limit (azurehpc-health-checks, "
-    "check_nccl_allreduce_ib_loopback).",
+    explain=(
+        "Runs all_reduce_perf of nccl-tests over all GPUs with NCCL_P2P_DISABLE=1 and NCCL_SHM_DISABLE=1, so that all "
+        "data go through the InfiniBand adapters. It compares the average bus bandwidth with the VM size's limit "
+        "(azurehpc-health-checks, check_nccl_allreduce_ib_loopback)."
+    ),
     tiers=(DEEP,),
     measure=_measure_loopback,
     applies=with_nvidia_gpus_and_infiniband,

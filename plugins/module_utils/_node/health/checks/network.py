@@ -73,8 +73,8 @@ NETWORK = Check(
     name="network",
     title="Network interfaces",
     explain=(
-        "The interface of the default route is up (azurehpc-health-checks, check_hw_eth); otherwise it fails. Each "
-        "active InfiniBand port has an IP over InfiniBand interface; otherwise it warns."
+        "The interface of the default route is up (azurehpc-health-checks, check_hw_eth); otherwise the check fails. "
+        "Each active InfiniBand port has an IP over InfiniBand interface; otherwise the check warns."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_network,
@@ -124,8 +124,8 @@ ACCELERATED_NIC = Check(
     title="Accelerated networking",
     explain=(
         "The front-end network's RDMA device (mlx5_an0) is active at the rate in the facts of the VM size "
-        "(azurehpc-health-checks, run-health-checks.sh). It only warns, because jobs run without it, but load and save "
-        "data more slowly."
+        "(azurehpc-health-checks, run-health-checks.sh). The check only warns: without the device, jobs run, but load "
+        "and save data more slowly."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_accelerated,

@@ -92,9 +92,11 @@ NVME_COUNT = Check(
     name="nvme_count",
     title="Local NVMe disks",
     explain=(
-        "The number of local NVMe disks, recognised by their model, is expected_count of the scratch, or the number "
-        "expected of the VM size (azurehpc-health-checks, check_nvme_count). Disks that disappeared in this boot are "
-        "listed by serial number. The state of each NVMe controller is live, or is live again in the next run."
+        "The number of local NVMe disks is the one in scratch_expected_count, or else the number of scratch_devices, "
+        "or else that of the VM size (azurehpc-health-checks, check_nvme_count). If there are more disks, the check "
+        "warns. If scratch_devices is empty, local NVMe disks are recognised by their model. Disks that disappeared in "
+        "this boot are listed by serial number. The check warns while an NVMe controller is being reset. It fails if a "
+        "controller is dead, has no driver, or is still not live in the next run."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_count,
@@ -204,9 +206,9 @@ NVME_SMART = Check(
     name="nvme_smart",
     title="Health of the local NVMe disks",
     explain=(
-        "critical_warning of each local NVMe disk is 0 (else it fails), percentage_used is below 100 and media_errors "
-        "have not grown since the last run (else it warns), from 'nvme smart-log' (NVM Express base specification, "
-        "SMART / health information log)."
+        "Reads 'nvme smart-log' of each local NVMe disk (NVM Express base specification, SMART / health information "
+        "log). The check fails if critical_warning is not 0. It warns if percentage_used is 100 or more, or if "
+        "media_errors has grown since the last run."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_smart,

@@ -152,10 +152,12 @@ SCRATCH = Check(
     name="scratch",
     title="Scratch",
     explain=(
-        "The scratch is mounted at the configured place, with the file system that this boot mounted, and not "
-        "read-only; a byte can be written; its md array has all members and a good state (array_state, degraded and "
-        "the members' states in sysfs). It applies if NVMe disks are expected, or a temporary disk replaces them. If "
-        "the boot phase created a plain directory, it only tests writing."
+        "The scratch is mounted at the configured place and not read-only. The file system there is the one that "
+        "hpcnode mounted in this boot, and a byte can be written. If the scratch is on an md array, all members are "
+        "present and the state is good (array_state, degraded and the members' states in sysfs). On a node without "
+        "NVMe disks, a scratch on the temporary disk is tested in the same way. If the boot phase created a plain "
+        "directory as the scratch instead, the check only tests writing. On a node without a scratch, the check is "
+        "skipped."
     ),
     tiers=TIERS,
     measure=_measure,

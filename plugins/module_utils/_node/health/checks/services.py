@@ -129,9 +129,11 @@ SERVICES = Check(
     name="services",
     title="Services",
     explain=(
-        "munge and slurmd run on a compute node, slurmctld on the controller, the fabric manager on nodes with "
-        "NVSwitches, and the services in option needed; option not_needed excludes services. Other failed units, and "
-        "chrony and the persistence daemon if they are installed but do not run, warn."
+        "These services run: munge on compute nodes and the controller, slurmd on compute nodes (except in the tier "
+        "boot, which runs before it), slurmctld on the controller, the fabric manager on nodes with NVSwitches, and "
+        "the services in the list of the option needed. A service in the list of the option not_needed need not run. "
+        "The check warns about other units that failed, and if chrony or NVIDIA's persistence daemon is installed but "
+        "does not run."
     ),
     tiers=(PROLOG, PERIODIC, EPILOG, BOOT),
     measure=_measure,

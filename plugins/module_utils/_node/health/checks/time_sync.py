@@ -81,9 +81,10 @@ TIME_SYNC = Check(
     name="time_sync",
     title="Clock",
     explain=(
-        "The clock is synchronised, according to chrony or else systemd; otherwise it warns. It fails if chrony "
-        "reports an offset of more than 1 s (option offset_s), which Azure's guide to time sync lets chrony correct at "
-        "once (learn.microsoft.com/azure/virtual-machines/linux/time-sync)."
+        "The clock is synchronised according to chrony, or to systemd if chrony is not installed; otherwise the check "
+        "warns. It fails if chrony reports an offset of more than 1 s (option offset_s). With the settings in Azure's "
+        "guide to time sync, chrony corrects such an offset at once "
+        "(learn.microsoft.com/azure/virtual-machines/linux/time-sync)."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure,

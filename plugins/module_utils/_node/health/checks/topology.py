@@ -72,8 +72,9 @@ NUMA = Check(
     name="numa",
     title="NUMA nodes",
     explain=(
-        "The NUMA nodes are those of the VM size, each with the CPUs of the size's topology (azhpc-images, "
-        "topology/*.xml), and each has memory. Check cpu reports offline CPUs."
+        "The machine has the NUMA nodes in the facts of the VM size, each with the CPUs that these facts state "
+        "(azhpc-images, topology/*.xml). If a NUMA node has no memory, the check warns. Offline CPUs are ignored here, "
+        "because the check cpu reports them."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_numa,
@@ -166,9 +167,9 @@ PCI_TOPOLOGY = Check(
     name="pci_topology",
     title="PCI topology",
     explain=(
-        "Each GPU and InfiniBand adapter is, according to sysfs, on the NUMA node of the VM size's facts "
-        "(azurehpc-health-checks, check_hw_topology; azhpc-images, topology/*.xml); otherwise it fails. NCCL's "
-        "topology file matches them, if the node's settings require one; otherwise it warns."
+        "According to sysfs, each GPU and InfiniBand adapter is on the NUMA node that the facts of the VM size state "
+        "(azurehpc-health-checks, check_hw_topology; azhpc-images, topology/*.xml); otherwise the check fails. If the "
+        "node's settings require NCCL's topology file, the file matches these facts; otherwise the check warns."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_pci,

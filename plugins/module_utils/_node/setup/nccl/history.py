@@ -27,7 +27,7 @@ _NONSENSE = "0000ffff,0000ffff"
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownTopology:
     """A known topology file.
 
     :ivar family: its name in the HPC images.
@@ -125,7 +125,7 @@ _BROKEN = (
 )
 
 
-def recognise(text: str) -> Known | None:
+def recognise(text: str) -> KnownTopology | None:
     """Return which known file a text is; None if it is unknown."""
     try:
         found = layout(parse(text))
@@ -153,15 +153,15 @@ def layout(root: Element) -> Layout:
 
 
 @cache
-def _known() -> Mapping[Layout, Known]:
+def _known() -> Mapping[Layout, KnownTopology]:
     right = {}
     for name in FAMILIES:
         topology = topology_of(SIZES[name])
         if isinstance(topology, Topology):
-            known = Known(topology.family.name, "right", "")
+            known = KnownTopology(topology.family.name, "right", "")
             right[layout(as_element(topology))] = known
     return {
-        **{_layout_of(version): Known(version.family, version.label, version.broken) for version in _BROKEN},
+        **{_layout_of(version): KnownTopology(version.family, version.label, version.broken) for version in _BROKEN},
         **right,
     }
 

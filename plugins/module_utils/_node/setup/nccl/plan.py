@@ -20,7 +20,7 @@ from .facts import CONFIG_PATH, NcclFacts
 from .history import is_ours, recognise
 from .options import CONF_PATH, IGNORE, OMIT, PRESENT, STRICT, NcclOptions
 from .topology import Topology, as_element, as_xml, gpu_map, topology_of
-from .verify import Mismatch, Verdict, verify
+from .verify import Comparison, Mismatch, verify
 
 _INTERFACE = "NCCL_SOCKET_IFNAME"
 
@@ -43,7 +43,7 @@ class NcclPlan:
     :ivar changes: the files, in the order in which they are written.
     :ivar topology: the generated topology; None if none is generated.
     :ivar reason: why none is generated; empty if one is.
-    :ivar verdict: the comparison of topology and machine; None if it was not requested.
+    :ivar comparison: the comparison of topology and machine; None if it was not requested.
     :ivar environment: the variables that NCCL reads from the configuration file afterwards.
     :ivar overridden: lines of others in that file that have no effect.
     :ivar replaced: which file the topology replaces; None if it replaces none.
@@ -53,7 +53,7 @@ class NcclPlan:
     changes: tuple[FileChange, ...]
     topology: Topology | None = None
     reason: str = ""
-    verdict: Verdict | None = None
+    comparison: Comparison | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     overridden: tuple[str, ...] = ()
     replaced: str | None = None
@@ -71,10 +71,10 @@ def plan(options: NcclOptions, facts: NcclFacts) -> NcclPlan:
     topology = topology_of(facts.size)
     reason = topology if isinstance(topology, str) else ""
     generated = None if isinstance(topology, str) else topology
-    verdict = verify(generated, facts.machine) if generated and options.verify != IGNORE else None
-    if verdict and verdict.mismatches and options.verify == STRICT:
-        raise Refused(_not_true(facts.size.name, verdict), verdict.mismatches)
-    omitted = bool(verdict and verdict.mismatches and options.verify == OMIT)
+    comparison = verify(generated, facts.machine) if generated and options.verify != IGNORE else None
+    if comparison and comparison.mismatches and options.verify == STRICT:
+        raise Refused(_not_true(facts.size.name, comparison), comparison.mismatches)
+    omitted = bool(comparison and comparison.mismatches and options.verify == OMIT)
     if omitted:
         # As for a size without a topology: our file is removed if it does not match any more.
         generated = None
@@ -88,7 +88,7 @@ def plan(options: NcclOptions, facts: NcclFacts) -> NcclPlan:
         settings = dict(sorted({**settings, conf.TOPO_FILE: ""}.items()))
     conf_change = _conf_change(options, facts, settings)
     in_effect = conf.effective(conf_change.after or "")
-    warnings = [*_warnings(facts, verdict, in_effect), *_foreign_topology(options, facts, generated)]
+    warnings = [*_warnings(facts, comparison, in_effect), *_foreign_topology(options, facts, generated)]
     return NcclPlan(
         changes=(
             *topology_changes,
@@ -98,7 +98,7 @@ def plan(options: NcclOptions, facts: NcclFacts) -> NcclPlan:
         ),
         topology=generated,
         reason=reason,
-        verdict=verdict,
+        comparison=comparison,
         environment=in_effect,
         overridden=tuple(conf.overridden(conf_change.after or "", settings)),
         replaced=replaced,
@@ -113,7 +113,7 @@ def plan_settings(options: NcclOptions, facts: NcclFacts) -> NcclPlan:
 
 def outcome(made: NcclPlan, facts: NcclFacts) -> dict[str, Any]:
     """Return the result of a plan, as the module's RETURN documents it."""
-    verdict = made.verdict
+    comparison = made.comparison
     return {
         "vm_size": facts.size.name if facts.size else None,
         "vm_size_from": facts.name.origin if facts.name else None,
@@ -124,9 +124,11 @@ def outcome(made: NcclPlan, facts: NcclFacts) -> dict[str, Any]:
         "environment": dict(made.environment),
         "overridden": list(made.overridden),
         "replaced": made.replaced,
-        "verified": None if verdict is None or (verdict.unknown and not verdict.mismatches) else not verdict.mismatches,
-        "mismatches": [mismatch.as_dict() for mismatch in verdict.mismatches] if verdict else [],
-        "unknown": list(verdict.unknown) if verdict else [],
+        "verified": None
+        if comparison is None or (comparison.unknown and not comparison.mismatches)
+        else not comparison.mismatches,
+        "mismatches": [mismatch.as_dict() for mismatch in comparison.mismatches] if comparison else [],
+        "unknown": list(comparison.unknown) if comparison else [],
         "foreign_topologies": [
             {"path": one.path, "named_by": one.named_by, "known": one.known, "broken": one.broken}
             for one in facts.foreign
@@ -234,17 +236,17 @@ def _config_change(options: NcclOptions, facts: NcclFacts) -> Iterator[FileChang
     yield replace(facts.files[CONFIG_PATH], after=after, mode=0o644)
 
 
-def _not_true(size: str, verdict: Verdict) -> str:
-    shown = "; ".join(map(str, verdict.mismatches[:3]))
-    more = f"; and {len(verdict.mismatches) - 3} more" if len(verdict.mismatches) > 3 else ""
+def _not_true(size: str, comparison: Comparison) -> str:
+    shown = "; ".join(map(str, comparison.mismatches[:3]))
+    more = f"; and {len(comparison.mismatches) - 3} more" if len(comparison.mismatches) > 3 else ""
     return (
         f"This machine does not match the topology of {size}, so nothing was written: {shown}{more}. "
         f"Check vm_size, or set verify to warn to write the file anyway."
     )
 
 
-def _warnings(facts: NcclFacts, verdict: Verdict | None, in_effect: Mapping[str, str]) -> Iterator[str]:
-    for mismatch in verdict.mismatches if verdict else ():
+def _warnings(facts: NcclFacts, comparison: Comparison | None, in_effect: Mapping[str, str]) -> Iterator[str]:
+    for mismatch in comparison.mismatches if comparison else ():
         yield f"The topology does not match this machine: {mismatch}."
     for foreign in facts.foreign:
         if foreign.wins:

@@ -12,12 +12,13 @@ from typing import Any
 from ...machine.config import as_config
 from ...machine.root import Root
 from ...machine.run import Run
+from ...machine.verdict import FAIL
 from ...machine.vm_size import AskImds, VmSizeName, remember, size_facts
 from ...sku import VmSize
 from ..managed_file import FileChange, apply_all, change_of, diff_of
 from . import files
 from .files import mpi_files, variables
-from .library import FAIL, NetPlugin, VersionVerdict, check_version, find_copies, find_plugin, loader_cache
+from .library import NetPlugin, VersionVerdict, check_version, find_copies, find_plugin, loader_cache
 from .options import CONFIG_PATH, PRESENT, EnvironmentOptions
 
 

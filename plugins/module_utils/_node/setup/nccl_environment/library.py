@@ -20,6 +20,7 @@ from typing import Any
 from ...machine.pci import read_pci
 from ...machine.root import Root
 from ...machine.run import Run
+from ...machine.verdict import PASS, UNKNOWN
 from ...sku import VmSize
 
 Version = tuple[int, int, int]
@@ -148,8 +149,6 @@ def _version(root: Root, run: Run, path: str) -> Version | None:
 
 
 # Whether NCCL is new enough.
-
-PASS, WARN, FAIL, UNKNOWN = "pass", "warn", "fail", "unknown"
 
 
 @dataclass(frozen=True)

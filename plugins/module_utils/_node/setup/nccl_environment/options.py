@@ -24,7 +24,8 @@ from ...forms import (
     string,
 )
 from ...machine.config import FOLDER
-from .library import FAIL, RECOMMENDED, WARN, parse_version
+from ...machine.verdict import FAIL, WARN
+from .library import RECOMMENDED, parse_version
 
 CONFIG = "nccl_environment"
 CONFIG_PATH = f"{FOLDER}/{CONFIG}.json"

@@ -57,6 +57,7 @@ def test_an_idle_node_is_not_disturbed(tree: MachineTree) -> None:
 
 def test_a_job_is_disturbed_unless_it_runs_the_check(tree: MachineTree) -> None:
     tree.process(50, "0", "slurmstepd", 1, command="slurmstepd: [42.batch]")
+    tree.process(51, "0", "slurmstepd", 1, command="slurmstepd: [42.extern]")
     assert disturbed(tree) == ""
     tree.process(60, "0", "slurmstepd", 1, command="slurmstepd: [43.0]", uid=1001)
     assert disturbed(tree) == ""

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from itertools import permutations
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
     Reading,
     Result,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.judge import CURES, judge, worst
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.judge import CURES, judge
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.settings import Settings
 
 CHECK = Check("demo", "x", "x", (), lambda _context: Answer(), action="replace", fault="NHC2009")
@@ -35,24 +34,10 @@ def judged(*findings: Finding, latched_findings: Any = ()) -> Result:
     return judge(CHECK, Answer("fine", (Reading("n", 1),), findings), Settings(), latched_findings)
 
 
-@pytest.mark.parametrize("order", list(permutations([FAIL, UNKNOWN, WARN, PASS, SKIP])))
-def test_the_order_of_verdicts(order: tuple[str, ...]) -> None:
-    assert worst(order) == FAIL
-    assert worst([one for one in order if one != FAIL]) == UNKNOWN
-    assert worst([one for one in order if one not in (FAIL, UNKNOWN)]) == WARN
-    assert worst([one for one in order if one in (PASS, SKIP)]) == PASS
-    assert worst([SKIP, SKIP]) == SKIP
-
-
 def test_without_findings_a_check_passes() -> None:
     assert (judged().verdict, judged().summary, judged().details) == (PASS, "fine", {})
     passed = judge(CHECK, Answer(readings=(Reading("n", 1),)), Settings(), details={"size": 8})
     assert (passed.verdict, passed.summary, passed.details) == (PASS, "no problem found", {"size": 8})
-
-
-def test_the_worst_of_no_verdict_is_an_error() -> None:
-    with pytest.raises(ValueError, match="empty"):
-        worst([])
 
 
 def test_the_worst_finding_is_the_summary() -> None:

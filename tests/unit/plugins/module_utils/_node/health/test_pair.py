@@ -12,13 +12,11 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.pair import (
-    FAIL,
-    PASS,
-    UNKNOWN,
     Step,
     Trial,
     next_step,
 )
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.verdict import FAIL, PASS, UNKNOWN
 
 Works = Callable[[frozenset[str]], bool]
 

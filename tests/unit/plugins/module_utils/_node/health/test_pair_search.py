@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.pair import FAIL, PASS, UNKNOWN
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.pair_search import (
     MPIRUN,
     RunOptions,
@@ -21,6 +20,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.pair_sear
     unavailable_nodes,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.verdict import FAIL, PASS, UNKNOWN
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import expand
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.job_control import Job
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.nodes import NodeState
