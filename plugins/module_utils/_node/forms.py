@@ -33,6 +33,7 @@ LONGEST_S = 86400
 GUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 """The form of Azure's ids of clients, tenants and subscriptions."""
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
+_SHOWN_KEY = re.compile(r"[A-Za-z0-9._/-]{1,64}")
 _BUSID = re.compile(r"([0-9a-f]{4,8})(:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 
 
@@ -134,19 +135,28 @@ def optional(form: Form[Any], absent: Any = None) -> Form[Any]:
 
 def or_empty(form: Form[str]) -> Form[str]:
     """Return the form of a string that may also be empty."""
-    return lambda path, value: "" if value == "" else form(path, value)
+    return as_argument(
+        lambda path, value: "" if value == "" else form(path, value),
+        **_AS_ARGUMENT.get(form, _TEXT),
+    )
 
 
-def list_of(form: Form[_T], least: int = 0) -> Form[tuple[_T, ...]]:
+def list_of(form: Form[_T], least: int = 0, key: str = "") -> Form[tuple[_T, ...]]:
     """Return the form of a list of values of one form.
 
     :param least: the minimum number of items.
+    :param key: a key of each item. Messages show its value, such as ``users[alice].uid``, instead of the position.
     """
+
+    def place(path: str, position: int, item: Any) -> str:
+        name = item.get(key) if key and isinstance(item, Mapping) else None
+        shown = name if isinstance(name, str) and _SHOWN_KEY.fullmatch(name) else position
+        return f"{path}[{shown}]"
 
     def check(path: str, value: Any) -> tuple[_T, ...]:
         if not isinstance(value, (list, tuple)) or len(value) < least:
             raise wrong(path, f"a list of {least} or more" if least else "a list", value)
-        return tuple(form(f"{path}[{position}]", item) for position, item in enumerate(value))
+        return tuple(form(place(path, position, item), item) for position, item in enumerate(value))
 
     of_one = dict(_AS_ARGUMENT.get(form, _TEXT))
     return as_argument(check, elements=of_one.pop("type"), **of_one, type="list")

@@ -15,12 +15,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..health.check import BOOT_STEP, COUNTS, FAIL, SKIP, UNKNOWN, VERDICTS, WARN
+from ..health.check import BOOT_STEP, COUNTS, FAIL, SKIP, UNKNOWN, WARN
 from ..machine import child
 from ..machine.config import ConfigError, read_config
 from ..machine.lock import Locked, only_one
 from ..machine.root import Root
 from ..machine.run import CommandFailed, Run
+from ..machine.verdict import VERDICTS
 from ..sku.lookup import UnknownVmSize
 from . import record
 from .step import Context, Outcome, Step, StepFailed

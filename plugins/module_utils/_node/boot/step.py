@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Callable
 
 from ..health.check import BOOT_STEP, COUNTS, PASS, WARN, Check, Finding
-from ..health.judge import worst
 from ..machine.root import Root
 from ..machine.run import Run
+from ..machine.verdict import worst
 
 REASON_PREFIX = "hpcai: boot: "
 """Beginning of a node's reason in Slurm after a failed step; the step's name and summary follow."""

@@ -29,8 +29,9 @@ file system exists while the job runs. The role hpcai.azure.beeond writes the se
 """
 _START_TEXT = """\
 Called by the prolog, with slurmd's environment. It starts this node's daemons, waits for the daemons of the job's other
-nodes, and mounts the file system. If this node cannot provide its part, start exits with 1 and slurmctld drains the
-node. If another node's part is missing, start undoes everything on this node and requeues the job.
+nodes, and mounts the file system. If this node cannot provide its part, start exits with 1, so the prolog fails
+('hpcnode job run --help' explains what follows). If another node's part is missing, start undoes everything on this
+node and requeues the job.
 
 Exit status: 0 the file system is mounted, the job did not request it, or the job will not run, 1 this node failed, 2
 there are no settings.
@@ -42,13 +43,13 @@ left.
 Exit status: 0 nothing is left, 1 something is left, 2 there are no settings, or the result is not known.
 """
 _STATUS_TEXT = """\
-Shows what each job has on this node. It changes nothing.
+Shows the parts of each job's file system on this node. It changes nothing.
 
 Exit status: 0 good, 1 a running job lacks a part, 2 there are no settings.
 """
 _SWEEP_TEXT = """\
-Removes what dead jobs left. It runs at boot, and regularly from the health script 30-beeond. It also creates the folder
-for all jobs' data on the scratch, and moves aside anything that a user put in its place.
+Removes what finished jobs left. It runs at boot, and regularly from the health script 30-beeond. It also creates the
+folder for all jobs' data on the scratch, and moves aside anything that a user put in its place.
 
 Exit status: 0 nothing is left, 1 something is left, 2 there are no settings, or the result is not known.
 """
@@ -194,7 +195,7 @@ COMMAND = Command(
     actions=(
         Action("start", "start a job's file system, in its prolog", _START_TEXT),
         Action("stop", "stop a job's file system, in its epilog", _STOP_TEXT),
-        Action("status", "show what each job has on this node", _STATUS_TEXT),
-        Action("sweep", "remove what dead jobs left", _SWEEP_TEXT),
+        Action("status", "show the parts of jobs' file systems on this node", _STATUS_TEXT),
+        Action("sweep", "remove what finished jobs left", _SWEEP_TEXT),
     ),
 )

@@ -15,10 +15,10 @@ def add_blob_options(parser: argparse.ArgumentParser, of_each: str) -> None:
     :param of_each: what has the bandwidth limit of ``--cap-mbps``.
     """
     add = parser.add_argument_group("Blob storage").add_argument
-    add("--credential", choices=("identity", "workload", "sas", "none"), help="how to authenticate")
-    add("--client-id", metavar="ID", help="as root: client id of the machine's identity to use")
+    add("--credential", choices=("identity", "workload", "sas", "none"), help="how to authenticate (identity)")
+    add("--client-id", metavar="ID", help="for root: client id of the managed identity to use")
     add("--sas-file", metavar="FILE", default="", help="a file with a SAS")
-    add("--account-gbps", type=float, metavar="N", help="the account's bandwidth limit in Gbit/s, for all nodes")
-    add("--cap-mbps", type=float, metavar="N", help=f"bandwidth limit of {of_each} in Mbit/s, instead of that")
+    add("--account-gbps", type=float, metavar="N", help="the account's bandwidth limit in Gbit/s, for all nodes (none)")
+    add("--cap-mbps", type=float, metavar="N", help=f"limit of {of_each} in Mbit/s, instead of --account-gbps")
     add("--azcopy", metavar="FILE", help="path of azcopy")
     add("--work", metavar="DIR", help="folder for azcopy's logs and plans")

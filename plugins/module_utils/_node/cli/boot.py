@@ -18,7 +18,7 @@ from ..health.check import FAIL, PASS, SKIP, UNKNOWN, WARN
 from ..machine.root import Root
 from ..machine.run import run
 from . import command
-from .command import Action, Answer, Command, UsageError, no_arguments, suggest
+from .command import Action, Answer, Command, UsageError, no_arguments, require_this_machine, suggest
 from .terminal import counter
 
 _DESCRIPTION = """\
@@ -30,7 +30,7 @@ The verdict of a step is one of:
     pass     the step succeeded
     warn     something is wrong, but jobs may run
     fail     the step failed
-    unknown  the step could not find out
+    unknown  the step could not find out whether the node is set up correctly
     skip     this node has nothing of this kind, or boot_skip in /etc/hpcai/node.json lists the step
 
 If a blocking step has the verdict fail or unknown, slurmd does not start; 'systemctl start slurmd' runs these steps
@@ -43,7 +43,7 @@ Runs the named steps of the boot phase, in the order of the boot. Without names 
 part of slurmd's own start. It continues after a step that failed. On a terminal it shows which step is running. Steps
 leave correct settings unchanged, so you can run them at any time. --check only shows what would be done.
 
-Exit status: 0 no step failed, 1 a step failed, 2 a step is unknown; without names only blocking steps count.
+Exit status: 0 no step failed, 1 a step failed, 2 a step is unknown. If no step is named, only blocking steps count.
 """
 _STATUS = """\
 Shows the result of each step in this boot, what keeps slurmd from starting, and what to do. It changes nothing.
@@ -72,8 +72,7 @@ def _execute(args: argparse.Namespace) -> Answer:
 
 def _run(args: argparse.Namespace) -> Answer:
     root = Root(args.root)
-    if not root.is_this_machine:
-        raise UsageError("boot run works on the running machine only: leave out --root")
+    require_this_machine(root, "boot run")
     try:
         steps = select_steps(args.steps)
     except NoSuchStep as error:
@@ -148,8 +147,7 @@ def _report(args: argparse.Namespace) -> Answer:
     from ..boot.report import report
 
     root = Root(args.root)
-    if not root.is_this_machine:
-        raise UsageError("boot report works on the running machine only: leave out --root")
+    require_this_machine(root, "boot report")
     done = report(root, run, all_steps())
     status = command.GOOD if done.verdict in (PASS, SKIP) else command.UNKNOWN
     return Answer(status, sentence(done.summary, done.action), {"verdict": done.verdict, "summary": done.summary})

@@ -44,13 +44,14 @@ Resets application clocks and locked clocks of all GPUs. The next boot applies /
 
 _JOB_START = """\
 Sets the highest clocks on the GPUs of a job that asks for them (--constraint=maxclocks). The prolog 25-clocks calls it.
-It also undoes what a job left on these GPUs whose epilog did not run. A failure is only reported, because the job can
-run with other clocks too.
+If the epilog of an earlier job did not run, it also restores the clocks of these GPUs. A failure is only reported,
+because the job can run with other clocks too.
 
 Exit status: 0 done, or not asked for, 2 the clocks could not be set.
 """
 _JOB_END = """\
-Gives the GPUs of a job the clocks of /etc/hpcai/clocks.json again, or the defaults. The epilog 25-clocks calls it.
+Restores the clocks of /etc/hpcai/clocks.json on the GPUs of a job, or the default clocks without that file. The epilog
+25-clocks calls it.
 
 Exit status: 0 done, or nothing to do, 2 the clocks could not be set.
 """

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable
 
 from ..forms import LONGEST_S, check_seconds
+from ..machine.root import Root
 
 PROGRAM = "hpcnode"
 
@@ -34,6 +35,22 @@ def seconds(text: str) -> float:
 
 class UsageError(ValueError):
     """Wrong or contradictory arguments; exit status 3."""
+
+
+def require_this_machine(root: Root, what: str) -> None:
+    """Refuse ``--root``.
+
+    :param what: the command and its action.
+    :raises UsageError: the root is another folder.
+    """
+    if not root.is_this_machine:
+        raise UsageError(f"{what} works on the running machine only: leave out --root")
+
+
+def add_lock_timeout(parser: argparse.ArgumentParser) -> None:
+    """Declare how long to wait for another run that has the lock."""
+    words = "seconds to wait until another run ends (60)"
+    parser.add_argument("--lock-timeout", type=seconds, default=60, metavar="SECONDS", help=words)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import os
 from ..machine.config import ConfigError
 from ..machine.root import Root
 from ..machine.run import run
-from ..setup.containers import check, importer, user_folders
+from ..setup.containers import importer, job_check, user_folders
 from ..setup.containers.options import SETTINGS, EnrootOptions, read_options
 from ..setup.containers.pyxis import fits, read_record
 from .command import BAD, GOOD, UNKNOWN, Action, Answer, Command, UsageError, no_arguments, suggest
@@ -26,7 +26,7 @@ _STATUSES = """\
 Exit status: 0 good, 1 bad or failed, 2 there are no settings, or the result is not known.
 """
 _STATUS = f"""\
-Shows whether the pyxis plugin fits the installed Slurm, and what dead jobs left behind.
+Shows whether the pyxis plugin fits the installed Slurm, and what finished jobs left behind.
 
 {_STATUSES}"""
 _CHECK = f"""\
@@ -50,8 +50,8 @@ the registries in /etc/hpcai/containers.json.
 
 {_STATUSES}"""
 _IMPORTER = f"""\
-Called by pyxis as 'importer get URI' and 'importer release', if its option is
-'importer=/usr/libexec/hpcai/pyxis-importer'.
+Keeps imported images in a cache for later jobs. pyxis calls it as 'importer get URI' and 'importer release', if pyxis
+has the option 'importer=/usr/libexec/hpcai/pyxis-importer'.
 
 {_STATUSES}"""
 
@@ -128,13 +128,13 @@ def _folders(options: EnrootOptions, root: Root) -> Answer:
 def _check(image: str, nodes: int, in_job: bool) -> Answer:
     patient = functools.partial(run, timeout_s=1800)
     if not in_job:
-        answer = patient(check.outer(["hpcnode", "containers", "check", "--in-job", image], nodes))
+        answer = patient(job_check.outer(["hpcnode", "containers", "check", "--in-job", image], nodes))
         text = (answer.stdout.strip() or answer.stderr.strip()).replace("hpcnode containers: ", "")
         good = answer.rc == GOOD and bool(answer.stdout.strip())
         return Answer(GOOD if good else BAD, text or "the job printed nothing", {"image": image, "nodes": nodes})
-    host, failure = check.probe(None, patient)
-    container, refused = check.probe(image, patient) if not failure else ({}, "")
-    problems = [failure or refused] if failure or refused else check.judge(host, container)
+    host, failure = job_check.probe(None, patient)
+    container, refused = job_check.probe(image, patient) if not failure else ({}, "")
+    problems = [failure or refused] if failure or refused else job_check.judge(host, container)
     names = sorted({side.name for side in container.values()})
     text = (
         "; ".join(problems)

@@ -10,9 +10,11 @@ import argparse
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from ..machine.config import ConfigError
+from ..machine.imds import ScheduledEvent
 from ..machine.root import Root
 from ..machine.run import run
 from .command import GOOD, UNKNOWN, Action, Answer, Command, UsageError, no_arguments
@@ -29,7 +31,8 @@ Exit status: 0 the events are known, 2 they are not known.
 """
 _SERVE = """\
 Queries the metadata service every 2 s, until SIGTERM. hpcai-events.service calls it. If all jobs on this node belong to
-one user, that user can let an event start early (hpcnode checkpoint watch --acknowledge); serve then starts it.
+one user, that user can let an event start early (hpcnode checkpoint watch --acknowledge); serve then starts it. Before
+an eviction, serve drains a node of an elastic set, and starts the eviction when no job is left.
 """
 _EVERY_S = 2.0
 
@@ -63,8 +66,12 @@ def _serve(root: Root) -> Answer:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_given: ended.set())
+
+    def notice(events: Sequence[ScheduledEvent]) -> str:
+        return evictions.notice(events, time.time()) or service.start_unused(evictions.drained)
+
+    service = Service(root, notice=notice)
     try:
-        service = Service(root, notice=lambda events: evictions.notice(events, time.time()))
         service.serve(_EVERY_S, ended.is_set)
     except OSError as error:
         raise ConfigError(f"{error.filename or 'the socket'}: {error.strerror}: run as root") from error

@@ -150,10 +150,10 @@ def _scratch(args: argparse.Namespace, root: Root) -> Answer:
 
 def _hosts(_args: argparse.Namespace, root: Root) -> Answer:
     from ..job.hooks.options import PROLOG, script_environment
-    from ..job.hosts import HOSTS, write_hosts
+    from ..job.hosts import write_hosts
     from ..machine.lock import Locked
     from ..machine.run import run
-    from ..setup.managed_file import BrokenBlock
+    from ..setup.managed_file import HOSTS, BrokenBlock
 
     try:
         problem = write_hosts(script_environment(os.environ, PROLOG), root, run)

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         health,
         job,
         metadata,
+        metrics,
         nccl,
         pins,
         recover,
@@ -83,6 +84,7 @@ NAMES = (
     "diag",
     "goodput",
     "recover",
+    "metrics",
     "tools",
 )
 """The sub-commands."""
@@ -118,6 +120,8 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
     try:
         parser = build_parser(_needed(words) if commands is None else commands)
         args = parser.parse_args(words)
+        # For the command that compares the generated pages of all commands.
+        args.all_commands = all_commands
         if args.version:
             return write(as_json, "version", GOOD, f"{PROGRAM} {VERSION}", {"version": VERSION})
         if args.command is None:

@@ -35,14 +35,15 @@ _SHOW = """\
 Prints the NUMA node, CPUs and adapters of each GPU of this VM size, and the variables that NCCL gets. With --xml it
 prints the topology file instead. It shows the collection's data for the VM size, and does not inspect the machine.
 
-With --vm-size, it takes paths and variables from /etc/hpcai/nccl.json only if it is the same size.
+With --vm-size, it uses the paths and variables in /etc/hpcai/nccl.json only if SIZE is the size of this machine.
 
 Exit status: 0 good, 2 the VM size is not known; with --xml also: no topology file is generated for the size.
 """
 _VERIFY = """\
 Compares the collection's data for the VM size with the machine: PCI addresses, NUMA nodes, CPUs of each node. If the
 module nccl_topology has configured this machine, verify also checks that its topology file and variables are still in
-place. For example, the HPC images have a service that rewrites /etc/nccl.conf at every boot and removes them.
+place. For example, the HPC images have a service that rewrites /etc/nccl.conf at every boot and removes these
+variables.
 
 Exit status: 0 everything matches, 1 something differs, 2 the machine cannot be read, the VM size is not known, or there
 is nothing to compare: no topology file is generated for the size, and no variables are configured.
@@ -130,7 +131,7 @@ def _ask_nobody() -> dict[str, Any]:
 
 
 def _verdict(inspection: Inspection) -> Answer:
-    mismatches, unknown = inspection.verdict.mismatches, inspection.verdict.unknown
+    mismatches, unknown = inspection.comparison.mismatches, inspection.comparison.unknown
     lines = [f"wrong: {mismatch}" for mismatch in mismatches] + [f"unknown: {what}" for what in unknown]
     if inspection.reason:
         lines.append(inspection.reason)

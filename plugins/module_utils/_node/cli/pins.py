@@ -49,7 +49,7 @@ or cannot be read, or the machine's topology is not known.
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--processes", metavar="REGEX", help="processes whose name or command line matches; narrows the next three")
+    add("--processes", metavar="REGEX", help="processes by name or command line; narrows --pids, --cgroup and --job")
     add("--pids", metavar="PID,...", type=_numbers, default=(), help="processes with these ids")
     add("--cgroup", metavar="PATH", help="processes of a control group and of the groups below it")
     # The long names are those of the module's options.

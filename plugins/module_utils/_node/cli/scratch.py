@@ -17,7 +17,7 @@ from ..setup.scratch.disks import Refused
 from ..setup.scratch.ensure import DOWN, PRESENT, Outcome, as_results, ensure
 from ..setup.scratch.options import SETTINGS, ScratchOptions, read_options
 from ..sku import UnknownVmSize
-from .command import BAD, GOOD, UNKNOWN, Action, Answer, Command, no_arguments, seconds
+from .command import BAD, GOOD, UNKNOWN, Action, Answer, Command, add_lock_timeout, no_arguments, seconds
 
 _DESCRIPTION = """\
 Sets up the scratch: a RAID 0 over the local NVMe disks, with a mounted file system. A redeployed or healed virtual
@@ -29,8 +29,8 @@ Exit status: 0 good or done, 1 the scratch is not up, or the action failed, 2 th
 """
 _UP = f"""\
 Creates what is missing: it mounts an existing file system, assembles a stopped array, and rebuilds the array if disks
-are blank or missing. It does the same as the module hpcai.azure.nvme_raid, and refuses the same disks. It waits for
-disks that appear late.
+are blank or missing. It does the same as the module hpcai.azure.nvme_raid, and like the module refuses disks with
+foreign data. It waits for disks that appear late.
 
 {_STATUSES}"""
 _DOWN = f"""\
@@ -44,19 +44,9 @@ Shows the current state and what 'hpcnode scratch up' would do. It changes nothi
 
 
 def _add_up(parser: argparse.ArgumentParser) -> None:
-    words = "how long to wait for late disks (30)"
+    words = "seconds to wait for disks that appear late (30)"
     parser.add_argument("--wait", type=seconds, default=30, metavar="SECONDS", help=words)
-    _add_lock_timeout(parser)
-
-
-def _add_lock_timeout(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--lock-timeout",
-        type=seconds,
-        default=60,
-        metavar="SECONDS",
-        help="how long to wait for another run (60)",
-    )
+    add_lock_timeout(parser)
 
 
 def _execute(args: argparse.Namespace) -> Answer:
@@ -119,8 +109,8 @@ COMMAND = Command(
     _execute,
     actions=(
         Action("up", "create what is missing, and mount the scratch", _UP, _add_up),
-        Action("down", "unmount the scratch and stop the array", _DOWN, _add_lock_timeout),
-        Action("status", "show the state of the scratch", _STATUS, _add_lock_timeout),
+        Action("down", "unmount the scratch and stop the array", _DOWN, add_lock_timeout),
+        Action("status", "show the state of the scratch", _STATUS, add_lock_timeout),
     ),
     ignores=True,
 )

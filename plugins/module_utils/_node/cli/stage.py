@@ -12,103 +12,21 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
+from ..machine.job_progress import Reporter
 from ..machine.root import Root
-from .blob_options import add_blob_options
-from .command import BAD, GOOD, UNKNOWN, Action, Answer, Command, UsageError, no_arguments
+from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError, no_arguments
+from .stage_actions import ACTIONS, DESCRIPTION
 
 if TYPE_CHECKING:
     from ..job.azcopy.tool import Azcopy
     from ..job.stage.listing import Listing
     from ..job.stage.options import StageOptions
 
-_DESCRIPTION = """\
-Copies the blobs below a folder of a container to TARGET, with azcopy, as the calling user. In a job, each node copies
-its shard to a shared file system:
-
-  srun --ntasks-per-node=1 hpcnode stage run --source URL --target DIR
-
-A SAS is read from --sas-file, which must have mode 0600, or from HPCAI_BLOB_SAS. While azcopy runs, the SAS is visible
-in its arguments.
-
-Defaults are in /etc/hpcai/blob.json.
-"""
-_STATUSES = """\
-Exit status: 0 good or done, 1 something could not be copied, or differs from what was staged, 2 nothing was staged, or
-the result is not known.
-"""
-_RUN = f"""\
-Lists the source on the first node, divides the blobs by bytes (or by names, with --pattern), and copies what TARGET
-lacks. A file gets its final name only after its length is verified, and also its MD5 if the blob has one, and gzip's
-checksum if it is decompressed. After a killed run, call run again: it copies what is missing.
-
-{_STATUSES}"""
-_PLAN = f"""\
-Shows the content of each shard, and copies nothing.
-
-{_STATUSES}"""
-_STATUS = f"""\
-Shows the content of the manifests in TARGET/.hpcai-stage.
-
-{_STATUSES}"""
-_VERIFY = f"""\
-Compares files, manifests and the listing; --full also reads the files.
-
-{_STATUSES}"""
-_CLEAN = f"""\
-Removes the manifests and what a killed run left, but no data.
-
-{_STATUSES}"""
-_PREPARE = f"""\
-For root: creates the folder for azcopy's logs and plans. Prologs call it.
-
-{_STATUSES}"""
-_SWEEP = f"""\
-For root: removes what killed runs of the job left in the folder for azcopy's logs and plans, and logs of failed runs
-after a week. Epilogs call it.
-
-{_STATUSES}"""
-
 _WORK = "stage"
 """Part of the names of folders for logs and plans."""
-
-
-def _add_run(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    _add_source(parser)
-    _add_target(parser)
-    add("--full", action="store_true", help="read existing files and compare hashes, not sizes")
-    add("--workers", type=int, metavar="N", help="files verified and decompressed at the same time")
-    add("--relist", action="store_true", help="outside of a job: list again, ignore the list in TARGET")
-    add("--every", type=float, metavar="S", default=10.0, help="seconds between lines of progress (10)")
-    add("--wait", type=float, metavar="S", default=300.0, help="timeout for the first node's list (300)")
-
-
-def _add_source(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of run and plan, which read the source."""
-    add = parser.add_argument
-    add("--source", metavar="URL", required=True, help="https://ACCOUNT.blob.core.windows.net/CONTAINER[/FOLDER]")
-    add("--shard", metavar="I/N", default="", help="which shard (the node's number in the step)")
-    add("--all", action="store_true", help="each node copies everything to its own disk")
-    add("--pattern", metavar="GLOB", default="", help="divide by names, such as '*_{000..063}.tfrecord.gz'")
-    add("--decompress", action="store_true", help="decompress blobs with Content-Encoding gzip")
-    add("--processes", type=int, metavar="N", help="azcopy processes on each node")
-    add("--connections", type=int, metavar="N", help="connections of each azcopy")
-    add("--stall", type=float, metavar="S", default=300.0, help="timeout without any progress (300)")
-    add("--limit", type=float, metavar="S", default=86400.0, help="timeout of the run (86400)")
-    add_blob_options(parser, "each azcopy")
-
-
-def _add_target(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--target", metavar="DIR", required=True, help="the folder to stage to")
-
-
-def _add_verify(parser: argparse.ArgumentParser) -> None:
-    _add_target(parser)
-    parser.add_argument("--full", action="store_true", help="read the files and compare hashes, not sizes")
-    parser.add_argument("--workers", type=int, metavar="N", help="files verified at the same time")
 
 
 def _execute(args: argparse.Namespace) -> Answer:
@@ -117,7 +35,7 @@ def _execute(args: argparse.Namespace) -> Answer:
     root = Root(args.root)
     if args.action in ("run", "clean") and not root.is_this_machine:
         raise UsageError(f"stage {args.action} works on the running machine only: leave out --root")
-    if args.action in ("status", "verify"):
+    if args.action in ("status", "verify", "sums"):
         args.target = root.at(os.path.abspath(args.target))
     for name in ("every", "stall", "limit", "wait"):
         if not getattr(args, name, 1) > 0:
@@ -131,14 +49,19 @@ def _execute(args: argparse.Namespace) -> Answer:
 
 def _run(args: argparse.Namespace) -> Answer:
     from ..job.azcopy.work import keep
-    from ..job.stage.apply import stage
+    from ..job.stage.apply import ShardProgress, stage
 
     options, tool = _prepare(args)
     try:
         listing = _common_listing(args, options, tool)
-        head = f"hpcnode stage: {options.word}: "
+        head, reporter = f"hpcnode stage: {options.word}: ", Reporter(Root(), "stage")
         sys.stderr.write(f"{head}{len(listing.blobs)} blobs listed, listing {listing.digest}\n")
-        done = stage(options, tool, listing, lambda sight: _print_progress(f"{head}{sight.in_words()}\n"), args.every)
+
+        def show(sight: ShardProgress) -> None:
+            _print_progress(f"{head}{sight.in_words()}\n")
+            reporter.report(**sight.figures())
+
+        done = stage(options, tool, listing, show, args.every)
     except BaseException as error:
         raise _as_usage(_with_logs(error, tool)) from None
     if done.problem:
@@ -155,8 +78,6 @@ def _plan(args: argparse.Namespace) -> Answer:
     from ..job.stage.plan import quality_of
 
     options, tool = _prepare(args)
-    from dataclasses import replace
-
     try:
         listing = _listed(options, tool)
         chosen = selected(listing.blobs, options.pattern)
@@ -209,6 +130,12 @@ def _verify(args: argparse.Namespace) -> Answer:
         return Answer(UNKNOWN, f"nothing was staged to {args.target}", {})
     except ValueError as error:
         raise _as_usage(error) from None
+    if args.sums:
+        from ..job.stage.manifest import current_files
+        from ..job.stage.sums import read_sums
+
+        wrong = read_sums(args.sums).differences(current_files(os.path.join(args.target, STATE))[1])
+        result = replace(result, problems=(*result.problems, *wrong)[:20], count=result.count + len(wrong))
     how = "hashes" if args.full else "sizes"
     staged = f"{result.files} files, {in_units(result.size)}"
     text = f"{staged} are as they were staged ({how} compared), listing {result.digest}"
@@ -216,6 +143,19 @@ def _verify(args: argparse.Namespace) -> Answer:
         more = f"\nand {result.count - len(result.problems)} more" if result.count > len(result.problems) else ""
         text = "\n".join(result.problems) + more
     return Answer(BAD if result.count else GOOD, text, asdict(result))
+
+
+def _sums(args: argparse.Namespace) -> Answer:
+    from ..job.stage.manifest import current_files
+    from ..job.stage.options import STATE
+    from ..job.stage.sums import Sums
+
+    args.full = True
+    verified = _verify(args)
+    if verified.status != GOOD:
+        return verified
+    made = Sums({one.path: one.sha256 for one in current_files(os.path.join(args.target, STATE))[1]})
+    return Answer(GOOD, made.text.rstrip("\n"), {"sums": made.files, "digest": made.digest})
 
 
 def _clean(args: argparse.Namespace) -> Answer:
@@ -259,6 +199,7 @@ def _prepare(args: argparse.Namespace) -> tuple[StageOptions, Azcopy]:
     from ..job.azcopy.tool import Azcopy
     from ..job.azcopy.work import new_folder, parent_of
     from ..job.stage.options import StageOptions, shard_of
+    from ..job.stage.sums import read_sums
 
     root = Root(args.root)
     settings = read_settings(root)
@@ -289,6 +230,7 @@ def _prepare(args: argparse.Namespace) -> tuple[StageOptions, Azcopy]:
         full=given.get("full", False),
         processes=processes,
         workers=given.get("workers") or _workers(),
+        sums=read_sums(given["sums"]).files if given.get("sums") else None,
     )
     return options, Azcopy(folder, credential, limits, args.azcopy or settings.azcopy)
 
@@ -369,6 +311,7 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace], Answer]] = {
     "plan": _plan,
     "status": _status,
     "verify": _verify,
+    "sums": _sums,
     "clean": _clean,
 }
 
@@ -377,18 +320,10 @@ _OF_ROOT: Mapping[str, Callable[[Root], Answer]] = {"prepare": _make_folder, "sw
 COMMAND = Command(
     "stage",
     "copy a data set from Blob storage in shards",
-    _DESCRIPTION,
+    DESCRIPTION,
     no_arguments,
     _execute,
-    actions=(
-        Action("run", "copy this node's shard", _RUN, _add_run),
-        Action("plan", "show the content of each shard", _PLAN, _add_source),
-        Action("status", "show what was staged", _STATUS, _add_target),
-        Action("verify", "compare what was staged with what is there", _VERIFY, _add_verify),
-        Action("clean", "remove manifests and what a killed run left", _CLEAN, _add_target),
-        Action("prepare", "create the folder for azcopy's logs, in a prolog", _PREPARE),
-        Action("sweep", "remove what killed runs left, in an epilog", _SWEEP),
-    ),
+    actions=ACTIONS,
     ignores=True,
     refuses=("--source",),
 )

@@ -23,7 +23,7 @@ Compares hpcnode, its units, its manual pages and the programs that Slurm calls 
 hpcai.azure.node_tools installs, and lists what that module would write and remove. It changes nothing. Run it as root,
 which owns these files.
 
-The controller runs check first, and sends the module to a node only if there is something to change.
+Ansible runs check on a node first, and sends the module to this node only if there is something to change.
 
 Exit status: 0 good, 1 something was changed, is missing or is left over.
 """
@@ -37,7 +37,8 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
 
 def _execute(args: argparse.Namespace) -> Answer:
     try:
-        _expected, result = disk.compare(Root(args.root), choose_interpreter(args.interpreter), all_pages())
+        pages = all_pages(args.all_commands())
+        _expected, result = disk.compare(Root(args.root), choose_interpreter(args.interpreter), pages)
     except ToolsError as error:
         return Answer(BAD, f"refused: {error}", {"changed": True, "reason": str(error)})
     if not result["changed"]:

@@ -10,7 +10,6 @@ uses the node's /etc/hosts.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Collection, Mapping
 
@@ -18,13 +17,11 @@ from ..machine.config import ConfigError
 from ..machine.lock import only_one
 from ..machine.root import Root
 from ..machine.run import CommandFailed, Run
-from ..setup.managed_file import block_lines, change_of, read_file, with_block
+from ..setup.managed_file import HOSTS, HOSTS_LOCK, block_lines, change_of, is_address, read_file, with_block
 from ..slurm import node_queries, slurmd_env
 from ..slurm.hostlist import HostlistError, expand
 
-HOSTS = "/etc/hosts"
 BLOCK = "Slurm nodes, written by hpcnode job hosts"
-LOCK = "/run/hpcai/hosts.lock"
 _LOCK_S = 5.0
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 
@@ -50,7 +47,7 @@ def write_hosts(environment: Mapping[str, str], root: Root, run: Run) -> str:
             known.update(node_queries.query_addresses(unknown, env.controllers, run) if env else {})
         except (ConfigError, CommandFailed) as error:
             problem = f" ({error})"
-    with only_one(root.at(LOCK), _LOCK_S):
+    with only_one(root.at(HOSTS_LOCK), _LOCK_S):
         before, mode = read_file(root.at(HOSTS))
         # Keep the names in the block: another job on this node may need one that only its own prolog could resolve.
         names = {**_names_in(block_lines(before or "", BLOCK)), **_usable(known)}
@@ -67,12 +64,4 @@ def _names_in(lines: Collection[str]) -> dict[str, str]:
 
 def _usable(known: Mapping[str, str]) -> dict[str, str]:
     """Return the entries that /etc/hosts can contain: a node whose address is a DNS name is resolved by that name."""
-    return {name: address for name, address in known.items() if _HOST_NAME.fullmatch(name) and _is_address(address)}
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+    return {name: address for name, address in known.items() if _HOST_NAME.fullmatch(name) and is_address(address)}

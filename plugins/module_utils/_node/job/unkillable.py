@@ -38,7 +38,7 @@ Pause = Callable[[float], None]
 
 
 @dataclass(frozen=True)
-class Stuck:
+class UnkillableThread:
     """A thread of a user that got SIGKILL and has not ended.
 
     :ivar pid: its process.
@@ -52,7 +52,7 @@ class Stuck:
     tracer: int
 
 
-def stuck_threads(root: Root) -> set[Stuck]:
+def stuck_threads(root: Root) -> set[UnkillableThread]:
     """Return users' threads that got SIGKILL and still wait, and ended ones that a tracer holds."""
     return {found for pid, folder in root.numbered("/proc", "") for found in _of_process(root, pid, folder)}
 
@@ -80,7 +80,7 @@ def free(root: Root, run: Run, kill: Kill, pause: Pause, owner: Owner = owner_of
     return list(done)
 
 
-def _of_process(root: Root, pid: int, folder: str) -> Iterator[Stuck]:
+def _of_process(root: Root, pid: int, folder: str) -> Iterator[UnkillableThread]:
     for tid, task in root.numbered(f"{folder}/task", ""):
         text = root.text(f"{task}/status") or ""
         state, uid, tracer = (_group(pattern, text) for pattern in (_STATE, _UID, _TRACER))
@@ -89,7 +89,7 @@ def _of_process(root: Root, pid: int, folder: str) -> Iterator[Stuck]:
         if uid in ("", "0"):
             continue
         if (killed and state in ("D", "t", "T")) or (traced and state == "Z"):
-            yield Stuck(pid, tid, int(uid), traced)
+            yield UnkillableThread(pid, tid, int(uid), traced)
 
 
 def _group(pattern: re.Pattern[str], text: str) -> str:
@@ -97,7 +97,7 @@ def _group(pattern: re.Pattern[str], text: str) -> str:
     return found[1] if found else ""
 
 
-def _kill_tracer(one: Stuck, root: Root, kill: Kill) -> Iterator[str]:
+def _kill_tracer(one: UnkillableThread, root: Root, kill: Kill) -> Iterator[str]:
     if not one.tracer or _group(_UID, root.text(f"/proc/{one.tracer}/status") or "") != str(one.uid):
         return
     with contextlib.suppress(ProcessLookupError):
@@ -105,7 +105,7 @@ def _kill_tracer(one: Stuck, root: Root, kill: Kill) -> Iterator[str]:
         yield f"killed process {one.tracer} of user {one.uid}: it traced process {one.pid}, which was already killed"
 
 
-def _abort_connections(one: Stuck, root: Root, run: Run, owner: Owner) -> Iterator[str]:
+def _abort_connections(one: UnkillableThread, root: Root, run: Run, owner: Owner) -> Iterator[str]:
     """Abort the FUSE connections that the user owns and the process sees; root's connections are not changed."""
     for mount in parse_mounts(root.text(f"/proc/{one.pid}/task/{one.tid}/mountinfo") or ""):
         major, _colon, minor = mount.number.partition(":")

@@ -29,11 +29,12 @@ class ArmError(RuntimeError):
     :ivar status: HTTP status; 0 without an answer.
     :ivar code: Azure's innermost error code; empty without one.
     :ivar retry_s: how long Azure asks to wait; 0 if it does not.
+    :ivar words: Azure's own message for that code; empty without one.
     """
 
-    def __init__(self, message: str, status: int = 0, code: str = "", retry_s: float = 0.0) -> None:
+    def __init__(self, message: str, status: int = 0, code: str = "", retry_s: float = 0.0, words: str = "") -> None:
         super().__init__(message)
-        self.status, self.code, self.retry_s = status, code, retry_s
+        self.status, self.code, self.retry_s, self.words = status, code, retry_s, words
 
 
 @dataclass(frozen=True)
@@ -121,8 +122,9 @@ class ResourceManager:
         if not 200 <= answered.status < 300:
             code, message = innermost(parsed.get("error"))
             retry_s = _seconds(answered.headers.get("retry-after")) if answered.status in (429, 503) else 0.0
-            words = f"{where}: HTTP status {answered.status}" + (f": {code}: {message}" if code else "")
-            raise ArmError(words, answered.status, code, max(retry_s, 1.0) if answered.status == 429 else retry_s)
+            retry_s = max(retry_s, 1.0) if answered.status == 429 else retry_s
+            line = f"{where}: HTTP status {answered.status}" + (f": {code}: {message}" if code else "")
+            raise ArmError(line, answered.status, code, retry_s, message)
         return Answer(parsed, answered.headers)
 
     def _at(self, path: str) -> str:

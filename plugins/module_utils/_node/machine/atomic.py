@@ -2,15 +2,21 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Replaces and removes files so that a reader sees the old or the new file, never an incomplete one."""
+"""Replaces and removes files so that a reader sees the old or the new file, never an incomplete one.
+
+Also the file in which a service shows its state to operators.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import grp
+import json
 import os
 import stat
 import tempfile
+from collections.abc import Mapping
+from typing import Any
 
 from .config import ConfigError
 from .root import Root
@@ -97,6 +103,26 @@ def make_operators_folder(root: Root, path: str) -> None:
             os.fchmod(handle, _OPERATORS_MODE)
     finally:
         os.close(handle)
+
+
+def write_state(
+    root: Root, path: str, schema: int, state: Mapping[str, Any], mode: int = 0o644, indent: int | None = 1
+) -> None:
+    """Write what a service shows of itself as JSON with a schema version, into a folder of operators.
+
+    :raises OSError: it cannot be written.
+    """
+    make_operators_folder(root, os.path.dirname(path))
+    write_file(root.at(path), json.dumps({"schema": schema, **state}, indent=indent) + "\n", mode=mode)
+
+
+def read_state(root: Root, path: str, schema: int) -> dict[str, Any] | None:
+    """Return what ``write_state`` wrote, without the version; None if there is none of this version."""
+    try:
+        held = json.loads(root.text(path) or "null")
+    except ValueError:
+        return None
+    return held if isinstance(held, dict) and held.pop("schema", None) == schema else None
 
 
 def require_readable(root: Root, path: str) -> None:

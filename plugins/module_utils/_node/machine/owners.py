@@ -57,8 +57,6 @@ def read_owned(root: Root) -> dict[int, OwnedProcess]:
         fields = (root.text(f"{folder}/stat") or "").rpartition(")")[2].split()
         groups = root.text(f"{folder}/cgroup") or ""
         job = _JOB.search(groups)
-        is_step = facts.name.startswith(_PROGRAM) and is_slurmstepd(root, pid)
-        step = _STEPD.match((root.text(f"{folder}/cmdline") or "").replace("\0", " ")) if is_step else None
         found[pid] = OwnedProcess(
             pid=pid,
             parent=facts.parent,
@@ -68,7 +66,7 @@ def read_owned(root: Root) -> dict[int, OwnedProcess]:
             started=int(fields[19]) if len(fields) > 19 else 0,
             groups=groups,
             job=int(job[1]) if job else None,
-            steps_of=int(step[1]) if step else None,
+            steps_of=steps_of(root, pid) if facts.name.startswith(_PROGRAM) else None,
         )
     return found
 
@@ -92,6 +90,13 @@ def is_slurmstepd(root: Root, pid: int) -> bool:
     # In Debian the program is slurmstepd-wlm; its link ends with " (deleted)" during a package upgrade. A captured tree
     # has no link.
     return program is None or program.startswith(_PROGRAM)
+
+
+def steps_of(root: Root, pid: int) -> int | None:
+    """Return the job whose step a process manages; None if it is no slurmstepd."""
+    title = root.text(f"/proc/{pid}/cmdline") if is_slurmstepd(root, pid) else None
+    step = _STEPD.match((title or "").replace("\0", " "))
+    return int(step[1]) if step else None
 
 
 def any_slurmstepd(root: Root) -> bool:

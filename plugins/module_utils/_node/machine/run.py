@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Callable
 
 
@@ -29,6 +31,8 @@ class Result:
 
 Run = Callable[[Sequence[str]], Result]
 """Anything that runs a command; tests pass a recorded one."""
+Feed = Callable[[Sequence[str], str], Result]
+"""Anything that runs a command with a text at its standard input."""
 
 
 class CommandFailed(RuntimeError):
@@ -45,13 +49,25 @@ def run(command: Sequence[str], timeout_s: float = 120) -> Result:
     The exit status is 127 for a missing command, 126 for one that cannot be executed, and 124 for one that was killed
     after ``timeout_s`` seconds. It has no standard input, so it cannot wait for an answer.
     """
+    started = _start(command)
+    return started if isinstance(started, Result) else _finish(started, command, timeout_s)
+
+
+def feed(command: Sequence[str], text: str, timeout_s: float = 120) -> Result:
+    """Run ``command`` like ``run``, with ``text`` at its standard input: all users can read command lines."""
+    started = _start(command, subprocess.PIPE)
+    return started if isinstance(started, Result) else _finish(started, command, timeout_s, text)
+
+
+def _start(command: Sequence[str], stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str] | Result:
+    """Return the process, or the result if it cannot be started."""
     env = {**os.environ, "LC_ALL": "C", "LANG": "C", "TZ": "UTC"}
     try:
         # The node core does not import Ansible, so there is no AnsibleModule.run_command.
-        process = subprocess.Popen(  # pylint: disable=ansible-bad-function
+        return subprocess.Popen(  # pylint: disable=ansible-bad-function
             list(command),
             env=env,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -61,15 +77,30 @@ def run(command: Sequence[str], timeout_s: float = 120) -> Result:
         return Result(tuple(command), 127, "", f"{command[0]}: command not found")
     except OSError as error:
         return Result(tuple(command), 126, "", f"{command[0]}: {error.strerror}")
+
+
+def _finish(
+    process: subprocess.Popen[str],
+    command: Sequence[str],
+    timeout_s: float,
+    text: str | None = None,
+    term_s: float = 0,
+) -> Result:
+    """Return the result of a process; at the timeout, kill it, but first send SIGTERM and wait ``term_s`` seconds."""
+    printed = ""
     try:
-        stdout, stderr = process.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        _give_up(process)
-        return Result(tuple(command), 124, "", f"no answer within {timeout_s:g} s")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            stdout, stderr = process.communicate(text, timeout=timeout_s)
+            return Result(tuple(command), process.returncode, stdout, stderr)
+        if term_s:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                printed, _errors = process.communicate(timeout=term_s)
     except BaseException:
         _give_up(process)
         raise
-    return Result(tuple(command), process.returncode, stdout, stderr)
+    _give_up(process)
+    return Result(tuple(command), 124, printed, f"no answer within {timeout_s:g} s")
 
 
 def _give_up(process: subprocess.Popen[str]) -> None:
@@ -80,6 +111,56 @@ def _give_up(process: subprocess.Popen[str]) -> None:
     for output in (process.stdout, process.stderr):
         if output:
             output.close()
+
+
+def bound_to_this_process(signal_name: str) -> tuple[str, ...]:
+    """Return the words before a command that send it a signal when this process ends, even if it is killed.
+
+    They are empty if util-linux has no setpriv here.
+
+    :param signal_name: the signal without its "SIG".
+    """
+    found = shutil.which("setpriv")
+    return (found, "--pdeathsig", signal_name, "--") if found else ()
+
+
+class Stoppable:
+    """Runs commands like ``run``, in several threads, until another thread stops all of them.
+
+    A command also gets SIGTERM when this process ends, even if it is killed. Do not put ``timeout`` before it: a signal
+    during the first moments of ``timeout`` ends only that, and the command runs on.
+
+    :param term_s: how long a command may take to end after SIGTERM at its timeout, in seconds.
+    """
+
+    def __init__(self, term_s: float = 10) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[str]] = set()
+        self._stopped = False
+        self._term_s = term_s
+
+    def __call__(self, command: Sequence[str], timeout_s: float) -> Result:
+        """Run a command; after ``stop`` it is not started, and the exit status is 143, that of SIGTERM."""
+        with self._lock:
+            if self._stopped:
+                return Result(tuple(command), 128 + signal.SIGTERM, "", "stopped")
+            started = _start([*bound_to_this_process("TERM"), *command])
+            if isinstance(started, Result):
+                return replace(started, command=tuple(command))
+            self._running.add(started)
+        try:
+            return _finish(started, command, timeout_s, term_s=self._term_s)
+        finally:
+            with self._lock:
+                self._running.discard(started)
+
+    def stop(self) -> None:
+        """Send SIGTERM to all commands, and start no more. Their callers wait for their end as before."""
+        with self._lock:
+            self._stopped = True
+            for process in self._running:
+                with contextlib.suppress(ProcessLookupError):
+                    process.terminate()
 
 
 def must(result: Result) -> Result:

@@ -202,6 +202,8 @@ def read_root_file(base: Base, name: str) -> str | None:
 
 _SYSTEM_USERS = 999
 """The highest id of a system account (SYS_UID_MAX of login.defs on Debian and EL)."""
+_DEBIANS = range(60000, 65000)
+"""Ids of packages that Debian assigns (policy, 9.2.2); slurm has 64030."""
 
 
 def open_system_file(root: Root, path: str) -> int:
@@ -231,7 +233,7 @@ def open_system_file(root: Root, path: str) -> int:
                 raise FolderProblem("this is a symbolic link in a folder that users can write to") from None
             raise
     facts = os.fstat(handle)
-    is_systems = facts.st_uid in owners_of_root() or facts.st_uid <= _SYSTEM_USERS
+    is_systems = facts.st_uid in owners_of_root() or facts.st_uid <= _SYSTEM_USERS or _is_debians(root, facts.st_uid)
     if stat.S_ISREG(facts.st_mode) and is_systems and not (guarded and facts.st_nlink > 1):
         return handle
     os.close(handle)
@@ -242,6 +244,12 @@ def open_system_file(root: Root, path: str) -> int:
         if is_systems
         else f"this file belongs to user {facts.st_uid}"
     )
+
+
+def _is_debians(root: Root, uid: int) -> bool:
+    """Whether this is the account of one of Debian's packages: a local one without a login."""
+    accounts = [line.split(":") for line in (root.text("/etc/passwd") or "").splitlines()] if uid in _DEBIANS else []
+    return any(one[2:3] == [str(uid)] and one[-1].endswith(("/nologin", "/false")) for one in accounts)
 
 
 def write_new(base: Base, name: str, text: str, mode: int) -> None:

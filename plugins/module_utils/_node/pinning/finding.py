@@ -24,7 +24,7 @@ CODES: Mapping[str, tuple[str, str]] = {
     "far_from_gpu": (ERROR, "a rank cannot run on its GPU's NUMA node"),
     "far_from_assumed_gpu": (WARNING, "the same, if the GPU is known only from the environment"),
     "far_from_hca": (WARNING, "a rank cannot run on the NUMA node of any adapter that it has open"),
-    "overlap": (ERROR, "ranks share CPUs by accident"),
+    "overlap": (ERROR, "ranks share CPUs unintentionally"),
     "shared_domain": (INFO, "ranks share a whole NUMA node, as intended with whole_domain masks"),
     "shared_core": (WARNING, "ranks have different hardware threads of one core"),
     "threads_exceed_cpus": (INFO, "a rank has more threads than CPUs, most of them asleep"),

@@ -11,6 +11,7 @@ restarts the service.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ _PROPERTIES = (
 _STOPPED_STATES = ("inactive", "failed", "deactivating")
 # The ActiveState of a service that fails repeatedly is "activating" between two attempts, as if it were starting.
 _FAILING_SUBSTATES = ("auto-restart", "auto-restart-queued")
+DROP_INS = "/etc/systemd/system"
 # UnitFileStates of units that cannot be enabled or disabled, e.g. because another unit always starts them.
 _NOT_SWITCHABLE = ("static", "alias", "generated", "transient", "indirect")
 
@@ -149,8 +151,22 @@ def read_facts(name: str, watched: Iterable[str], run: Run) -> ServiceFacts:
         enabled=None if unit_file_state in _NOT_SWITCHABLE else unit_file_state == "enabled",
         started_at=parse_timestamp(shown.get("ExecMainStartTimestamp", "")),
         newest_file=newest([*watched, *(path for path in unit_files if path)]),
-        needs_daemon_reload=shown.get("NeedDaemonReload") == "yes",
+        needs_daemon_reload=shown.get("NeedDaemonReload") == "yes" or _has_unread_drop_ins(name, unit_files),
     )
+
+
+def _has_unread_drop_ins(name: str, known: Sequence[str]) -> bool:
+    """Whether there are drop-ins that systemd has not read.
+
+    Before release 254, NeedDaemonReload is "no" after the first drop-in of a loaded unit, because systemd looks for its
+    folder in a list from its last reload (unit_path_cache in unit_find_dropin_paths).
+    """
+    folder = f"{DROP_INS}/{name if '.' in name else f'{name}.service'}.d"
+    with contextlib.suppress(OSError):
+        paths = [f"{folder}/{file}" for file in os.listdir(folder) if file.endswith(".conf")]
+        # systemd does not list a drop-in that is masked by a link to /dev/null.
+        return any(path not in known and os.path.realpath(path) != os.devnull for path in paths)
+    return False
 
 
 def _read_at_rest(name: str, refusal: Result, run: Run) -> ServiceFacts:
@@ -229,5 +245,8 @@ def as_diff(facts: ServiceFacts, desired: DesiredState, made: Plan) -> Mapping[s
     enabled = facts.enabled if facts.enabled is None else desired.enabled
     before = [f"active: {facts.active}", f"enabled: {facts.enabled}"]
     after = [f"active: {'active' if desired.running else 'inactive'}", f"enabled: {enabled}"]
-    after += [f"systemctl {verb}" for verb in made.verbs] + [f"because {reason}" for reason in made.reasons]
+    # Only slurmctld has the verb "reconfigure", and its module runs scontrol for it.
+    after += [f"{'scontrol' if verb == 'reconfigure' else 'systemctl'} {verb}" for verb in made.verbs] + [
+        f"because {reason}" for reason in made.reasons
+    ]
     return {"before": "\n".join(before) + "\n", "after": "\n".join(after) + "\n"} if made.verbs else {}

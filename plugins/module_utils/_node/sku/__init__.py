@@ -6,13 +6,23 @@
 
 from __future__ import annotations
 
-from .lookup import UnknownVmSize, all_sizes, canonical_size, facts_of, find_size, known_scalars, nearest_sizes
+from .lookup import (
+    MalformedVmSize,
+    UnknownVmSize,
+    all_sizes,
+    canonical_size,
+    facts_of,
+    find_size,
+    known_scalars,
+    nearest_sizes,
+)
 from .table import SIZES, SOURCES
 from .types import VmSize
 
 __all__ = [
     "SIZES",
     "SOURCES",
+    "MalformedVmSize",
     "UnknownVmSize",
     "VmSize",
     "all_sizes",

@@ -23,7 +23,8 @@ def find_size(name: str, described: Mapping[str, Mapping[str, Any]] | None = Non
     :param name: a size in any spelling.
     :param described: sizes described by hand, by name: each a mapping of ``VmSize`` fields. A description replaces the
         table's entry completely: fields that it omits are unknown.
-    :raises UnknownVmSize: the size is in neither, or a description is malformed; the message says what to do.
+    :raises UnknownVmSize: the size is in neither; the message says what to do.
+    :raises MalformedVmSize: a description is malformed.
     """
     by_hand = _descriptions(described)
     canonical = canonical_size(name)
@@ -43,7 +44,7 @@ def find_size(name: str, described: Mapping[str, Mapping[str, Any]] | None = Non
 def all_sizes(described: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, VmSize]:
     """Return all known sizes by name, in the table's order, then those described by hand.
 
-    :raises UnknownVmSize: a description is malformed.
+    :raises MalformedVmSize: a description is malformed.
     """
     by_hand = {key: _described(key, value) for key, value in _descriptions(described).items()}
     return {**SIZES, **by_hand}
@@ -51,7 +52,7 @@ def all_sizes(described: Mapping[str, Mapping[str, Any]] | None = None) -> dict[
 
 def _descriptions(described: Any) -> dict[str, Any]:
     if not isinstance(described or {}, Mapping):
-        raise UnknownVmSize(f"hpcai_vm_sizes must be a mapping of sizes by name, not {described!r}.")
+        raise MalformedVmSize(f"hpcai_vm_sizes must be a mapping of sizes by name, not {described!r}.")
     return {canonical_size(str(key)): value for key, value in (described or {}).items()}
 
 
@@ -59,8 +60,7 @@ def _described(name: str, description: Any) -> VmSize:
     try:
         return from_description(name, description)
     except Malformed as error:
-        # A size with a malformed description stays unknown.
-        raise UnknownVmSize(str(error)) from None
+        raise MalformedVmSize(str(error)) from None
 
 
 _PREFIXES = ("standard_", "basic_")
@@ -69,6 +69,10 @@ _KNOWN = {name.lower(): name for name in SIZES}
 
 class UnknownVmSize(ValueError):
     """The VM size is neither in the table nor described by hand."""
+
+
+class MalformedVmSize(UnknownVmSize):
+    """A description is malformed. The size stays unknown, but unlike one without a description, this is a mistake."""
 
 
 def canonical_size(name: str) -> str:

@@ -27,7 +27,7 @@ HAND = "hand"
 
 SOURCES: Mapping[str, str] = {
     "A": "azhpc-images, setup_sku_customizations.sh and what it calls: which size gets which topology file and NCCL "
-    "variables, and needs the fabric manager",
+    "variables, and which size needs the fabric manager",
     "B": "ai-infrastructure-on-azure, skills/slurm/sku_performance_baseline",
     "C": "azurehpc-health-checks, conf/<size>.conf: what the node health check expects; a size whose file checks no "
     "InfiniBand has none",

@@ -57,4 +57,4 @@ def _perform(context: Context) -> Outcome:
     return Outcome(PASS, f"sshd refuses users without a job on this node, except {admins}", changes=changes)
 
 
-STEP = Step("access", "Let people log in where they have a job", blocking=True, limit_s=30, perform=_perform)
+STEP = Step("access", "Allow users to log in while they have a job here", blocking=True, limit_s=30, perform=_perform)

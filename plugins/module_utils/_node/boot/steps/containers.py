@@ -58,4 +58,4 @@ def _sweep(options: EnrootOptions, context: Context) -> tuple[list[str], list[st
     return removed, problems
 
 
-STEP = Step("containers", "What containers need of this machine", blocking=False, limit_s=120, perform=_perform)
+STEP = Step("containers", "Devices, folders and plugin for containers", blocking=False, limit_s=120, perform=_perform)

@@ -60,4 +60,4 @@ def _ensure(options: DirectoryOptions, context: Context) -> Done:
     )
 
 
-STEP = Step("directories", "Directories on the scratch, or what takes its place", True, 150.0, _perform)
+STEP = Step("directories", "Directories on the scratch, or on its fallback", True, 150.0, _perform)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...elastic.lookup import find_lease, reporting_machine
+from ...elastic.slurmctld import find_lease, reporting_machine
 from ...health.check import FAIL, PASS, SKIP
 from ...machine.atomic import write_file
 from ...machine.cluster_settings import cluster_of

@@ -155,7 +155,7 @@ def _write(context: Context, key: bytes, owner: tuple[int, int]) -> None:
 
 STEP = Step(
     name="key",
-    title="Bring the cluster's munge key",
+    title="Fetch the cluster's munge key",
     blocking=True,
     limit_s=60.0,
     perform=perform,

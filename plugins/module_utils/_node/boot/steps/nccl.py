@@ -27,7 +27,6 @@ from ...setup.nccl.facts import CONFIG_PATH
 from ...setup.nccl.options import OMIT, PRESENT, STRICT, NcclOptions, options_of
 from ...setup.nccl.plan import Refused
 from ...setup.nccl_environment import ensure as environment
-from ...setup.nccl_environment import library
 from ...setup.nccl_environment import options as environment_options
 from ...sku import UnknownVmSize
 from ..step import Context, Outcome, Step
@@ -63,7 +62,7 @@ def _perform(context: Context) -> Outcome:
         problems.append(f"{CONFIG_PATH}: {error}" if isinstance(error, SettingsError) else str(error))
     try:
         # An NCCL that is too old must not keep the rest from being set up.
-        env_options = replace(env_options, when_old=library.WARN)
+        env_options = replace(env_options, when_old=WARN)
         if with_environment:
             more = environment.ensure(root, context.run, env_options, context.check, ask, keep=False)
     except (BrokenBlock, SettingsError) as error:
@@ -88,7 +87,7 @@ def _outcome(size: str, done: Mapping[str, Any], more: Mapping[str, Any], proble
     changes = (*done.get("files", ()), *more.get("files", ()))
     version = more.get("nccl") or {}
     warnings = list(done.get("warnings", ()))
-    if version.get("verdict") == library.WARN:
+    if version.get("verdict") == WARN:
         warnings.append(version["summary"])
     details = {
         "vm_size": size,

@@ -81,29 +81,29 @@ _hpcnode "$@"
 """
 
 
-def bash_completion(whole: Outline) -> str:
+def bash_completion(outline: Outline) -> str:
     """Return the script for bash."""
     return _BASH.format(
         mark=MARK,
-        valued="        " + _patterns(_valued(whole)),
-        places="            " + _patterns(_places(whole)),
-        values="\n".join(f"    {_patterns(keys)}) {_bash_values(one)}; return ;;" for one, keys in _values(whole)),
+        valued="        " + _patterns(_valued(outline)),
+        places="            " + _patterns(_paths(outline)),
+        values="\n".join(f"    {_patterns(keys)}) {_bash_values(one)}; return ;;" for one, keys in _values(outline)),
         names="\n".join(
             f'    "{" ".join(node.path)}") {_BASH_WORDS.format(words=" ".join(_names(node)))} ;;'
-            for node in whole.everything()
+            for node in outline.everything()
         ),
     )
 
 
-def zsh_completion(whole: Outline) -> str:
+def zsh_completion(outline: Outline) -> str:
     """Return the script for zsh, which also shows what each word means."""
     return _ZSH.format(
         mark=MARK,
-        valued="        " + _patterns(_valued(whole)),
-        places="            " + _patterns(_places(whole)),
-        values="\n".join(f"    {_patterns(keys)}) {_zsh_values(one)}; return ;;" for one, keys in _values(whole)),
+        valued="        " + _patterns(_valued(outline)),
+        places="            " + _patterns(_paths(outline)),
+        values="\n".join(f"    {_patterns(keys)}) {_zsh_values(one)}; return ;;" for one, keys in _values(outline)),
         names="\n".join(
-            f'    "{" ".join(node.path)}") found=({" ".join(_described(node))}) ;;' for node in whole.everything()
+            f'    "{" ".join(node.path)}") found=({" ".join(_described(node))}) ;;' for node in outline.everything()
         ),
     )
 
@@ -112,19 +112,19 @@ def _patterns(words: Iterable[str]) -> str:
     return " | ".join(f'"{word}"' for word in words)
 
 
-def _valued(whole: Outline) -> list[str]:
+def _valued(outline: Outline) -> list[str]:
     """Return the options that take a value, so that a shell does not read the value as a command or an action."""
-    options = (one for node in whole.everything() for one in (*node.arguments, *node.common))
+    options = (one for node in outline.everything() for one in (*node.arguments, *node.common))
     return sorted({name for one in options if one.value for name in one.names})
 
 
-def _places(whole: Outline) -> list[str]:
-    return [" ".join(node.path) for node in whole.everything() if node.path]
+def _paths(outline: Outline) -> list[str]:
+    return [" ".join(node.path) for node in outline.everything() if node.path]
 
 
-def _values(whole: Outline) -> Iterator[tuple[Argument, list[str]]]:
+def _values(outline: Outline) -> Iterator[tuple[Argument, list[str]]]:
     """Yield the options that take a value, each with its places and names, as in ``stage run --source``."""
-    for node in whole.everything():
+    for node in outline.everything():
         for one in (*_arguments(node), *node.common):
             keys = [f"{' '.join(node.path)} {name}" for name in one.names]
             if one.value and keys:

@@ -29,10 +29,10 @@ def roff(text: str, bold: bool = False) -> str:
     return f"\\fB{escaped}\\fR" if bold else escaped
 
 
-def manual_pages(whole: Outline) -> dict[str, str]:
+def manual_pages(outline: Outline) -> dict[str, str]:
     """Return the pages by file name."""
-    pages = {f"{PROGRAM}.1": _page(whole, _of_program(whole))}
-    for command in whole.branches:
+    pages = {f"{PROGRAM}.1": _page(outline, _of_program(outline))}
+    for command in outline.branches:
         pages[f"{PROGRAM}-{command.name}.1"] = _page(command, _of_command(command))
     return pages
 
@@ -47,16 +47,16 @@ def _page(node: Outline, lines: Iterable[str]) -> str:
     return "\n".join([*head, f"{roff(title)} \\- {roff(summary)}", *lines, ""])
 
 
-def _of_program(whole: Outline) -> Iterator[str]:
-    yield from _synopsis([whole])
-    yield from [".SH DESCRIPTION", *_paragraphs(whole.description)]
+def _of_program(outline: Outline) -> Iterator[str]:
+    yield from _synopsis([outline])
+    yield from [".SH DESCRIPTION", *_paragraphs(outline.description)]
     yield ".SH COMMANDS"
-    for command in whole.branches:
+    for command in outline.branches:
         yield from [".TP", roff(f"{PROGRAM} {command.name}", bold=True), roff(command.summary)]
-    yield from _options(".SH OPTIONS", [*whole.arguments, *whole.common])
+    yield from _options(".SH OPTIONS", [*outline.arguments, *outline.common])
     yield from _table("EXIT STATUS", STATUSES)
     yield from _table("FILES", FILES)
-    yield from _see(f"{PROGRAM}-{command.name}" for command in whole.branches)
+    yield from _see(f"{PROGRAM}-{command.name}" for command in outline.branches)
 
 
 def _of_command(command: Outline) -> Iterator[str]:

@@ -6,15 +6,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...setup.tools.share import Pages
-from ..main import all_commands
+from ..command import Command
 from .completion import bash_completion, zsh_completion
 from .manual import manual_pages
 from .outline import outline
 from .parser import build_parser
 
 
-def all_pages() -> Pages:
-    """Return the pages of all commands. They do not depend on this machine or on its Python."""
-    whole = outline(build_parser(all_commands()))
-    return Pages(manual_pages(whole), bash_completion(whole), zsh_completion(whole))
+def all_pages(commands: Sequence[Command]) -> Pages:
+    """Return the pages of all commands. They do not depend on this machine or on its Python.
+
+    :param commands: all commands of ``cli.main``, which no command can import, because it imports them all.
+    """
+    root = outline(build_parser(commands))
+    return Pages(manual_pages(root), bash_completion(root), zsh_completion(root))

@@ -129,6 +129,13 @@ class Parser(argparse.ArgumentParser):
             return super().parse_known_args(self._name_first(words, branches), namespace)
         # A final "--" without words after it would be left over.
         words = words[:-1] if words[-1:] == ["--"] else words
+        # argparse would first report missing options, of which a misspelt one may be the cause.
+        options = words[: words.index("--")] if "--" in words else words
+        unknown = [
+            one for one in options if one.startswith("--") and one.partition("=")[0] not in self._option_string_actions
+        ]
+        if unknown:
+            self._refuse(unknown, self.shown_options)
         self._mixing = True
         try:
             # This may call parse_known_args again.

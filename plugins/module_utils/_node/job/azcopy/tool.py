@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...machine.run import STALL, follow
+from ...machine.run import STALL, bound_to_this_process, follow
 from .credential import Credential
 from .location import BlobLocation, redacted
 from .options import Limits
@@ -285,10 +285,9 @@ def run_azcopy(
     """
     if not shutil.which(command[0], path=variables.get("PATH")):
         raise FileNotFoundError(2, "command not found", command[0])
-    guard = shutil.which("setpriv")
     lines = _Lines(on_event)
     ended = follow(
-        [*((guard, "--pdeathsig", "KILL", "--") if guard else ()), *command],
+        [*bound_to_this_process("KILL"), *command],
         variables,
         lines.take,
         total_s,

@@ -19,12 +19,25 @@ from typing import Any
 from ...machine.azure import LONGEST_S, STORAGE, Account, DelegationKey, StorageError, container_sas, delegation_key
 from ...machine.config import ConfigError
 from ...machine.imds import ImdsError, read_token
+from ...machine.key_vault import VaultError
 from ...machine.registry import RegistryError, registry_password
 from ...machine.root import Root
 from ...setup.containers.options import SETTINGS as CONTAINERS
 from ...setup.containers.options import read_options
-from .policy import NotGranted, decide, decide_registry, granted, groups_in, groups_of, read_settings, user_of
-from .protocol import BLOB, PERMISSIONS, REGISTRY, Malformed, Question, question_of
+from .policy import (
+    GrantSettings,
+    NotGranted,
+    decide,
+    decide_registry,
+    decide_signature,
+    granted,
+    groups_in,
+    groups_of,
+    read_settings,
+    user_of,
+)
+from .protocol import BLOB, KEY, PERMISSIONS, REGISTRY, SIGN, Malformed, Question, question_of
+from .signing import Signer, statement_of
 
 Answer = dict[str, Any]
 
@@ -40,6 +53,7 @@ class Broker:
     :param root: the settings below it are read at each request, so an administrator's change needs no restart.
     :param keys: of storage accounts.
     :param password: returns a registry's password, given its name and the client id.
+    :param signer: signs statements about checkpoints.
     :param log: writes a line to the journal; no line contains a secret.
     """
 
@@ -50,8 +64,10 @@ class Broker:
         password: Callable[[str, str], str] = lambda name, client_id: registry_password(name, client_id or None),
         log: Callable[[str], None] = _log,
         clock: Callable[[], float] = time.time,
+        signer: Signer | None = None,
     ) -> None:
         self._root, self._keys, self._password, self._log, self._clock = root, keys, password, log, clock
+        self._signer = signer or Signer(node_token)
 
     def answer(self, uid: int, line: bytes) -> Answer:
         """Return the answer to a line; it has the key ``error`` if the request fails. Never raises."""
@@ -63,7 +79,7 @@ class Broker:
         except NotGranted as error:
             self._log(f"uid {uid}: refused: {error}")
             return {"error": f"{error}."}
-        except (Unavailable, ImdsError, RegistryError) as error:
+        except (Unavailable, ImdsError, RegistryError, VaultError) as error:
             self._log(f"uid {uid}: cannot be served: {error}")
             return {"error": f"Azure did not provide the access that you were granted: {error}"}
         except ConfigError as error:
@@ -81,6 +97,8 @@ class Broker:
             return self._registry(user, asked)
         settings = read_settings(self._root)
         groups = groups_of(user, groups_in(settings.grants))
+        if asked.kind in (SIGN, KEY):
+            return self._signature(user, groups, settings, asked)
         if asked.kind != BLOB:
             grants = granted(settings.grants, groups)
             return {"user": user.pw_name, "grants": [{"container": one.url, "rights": one.rights} for one in grants]}
@@ -90,6 +108,18 @@ class Broker:
         sas = container_sas(key, grant.account, grant.container, PERMISSIONS[asked.need], until)
         self._log(f"{user.pw_name} (uid {uid}): {asked.need} of {grant.url} for {settings.life_s} s")
         return {"sas": sas, "seconds": settings.life_s}
+
+    def _signature(self, user: Any, groups: frozenset[str], settings: GrantSettings, asked: Question) -> Answer:
+        vault, name = settings.signing_vault, settings.signing_key
+        if vault is None:
+            raise NotGranted("this cluster signs no checkpoints: an administrator sets blob_staging_signing_vault")
+        if asked.kind == KEY:
+            # A public key is no secret, and without it a user could not verify.
+            return self._signer.public(vault, name, asked.what, settings.client_id)
+        store = decide_signature(settings.grants, groups, asked.what)
+        statement = statement_of(asked, store, user.pw_name, user.pw_uid, self._clock())
+        self._log(f"{user.pw_name} (uid {user.pw_uid}): signature of {asked.checkpoint} in {store}")
+        return self._signer.sign(vault, name, statement, settings.client_id)
 
     def _registry(self, user: Any, asked: Question) -> Answer:
         options = read_options(self._root)

@@ -19,6 +19,7 @@ from ...forms import (
     guid,
     instance_of,
     list_of,
+    matching,
     not_empty,
     number,
     or_empty,
@@ -27,10 +28,12 @@ from ...forms import (
     text_or_number,
 )
 from ...machine.azure import LONGEST_S, Account, account_of
+from ...machine.cluster_settings import Vault, vault_of
 from ...machine.config import read_checked
 from ...machine.root import Root
+from ...machine.vault_keys import NAME as NAME_OF_KEY
 from ..azcopy.location import LocationError, parse_location
-from .protocol import RIGHTS
+from .protocol import RIGHTS, WRITE
 
 NAME = "grants"
 SETTINGS = "/etc/hpcai/grants.json"
@@ -65,11 +68,15 @@ class GrantSettings:
     :ivar grants: which groups have which rights.
     :ivar life_s: how long a SAS is valid.
     :ivar client_id: which of the machine's identities to use; empty if the machine has one identity.
+    :ivar signing_vault: the key vault whose key signs checkpoints; None if none does.
+    :ivar signing_key: the key's name.
     """
 
     grants: tuple[Grant, ...] = field(default=())
     life_s: int = 3600
     client_id: str = ""
+    signing_vault: Vault | None = None
+    signing_key: str = "hpcai-checkpoints"
 
 
 _GRANT = {
@@ -92,12 +99,23 @@ def _grant(path: str, value: Any) -> Grant:
     return Grant(stated["groups"], account, container, stated["rights"])
 
 
+def _vault(path: str, value: Any) -> Vault | None:
+    if value == "":
+        return None
+    try:
+        return vault_of(string(path, value))
+    except ValueError as error:
+        raise Malformed(f"{path}: {error}") from None
+
+
 FORM = instance_of(
     GrantSettings,
     {
         "grants": list_of(_grant),
         "life_s": number(SHORTEST_LIFE_S, LONGEST_S // 2, integral=True),
         "client_id": or_empty(guid),
+        "signing_vault": _vault,
+        "signing_key": matching(NAME_OF_KEY.pattern, "the name of a key in a key vault"),
     },
 )
 
@@ -160,6 +178,19 @@ def decide(grants: Sequence[Grant], groups: Collection[str], url: str, need: str
     raise NotGranted(
         f"none of your groups is granted {need!r} for this container: see 'hpcnode grants', or ask an administrator"
     )
+
+
+def decide_signature(grants: Sequence[Grant], groups: Collection[str], url: str) -> str:
+    """Return the URL of a series of checkpoints, if the user may write there.
+
+    :raises NotGranted: the user may not, so a signature would attest nothing.
+    """
+    try:
+        location = parse_location(url)
+    except LocationError as error:
+        raise NotGranted(str(error).rstrip(".")) from None
+    decide(grants, groups, location.url, WRITE)
+    return location.address
 
 
 def decide_registry(

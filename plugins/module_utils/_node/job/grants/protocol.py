@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,14 +16,17 @@ SOCKET = "/run/hpcai/grants.sock"
 LONGEST_QUESTION = 4096
 LONGEST_ANSWER = 65536
 
-BLOB, REGISTRY, LIST = "blob", "registry", "list"
-KINDS = (BLOB, REGISTRY, LIST)
+BLOB, REGISTRY, LIST, SIGN, KEY = "blob", "registry", "list", "sign", "key"
+KINDS = (BLOB, REGISTRY, LIST, SIGN, KEY)
 READ, WRITE, DELETE = "read", "write", "delete"
 RIGHTS = (READ, WRITE, DELETE)
 """Each right includes those before it."""
 PERMISSIONS: Mapping[str, str] = {READ: "rl", WRITE: "rcwl", DELETE: "rcwdl"}
 """The SAS permission letters of each right, in the order that Azure requires."""
 
+_SIGNED = ("checkpoint", "manifest", "lineage")
+_CHECKPOINT = re.compile(r"[A-Za-z0-9._-]{1,160}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _EXPECTED = 'expected one line of JSON such as {"ask": "blob", "what": "https://ACCOUNT.../CONTAINER", "need": "read"}'
 
 
@@ -35,13 +39,20 @@ class Question:
     """What a user's process requests.
 
     :ivar kind: one of KINDS.
-    :ivar what: URL of a container, or a registry; empty for LIST.
+    :ivar what: URL of a container; a registry; with SIGN the URL of a series of checkpoints, with KEY the version of
+        the key; empty for LIST.
     :ivar need: with BLOB, one of RIGHTS.
+    :ivar checkpoint: with SIGN, the checkpoint's id.
+    :ivar manifest: with SIGN, the SHA-256 of its manifest.
+    :ivar lineage: with SIGN, the SHA-256 of its lineage; empty if it has none.
     """
 
     kind: str
     what: str = ""
     need: str = READ
+    checkpoint: str = ""
+    manifest: str = ""
+    lineage: str = ""
 
 
 def question_of(line: bytes) -> Question:
@@ -57,7 +68,12 @@ def question_of(line: bytes) -> Question:
         raise Malformed(f"the request is not valid JSON: {_EXPECTED}") from None
     if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
         raise Malformed(f"the request is not a JSON object whose values are strings: {_EXPECTED}")
-    if set(given) - {"ask", "what", "need"} or given.get("ask") not in KINDS or given.get("need", READ) not in RIGHTS:
+    signing = set(_SIGNED) if given.get("ask") == SIGN else set()
+    if (
+        set(given) - {"ask", "what", "need", *signing}
+        or given.get("ask") not in KINDS
+        or given.get("need", READ) not in RIGHTS
+    ):
         raise Malformed(
             f"the request has an invalid key or value; valid are ask ({', '.join(KINDS)}), what and need "
             f"({', '.join(RIGHTS)}): {_EXPECTED}"
@@ -65,7 +81,13 @@ def question_of(line: bytes) -> Question:
     what = given.get("what", "")
     if (given["ask"] == LIST) == bool(what) or not what.isascii() or (what and not what.isprintable()):
         raise Malformed(f"the request names no container or registry that can be granted: {_EXPECTED}")
-    return Question(given["ask"], what, given.get("need", READ))
+    if signing and not (
+        _CHECKPOINT.fullmatch(given.get("checkpoint", ""))
+        and _SHA256.fullmatch(given.get("manifest", ""))
+        and (not given.get("lineage") or _SHA256.fullmatch(given["lineage"]))
+    ):
+        raise Malformed("sign needs checkpoint, an id, and manifest and lineage, which are SHA-256 in hexadecimal")
+    return Question(given["ask"], what, given.get("need", READ), *(given.get(key, "") for key in _SIGNED))
 
 
 def as_line(content: Mapping[str, Any]) -> bytes:

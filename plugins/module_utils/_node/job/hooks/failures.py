@@ -77,7 +77,7 @@ class Failure:
 
     @property
     def words(self) -> str:
-        """What is wrong: the script's last line if it ended by itself with an exit status, else the cause."""
+        """What is wrong: the script's last line if it ended with an exit status of its own, else the cause."""
         return self.last_line if self.last_line and self.cause.startswith("exit status") else self.cause
 
 

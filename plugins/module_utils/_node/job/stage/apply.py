@@ -21,7 +21,7 @@ from ..azcopy.tool import Azcopy, Progress
 from ..azcopy.transfer import download
 from .listing import Listing
 from .manifest import Header, Journal, Staged, entries_of, file_name, problem_with
-from .options import StageOptions, is_unpacked, names_for, paths_of, selected
+from .options import StageOptions, check_sums, is_unpacked, names_for, paths_of, selected
 from .plan import shards_of
 from .receive import Receiver, files_below
 
@@ -74,7 +74,7 @@ class StageResult:
 
 
 @dataclass(frozen=True)
-class Need:
+class MissingFiles:
     """The missing files of a shard.
 
     :ivar blobs: all blobs of the shard, by name.
@@ -91,14 +91,15 @@ class Need:
     patterns: Sequence[str]
 
 
-def need_of(options: StageOptions, listing: Listing) -> Need:
+def need_of(options: StageOptions, listing: Listing) -> MissingFiles:
     """Return the missing files of the shard. Changes nothing.
 
-    :raises StageOptionsError: no blob is selected.
+    :raises StageOptionsError: no blob is selected, or the blobs are not those of the expected sums.
     :raises NameRefused: two blobs would have conflicting paths on disk.
     """
     chosen = selected(listing.blobs, options.pattern)
     all_paths = paths_of(chosen, options.decompress)
+    check_sums(all_paths.values(), options)
     names, patterns = names_for(chosen, options)
     mine = set(names)
     blobs = {blob.name: blob for blob in chosen if blob.name in mine}
@@ -108,11 +109,12 @@ def need_of(options: StageOptions, listing: Listing) -> Need:
     for name in names:
         form = (paths[name], is_unpacked(blobs[name], options.decompress))
         for staged in entries.get(name, ()):
-            if staged.is_of(blobs[name]) and (staged.path, staged.unpacked) == form:
+            is_expected = options.sums is None or options.sums[staged.path] == staged.sha256
+            if staged.is_of(blobs[name]) and (staged.path, staged.unpacked) == form and is_expected:
                 if not problem_with(staged, options.target, options.full):
                     known[name] = staged
                 break
-    return Need(blobs, paths, known, [name for name in names if name not in known], patterns)
+    return MissingFiles(blobs, paths, known, [name for name in names if name not in known], patterns)
 
 
 def stage(
@@ -141,7 +143,7 @@ def stage(
     journal = Journal(os.path.join(options.state, file_name(number, count)), header, need.known)
     missing_blobs = {name: need.blobs[name] for name in need.missing}
     receiver = Receiver(
-        incoming, options.target, missing_blobs, need.paths, journal, options.decompress, options.workers
+        incoming, options.target, missing_blobs, need.paths, journal, options.decompress, options.workers, options.sums
     )
     watch = ProgressMeter(len(names), sum(need.blobs[name].size for name in names), on_progress, every_s)
     try:
@@ -180,7 +182,7 @@ def stage(
 def _carry(
     options: StageOptions,
     tool: Azcopy,
-    need: Need,
+    need: MissingFiles,
     names: Sequence[str],
     incoming: str,
     receiver: Receiver,
@@ -245,7 +247,7 @@ def _clear_others(incoming: str, number: int, count: int) -> None:
             shutil.rmtree(os.path.join(state, name), ignore_errors=True)
 
 
-def _tidy(incoming: str, need: Need) -> set[str]:
+def _tidy(incoming: str, need: MissingFiles) -> set[str]:
     """Remove incomplete files that a killed run left, and return the names of the complete ones."""
     found: set[str] = set()
     missing = set(need.missing)
@@ -283,6 +285,11 @@ class ShardProgress:
     of_bytes: int
     seconds: float
     busy_percent: float
+
+    def figures(self) -> dict[str, float]:
+        """Return the progress for the node's metrics service."""
+        done = {"files_done": self.files, "bytes_done": self.bytes_done}
+        return {"files": self.of_files, "bytes": self.of_bytes, **done}
 
     def in_words(self) -> str:
         """Return the progress in one line."""

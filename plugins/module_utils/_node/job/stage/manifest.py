@@ -190,12 +190,12 @@ _MOST_REPORTED = 20
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verification:
     """The result of a verification.
 
     :ivar problems: messages, at most 20.
     :ivar count: how many problems there are.
-    :ivar files: how many files there should be.
+    :ivar files: how many files were staged.
     :ivar size: bytes of the files on disk.
     """
 
@@ -206,10 +206,29 @@ class Verdict:
     digest: str
 
 
-def verify(target: str, state: str, full: bool, workers: int) -> Verdict:
+def verify(target: str, state: str, full: bool, workers: int) -> Verification:
     """Compare the files below a target with the manifests, and these with the listing. Changes nothing.
 
     :param full: read all files and compare their hashes, not only their sizes.
+    :raises FileNotFoundError: nothing was staged there.
+    :raises ConfigError: the listing is invalid.
+    """
+    listing, checked, problems = current_files(state)
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        found = pool.map(lambda one: problem_with(one, target, full), checked)
+        problems += [problem for problem in found if problem]
+    return Verification(
+        tuple(problems[:_MOST_REPORTED]),
+        len(problems),
+        len(checked),
+        sum(one.size for one in checked),
+        listing.digest,
+    )
+
+
+def current_files(state: str) -> tuple[Listing, list[Staged], list[str]]:
+    """Return the listing, the files that were staged from it, and messages about those that were not.
+
     :raises FileNotFoundError: nothing was staged there.
     :raises ConfigError: the listing is invalid.
     """
@@ -226,17 +245,7 @@ def verify(target: str, state: str, full: bool, workers: int) -> Verdict:
         for name, of_blob in of_blobs.items()
         if name in entries and not of_blob
     ]
-    checked = [of_blob[0] for of_blob in of_blobs.values() if of_blob]
-    with ThreadPoolExecutor(max_workers=workers) as pool:
-        found = pool.map(lambda one: problem_with(one, target, full), checked)
-        problems += [problem for problem in found if problem]
-    return Verdict(
-        tuple(problems[:_MOST_REPORTED]),
-        len(problems),
-        len(blobs),
-        sum(one.size for one in checked),
-        listing.digest,
-    )
+    return listing, [of_blob[0] for of_blob in of_blobs.values() if of_blob], problems
 
 
 def _mixed(manifests: Sequence[tuple[Header, dict[str, Staged]]], listing: Listing) -> list[str]:

@@ -36,6 +36,7 @@ class StageOptions:
     :ivar full: read existing files and compare their hashes instead of their sizes.
     :ivar processes: how many azcopies run at a time.
     :ivar workers: how many files are verified and decompressed at a time.
+    :ivar sums: the expected SHA-256 of each file by its path; None to accept what the account has.
     """
 
     location: BlobLocation
@@ -48,6 +49,7 @@ class StageOptions:
     full: bool = False
     processes: int = 1
     workers: int = 4
+    sums: Mapping[str, str] | None = None
 
     @property
     def state(self) -> str:
@@ -117,6 +119,24 @@ def selected(blobs: Sequence[Blob], pattern: str) -> list[Blob]:
             "there is no blob below the source" + (f" with a name that matches {pattern!r}." if pattern else ".")
         )
     return chosen
+
+
+def check_sums(paths: Iterable[str], options: StageOptions) -> None:
+    """Compare the paths of the data set with those of the expected sums. A pattern may select some of them.
+
+    :raises StageOptionsError: there are others.
+    """
+    sums = options.sums
+    if sums is None:
+        return
+    found = set(paths)
+    lacking = set() if options.pattern else sums.keys() - found
+    for names, words in ((found - sums.keys(), "no sum"), (lacking, "a sum, but no blob")):
+        if names:
+            raise StageOptionsError(
+                f"{len(names)} of {len(found | sums.keys())} files have {words}, such as {min(names)!r}: the source is "
+                "another data set than that of --sums."
+            )
 
 
 def names_for(blobs: Sequence[Blob], options: StageOptions) -> tuple[list[str], list[str]]:

@@ -34,6 +34,7 @@ class Receiver:
     :param blobs: the blobs that may appear, by name.
     :param paths: their paths below the target, by name.
     :param workers: how many files to handle at a time.
+    :param sums: their expected SHA-256 by path; None to accept any.
     """
 
     def __init__(
@@ -45,9 +46,10 @@ class Receiver:
         journal: Journal,
         decompress: bool,
         workers: int,
+        sums: Mapping[str, str] | None = None,
     ) -> None:
         self._incoming, self._target, self._blobs, self._paths = incoming, target, blobs, paths
-        self._journal, self._decompress = journal, decompress
+        self._journal, self._decompress, self._sums = journal, decompress, sums or {}
         self._received: set[str] = set()
         self._lock = threading.Lock()
         self._staged: dict[str, Staged] = {}
@@ -114,7 +116,10 @@ class Receiver:
         blob = self._blobs[name]
         unpack = is_unpacked(blob, self._decompress)
         try:
-            staged = accept(blob, os.path.join(self._incoming, name), self._target, self._paths[name], unpack)
+            path = self._paths[name]
+            staged = accept(
+                blob, os.path.join(self._incoming, name), self._target, path, unpack, self._sums.get(path, "")
+            )
         except NotAccepted as refused:
             with self._lock:
                 self._failures[name] = refused.failure
@@ -147,10 +152,11 @@ class NotAccepted(RuntimeError):
         self.failure = failure
 
 
-def accept(blob: Blob, source: str, target: str, path: str, unpack: bool) -> Staged:
+def accept(blob: Blob, source: str, target: str, path: str, unpack: bool, expected: str = "") -> Staged:
     """Move the file at ``source`` to ``target/path`` if it matches the listing, and return its record.
 
     :param unpack: decompress it; its own checksum and length must be correct.
+    :param expected: the SHA-256 of the file; empty to accept any.
     :raises NotAccepted: it differs, or the disk is full; then there is no file at the final path.
     """
     final = os.path.join(target, path)
@@ -165,6 +171,8 @@ def accept(blob: Blob, source: str, target: str, path: str, unpack: bool) -> Sta
         stored, sha256, size = _unpack(blob, source, made) if unpack else _read(blob, source)
         if blob.md5 and stored != blob.md5:
             raise _refused(blob, DAMAGED, "its MD5 differs from the listed one: the blob has changed; stage again")
+        if expected and sha256 != expected:
+            raise _refused(blob, DAMAGED, f"its SHA-256 is {sha256}, but the sums have {expected}")
         os.replace(made, final)
         if unpack:
             os.unlink(source)

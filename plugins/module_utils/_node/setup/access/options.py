@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-from ...forms import boolean, list_of, record, string
+from ...forms import arguments_of, boolean, defaults_of, instance_of, list_of, string, unquoted_path
 from ...machine.config import FOLDER, as_config, read_checked
 from ...machine.root import Root
 
@@ -18,58 +20,54 @@ SETTINGS = f"{FOLDER}/{CONFIG}.json"
 
 @dataclass(frozen=True)
 class AccessOptions:
-    """The options.
+    """See the options of the module compute_access.
 
     :ivar present: whether access depends on jobs at all.
-    :ivar admins: users who may always log in.
-    :ivar admin_groups: groups whose members may always log in.
-    :ivar node_name: the node's name in Slurm; None if it is the host name.
-    :ivar options: options of pam_slurm_adopt.
-    :ivar nss: whether nss_slurm is used to look up names.
-    :ivar spool: slurmd's spool folder.
-    :ivar hide_processes: whether users see only their own processes.
+    :ivar node_name: the node's name in Slurm; None if it is the host name. An image has none.
     :ivar me: the user who runs this through sudo; empty if there is none.
     """
 
-    present: bool
-    admins: tuple[str, ...]
-    admin_groups: tuple[str, ...]
-    node_name: str | None
-    options: tuple[str, ...]
-    nss: bool
-    spool: str
-    me: str = ""
-    hide_processes: bool = False
-
-
-def as_text(options: AccessOptions) -> str:
-    """Return the text of the settings file. It does not contain the node's name, because an image has none."""
-    return as_config(
-        {
-            "admins": list(options.admins),
-            "admin_groups": list(options.admin_groups),
-            "options": list(options.options),
-            "nss_slurm": options.nss,
-            "spool_dir": options.spool,
-            "hide_processes": options.hide_processes,
-        }
+    admins: tuple[str, ...] = ()
+    admin_groups: tuple[str, ...] = ("sudo", "wheel")
+    options: tuple[str, ...] = (
+        "action_no_jobs=deny",
+        "action_unknown=newest",
+        "action_adopt_failure=deny",
+        "action_generic_failure=deny",
     )
+    nss_slurm: bool = False
+    spool_dir: str = "/var/lib/slurm/slurmd"
+    hide_processes: bool = False
+    present: bool = True
+    node_name: str | None = None
+    me: str = ""
 
 
 _TEXTS = list_of(string)
-_FORM = record(
-    {
-        "admins": _TEXTS,
-        "admin_groups": _TEXTS,
-        "options": _TEXTS,
-        "nss_slurm": boolean,
-        "spool_dir": string,
-        "hide_processes": boolean,
-    },
-    required=("admins", "admin_groups", "options", "nss_slurm", "spool_dir"),
-    # Settings in an image that an earlier version baked do not have it.
-    defaults={"hide_processes": False},
-)
+_FORMS = {
+    "admins": _TEXTS,
+    "admin_groups": _TEXTS,
+    "options": _TEXTS,
+    "nss_slurm": boolean,
+    "spool_dir": unquoted_path,
+    "hide_processes": boolean,
+}
+ARGUMENTS = arguments_of(_FORMS, defaults_of(AccessOptions))
+"""The module's options that are also in the settings file."""
+_FORM = instance_of(AccessOptions, _FORMS)
+
+
+def options_of(given: Mapping[str, Any], present: bool, node_name: str | None, me: str) -> AccessOptions:
+    """Return options from a module's parameters.
+
+    :raises ConfigError: one has an invalid value.
+    """
+    return replace(_FORM("", {name: given[name] for name in _FORMS}), present=present, node_name=node_name, me=me)
+
+
+def as_text(options: AccessOptions) -> str:
+    """Return the text of the settings file."""
+    return as_config({name: getattr(options, name) for name in _FORMS})
 
 
 def read_options(root: Root, node_name: str) -> AccessOptions | None:
@@ -78,15 +76,4 @@ def read_options(root: Root, node_name: str) -> AccessOptions | None:
     :raises ConfigError: the file is invalid.
     """
     stated = read_checked(root, CONFIG, _FORM)
-    if stated is None:
-        return None
-    return AccessOptions(
-        present=True,
-        admins=stated["admins"],
-        admin_groups=stated["admin_groups"],
-        node_name=node_name,
-        options=stated["options"],
-        nss=stated["nss_slurm"],
-        spool=stated["spool_dir"],
-        hide_processes=stated["hide_processes"],
-    )
+    return replace(stated, node_name=node_name) if stated else None

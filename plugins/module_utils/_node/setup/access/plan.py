@@ -151,8 +151,8 @@ def _cron_texts(root: Root, options: AccessOptions) -> dict[str, str | None]:
 
 def _nss_texts(root: Root, options: AccessOptions) -> dict[str, str | None]:
     switch, conf = (change_of(root.at(path), None).before for path in (NSSWITCH, NSS_CONF))
-    if options.nss:
-        texts: dict[str, str | None] = {NSS_CONF: nss_conf(options.node_name, options.spool)}
+    if options.nss_slurm:
+        texts: dict[str, str | None] = {NSS_CONF: nss_conf(options.node_name, options.spool_dir)}
         return texts if switch is None else {**texts, NSSWITCH: with_slurm(switch)}
     if conf is None or not conf.startswith(NSS_HEADER):
         return {}

@@ -26,7 +26,7 @@ _TIMEOUT = 10
 class Outcome:
     """The result for all GPUs.
 
-    :ivar via: how the driver was queried, ``nvml`` or ``nvidia-smi``.
+    :ivar via: how the driver was queried, always ``nvml``.
     :ivar gpus: a result for each selected GPU.
     :ivar changed: whether any GPU was changed, or would be.
     :ivar problems: one line for each GPU that failed.

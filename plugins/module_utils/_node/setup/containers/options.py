@@ -14,8 +14,11 @@ from typing import Any
 from ...forms import (
     Form,
     Malformed,
+    arguments_of,
+    as_argument,
     boolean,
     choice,
+    defaults_of,
     guid,
     instance_of,
     list_of,
@@ -188,37 +191,39 @@ def _line(path: str, value: Any) -> str:
 def _lines(name: Form[str]) -> Form[dict[str, str]]:
     """A mapping of names to lines, without those that are null."""
     form = mapping_of(name, _line)
-    return lambda path, value: form(path, {key: item for key, item in mapping(path, value).items() if item is not None})
+    return as_argument(
+        lambda path, value: form(path, {key: item for key, item in mapping(path, value).items() if item is not None}),
+        type="dict",
+    )
 
 
 _VARIABLES = _lines(matching(r"[A-Z][A-Z0-9_]*", "capital letters, digits and '_'"))
-_FORM = instance_of(
-    EnrootOptions,
-    {
-        # Checked here, because enroot would silently ignore an unknown key.
-        "settings": record({key: _path_setting if key in _PATHS else _setting for key in KNOWN}, null_is_absent=True),
-        "hooks": list_of(matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "the name of a file")),
-        "nvidia": _VARIABLES,
-        "mellanox": _VARIABLES,
-        "local_folders": list_of(unquoted_path),
-        "sysctl": _lines(string),
-        "apparmor": choice(*APPARMOR),
-        "acr_registries": list_of(
-            matching(
-                r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+",
-                "a registry such as training.azurecr.io",
-            )
-        ),
-        "acr_client_id": or_empty(guid),
-        "acr_groups": mapping_of(string, list_of(not_empty)),
-        "ngc_key_file": or_empty(unquoted_path),
-        "cache_path": or_empty(unquoted_path),
-        "cache_limit_gib": number(0, above=True),
-        "pyxis_runtime_path": or_empty(unquoted_path),
-        "root_makes_folders": boolean,
-    },
-    null_is_absent=True,
-)
+_FORMS: Mapping[str, Form[Any]] = {
+    # Checked here, because enroot would silently ignore an unknown key.
+    "settings": record({key: _path_setting if key in _PATHS else _setting for key in KNOWN}, null_is_absent=True),
+    "hooks": list_of(matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "the name of a file")),
+    "nvidia": _VARIABLES,
+    "mellanox": _VARIABLES,
+    "local_folders": list_of(unquoted_path),
+    "sysctl": _lines(string),
+    "apparmor": choice(*APPARMOR),
+    "acr_registries": list_of(
+        matching(
+            r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+",
+            "a registry such as training.azurecr.io",
+        )
+    ),
+    "acr_client_id": or_empty(guid),
+    "acr_groups": mapping_of(string, list_of(not_empty)),
+    "ngc_key_file": as_argument(or_empty(unquoted_path), type="path", no_log=False),
+    "cache_path": or_empty(unquoted_path),
+    "cache_limit_gib": number(0, above=True),
+    "pyxis_runtime_path": or_empty(unquoted_path),
+    "root_makes_folders": boolean,
+}
+ARGUMENTS = arguments_of(_FORMS, defaults_of(EnrootOptions))
+"""The module's option enroot."""
+_FORM = instance_of(EnrootOptions, _FORMS, null_is_absent=True)
 
 
 def options_of(given: Mapping[str, Any]) -> EnrootOptions:

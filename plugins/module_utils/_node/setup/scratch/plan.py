@@ -170,7 +170,8 @@ def _no_disks(facts: ScratchFacts, options: ScratchOptions) -> str:
 def _check_count(facts: ScratchFacts, options: ScratchOptions, members: Sequence[str]) -> tuple[str, ...]:
     expected = options.expected_count
     if expected is None:
-        # If the options list disks, each of them is expected.
+        # The caller stated no number (disk_count.py). If the options list disks, each of them is expected, but two
+        # links may name the same disk.
         expected = len(facts.selected) + len(facts.absent) if options.devices else len(members)
     if len(members) == expected or options.on_count_mismatch == "ignore":
         return ()

@@ -9,25 +9,24 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
-import re
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
+from ...forms import list_of, matching, not_empty, record, string
 from ...machine.root import Root
 from ...machine.run import Run, must
 from ...machine.user_folders import FolderProblem, adapt, walk
 from ..managed_file import FileChange, change_of
 from ..scratch.mounting import gid_of, uid_of
 from ..scratch.options import octal_mode
-from .options import SharedProblem, checked_path
+from .options import SharedProblem, shared_path
 
 FILE, ACTIVE = "/etc/exports.d/hpcai.exports", "/var/lib/nfs/etab"
 HEADER = "# Written by the module hpcai.azure.nfs_exports, which overwrites it."
 LOCAL = "local"
 DEFAULT_OPTIONS = ("rw", "sync", "no_subtree_check", "root_squash")
-_OPTION = re.compile(r"[a-z_]+(=[A-Za-z0-9:/@._-]+)?")
 
 Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 PRIVATE: tuple[Network, ...] = tuple(
@@ -51,26 +50,41 @@ class Export:
     owner: tuple[str, str, int]
 
 
+EXPORT_KEYS = {
+    "path": shared_path,
+    "options": list_of(
+        matching(
+            r"[a-z_]+(=[A-Za-z0-9:/@._-]+)?", "one option of exports(5), because each option is an item of the list"
+        )
+    ),
+    "networks": list_of(string),
+    "owner": not_empty,
+    "group": not_empty,
+    "mode": octal_mode,
+}
+EXPORT_DEFAULTS: Mapping[str, Any] = {
+    "options": DEFAULT_OPTIONS,
+    "networks": (),
+    "owner": "root",
+    "group": "root",
+    "mode": "0755",
+}
+EXPORT_REQUIRED = ("path",)
+_exports = list_of(record(EXPORT_KEYS, EXPORT_REQUIRED, null_is_absent=True, defaults=EXPORT_DEFAULTS), key="path")
+
+
 def parse(items: Iterable[Mapping[str, Any]]) -> tuple[Export, ...]:
     """Return checked exports.
 
-    :raises SharedProblem: a value is invalid.
+    :raises ConfigError: a value is invalid.
     """
     found: dict[str, Export] = {}
-    for item in items:
-        path = checked_path("path of an export", item.get("path"))
+    for given in _exports("exports", list(items)):
+        path = given["path"]
         if path in found:
             raise SharedProblem(f"{path} is exported twice. Keep one")
-        asked = item.get("options")
-        options = DEFAULT_OPTIONS if asked is None else tuple(str(option) for option in asked)
-        for option in options:
-            if not _OPTION.fullmatch(option):
-                raise SharedProblem(
-                    f"options of export {path}: {option!r} is not an option. Write each option as a list item"
-                )
-        mode = octal_mode(f"mode of {path}", item.get("mode") or "0755")
-        owner = (str(item.get("owner") or "root"), str(item.get("group") or "root"), mode)
-        found[path] = Export(path, options, tuple(item.get("networks") or ()), owner)
+        owner = (given["owner"], given["group"], given["mode"])
+        found[path] = Export(path, given["options"], given["networks"], owner)
     return tuple(found[path] for path in sorted(found))
 
 

@@ -11,7 +11,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...forms import ConfigError
+from ...forms import (
+    ConfigError,
+    Malformed,
+    boolean,
+    choice,
+    list_of,
+    matching,
+    number,
+    record,
+    string,
+    wrong,
+)
 
 NFS, NFS4, LUSTRE = "nfs", "nfs4", "lustre"
 TYPES = (NFS4, NFS, LUSTRE)
@@ -27,7 +38,6 @@ ALWAYS_OPTIONS = ("noatime", "nosuid", "nodev", "nofail", "_netdev")
 """With nofail, remote-fs.target does not wait for the mount."""
 _SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/root", "/run", "/sbin", "/sys", "/usr", "/var")
 _PATH = re.compile(r"/[A-Za-z0-9._/@+-]+")
-_OPTION = re.compile(r"[A-Za-z0-9_][^\s,\"'\\]*")
 _SOURCES = {
     NFS4: (re.compile(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):/[^\s:]*"), "SERVER:/PATH"),
     NFS: (re.compile(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):/[^\s:]*"), "SERVER:/PATH"),
@@ -57,72 +67,62 @@ class Mount:
     hide: bool
 
 
+def shared_path(path: str, value: Any) -> str:
+    """A path where a shared file system may be mounted: it does not belong to the operating system."""
+    shown = value.rstrip("/") if isinstance(value, str) else ""
+    if value and isinstance(value, str) and not shown:
+        raise Malformed(f"{path} must not be /, the root file system. Use a folder such as /shared.")
+    if not _PATH.fullmatch(shown) or any(name in ("", ".", "..") for name in shown.split("/")[1:]):
+        raise wrong(path, "an absolute path of letters, digits and ._@+-, without '..'", value)
+    if shown in _SYSTEM or shown.startswith(("/proc/", "/sys/", "/dev/", "/etc/", "/run/", "/boot/", "/usr/bin")):
+        raise Malformed(
+            f"{path} must not be {shown}, which belongs to the operating system. Use a folder such as /shared."
+        )
+    return shown
+
+
+def _option(path: str, value: Any) -> str:
+    option = _ONE_OPTION(path, value)
+    if option.partition("=")[0] in ("fail", "user", "users"):
+        raise Malformed(f"{path}: fail, user and users are not allowed, because they can block an unattended boot.")
+    return option
+
+
+_ONE_OPTION = matching(r"[A-Za-z0-9_][^\s,\"'\\]*", "one mount option, because each option is an item of the list")
+MOUNT_KEYS = {
+    "path": shared_path,
+    "source": string,
+    "type": choice(*TYPES),
+    "options": list_of(_option),
+    "automount": boolean,
+    # A boot may wait for it.
+    "timeout": number(1, 300, integral=True),
+    "hide": boolean,
+}
+MOUNT_DEFAULTS: Mapping[str, Any] = {"type": NFS4, "automount": True, "timeout": 30, "hide": False}
+MOUNT_REQUIRED = ("path", "source")
+_mounts = list_of(record(MOUNT_KEYS, MOUNT_REQUIRED, null_is_absent=True, defaults=MOUNT_DEFAULTS), key="path")
+
+
 def parse(items: Iterable[Mapping[str, Any]]) -> tuple[Mount, ...]:
     """Return checked mounts, each one after its parents.
 
-    :raises SharedProblem: a value is invalid.
+    :raises ConfigError: a value is invalid.
     """
-    mounts = sorted((_mount(item) for item in items), key=lambda mount: mount.path.split("/"))
+    mounts = sorted((_mount(given) for given in _mounts("mounts", list(items))), key=lambda one: one.path.split("/"))
     for first, second in zip(mounts, mounts[1:]):
         if first.path == second.path:
             raise SharedProblem(f"{first.path} is listed twice, from {first.source} and {second.source}. Keep one")
     return tuple(mounts)
 
 
-def checked_path(what: str, value: Any) -> str:
-    """Return a path where a shared file system may be mounted.
-
-    :raises SharedProblem: it belongs to the operating system, or is not a valid path.
-    """
-    path = value.rstrip("/") if isinstance(value, str) else ""
-    if value and isinstance(value, str) and not path:
-        raise SharedProblem(f"{what} must not be /, the root file system. Use a folder such as /shared")
-    if not _PATH.fullmatch(path) or any(name in ("", ".", "..") for name in path.split("/")[1:]):
-        raise SharedProblem(
-            f"{what} must be an absolute path of letters, digits and ._@+-, without '..', not {value!r}"
-        )
-    if path in _SYSTEM or path.startswith(("/proc/", "/sys/", "/dev/", "/etc/", "/run/", "/boot/", "/usr/bin")):
-        raise SharedProblem(
-            f"{what} must not be {path}, which belongs to the operating system. Use a folder such as /shared"
-        )
-    return path
-
-
-def _mount(item: Mapping[str, Any]) -> Mount:
-    path = checked_path("path of a mount", item.get("path"))
-    kind = item.get("type") or NFS4
-    if kind not in TYPES:
-        raise SharedProblem(f"type of {path} must be one of {', '.join(TYPES)}, not {kind!r}")
-    source = str(item.get("source") or "")
-    pattern, form = _SOURCES[kind]
+def _mount(given: Mapping[str, Any]) -> Mount:
+    path, kind, source = given["path"], given["type"], given["source"]
+    pattern, shown = _SOURCES[kind]
     if not pattern.fullmatch(source):
-        raise SharedProblem(f"source of {path} must have the form {form} for {kind}, not {source!r}")
-    asked = item.get("options")
-    options = DEFAULT_OPTIONS[kind] if asked is None else tuple(str(option) for option in asked)
-    for option in options:
-        if not _OPTION.fullmatch(option):
-            raise SharedProblem(
-                f"options of {path}: {option!r} is not a mount option. Write each option as a list item"
-            )
+        raise wrong(f"mounts[{path}].source", f"of the form {shown} for the type {kind}", source)
+    options = given.get("options", DEFAULT_OPTIONS[kind])
     # An option from the user replaces its opposite: suid replaces nosuid, relatime replaces noatime.
-    given = {option.partition("=")[0] for option in options} | ({"atime"} if "relatime" in options else set())
-    always = tuple(option for option in ALWAYS_OPTIONS if not {option, option[2:]} & given)
-    timeout = item.get("timeout")
-    timeout = 30 if timeout is None else timeout
-    if isinstance(timeout, bool) or not isinstance(timeout, int) or not 1 <= timeout <= 300:
-        raise SharedProblem(
-            f"timeout of {path} must be 1 to 300 seconds, not {timeout!r}, because a boot may wait for it"
-        )
-    if given & {"fail", "user", "users"}:
-        raise SharedProblem(
-            f"options of {path}: fail, user and users are not allowed, because they can block an unattended boot"
-        )
-    return Mount(
-        path,
-        source,
-        str(kind),
-        (*options, *always),
-        item.get("automount") is not False,
-        timeout,
-        bool(item.get("hide")),
-    )
+    names = {option.partition("=")[0] for option in options} | ({"atime"} if "relatime" in options else set())
+    always = tuple(option for option in ALWAYS_OPTIONS if not {option, option[2:]} & names)
+    return Mount(path, source, kind, (*options, *always), given["automount"], given["timeout"], given["hide"])

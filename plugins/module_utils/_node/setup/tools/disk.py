@@ -33,7 +33,7 @@ from .layout import (
     File,
     Folder,
     Link,
-    Other,
+    SpecialFile,
 )
 from .payload import read_sources
 from .plan import ToolPlan, as_result, plan, wanted_disk
@@ -91,7 +91,7 @@ def _look(path: str) -> Entry | None:
         if stat.S_ISDIR(status.st_mode):
             return Folder(mode, status.st_uid)
         if not stat.S_ISREG(status.st_mode):
-            return Other()
+            return SpecialFile()
         with open(path, "rb") as file:
             if path.endswith(".pyc"):
                 return Compiled(file.read(_HEADER), mode, status.st_uid)

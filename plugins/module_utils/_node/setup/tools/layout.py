@@ -70,11 +70,11 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class Other:
+class SpecialFile:
     """A device, a socket, or something that cannot be read."""
 
 
-Entry = Union[File, Compiled, Link, Folder, Other]
+Entry = Union[File, Compiled, Link, Folder, SpecialFile]
 Disk = Mapping[str, Entry]
 """The files by absolute path on the machine."""
 

@@ -73,10 +73,10 @@ BOOT_UNITS = (
         wants=("network-online.target",),
         more=("RequiresMountsFor=/var/lib/hpcai",),
     ),
-    BootUnit("key", "Bring the cluster's munge key", 60, blocking=True, before=("munge.service",)),
+    BootUnit("key", "Fetch the cluster's munge key", 60, blocking=True, before=("munge.service",)),
     BootUnit(
         "access",
-        "Let people log in where they have a job",
+        "Allow users to log in while they have a job here",
         30,
         blocking=True,
         # These create the admin's account.
@@ -95,7 +95,7 @@ BOOT_UNITS = (
     ),
     BootUnit(
         "directories",
-        "Directories on the scratch, or what takes its place",
+        "Directories on the scratch, or on its fallback",
         150,
         blocking=True,
         # Owners are stored by name, and a directory service may define them.
@@ -103,7 +103,7 @@ BOOT_UNITS = (
     ),
     BootUnit("clocks", "Clocks of this node's GPUs", 120, blocking=False, after=_GPU_SERVICES),
     BootUnit("nccl", "NCCL's topology file and variables", 60, blocking=False, after=_GPU_SERVICES),
-    BootUnit("containers", "What containers need of this machine", 120, blocking=False, after=_GPU_SERVICES),
+    BootUnit("containers", "Devices, folders and plugin for containers", 120, blocking=False, after=_GPU_SERVICES),
     BootUnit("health", "Health checks of this node before its first job", 120, blocking=True, after=_GPU_SERVICES),
 )
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...machine.config import as_config
 from ...machine.root import Root
-from ...machine.run import Run, must
+from ...machine.run import Feed, Run, must
 from ..managed_file import FileChange, change_of
 from . import homes
 from .facts import NO_PASSWORD, Account, AccountFacts, read_facts
@@ -22,10 +22,14 @@ from .options import Group, User, UserOptions, UserProblem
 
 @dataclass(frozen=True)
 class Step:
-    """One command, and its description."""
+    """One command, and its description.
+
+    :ivar secret: text for its standard input, because all users can read command lines.
+    """
 
     words: str
     command: tuple[str, ...]
+    secret: str = field(default="", repr=False)
 
 
 def plan(facts: AccountFacts, options: UserOptions) -> tuple[Step, ...]:
@@ -48,7 +52,7 @@ def plan(facts: AccountFacts, options: UserOptions) -> tuple[Step, ...]:
         if not user.present:
             steps += [Step(f"remove user {user.name}, whose files stay", ("userdel", user.name))] if account else []
         elif account is None:
-            steps.append(_add_user(user))
+            steps += [_add_user(user), *_set_password(user)]
         else:
             steps += _adapt(facts, user, account, managed)
     for group in options.groups:
@@ -116,6 +120,13 @@ def _add_user(user: User) -> Step:
     return Step(f"add user {user.name} ({user.uid}:{user.gid})", ("useradd", *options, user.name))
 
 
+def _set_password(user: User) -> list[Step]:
+    if not user.password_hash:
+        return []
+    line = f"{user.name}:{user.password_hash}\n"
+    return [Step(f"set the password of {user.name}", ("chpasswd", "--encrypted"), line)]
+
+
 def _adapt(facts: AccountFacts, user: User, account: Account, managed: set[str]) -> list[Step]:
     """Return the changes to an existing account with the right uid and gid. Unmanaged groups stay unchanged."""
     steps = []
@@ -126,7 +137,10 @@ def _adapt(facts: AccountFacts, user: User, account: Account, managed: set[str])
                     f"change {option} of {user.name} from {have} to {want}", ("usermod", f"--{option}", want, user.name)
                 )
             )
-    if account.has_password:
+    if user.password_hash:
+        # An administrator's lock ("!" before the hash) stays.
+        steps += _set_password(user) if account.secret.lstrip("!") != user.password_hash else []
+    elif account.has_password:
         steps.append(Step(f"remove the password of {user.name}", ("usermod", "--password", NO_PASSWORD, user.name)))
     is_in = {group for group, members in facts.members.items() if user.name in members}
     more = [group for group in user.groups if group not in is_in and facts.groups.get(group) != user.gid]
@@ -161,17 +175,26 @@ class Outcome:
         return {"before": "", "after": "".join(f"{action}\n" for action in self.actions)} if self.actions else {}
 
 
-def ensure(root: Root, options: UserOptions, mode: str, run: Run, check: bool, give: homes.Give = os.fchown) -> Outcome:
+def ensure(
+    root: Root,
+    options: UserOptions,
+    mode: str,
+    run: Run,
+    feed: Feed,
+    check: bool,
+    give: homes.Give = os.fchown,
+) -> Outcome:
     """Create and change accounts as the options say.
 
     :param mode: where homes are made: one of homes.MODES.
+    :param feed: runs the commands that get a secret.
     :raises UserProblem: names or numbers conflict, and no account was changed; or a home cannot be made.
     :raises CommandFailed: a command failed; the commands before it were run.
     """
     actions = []
     for step in plan(read_facts(root), options):
         if not check:
-            must(run(step.command))
+            must(feed(step.command, step.secret) if step.secret else run(step.command))
         actions.append(step.words)
     for user in options.users:
         if not user.present or mode == homes.NEVER or (mode == homes.AUTO and homes.is_remote(root, user.home)):

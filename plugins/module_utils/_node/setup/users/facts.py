@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...machine.root import Root
 from .options import UserProblem
@@ -22,7 +22,7 @@ FIRST_PERSON, NOBODY = 1000, 65534
 class Account:
     """A line of /etc/passwd.
 
-    :ivar has_password: /etc/shadow has a password hash.
+    :ivar secret: the field of /etc/shadow: a password hash, or a text that no password matches.
     """
 
     name: str
@@ -30,7 +30,12 @@ class Account:
     gid: int
     home: str
     shell: str
-    has_password: bool = False
+    secret: str = field(default="", repr=False)
+
+    @property
+    def has_password(self) -> bool:
+        """Whether /etc/shadow has a password hash."""
+        return self.secret.startswith("$")
 
     @property
     def is_person(self) -> bool:
@@ -67,9 +72,7 @@ def read_accounts(root: Root) -> tuple[Account, ...]:
     """Return the machine's accounts; none if it has no such file."""
     secrets = {fields[0]: fields[1] for fields in _lines(root, SHADOW) if len(fields) > 1}
     return tuple(
-        Account(
-            fields[0], int(fields[2]), int(fields[3]), fields[5], fields[6], secrets.get(fields[0], "").startswith("$")
-        )
+        Account(fields[0], int(fields[2]), int(fields[3]), fields[5], fields[6], secrets.get(fields[0], ""))
         for fields in _lines(root, PASSWD)
         if len(fields) >= 7 and fields[2].isdecimal() and fields[3].isdecimal()
     )

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Users' home folders: where to make one, and how."""
+"""Users' home directories: where to make one, and how."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_scratch_is_left_to_the_health_checks_where_they_look_at_it(node: Node, 
     bad = (1, {"schema": 1, "command": "job", "status": 1, "problem": "the scratch /scratch is not mounted"})
     assert call("scratch", "--unless-checked") == bad
     node.script("30-health", "true")
-    assert call("scratch") == bad, "who asks by hand is told"
+    assert call("scratch") == bad, "a person who asks gets the answer"
     expected = {"schema": 1, "command": "job", "status": 0, "problem": "", "left_to": "30-health"}
     assert call("scratch", "--unless-checked") == (0, expected)
 

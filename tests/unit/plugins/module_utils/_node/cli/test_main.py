@@ -317,6 +317,7 @@ def test_every_command_takes_the_common_options_and_answers_in_json(
         "diag": "list",
         "goodput": "",
         "recover": "status",
+        "metrics": "status",
         "tools": "check",
     }
     assert set(words) == set(frame.NAMES)

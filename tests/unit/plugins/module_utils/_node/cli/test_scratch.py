@@ -44,7 +44,7 @@ def settings(node: Node, **options: Any) -> None:
 
 
 def answer(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    """What a program is told."""
+    """The answer for a program."""
     main(["scratch", *words, "--json"])
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     return document
@@ -118,7 +118,7 @@ def test_a_disk_that_comes_late_is_waited_for(node: Node, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(run.time, "sleep", sleep)
     assert main(["scratch", "up"]) == GOOD
-    # Not built anew because it was not whole at first.
+    # Not built again because it was incomplete at first.
     assert [words.split()[:2] for words in node.commands] == [["mdadm", "--assemble"], ["mount", "-t"]]
 
 

@@ -105,6 +105,6 @@ def test_a_mount_returns_the_kernels_error(tmp_path: pathlib.Path) -> None:
     assert mount_error("tmpfs", "none", str(tmp_path)) == errno.EPERM
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gets as far as the file system")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root reaches the file system")
 def test_a_mount_as_root_returns_the_kernels_error(tmp_path: pathlib.Path) -> None:
     assert mount_error("no-such-type", "none", str(tmp_path / "missing")) in (errno.ENOENT, errno.EPERM)

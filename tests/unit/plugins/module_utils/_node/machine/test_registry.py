@@ -20,7 +20,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import conta
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import registry
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.registry import RegistryError, exchange
-from simulator import authority as simulated
+from simulator.authority import Authority
 
 HOST = "training.azurecr.io"
 TOKEN, PASSWORD = "eyJ0.token-of-the-machine", "eyJ0.refresh-token-of-the-registry"
@@ -32,9 +32,7 @@ Serve = Callable[..., tuple[Service, str]]
 @pytest.fixture
 def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     """A function that starts a registry at a registry's name."""
-    # The simulator's authority certifies key vaults only.
-    monkeypatch.setattr(simulated, "DOMAIN", "azurecr.io")
-    authority = simulated.Authority.fresh()
+    authority = Authority.fresh("azurecr.io")
     bundle = tmp_path / "ca.crt"
     bundle.write_bytes(authority.certificate)
     monkeypatch.setenv("SSL_CERT_FILE", str(bundle))

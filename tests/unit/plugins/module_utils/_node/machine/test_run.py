@@ -12,19 +12,33 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import run as runner
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result, must, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import (
+    CommandFailed,
+    Result,
+    feed,
+    must,
+    run,
+    wait_until,
+)
 
 
 def test_exit_status_and_output_are_returned() -> None:
     code = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"
     command = (sys.executable, "-c", code)
     assert run(command) == Result(command, 3, "out\n", "err\n")
+
+
+def test_a_text_reaches_only_the_standard_input() -> None:
+    shown = feed(["sh", "-c", "cat; tr '\\0' ' ' < /proc/$$/cmdline"], "secret\n")
+    assert shown.stdout.startswith("secret\n")
+    assert shown.stdout.count("secret") == 1
 
 
 def test_arguments_are_not_interpreted_by_a_shell(tmp_path: pathlib.Path) -> None:
@@ -51,6 +65,46 @@ def test_a_file_that_cannot_be_executed_has_status_126(tmp_path: pathlib.Path) -
     path.touch(mode=0o600)
     result = run([str(path)])
     assert (result.rc, result.stderr) == (126, f"{path}: Permission denied")
+
+
+def test_commands_of_several_threads_can_be_stopped_and_no_more_start() -> None:
+    commands = runner.Stoppable()
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        running = [pool.submit(commands, ["sleep", "60"], 60) for _number in range(2)]
+        assert wait_until(lambda: len(commands._running) == 2, 10, 0.01)
+        commands.stop()
+        assert [one.result(timeout=10).rc for one in running] == [-signal.SIGTERM, -signal.SIGTERM]
+    assert commands(["true"], 10) == Result(("true",), 143, "", "stopped")
+
+
+def test_a_stoppable_command_returns_the_same_as_any_other() -> None:
+    commands = runner.Stoppable()
+    assert commands(["sh", "-c", "echo out; echo err >&2; exit 3"], 10) == Result(
+        ("sh", "-c", "echo out; echo err >&2; exit 3"), 3, "out\n", "err\n"
+    )
+    assert commands(["sleep", "20"], 0.1).rc == 124
+
+
+def test_a_stoppable_command_can_clean_up_at_its_timeout_and_its_output_is_kept() -> None:
+    words = ["sh", "-c", "trap 'echo released; exit 0' TERM; echo allocated; while :; do sleep 0.05; done"]
+    result = runner.Stoppable()(words, 1)
+    assert (result.rc, result.stdout, result.stderr) == (124, "allocated\nreleased\n", "no answer within 1 s")
+    deaf = ["sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"]
+    start = time.monotonic()
+    assert runner.Stoppable(term_s=0.2)(deaf, 1).rc == 124
+    assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize("has_setpriv", [True, False])
+def test_without_util_linux_commands_run_all_the_same(monkeypatch: pytest.MonkeyPatch, has_setpriv: bool) -> None:
+    if not has_setpriv:
+        monkeypatch.setattr(runner.shutil, "which", lambda _name: None)
+    assert bool(runner.bound_to_this_process("KILL")) == has_setpriv
+    assert runner.Stoppable()(["printf", "x"], 10).stdout == "x"
+    if not has_setpriv:
+        assert runner.Stoppable()(["nosuchcommand"], 10) == Result(
+            ("nosuchcommand",), 127, "", "nosuchcommand: command not found"
+        )
 
 
 def test_a_command_that_times_out_is_killed_and_has_status_124() -> None:

@@ -87,6 +87,12 @@ def test_a_running_service_with_unknown_start_time_is_restarted() -> None:
     assert daemon.plan(but(started_at=None), RUNNING).verbs == ("restart",)
 
 
+def test_a_running_service_is_restarted_if_one_of_its_files_would_be_written_first() -> None:
+    made = daemon.plan(HEALTHY, RUNNING, pending=True)
+    assert made == Plan(("restart",), ("one of its files would be written first",))
+    assert daemon.plan(but(active="inactive", enabled=False), STOPPED, pending=True) == Plan((), ())
+
+
 @pytest.mark.parametrize("state", ["inactive", "failed", "deactivating", "auto-restart", "auto-restart-queued"])
 def test_a_service_that_is_not_up_is_started(state: str) -> None:
     assert daemon.plan(but(active=state), RUNNING) == Plan(("restart",), (f"it is {state}",))
@@ -234,6 +240,24 @@ def test_unit_files_and_drop_ins_count_among_the_files(tmp_path: pathlib.Path) -
 def test_changed_unit_files_are_noticed() -> None:
     shown = SHOWN.replace("NeedDaemonReload=no", "NeedDaemonReload=yes")
     assert daemon.read_facts("munge", [], Systemd(shown)).needs_daemon_reload is True
+
+
+def test_a_drop_in_that_systemd_has_not_read_is_noticed(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon, "DROP_INS", str(tmp_path))
+
+    def needs_it(drop_ins: str = "") -> bool:
+        return daemon.read_facts("munge", [], Systemd(f"{SHOWN}DropInPaths={drop_ins}\n")).needs_daemon_reload
+
+    folder = tmp_path / "munge.service.d"
+    folder.mkdir()
+    (folder / "notes.txt").touch()
+    (folder / "masked.conf").symlink_to("/dev/null")
+    assert not needs_it()
+    (folder / "hpcai.conf").touch()
+    assert needs_it()
+    assert not needs_it(f"{folder}/hpcai.conf")
 
 
 def test_a_machine_without_systemd_is_an_error() -> None:

@@ -25,7 +25,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.slurmd_env
 from ...setup.users.machine import Machine
 
 SSHD = "@include common-auth\n@include common-account\n@include common-session\n"
-OPTIONS = AccessOptions(True, (), ("sudo",), None, ("action_no_jobs=deny",), False, "/var/lib/slurm/slurmd")
+OPTIONS = AccessOptions(admin_groups=("sudo",), options=("action_no_jobs=deny",))
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.parsing.page
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.parsing.parser import Parser, build_parser
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.layout import MARK
 
-PAGES = all_pages()
+PAGES = all_pages(all_commands())
 
 
 def shown(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -37,7 +37,7 @@ def add_show(parser: argparse.ArgumentParser) -> None:
 
 def answer(args: argparse.Namespace) -> Answer:
     """Answer with the arguments."""
-    frame = ("json", "root", "debug", "command", "version", "action")
+    frame = ("json", "root", "debug", "all_commands", "command", "version", "action")
     given = {name: value for name, value in vars(args).items() if name not in frame and value not in (None, False, [])}
     return Answer(GOOD, "", {"action": args.action, "given": given})
 
@@ -149,6 +149,13 @@ def test_a_misspelt_command_asks_for_the_one_that_was_meant(
     error = capsys.readouterr().err
     assert error.startswith(f"hpcnode: there is no command {word}: {question}")
     assert error.count("\n") == 1
+
+
+def test_a_misspelt_option_is_named_before_the_required_one_that_is_missing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert program.main(["stage", "run", "--soruce", "x", "--target", "y"]) == 3
+    assert "unrecognized arguments: --soruce: did you mean --source?" in capsys.readouterr().err
 
 
 def test_an_actions_page_shows_its_own_options_only(capsys: pytest.CaptureFixture[str]) -> None:

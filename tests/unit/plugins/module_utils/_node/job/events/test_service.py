@@ -102,6 +102,22 @@ def test_only_root_and_the_only_user_of_a_machine_can_start_its_event(
     assert service.accept_ready(event, uid) == (why or "it is not waiting to start")
 
 
+def test_an_event_of_this_machine_alone_is_started_once_when_no_job_is_left(
+    azure: http_service.Service, root: Root
+) -> None:
+    users = {4001}
+    service = Service(root, azure.endpoint, users=lambda: users)
+    service.look()
+    assert service.start_unused({"A", "B"}) == ""
+    users.clear()
+    # B affects other machines, and A is none of those that the caller names.
+    assert service.start_unused({"B", "D"}) == ""
+    assert not azure.posted
+    assert service.start_unused({"A", "B"}) == "event A started: no job is left on this node"
+    assert service.start_unused({"A", "B"}) == ""
+    assert len(azure.posted) == 1
+
+
 def test_the_kernel_identifies_the_sender(
     azure: http_service.Service, root: Root, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,7 +24,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.outpu
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.tool import Azcopy
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage import apply
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.listing import FILE, Listing, shared_listing
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.manifest import Verdict, verify
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.manifest import Verification, verify
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.options import StageOptions
 
 LOCATION = BlobLocation("https://a.blob.core.windows.net/data")
@@ -65,14 +65,16 @@ class Account:
             raise KeyboardInterrupt
         return Outcome()
 
-    def stage(self, number: int = 0, count: int = 1, decompress: bool = False) -> apply.StageResult:
+    def stage(
+        self, number: int = 0, count: int = 1, decompress: bool = False, sums: Mapping[str, str] | None = None
+    ) -> apply.StageResult:
         """Stage one shard from a new listing."""
         self.carried.clear()
         (self.state / FILE).unlink(missing_ok=True)
         listing: Listing = shared_listing(
             str(self.state), True, "", lambda: list(self._blobs.values()), LOCATION.address, 1
         )
-        options = StageOptions(LOCATION, str(self.target), number, count, decompress=decompress, workers=1)
+        options = StageOptions(LOCATION, str(self.target), number, count, decompress=decompress, workers=1, sums=sums)
         return apply.stage(options, Azcopy(str(self._work), Credential(NONE)), listing)
 
     def stage_all(self, count: int, **options: Any) -> list[str]:
@@ -84,7 +86,7 @@ class Account:
             copied += self.carried
         return sorted(copied)
 
-    def verify(self) -> Verdict:
+    def verify(self) -> Verification:
         """Verify the target."""
         return verify(str(self.target), str(self.state), full=True, workers=1)
 

@@ -65,8 +65,6 @@ OPTIONS = AccessOptions(
     admin_groups=("sudo", "wheel"),
     node_name="compute-17",
     options=("action_no_jobs=deny",),
-    nss=False,
-    spool="/var/lib/slurm/slurmd",
     me="azureuser",
 )
 LIBRARIES = "usr/lib/x86_64-linux-gnu/security"
@@ -215,14 +213,14 @@ def test_an_unknown_pam_stack_is_refused(debian: Machine) -> None:
 
 def test_nss_slurm_is_configured_on_request_and_removed_again(debian: Machine) -> None:
     before = debian.text("etc/nsswitch.conf")
-    access(debian, nss=True)
+    access(debian, nss_slurm=True)
     assert debian.text("etc/nsswitch.conf") == (
         "passwd:         files slurm systemd\ngroup:          files slurm\nhosts: files dns\n"
     )
     assert debian.text("etc/nss_slurm.conf") == (
         f"{plan.NSS_HEADER}\nNodeName=compute-17\nSlurmdSpoolDir=/var/lib/slurm/slurmd\n"
     )
-    assert access(debian, nss=True) == []
+    assert access(debian, nss_slurm=True) == []
     access(debian)
     assert debian.text("etc/nsswitch.conf") == before
     assert not (debian.folder / "etc/nss_slurm.conf").exists()
@@ -255,7 +253,7 @@ def test_invalid_settings_are_refused_and_named(debian: Machine, broken: dict[st
 
 # /proc hides other users' processes on request, and is remounted only if something changes.
 
-OPEN = AccessOptions(True, (), ("sudo",), "gpu-0", (), False, "/var/lib/slurm/slurmd")
+OPEN = AccessOptions(admin_groups=("sudo",), node_name="gpu-0", options=())
 HIDDEN = dataclasses.replace(OPEN, hide_processes=True)
 
 

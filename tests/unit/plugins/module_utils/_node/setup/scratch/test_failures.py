@@ -30,7 +30,7 @@ def failure(node: Node, goal: str = "present", **options: Any) -> str:
 
 
 def is_clean(node: Node) -> bool:
-    """Whether nothing of ours is left."""
+    """Whether nothing that the module made is left."""
     return not node.arrays and not any(node.disks[name].signatures for name in EIGHT) and len(node.mounts) == 1
 
 

@@ -95,7 +95,7 @@ def test_public_networks_need_an_option_and_everybody_is_never_allowed() -> None
         ({"path": "/"}, "must not be /"),
         ({"path": "//"}, "must not be /"),
         ({"path": "/etc"}, "operating system"),
-        ({"path": "/shared", "options": ["rw)", "x"]}, "is not an option"),
+        ({"path": "/shared", "options": ["rw)", "x"]}, r"options\[0\] must be one option"),
         ({"path": "/shared", "mode": "rwx"}, "octal digits"),
     ],
 )

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs import mounting
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs.options import SharedProblem, parse
@@ -224,17 +225,17 @@ def test_a_mountpoint_that_is_already_used_is_refused(
         ({"path": "shared"}, "absolute path"),
         ({"path": "/shared/../etc"}, "without '..'"),
         ({"path": "/shared\nExecStart=x"}, "absolute path"),
-        ({"source": "10.0.0.4"}, "must have the form SERVER:/PATH for nfs4"),
-        ({"source": "10.0.0.4:/x", "type": "lustre"}, "must have the form ADDRESS@tcp:/NAME for lustre"),
-        ({"type": "cifs"}, "must be one of nfs4, nfs, lustre"),
-        ({"options": ["rw,suid"]}, "is not a mount option"),
+        ({"source": "10.0.0.4"}, r"mounts\[/shared\].source must be of the form SERVER:/PATH for the type nfs4"),
+        ({"source": "10.0.0.4:/x", "type": "lustre"}, "must be of the form ADDRESS@tcp:/NAME for the type lustre"),
+        ({"type": "cifs"}, "must be nfs4, nfs or lustre"),
+        ({"options": ["rw,suid"]}, r"options\[0\] must be one mount option"),
         ({"options": ["user"]}, "can block an unattended boot"),
-        ({"timeout": 0}, "1 to 300 seconds"),
-        ({"timeout": 301}, "1 to 300 seconds"),
+        ({"timeout": 0}, "timeout must be a whole number from 1 to 300"),
+        ({"timeout": 301}, "timeout must be a whole number from 1 to 300"),
     ],
 )
 def test_invalid_options_are_refused(change: dict[str, Any], words: str) -> None:
-    with pytest.raises(SharedProblem, match=words):
+    with pytest.raises(ConfigError, match=words):
         parse([{**SHARED, **change}])
 
 

@@ -116,7 +116,7 @@ def test_a_running_tool_keeps_its_wheel(machine: Any, running: subprocess.Popen[
 def test_a_daemon_of_another_version_is_detected_as_older(
     machine: Any, running: subprocess.Popen[str], then: list[str]
 ) -> None:
-    """The module daemon then restarts it. A version that was kept is no newer by itself."""
+    """The module daemon then restarts it. A version that was kept does not become newer."""
     for version in then:
         for path in machine.path(layout.TREES).rglob("*"):
             os.utime(path, (1000, 1000))

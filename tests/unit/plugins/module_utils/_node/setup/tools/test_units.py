@@ -24,7 +24,7 @@ BOOT_SERVICES = [row.unit for row in units.BOOT_UNITS]
 
 def read(name: str) -> configparser.ConfigParser:
     """Parse a unit."""
-    parser = configparser.ConfigParser(strict=True, interpolation=None)
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     parser.read_string(units.UNITS[name])
     return parser

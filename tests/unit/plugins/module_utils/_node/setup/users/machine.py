@@ -82,6 +82,14 @@ class Machine:
             raise NotImplementedError(command)
         return Result(tuple(command), 0, "", "")
 
+    def feed(self, command: Sequence[str], text: str) -> Result:
+        """Run a fake chpasswd, which gets a line at its standard input."""
+        self.commands.append(" ".join(command))
+        assert list(command) == ["chpasswd", "--encrypted"]
+        name, secret = text.rstrip("\n").split(":")
+        self._set("etc/shadow", 1, name, secret)
+        return Result(tuple(command), 0, "", "")
+
     def give(self, handle: int, uid: int, gid: int) -> None:
         """Record the owner that an open file gets."""
         self.given[pathlib.Path(f"/proc/self/fd/{handle}").readlink().name] = (uid, gid)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users import homes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.ensure import Outcome, ensure
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.options import UserProblem, parse
@@ -21,6 +22,12 @@ from .machine import ROOT_MOUNT, Machine
 
 WEATHER = {"name": "weather", "gid": 5000}
 HOME = "/home/alice"
+HASHES = {
+    "sha512": "$6$aIpiJGF1YQegNXbL$adWTRCjO2cQig77Ob/V5LYoaCNkO.Vb5MOfnDKollpRG38XD5tmE2SCR6B1f4LXFkBhuwQOD2C/"
+    "KOnwMO315h1",
+    "yescrypt": "$y$j9T$abcdefgh$Cb9qq/FQykHNo5lvGiF7LZedXhR/TSCL72NYSL0hryC",
+    "bcrypt": "$2b$12$1kYxGPJCTEsirQUfEzn3QegZ1DVtMjPVnks0a3hClkEmlVtpvDHlG",
+}
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1x alice@laptop"
 ALICE: dict[str, Any] = {"name": "alice", "uid": 4001, "groups": ["weather"], "ssh_keys": [KEY]}
 BOB: dict[str, Any] = {"name": "bob", "uid": 4002, "gid": 5000}
@@ -34,7 +41,7 @@ def machine(tmp_path: pathlib.Path) -> Machine:
 
 def give_users(machine: Machine, *users: dict[str, Any], mode: str = homes.NEVER, check: bool = False) -> Outcome:
     """Create these users, and the group weather."""
-    return ensure(machine.root, parse([WEATHER], users, "/home"), mode, machine.run, check, machine.give)
+    return ensure(machine.root, parse([WEATHER], users, "/home"), mode, machine.run, machine.feed, check, machine.give)
 
 
 def test_groups_and_users_get_exactly_the_requested_ids(machine: Machine) -> None:
@@ -61,7 +68,9 @@ def test_a_second_run_does_nothing(machine: Machine) -> None:
 
 
 def test_without_users_nothing_is_written(machine: Machine) -> None:
-    assert ensure(machine.root, parse([], [], "/home"), homes.AUTO, machine.run, check=False).actions == ()
+    assert (
+        ensure(machine.root, parse([], [], "/home"), homes.AUTO, machine.run, machine.feed, check=False).actions == ()
+    )
     assert not (machine.folder / "etc/hpcai").exists()
 
 
@@ -71,6 +80,56 @@ def test_new_accounts_have_no_password_and_existing_ones_lose_it(machine: Machin
     machine.file("etc/shadow", machine.text("etc/shadow").replace("alice:*:", "alice:$y$hash:"))
     assert give_users(machine, ALICE).actions == ("remove the password of alice",)
     assert "alice:*:" in machine.text("etc/shadow")
+
+
+@pytest.mark.parametrize("secret", HASHES.values(), ids=HASHES)
+def test_a_given_hash_is_set_once_and_appears_nowhere_else(machine: Machine, secret: str) -> None:
+    alice = {**ALICE, "password_hash": secret}
+    foreseen = give_users(machine, alice, check=True)
+    done = give_users(machine, alice)
+    assert foreseen.actions == done.actions
+    assert "set the password of alice" in done.actions
+    assert f"alice:{secret}:" in machine.text("etc/shadow")
+    assert secret not in f"{machine.commands} {done} {done.diff} {machine.text('etc/hpcai/users.json')}"
+    assert secret not in repr(parse([WEATHER], [alice], "/home"))
+    assert give_users(machine, alice).actions == ()
+
+
+def test_a_changed_password_is_set_back_and_a_lock_stays(machine: Machine) -> None:
+    alice = {**ALICE, "password_hash": HASHES["sha512"]}
+    give_users(machine, alice)
+    shadow = machine.text("etc/shadow")
+    machine.file("etc/shadow", shadow.replace(HASHES["sha512"], HASHES["yescrypt"]))
+    assert give_users(machine, alice).actions == ("set the password of alice",)
+    assert machine.text("etc/shadow") == shadow
+    machine.file("etc/shadow", shadow.replace(HASHES["sha512"], f"!{HASHES['sha512']}"))
+    assert give_users(machine, alice).actions == ()
+    assert give_users(machine, ALICE).actions == ()
+    machine.file("etc/shadow", shadow)
+    assert give_users(machine, ALICE).actions == ("remove the password of alice",)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "correct horse battery staple",
+        "$1$salt$3rzhjTSzaGnfVcGwLnKE20",
+        "$5$salt$ZX8PYoYbhPXH0gCUMPPIJqeqBWBLeHkHRZmQZhmTyg0",
+        "$2a$12$1kYxGPJCTEsirQUfEzn3QegZ1DVtMjPVnks0a3hClkEmlVtpvDHlG",
+        "$6$salt$tooshort",
+        "!$6$aIpiJGF1YQegNXbL$" + "a" * 86,
+        HASHES["sha512"] + "\nroot:x",
+        HASHES["sha512"] + ":0:",
+        "*",
+    ],
+)
+def test_what_is_not_a_strong_hash_is_refused_and_not_shown(machine: Machine, secret: str) -> None:
+    with pytest.raises(
+        ConfigError, match=r"users\[alice\].password_hash must be a hash .* never the password"
+    ) as refused:
+        give_users(machine, {**ALICE, "password_hash": secret})
+    assert secret not in str(refused.value)
+    assert machine.commands == []
 
 
 @pytest.mark.parametrize(
@@ -99,20 +158,26 @@ def test_all_conflicts_are_named_at_once(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("user", "words"),
     [
-        ({"name": "alice", "uid": 27}, "uid of user alice must be 1000 to 4294967293 and not one of nobody's"),
+        ({"name": "alice", "uid": 27}, r"users\[alice\].uid must be a number from 1000 to 4294967293 .* nobody's"),
         ({"name": "alice", "uid": 65534}, "nobody's"),
-        ({"name": "alice", "uid": "4001"}, "must be a number"),
-        ({"name": "Alice", "uid": 4001}, "lower-case letters"),
+        ({"name": "alice", "uid": "4001"}, "must be a number from 1000"),
+        ({"name": "Alice", "uid": 4001}, r"users\[Alice\].name must be 1 to 31 lower-case letters"),
         ({"name": "alice", "uid": 4001, "home": "/home/../etc"}, "without '..'"),
         ({"name": "alice", "uid": 4001, "comment": "a:b"}, "colon"),
-        ({"name": "alice", "uid": 4001, "ssh_keys": ["-----BEGIN OPENSSH PRIVATE KEY-----"]}, "is not a public key"),
-        ({"name": "alice", "uid": 4001, "ssh_keys": [f"{KEY}\nssh-rsa AAAA"]}, "is not a public key"),
+        (
+            {"name": "alice", "uid": 4001, "ssh_keys": ["-----BEGIN OPENSSH PRIVATE KEY-----"]},
+            r"ssh_keys\[0\] must be a public key, .* not '.{0,40}'",
+        ),
+        (
+            {"name": "alice", "uid": 4001, "ssh_keys": [f"{KEY}\nssh-rsa AAAA"]},
+            r"ssh_keys\[0\] must be a public key, .* not '.{0,40}'",
+        ),
         ({"name": "bob", "uid": 4001}, "is listed twice"),
         ({"name": "carol", "uid": 4002}, "users bob and carol have the same number 4002"),
     ],
 )
 def test_invalid_options_are_refused(machine: Machine, user: dict[str, Any], words: str) -> None:
-    with pytest.raises(UserProblem, match=words):
+    with pytest.raises(ConfigError, match=words):
         give_users(machine, BOB, user)
 
 
