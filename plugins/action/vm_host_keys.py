@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Writes the host keys of virtual machines, read from Azure, to SSH's known hosts file where Ansible runs."""
+"""Writes the host keys of virtual machines, read from Azure, to SSH's known hosts file on the control node."""
 
 from __future__ import annotations
 

@@ -16,15 +16,16 @@ class ModuleDocFragment:
 options:
   cloud:
     description:
-      - Which of Azure's clouds the subscriptions are in.
+      - The Azure cloud that contains the subscriptions.
     type: str
     default: AzureCloud
     choices: [AzureCloud, AzureUSGovernment, AzureChinaCloud]
   endpoint:
     description:
-      - Base URL of Azure Resource Manager, if it differs from the one of O(cloud), for example Azure Stack's or a
-        simulated one.
-      - Plain V(http) is refused for any host but this machine, because the token would cross the network unencrypted.
+      - Base URL of Azure Resource Manager. By default, it is that of O(cloud). Set this option, for example, for Azure
+        Stack or for a simulated Azure.
+      - Plain V(http) is accepted only for an address of the control node, because otherwise the token
+        would cross the network unencrypted.
     type: str
     env:
       - name: HPCAI_AZURE_ENDPOINT
@@ -32,12 +33,12 @@ options:
     description:
       - How to sign in. All methods except V(token) use the Python package C(azure-identity).
       - V(auto) tries, in this order, environment variables such as E(AZURE_CLIENT_ID), a workload identity, a managed
-        identity, and C(az login). With O(token) set it is the same as V(token).
+        identity, and C(az login). If O(token) is set, V(auto) is the same as V(token).
       - V(cli) uses the account that is logged in with C(az login).
-      - V(managed_identity) uses the identity of the virtual machine that Ansible runs on. O(client_id) selects one of
-        several.
+      - V(managed_identity) uses the managed identity of the virtual machine on which Ansible runs. If the machine has
+        several identities, O(client_id) selects one.
       - V(workload_identity) uses the federated identity of a Kubernetes pod or a pipeline.
-      - V(service_principal) uses O(tenant_id), O(client_id) and O(client_secret) or O(certificate_path).
+      - V(service_principal) uses O(tenant_id), O(client_id), and either O(client_secret) or O(certificate_path).
       - V(environment) uses only the environment variables of C(azure-identity)'s C(EnvironmentCredential).
       - V(token) sends O(token) unchanged.
     type: str
@@ -45,16 +46,16 @@ options:
     choices: [auto, cli, managed_identity, workload_identity, service_principal, environment, token]
   tenant_id:
     description:
-      - The directory to sign in to.
-      - For O(auth_source=cli), O(auth_source=workload_identity) and O(auth_source=service_principal).
+      - The directory (tenant) to sign in to.
+      - Used with O(auth_source=cli), O(auth_source=workload_identity) and O(auth_source=service_principal).
     type: str
   client_id:
     description:
-      - The application, or the user-assigned managed identity, that signs in.
+      - Client id of the application or of the user-assigned managed identity that signs in.
     type: str
   client_secret:
     description:
-      - Secret of the application. Keep it in a vault, or better, use an identity that needs no secret.
+      - Secret of the application. Keep it in an Ansible Vault, or use an identity that needs no secret.
     type: str
   certificate_path:
     description:
@@ -62,7 +63,8 @@ options:
     type: str
   token:
     description:
-      - A bearer token for a simulated Azure on this machine. It is refused for any other O(endpoint).
+      - A bearer token for a simulated Azure on the control node. The token is refused if O(endpoint) is
+        on another machine.
     type: str
     env:
       - name: HPCAI_AZURE_TOKEN
@@ -76,10 +78,11 @@ options:
 options:
   sources:
     description:
-      - Inventory source files of P(hpcai.azure.azure_vmss#inventory). For each machine, the module uses the connection
-        options of the first source that covers its subscription, so you need not configure them twice.
-      - If empty, the connection options of the task apply. O(endpoint) and O(token) then default to the environment
-        variables E(HPCAI_AZURE_ENDPOINT) and E(HPCAI_AZURE_TOKEN).
+      - Inventory source files of P(hpcai.azure.azure_vmss#inventory). For each subscription, the module uses the
+        connection options of the first source that lists this subscription. You therefore need not set these options
+        again in the task.
+      - If O(sources) is empty, the connection options of the task apply. O(endpoint) and O(token) then default to the
+        environment variables E(HPCAI_AZURE_ENDPOINT) and E(HPCAI_AZURE_TOKEN).
     type: list
     elements: path
     default: []

@@ -14,5 +14,5 @@ class ModuleDocFragment:
 options: {}
 notes:
   - This module is internal. A role or a playbook of this collection calls it, and its options may change with any
-    release. Use that role or playbook.
+    release. Use that role or playbook instead.
 """

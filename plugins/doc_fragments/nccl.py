@@ -15,20 +15,21 @@ options:
   vm_size:
     description:
       - VM size of the node, in any spelling that Azure accepts.
-      - Defaults to C(vm_size) in C(/etc/hpcai/node.json), else to the answer of the instance metadata service, else to
-        the last answer of that service, kept in C(/var/lib/hpcai/instance.json). The inventory plugin
-        P(hpcai.azure.azure_vmss#inventory) knows it as well.
+      - If this option is not set, the module uses C(vm_size) in C(/etc/hpcai/node.json). Without that setting, it asks
+        the instance metadata service. If the service does not answer, the module uses the service's last answer, which
+        is kept in C(/var/lib/hpcai/instance.json).
+      - With the inventory plugin P(hpcai.azure.azure_vmss#inventory), you can use the variable C(azure_vm_size).
     type: str
   vm_sizes:
     description:
-      - VM sizes that you describe yourself, by name, in the form of the variable C(hpcai_vm_sizes). They take
-        precedence over the built-in table and over C(/etc/hpcai/node.json).
+      - VM sizes that you describe yourself, in the form of the variable C(hpcai_vm_sizes). It is a mapping of names to
+        facts. These facts take precedence over the built-in table and over C(/etc/hpcai/node.json).
     type: dict
     default: {}
   apply:
     description:
-      - V(false) only saves the options for the next boot. Use it in an image, because the VM size on which the image
-        will run is not known yet.
+      - V(false) only saves the options for the next boot. Use V(false) when you bake an image, because the VM size on
+        which the image will run is not known yet.
     type: bool
     default: true
 """

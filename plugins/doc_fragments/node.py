@@ -16,7 +16,7 @@ attributes:
     description: Reports in check mode what it would do, without changing anything.
     support: full
   diff_mode:
-    description: Shows each file before and after.
+    description: Shows the content of each changed file before and after.
     support: full
   idempotent:
     description: A second run with the same options changes nothing.

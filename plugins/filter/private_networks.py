@@ -23,7 +23,7 @@ def private_networks(names: Iterable[Any], allow_public: bool = False) -> list[s
         import netaddr
     except ImportError as error:
         raise AnsibleFilterError(
-            "private_networks: the Python package netaddr is missing where Ansible runs; install it."
+            "private_networks: the Python package netaddr is missing on the control node; install it."
         ) from error
     if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
         raise AnsibleFilterError(f"private_networks takes a list of networks such as 10.0.0.0/24, not {names!r}.")

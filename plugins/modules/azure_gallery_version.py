@@ -12,27 +12,29 @@ short_description: Capture a virtual machine as an image version of a Compute Ga
 version_added: "0.2.0"
 description:
   - Deallocates the machine, marks it as generalised, creates the image version from it, and waits until the version is
-    replicated to all regions. Ansible shows how far the replication is.
-  - B(The machine can only be captured afterwards). Remove its identity and keys first, with
-    M(hpcai.azure.image_generalise).
-  - Never overwrites a version. If the version exists and was captured from this machine, it adds missing regions and
-    tags, and waits. If it was captured from something else, the module fails and changes nothing.
-  - Before the machine is stopped, it checks the C(vmId), the image definition (generalised, the same generation and
-    security type) and the tags.
-  - If the module is interrupted or times out, Azure continues, and the next run waits. A failed replication is tried
-    again.
-  - Always runs on the machine where Ansible runs, for any host of the task.
+    replicated to all regions. Meanwhile, the module shows the progress of the replication.
+  - B(A generalised machine cannot start again.) You can only capture or delete it. Before you run this module, remove
+    the machine's identity and keys with M(hpcai.azure.image_generalise).
+  - Never overwrites a version. If the version exists and was captured from this machine, the module adds missing
+    regions and tags, and waits for the replication. If the version was captured from something else, the module fails
+    and changes nothing.
+  - Before the module stops the machine, it checks that the machine has the C(vmId) of O(vm_id), and that Azure accepts
+    O(tags). It also checks the image definition. The definition must be for generalised images, have the machine's
+    generation, and allow the machine's security type. If a check fails, the module fails and changes nothing.
+  - If the module is interrupted or times out, Azure finishes the operation that it has started. Run the module again.
+    The next run does what is still missing, and waits for the replication. It also repeats a replication that failed.
 author:
   - hpcai.azure contributors (@hpcai)
 requirements:
   - azure-identity >= 1.16.1
   - azure-mgmt-compute >= 36.0.0
 extends_documentation_fragment:
+  - hpcai.azure.controller
   - hpcai.azure.azure_connection.module
   - hpcai.azure.azure_connection.sources
 options:
   version:
-    description: Resource id of the image version. Gallery and image definition must exist.
+    description: Resource id of the image version. The gallery and the image definition must exist.
     type: str
     required: true
   virtual_machine:
@@ -40,12 +42,15 @@ options:
     type: str
     required: true
   vm_id:
-    description: C(vmId) of the machine. It is also written to the tag C(hpcai_source_vm_id) of the version.
+    description:
+      - The machine's C(vmId), by which Azure identifies it. If the machine has another C(vmId), the module fails. The
+        module writes the C(vmId) to the tag C(hpcai_source_vm_id) of the version.
     type: str
     required: true
   regions:
     description:
-      - Regions to replicate to. The region of the image definition is always one of them. Regions are never removed.
+      - Regions to replicate to. The region of the image definition is always added. Regions of an existing version are
+        never removed.
     type: list
     elements: str
     default: []
@@ -54,13 +59,10 @@ options:
     type: dict
     default: {}
   timeout:
-    description: Timeout in seconds, including the replication.
+    description: Timeout in seconds for the entire run, including the replication.
     type: int
     default: 7200
 attributes:
-  action:
-    description: Runs on the machine where Ansible runs, because the credentials are there.
-    support: full
   check_mode:
     description: Reports in check mode what it would do, after the same checks.
     support: full
@@ -70,14 +72,11 @@ attributes:
   idempotent:
     description: A version that was captured from this machine, with these regions and tags, is not changed.
     support: full
-  platform:
-    description: Nothing runs on a node.
-    platforms: linux
-    support: full
 notes:
-  - The identity needs C(Microsoft.Compute/galleries/images/versions/read) and C(write),
-    C(Microsoft.Compute/galleries/images/read), C(Microsoft.Compute/virtualMachines/read), C(deallocate/action) and
-    C(generalize/action).
+  - For the gallery, the identity needs C(Microsoft.Compute/galleries/images/read),
+    C(Microsoft.Compute/galleries/images/versions/read) and C(Microsoft.Compute/galleries/images/versions/write).
+  - For the machine, the identity needs C(Microsoft.Compute/virtualMachines/read),
+    C(Microsoft.Compute/virtualMachines/deallocate/action) and C(Microsoft.Compute/virtualMachines/generalize/action).
 seealso:
   - module: hpcai.azure.image_generalise
   - module: hpcai.azure.vmss_image
@@ -103,24 +102,25 @@ id:
     galleries/hpc/images/node-image/versions/1.2.3"
 action:
   description:
-    - What was done, or in check mode would be. V(create), V(change) (more regions or other tags), V(retry) (after a
-      failed replication), V(wait) (for another run's replication), or V(nothing).
+    - What the module did. In check mode, what it would do.
+    - V(create) creates the version. V(change) adds regions or tags. V(retry) repeats a failed replication. V(wait) only
+      waits for a replication that an earlier run started. V(nothing) means that the version is complete.
   returned: success
   type: str
   sample: create
 state:
-  description: Azure's provisioning state in lower case, or V(absent).
+  description: Azure's provisioning state of the version, in lower case. V(absent) if the version does not exist.
   returned: success
   type: str
   sample: succeeded
 regions:
-  description: Its regions.
+  description: Regions of the version.
   returned: success
   type: list
   elements: str
   sample: [southcentralus, eastus]
 tags:
-  description: Its tags.
+  description: Tags of the version.
   returned: success
   type: dict
   sample: {"hpcai_source_vm_id": "00000000-0000-4000-8000-00000000000a"}

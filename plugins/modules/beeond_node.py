@@ -8,26 +8,28 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: beeond_node
-short_description: Prepare a node to run a BeeGFS file system per job
+short_description: Prepare a node for BeeOND, a BeeGFS file system for each job
 version_added: "0.1.0"
 description:
-  - Writes the settings that C(hpcnode beeond) reads (C(/etc/hpcai/beeond.json)), a systemd template unit for each
-    BeeGFS daemon, and a unit that removes leftovers of dead jobs at boot.
+  - Writes the settings that C(hpcnode beeond) reads (C(/etc/hpcai/beeond.json)), and a systemd template unit for each
+    BeeGFS daemon.
+  - Also writes and enables C(hpcai-beeond-sweep.service), which runs at boot before slurmd. It removes the BeeOND file
+    systems (data, units and mounts) of jobs that were running when the node went down. It does not touch other files.
   - M(hpcai.azure.job_hooks) installs the scripts that call C(hpcnode beeond) before and after a job.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   state:
-    description: V(absent) removes the settings and the units. It does not stop the BeeGFS of a job that runs.
+    description: V(absent) removes the settings and the units. It does not stop the BeeGFS of a running job.
     type: str
     choices: [present, absent]
     default: present
   settings:
     description:
-      - Settings by name. A missing key has its default. The keys are C(mount_point), C(data_root),
+      - A mapping of settings. A missing key gets its default. The keys are C(mount_point), C(data_root),
         C(metadata_nodes), C(port_shift), C(daemons), C(rdma), C(interfaces), C(deadline_s), C(deadline_per_node_s),
-        C(start_limit_s), C(stop_limit_s), C(least_free_mib), C(release), C(client) and C(servers); the role
-        C(beeond) has a variable for each of them.
+        C(start_limit_s), C(stop_limit_s), C(least_free_mib), C(release), C(client) and C(servers). The role C(beeond)
+        has a variable for each key.
     type: dict
     default: {}
 extends_documentation_fragment:
@@ -55,7 +57,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: Actions that were done, or in check mode would be, in order.
+  description: Actions that the module took, in order. In check mode, the actions that it would take.
   returned: success
   type: list
   elements: str

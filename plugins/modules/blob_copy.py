@@ -11,33 +11,37 @@ module: blob_copy
 short_description: Copy missing or changed files from or to Azure Blob storage
 version_added: "0.1.0"
 description:
-  - Copies a folder of a container to a folder of the machine, or the other way round, with C(azcopy). Copies only the
-    files that are missing or different at the destination. Removes nothing.
-  - Records each downloaded file with a hash in C(.hpcai-stage) below O(dest). Compares existing files by size, or by
-    content with O(full). A downloaded file gets its final name only after its length is verified, and its MD5 if one
-    is stored.
-  - Compares uploads by size and by the MD5 that azcopy stores with each blob.
-  - For a data set that the nodes of a job share, use C(hpcnode stage), which copies on all of them at the same time.
+  - Copies a folder of a Blob container to a folder of the machine, or the other way round, with C(azcopy). Copies only
+    the files that are missing or different at the destination. Removes nothing.
+  - Records each downloaded file with a hash in C(.hpcai-stage) below O(dest). The next run downloads a file again if
+    its blob has another size, MD5 or modification time than in this record, or if the file has another size. If
+    O(full) is true, the module compares the file's content instead of its size.
+  - The module verifies the length of a downloaded file, and the MD5 if the blob has one. Only then does the file get
+    its final name.
+  - For uploads, the module compares each file's size and MD5 with those of the blob. It uploads a file again if the
+    blob has no MD5. azcopy stores an MD5 with each blob that it uploads.
+  - For a data set that the nodes of a job share, use C(hpcnode stage). It copies on all of these nodes at the same
+    time.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   source:
     description:
-      - The source. Either the URL of a container or of a folder in it, such as
-        C(https://ACCOUNT.blob.core.windows.net/CONTAINER/FOLDER), or a folder of the machine.
+      - The source, either a URL or a folder of the machine. The URL is that of a container or of a folder in it, such
+        as C(https://ACCOUNT.blob.core.windows.net/CONTAINER/FOLDER).
     type: str
     required: true
   dest:
     description:
-      - The destination. A folder of the machine if O(source) is a URL, else the URL.
-      - If the module runs as root, it refuses a folder that other users can write to or replace. Set C(become_user) to
-        the owner of the files.
+      - The destination. It is a folder of the machine if O(source) is a URL, and a URL if O(source) is a folder.
+      - If the module runs as root, it refuses a folder that other users can write to or replace. In this case, set
+        C(become_user) to the owner of the files.
     type: str
     required: true
   pattern:
     description:
-      - Copy only files whose name, without the folder, matches this pattern. V(*) matches anything. One range such as
-        V({000..063}) matches each of its numbers.
+      - Copy only files whose name, without the folder, matches this pattern. V(*) matches any text. The pattern can
+        contain one range such as V({000..063}), which matches each of its numbers. By default, all files are copied.
     type: str
     default: ""
   decompress:
@@ -47,50 +51,57 @@ options:
     type: bool
     default: false
   full:
-    description: Compare existing files by content instead of size.
+    description:
+      - Whether to compare existing files with the record by content instead of size. This option concerns downloads
+        only.
     type: bool
     default: false
   credential:
     description:
       - Credentials. V(identity) uses a managed identity of the machine, V(workload) a workload identity, V(sas) a
         shared access signature. V(none) uses no credentials, for public data.
-      - Only root can use the managed identity. For other users, V(identity) gives the access that
+      - Only root can use the managed identity. For other users, V(identity) gives only the access that
         C(blob_staging_grants) of the role P(hpcai.azure.blob_staging#role) grants to their groups.
-      - Defaults to V(sas) if O(sas) or O(sas_file) is given, else to the setting of the role
-        P(hpcai.azure.blob_staging#role), else to V(identity).
+      - Defaults to V(sas) if O(sas) or O(sas_file) is set. Otherwise the module uses C(blob_staging_credential), which
+        the role P(hpcai.azure.blob_staging#role) writes to C(/etc/hpcai/blob.json). If this file does not exist, the
+        default is V(identity).
     type: str
     choices: [identity, workload, sas, none]
   client_id:
-    description: Client id of the managed identity, for machines that have several.
+    description:
+      - Client id of the managed identity, for machines that have several. If empty, the module uses the client id in
+        C(/etc/hpcai/blob.json), if this file contains one.
     type: str
     default: ""
   sas:
     description:
-      - A shared access signature, without the question mark. Make it short-lived. While azcopy runs, the signature is
-        visible in its arguments, which other users can read unless C(/proc) is mounted with C(hidepid).
+      - A shared access signature, without the question mark. Use a short-lived one. While azcopy runs, the signature is
+        visible in azcopy's arguments. Other users can read these, unless C(/proc) is mounted with C(hidepid).
+      - Mutually exclusive with O(sas_file).
     type: str
   sas_file:
     description:
-      - A file on the machine that contains a shared access signature. The user that the module runs as must own it, and
-        its mode must be C(0600).
+      - A file on the machine that contains a shared access signature. Root or the user that the module runs as must own
+        the file. Other users must have no permissions for it, so use the mode C(0600).
     type: path
   cap_mbps:
     description: Bandwidth limit in megabits per second. V(0) means no limit.
     type: float
     default: 0
   timeout:
-    description: Seconds after which the copy is aborted.
+    description: Timeout of the copy in seconds.
     type: int
     default: 3600
   azcopy:
     description:
-      - Path of the azcopy program. Defaults to the setting of the role P(hpcai.azure.blob_staging#role), else to
-        V(azcopy).
+      - Path of the azcopy program. Defaults to the path in C(/etc/hpcai/blob.json), which the role
+        P(hpcai.azure.blob_staging#role) writes. If this file does not exist, the default is V(azcopy).
     type: str
   work:
     description:
-      - Folder for azcopy's logs and plans, which are removed after success. Defaults to the setting of the role
-        P(hpcai.azure.blob_staging#role), else to the folder for temporary files.
+      - Folder for azcopy's logs and plans, which are removed after success. Defaults to the folder in
+        C(/etc/hpcai/blob.json), which the role P(hpcai.azure.blob_staging#role) writes. If this file does not exist or
+        contains no folder, the default is the system's folder for temporary files.
     type: path
 extends_documentation_fragment:
   - hpcai.azure.node
@@ -99,7 +110,7 @@ attributes:
     description: Shows the names of the copied files.
 seealso:
   - name: Staging data sets
-    description: C(hpcnode stage) on the nodes of a job, caps, and what can go wrong.
+    description: How C(hpcnode stage) copies on the nodes of a job, how to limit the bandwidth, and what can go wrong.
     link: https://github.com/hpcai/azure/blob/main/docs/docsite/rst/guide_staging.rst
 """
 
@@ -115,7 +126,7 @@ EXAMPLES = r"""
     dest: https://models.blob.core.windows.net/results/{{ inventory_hostname }}
     pattern: "*.json"
 
-- name: Download and decompress a data set, with a shared access signature from a lookup
+- name: Download and decompress a data set, with a shared access signature from a variable
   hpcai.azure.blob_copy:
     source: https://data.blob.core.windows.net/cosmoflow
     dest: /scratch/cosmoflow
@@ -126,7 +137,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 files:
-  description: Names of the files that were copied, or in check mode would be, relative to source and destination.
+  description:
+    - Names of the files that the module copied, relative to source and destination. In check mode, the names of the
+      files that it would copy.
   returned: success
   type: list
   elements: str

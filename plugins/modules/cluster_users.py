@@ -13,16 +13,19 @@ version_added: "0.1.0"
 description:
   - Creates local groups and users with exactly the UIDs and GIDs that you give, because NFS and Slurm identify users by
     number only.
-  - Before it changes anything, it refuses a name or a number that another account uses, and an existing account with
-    other numbers. It never changes the numbers of an account.
-  - Accounts have no password. Users log in with their SSH keys.
-  - Also run it when you bake an image, so that a node that joins automatically has the users before slurmd starts.
+  - Before the module changes anything, it looks for conflicts. It fails if a UID or GID belongs to another account or
+    group, or if an existing account or group has other numbers. It never changes the numbers of an account.
+  - If O(users[].password_hash) is not set, nobody can log in to the account with a password. The module removes a
+    password that somebody has set. The user logs in with an SSH key.
+  - Also run this module when you bake an image. Then a node of this image has the users before slurmd starts, even if
+    Ansible never configures this node.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   groups:
     description:
-      - The groups. A primary group that is neither listed here nor on the machine is created with the name of its user.
+      - The groups. If the primary group of a user is neither listed here nor on the machine, the module creates it,
+        with the name of the user.
     type: list
     elements: dict
     default: []
@@ -36,12 +39,12 @@ options:
         type: int
         required: true
       state:
-        description: V(absent) removes the group if it has this GID.
+        description: V(absent) removes the group. If the group has another GID, the module fails.
         type: str
         choices: [present, absent]
         default: present
   users:
-    description: The users. A user that is no longer listed stays. To remove it, list it with C(state=absent).
+    description: The users. A user that you no longer list stays. To remove a user, list it with C(state=absent).
     type: list
     elements: dict
     default: []
@@ -55,12 +58,15 @@ options:
         type: int
         required: true
       gid:
-        description: GID of the primary group. Defaults to O(users[].uid), with a group for this user alone.
+        description:
+          - GID of the primary group. By default it is the same as O(users[].uid), so that each user has a separate
+            group.
         type: int
       groups:
         description:
           - Names of additional groups, which must exist on the machine or be listed in O(groups).
-          - The user is removed from the groups of O(groups) that are not listed here. Other memberships stay.
+          - The user is removed from those groups of O(groups) that are not listed here. Memberships in all other groups
+            stay.
         type: list
         elements: str
         default: []
@@ -77,13 +83,22 @@ options:
         default: ''
       ssh_keys:
         description:
-          - Public keys, written as a block to C(~/.ssh/authorized_keys) on the machine that creates the home directory
-            (see O(homes)). Other lines stay.
+          - Public keys. The machine that creates the home directory (see O(homes)) writes them as a block to
+            C(~/.ssh/authorized_keys). Other lines of this file stay.
         type: list
         elements: str
         default: []
+      password_hash:
+        description:
+          - Hash of the password as in V(/etc/shadow), for example from an Ansible Vault. Never set the password itself.
+            The module accepts SHA-512 (C($6$)), yescrypt (C($y$)) and bcrypt (C($2b$)), and otherwise fails.
+            C(openssl passwd -6) or C(mkpasswd) create such hashes.
+          - Each run sets this hash again, so a change that the user makes on the machine does not last. The module does
+            not unlock an account that was locked with C(usermod --lock).
+        type: str
       state:
-        description: V(absent) removes the account if it has this UID. Its files stay.
+        description:
+          - V(absent) removes the account. If the account has another UID, the module fails. The account's files stay.
         type: str
         choices: [present, absent]
         default: present
@@ -93,9 +108,11 @@ options:
     default: /home
   homes:
     description:
-      - Where to create home directories. V(auto) creates them only on a local disk of this machine, that is, on the
-        server of a shared file system and not on its clients. A file system that is not available is skipped.
-      - V(always) also creates them on a shared file system, which may deny this to root. V(never) creates none.
+      - Where to create home directories. V(auto) creates a home directory only if it is on a local disk of this
+        machine. On a shared file system, the server therefore creates the home directories, and the clients do not,
+        even while the file system is not mounted.
+      - V(always) also creates them on a shared file system, whose server may refuse this to root. V(never) creates
+        none.
     type: str
     choices: [auto, always, never]
     default: auto
@@ -103,9 +120,9 @@ extends_documentation_fragment:
   - hpcai.azure.node
 attributes:
   diff_mode:
-    description: Shows the names of what changes.
+    description: Shows the actions, such as which user is added, without passwords and keys.
   platform:
-    description: Needs the commands of C(passwd) (Debian) or C(shadow-utils) (EL).
+    description: Needs the commands of the package C(passwd) (Debian) or C(shadow-utils) (EL).
 notes:
   - C(/etc/hpcai/users.json) lists the users and groups that this module manages.
   - Accounts from a directory service (LDAP) are ignored.
@@ -132,7 +149,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: Actions that were done, or in check mode would be, in order.
+  description: Actions that the module took, in order. In check mode, the actions that it would take.
   returned: success
   type: list
   elements: str
@@ -144,34 +161,27 @@ actions:
     - write /etc/hpcai/users.json
 """
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import ConfigError, arguments_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, feed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users import homes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.ensure import ensure
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.options import UserProblem, parse
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.options import (
+    GROUP_DEFAULTS,
+    GROUP_KEYS,
+    GROUP_REQUIRED,
+    USER_DEFAULTS,
+    USER_KEYS,
+    USER_REQUIRED,
+    parse,
+)
 
-STATE: dict[str, Any] = {"type": "str", "choices": ["present", "absent"], "default": "present"}
-GROUP: dict[str, dict[str, Any]] = {
-    "name": {"type": "str", "required": True},
-    "gid": {"type": "int", "required": True},
-    "state": STATE,
-}
-USER: dict[str, dict[str, Any]] = {
-    "name": {"type": "str", "required": True},
-    "uid": {"type": "int", "required": True},
-    "gid": {"type": "int"},
-    "groups": {"type": "list", "elements": "str", "default": []},
-    "home": {"type": "str"},
-    "shell": {"type": "str", "default": "/bin/bash"},
-    "comment": {"type": "str", "default": ""},
-    "ssh_keys": {"type": "list", "elements": "str", "default": [], "no_log": False},
-    "state": STATE,
-}
+GROUP = arguments_of(GROUP_KEYS, GROUP_DEFAULTS, GROUP_REQUIRED)
+USER = arguments_of(USER_KEYS, USER_DEFAULTS, USER_REQUIRED)
 
 
 def main() -> NoReturn:
@@ -187,8 +197,8 @@ def main() -> NoReturn:
     asked = module.params
     try:
         options = parse(asked["groups"], asked["users"], asked["home_base"])
-        done = ensure(Root("/"), options, asked["homes"], run, module.check_mode)
-    except (CommandFailed, ConfigError, UserProblem, OSError) as error:
+        done = ensure(Root("/"), options, asked["homes"], run, feed, module.check_mode)
+    except (CommandFailed, ConfigError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=bool(done.actions), actions=list(done.actions), diff=dict(done.diff))
 

@@ -12,25 +12,28 @@ short_description: Allow logins to a compute node only for admins and for users 
 version_added: "0.1.0"
 description:
   - Adds C(pam_slurm_adopt) to the account phase of sshd's PAM stack. A user without a job on the node is refused with a
-    message. The session of a user with a job becomes part of the job, has its limits, and ends with it.
+    message. The session of a user with a job becomes part of this job. It then has the job's limits, and ends with the
+    job.
   - Admins are admitted before that check, by user name or by group (C(pam_listfile)). All other checks of the stack
     remain.
   - Makes sshd use copies of the included PAM files (C(/etc/pam.d/hpcai-*)) without C(pam_systemd), because
-    C(pam_systemd) would move the session out of the job again. Consoles and services still use it.
-  - Allows cron and at for root only, because processes that they start belong to no job. Creates empty files
-    C(/etc/cron.allow) and C(/etc/at.allow). An existing file stays unchanged.
-  - Writes nothing and fails if the user who runs it or all admins would be locked out, or if the node lacks what it
-    needs, such as a PAM module.
+    C(pam_systemd) would move the session out of the job again. Consoles and services still use C(pam_systemd).
+  - Allows C(cron) and C(at) for root only, because processes that they start belong to no job. For this, the module
+    creates empty files C(/etc/cron.allow) and C(/etc/at.allow). An existing file stays unchanged.
+  - The module fails, and writes nothing, if the user that Ansible logs in as would be locked out, or if no admin has an
+    account on the machine. It also fails if the node lacks something that is required, such as a PAM module.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   state:
-    description: V(absent) restores sshd's PAM stack and removes the files.
+    description:
+      - V(absent) restores sshd's PAM stack and removes the files that the module wrote. C(/etc/cron.allow) and
+        C(/etc/at.allow) are removed only if they are empty.
     type: str
     choices: [present, absent]
     default: present
   admins:
-    description: Users who may always log in. Root always may.
+    description: Users who may always log in, in addition to root.
     type: list
     elements: str
     default: []
@@ -42,27 +45,29 @@ options:
   when:
     description:
       - V(now) applies the rules now and again at each boot.
-      - V(boot) leaves the logins of this machine unchanged and applies the rules at each boot. Use it in an image,
-        which has neither its name nor its users yet.
+      - V(boot) does not change the logins of this machine, and applies the rules at each boot. Use V(boot) in an image,
+        because the name and the users of its nodes are not known yet.
     type: str
     choices: [now, boot]
     default: now
   node_name:
     description:
-      - The node's name in Slurm, which often differs from the host name. It is used to find the node's jobs.
+      - The node's name in Slurm, which often differs from the host name. C(pam_slurm_adopt) uses it to find the node's
+        jobs.
       - Defaults to the host name, which must then be the node's name in Slurm.
     type: str
   options:
     description:
-      - Options of C(pam_slurm_adopt). By default, a session that cannot be made part of a job is refused. Slurm's own
-        defaults admit it.
+      - Options of C(pam_slurm_adopt). By default, a session that cannot be made part of a job is refused. With Slurm's
+        own defaults, it would be admitted.
     type: list
     elements: str
     default: [action_no_jobs=deny, action_unknown=newest, action_adopt_failure=deny, action_generic_failure=deny]
   nss_slurm:
     description:
-      - Whether user names are resolved from the job (C(nss_slurm)), for accounts from a directory service. This needs
-        the package of C(nss_slurm) and C(LaunchParameters=enable_nss_slurm).
+      - Whether to look up the names of a job's user and groups with C(nss_slurm), which reads them from the job. Use
+        V(true) for accounts from a directory service, so that the node need not ask this service. V(true) needs the
+        package of C(nss_slurm), and C(LaunchParameters=enable_nss_slurm) in C(slurm.conf).
     type: bool
     default: false
   spool_dir:
@@ -71,9 +76,11 @@ options:
     default: /var/lib/slurm/slurmd
   hide_processes:
     description:
-      - Whether users see only their own processes (C(hidepid=2) of C(/proc)). Root and the group C(adm) see all.
+      - Whether users see only their own processes (C(hidepid=2) of C(/proc)). Root and the group C(adm) see the
+        processes of all users.
       - Services that inspect other users' processes without being root, such as C(polkit) and some exporters, must be
-        in that group. The module adds C(systemd-logind) to it, from its next start on.
+        in the group C(adm). The module adds C(systemd-logind) to this group. This takes effect when C(systemd-logind)
+        starts the next time.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -95,7 +102,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Admit users where they have a job, and the cluster's operators always
+- name: Admit users only where they have a job, but always admit the cluster's operators
   hpcai.azure.compute_access:
     node_name: compute-17
     admins: [azureuser]
@@ -111,7 +118,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 files:
-  description: Files that were written or removed, or in check mode would be.
+  description: Files that the module wrote or removed. In check mode, the files that it would write or remove.
   returned: success
   type: list
   elements: str
@@ -124,7 +131,7 @@ files:
     - /etc/pam.d/hpcai-common-session
     - /etc/pam.d/sshd
 actions:
-  description: Other actions that were done, or in check mode would be.
+  description: Other actions that the module took. In check mode, the actions that it would take.
   returned: success
   type: list
   elements: str
@@ -137,45 +144,30 @@ from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access import plan
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access.options import AccessOptions
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access.options import ARGUMENTS, options_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access.pam import PamProblem
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import apply_all, diff_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.options import UserProblem
-
-REFUSING = ["action_no_jobs=deny", "action_unknown=newest", "action_adopt_failure=deny", "action_generic_failure=deny"]
 
 
 def main() -> NoReturn:
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "admins": {"type": "list", "elements": "str", "default": []},
-            "admin_groups": {"type": "list", "elements": "str", "default": ["sudo", "wheel"]},
             "when": {"type": "str", "choices": ["now", "boot"], "default": "now"},
             "node_name": {"type": "str"},
-            "options": {"type": "list", "elements": "str", "default": REFUSING},
-            "nss_slurm": {"type": "bool", "default": False},
-            "spool_dir": {"type": "path", "default": "/var/lib/slurm/slurmd"},
-            "hide_processes": {"type": "bool", "default": False},
+            **ARGUMENTS,
         },
         supports_check_mode=True,
     )
     asked = module.params
-    options = AccessOptions(
-        present=asked["state"] == "present",
-        admins=tuple(asked["admins"]),
-        admin_groups=tuple(asked["admin_groups"]),
-        node_name=asked["node_name"],
-        options=tuple(asked["options"]),
-        nss=asked["nss_slurm"],
-        spool=asked["spool_dir"],
-        me=os.environ.get("SUDO_USER", ""),
-        hide_processes=asked["hide_processes"],
-    )
+    present, me = asked["state"] == "present", os.environ.get("SUDO_USER", "")
     try:
+        options = options_of(asked, present, asked["node_name"], me)
         if asked["when"] == "boot":
             made = plan.plan_for_boot(Root("/"), options)
         else:
@@ -184,7 +176,7 @@ def main() -> NoReturn:
             apply_all(made.files)
         now = asked["when"] == "now"
         actions = plan.remount_proc(Root("/"), options, run, module.check_mode) if now else []
-    except (PamProblem, UserProblem, CommandFailed, OSError) as error:
+    except (ConfigError, PamProblem, UserProblem, CommandFailed, OSError) as error:
         module.fail_json(msg=str(error))
     for warning in made.warnings:
         module.warn(warning)

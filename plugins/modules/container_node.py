@@ -11,28 +11,34 @@ module: container_node
 short_description: Prepare a node for jobs in containers
 version_added: "0.1.0"
 description:
-  - Creates the container directories on the scratch, configures enroot, and builds the pyxis plugin for the installed
-    Slurm, in this order. It checks all options and the requirements of the pyxis build before it changes anything.
-  - For enroot it writes a drop-in for C(enroot.conf) and changes none of enroot's own files. It enables hooks of
-    enroot's package, and creates the parent folders of the users' folders in C(/run), now and at each boot.
-  - If the machine has GPUs and C(nvidia-container-cli), or InfiniBand adapters, it configures enroot's hooks to make
-    them available in containers. Otherwise it does not, because a container fails if one of its hooks fails. Each boot
-    checks again (C(hpcnode boot run containers)).
-  - Credentials for registries are commands, not passwords. They run as the user who pulls an image.
+  - Creates the container directories on the scratch (the file system on the node's local NVMe disks), configures
+    enroot, and builds the pyxis plugin for the installed Slurm, in this order. Before the module changes anything, it
+    checks all options and the requirements of the pyxis build.
+  - For enroot, the module writes a drop-in for C(enroot.conf) and changes none of enroot's own files. It enables hooks
+    of enroot's package. It also creates C(/run/enroot), the parent of the users' runtime folders, now and at each boot.
+  - If the machine has NVIDIA GPUs and C(nvidia-container-cli), the module configures enroot's GPU hook. If it has
+    InfiniBand adapters, the module configures enroot's InfiniBand hook. The hooks make these devices available in
+    containers. A hook without its devices is not configured, because a container fails if one of its hooks fails. Each
+    boot checks the devices again (C(hpcnode boot run containers)).
+  - enroot's credentials file contains no passwords. It contains commands that fetch a token when a user pulls an image.
+    The commands run as this user.
   - The options of O(enroot) are saved in C(/etc/hpcai/containers.json) for the next boot.
-  - pyxis is built for exactly the installed Slurm, because Slurm only loads plugins of its own version. It is rebuilt
-    only when Slurm, its package, pyxis or the source changes, or when somebody changed the plugin.
-    C(/var/lib/hpcai/pyxis.json) records what it was built from.
-  - The plugin is in C(/usr/lib/hpcai/pyxis/SLURM-PYXIS/). C(plugstack.conf) names the link
-    C(/usr/lib/hpcai/pyxis/spank_pyxis.so), which points to it. Running jobs keep the plugin that they have loaded.
+  - pyxis is built for exactly the installed Slurm, because Slurm only loads plugins of its own version. The plugin is
+    rebuilt if the version of Slurm or pyxis, the release of Slurm's package, or the digest of the source archive has
+    changed. It is also rebuilt if the plugin file was modified. C(/var/lib/hpcai/pyxis.json) records these versions and
+    digests.
+  - The plugin is in a folder named after the versions of Slurm and pyxis, such as
+    C(/usr/lib/hpcai/pyxis/22.05.8-0.24.0/). C(plugstack.conf) contains the path of the link
+    C(/usr/lib/hpcai/pyxis/spank_pyxis.so), which points to the current plugin. Running jobs keep the plugin that they
+    have loaded.
   - pyxis is unpacked and compiled as the user C(nobody), in a folder below C(/var/tmp) that is removed afterwards.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   state:
     description:
-      - V(absent) removes everything that V(present) writes, including the built plugins. The folders on the scratch,
-        with the users' images and containers, stay, and the kernel keeps its settings until the next boot.
+      - V(absent) removes everything that V(present) writes, including the built plugins. The folders on the scratch
+        stay, with the users' images and containers. The kernel keeps its settings until the next boot.
     type: str
     choices: [present, absent]
     default: present
@@ -45,8 +51,9 @@ options:
           - Settings of C(enroot.conf) by their full names. A key that enroot 4.1 does not know is refused, because
             enroot would silently ignore it. With null, enroot's default applies. True and false become C(yes) and
             C(no).
-          - Paths of the runtime, of data, cache and temporary files must be absolute and must not depend on C(HOME).
-            pyxis removes a job's containers without C(HOME), and if the path then differs, Slurm drains the node.
+          - The paths for the runtime, data, the cache and temporary files must be absolute, and must not depend on
+            variables such as C(HOME). Such variables are not set when pyxis removes a job's containers. If a path
+            depended on one, enroot would look in the wrong folder, and Slurm would drain the node.
         type: dict
         default: {}
       hooks:
@@ -55,30 +62,37 @@ options:
         elements: str
         default: []
       nvidia:
-        description: Variables for enroot's hook for NVIDIA GPUs, written only if the machine has GPUs and
-          C(nvidia-container-cli).
+        description:
+          - Variables for enroot's hook for NVIDIA GPUs. They are written only if the machine has GPUs and
+            C(nvidia-container-cli).
         type: dict
         default: {}
       mellanox:
-        description: Variables for enroot's hook for InfiniBand adapters, written only if the machine has some.
+        description:
+          - Variables for enroot's hook for InfiniBand adapters. They are written only if the machine has such adapters.
         type: dict
         default: {}
       local_folders:
         description:
-          - Additional folders in which users create their own folders, on the operating system's disk, with mode 1777.
-            On a compute node they are on the scratch, and M(hpcai.azure.node_directories) creates them.
+          - Folders on the operating system's disk in which users create their own folders. The module gives these
+            folders the mode 1777. If O(enroot.root_makes_folders=true), the folders in which root creates the users'
+            folders get the mode 0755 instead.
+          - Set this option only for machines whose container folders are not on a scratch, such as login nodes. For the
+            scratch of compute nodes, use O(folders).
         type: list
         elements: path
         default: []
       sysctl:
-        description: Kernel settings that allow users to create user namespaces. A setting that the kernel does not have
-          is skipped.
+        description:
+          - Kernel settings that allow users to create user namespaces, as a mapping of names to values. A setting that
+            the kernel does not have is skipped.
         type: dict
         default: {}
       apparmor:
         description:
-          - What to do with the AppArmor profile of enroot's Debian package. V(profile) loads it. V(off) keeps it from
-            being loaded, for AppArmor before 4.0, which cannot read it. V(leave) does neither.
+          - What to do with the AppArmor profile of enroot's Debian package. V(profile) loads the profile. V(off)
+            unloads and disables it. Use V(off) with AppArmor before 4.0, which cannot read the profile. V(leave) does
+            neither.
         type: str
         choices: [leave, profile, 'off']
         default: leave
@@ -89,8 +103,10 @@ options:
         elements: str
         default: []
       acr_groups:
-        description: Groups of users that may pull images from a registry, by the registry's name. A registry without an
-          entry is open to all users.
+        description:
+          - A mapping of a registry's name to a list of groups. Only members of these groups may pull images from the
+            registry. Each of these registries must also be in O(enroot.acr_registries). All users may pull from a
+            registry of O(enroot.acr_registries) that has no entry here.
         type: dict
         default: {}
       acr_client_id:
@@ -101,42 +117,51 @@ options:
         description: File on the nodes with a key for NVIDIA's registry C(nvcr.io). Users who pull images must be able
           to read it.
         type: path
+        default: ''
       cache_path:
-        description: Parent of the users' folders in which C(/usr/libexec/hpcai/pyxis-importer) caches images.
+        description:
+          - Folder with a subfolder for each user, in which C(/usr/libexec/hpcai/pyxis-importer) caches this user's
+            images.
         type: path
+        default: ''
       cache_limit_gib:
         description: Maximum size of the cached images of one user, in GiB.
         type: float
         default: 200
       pyxis_runtime_path:
-        description: pyxis' C(runtime_path), in which the boot phase searches for leftovers of dead jobs.
+        description:
+          - pyxis' setting C(runtime_path), a folder. At each boot, the node searches this folder for images of jobs
+            that no longer run, and removes them.
         type: path
+        default: ''
       root_makes_folders:
         description:
           - Whether root creates the users' folders, with C(hpcnode containers folders) in a job's prolog. Users then
             cannot write to the parent folders, so no user can create another user's folder.
-          - This covers C(ENROOT_RUNTIME_PATH), C(ENROOT_CACHE_PATH) and C(ENROOT_DATA_PATH), if they end in
-            C(/user-$(id -u)), and the folders in O(enroot.cache_path).
+          - This applies to the folders in O(enroot.cache_path), and to C(ENROOT_RUNTIME_PATH), C(ENROOT_CACHE_PATH) and
+            C(ENROOT_DATA_PATH) if their values end in C(/user-$(id -u)).
         type: bool
         default: false
       apply:
-        description: V(false) only writes files. Use it in an image, where the kernel and C(/run) belong to the machine
-          that bakes the image.
+        description:
+          - V(false) only writes files. Use V(false) when you bake an image, because the kernel and C(/run) then belong
+            to the machine that bakes the image.
         type: bool
         default: true
   pyxis:
-    description: The pyxis to build. If empty, the plugin stays as it is.
+    description: The pyxis plugin to build. If empty, an existing plugin stays as it is.
     type: dict
     default: {}
     suboptions:
       source:
         description:
-          - The source archive on the node, such as GitHub's C(v0.24.0.tar.gz). Keep it there, because the next change
-            of Slurm needs it again.
+          - The source archive on the node, such as GitHub's C(v0.24.0.tar.gz). Keep this file, because the plugin must
+            be rebuilt from it after an upgrade of Slurm.
         type: path
       sha256:
-        description: SHA-256 digest of the archive. If not given, the archive is not verified, only its digest is
-          recorded.
+        description:
+          - SHA-256 digest of the archive. If it is not given, the archive is not verified. Its digest is recorded in
+            both cases.
         type: str
       version:
         description: Version of pyxis. Required together with O(pyxis.source) to build the plugin.
@@ -147,8 +172,8 @@ options:
         type: path
   folders:
     description:
-      - Directories on the scratch, as in M(hpcai.azure.node_directories). They are saved there as the set
-        C(containers), so each boot creates them again.
+      - Directories on the scratch, as in M(hpcai.azure.node_directories). They are saved in
+        C(/etc/hpcai/directories.json), as a list with the name C(containers), so each boot creates them again.
     type: list
     elements: dict
     default: []
@@ -162,7 +187,7 @@ options:
         type: str
         default: '0755'
   make_folders:
-    description: V(false) only saves O(folders) for the next boot. Use it in an image, which has no scratch.
+    description: V(false) only saves O(folders) for the next boot. Use V(false) in an image, which has no scratch.
     type: bool
     default: true
 extends_documentation_fragment:
@@ -197,7 +222,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: Actions that were done, or in check mode would be, in order.
+  description: Actions that the module took, in order. In check mode, the actions that it would take.
   returned: success
   type: list
   elements: str
@@ -215,28 +240,11 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config i
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers import ensure
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers.options import ARGUMENTS
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers.pyxis import BuildFailed
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
 
-ENROOT: dict[str, dict[str, Any]] = {
-    "settings": {"type": "dict", "default": {}},
-    "hooks": {"type": "list", "elements": "str", "default": []},
-    "nvidia": {"type": "dict", "default": {}},
-    "mellanox": {"type": "dict", "default": {}},
-    "local_folders": {"type": "list", "elements": "path", "default": []},
-    "sysctl": {"type": "dict", "default": {}},
-    "apparmor": {"type": "str", "choices": ["leave", "profile", "off"], "default": "leave"},
-    "acr_registries": {"type": "list", "elements": "str", "default": []},
-    "acr_groups": {"type": "dict", "default": {}},
-    "acr_client_id": {"type": "str", "default": ""},
-    # This is the path of a key file, not a key.
-    "ngc_key_file": {"type": "path", "no_log": False},
-    "cache_path": {"type": "path"},
-    "cache_limit_gib": {"type": "float", "default": 200},
-    "pyxis_runtime_path": {"type": "path"},
-    "root_makes_folders": {"type": "bool", "default": False},
-    "apply": {"type": "bool", "default": True},
-}
+ENROOT: dict[str, dict[str, Any]] = {**ARGUMENTS, "apply": {"type": "bool", "default": True}}
 PYXIS: dict[str, dict[str, Any]] = {
     "source": {"type": "path"},
     "sha256": {"type": "str"},

@@ -8,17 +8,18 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: daemon
-short_description: Keep a systemd service running on its current configuration
+short_description: Keep a systemd service running with its current configuration
 version_added: "0.1.0"
 description:
   - Enables and starts a systemd service. Restarts it only if one of its files is newer than its running main process.
-  - This replaces the usual handler. A handler is lost if the run is interrupted, or the host fails, between the changed
-    task and the handler. This module checks on the machine whether a restart is needed, so the next run does what an
-    interrupted run did not do.
+  - Use this module instead of a handler. A handler is lost if the run is interrupted, or the host fails, between the
+    changed task and the handler. This module checks on the machine whether a restart is needed. The next run therefore
+    does the restart that an interrupted run did not do.
   - The unit's own file and its drop-ins are always checked. If they changed, C(systemctl daemon-reload) runs first.
-  - A service that fails repeatedly counts as not running, even between two restart attempts of systemd.
-  - Fails with the last lines of the service's journal if the service does not stay up.
-  - In an image where no systemd runs, the service is only enabled or disabled, not started or stopped.
+  - If a service fails repeatedly, systemd shows it as C(activating) while it waits for the next restart attempt. The
+    module counts such a service as not running. With O(state=running), the module restarts it.
+  - If the service does not stay up, the module fails with the last lines of the service's journal.
+  - In an image, where systemd does not run, the service is only enabled or disabled, not started or stopped.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
@@ -28,8 +29,9 @@ options:
     required: true
   state:
     description:
-      - V(running) starts the service if needed, and restarts it if its configuration is newer.
-      - V(stopped) stops it.
+      - V(running) starts the service if needed. It restarts the service if a configuration file is newer than the main
+        process.
+      - V(stopped) stops the service.
     type: str
     choices: [running, stopped]
     default: running
@@ -48,8 +50,9 @@ options:
     default: []
   pending:
     description:
-      - Whether an earlier task changed one of O(files) or of the unit's own files. Only used in check mode, where that
-        task has not written them, to predict the restart.
+      - Tells the module that an earlier task of the play changes a file in O(files), the unit's own file or a drop-in.
+        This option is used only in check mode. In check mode the earlier task does not write the file, but with this
+        option the module can still predict the restart.
     type: bool
     default: false
   settle:
@@ -62,9 +65,9 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     details:
-      - A unit that systemd does not know is not a failure in check mode, because the task that installs its package has
-        not run either. The module reports that it would start the service, and warns that it cannot tell whether an
-        earlier task installs the unit.
+      - In check mode, earlier tasks install no packages. The module therefore does not fail if systemd does not know
+        the unit. It reports that it would start the service, and warns that it cannot tell whether an earlier task
+        installs the unit.
   diff_mode:
     description: Shows the service's state before and after, the commands, and the reason for each.
   idempotent:
@@ -93,7 +96,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 commands:
-  description: Verbs of C(systemctl) that were run, or in check mode would be, in order. Empty if none was needed.
+  description:
+    - Commands of C(systemctl) that the module ran, in order. In check mode, the commands that it would run. Empty if no
+      command was needed.
   returned: success
   type: list
   elements: str

@@ -11,12 +11,12 @@ module: gpu_boot
 short_description: Configure what a node does with its GPUs at each boot
 version_added: "0.1.0"
 description:
-  - Writes the settings that C(hpcnode) reads at each boot, C(/etc/hpcai/gpu.json) and C(/etc/hpcai/clocks.json), and
+  - Writes C(/etc/hpcai/gpu.json) and C(/etc/hpcai/clocks.json), the settings that C(hpcnode) reads at each boot. Also
     enables C(nvidia-persistenced) if it is installed.
-  - Needs neither GPU nor driver, so an image can be baked on a machine without GPUs. The settings take effect at the
-    next boot. M(hpcai.azure.gpu_clocks) and M(hpcai.azure.node_boot) apply them now.
-  - For the same options M(hpcai.azure.gpu_clocks) with O(hpcai.azure.gpu_clocks#module:persistent=true) writes the
-    identical C(clocks.json), so you can run both.
+  - The module needs neither a GPU nor a driver, so you can bake an image on a machine without GPUs. The settings take
+    effect at the next boot. To apply them at once, use M(hpcai.azure.gpu_clocks) and M(hpcai.azure.node_boot).
+  - You can use this module together with M(hpcai.azure.gpu_clocks) and its option
+    O(hpcai.azure.gpu_clocks#module:persistent=true). With the same options, both modules write the same C(clocks.json).
 author:
   - hpcai.azure contributors (@hpcai)
 options:
@@ -39,13 +39,14 @@ options:
     type: int
   timeout:
     description:
-      - Timeout in seconds for one query to the driver at boot. If the driver does not answer twice in a row, the node
-        takes no jobs.
+      - Timeout in seconds for one query to the driver at boot. If two queries in a row get no answer, the node takes no
+        jobs.
     type: float
     default: 30
   clocks:
     description:
-      - The clocks to set after each boot and each load of the driver, as options of M(hpcai.azure.gpu_clocks).
+      - The clocks to set after each boot and each load of the driver. The keys are options of
+        M(hpcai.azure.gpu_clocks).
       - If not given, C(/etc/hpcai/clocks.json) stays as it is.
     type: dict
     suboptions:
@@ -84,9 +85,9 @@ options:
         default: 30
   persistence_daemon:
     description:
-      - Whether to enable C(nvidia-persistenced) if it is installed and disabled. It keeps the driver loaded, so that
-        the clocks are kept and jobs start without delay.
-      - A unit that something else starts, or that is masked, stays as it is.
+      - Whether to enable C(nvidia-persistenced) if it is installed and disabled. This daemon keeps the driver loaded,
+        so that the clocks are kept and jobs start without delay.
+      - If C(nvidia-persistenced) is masked, or is static because a udev rule starts it, the module does not change it.
     type: bool
     default: true
 extends_documentation_fragment:
@@ -94,16 +95,16 @@ extends_documentation_fragment:
   - hpcai.azure.internal
 attributes:
   diff_mode:
-    description: Shows the files and the unit's state before and after.
+    description: Shows the files, and the state of C(nvidia-persistenced), before and after.
   platform:
-    description: Works on Linux, also in an image that is not running.
+    description: Works on Linux, also in a mounted image that is not booted.
 seealso:
   - module: hpcai.azure.gpu_clocks
   - module: hpcai.azure.node_boot
 """
 
 EXAMPLES = r"""
-- name: Bake an image whose nodes run their GPUs at maximum clocks and need a minimum driver version
+- name: Bake an image whose nodes set the GPUs' maximum clocks and require driver 550 or later
   hpcai.azure.gpu_boot:
     min_driver: "550"
     clocks:
@@ -117,7 +118,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 settings:
-  description: Settings of the GPU check at each boot, with the defaults filled in.
+  description:
+    - Settings of the GPU check at each boot, including defaults. If C(min_driver) is null, any version of the driver is
+      accepted. If C(gpu_count) is null, the VM size determines the number of GPUs.
   returned: success
   type: dict
   sample: {min_driver: "550", gpu_count: null, timeout: 30.0}
@@ -146,14 +149,14 @@ def main() -> None:
     given = dict(module.params)
     state, given_clocks, daemon = given.pop("state"), given.pop("clocks"), given.pop("persistence_daemon")
     try:
-        wish = gpu_boot.DEFAULTS
+        options = gpu_boot.DEFAULTS
         if state == "present":
             at_boot = None if given_clocks is None else clocks.parse(given_clocks)
-            wish = gpu_boot.BootOptions(gpu_boot.settings_of(given), at_boot, daemon)
-        diff = gpu_boot.ensure(Root(), run, wish, module.check_mode)
+            options = gpu_boot.BootOptions(gpu_boot.settings_of(given), at_boot, daemon)
+        diff = gpu_boot.ensure(Root(), run, options, module.check_mode)
     except (CommandFailed, OSError, ValueError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=bool(diff), diff=diff, settings=asdict(wish.settings))
+    module.exit_json(changed=bool(diff), diff=diff, settings=asdict(options.settings))
 
 
 if __name__ == "__main__":

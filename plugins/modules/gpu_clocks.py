@@ -16,9 +16,10 @@ description:
     longer have them. I(Locked clocks) (C(nvidia-smi -lgc), C(-lmc)) take precedence, but no function of the driver
     reads them back. The module uses application clocks if the driver has them, else locked clocks, and reports which
     kind it used.
-  - The module therefore records locks in C(/run/hpcai/clocks.json), valid only for this boot and this load of the
-    driver. A result that relies on this record has RV(gpus[].recorded=true).
-  - V(default) resets both kinds.
+  - Because locked clocks cannot be read back, the module records them in C(/run/hpcai/clocks.json). The record is valid
+    only for this boot and this load of the driver. A result that relies on this record has
+    RV(gpus[].recorded=true).
+  - O(state=default) resets both kinds.
   - If neither kind works, RV(gpus[].supported) is V(false) and RV(gpus[].reason) contains the driver's message.
   - If one GPU fails, the others are still set. The module then fails at the end, with the results of all GPUs.
 author:
@@ -28,26 +29,27 @@ options:
     description:
       - V(max) sets the highest clocks that the GPU supports.
       - V(explicit) sets O(graphics_mhz) and O(memory_mhz).
-      - V(default) resets application clocks and locked clocks.
+      - V(default) resets application clocks and locked clocks. If clocks are saved for each boot, also set
+        O(persistent=true). Otherwise the next boot sets the saved clocks again.
     type: str
     choices: [max, explicit, default]
     default: max
   graphics_mhz:
     description:
       - Graphics (SM) clock for O(state=explicit), in MHz. The GPU must support it.
-      - Defaults to the highest that the GPU supports with the memory clock.
+      - Defaults to the highest clock that the GPU supports together with the memory clock.
     type: int
   memory_mhz:
     description:
       - Memory clock for O(state=explicit), in MHz. The GPU must support it.
-      - Defaults to the highest that the GPU supports.
+      - Defaults to the highest clock that the GPU supports.
     type: int
   gpus:
     description:
       - The GPUs, by index, UUID or PCI address (C(0001:00:00.0)). V(all) means all GPUs.
       - NVML does not guarantee that a GPU has the same index after a reboot. Prefer PCI addresses with
         O(persistent=true).
-      - The UUID of a MIG instance selects the GPU that it is part of, because clocks apply to the entire GPU.
+      - The UUID of a MIG instance selects the GPU that contains the instance, because clocks apply to the entire GPU.
     type: list
     elements: str
     default: [all]
@@ -61,9 +63,9 @@ options:
     default: auto
   persistence:
     description:
-      - Whether persistence mode is on. By default it stays as it is.
-      - Without persistence mode the driver forgets all clocks when its last client exits. Set V(true) unless
-        C(nvidia-persistenced) keeps it on.
+      - Whether to set persistence mode on or off. By default it stays as it is.
+      - Without persistence mode, the driver forgets all clocks when its last client exits. Set V(true), unless
+        C(nvidia-persistenced) keeps persistence mode on.
     type: bool
   on_unsupported:
     description: Whether the module fails or only warns if a GPU or driver does not support the requested setting.
@@ -72,15 +74,17 @@ options:
     default: fail
   persistent:
     description:
-      - V(true) writes these options to C(/etc/hpcai/clocks.json), for C(hpcnode clocks apply) at each boot. For
-        O(state=default) without O(persistence) it removes that file, because each boot starts with the default clocks.
+      - V(true) writes these options to C(/etc/hpcai/clocks.json). At each boot, the node reads this file before slurmd
+        starts, and sets the clocks again. For O(state=default) without O(persistence), V(true) removes the file,
+        because each boot starts with the default clocks.
       - V(false) does not change the file.
     type: bool
     default: false
   timeout:
     description:
-      - Timeout in seconds for one query to the driver. If the driver does not answer, the GPU in question fails.
-      - Without persistence mode the first query starts all GPUs, which takes some seconds for each.
+      - Timeout in seconds for one query to the driver. If the driver does not answer for a GPU, this GPU counts as
+        failed.
+      - Without persistence mode, the first query starts all GPUs, which takes some seconds per GPU.
     type: float
     default: 30
 extends_documentation_fragment:
@@ -100,9 +104,10 @@ attributes:
     description: Works on Linux with NVIDIA's driver. Uses NVML, the driver's own library.
 notes:
   - Needs root.
-  - The module cannot read whether somebody else changed the locks since (C(nvidia-smi -lgc), C(-rgc), a GPU reset). If
-    the clock is above the recorded lock, the lock is gone, and the module sets it again. If the clock is below and the
-    driver gives no reason, the module warns.
+  - The module cannot read whether somebody else has changed locked clocks after its last run, for example with
+    C(nvidia-smi -lgc), C(nvidia-smi -rgc) or a GPU reset. If the current clock is above the recorded lock, the lock is
+    gone, and the module sets it again. If the current clock is below the recorded lock, and the driver gives no reason
+    for the lower clock, the module warns.
   - GPUs with HBM refuse to lock the memory clock. This is not a failure, and RV(gpus[].memory_lock) reports it.
 seealso:
   - ref: GPU clocks <ansible_collections.hpcai.azure.docsite.guide_gpu_clocks>
@@ -178,21 +183,25 @@ gpus:
       description: The driver's message about what it does not support, also if another method worked.
       type: str
     method:
-      description: V(application) or V(locked), or null for the default.
+      description: V(application) or V(locked). Null with O(state=default).
       type: str
     recorded:
       description: Whether only the module's own record, and not the driver, confirms that the locks are as requested.
       type: bool
     clocks:
       description:
-        - C(highest), C(application), C(default_application), C(locked) and C(current), each with C(memory_mhz) and
-          C(graphics_mhz). C(locked) comes from the module's own record. Null means unknown.
+        - Clocks, each with C(memory_mhz) and C(graphics_mhz). Null means that a value is unknown or not set.
+        - C(highest) is the highest clock that the GPU supports, and C(current) the clock at this moment. C(application)
+          is the application clock that is set, and C(default_application) its default. C(locked) is the locked clock
+          according to the module's own record.
       type: dict
     memory_lock:
-      description: V(locked), or the driver's message if it refused to lock the memory clock.
+      description:
+        - V(locked), or the driver's message if the driver refused to lock the memory clock. Null if the module did not
+          use locked clocks.
       type: str
     actions:
-      description: The changes that were made, or in check mode would be.
+      description: Changes that the module made. In check mode, the changes that it would make.
       type: list
       elements: str
     reasons:

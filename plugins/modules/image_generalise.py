@@ -11,13 +11,13 @@ module: image_generalise
 short_description: Remove a machine's identity, keys and logs before it is captured as an image
 version_added: "0.1.0"
 description:
-  - Removes keys, ids, logs, leases, histories, caches and everything else that is specific to one machine, so that the
-    machine can be captured as an image.
-  - B(Nobody can log in afterwards), and the machine can only be captured. Make this the last task for the host. Later
-    tasks can still run on the controller.
-  - Anything that is mounted into the image while it is baked, such as a folder with packages of the host, is left
-    unchanged and reported.
-  - Afterwards searches for remaining private keys, and warns about them.
+  - Removes keys, ids, logs, DHCP leases, shell histories, caches and everything else that is specific to one machine,
+    so that the machine can be captured as an image.
+  - B(Nobody can log in to the machine afterwards.) You can only capture it as an image. Make this the last task for the
+    host. Later tasks can still run on the control node.
+  - If something is mounted into the image, such as a package cache of the machine that bakes the image, the module
+    leaves its content unchanged and reports it.
+  - At the end, the module searches for remaining private keys, and warns about them.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
@@ -27,7 +27,16 @@ options:
     type: bool
     default: false
   keep:
-    description: Kinds of data to keep. A key or id that is kept will be the same on every machine of this image.
+    description:
+      - Kinds of data to keep. A key or id that is kept will be the same on every machine of this image.
+      - V(agent) and V(cloud_init) are what the Azure agent and cloud-init store about the machine. V(users_keys) are
+        the SSH folders of root and of all users. V(cluster) is what Slurm and C(hpcnode) store about the cluster and
+        the node.
+      - V(host_keys) are the keys of sshd. V(leases) are DHCP leases and what network services store about the machine.
+        V(host_name) is the host name and C(/etc/resolv.conf). V(histories) are the histories of shells and other
+        programs. V(passwords) are the passwords of root and of all users.
+      - V(disk_names) are the names that identify the machine to NVMe over Fabrics targets. V(backups) are the backups
+        of the account files, such as C(/etc/passwd-). V(temporary) are temporary files, including those of Ansible.
     type: list
     elements: str
     default: []
@@ -57,7 +66,7 @@ options:
     elements: str
     default: []
   root:
-    description: Root folder of the machine's files, for an image that is not running.
+    description: Root folder of the machine's files, for a mounted image that is not booted.
     type: path
     default: /
 extends_documentation_fragment:
@@ -68,16 +77,20 @@ attributes:
   diff_mode:
     description: Shows which paths are removed, and which stay as empty files.
   idempotent:
-    description: A second run on an image that is not running changes nothing. A running machine writes new logs.
+    description:
+      - On a mounted image that is not booted, a second run changes nothing. A running machine writes new logs, and a
+        second run removes these.
   platform:
-    description: Works on Debian, Ubuntu and Enterprise Linux, on a running machine and on an image that is not running.
+    description:
+      - Works on Debian, Ubuntu and Enterprise Linux, on a running machine and on a mounted image that is not booted.
 notes:
   - On a running machine, services that would write the removed files again are stopped first. These are the Azure
     agent, rsyslog, and the services that write the random seed and the records of logins at shutdown. The journal
     continues in memory only.
-  - Accounts stay. Their SSH folders and passwords are removed, so nobody can use them before Azure has provisioned the
-    new machine.
-  - Use C(pipelining) for this task. Ansible then writes no file to the machine, and leaves nothing behind.
+  - Accounts stay. Their SSH folders and passwords are removed, so nobody can log in to them before Azure has
+    provisioned the new machine.
+  - Use C(pipelining) for this task. Ansible then writes no file to the machine, so no file of Ansible remains in the
+    image.
 seealso:
   - name: Role hpcai.azure.image
     description: Its entry point C(generalise) uses this module. Its documentation explains how to capture the machine.
@@ -112,18 +125,20 @@ emptied:
   elements: str
   sample: [/etc/machine-id, /var/log/dpkg.log]
 forgot_size:
-  description: Whether the VM size was removed from C(/etc/hpcai/node.json). VM sizes that you described stay there.
+  description:
+    - Whether the VM size was removed from C(/etc/hpcai/node.json). VM sizes that you described yourself stay in this
+      file.
   returned: success
   type: bool
   sample: false
 locked:
-  description: Accounts whose password was removed.
+  description: Accounts whose password was removed, so that nobody can log in to them with a password.
   returned: success
   type: list
   elements: str
   sample: [azureuser]
 stopped:
-  description: Services that were stopped, or in check mode would be.
+  description: Services that the module stopped. In check mode, the services that it would stop.
   returned: success
   type: list
   elements: str

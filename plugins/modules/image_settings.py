@@ -11,26 +11,29 @@ module: image_settings
 short_description: Apply system settings for HPC jobs to a node image
 version_added: "0.1.0"
 description:
-  - Configures process limits, kernel settings and modules, the Azure agent, automatic package updates, and chrony's
-    time source, each only if the machine has the component.
-  - Settings that the base image already has, such as Azure's HPC images, are left unchanged and reported.
-  - Works on a running machine and on an image that is not running. Kernel settings take effect immediately, except in a
-    container, which shares its host's kernel. Everything else takes effect at the next boot or service start.
-  - A running container has the limits and the clock of its host. Neither is set there.
-  - If an option is not given, the module removes what an earlier run wrote for it. The Azure agent's settings stay as
-    they are.
+  - Configures process limits, kernel settings and modules, the Azure agent, automatic package updates, and the time
+    source of chrony. Components that the machine does not have are skipped.
+  - If the base image itself sets one of the requested process limits or kernel settings, even to another value, the
+    module leaves it unchanged and reports it. To set it anyway, list it in O(insist). Azure's HPC images set many of
+    these.
+  - Works on a running machine and on a mounted image that is not booted. On a running machine, kernel settings take
+    effect immediately. Everything else takes effect at the next boot or service start.
+  - A running container uses the kernel, limits and clock of its host. There the module writes kernel settings to their
+    files, but does not apply them to the kernel, and it sets neither limits nor the time source.
+  - If an option is not given, the module removes what an earlier run wrote for this option. Settings of the Azure agent
+    and of C(dnf-automatic) stay as they are.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   limits:
     description:
-      - Process limits by their names in C(limits.conf), such as C(memlock), for all logins, including root.
-        C(memlock) and C(nofile) also apply to services that do not set them.
+      - Process limits by their names in C(limits.conf), such as C(memlock), for all logins, including root. C(memlock)
+        and C(nofile) also apply to services without a value of their own.
       - A limit with the value null is not set.
     type: dict
     default: {}
   sysctl:
-    description: Kernel settings by name. A setting with the value null is not set.
+    description: Kernel settings, as a mapping of names to values. A setting with the value null is not set.
     type: dict
     default: {}
   insist:
@@ -45,7 +48,7 @@ options:
     elements: str
     default: []
   module_options:
-    description: Options of kernel modules, as a mapping of module to option to value.
+    description: Options of kernel modules. For each module, a mapping of options to values.
     type: dict
     default: {}
   agent:
@@ -55,20 +58,25 @@ options:
     type: dict
     default: {}
   scratch:
-    description: Mount point of the scratch. If the agent mounts its temporary disk there, the disk gets another path.
+    description:
+      - Mount point of the scratch, the file system on the node's local NVMe disks. If the Azure agent would mount the
+        temporary disk there, the module gives this disk another mount point. This is done only if O(agent) is not
+        empty.
     type: path
     default: /scratch
   updates:
     description:
-      - V(off) disables automatic updates. V(security) allows security updates, except for kernels, GPU drivers, RDMA
-        and Slurm. V(leave) keeps the setting of the base image.
+      - V(off) disables automatic updates. V(leave) keeps the setting of the base image. V(security) allows security
+        updates only.
+      - On Debian and Ubuntu, V(security) excludes kernels, GPU drivers, RDMA and Slurm. On Enterprise Linux, it
+        excludes no packages, and it enables none of the timers of C(dnf-automatic).
     type: str
     choices: ["off", security, leave]
     default: leave
   network_rules:
     description:
-      - Whether to remove rules that bind network interface names to the network cards of another machine. The module
-        then also reports whether a running machine has accelerated networking.
+      - Whether to remove udev rules that bind network interface names to the network cards of another machine. If
+        V(true), the module also reports whether a running machine has accelerated networking.
     type: bool
     default: false
   time:
@@ -79,7 +87,7 @@ options:
     choices: [auto, azure, leave]
     default: leave
   root:
-    description: Root folder of the machine's files, for an image that is mounted here.
+    description: Root folder of the machine's files, for a mounted image that is not booted.
     type: path
     default: /
 extends_documentation_fragment:
@@ -88,11 +96,11 @@ extends_documentation_fragment:
 attributes:
   platform:
     description:
-      - Works on Debian, Ubuntu and Enterprise Linux 9, on a running machine and on an image that is not running.
+      - Works on Debian, Ubuntu and Enterprise Linux 9, on a running machine and on a mounted image that is not booted.
 seealso:
   - module: hpcai.azure.image_generalise
   - name: Role hpcai.azure.image
-    description: Uses this module, and defines the values.
+    description: The role uses this module, and defines the values.
     link: https://github.com/hpcai/azure/tree/main/roles/image
 """
 
@@ -114,7 +122,7 @@ written:
   elements: str
   sample: [/etc/security/limits.d/90-hpcai-image.conf, /proc/sys/vm/zone_reclaim_mode]
 left_alone:
-  description: Settings that the base image already has.
+  description: Settings that the base image itself sets, and that the module therefore left unchanged.
   returned: success
   type: list
   elements: str
@@ -135,24 +143,24 @@ base:
       type: str
       sample: ubuntu-22.04
     hpc_image:
-      description: Whether it is one of Azure's HPC images.
+      description: Whether the base image is one of Azure's HPC images.
       type: bool
     versions:
       description: Versions of the components, as an HPC image lists them.
       type: dict
       sample: {NVIDIA: 580.126.16}
     present:
-      description: The installed ones of driver, persistenced, fabricmanager, dcgm and rdma.
+      description: Which of driver, persistenced, fabricmanager, dcgm and rdma are installed.
       type: list
       elements: str
     gpus:
       description: How many NVIDIA GPUs the running machine has on its PCI bus.
       type: int
     container:
-      description: Whether it is a running container, which has the kernel, limits and clock of its host.
+      description: Whether this is a running container, which has the kernel, limits and clock of its host.
       type: bool
     booted:
-      description: Whether it is a running machine with its own kernel, not a container and not an image.
+      description: Whether this is a running machine with its own kernel, and neither a container nor a mounted image.
       type: bool
 """
 
@@ -185,9 +193,9 @@ def main() -> NoReturn:
         },
         supports_check_mode=True,
     )
-    wish = dict(module.params)
-    root_path = wish.pop("root")
-    options = settings.ImageOptions(network=wish.pop("network_rules"), **wish)
+    given = dict(module.params)
+    root_path = given.pop("root")
+    options = settings.ImageOptions(network=given.pop("network_rules"), **given)
     try:
         root = existing_root(root_path)
         base = read_base(root)

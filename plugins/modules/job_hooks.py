@@ -12,14 +12,22 @@ short_description: Install scripts that Slurm runs before and after each job, an
 version_added: "0.1.0"
 description:
   - Installs scripts in C(/etc/hpcai/prolog.d), C(/etc/hpcai/epilog.d) and C(/etc/hpcai/health.d), and their timeouts in
-    C(/etc/hpcai/job_hooks.json). Each role manages its own set, identified by O(name). A script that is no longer
-    listed in its set is removed. Files that belong to no set stay unchanged.
-  - Slurm calls C(/usr/libexec/hpcai/prolog), C(epilog) and C(health), which M(hpcai.azure.node_tools) installs. They
-    run the scripts of their folder in the order of the names, each with a timeout, and write the output to
-    C(/var/log/hpcai/jobs).
-  - If a prolog script fails, the remaining prolog scripts are skipped. Slurm drains the node, C(hpcnode) adds the
-    script's last line to the drain reason, and a batch job is requeued. If an epilog script fails, the others still
-    run, and Slurm drains the node. The result of a health script has no effect on the node.
+    C(/etc/hpcai/job_hooks.json). Each role manages its own set of scripts, identified by O(name). A script that is no
+    longer listed in its set is removed. Files that belong to no set stay unchanged.
+  - Slurm calls C(prolog), C(epilog) and C(health) in C(/usr/libexec/hpcai), which M(hpcai.azure.node_tools) installs.
+    These programs run the scripts of their folder in the order of the scripts' names, each with a timeout. They write
+    the output to C(/var/log/hpcai/jobs).
+  - A script that exceeds its timeout is ended, and counts as failed. If a prolog script fails, the remaining prolog
+    scripts are skipped, and the node is drained as described below. The drain reason then contains the last line of the
+    script's output, or the timeout. A batch job is requeued, and a job of C(srun) or C(salloc) is cancelled. If a
+    prolog script ends with the exit status 75, the node is not at fault. The job is then requeued or cancelled in the
+    same way, but the node is not drained.
+  - If an epilog script fails, the others still run, and the node is drained. The result of a health script has no
+    effect on the node.
+  - Without the role P(hpcai.azure.health_checks#role), Slurm drains a node whose prolog or epilog fails. With this
+    role, the arbiter drains the node instead. The arbiter is a service on the controller that limits how many nodes are
+    drained. If the arbiter does not drain the node, for example because that limit is reached, the node can get further
+    jobs.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
@@ -29,11 +37,13 @@ options:
     required: true
   prolog:
     description:
-      - Scripts to run before a job starts on the node, by name. A name consists of two digits, C(-), and letters,
-        digits, C(.), C(_) or C(-), for example C(50-gpu). The digits define the order.
+      - Scripts to run before a job starts on the node, as a mapping of names to scripts. A name consists of two digits,
+        C(-), and letters, digits, C(.), C(_) or C(-), for example C(50-gpu). The digits define the order.
       - Each value is a mapping of C(content), the text of the script, and C(limit), its timeout in seconds. Without
-        C(limit) the timeout of the kind applies (see O(limits)). V(null) instead of the mapping skips the script.
-      - To read the content from a file on the controller, use the lookup P(ansible.builtin.file#lookup).
+        C(limit), the timeout C(script) of O(limits) applies. A script with V(null) instead of the mapping is not
+        installed.
+      - To read the content from a file on the control node, use the lookup
+        P(ansible.builtin.file#lookup).
     type: dict
     default: {}
   epilog:
@@ -46,11 +56,13 @@ options:
     default: {}
   limits:
     description:
-      - Timeouts in seconds by kind. C(script) applies to each script without its own limit, C(total) to all scripts of
-        a kind together.
+      - Timeouts in seconds for each kind (C(prolog), C(epilog) and C(health)). C(script) applies to each script without
+        its own limit. C(total) applies to all scripts of a kind together. If C(total) is reached, the remaining scripts
+        are not started, and this counts as a failure.
       - Slurm's own timeouts must be higher. The role P(hpcai.azure.slurm#role) derives them from the same numbers.
-      - A kind that is not listed has the default C(script) V(30) and C(total) V(100), and C(health) has V(20) and
-        V(50). Without this option all timeouts stay as they are.
+      - For C(prolog) and C(epilog), C(script) defaults to V(30) and C(total) to V(100). For C(health), C(script)
+        defaults to V(20) and C(total) to V(50). If O(limits) is set, timeouts that it does not contain get these
+        defaults. If O(limits) is not set, all timeouts stay as they are.
     type: dict
 extends_documentation_fragment:
   - hpcai.azure.node
@@ -59,10 +71,11 @@ attributes:
   diff_mode:
     description: Shows each script and the settings before and after.
 notes:
-  - A script runs as root, without a terminal, and must not call C(scontrol) or C(squeue), because slurmctld waits for
+  - A script runs as root, without a terminal. It must not call C(scontrol) or C(squeue), because slurmctld waits for
     the script.
-  - A script may leave processes running in the background, but must redirect their output.
-  - Refuses to overwrite a script of the same name that it did not install.
+  - A script may leave processes running in the background, but must redirect the output of these processes.
+  - The module fails if another set has a script of the same kind and name, or if a file with this name exists that has
+    other content and belongs to no set.
 seealso:
   - module: hpcai.azure.node_tools
   - name: Prolog, epilog and health scripts
@@ -87,7 +100,7 @@ EXAMPLES = r"""
 
 - name: Allow more time for prologs
   hpcai.azure.job_hooks:
-    name: site
+    name: site-limits
     limits:
       prolog:
         script: 120
@@ -100,7 +113,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: Actions that were done, or in check mode would be, in order.
+  description: Actions that the module took, in order. In check mode, the actions that it would take.
   returned: success
   type: list
   elements: str

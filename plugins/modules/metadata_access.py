@@ -14,16 +14,18 @@ description:
   - Azure's metadata service gives tokens of the machine's managed identity to every process that asks. This module
     allows only root and listed users to connect to TCP port 80 of 169.254.169.254, and to TCP ports 80 and 32526 of
     168.63.129.16. Everything else stays open, such as DNS at 168.63.129.16.
-  - The rules are the table C(inet hpcai_metadata) of nftables in C(/etc/hpcai/metadata.nft). C(hpcai-metadata.service)
-    loads it at boot, and C(slurmd) does not start without it. A drop-in of C(nftables.service) loads the site's own
-    rules and this table in one transaction, so that a reload or restart leaves no gap.
-  - Loads the rules again if somebody removed or changed them.
+  - The rules are the nftables table C(inet hpcai_metadata), in the file C(/etc/hpcai/metadata.nft).
+    C(hpcai-metadata.service) loads the file at boot, and C(slurmd) does not start without this service. A drop-in of
+    C(nftables.service) loads the site's own rules and this table in one transaction, so that the metadata service is
+    not open during a reload or restart.
+  - If somebody removed or changed the rules, the module loads them again.
   - nftables matches the user who opened the socket, and tasks of C(srun --mpi=pmix) inherit a socket that root opened.
-    Therefore C(hpcai-metadata.service) also runs C(hpcnode metadata attach), which attaches a kernel filter that checks
-    the user who connects. It needs C(hpcnode), which the module M(hpcai.azure.node_tools) installs, cgroup v2 and Linux
-    5.1. Without these, as in containers, only the rules protect the metadata service.
-  - If Azure's guest proxy agent is installed, connections to its port are restricted in the same way, because it
-    forwards requests as root.
+    With nftables alone, these tasks could connect. Therefore C(hpcai-metadata.service) also runs C(hpcnode metadata
+    attach). This command attaches a kernel filter that checks the user who connects.
+  - The kernel filter needs Linux 5.1 or later, cgroup v2, and C(hpcnode), which the module M(hpcai.azure.node_tools)
+    installs. If one of these is missing, as in containers, only the rules protect the metadata service.
+  - If Azure's guest proxy agent is installed, connections to the agent's port are restricted in the same way, because
+    the agent forwards requests as root.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
@@ -34,22 +36,27 @@ options:
     default: present
   users:
     description:
-      - Names or UIDs of additional users who may connect. A name must be in the machine's own C(/etc/passwd).
+      - Names or UIDs of additional users who may connect. A name must be in the machine's own C(/etc/passwd),
+        otherwise the module fails. List users of a directory service (LDAP) by UID.
     type: list
     elements: str
     default: []
   site_rules:
-    description: The file that C(nftables.service) loads.
+    description: The file with the site's own rules, which C(nftables.service) loads.
     type: path
     default: /etc/nftables.conf
   reload_flushes:
-    description: Whether the distribution's C(nftables.service) removes all rules before it reloads that file.
+    description:
+      - Whether a reload of C(nftables.service) removes all rules before it loads O(site_rules). Set the option to what
+        the distribution's own unit does, because the module's drop-in replaces the unit's commands. V(false) is right
+        for Debian and Ubuntu, V(true) for Enterprise Linux.
     type: bool
     default: false
   events:
     description:
-      - Whether to run C(hpcai-events.service), which makes this machine's scheduled events available to its users, and
-        to restart it after an update. The module M(hpcai.azure.node_tools) installs it.
+      - Whether to run C(hpcai-events.service), and to restart it after C(hpcnode) was updated. This service makes the
+        machine's scheduled events available to its users, who cannot query the metadata service. The module
+        M(hpcai.azure.node_tools) installs the service. V(false) does not change the service.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -57,7 +64,9 @@ extends_documentation_fragment:
   - hpcai.azure.internal
 attributes:
   platform:
-    description: Needs nftables 1.0 or later and systemd. In an image that is not running, the service is only enabled.
+    description:
+      - Needs nftables 1.0 or later and systemd. In an image that is not booted, the service is only enabled, and not
+        started.
 seealso:
   - module: hpcai.azure.node_tools
   - name: Metadata Security Protocol
@@ -77,7 +86,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 files:
-  description: Files that were written or removed, or in check mode would be.
+  description: Files that the module wrote or removed. In check mode, the files that it would write or remove.
   returned: success
   type: list
   elements: str
@@ -87,7 +96,7 @@ files:
     - /etc/systemd/system/hpcai-metadata.service
     - /etc/systemd/system/nftables.service.d/hpcai-metadata.conf
 commands:
-  description: Verbs of C(systemctl) that were run, or in check mode would be.
+  description: Commands of C(systemctl) that the module ran. In check mode, the commands that it would run.
   returned: success
   type: list
   elements: str

@@ -11,14 +11,17 @@ module: nccl_environment
 short_description: Check NCCL's version, find its RDMA plugin, and set defaults of MPI and UCX for jobs
 version_added: "0.1.0"
 description:
-  - Finds the copies of NCCL on the node and compares the version that programs load with O(min_version).
+  - Finds the copies of NCCL on the node, and checks that the copy that programs load is not older than
+    O(min_version).
   - Finds the RDMA SHARP plugin (C(libnccl-net.so)) if the VM size has InfiniBand, and appends its folder and the folder
-    of SHARP's libraries to C(LD_LIBRARY_PATH) of login shells.
+    of SHARP's libraries to C(LD_LIBRARY_PATH) of login shells. NCCL uses this plugin for InfiniBand, also where the
+    network has no SHARP.
   - Writes the settings of MPI, UCX and CUDA that the VM size needs, as defaults. Settings of a user or a job override
     them.
-  - The defaults are written to C(/etc/profile.d/hpcai-nccl.sh), which login shells read. Those of MPI and UCX are also
-    written to the system files of each Open MPI and UCX on the node, as a block of lines at the top, for jobs that
-    start without a login shell. The environment, a user's own files, and later lines of the same file override them.
+  - The defaults are written to C(/etc/profile.d/hpcai-nccl.sh), which login shells read.
+  - The defaults of MPI and UCX are also written at the top of the system-wide settings file of each Open MPI and UCX on
+    the node, for jobs that start without a login shell. The environment, a user's own files, and later lines of the
+    same file override these defaults.
   - M(hpcai.azure.nccl_topology) sets NCCL's own variables.
 author:
   - hpcai.azure contributors (@hpcai)
@@ -27,19 +30,21 @@ options:
     description:
       - V(present) writes the files.
       - V(absent) removes everything that V(present) has written. It needs no VM size, and does not check NCCL.
-      - With O(persistent) each boot also applies V(absent). Without it, a boot writes the defaults of the VM size.
+      - With O(persistent=true), the node also does not write the defaults at later boots. With O(persistent=false), the
+        next boot writes the defaults of the VM size again.
     type: str
     choices: [present, absent]
     default: present
   min_version:
     description:
-      - Oldest accepted version of NCCL. The default is what Microsoft recommends for ND A100 v4 at scale.
+      - Oldest accepted version of NCCL. The default is what Microsoft recommends for large jobs on ND A100 v4.
       - Versions are compared as numbers, so 2.10 is newer than 2.9.9.
     type: str
     default: 2.9.9
   when_old:
     description:
-      - What to do if NCCL is older. V(warn) continues with a warning. V(fail) fails before anything is written.
+      - What to do if NCCL is older than O(min_version). V(warn) continues with a warning. V(fail) fails before anything
+        is written.
       - If there is no NCCL, or its version cannot be read, RV(nccl.verdict) is V(unknown), and the module warns.
     type: str
     choices: [warn, fail]
@@ -50,22 +55,23 @@ options:
     default: true
   library_paths:
     description:
-      - Folders in which to search for NCCL and for the plugin before the usual ones. Patterns such as
+      - Folders in which to search for NCCL and for the plugin, before the usual folders. Patterns such as
         C(/opt/nccl-*/lib) are allowed.
     type: list
     elements: str
     default: []
   mpi_launch_only:
     description:
-      - Set V(true) if MPI only starts the processes of NCCL jobs. UCX is then limited to the documented settings of the
-        VM size for this purpose, such as C(UCX_TLS=tcp) over C(eth0) on ND A100 v4.
-      - These settings make jobs slow that send data with MPI.
+      - Set V(true) if jobs use MPI only to start their processes, and transfer all data with NCCL. UCX then gets the
+        settings that are documented for this case on the VM size, such as C(UCX_TLS=tcp) and C(UCX_NET_DEVICES=eth0) on
+        ND A100 v4.
+      - These settings slow down jobs that send data with MPI.
     type: bool
     default: false
   mpi_files:
     description:
       - Whether to write to the system files of Open MPI and UCX (C(openmpi-mca-params.conf), C(ucx.conf)).
-      - V(false) removes the blocks from them.
+      - V(false) removes the lines that this module has written to these files.
     type: bool
     default: true
   settings:
@@ -77,8 +83,8 @@ options:
     default: {}
   persistent:
     description:
-      - Save the options in C(/etc/hpcai/nccl_environment.json), so that each boot does the same.
-      - V(false) removes that file.
+      - Save the options in C(/etc/hpcai/nccl_environment.json), so that the node applies them again at each boot.
+      - V(false) removes that file. Each boot then applies the default options.
     type: bool
     default: true
 extends_documentation_fragment:
@@ -86,7 +92,8 @@ extends_documentation_fragment:
   - hpcai.azure.node
 notes:
   - Containers and Python environments have their own NCCL, which is not checked here.
-  - C(csh) and C(tcsh) do not read the drop-in. The system files of MPI and UCX work with any shell.
+  - C(csh) and C(tcsh) do not read C(/etc/profile.d/hpcai-nccl.sh). The settings files of MPI and UCX work with any
+    shell.
   - The version is read from the file name (C(libnccl.so.2.18.5)). If the name has no version, a separate process loads
     the library and queries it, with a timeout of 10 seconds.
 seealso:
@@ -103,9 +110,9 @@ EXAMPLES = r"""
     when_old: fail
     settings:
       UCX_LOG_LEVEL: error
-      CUDA_DEVICE_ORDER:  # not set
+      CUDA_DEVICE_ORDER:  # null omits this variable
 
-- name: Save the options in an image, for the next boot
+- name: Only save the options in an image, so that nodes with this image use them at boot
   hpcai.azure.nccl_environment:
     apply: false
 
@@ -121,13 +128,15 @@ vm_size:
   type: str
   sample: Standard_ND96asr_v4
 vm_size_from:
-  description: Source of the VM size, which is V(given), V(node.json), V(imds) or V(remembered).
+  description:
+    - Source of the VM size. V(given) means O(vm_size), V(node.json) means C(/etc/hpcai/node.json), V(imds) means the
+      metadata service, and V(remembered) means the last answer of that service.
   returned: success
   type: str
   sample: imds
 nccl:
   description: The NCCL that was found, or V(null) if the module did not search for it.
-  returned: success, and failure of O(when_old=fail)
+  returned: success, and failure because of O(when_old=fail)
   type: dict
   contains:
     verdict:
@@ -135,7 +144,9 @@ nccl:
       type: str
       sample: pass
     version:
-      description: Version of the checked copy, which is the one in the loader's cache. V(null) if it cannot be read.
+      description:
+        - Version of the checked copy. This is the copy in the cache of the dynamic loader, or the oldest copy if the
+          cache has none. V(null) if the version cannot be read.
       type: str
       sample: 2.18.5
     min_version:
@@ -148,8 +159,8 @@ nccl:
       sample: /usr/lib/x86_64-linux-gnu/libnccl.so.2.18.5 is NCCL 2.18.5.
     copies:
       description:
-        - All copies on the node, each with its version, whether it is the one in the loader's cache, and whether it is
-          too old.
+        - All copies on the node. C(default) says whether the copy is the one in the loader's cache, and C(old) whether
+          it is too old.
       type: list
       elements: dict
       sample:
@@ -177,7 +188,7 @@ sharp_plugin:
   type: dict
   contains:
     found:
-      description: Folders that contain the plugin, best first.
+      description: Folders that contain the plugin. The module uses the first one.
       type: list
       elements: str
       sample: [/usr/local/nccl-rdma-sharp-plugins/lib]
@@ -186,7 +197,7 @@ sharp_plugin:
       type: str
       sample: ""
     sharp:
-      description: Whether this VM size has SHARP. V(false) for C(Standard_ND96asr_v4), V(null) if no source says.
+      description: Whether this VM size has SHARP. V(false) for C(Standard_ND96asr_v4), V(null) if this is not known.
       type: bool
       sample: false
 files:

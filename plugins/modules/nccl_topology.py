@@ -13,11 +13,12 @@ version_added: "0.1.0"
 description:
   - Generates NCCL's topology file for the node's VM size, compares it with the machine, and writes it.
   - Writes the variables that the size needs, including the path of the topology file, as a block at the top of
-    C(/etc/nccl.conf). NCCL uses the first of several lines for one variable. All other lines stay as they are.
-  - Writes drop-ins for enroot, so that containers have both files.
+    C(/etc/nccl.conf). Other lines are not changed. If another line sets the same variable, that line has no effect,
+    because NCCL uses the first line.
+  - Writes drop-ins for enroot, so that containers have the topology file and C(/etc/nccl.conf).
   - A VM does not see the PCI switches of its host. The topology file defines virtual switches instead, from which NCCL
     learns which GPU and which adapter are close to each other. A file with wrong NUMA nodes or CPU masks silently
-    reduces bandwidth, and the HPC images have shipped several such files. The module recognizes and replaces them.
+    reduces bandwidth, and Azure's HPC images have shipped several such files. The module recognizes and replaces them.
   - For a VM size without a topology file, such as one with a single GPU, no file is written, and RV(topology_reason)
     gives the reason. The variables are still written.
 author:
@@ -27,15 +28,18 @@ options:
     description:
       - V(present) writes the files.
       - V(absent) removes the block, the drop-ins, and the topology file if this module wrote it. It needs no VM size.
-      - With O(persistent) each boot also applies V(absent). Without it, a boot writes the defaults of the VM size.
+      - With O(persistent=true), V(absent) also applies to each boot. With O(persistent=false), the next boot writes the
+        defaults of the VM size again.
     type: str
     choices: [present, absent]
     default: present
   topology_path:
     description:
       - Path of the topology file.
-      - An existing file is replaced if this module generated it, or if it is a known broken file of the HPC images. A
-        file with the same content stays as it is. Any other file is refused, unless O(force=true).
+      - An existing file is replaced if this module generated it, or if it is a known file of the HPC images. A file
+        with the same content stays as it is. Any other file is refused, unless O(force=true).
+      - If the replaced file is a correct file of the HPC images, the module keeps a copy next to it that ends in
+        C(.saved).
     type: path
     default: /var/lib/hpcai/nccl-topo.xml
   conf_path:
@@ -47,24 +51,24 @@ options:
       - Your own variables, which override those of the VM size. The value V(null) omits a variable. A boolean becomes 1
         or 0.
       - Set C(NCCL_TOPO_FILE) to use your own topology file.
-      - V(null) does not change lines outside the block. If such a line sets the variable, it takes effect, and
-        RV(environment) shows it.
+      - V(null) does not change lines outside the block. If one of these lines sets the omitted variable, NCCL uses that
+        line, and RV(environment) shows its value.
     type: dict
     default: {}
   enroot_dir:
     description:
       - Folder of enroot's configuration, for C(mounts.d/60-hpcai-nccl.fstab) and C(environ.d/60-hpcai-nccl.env).
-      - With an empty text or V(none), no drop-ins are written.
+      - With an empty string or V(none), no drop-ins are written.
     type: str
     default: /etc/enroot
   verify:
     description:
-      - What to do if the topology does not match the machine, that is, if a GPU or adapter is missing, is on another
-        NUMA node or is not in the topology, or if a NUMA node has other CPUs.
-      - V(strict) fails before anything is written. V(warn) writes and warns. V(ignore) does not compare.
+      - What to do if the topology does not match the machine. A mismatch is a missing or additional GPU or adapter, a
+        GPU or adapter on another NUMA node, or a NUMA node with other CPUs.
+      - V(strict) fails before anything is written. V(warn) writes the files and warns. V(ignore) does not compare.
       - V(omit) writes everything except the topology file, and warns. It sets C(NCCL_TOPO_FILE) to an empty value, so
-        that NCCL detects the topology, and removes a file that this module wrote before. At boot, V(strict) works like
-        V(omit).
+        that NCCL detects the topology. It removes a topology file that this module wrote before. At boot, V(strict)
+        works like V(omit).
       - A device without a known NUMA node is not a mismatch. It is listed in RV(unknown).
     type: str
     choices: [strict, omit, warn, ignore]
@@ -75,17 +79,19 @@ options:
     default: false
   root:
     description:
-      - Read the machine's files below this folder, for example from a captured tree of another machine.
-      - Applies only to reading. Files are written to the paths in the options, which must then differ from the
-        defaults, except in check mode.
+      - Read the machine's files below this folder, for example from a copy of another machine's C(/sys).
+      - Files are written to O(topology_path), O(conf_path) and O(enroot_dir), not below this folder. Set these three
+        options to other paths than their defaults, or use check mode. Otherwise the module fails.
     type: path
     default: /
   persistent:
     description:
-      - Save the options in C(/etc/hpcai/nccl.json), so that each boot does the same. The HPC images rewrite
-        C(/etc/nccl.conf) at every boot, and a node may return with another VM size.
+      - Save the options in C(/etc/hpcai/nccl.json), so that the node does the same at each boot. This is necessary
+        because the HPC images rewrite C(/etc/nccl.conf) at every boot, and because a node may start with another VM
+        size.
       - V(false) removes that file.
-      - Defaults to V(true). Ignored if O(root) is not V(/).
+      - Defaults to V(true), or to V(false) if O(root) is not V(/). With such an O(root), V(true) is refused, except in
+        check mode.
     type: bool
 extends_documentation_fragment:
   - hpcai.azure.nccl
@@ -95,9 +101,9 @@ notes:
   - Under pyxis, C(environ.d) overrides variables that a job exported, unless the job lists them in C(--container-env).
     Therefore the drop-in only sets C(NCCL_TOPO_FILE). All other variables reach containers through the mounted
     C(/etc/nccl.conf), which the job's environment overrides.
-  - Most VM sizes set C(NCCL_IGNORE_CPU_AFFINITY=1), as in the HPC images. NCCL's helper threads then use all CPUs of
-    the GPU's NUMA node, not only those that a rank was pinned to. Slurm's cgroup still confines them. V(null) in
-    O(settings) omits this variable.
+  - For most VM sizes, the module sets C(NCCL_IGNORE_CPU_AFFINITY=1), as the HPC images do. NCCL's helper threads then
+    use all CPUs of the GPU's NUMA node, not only those that a rank was pinned to. Slurm's cgroup still confines them.
+    V(null) in O(settings) omits this variable.
 seealso:
   - module: hpcai.azure.daemon
   - module: hpcai.azure.nccl_environment
@@ -116,7 +122,7 @@ EXAMPLES = r"""
     settings:
       NCCL_DEBUG: WARN
       NCCL_IB_QPS_PER_CONNECTION: 4
-      NCCL_IGNORE_CPU_AFFINITY:  # not set
+      NCCL_IGNORE_CPU_AFFINITY:  # null omits this variable
 
 - name: Write the topology although the machine differs, and warn
   hpcai.azure.nccl_topology:
@@ -141,7 +147,9 @@ vm_size:
   type: str
   sample: Standard_ND96asr_v4
 vm_size_from:
-  description: Source of the VM size, which is V(given), V(node.json), V(imds) or V(remembered).
+  description:
+    - Source of the VM size. V(given) means O(vm_size), V(node.json) means C(/etc/hpcai/node.json), V(imds) means the
+      metadata service, and V(remembered) means the last answer of that service.
   returned: success
   type: str
   sample: imds
@@ -179,7 +187,7 @@ gpus:
         - name: mlx5_ib0
           busid: "0101:00:00.0"
 environment:
-  description: The variables that NCCL then reads from O(conf_path), including lines outside the block.
+  description: The variables that NCCL reads from O(conf_path) after this run, including lines outside the block.
   returned: success
   type: dict
   sample:
@@ -194,7 +202,7 @@ overridden:
   elements: str
   sample: [NCCL_TOPO_FILE=/opt/microsoft/ndv4/topo.xml]
 replaced:
-  description: The topology file that was replaced, or V(null) if none was.
+  description: What is known about the topology file that was replaced, or V(null) if none was.
   returned: success
   type: str
   sample: "ndv4, before 2023-09: NUMA nodes swapped (0 with 1, 2 with 3), affinity masks wrong"
@@ -214,7 +222,9 @@ mismatches:
       type: str
       sample: GPU 0001:00:00.0
     kind:
-      description: Kind of mismatch, which is V(missing), V(unexpected), V(numa_node), V(affinity) or V(count).
+      description: V(missing) means a missing device or NUMA node, and V(unexpected) an additional device. V(numa_node)
+        means a device on another NUMA node, V(affinity) a NUMA node with other CPUs, and V(count) another number of
+        NUMA nodes.
       type: str
       sample: numa_node
     expected:
@@ -233,8 +243,10 @@ unknown:
   sample: ["GPU 0001:00:00.0: the machine does not show its NUMA node"]
 foreign_topologies:
   description:
-    - Topology files named in lines that this module did not write, in O(conf_path), in C(/etc/environment) and in
-      enroot's C(environ.d), and what is known about each file. They are not changed.
+    - Other topology files to which a line in O(conf_path), C(/etc/environment) or enroot's C(environ.d) points. This
+      module wrote neither the file nor the line, and changes neither of them.
+    - C(named_by) is the file that contains the line. C(known) says what is known about the topology file, or is null.
+      C(broken) is true if the topology file is known to be wrong. C(wins) is true if the line overrides O(conf_path).
   returned: success
   type: list
   elements: dict

@@ -12,14 +12,17 @@ short_description: Export folders over NFS to the cluster's subnets only
 version_added: "0.1.0"
 description:
   - Writes C(/etc/exports.d/hpcai.exports), creates missing folders, and reloads the exports of a running server.
-  - Refuses to export C(/) or folders of the operating system. Refuses C(0.0.0.0/0), which would allow every client, and
-    networks that are not private, because an NFS server trusts the UIDs that its clients send.
+  - Refuses to export C(/) or folders of the operating system.
+  - Refuses C(0.0.0.0/0), which would allow every client. Unless O(allow_public) is set, it also refuses networks that
+    are not private, because an NFS server trusts the UIDs that its clients send.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   exports:
-    description: The folders to export. Folders that are not listed are no longer exported. An empty list removes the
-      file.
+    description:
+      - The folders to export. The module's file C(/etc/exports.d/hpcai.exports) contains only these folders. A folder
+        that is removed from the list is no longer exported, and an empty list removes the file.
+      - Exports in other files stay as they are.
     type: list
     elements: dict
     default: []
@@ -34,7 +37,8 @@ options:
         elements: str
         default: [rw, sync, no_subtree_check, root_squash]
       networks:
-        description: Networks or addresses that may mount this folder, instead of O(networks).
+        description: Networks or addresses that may mount this folder. If empty, the networks in the top-level option
+          O(networks) may mount it.
         type: list
         elements: str
         default: []
@@ -52,7 +56,8 @@ options:
         default: '0755'
   networks:
     description:
-      - Networks or addresses that may mount the folders. V(local) is the subnet of the server's default route.
+      - Networks or addresses that may mount the folders. V(local) is the subnet of the network interface that has the
+        server's default route.
     type: list
     elements: str
     default: [local]
@@ -76,7 +81,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Export homes and software to the cluster
+- name: Export a shared folder, and read-only software, to two subnets of the cluster
   hpcai.azure.nfs_exports:
     exports:
       - path: /shared
@@ -87,7 +92,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: Actions that were done, or in check mode would be, in order.
+  description: Actions that the module took, in order. In check mode, the actions that it would take.
   returned: success
   type: list
   elements: str
@@ -97,24 +102,17 @@ actions:
     - exportfs -ra
 """
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import ConfigError, arguments_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.disks import Refused
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs import exports
 
-EXPORT: dict[str, dict[str, Any]] = {
-    "path": {"type": "str", "required": True},
-    "options": {"type": "list", "elements": "str", "default": ["rw", "sync", "no_subtree_check", "root_squash"]},
-    "networks": {"type": "list", "elements": "str", "default": []},
-    "owner": {"type": "str", "default": "root"},
-    "group": {"type": "str", "default": "root"},
-    "mode": {"type": "raw", "default": "0755"},
-}
+EXPORT = arguments_of(exports.EXPORT_KEYS, exports.EXPORT_DEFAULTS, exports.EXPORT_REQUIRED)
 
 
 def main() -> NoReturn:

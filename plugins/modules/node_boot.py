@@ -11,10 +11,10 @@ module: node_boot
 short_description: Run the steps of the boot phase now
 version_added: "0.1.0"
 description:
-  - Runs the same steps, in the same order, that systemd runs at each boot before slurmd starts. This is
-    C(hpcnode boot run), and C(hpcnode boot status) shows the result.
-  - A playbook calls it once before it starts slurmd. The node is then in the same state as after its next boot, and the
-    run, not that boot, reports any problem that keeps the node from taking jobs.
+  - Runs the same steps, in the same order, that systemd runs at each boot before slurmd starts. The command
+    C(hpcnode boot run) does the same, and C(hpcnode boot status) shows the result.
+  - Playbooks call this module before they start slurmd. The node is then in the same state as after a boot, and
+    the playbook already reports problems that would keep slurmd from starting at the next boot.
   - Continues after a failed step, so that one run reports all problems.
   - A step changes only what differs from its settings. Each step has a timeout, after which it is aborted and counts as
     failed.
@@ -23,7 +23,7 @@ author:
 options:
   steps:
     description:
-      - Names of the steps to run. They run in the order of the boot, however they are listed.
+      - Names of the steps to run. The steps always run in the order of the boot.
       - Defaults to all steps except V(join), which is part of slurmd's own start.
     type: list
     elements: str
@@ -34,13 +34,13 @@ attributes:
   check_mode:
     description: Reports in check mode what each step would change, without changing anything.
     details:
-      - A blocking step that fails only causes a warning in check mode, because earlier tasks, which may fix the
-        problem, have not run either.
+      - If a blocking step (a step without which slurmd does not start) has the verdict V(fail) or V(unknown), the task
+        fails. In check mode it only warns, because earlier tasks that may fix the problem have changed nothing.
   diff_mode:
     description: Shows the changes, one per line, with their steps. Not every change is a change of a file.
     support: partial
   idempotent:
-    description: A second run changes nothing, unless a disk was lost or the driver was reloaded in between.
+    description: A second run changes nothing, unless a disk was lost or the GPU driver was reloaded in between.
   platform:
     description: Works on a running machine only.
 notes:
@@ -57,7 +57,7 @@ EXAMPLES = r"""
 - name: Run all steps of the boot phase
   hpcai.azure.node_boot:
 
-- name: Check the disks and the directories on them again
+- name: Run the steps for the disks and for the directories on them again
   hpcai.azure.node_boot:
     steps: [scratch, directories]
 """
@@ -73,11 +73,11 @@ steps:
       description: Name of the step.
       type: str
     blocking:
-      description: Whether a failure of this step keeps slurmd from starting.
+      description: Whether slurmd does not start if the verdict of this step is V(fail) or V(unknown).
       type: bool
     verdict:
       description: V(pass), V(warn) (a problem that allows jobs), V(fail), V(unknown) (could not be determined), or
-        V(skip) (does not apply to this machine).
+        V(skip) (does not apply to this machine, or is disabled).
       type: str
     summary:
       description: The state, or what is wrong and where. One line.
@@ -86,7 +86,7 @@ steps:
       description: What to do about a problem, or empty.
       type: str
     changes:
-      description: What was changed, or in check mode would be.
+      description: Changes that the step made. In check mode, the changes that it would make.
       type: list
       elements: str
     details:
@@ -105,7 +105,8 @@ steps:
       details: {expected: 8}
       seconds: 2.14
 blocking:
-  description: Names of the steps that keep slurmd from starting. In check mode, in the current state of the node.
+  description: Names of the steps whose verdict keeps slurmd from starting. In check mode, the list describes the node
+    as it is now, without the changes that the steps would make.
   returned: always
   type: list
   elements: str

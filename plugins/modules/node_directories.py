@@ -11,17 +11,19 @@ module: node_directories
 short_description: Create directories on a node's scratch, now and at each boot
 version_added: "0.1.0"
 description:
-  - Creates directories on the scratch, with owner, group and mode. Each role manages its own set, identified by
-    O(name), in C(/etc/hpcai/directories.json). C(hpcai-directories.service) creates them again at each boot, because
-    the scratch may then be empty.
-  - If the VM size has no local NVMe disks, the module falls back to a folder on Azure's temporary disk, mounted at
-    O(mountpoint), or to a plain folder on the operating system's disk. A warning gives the kind and the size, and says
-    that it is slow. O(fallback) restricts this.
-  - If the VM size has local NVMe disks and nothing is mounted at O(mountpoint), the module fails. It never uses the
-    operating system's disk in their place.
+  - Creates directories on the scratch (the file system on the local NVMe disks), with owner, group and mode. Each role
+    manages its own set of directories, identified by O(name), in C(/etc/hpcai/directories.json).
+    C(hpcai-directories.service) creates them again at each boot, because the scratch may then be empty.
+  - If the VM size has no local NVMe disks, the module falls back to a folder on Azure's temporary disk, which it mounts
+    at O(mountpoint), or to a plain folder on the operating system's disk. The module then warns, and the warning gives
+    the kind and size of this scratch. O(fallback) limits which fallbacks are allowed.
+  - If the VM size has local NVMe disks and nothing is mounted at O(mountpoint), the module fails. It does not fall back
+    to another disk.
   - Never follows a symbolic link below O(mountpoint), because users can create links there, and never changes the
-    content of an existing directory. If another user created something in the place of a directory, it is moved
-    aside, with a warning.
+    content of an existing directory.
+  - If users can write to the parent folder of a directory, something else may have the name of this directory. Examples
+    are a link, a file, or a directory that belongs neither to root nor to an owner named in O(folders[].owner) of any
+    set. The module then warns. It removes a link, an empty file or an empty directory, and renames anything else.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
@@ -57,8 +59,8 @@ options:
     description:
       - V(present) saves the set and creates the directories of all sets.
       - V(configured) only saves the set. Use it in an image, which has no scratch.
-      - V(absent) removes the set from the settings. Without O(name) it removes all sets, and unmounts the folder on the
-        temporary disk. The directories and their content stay.
+      - V(absent) removes the set from the settings. The directories and their content stay. Without O(name) it removes
+        all sets, and if the scratch is a folder on the temporary disk, also unmounts this folder from O(mountpoint).
     type: str
     choices: [present, configured, absent]
     default: present
@@ -68,7 +70,8 @@ options:
     type: path
   fallback:
     description:
-      - Allowed fallbacks if there are no NVMe disks, in this order. An empty list allows none.
+      - Allowed fallbacks if there are no NVMe disks. The module tries them in the order of this list. An empty list
+        allows none.
       - Defaults to the saved setting, else V(temporary_disk) and V(directory).
     type: list
     elements: str
@@ -79,16 +82,19 @@ options:
       - Defaults to the saved setting, else an empty list. With an empty list, the disk is found by udev's links
         (C(/dev/disk/azure/resource), C(/dev/disk/cloud/azure_resource)). If Azure's udev rules are missing, as in a
         container, a local file system that is mounted at C(/mnt) or C(/mnt/resource) is used.
-      - A path that is not a mount point is never used, because it would be on the operating system's disk.
+      - A path that is not a mount point never counts as the temporary disk, because it is on the operating system's
+        disk.
     type: list
     elements: path
   nvme_count:
     description:
-      - Number of local NVMe disks of the VM size, V(azure_sku.nvme_count). Applies to this run only.
-      - A number in C(/etc/hpcai/scratch.json) takes precedence. Without both, the node looks up its VM size.
+      - Number of local NVMe disks of the VM size, usually the inventory's C(azure_sku.nvme_count). Applies to this run
+        only.
+      - A number in C(/etc/hpcai/scratch.json) takes precedence. If neither is set, the node looks up its VM size.
     type: int
   wait:
-    description: Seconds to wait for cloud-init or the Azure agent to mount the temporary disk, if one of them does so.
+    description: Seconds to wait until the temporary disk is mounted, if cloud-init or the Azure agent will mount it.
+      After this time, the module uses the next allowed fallback, or fails if there is none.
     type: float
     default: 30
 extends_documentation_fragment:
@@ -97,12 +103,12 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     details:
-      - If disks are expected but not mounted, because in check mode the earlier task has not mounted them either, the
-        module warns and lists all directories.
+      - In check mode, an earlier task with M(hpcai.azure.nvme_raid) has not mounted the disks. If disks are expected
+        but not mounted, the module therefore warns instead of failing, and lists all directories.
   diff_mode:
     description: Shows the settings before and after.
 notes:
-  - If the owner or mode of a directory changes, the files in it keep theirs.
+  - If the owner or mode of a directory changes, the files in it keep their owner and mode.
 seealso:
   - module: hpcai.azure.nvme_raid
   - name: The scratch
@@ -138,7 +144,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: Actions that were done, or in check mode would be, in order.
+  description: Actions that the module took, in order. In check mode, the actions that it would take.
   returned: success
   type: list
   elements: str
@@ -147,7 +153,7 @@ actions:
     - make /scratch/jobs root:root 1777
 kind:
   description:
-    - Kind of the scratch. V(mount) is a file system that is mounted there, such as the one on the NVMe disks.
+    - Kind of the scratch. V(mount) is a file system at O(mountpoint), such as the one on the NVMe disks.
       V(temporary_disk) and V(directory) are fallbacks.
     - Null if check mode cannot know it, and for O(state) other than V(present).
   returned: success
@@ -159,12 +165,12 @@ mountpoint:
   type: str
   sample: /scratch
 size_bytes:
-  description: Size of its file system, or 0 if it was not read.
+  description: Size of the file system in bytes, or 0 if it was not read.
   returned: success
   type: int
   sample: 7681501126656
 free_bytes:
-  description: Space that is free for users, or 0 if it was not read.
+  description: Bytes that are free for users, or 0 if this was not read.
   returned: success
   type: int
   sample: 7627861917696

@@ -13,16 +13,17 @@ version_added: "0.1.0"
 description:
   - Creates a RAID 0 array of the local NVMe disks, creates a file system on it and mounts it. With one disk there is no
     RAID, and the file system is directly on the disk.
-  - Finds the disks by their model, so it does not touch the operating system's disk and remote disks, regardless of
-    their names.
-  - Checks the current state and does only what is missing. It mounts its own array if it is not mounted, regardless of
-    the number that the kernel gave it, and creates the array again if members are missing or blank, as after a
-    redeployment.
+  - Finds the disks by their model, not by their names, so it touches neither the operating system's disk nor remote
+    disks.
+  - Checks the current state and does only what is missing. If an array that the module created is complete but not
+    mounted, the module mounts it, whatever C(/dev/md) number the kernel has assigned. If disks of this array are
+    missing or blank, as after a redeployment, the module creates a new, empty array of the disks that exist now. If
+    their number is not the expected one, O(on_count_mismatch) applies.
   - Refuses to destroy data that it did not create. If a disk has a partition, a file system, a mount, or a superblock
-    of another array, the module names it with the reason, and changes nothing. O(force_devices) overrides this for
-    single disks.
+    of another array, the module changes nothing and reports the disk and the reason. O(force_devices) overrides this
+    for single disks.
   - Data on the scratch is not permanent. Azure wipes the disks when it deallocates, redeploys or service-heals the
-    virtual machine, and this module creates the array again when one of its disks was lost.
+    virtual machine. When one disk is lost, this module creates the array again, and the data of all disks is lost.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
@@ -39,8 +40,8 @@ options:
     default: present
   devices:
     description:
-      - Disks to use, as C(/dev/nvme0n1) or any link to it below C(/dev/disk). Defaults to all disks of O(models).
-      - Any model is accepted, except C(MSFT NVMe Accelerator), a remote disk, which is always refused.
+      - Disks to use, such as C(/dev/nvme0n1) or a link to it below C(/dev/disk). Defaults to all disks of O(models).
+      - Any model is accepted, except C(MSFT NVMe Accelerator), which is always refused because it is a remote disk.
     type: list
     elements: str
     default: []
@@ -53,12 +54,13 @@ options:
     description:
       - Expected number of disks. It is saved in the settings for the next boot.
       - Defaults to the number of O(devices), else to O(nvme_count). Otherwise at least one disk is expected.
-      - With V(0), a machine without such disks stays as it is.
+      - With V(0), a machine without such disks stays as it is. If the machine has such disks, O(on_count_mismatch)
+        applies.
     type: int
   nvme_count:
     description:
-      - Number of disks of the VM size, V(azure_sku.nvme_count). It applies to this run, if neither O(expected_count)
-        nor O(devices) gives a number.
+      - Number of disks of the VM size, usually the inventory's C(azure_sku.nvme_count). It applies to this run, if
+        neither O(expected_count) nor O(devices) gives a number.
       - It is not saved in the settings for the next boot. At boot the node looks up its own VM size, so the settings of
         an image fit each size.
     type: int
@@ -76,21 +78,21 @@ options:
   chunk:
     description:
       - Stripe unit of the array, a power of two from V(4K) to V(64M).
-      - The default suits large sequential reads and writes, as for training data and checkpoints. Requests to a disk
-        are large, and a request of 4 MiB still uses all eight disks of an ND size.
+      - The default suits large sequential reads and writes, such as those of training data and checkpoints. Each disk
+        gets large requests, and a request of 4 MiB still uses all eight disks of an ND size.
     type: str
     default: 512K
   filesystem:
-    description: The file system. It is created for the array's stripes, and without discarding the disks first.
+    description: The file system. It is aligned to the array's stripes. The module does not run TRIM on the disks first.
     type: str
     choices: [xfs, ext4]
     default: xfs
   label:
-    description: Label of the file system, at most 12 bytes for XFS and 16 for ext4. Nothing waits for it at boot.
+    description: Label of the file system, at most 12 bytes for XFS and 16 bytes for ext4.
     type: str
     default: hpcaiscratch
   mountpoint:
-    description: Where to mount it. The folder is created if it is missing, and refused if it is not empty.
+    description: Where to mount the file system. The folder is created if it is missing, and refused if it is not empty.
     type: path
     default: /scratch
   mount_options:
@@ -112,37 +114,39 @@ options:
     description:
       - Permissions of the mounted folder, as octal digits in quotes. A number without quotes is refused, because YAML
         reads V(01777) as another number.
-      - The default is that of C(/tmp). All users may create files, and may only remove their own.
+      - The default is that of C(/tmp). All users may create files, and may remove only their own files.
     type: raw
     default: '1777'
   force_devices:
     description:
       - Disks that may be wiped although they contain data that this module did not create.
-      - A disk in use is refused even if it is listed here. In use are the operating system's disk, a mounted disk,
-        swap, and a member of a running array.
+      - A disk in use is refused even if it is listed here. A disk is in use if it belongs to the operating system, is
+        mounted, is swap, or is a member of a running array.
       - Applies to this run only. It is not saved in the settings for the next boot.
     type: list
     elements: str
     default: []
   adopt:
     description:
-      - Use a healthy array that this module did not create, if it is only on the selected disks and has a file system.
+      - Use a healthy array that this module did not create, if it has a file system and consists only of disks that
+        O(devices) or O(models) selects.
       - The module mounts it and does not change it otherwise. It never formats, stops or wipes the array, and
         O(chunk), O(filesystem), O(label), O(owner), O(group) and O(mode) do not apply to it. O(state=absent) unmounts
         it.
-      - After Azure has wiped its disks, the module creates its own array instead.
+      - After Azure has wiped the disks, the module creates its own array instead.
     type: bool
     default: false
   persistent:
     description:
-      - Save these options in C(/etc/hpcai/scratch.json), so that C(hpcai-scratch.service) does the same at each boot,
-        as the step C(scratch) of the boot phase. The module M(hpcai.azure.node_tools) installs that service.
+      - Save these options in C(/etc/hpcai/scratch.json), so that C(hpcai-scratch.service) does the same at each boot
+        before slurmd starts. The module M(hpcai.azure.node_tools) installs that service.
       - Nothing is written to C(/etc/fstab), C(mdadm.conf) or the initramfs, so a boot without the disks does not hang.
-      - V(false) removes the file.
+      - V(false) removes C(/etc/hpcai/scratch.json).
     type: bool
     default: true
   lock_timeout:
-    description: Seconds to wait until another run ends, such as the one at boot.
+    description: Seconds to wait for another run on this machine to end, such as the run at boot. After this time the
+      module fails.
     type: float
     default: 60
   root:
@@ -161,11 +165,11 @@ requirements:
   - xfsprogs or e2fsprogs, for O(filesystem)
   - wipefs, mount and umount of util-linux
 notes:
-  - The module fails if it created the array or file system with another O(chunk), O(filesystem) or O(label). To create
-    it again, use O(state=absent) and then O(state=present).
+  - The module fails if an earlier run created the array or file system with another O(chunk), O(filesystem) or
+    O(label). To create the scratch again with the new options, use O(state=absent) and then O(state=present).
   - A disk counts as blank if wipefs finds no signature on it. Raw data without a signature cannot be detected.
   - The module recognizes its own file systems by their UUID, which is derived from the array's UUID or the disk's
-    serial number and begins with C(68706361-69). It needs no record, which an image or a reboot could lose.
+    serial number and begins with C(68706361-69). The module needs no state file, which a new image could lose.
 seealso:
   - module: hpcai.azure.node_tools
   - name: The scratch
@@ -178,12 +182,12 @@ EXAMPLES = r"""
   hpcai.azure.nvme_raid:
     nvme_count: "{{ azure_sku.nvme_count }}"
 
-- name: Save the options in an image, for the boot of its nodes
+- name: Save the options in an image, so that nodes with this image use them at boot
   hpcai.azure.nvme_raid:
     state: configured
     chunk: 1M
 
-- name: Use the existing array of a site
+- name: Use an existing array that another tool created
   hpcai.azure.nvme_raid:
     adopt: true
     mountpoint: /mnt/resource_nvme
@@ -200,7 +204,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: Actions that were done, or in check mode would be, in order.
+  description: Actions that the module took, in order. In check mode, the actions that it would take.
   returned: success
   type: list
   elements: str
@@ -211,7 +215,7 @@ actions:
     - make /scratch root:root 1777
     - write /etc/hpcai/scratch.json
 array:
-  description: The device that is mounted, or null if there is none or check mode cannot know it.
+  description: The device that is mounted. Null if there is none, or if check mode cannot know it.
   returned: success
   type: str
   sample: /dev/md127
@@ -227,17 +231,17 @@ filesystem:
   type: str
   sample: xfs
 mountpoint:
-  description: Where it is mounted, or null if it is not.
+  description: Where the file system is mounted, or null if it is not mounted.
   returned: success
   type: str
   sample: /scratch
 size_bytes:
-  description: Size of the device. If check mode cannot know it, the total size of the disks.
+  description: Size of the device in bytes. If check mode cannot know it, the total size of the disks.
   returned: success
   type: int
   sample: 7681501126656
 adopted:
-  description: Whether it is an array that this module did not create.
+  description: Whether the array was created by another tool (O(adopt)).
   returned: success
   type: bool
   sample: false

@@ -11,17 +11,19 @@ module: shared_mounts
 short_description: Mount shared file systems such as NFS and Lustre without blocking the boot
 version_added: "0.1.0"
 description:
-  - Writes a systemd mount unit for each mount, and by default an automount unit, which mounts it at the first access.
-    Mounts that this module created before and that are no longer listed are unmounted.
-  - An unavailable server does not block the boot. slurmd waits for a mount without automount for at most
-    O(mounts[].timeout) seconds. A failed mount is retried at the next access.
-  - Refuses a mount that would hide the home of a local account, because that user could not log in with an SSH key
-    while the server is unavailable.
+  - Writes a systemd mount unit for each file system, and by default an automount unit, which mounts the file system at
+    the first access. Mounts that this module created before and that are no longer listed are unmounted.
+  - An unavailable server does not block the boot. With O(mounts[].automount=true), a failed mount is retried at the
+    next access. With O(mounts[].automount=false), the machine tries once at boot, for at most O(mounts[].timeout)
+    seconds. slurmd waits for the end of this attempt, and then starts even if the attempt has failed. Run the module
+    again to mount the file system after that.
+  - Unless O(mounts[].hide=true), refuses a mount that would hide the home directory of a local account, because that
+    user could not log in with an SSH key while the server is unavailable.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   mounts:
-    description: The mounts.
+    description: The file systems to mount.
     type: list
     elements: dict
     default: []
@@ -31,7 +33,7 @@ options:
         type: str
         required: true
       source:
-        description: What to mount, V(SERVER:/PATH) for NFS and V(ADDRESS@tcp:/NAME) for Lustre.
+        description: What to mount. V(SERVER:/PATH) for NFS, V(ADDRESS@tcp:/NAME) for Lustre.
         type: str
         required: true
       type:
@@ -41,14 +43,16 @@ options:
         default: nfs4
       options:
         description:
-          - Mount options instead of the defaults for the type, which are
+          - Mount options, which replace all defaults for the type. The defaults are
             C(vers=4.2,hard,proto=tcp,nconnect=8,rsize=1048576,wsize=1048576) for V(nfs4), the same with C(vers=3) for
             V(nfs), and C(flock) for V(lustre).
-          - C(noatime,nosuid,nodev,nofail,_netdev) are added, unless the list contains their opposite.
+          - The module always adds C(nofail) and C(_netdev), and also C(noatime), C(nosuid) and C(nodev), unless the
+            list contains their opposites, such as C(suid).
         type: list
         elements: str
       automount:
-        description: Whether to mount it at the first access. Otherwise it is mounted at boot, if the server answers.
+        description: Whether to mount the file system at the first access. Otherwise it is mounted at boot, if the
+          server answers.
         type: bool
         default: true
       timeout:
@@ -56,18 +60,19 @@ options:
         type: int
         default: 30
       hide:
-        description: Whether the mount may hide homes of local accounts.
+        description: Whether the mount may hide home directories of local accounts.
         type: bool
         default: false
   state:
     description:
-      - V(present) writes the units and mounts the file systems.
-      - V(configured) only writes and enables the units. Use it in an image.
+      - V(present) writes, enables and starts the units. It also mounts each file system immediately, even
+        with O(mounts[].automount=true), to find out whether this is possible.
+      - V(configured) only writes and enables the units. Use it when you bake an image.
     type: str
     choices: [present, configured]
     default: present
   when_unreachable:
-    description: What to do if a file system cannot be mounted now. The units stay in either case.
+    description: What to do if a file system cannot be mounted now. Its units are kept, whether the task fails or warns.
     type: str
     choices: [fail, warn]
     default: fail
@@ -81,7 +86,7 @@ attributes:
     description: Needs systemd and the client of the file system.
 notes:
   - With C(hard), processes that use a mounted file system wait while its server is unavailable. With C(soft) they would
-    get errors, and could write files with holes.
+    get errors, and could lose written data.
   - C(/etc/hpcai/shared_fs.json) lists the mounts of this module.
 seealso:
   - module: hpcai.azure.nfs_exports
@@ -98,7 +103,7 @@ EXAMPLES = r"""
         type: lustre
         automount: false
 
-- name: Mount a volume of Azure NetApp Files, which supports NFS version 4.1
+- name: Mount an Azure NetApp Files volume, which supports NFS only up to version 4.1
   hpcai.azure.shared_mounts:
     mounts:
       - path: /data
@@ -108,7 +113,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: Actions that were done, or in check mode would be, in order.
+  description: Actions that the module took, in order. In check mode, the actions that it would take.
   returned: success
   type: list
   elements: str
@@ -124,27 +129,19 @@ from typing import Any, NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import ConfigError, arguments_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import diff_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs import mounting
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs.options import (
-    NFS4,
-    TYPES,
+    MOUNT_DEFAULTS,
+    MOUNT_KEYS,
+    MOUNT_REQUIRED,
     parse,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.options import UserProblem
 
-MOUNT: dict[str, dict[str, Any]] = {
-    "path": {"type": "str", "required": True},
-    "source": {"type": "str", "required": True},
-    "type": {"type": "str", "choices": list(TYPES), "default": NFS4},
-    "options": {"type": "list", "elements": "str"},
-    "automount": {"type": "bool", "default": True},
-    "timeout": {"type": "int", "default": 30},
-    "hide": {"type": "bool", "default": False},
-}
+MOUNT = arguments_of(MOUNT_KEYS, MOUNT_DEFAULTS, MOUNT_REQUIRED)
 
 
 def main() -> NoReturn:
@@ -164,7 +161,7 @@ def main() -> NoReturn:
         if not module.check_mode:
             mounting.apply(root, made, run, live)
             problems = mounting.unreachable(mounts, run) if live else []
-    except (CommandFailed, ConfigError, UserProblem, OSError) as error:
+    except (CommandFailed, ConfigError, OSError) as error:
         module.fail_json(msg=str(error))
     answer: dict[str, Any] = {"changed": bool(made.actions), "actions": made.actions, "diff": diff_of(made.files)}
     if problems and module.params["when_unreachable"] == "fail":

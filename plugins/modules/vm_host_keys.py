@@ -12,27 +12,29 @@ short_description: Add the SSH host keys of new Azure machines to known_hosts be
 version_added: "0.1.0"
 description:
   - Reads the public host keys that cloud-init printed on the serial console of a machine at its first boot, and adds
-    them to SSH's known hosts file under the machine's C(vmId). SSH then verifies the key at the first contact, where it
-    would otherwise accept any key.
+    them to SSH's known hosts file under the machine's C(vmId). SSH then verifies the key at the first contact. Without
+    this, it would have to accept any key.
   - Azure keeps the log of the serial console if boot diagnostics are enabled with managed storage. The keys go from the
     machine's system to Azure, and from Azure over TLS to this module, so nobody in the network can change them.
-  - Accepts only lines that contain nothing but a key, in a block of cloud-init after the start of a kernel. Users of a
-    machine can write to its console, but their lines start with a time, a name or a process id. See
-    R(The guide to security, ansible_collections.hpcai.azure.docsite.guide_security) for the remaining risk.
-  - Never replaces a key in the known hosts file, unless O(known=replace). If the console shows other keys, the task
-    fails and names both.
-  - Always runs on the machine where Ansible runs, for any host of the task. It contacts no host.
+  - Accepts only lines that contain nothing but a key. These lines must be in the block of keys that cloud-init prints,
+    and the start of the kernel must come before this block. Users of a machine can write to its console, but their
+    lines start with a time, a name or a process id. See
+    R(the guide to security, ansible_collections.hpcai.azure.docsite.guide_security) for the remaining risk.
+  - Replaces a key in the known hosts file only with O(known=replace). With O(known=compare), if the console shows other
+    keys, the task fails and shows the known keys and those of the console.
+  - Sends requests only to Azure, and does not connect to the machines.
 author:
   - hpcai.azure contributors (@hpcai)
 requirements:
   - azure-identity >= 1.16.1
   - azure-mgmt-compute >= 36.0.0
 extends_documentation_fragment:
+  - hpcai.azure.controller
   - hpcai.azure.azure_connection.module
   - hpcai.azure.azure_connection.sources
 options:
   machines:
-    description: The machines, identified by values of the inventory. Requires O(path). This or O(hosts) is required.
+    description: The machines, identified by values of the inventory. Requires O(path). Set either this or O(hosts).
     type: list
     elements: dict
     suboptions:
@@ -49,15 +51,15 @@ options:
         required: true
   hosts:
     description:
-      - Names of hosts, instead of O(machines). Their variables C(azure_id), C(azure_vm_id) and C(hpcai_known_hosts)
-        give the same values.
-      - A host without these variables is listed in RV(left_out). A host with an C(ansible_connection) other than ssh is
-        ignored.
+      - Names of hosts, instead of O(machines). The module then reads the values from the hosts' variables C(azure_id),
+        C(azure_vm_id) and C(hpcai_known_hosts).
+      - A host that lacks one of these variables is listed in RV(left_out). If O(path) is set, C(hpcai_known_hosts) is
+        not needed. A host with an C(ansible_connection) other than ssh is ignored.
     type: list
     elements: str
   path:
     description:
-      - The known hosts file (C(UserKnownHostsFile)) on the machine where Ansible runs. It is created if it is missing.
+      - The known hosts file (C(UserKnownHostsFile)) on the control node. It is created if it is missing.
       - With O(hosts), it defaults to each host's variable C(hpcai_known_hosts).
     type: path
   known:
@@ -65,8 +67,8 @@ options:
       - For machines whose keys are in the known hosts file already, V(compare) also reads the consoles and compares the
         keys. A console that no longer shows keys is then not an error.
       - V(skip) does not query Azure for such machines.
-      - V(replace) removes known keys that the console does not show, and adds those that it shows. Only for machines
-        that you have just reimaged, because a machine with an unexpected key is otherwise not noticed.
+      - V(replace) removes known keys that the console does not show, and adds those that it shows. Use it only for
+        machines that you have just reimaged, because it does not report unexpected keys.
     type: str
     choices: [compare, skip, replace]
     default: compare
@@ -79,9 +81,6 @@ options:
     type: int
     default: 300
 attributes:
-  action:
-    description: Runs on the machine where Ansible runs, because SSH and the credentials are there.
-    support: full
   check_mode:
     description: Reads the keys and compares them, and writes nothing.
     support: full
@@ -91,14 +90,11 @@ attributes:
   idempotent:
     description: Keys that are already in the known hosts file are not added again.
     support: full
-  platform:
-    description: Nothing runs on a node.
-    platforms: linux
-    support: full
 notes:
-  - The identity needs C(Microsoft.Compute/virtualMachines/retrieveBootDiagnosticsData/action), and for instances of
-    scale sets C(Microsoft.Compute/virtualMachineScaleSets/virtualMachines/retrieveBootDiagnosticsData/action). The role
-    Reader has neither, the role Virtual Machine Contributor has both.
+  - The identity that signs in to Azure needs the permission
+    C(Microsoft.Compute/virtualMachines/retrieveBootDiagnosticsData/action). For instances of scale sets it needs
+    C(Microsoft.Compute/virtualMachineScaleSets/virtualMachines/retrieveBootDiagnosticsData/action). Azure's role
+    Virtual Machine Contributor contains these permissions. The role Reader does not.
 seealso:
   - ref: ansible_collections.hpcai.azure.docsite.guide_azure
     description: How nodes are reached, and the risk of the first SSH contact.
@@ -131,7 +127,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 verified:
-  description: Machines whose consoles show keys that do not contradict the known hosts file.
+  description: Machines whose consoles show keys. The known hosts file agrees with these keys, and missing keys were
+    added to it. In check mode, nothing was added.
   returned: success
   type: list
   elements: dict
@@ -150,13 +147,17 @@ verified:
       elements: str
       sample: ["ssh-ed25519 SHA256:uNiVztksCsDhcc0u9e8BrWYYdBgZlWeLlGNrWzGyLOk"]
 known:
-  description: Machines whose keys are in the known hosts file, and that were skipped or whose consoles show no keys.
+  description:
+    - Machines whose keys are in the known hosts file already, and that were not compared, because of O(known=skip) or
+      because their consoles show no keys.
   returned: success
   type: list
   elements: str
   sample: [compute000000]
 unverified:
-  description: Machines without a key in the known hosts file whose keys could not be verified, each with C(reason).
+  description:
+    - Machines that have no key in the known hosts file, and whose keys could not be verified. Each has a C(name) and a
+      C(reason).
   returned: success
   type: list
   elements: dict

@@ -84,6 +84,11 @@ class InstalledAction(ActionBase):
         """Return the module's result, with ``msg`` if it is a failure, or None if the module must run."""
         raise NotImplementedError
 
+    def module(self, options: Mapping[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        """Run the module, and return its result."""
+        result: dict[str, Any] = self._execute_module(task_vars=task_vars, wrap_async=self._task.async_val)
+        return result
+
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Run hpcnode, or else the module."""
         base_result = super().run(tmp, task_vars)
@@ -94,8 +99,7 @@ class InstalledAction(ActionBase):
             answer = call(self, words, python)
         result = self.result(answer, options) if answer else None
         if result is None:
-            module = self._execute_module(task_vars=task_vars, wrap_async=self._task.async_val)
-            return {**base_result, **module}
+            return {**base_result, **self.module(options, task_vars or {})}
         return {**base_result, **result, "failed": "msg" in result}
 
 

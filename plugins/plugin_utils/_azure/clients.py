@@ -182,6 +182,8 @@ def read_list(listing: Any, convert: Callable[[Any], Any]) -> list[Any]:
 
 
 _USER_AGENT = "ansible-hpcai.azure"
+_STORAGE_SCOPE = "https://storage.azure.com/.default"
+"""The same in all clouds (Microsoft's documentation "Authorize access to blobs using Microsoft Entra ID")."""
 _POLL_S = 5
 """Seconds between polls of a long-running operation, if Azure gives none. The SDK's default is 30 seconds."""
 
@@ -242,6 +244,13 @@ class Clients:
 
         bearer = BearerTokenCredentialPolicy(self._credential, self._cloud.scope)
         return self._pipeline_client("", [*([AllowLoopbackHttp()] if self._cloud.plain_http else []), bearer])
+
+    def storage(self) -> Any:
+        """Return a client for the data of storage accounts, with a token for them. They answer in XML."""
+        from azure.core.pipeline.policies import BearerTokenCredentialPolicy
+
+        bearer = BearerTokenCredentialPolicy(self._credential, _STORAGE_SCOPE)
+        return self._pipeline_client("storage", [*([AllowLoopbackHttp()] if self._cloud.plain_http else []), bearer])
 
     def signed(self) -> Any:
         """Return a client for signed URLs. It sends no token."""

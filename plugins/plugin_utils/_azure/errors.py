@@ -60,7 +60,7 @@ def explain(error: BaseException, asking: Asking) -> str:
 def missing_package(package: str) -> InventoryError:
     """Return the error for a Python package that is not installed."""
     return InventoryError(
-        f"the Python package {package} is missing where Ansible runs; install what the collection's requirements.txt "
+        f"the Python package {package} is missing on the control node; install what the collection's requirements.txt "
         "lists."
     )
 

@@ -127,7 +127,7 @@ def _network(subnet: str) -> Any:
         import netaddr
     except ImportError as error:
         raise InventoryError(
-            "connect_subnet: the Python package netaddr is missing where Ansible runs; install it."
+            "connect_subnet: the Python package netaddr is missing on the control node; install it."
         ) from error
     try:
         if "/" not in subnet:
@@ -148,7 +148,9 @@ def compile_query(expression: str | None) -> Callable[[Mapping[str, Any]], bool]
         import jmespath
         from jmespath.exceptions import JMESPathError
     except ImportError as error:
-        raise InventoryError("query: the Python package jmespath is missing where Ansible runs; install it.") from error
+        raise InventoryError(
+            "query: the Python package jmespath is missing on the control node; install it."
+        ) from error
     try:
         compiled = jmespath.compile(expression)
     except JMESPathError as error:

@@ -20,7 +20,7 @@ from .._azure.errors import listed
 from .._azure.resources import resource_group_of, subscription_of
 from .._azure.selection import covers, is_limited
 
-ROLES = ("controller", "login", "compute", "image")
+ROLES = ("controller", "login", "compute", "monitor", "image")
 _NAMED_HOSTS = 3
 
 

@@ -37,16 +37,16 @@ _HOST = re.compile(r"[\w.-]{1,120}")
 _TITLES = {item.name: (item.title, item.holds) for item in CATALOG}
 
 
-class BadPart(ValueError):
+class BadArchive(ValueError):
     """A machine's archive is invalid; the message says why."""
 
 
 @dataclass(frozen=True)
-class Part:
+class NodeArchive:
     """What a machine sent.
 
     :ivar host: its name in the inventory, or its pseudonym.
-    :ivar path: its archive, where Ansible runs; empty if there is none.
+    :ivar path: its archive, on the control node; empty if there is none.
     :ivar problem: why there is none.
     :ivar reason: why the machine belongs to the incident.
     """
@@ -57,7 +57,7 @@ class Part:
     reason: str = ""
 
 
-def read_part(path: str) -> tuple[dict[str, Any], dict[str, str]]:
+def read_archive(path: str) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the index of a machine's archive, and its texts by the names of the items.
 
     :raises BadPart: it is no archive of hpcnode, or larger than any such archive.
@@ -70,7 +70,7 @@ def read_part(path: str) -> tuple[dict[str, Any], dict[str, str]]:
             for member in archive:
                 total += member.size
                 if member.size > MOST_BYTES or total > MOST_TOTAL:
-                    raise BadPart("it is too large")
+                    raise BadArchive("it is too large")
                 item, file = _ITEM.fullmatch(member.name), archive.extractfile(member) if member.isreg() else None
                 if file is None or not (item or _INDEX.fullmatch(member.name)):
                     continue
@@ -80,9 +80,9 @@ def read_part(path: str) -> tuple[dict[str, Any], dict[str, str]]:
                 else:
                     index = json.loads(text)
     except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
-        raise error if isinstance(error, BadPart) else BadPart(f"it cannot be read: {error}") from None
+        raise error if isinstance(error, BadArchive) else BadArchive(f"it cannot be read: {error}") from None
     if not isinstance(index, dict) or index.get("schema") != SCHEMA or not isinstance(index.get("items"), list):
-        raise BadPart("it has no index of a known schema")
+        raise BadArchive("it has no index of a known schema")
     return _checked(index, texts), texts
 
 
@@ -117,7 +117,7 @@ def _number(value: Any) -> float:
     return float(value) if isinstance(value, (int, float)) and abs(value) < 1e12 else 0.0
 
 
-def write_incident(parts: Sequence[Part], path: str, title: str, now: float) -> dict[str, dict[str, Any]]:
+def write_incident(parts: Sequence[NodeArchive], path: str, title: str, now: float) -> dict[str, dict[str, Any]]:
     """Write the archive of all machines, and return what it has of each, by its name.
 
     Only one file of one machine is in memory at a time beside the texts of that machine.
@@ -144,15 +144,15 @@ def write_incident(parts: Sequence[Part], path: str, title: str, now: float) -> 
     return found
 
 
-def _files_of(part: Part, about: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _files_of(part: NodeArchive, about: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if not part.path:
         return
     if not _HOST.fullmatch(part.host) or part.host in (".", ".."):
         about["problem"] = "its name cannot be a file name"
         return
     try:
-        index, texts = read_part(part.path)
-    except BadPart as error:
+        index, texts = read_archive(part.path)
+    except BadArchive as error:
         about["problem"] = f"its archive is invalid: {error}"
         return
     about["items"] = sum(bool(item["file"]) for item in index["items"])

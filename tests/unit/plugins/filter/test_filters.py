@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -184,7 +185,9 @@ def test_inventory_report_returns_a_line_for_each_scale_set(render: Render) -> N
 
 
 FOLDER = pathlib.Path(__file__).resolve().parents[4] / "plugins/filter"
+GPU_1 = "11111111-2222-4333-8444-555555555555"
 EXAMPLES: dict[str, list[Any]] = {
+    "monitoring_targets": ["[]"],
     "blob_grants": [
         {
             "schema": 1,
@@ -203,6 +206,8 @@ EXAMPLES: dict[str, list[Any]] = {
         '{"source": "key_vault", "vault": "https://training-keys.vault.azure.net", "secret": "munge-key", '
         '"client_id": null}}}'
     ],
+    "elastic_machines": [[{"node": "gpu-1", "vm_id": GPU_1}]],
+    "elastic_names": [{"elastic": ["gpu-0", "gpu-1"], "others": ["compute-3"]}],
     "elastic_settings": [
         {
             "schema": 1,
@@ -210,6 +215,7 @@ EXAMPLES: dict[str, list[Any]] = {
                 "gpu": {
                     "id": "/subscriptions/11111111-2222-3333-4444-555555555555/resourceGroups/hpc/providers/"
                     "Microsoft.Compute/virtualMachineScaleSets/gpu",
+                    "vm_size": "Standard_ND96asr_v4",
                     "max": 16,
                 }
             },
@@ -223,6 +229,7 @@ EXAMPLES: dict[str, list[Any]] = {
     "role_problems": [""],
     "roll_report": ["Reimaged: compute-3. Resumed: compute-3."],
     "roll_set": [["compute: 2.0.0, before 1.0.0; 1 of 2 instances have it"]],
+    "scratch_disks": [2],
     "slurm_files": [
         "NodeName=compute-3 Name=gpu Type=a100 File=/dev/nvidia[0-3] Cores=0-47\n"
         "NodeName=compute-3 Name=gpu Type=a100 File=/dev/nvidia[4-7] Cores=48-95\n"
@@ -243,9 +250,9 @@ EXAMPLES: dict[str, list[Any]] = {
             "gone": [],
         }
     ],
-    "slurm_spare_nodes": ["compute-[4-5]"],
+    "slurm_spare_nodes": ["compute-[0-2,4-5]"],
     "slurm_upgrade": [{"oldest": "22.05.8", "pending": ["gpu1"], "found": "22.05.8 on gpu1; 23.11.4 on ctl"}],
-    "vm_size": ["12 CPUs for each of 8 A100-SXM4-40GB", "1 1 0 0 3 3 2 2", 8],
+    "vm_size": ["12 CPUs for each of 8 A100-SXM4-40GB", "1 1 0 0 3 3 2 2", 8, 0],
 }
 
 
@@ -285,6 +292,7 @@ def test_the_documented_examples_return_the_expected_values(render: Render, file
             "hpcai_controller": ["compute000003"],
             "azure_role_compute": list(siblings),
         },
+        "hpcai_elastic": {},
         "images": {
             "scale_sets": [
                 {"name": "compute", "before": "1.0.0", "image": "2.0.0", "outdated": ["x"], "current": ["y"]},
@@ -298,6 +306,7 @@ def test_the_documented_examples_return_the_expected_values(render: Render, file
             "reimaged": ["compute-3"],
             "resumed": ["compute-3"],
         },
+        "status": {"stdout": json.dumps({"sets": {"gpu": {"slots": [{"slot": "gpu-1", "vm_id": GPU_1}]}}})},
         "ansible_inventory_sources": [],
         "azure_inventory": {},
     }

@@ -34,7 +34,7 @@ def archive(tmp_path: pathlib.Path, members: dict[str, str], link: str = "") -> 
     return str(path)
 
 
-def joined(tmp_path: pathlib.Path, part: incident.Part) -> dict[str, str]:
+def joined(tmp_path: pathlib.Path, part: incident.NodeArchive) -> dict[str, str]:
     """The texts of the archive of one machine."""
     path = tmp_path / "all.tar.gz"
     incident.write_incident([part], str(path), "Diagnostics", 0.0)
@@ -59,7 +59,7 @@ def test_only_known_files_are_copied_and_pages_are_made_again(tmp_path: pathlib.
         "/etc/cron.d/evil": "x",
     }
     path = archive(tmp_path, members, link="x/items/gpu.txt")
-    found = joined(tmp_path, incident.Part("a", path))
+    found = joined(tmp_path, incident.NodeArchive("a", path))
     assert set(found) == {"index.html", "index.json", "a/index.html", "a/index.json", "a/items/cpu.txt"}
     assert "script" not in found["a/index.html"]
     assert "&lt;b&gt;x&lt;/b&gt;" in found["a/index.html"]
@@ -78,7 +78,7 @@ def test_only_known_files_are_copied_and_pages_are_made_again(tmp_path: pathlib.
 def test_an_invalid_archive_is_a_problem_of_its_machine(
     tmp_path: pathlib.Path, members: dict[str, str], problem: str
 ) -> None:
-    found = joined(tmp_path, incident.Part("a", archive(tmp_path, members)))
+    found = joined(tmp_path, incident.NodeArchive("a", archive(tmp_path, members)))
     assert set(found) == {"index.html", "index.json"}
     assert problem in json.loads(found["index.json"])["machines"]["a"]["problem"]
 
@@ -87,7 +87,7 @@ def test_a_cut_file_and_a_file_that_is_no_archive_are_problems(tmp_path: pathlib
     whole = pathlib.Path(archive(tmp_path, {"x/index.json": json.dumps({**GOOD, "items": []}), "x/b": "b" * 9999}))
     for data in (whole.read_bytes()[:150], b"not an archive"):
         whole.write_bytes(data)
-        found = joined(tmp_path, incident.Part("a", str(whole)))
+        found = joined(tmp_path, incident.NodeArchive("a", str(whole)))
         assert "cannot be read" in json.loads(found["index.json"])["machines"]["a"]["problem"]
 
 
@@ -96,14 +96,14 @@ def test_a_file_that_is_larger_than_any_item_is_refused(
 ) -> None:
     monkeypatch.setattr(incident, "MOST_BYTES", 100)
     path = archive(tmp_path, {"x/items/cpu.txt": "x" * 101, "x/index.json": json.dumps({**GOOD, "items": []})})
-    with pytest.raises(incident.BadPart, match="too large"):
-        incident.read_part(path)
+    with pytest.raises(incident.BadArchive, match="too large"):
+        incident.read_archive(path)
 
 
 @pytest.mark.parametrize("host", ["..", "../x", "a/b"])
 def test_a_name_that_is_a_path_is_refused(tmp_path: pathlib.Path, host: str) -> None:
     path = archive(tmp_path, {"x/index.json": json.dumps({**GOOD, "items": []})})
-    assert set(joined(tmp_path, incident.Part(host, path))) == {"index.html", "index.json"}
+    assert set(joined(tmp_path, incident.NodeArchive(host, path))) == {"index.html", "index.json"}
 
 
 def test_a_failed_write_leaves_no_file(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
