@@ -142,7 +142,6 @@ def test_slurm_sets_the_feature_of_nodes_and_the_limits_of_prologs(evaluate: Eva
         "conf": "{{ __slurm_conf_beeond }}",
         "limits": "{{ __slurm_job_hook_limits }}",
         "timeout": "{{ __slurm_conf_jobs.PrologEpilogTimeout }}",
-        "credential": "{{ __slurm_conf_jobs.AuthInfo }}",
         "hidden": "{{ __slurm_hides_beeond }}",
     }
     on: dict[str, Any] = {"hpcai_beeond": True, "slurm_release": "22.05"}
@@ -165,7 +164,6 @@ def test_slurm_sets_the_feature_of_nodes_and_the_limits_of_prologs(evaluate: Eva
     assert found["on"]["limits"]["prolog"] == {"script": 30, "total": 400}
     assert found["on"]["limits"]["epilog"]["total"] == 280
     assert int(found["on"]["timeout"]) == 420
-    assert found["on"]["credential"] == ["cred_expire=60"]
     assert found["short"]["limits"]["prolog"]["total"] == 100
     assert {host: values["hidden"] for host, values in found.items()} == {
         "off": False,
