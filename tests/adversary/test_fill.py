@@ -42,19 +42,23 @@ def target(node: Callable[[str], Node], eventually: Eventually) -> Iterator[Node
         eventually(one.resumed, IDLE_S, one.state)
 
 
-def fill(alice: Any, folder: str) -> None:
-    """Use all space and all inodes of a file system in a job; both commands end when nothing is left."""
+def fill(alice: Any, folder: str) -> str:
+    """Use all space and all inodes of a file system in a job; both commands end when nothing is left.
+
+    Returns the end of what they and srun wrote, for the errors of tests.
+    """
     many = f"n=0; while [ $n -lt 10000 ] && : >{folder}/mine/$n; do n=$((n+1)); done"
     body = f"mkdir -p {folder}/mine; cat /dev/zero >{folder}/zero; {many}"
-    alice.run(f"srun --mpi=none --time=2 --nodelist=compute-0 --ntasks=1 sh -c '{body}' 2>/dev/null")
+    done = alice.run(f"srun --mpi=none --time=2 --nodelist=compute-0 --ntasks=1 sh -c '{body}'")
+    return f"srun ended with the status {done.rc}: {(done.stdout + done.stderr)[-1000:]}"
 
 
 def test_full_file_systems_of_users_drain_no_node_and_stop_no_job(
     alice: Any, bob: Any, target: Node, eventually: Eventually
 ) -> None:
     for folder in ("/tmp", "/var/tmp", "/dev/shm"):
-        fill(alice, folder)
-        assert target.sh(f"df --output=avail {folder} | tail -n 1").strip() == "0", folder
+        wrote = fill(alice, folder)
+        assert target.sh(f"df --output=avail {folder} | tail -n 1").strip() == "0", f"{folder}: {wrote}"
     report = json.loads(target.sh("hpcnode health run periodic --json", check=False))
     failed = [check["name"] for check in report["checks"] if check["verdict"] == "fail"]
     assert "free_space" not in failed

@@ -164,3 +164,70 @@ def test_users_can_neither_read_grants_nor_replace_the_socket(controller: Host, 
     assert "bob (uid" not in journal.replace("refused", "")
     assert "sig=" not in journal
     assert "simulated." not in journal
+
+
+SIGN = {
+    "ask": "sign",
+    "what": f"{CONTAINER}/run",
+    "checkpoint": "000000000100-7.0-w2",
+    "manifest": "a" * 64,
+    "lineage": "",
+}
+
+
+@pytest.mark.parametrize("job", [pytest.param(False, marks=pytest.mark.thorough), True], ids=["login", "job"])
+def test_only_who_may_write_a_checkpoint_gets_it_signed(alice: User, bob: User, job: bool) -> None:
+    """bob published weights of his own as checkpoints of alice's group, with the cluster's signature."""
+    answer = ask(alice, SIGN, job)
+    stated = json.loads(answer["statement"])
+    assert (stated["user"], stated["uid"]) == ("alice", int(alice.check_output("id -u")))
+    assert (stated["store"], stated["checkpoint"]) == (f"{CONTAINER}/run/", SIGN["checkpoint"])
+    for store in (f"{CONTAINER}/run", f"{CONTAINER}/../alice/run", f"{CONTAINER}/run?x=1", CONTAINER.upper()):
+        refused = ask(bob, {**SIGN, "what": store}, job)
+        assert list(refused) == ["error"], store
+        assert "signature" not in refused
+
+
+def test_a_user_chooses_nothing_of_a_statement_but_a_checkpoint_and_its_hashes(alice: User) -> None:
+    """alice had a text of her own signed, or a checkpoint in another user's name or for another purpose."""
+    forged: list[dict[str, Any]] = [
+        {**SIGN, "user": "bob"},
+        {**SIGN, "uid": "0"},
+        {**SIGN, "purpose": "anything"},
+        {**SIGN, "checkpoint": 'x", "user": "bob'},
+        {**SIGN, "checkpoint": "x" * 161},
+        {**SIGN, "manifest": "b" * 63},
+        {**SIGN, "manifest": "B" * 64},
+        {**SIGN, "lineage": "any text"},
+        {**SIGN, "what": CONTAINER.replace("/alice", "/bob")},
+        {"ask": "sign", "what": CONTAINER},
+    ]
+    for one in forged:
+        answer = ask(alice, one)
+        assert list(answer) == ["error"], one
+
+
+def test_the_vault_gives_a_user_public_keys_only(alice: User, bob: User) -> None:
+    """bob read a secret of the vault, or another key, through the path of the key's version."""
+    version = ask(alice, SIGN)["key"]
+    # A public key is no secret.
+    assert sorted(ask(bob, {"ask": "key", "what": version})) == ["e", "key", "n"]
+    for what in (
+        "../secrets/munge-key",
+        f"{version}/../../../secrets/munge-key",
+        f"{version}/sign",
+        f"{version}?api-version=7.4",
+        version.upper() if version.upper() != version else "G" * 32,
+        "0" * 32,
+        "newest",
+    ):
+        answer = ask(bob, {"ask": "key", "what": what})
+        assert list(answer) == ["error"], what
+
+
+def test_a_flood_of_signatures_does_not_block_another_user(alice: User, bob: User) -> None:
+    """bob had the service sign without end, and alice's checkpoint stayed unsigned."""
+    flood = _command(json.dumps(SIGN).encode() + b"\n")
+    answers = bob.check_output(f"for n in $(seq 40); do {flood}; done", 300)
+    assert "statement" not in answers
+    assert "statement" in ask(alice, SIGN)

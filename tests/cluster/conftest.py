@@ -9,24 +9,19 @@ Tests that can use a running cluster are in molecule/cluster/tests.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from collection import import_as_ansible_does
-from simulated.cluster import REPOSITORY, Cluster, Recap
+from simulated.cluster import Cluster, Recap
 from simulated.ops_repository import OpsRepository
+from simulated.own_cluster import FIRST_S, simulated
 
 import_as_ansible_does()
 
 NAME, PORT, NETWORK = "functional", 8490, "10.79.0.0/24"
-FIRST_S = 2400
-"""Timeout of a test. The first one bakes the node image, creates three nodes and runs two playbooks on them."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,29 +31,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if item.path.name != "test_oldest_nodes.py":
                 item.add_marker("thorough")
             item.add_marker(pytest.mark.timeout(FIRST_S))
-
-
-def simulator(*arguments: str, **environment: str) -> None:
-    """Run the simulator's command."""
-    subprocess.run(
-        [sys.executable, "-m", "simulator", *arguments],
-        env={**os.environ, "PYTHONPATH": "tests", **environment},
-        cwd=REPOSITORY,
-        check=True,
-        timeout=FIRST_S,
-        stdin=subprocess.DEVNULL,
-    )
-
-
-@contextlib.contextmanager
-def simulated(name: str, port: int, network: str, scenario: str = "push", **environment: str) -> Iterator[Cluster]:
-    """Three new nodes, by default ctl, compute_0 and compute_3. site.yml distributes the munge key of this cluster."""
-    simulator("down", "--name", name)
-    simulator("up", scenario, "--name", name, "--port", str(port), "--network", network, **environment)
-    try:
-        yield Cluster(f"http://127.0.0.1:{port}", REPOSITORY / ".simulator" / name, key_source="push")
-    finally:
-        simulator("down", "--name", name)
 
 
 @pytest.fixture(scope="session")

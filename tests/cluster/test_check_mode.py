@@ -51,7 +51,7 @@ def test_check_mode_predicts_each_change_of_the_run(
     assert made.rc == 0, made.output
     counted = {host: counters["changed"] for host, counters in made.hosts.items()}
     assert {host: counters["changed"] for host, counters in predicted.hosts.items()} == counted, predicted.output
-    # From Slurm 23.11 on, slurmd restarts by itself when slurmctld tells it that the configuration has changed.
+    # From Slurm 23.11 on, slurmd restarts automatically when slurmctld tells it that the configuration has changed.
     changed = ("ctl", "compute000000", "compute000003") if suite() == OLDEST else ("ctl",)
     assert all(counted[host] > 0 for host in changed), made.output
     assert "A real run may make more changes than shown" in predicted.summary

@@ -63,6 +63,7 @@ MACHINE_FILES = {
     "var/lib/hpcai/instance.json": "{}",
     "var/log/syslog.1": "boot\n",
 }
+MONITORED = ("-e", '{"hpcai_monitoring": true}')
 RECAP = re.compile(r"^tree +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", re.MULTILINE)
 
 
@@ -174,7 +175,7 @@ def host_state() -> dict[str, Any]:
 def baked(fresh: Image) -> tuple[Image, dict[str, Any], dict[str, Any]]:
     """The folder after image.yml, and this host's state before and after."""
     before = host_state()
-    status, _changed, output = fresh.play(REPOSITORY / "playbooks/image.yml")
+    status, _changed, output = fresh.play(REPOSITORY / "playbooks/image.yml", *MONITORED)
     assert status == 0, output
     return fresh, before, host_state()
 
@@ -196,8 +197,17 @@ def test_the_image_has_what_a_node_needs(image: Image) -> None:
 
 
 def test_units_are_enabled_for_the_first_boot(image: Image) -> None:
-    states = {unit: image.run("systemctl", "is-enabled", unit).strip() for unit in ("hpcai-boot.target", "slurmctld")}
-    assert states == {"hpcai-boot.target": "enabled", "slurmctld": "disabled"}
+    units = ("hpcai-boot.target", "slurmctld", "hpcai-metrics", "hpcai-node-exporter", "prometheus-node-exporter")
+    states = {unit: image.run("systemctl", "is-enabled", unit).strip() for unit in units}
+    assert states == dict(zip(units, ("enabled", "disabled", "enabled", "enabled", "disabled"), strict=True))
+
+
+def test_the_image_has_the_exporter_and_not_the_monitor(image: Image) -> None:
+    record = json.loads((image.tree / "etc/ansible/facts.d/hpcai_monitoring.fact").read_text())
+    assert record == {"packages": ["prometheus-node-exporter"], "archives": []}
+    assert os.path.lexists(image.tree / "usr/bin/prometheus-node-exporter")
+    assert not os.path.lexists(image.tree / "usr/bin/prometheus")
+    assert json.loads((image.tree / "etc/hpcai/metrics.json").read_text())["jobs"] is True
 
 
 def test_the_bake_does_not_change_this_host(baked: tuple[Image, dict[str, Any], dict[str, Any]]) -> None:
@@ -216,7 +226,7 @@ def test_the_image_has_a_fact_that_describes_it(image: Image) -> None:
 
 
 def test_a_second_bake_changes_nothing(image: Image) -> None:
-    status, changed, output = image.play(REPOSITORY / "playbooks/image.yml")
+    status, changed, output = image.play(REPOSITORY / "playbooks/image.yml", *MONITORED)
     assert (status, changed) == (0, 0), output
 
 

@@ -6,15 +6,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from simulated.cluster import Cluster, Recap
+from simulated.own_cluster import own_cluster
 from simulator.suite import suite
-
-from .conftest import simulated
 
 NAME, PORT, NETWORK = "login", 8496, "10.74.0.0/24"
 CONTROLLER, LOGIN = "10.74.0.4", "10.74.0.5"
@@ -22,18 +20,7 @@ AS_ALICE = "sudo -u alice"
 SACKD = {"trixie": True, "bookworm": False}
 """Whether a suite has sackd, which exists since Slurm 23.11."""
 
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """A controller, a login node and a compute node."""
-    with simulated(NAME, PORT, NETWORK, "login") as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def source(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The inventory of this cluster."""
-    return cluster.write_inventory(tmp_path_factory.mktemp("login"))
+cluster, source = own_cluster(NAME, PORT, NETWORK, "login")
 
 
 @pytest.fixture(scope="module")

@@ -2,20 +2,26 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The oldest supported nodes: site.yml configures them, a job runs, and a second run changes nothing."""
+"""The oldest supported nodes: site.yml configures them, a job runs, and a second run changes nothing. If PyTorch is
+given, a training is killed and continues: of the clusters of ``make test``, only this one has a Python with a small
+build of it.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from simulated import frameworks
 from simulated.cluster import Cluster, Recap
 from simulated.node import wait_for
+from simulated.own_cluster import simulated
+from simulated.slurm_keys import compare_slurm_conf
+from simulated.training_job import TwoNodes, check_restarted, killed, uninterrupted
 from simulator.suite import OLDEST, VARIABLE
-
-from .conftest import simulated
 
 NAME, PORT, NETWORK, CONTROLLER = "oldest", 8494, "10.75.0.0/24", "10.75.0.4"
 
@@ -49,6 +55,11 @@ def test_the_nodes_have_the_oldest_slurm(oldest: Cluster, converged: Recap) -> N
     assert "VERSION_CODENAME=bookworm" in oldest.ssh(CONTROLLER, "cat /etc/os-release")
 
 
+def test_the_oldest_slurm_accepts_the_keys_that_the_role_accepts(oldest: Cluster, converged: Recap) -> None:
+    found, expected = compare_slurm_conf(lambda command: oldest.ssh(CONTROLLER, f"sudo sh -c {shlex.quote(command)}"))
+    assert found == expected
+
+
 def test_a_job_runs_on_both_compute_nodes(oldest: Cluster, converged: Recap) -> None:
     assert len({*oldest.run_job(CONTROLLER, "hostname", "--nodes=2").split()}) == 2
 
@@ -65,3 +76,15 @@ def test_a_second_run_changes_nothing(oldest: Cluster, source: Path, converged: 
     again = oldest.site(source)
     assert again.rc == 0, again.output
     assert again.changed == 0, again.output
+
+
+def test_a_training_whose_rank_was_killed_ends_with_the_loss_of_an_uninterrupted_one(
+    oldest: Cluster, source: Path, converged: Recap
+) -> None:
+    packages = frameworks.packages()
+    run = oldest.site(source, "--tags", "training", "-e", "hpcai_training=true")
+    assert run.rc == 0, run.output
+    place = TwoNodes(oldest, CONTROLLER, ("10.75.0.5", "10.75.0.6"))
+    place.prepare(packages)
+    job = killed(place, "bert-ddp", "bert_ddp.py")
+    check_restarted(job, uninterrupted(place, "bert-ddp"))

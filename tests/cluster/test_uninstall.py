@@ -18,11 +18,10 @@ import pytest
 
 from simulated.cluster import Cluster, Recap
 from simulated.node import wait_for
+from simulated.own_cluster import simulated
 from simulator.backends.containers import base_image
 from simulator.backends.containers.places import cache_dir, locked
 from simulator.backends.containers.podman import Podman
-
-from .conftest import simulated
 
 NAME, PORT, NETWORK = "uninstall", 8498, "10.73.0.0/24"
 CONTROLLER, COMPUTE_0, COMPUTE_3 = "10.73.0.4", "10.73.0.5", "10.73.0.6"
@@ -85,9 +84,9 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def source(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Its inventory, after a run of site.yml."""
+    """Its inventory, after a run of site.yml with slurmrestd. uninstall.yml runs without this option."""
     inventory = cluster.write_inventory(tmp_path_factory.mktemp("uninstall"))
-    run = cluster.site(inventory)
+    run = cluster.site(inventory, "-e", '{"slurm_restd": true}')
     assert run.rc == 0, run.output
     cluster.wait_for_nodes(CONTROLLER, READY)
     return inventory
@@ -124,6 +123,10 @@ def state_of(cluster: Cluster, job: str) -> str:
 def one_line(run: Recap) -> str:
     """The output without line breaks."""
     return " ".join(run.output.split())
+
+
+def test_slurmrestd_ran_before(cluster: Cluster, source: Path) -> None:
+    sh(cluster, CONTROLLER, "systemctl is-active slurmrestd && test -S /run/slurmrestd/slurmrestd.socket")
 
 
 def test_without_a_confirmation_it_only_shows_what_it_would_remove(cluster: Cluster, source: Path) -> None:
@@ -190,10 +193,11 @@ def test_no_file_names_the_collection(cluster: Cluster, uninstalled: Recap, orig
 def test_no_unit_of_it_runs_or_starts_at_boot(cluster: Cluster, uninstalled: Recap, name: str) -> None:
     shown = sh(cluster, NODES[name], "systemctl list-units --all --plain --no-legend 'hpcai-*'", check=False)
     assert [line for line in shown.splitlines() if "not-found" not in line] == []
-    daemons = "munge slurmd slurmctld slurmdbd"
+    daemons = "munge slurmd slurmctld slurmdbd slurmrestd"
     states = sh(cluster, NODES[name], f"systemctl is-active {daemons}; systemctl is-enabled {daemons}", check=False)
     assert not {"active", "enabled"} & set(states.split()), states
     assert sh(cluster, NODES[name], "command -v hpcnode || echo none").strip() == "none"
+    assert sh(cluster, NODES[name], "test -e /run/slurmrestd || echo none").strip() == "none"
 
 
 def test_data_and_users_stay(cluster: Cluster, uninstalled: Recap) -> None:

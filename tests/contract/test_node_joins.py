@@ -118,7 +118,7 @@ def simulator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Simul
 
         def to_simulator(host: Any, port: Any, *arguments: Any, **named: Any) -> Any:
             if str(host).endswith(".vault.azure.net"):
-                host, port = "127.0.0.1", started.vault_port
+                host, port = "127.0.0.1", started.tls_port
             return resolve(host, port, *arguments, **named)
 
         monkeypatch.setattr(socket, "getaddrinfo", to_simulator)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""`make site` finds or downloads the release files of enroot and pyxis."""
+"""`make site` and the tests find or download the release files of enroot and pyxis, and keep those that they got."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -45,11 +46,12 @@ def published(tmp_path: Path) -> Iterator[tuple[str, Path, list[str]]]:
     server.server_close()
 
 
-def find(repository: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a copy of the script in another clone."""
-    copy = repository / "tests/setup" / SCRIPT.name
+def find(repository: Path, script: str = SCRIPT.name, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a copy of a script in another clone."""
+    copy = repository / "tests/setup" / script
     copy.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy(SCRIPT, copy)
+    for name in sorted({SCRIPT.name, script}):
+        shutil.copy(SCRIPT.with_name(name), copy.with_name(name))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HPCAI_")}
     return subprocess.run(
         [str(copy)], capture_output=True, text=True, timeout=60, env={**kept, **environment}, check=False
@@ -95,3 +97,46 @@ def test_a_missing_file_leaves_the_site_without_containers(
     assert (done.returncode, done.stdout) == (0, "")
     assert f"the release files of enroot and pyxis cannot be fetched from {url}" in done.stderr
     assert not list((tmp_path / ".cache/enroot_release").glob("v0*"))
+
+
+def prepare(repository: Path, **environment: str) -> tuple[str, dict[str, bytes]]:
+    """Prepare the files for the nodes of the tests; return the last line of output, and the files."""
+    programs = repository / ".venv/bin"
+    if not programs.exists():
+        programs.mkdir(parents=True)
+        (programs / "python").symlink_to(sys.executable)
+        (repository / "tests/stand_ins").symlink_to(SCRIPT.parents[1] / "stand_ins")
+    done = find(repository, "stand_ins.sh", **environment)
+    assert done.returncode == 0, done.stderr
+    files = {path.name: path.read_bytes() for path in (repository / ".cache/enroot_pyxis").iterdir()}
+    return done.stdout.splitlines()[-1], files
+
+
+def test_given_files_are_used_and_never_overwritten(tmp_path: Path) -> None:
+    given, clone = tmp_path / "given", tmp_path / "clone"
+    given.mkdir()
+    (clone / "tests/setup").mkdir(parents=True)
+    released = {package(): b"enroot", "v0.24.0.tar.gz": b"pyxis"}
+    for name, content in released.items():
+        (given / name).write_bytes(content)
+    line, files = prepare(clone, HPCAI_ENROOT_FILES=str(given))
+    assert (line, files) == (f"enroot and pyxis: the release files of {given}", released)
+    # A Molecule scenario names the folder that was filled before, with or without symbolic links and dots in its path.
+    for name in (f"{clone}/.cache/enroot_pyxis", f"{clone}/tests/../.cache/enroot_pyxis/"):
+        line, files = prepare(clone, HPCAI_ENROOT_FILES=name)
+        assert (line, files) == (f"enroot and pyxis: the release files in {clone}/.cache/enroot_pyxis", released)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="the stand-ins need a C compiler")
+def test_stand_ins_replace_given_files_if_none_are_given_any_more(tmp_path: Path) -> None:
+    folder = tmp_path / ".cache/enroot_pyxis"
+    folder.mkdir(parents=True)
+    (tmp_path / "tests/setup").mkdir(parents=True)
+    (folder / package()).write_bytes(b"enroot")
+    (folder / "v0.24.0.tar.gz").write_bytes(b"pyxis")
+    nowhere = {"HPCAI_ENROOT_URL": "http://127.0.0.1:9"}
+    line, files = prepare(tmp_path, **nowhere)
+    assert line.startswith("enroot and pyxis: stand-ins, because")
+    assert (files[package()] != b"enroot", "v0.24.0.tar.gz" in files) == (True, False)
+    # Stand-ins are never called release files.
+    assert prepare(tmp_path, HPCAI_ENROOT_FILES=str(folder), **nowhere) == (line, files)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Brings scratch disks into the possible states, with the commands that cause these states on real machines."""
+"""Puts scratch disks into the possible states, with the commands that cause these states on real machines."""
 
 from __future__ import annotations
 

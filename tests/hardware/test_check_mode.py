@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""gpu_clocks, nccl_topology and node_tools: check mode predicts the changes of a run, and a second run changes nothing.
+"""Check mode of modules predicts the changes of a run, and a second run changes nothing.
 
-The machine has no GPU: the driver's library is a stand-in. (nvme_raid and numa_pin_check are tested the same way, on
-real disks and processes of this machine.)
+The modules are gpu_clocks, nccl_topology, nccl_environment and node_tools. The machine has no GPU: the driver's library
+is a stand-in. nvme_raid and numa_pin_check are tested the same way, on real disks and processes of this machine.
 """
 
 from __future__ import annotations
@@ -128,6 +128,25 @@ def test_check_mode_of_nccl_topology_predicts_the_run(machine: Machine) -> None:
         assert machine.run("cat /etc/nccl.conf") == "NCCL_IB_TIMEOUT=22\n"
     finally:
         machine.run("rm -rf /etc/nccl.conf /etc/enroot /etc/hpcai /var/lib/hpcai")
+
+
+def test_check_mode_of_nccl_environment_predicts_the_run(machine: Machine) -> None:
+    """A machine without NCCL, which no role has set up."""
+    options: dict[str, object] = {"vm_size": "Standard_ND96asr_v4", "settings": {"UCX_LOG_LEVEL": "error"}}
+    profile = "/etc/profile.d/hpcai-nccl.sh"
+    try:
+        *results, gone, gone_again = play(
+            machine,
+            *four_times("nccl_environment", options),
+            Task("nccl_environment", {"state": "absent"}),
+            Task("nccl_environment", {"state": "absent"}),
+        )
+        assert_check_mode_predicts_the_run(results)
+        machine.run(f"test ! -e {profile}")
+        assert (gone.failed, gone.changed) == (False, True), gone.msg
+        assert (gone_again.failed, gone_again.changed) == (False, False), gone_again.msg
+    finally:
+        machine.run(f"rm -rf {profile} /etc/hpcai /var/lib/hpcai")
 
 
 def test_check_mode_of_node_tools_predicts_the_run(machine: Machine) -> None:

@@ -16,9 +16,14 @@ from hardware import qemu
 from hardware.controller import Task, play
 from hardware.scratch import Scratch
 from hardware.vm import EmulatorCrashed, Machine
+from simulator.suite import suite
 
 # Not in `make test`: there, test_scratch_boots.py, test_scratch_refusals.py and test_pins.py run.
 pytestmark = pytest.mark.thorough
+
+
+def test_the_machine_runs_the_chosen_release(machine: Machine) -> None:
+    assert f"VERSION_CODENAME={suite()}" in machine.run("cat /etc/os-release").splitlines()
 
 
 def test_each_numa_node_has_two_disks(scratch: Scratch) -> None:

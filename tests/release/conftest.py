@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.conftest import simulated
 from simulated.cluster import REPOSITORY, Cluster
+from simulated.own_cluster import simulated
 
 NAME, PORT, NETWORK = "release", 8510, "10.81.0.0/24"
 

@@ -18,6 +18,8 @@ from pathlib import Path
 
 from azure.mgmt.compute import ComputeManagementClient
 from azure.mgmt.compute.models import Sku, VirtualMachineScaleSetUpdate, VirtualMachineScaleSetVMInstanceRequiredIDs
+from testinfra import get_host
+from testinfra.host import Host
 
 from simulator import clients
 
@@ -42,6 +44,18 @@ compose: {{hpcai_key_source: "'{key_source}'", hpcai_containers: "false"}}
 """
 
 
+OWN_SETTINGS = {
+    "Write which cluster the machine belongs to",
+    "Write the machine's VM size",
+    "Prepare the node for containers",
+    "Install the scripts that run before and after each job",
+    "Let users log in only where they have a job, and admins always",
+    "Install the scripts that run the checks",
+    "Write the grants",
+}
+"""Tasks that change a node which joined alone: its image has no record of a machine, and the roles' defaults."""
+
+
 @dataclass(frozen=True)
 class Recap:
     """The result of a playbook run.
@@ -59,6 +73,11 @@ class Recap:
     def changed(self) -> int:
         """Number of changed tasks on all hosts together."""
         return sum(counters["changed"] for counters in self.hosts.values())
+
+    def changed_tasks(self, host: str) -> set[str]:
+        """The names of the tasks, without their roles, that changed a host."""
+        tasks = re.findall(r"^TASK \[(?:[\w.]+ : )?(.*)\] \**\n((?:(?!TASK|PLAY).*\n)*)", self.output, re.MULTILINE)
+        return {name for name, results in tasks if f"changed: [{host}]" in results}
 
     @property
     def summary(self) -> str:
@@ -141,7 +160,13 @@ class Cluster:
         """Run only the Slurm part of site.yml and the plays around it, in a little more than half of the time."""
         return self.site(inventory, "--tags", "slurm", *arguments)
 
-    def ssh(self, address: str, command: str, check: bool = True) -> str:
+    def host(self, address: str) -> Host:
+        """The node with this address, for testinfra, as the admin user with sudo."""
+        options = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+        key = str(self.state / "id_ed25519")
+        return get_host(f"ssh://azureuser@{address}", sudo=True, ssh_identity_file=key, ssh_extra_args=options)
+
+    def ssh(self, address: str, command: str, check: bool = True, limit: float = 120) -> str:
         """Run a command on a node as the admin user, and return its output."""
         options = ["-o", "UserKnownHostsFile=/dev/null", "-o", "StrictHostKeyChecking=no", "-o", "LogLevel=ERROR"]
         options += ["-o", "ConnectTimeout=10"]
@@ -150,7 +175,7 @@ class Cluster:
             ["ssh", *options, *key, f"azureuser@{address}", command],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=limit,
             check=check,
             stdin=subprocess.DEVNULL,
         ).stdout

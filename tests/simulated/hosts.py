@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from testinfra import get_host
 from testinfra.backend.base import CommandResult
 from testinfra.host import Host
 
@@ -53,9 +52,7 @@ def by_role(inventory: dict[str, Any], role: str) -> list[Host]:
 
 def connect(address: str) -> Host:
     """The machine with this address."""
-    key = Path(os.environ["HPCAI_SIMULATOR_STATE"]) / "id_ed25519"
-    options = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
-    return get_host(f"ssh://azureuser@{address}", sudo=True, ssh_identity_file=str(key), ssh_extra_args=options)
+    return Cluster(ENDPOINT, Path(os.environ["HPCAI_SIMULATOR_STATE"])).host(address)
 
 
 def plain(value: Any) -> str:
@@ -99,7 +96,7 @@ class User:
 
     def srun(self, options: str, command: str) -> str:
         """The output of a job. Without free nodes srun waits forever, and its own limits have no effect."""
-        return self.check_output(f"srun --time=2 {options} {command}")
+        return self.check_output(f"srun --time=3 {options} {command}", seconds=180)
 
     def sbatch(self, options: str, command: str) -> str:
         """Submit a job and return its id."""

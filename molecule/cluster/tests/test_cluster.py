@@ -28,7 +28,7 @@ def test_all_nodes_are_idle(controller: Host) -> None:
 
 def test_spares_are_declared_and_get_no_jobs(controller: Host) -> None:
     shown = controller.check_output("sinfo --noheader --states=down --format='%%N|%%E'")
-    assert shown == "compute-[4-35]|hpcai: no such instance"
+    assert shown == "compute-[1-2,4-35]|hpcai: no such instance"
 
 
 def test_two_node_job_runs_on_two_machines(controller: Host, computes: list[Host]) -> None:

@@ -113,6 +113,15 @@ def test_no_folder_is_world_writable_without_the_sticky_bit(computes: list[Host]
         assert shown == ""
 
 
+def test_containers_have_the_names_of_slurm_nodes(alice: Any) -> None:
+    """Ranks resolve MASTER_ADDR there. The container has the node's own file, which the prolog wrote before."""
+    words = f"--mpi=none --nodes=2 --ntasks-per-node=1 --mem=100 --container-image={IMAGE}"
+    lines = alice.srun(words, "cat /etc/hosts").splitlines()
+    addresses = [line.split()[0] for line in lines if line.split()[1:] == ["compute-0"]]
+    assert len(addresses) == 2
+    assert len(set(addresses)) == 1
+
+
 def test_a_missing_image_is_reported_and_drains_no_node(controller: Host, alice: Any) -> None:
     done = alice.run(f"srun --time=2 {JOB} --container-image=/nonexistent.sqsh true")
     assert done.rc != 0

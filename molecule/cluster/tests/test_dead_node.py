@@ -24,7 +24,7 @@ def run_with_dead_node(azure: Cluster, inventory_source: Path) -> Recap:
     """A run in which every node needs changes, and one of three does not answer ssh."""
     azure.ssh(CONTROLLER, "sudo rm /etc/slurm/cgroup.conf")
     for address in (ALIVE, DEAD):
-        azure.ssh(address, "sudo rm /etc/hpcai/job_hooks.json")
+        azure.ssh(address, "sudo rm /etc/hpcai/prolog.d/15-hosts")
     # Unchecked, because the command ends its own connection.
     azure.ssh(DEAD, "sudo systemctl stop ssh.socket ssh.service; sudo pkill -f 'sshd: .*'", check=False)
     return azure.slurm(inventory_source, "-e", "hpcai_connect_timeout=10")

@@ -143,7 +143,11 @@ def test_a_node_is_removed_after_its_job_has_ended(
     assert retired.rc == 0, retired.output
     assert alice.job(job)["JobState"] == "COMPLETED"
     assert azure.instance_ids() == ["0", "3", deleted.instance_id]
-    assert controller.run(f"scontrol show node compute-{RETIRED}").rc != 0
+    # Azure may give its id again: the name stays, without what slurmctld knew of the machine.
+    shown = controller.check_output(f"scontrol --oneliner show node compute-{RETIRED}")
+    assert "NodeAddr=127.0.0.1 " in shown
+    assert "DRAIN" not in shown
+    assert "Reason=hpcai: no such instance" in shown
     assert f"NodeName=compute-[0,3,{deleted.instance_id}] " in node_lines(controller)
 
 
@@ -159,5 +163,6 @@ def test_retiring_the_same_node_again_changes_nothing(azure: Cluster, inventory_
 def test_site_yml_removes_a_node_that_was_deleted_in_azure(controller: Host, site_run: Recap) -> None:
     assert site_run.rc == 0, site_run.output
     assert "NodeName=compute-[0,3] " in node_lines(controller)
-    shown = controller.check_output("sinfo --Node --noheader --states=idle --format=%%N")
+    # Spare nodes whose machines test_joining.py has deleted do not answer until slurmctld sets them down.
+    shown = controller.check_output("sinfo --Node --noheader --responding --states=idle --format=%%N")
     assert shown.split() == ["compute-0", "compute-3"]

@@ -28,7 +28,7 @@ def test_sinfo_shows_one_partition_for_the_scale_set(controller: Host) -> None:
     lines = controller.check_output("sinfo --noheader --format='%%P %%a %%l %%D %%t %%N'").splitlines()
     assert sorted(line.replace("down*", "down~") for line in lines) == [
         "compute* up infinite 2 idle compute-[0,3]",
-        "compute* up infinite 32 down~ compute-[4-35]",
+        "compute* up infinite 34 down~ compute-[1-2,4-35]",
     ]
 
 

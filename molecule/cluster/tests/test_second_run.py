@@ -23,7 +23,7 @@ from simulated.ops_repository import OpsRepository
 
 pytestmark = pytest.mark.timeout(900)
 
-TASK_LIMIT = 85
+TASK_LIMIT = 95
 COMPUTE = "compute000000"
 STATED = re.compile(r"^A run that changes nothing takes (\d+) tasks? per compute node\b", re.MULTILINE)
 

@@ -4,7 +4,8 @@
 
 """The cluster's users have the same ids on all machines, and can log in to a node on which they have a job.
 
-The tests cannot check that a session joins the job's cgroup: these nodes have no cgroups that Slurm can use.
+The tests do not check that a session joins the job's cgroup: not all hosts have cgroups that Slurm can use in
+containers.
 """
 
 from __future__ import annotations

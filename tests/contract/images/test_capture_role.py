@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from simulator.testing import Simulator, running
 
 from .azure import add_gallery, version_id, write_requests
 
+PLAYBOOK = Path(__file__).parents[3] / "playbooks/image.yml"
 FACT = {
     "schema": 1,
     "version": "0.2.0",
@@ -39,9 +42,18 @@ def simulator() -> Iterator[Simulator]:
 
 def run_role(simulator: Simulator, folder: Path, tasks_from: str, *flags: str, **variables: Any) -> Finished:
     """Run an entry point of the role for this machine, which is reached locally."""
+    tasks = [{"ansible.builtin.import_role": {"name": "hpcai.azure.image", "tasks_from": tasks_from}}]
+    return run_plays(simulator, folder, [{"gather_facts": False, "tasks": tasks}], *flags, **variables)
+
+
+def run_plays(
+    simulator: Simulator, folder: Path, plays: list[dict[str, Any]], *flags: str, **variables: Any
+) -> Finished:
+    """Run plays for this machine, which is reached locally."""
     machine = simulator.instance("bake")
     given = {
         "ansible_connection": "local",
+        "ansible_become": False,
         "ansible_python_interpreter": "python3",
         "azure_id": machine.id,
         "azure_vm_id": machine.vm_id,
@@ -49,12 +61,8 @@ def run_role(simulator: Simulator, folder: Path, tasks_from: str, *flags: str, *
         "image_generalise": True,
         **variables,
     }
-    play = {
-        "hosts": "bake",
-        "gather_facts": False,
-        "tasks": [{"ansible.builtin.import_role": {"name": "hpcai.azure.image", "tasks_from": tasks_from}}],
-    }
-    (folder / "play.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
+    content = yaml.safe_dump([{**play, "hosts": "bake"} for play in plays])
+    (folder / "play.yml").write_text(content, encoding="utf-8")
     environment = {
         "ANSIBLE_NOCOLOR": "1",
         "HPCAI_AZURE_ENDPOINT": simulator.endpoint,
@@ -90,6 +98,44 @@ def test_the_version_has_tags_about_its_content(simulator: Simulator, tmp_path: 
     }
     assert [region["name"] for region in made.regions] == ["southcentralus", "eastus"]
     assert f"ansible-playbook hpcai.azure.roll -e image={version_id(simulator)}" in done.stdout
+
+
+@pytest.mark.thorough
+def test_the_playbook_reads_the_content_before_it_generalises_and_captures(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    asked = tmp_path / "asked"
+    answer = {
+        "changed": True,
+        "content": base64.b64encode(json.dumps(FACT).encode()).decode(),
+        "encoding": "base64",
+        "removed": ["/etc/munge/munge.key"],
+        "emptied": [],
+        "left_alone": [],
+    }
+    # It runs no module, so this machine keeps its keys. With pipelining, a module comes from standard input.
+    python = tmp_path / "python"
+    python.write_text(
+        f"""#!/bin/sh
+cat "$@" | grep -o '"_ansible_module_name": "[^"]*"' >> {asked}
+printf '%s' {shlex.quote(json.dumps(answer))}
+""",
+        encoding="utf-8",
+    )
+    python.chmod(stat.S_IRWXU)
+    *_bake, generalise, capture = yaml.safe_load(PLAYBOOK.read_text(encoding="utf-8"))
+
+    done = run_plays(simulator, tmp_path, [generalise, capture], ansible_python_interpreter=str(python))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    modules = [line.split('"')[3].rpartition(".")[2] for line in asked.read_text(encoding="utf-8").splitlines()]
+    assert modules == ["slurp", "image_generalise"]
+    made = simulator.model.galleries.version(version_id(simulator))
+    assert made is not None
+    assert made.provisioning_state == "Succeeded"
+    assert made.tags["hpcai_base"] == "Ubuntu 22.04"
+    assert made.tags["hpcai_components"] == "driver 580.126.16, rdma 3.2.1"
+    assert "deallocate" in "".join(write_requests(simulator))
 
 
 @pytest.mark.daily(1)

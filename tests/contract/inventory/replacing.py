@@ -47,7 +47,13 @@ SQUEUE = """#!/bin/sh
 cat "$(dirname "$0")/jobs"
 """
 HPCNODE = """#!/bin/sh
-cat "$(dirname "$0")/marked"
+cd "$(dirname "$0")"
+case "$1 $2" in
+    "elastic status") cat elastic; exit 0 ;;
+    "elastic retire") echo "$*" >> retired; exit 0 ;;
+    "elastic canary") echo "$*" >> retired; cat canary; exit "$(cat canary_rc)" ;;
+esac
+cat marked
 exit 1
 """
 

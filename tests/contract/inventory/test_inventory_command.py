@@ -72,8 +72,35 @@ def test_a_failed_source_is_an_error_only_with_the_advised_setting(
     assert "Give the identity the action Microsoft.Compute/virtualMachineScaleSets/read" in " ".join(
         finished.stderr.split()
     )
-    assert strict.returncode != 0
+    assert strict.returncode == 1
     assert source.simulator.token not in finished.stderr + strict.stderr
+
+
+def test_a_failed_source_ends_ansible_with_one_message(source: Source) -> None:
+    source.write(resource_groups=["no-such-group"])
+
+    lenient = listed(source)
+    strict = listed(source, env=UNPARSED_IS_FAILED)
+
+    # Ansible also tries its own plugins, whose messages hide the cause.
+    assert "'yaml' plugin" in lenient.stderr
+    assert "'ini' plugin" in lenient.stderr
+    lines = [line for line in strict.stderr.splitlines() if line.strip()]
+    assert len(lines) == 1, strict.stderr
+    assert lines[0].startswith(f"[ERROR]: {source.path}: ")
+    assert "no-such-group" in lines[0]
+    assert strict.returncode == 1
+
+
+def test_an_ini_inventory_still_works_beside_it(source: Source) -> None:
+    source.write()
+    (source.path.parent / "hosts.ini").write_text("[extra]\nbastion ansible_host=192.0.2.1\n", encoding="utf-8")
+
+    finished = listed(source, "-i", "hosts.ini", env=UNPARSED_IS_FAILED)
+
+    assert finished.returncode == 0, finished.stderr
+    assert "bastion" in finished.hosts
+    assert len(finished.hosts) == 6
 
 
 def test_a_cached_answer_needs_neither_network_nor_sdk(source: Source, tmp_path: Path) -> None:

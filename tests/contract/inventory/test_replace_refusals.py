@@ -80,7 +80,7 @@ def test_check_mode_names_the_jobs_that_a_run_would_wait_for(source: Source, con
     done = replace(source, controller, "--check", hpcai_replace="compute-3", hpcai_replace_how=how)
 
     assert done.returncode == 0, output_of(done)
-    assert "Would be waited for: compute-3 (4711 (alice, running))." in output_of(done)
+    assert "Would wait for: compute-3 (4711 (alice, running))." in output_of(done)
     assert "stay drained" not in output_of(done)
     assert (controller.updates, write_requests(source)) == ([], [])
 

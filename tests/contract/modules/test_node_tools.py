@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 import yaml
+from stand_ins import own_folders
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import NAMES, all_commands
-from collection import COLLECTIONS
 
 AnsiblePlaybook = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -70,20 +70,6 @@ def test_the_sent_module_installs_the_same_files_as_the_clone(
     assert json.loads(hpcnode("sku", "ND96asr_v4", "--json"))["vm_size"] == "Standard_ND96asr_v4"
 
 
-# Changes below these folders go to a file system in memory, which disappears with the namespace. No systemd runs that
-# could be reloaded.
-ENTER = """\
-mount -t tmpfs tmpfs "$1" || exit 77
-for folder in etc usr var/lib; do
-    mkdir -p "$1/$folder/upper" "$1/$folder/work"
-    above="lowerdir=/$folder,upperdir=$1/$folder/upper,workdir=$1/$folder/work"
-    mount -t overlay overlay -o "$above" "/$folder" || exit 77
-done
-[ ! -d /run/systemd ] || mount -t tmpfs tmpfs /run/systemd || exit 77
-rm -rf /etc/hpcai /var/lib/hpcai
-shift
-exec "$@"
-"""
 CORE, UNITS, ENABLED = "/usr/lib/hpcai/lib/hpcai_node", "/usr/lib/systemd/system", "/etc/systemd/system"
 OTHER_PYTHON = "/usr/lib/other-python"
 IGNORED_CHANGES = [
@@ -157,29 +143,8 @@ def test_the_module_is_sent_only_if_it_has_something_to_do(tmp_path: pathlib.Pat
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {"node": node}}}), encoding="utf-8")
     play = {"hosts": "node", "gather_facts": False, "tasks": tasks}
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play], sort_keys=False), encoding="utf-8")
-    (tmp_path / "ansible.cfg").touch()
-    (tmp_path / "above").mkdir()
-    program = pathlib.Path(sys.executable).with_name("ansible-playbook")
     # With -vvv, the output names the module files.
-    ansible = [str(program), "-vvv", "-i", "hosts.yml", "play.yml", "--diff"]
-    done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", ENTER, "enter", str(tmp_path / "above"), *ansible],
-        cwd=tmp_path,
-        env={
-            **{name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")},
-            "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg"),
-            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
-            "ANSIBLE_HOME": str(tmp_path / ".ansible"),
-            "ANSIBLE_NOCOLOR": "1",
-        },
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    if done.returncode == 77:
-        # Containers often forbid this mount; without it the module would change this machine.
-        pytest.skip("this machine cannot mount an overlay in a namespace")
+    done = own_folders.ansible_playbook(tmp_path, "-vvv", "-i", "hosts.yml", "play.yml", "--diff")
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads((tmp_path / "answers").read_text(encoding="utf-8"))
     shown = done.stdout.split("TASK [hpcai.azure.node_tools]")[1:]

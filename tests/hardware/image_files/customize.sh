@@ -28,7 +28,7 @@ install -m 0644 "$files/50-test.conf" "$root/etc/ssh/sshd_config.d/50-test.conf"
 chroot "$root" systemctl --quiet enable network.service ssh.service
 # A test that wants Slurm configures and starts it; all the others are about a machine without.
 chroot "$root" systemctl --quiet disable munge.service slurmctld.service slurmd.service
-# The same for NFS, and for what it brings along.
+# The same for NFS, and for what it installs.
 chroot "$root" systemctl --quiet disable nfs-server.service nfs-client.target rpcbind.service rpcbind.socket
 rm -f "$root/etc/munge/munge.key"
 chroot "$root" systemctl --quiet set-default multi-user.target

@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 from .certificate import Certificate
 from .sas import ACCOUNT, account_sas
 
-_START_S = 60.0
+_START_S = 240.0
 _SCRIPT = Path(__file__).resolve().parents[2] / "setup/blob.sh"
 
 

@@ -35,6 +35,7 @@ LAYERS = {
     "ledger": 5,
     "diag": 6,
     "recover": 6,
+    "metrics": 6,
     "cli": 7,
 }
 
@@ -135,6 +136,43 @@ def test_parts_of_the_node_core_import_lower_layers_only(imports: list[Import]) 
         elif here != there and LAYERS[here] <= LAYERS[there]:
             wrong.append(f"{file}:{line}: {here} imports {there}, which is not in a lower layer")
     assert not wrong
+
+
+def files_imported(imports: list[Import]) -> dict[str, set[str]]:
+    """The files below plugins/ that each of them imports, as absolute names, also only for types."""
+    dotted = {file: ".".join(file.with_suffix("").parts).removesuffix(".__init__") for file, _line, _name in imports}
+    known = set(dotted.values())
+    found: dict[str, set[str]] = {name: set() for name in known}
+    for file, _line, name in imports:
+        # A name in a file, or a file.
+        target = name if name in known else name.rpartition(".")[0]
+        if target in known - {dotted[file]}:
+            found[dotted[file]].add(target)
+    return found
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """The groups of files of which each reaches each other."""
+    reached: dict[str, set[str]] = {}
+    for start in graph:
+        beyond: set[str] = set()
+        waiting = [start]
+        while waiting:
+            for name in graph.get(waiting.pop(), set()) - beyond:
+                beyond.add(name)
+                waiting.append(name)
+        reached[start] = beyond
+    groups = {frozenset(other for other in reached[one] if one in reached[other]) for one in graph}
+    return sorted(sorted(group) for group in groups if group)
+
+
+def test_circles_are_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
+
+
+def test_no_files_import_each_other_in_a_circle(imports: list[Import]) -> None:
+    """Whoever reads one file of a circle has to read all of them, also if only a type closes it."""
+    assert circles(files_imported(imports)) == []
 
 
 def test_only_imds_py_calls_the_metadata_service(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> None:

@@ -15,11 +15,15 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import NAMES
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import services
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.units import BOOT_UNITS
 
 GUIDES = "docs/docsite/rst"
 LONGEST_README = 200
 PLACEHOLDER = "00000000-0000-0000-0000-000000000000"
+# Daemons that the roles start, and that an upgrade of the collection does not change.
+UNCHANGED = {"munge", "nfs-server"}
 INSTALLED = "collections/ansible_collections/hpcai/azure/"
 
 
@@ -116,6 +120,18 @@ def test_the_playbook_of_a_repository_is_complete(readme: str) -> None:
     ]
 
 
+def test_a_bake_shows_each_step_before_its_role(repository: pathlib.Path) -> None:
+    """The number of a step is its place in the list, so the tasks must have the order of the list."""
+    bake = plays(repository, "image.yml")[0]
+    steps = re.findall(r"'([^']+)'", bake["vars"]["__hpcai_steps"])
+    tasks = bake["tasks"]
+    shown = [place for place, task in enumerate(tasks) if "__hpcai_step" in task.get("vars", {})]
+    assert [tasks[place]["vars"]["__hpcai_step"] for place in shown] == steps
+    following = [tasks[place + 1] for place in shown]
+    assert all({"ansible.builtin.import_role", "ansible.builtin.include_role"} & set(task) for task in following)
+    assert [tasks[place].get("when") for place in shown] == [task.get("when") for task in following]
+
+
 def test_the_guide_lists_the_plays_of_site_yml(repository: pathlib.Path, started: str) -> None:
     listed = re.findall(r"^#\. \*\*(.+?)\.?\*\*", started, re.MULTILINE)
     assert listed == [play["name"] for play in plays(repository, "site.yml")]
@@ -135,6 +151,31 @@ def test_the_guide_grants_what_the_inventory_needs(repository: pathlib.Path) -> 
     assert set(json.loads(block[1])["Actions"]) == set(re.findall(r"C\((Microsoft\.\w+/[\w/]+/read)\)", source))
 
 
+def test_the_guide_to_air_gapped_installs_lists_every_folder_of_files(repository: pathlib.Path) -> None:
+    specs = [
+        yaml.safe_load(path.read_text(encoding="utf-8")) for path in repository.glob("roles/*/meta/argument_specs.yml")
+    ]
+    options = [item for spec in specs for item in spec["argument_specs"]["main"].get("options", {}).items()]
+    folders = {name for name, option in options if name.endswith("_files") and option.get("type") in ("path", "str")}
+    assert len(folders) >= 6
+    guide = (repository / GUIDES / "guide_air_gapped.rst").read_text(encoding="utf-8")
+    release_files = guide.partition("\nRelease files\n---")[2]
+    assert not [name for name in sorted(folders) if f"``{name}``" not in release_files]
+
+
+def test_the_guide_to_upgrades_names_every_unit_besides_those_of_the_boot_phase(repository: pathlib.Path) -> None:
+    templates = {path.name.partition(".")[0] for path in repository.glob("roles/*/templates/hpcai-*.j2")}
+    texts = [path.read_text(encoding="utf-8") for path in repository.glob("roles/*/tasks/*.yml")]
+    daemons = {name for text in texts for name in re.findall(r"hpcai\.azure\.daemon:\n +name: ([a-z-]+)\n", text)}
+    known = {unit.rpartition(".")[0] for unit in services.UNITS if unit.startswith("hpcai-")}
+    units = {unit.unit.removesuffix(".service") for unit in BOOT_UNITS}
+    named = (templates | daemons | known) - units - UNCHANGED
+    assert len(named) > 20
+    guide = (repository / GUIDES / "guide_upgrading.rst").read_text(encoding="utf-8")
+    changes = guide.partition("\nWhat changes on nodes\n---")[2].partition("\nTwo versions at a time\n---")[0]
+    assert not [name for name in sorted(named) if f"``{name}``" not in changes]
+
+
 def test_no_page_deletes_instances_without_draining(repository: pathlib.Path) -> None:
     pages = [repository / "README.md", *sorted((repository / GUIDES).glob("*.rst"))]
     assert len(pages) > 30
@@ -150,13 +191,22 @@ def test_each_guide_is_in_the_index_once(repository: pathlib.Path) -> None:
 def test_each_picture_has_a_text_and_a_page(repository: pathlib.Path, readme: str) -> None:
     pages = {path.name: path.read_text(encoding="utf-8") for path in (repository / GUIDES).glob("*.rst")}
     images = [image for text in pages.values() for image in text.split("\n.. image:: ")[1:]]
-    pictures = {path.name: path.read_text(encoding="utf-8") for path in (repository / "docs/images").iterdir()}
+    files = sorted((repository / "docs/images").iterdir())
+    pictures = {path.name: path.read_text(encoding="utf-8") for path in files if path.suffix == ".svg"}
     assert len(pictures) >= 5
-    assert {image.split()[0] for image in images} == {f"../../images/{name}" for name in pictures}
+    assert {path.suffix for path in files} == {".svg", ".png"}
+    assert {image.split()[0] for image in images} == {f"../../images/{path.name}" for path in files}
     assert not [image.split()[0] for image in images if not re.match(r"\S+\n   :alt: \S", image)]
     assert "](docs/images/overview.svg)" in readme
+    assert "](docs/images/console.png)" in readme
     texts = re.compile(r'role="img".*<title id="title">.+</title>.*<desc id="desc">.+</desc>', re.DOTALL)
     for name, picture in pictures.items():
         assert texts.search(picture), name
         # A background of its own: pages are light or dark.
         assert re.search(r'<rect x="1" y="1" width="\d+" height="\d+" rx="18" fill="#fbfcfe"', picture), name
+
+
+def test_the_guide_lists_the_commands_of_hpcnode(repository: pathlib.Path) -> None:
+    guide = (repository / GUIDES / "guide_hpcnode.rst").read_text(encoding="utf-8")
+    listed = re.findall(r"^``(\w+)`` {2,}", guide, re.MULTILINE)
+    assert sorted(listed) == sorted(NAMES)

@@ -23,6 +23,7 @@ MAGIC = re.compile(
     r"|async_dir|job_id|lint"
     r")"
 )
+LOOP = re.compile(r"\{%[-+]?\s*(?:for|set|macro)\b")
 NO_SHELL = re.compile(r"^\s*(?:- )?(?:ansible\.builtin\.)?(?:shell|raw|script):", re.MULTILINE)
 
 
@@ -56,6 +57,20 @@ def test_the_page_of_all_role_variables_is_up_to_date(repository: pathlib.Path) 
     assert role_variables.page(repository) == (repository / "docs/docsite/rst/role_variables.rst").read_text(
         encoding="utf-8"
     ), "run tests/setup/role_variables.py"
+
+
+def test_the_page_of_all_role_variables_has_those_of_playbooks(
+    repository: pathlib.Path, roles: list[pathlib.Path]
+) -> None:
+    page = (repository / "docs/docsite/rst/role_variables.rst").read_text(encoding="utf-8")
+    files = sorted((repository / "playbooks").glob("*.yml"))
+    prefixes = ("hpcai_", *(path.stem for path in files))
+    text = "".join(path.read_text(encoding="utf-8") for path in files)
+    read = {name for name in re.findall(r"(?<![\w.])([a-z]\w+) \| default\(", text) if name.startswith(prefixes)}
+    # What a playbook has found out itself.
+    read -= {"hpcai_uninstall_jobs"}
+    assert len(read) > 50
+    assert not [name for name in sorted(read) if f"   * - ``{name}``\n" not in page]
 
 
 def test_each_variable_starts_with_its_roles_name_or_hpcai(roles: list[pathlib.Path]) -> None:
@@ -159,6 +174,13 @@ def test_roles_and_playbooks_contain_no_shell_commands(
         and NO_SHELL.search((repository / file).read_text(encoding="utf-8"))
     ]
     assert not shells
+
+
+def test_variables_contain_no_loops(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> None:
+    """A filter in plugins/filter can be tested and reports errors; a loop in a variable cannot."""
+    yaml_files = [file for file in files if file.parts[0] in ("roles", "playbooks") and file.suffix == ".yml"]
+    assert yaml_files
+    assert not [str(file) for file in yaml_files if LOOP.search((repository / file).read_text(encoding="utf-8"))]
 
 
 def test_no_task_registers_the_name_of_a_variable(roles: list[pathlib.Path]) -> None:

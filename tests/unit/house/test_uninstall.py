@@ -22,6 +22,8 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.files import Fi
 WRITERS = {"copy": "dest", "template": "dest", "get_url": "dest", "lineinfile": "path", "file": "path"}
 # Written by a task with a loop: the paths, by the task's own text for the path.
 LOOPS = {
+    "/usr/share/hpcai/training/{{ item.key }}": ["/usr/share/hpcai/training"],
+    "{{ __training_images_folder }}/{{ item.name }}-{{ item.sha256[:12] }}.sqsh": ["{{ __training_images_folder }}"],
     "/etc/hpcai/{{ item.name }}.json": ["{{ __health_checks_files }}"],
     "/etc/systemd/system/{{ item }}.service.d/hpcai-state.conf": [
         "/etc/systemd/system/slurmctld.service.d/hpcai-state.conf",
@@ -50,8 +52,35 @@ LOOPS = {
     "/usr/libexec/hpcai/elastic-{{ item }}": [
         f"/usr/libexec/hpcai/elastic-{name}" for name in ("resume", "suspend", "resume-fail")
     ],
+    "/etc/systemd/system/{{ item }}.service": [
+        f"/etc/systemd/system/hpcai-{name}.service"
+        for name in ("metrics", "node-exporter", "prometheus", "alertmanager")
+    ],
+    "/opt/hpcai/monitoring/{{ item.name }}": ["/opt/hpcai/monitoring"],
+    # All below the folder that is removed.
+    **{
+        f"{{{{ __monitoring_folder }}}}/{name}": ['"{{ __monitoring_folder }}"']
+        for name in (
+            *("targets/{{ item.key }}.json", "rules/{{ item | basename }}", "{{ item }}/", "prometheus-web.yml"),
+            *("prometheus.yml", "alertmanager.yml"),
+        )
+    },
     "/etc/slurm/job_submit.lua": ["job_submit.lua"],
     "/etc/slurm/slurmdbd.conf": ["slurmdbd.conf"],
+    # Folders of the portal, which are removed with their files.
+    **{
+        f"{{{{ __portal_settings_folder }}}}/{name}": ["{{ __portal_settings_folder }}"]
+        for name in ("jupyterhub_config.py", "portal.json", "proxy.env", "secrets.env", "tls.crt", "tls.key")
+    },
+    **{f"{{{{ __portal_published }}}}/{name}.html": ["{{ __portal_published }}"] for name in ("health", "goodput")},
+    "{{ __portal_library }}/hpcai_portal/{{ item }}": ["{{ __portal_library }}"],
+    "{{ __portal_folder }}/requirements.txt": ["{{ __portal_folder }}"],
+    "{{ __portal_venv }}/etc/jupyter/labconfig/page_config.json": ["{{ __portal_folder }}"],
+    "{{ __portal_slurm_web_folder }}/slurm-web.txt": ["{{ __portal_slurm_web_folder }}"],
+    **{
+        f"{{{{ __portal_slurm_web_settings }}}}/{name}": ["{{ __portal_slurm_web_settings }}"]
+        for name in ("jwt.key", "{{ item }}.ini")
+    },
     "/etc/hpcai/node.json": ["loop: [node, job_hooks, metadata]"],
 }
 # Settings in /etc/hpcai that modules remove.
@@ -134,6 +163,8 @@ def test_each_settings_file_of_the_node_is_removed(repository: pathlib.Path, rol
     removal = "\n".join(removal_of(role) for role in roles)
     lists = {name for line in re.findall(r"loop: \[(.+)\]", removal) for name in line.split(", ")}
     lists |= {file["name"] for file in variables(repository, "health_checks", "main.yml")["__health_checks_files"]}
+    services = yaml.safe_load((repository / "roles/health_checks/tasks/configure.yml").read_text(encoding="utf-8"))
+    lists |= {task["vars"]["__health_checks_file"] for task in services if "vars" in task}
     forgotten = {name for name in names - BY_MODULES - lists if f"/etc/hpcai/{name}.json" not in removal}
     assert not forgotten
 

@@ -48,12 +48,14 @@ ALLOWED: dict[str, dict[str, str]] = {
     # Refuses to run as root.
     "bench/storage.py": {"_own_folder": AS_USER},
     "boot/steps/instance.py": {"_identify": ROOTS_OWN},
-    "cli/checkpoint.py": {"_fetch": AS_USER, "_Opened.__exit__": AS_USER},
+    "cli/checkpoint.py": {"_fetch": AS_USER},
+    "cli/checkpoint_store.py": {"Opened.__exit__": AS_USER},
     "cli/stage.py": dict.fromkeys(("_plan", "_clean", "_common_listing", "_with_logs", "_sweep", "_remove"), AS_USER),
     "diag/archive.py": {"_write": ROOTS_OWN},
     "diag/collect.py": {"Collector._tool": NEW_NAME},
     "diag/perform.py": {"upload_file": NEW_NAME},
     "elastic/book.py": {"read": ROOTS_OWN},
+    "elastic/cost.py": {"set_aside": ROOTS_OWN},
     "elastic/daemon.py": {"_make_folders": ROOTS_OWN},
     "elastic/spool.py": {
         **dict.fromkeys(("beat", "listening"), ROOTS_OWN),
@@ -68,6 +70,8 @@ ALLOWED: dict[str, dict[str, str]] = {
     "job/beeond/layout.py": {"write_state": ROOTS_OWN, "remove_run_folder": ROOTS_OWN},
     "job/beeond/beegfs.py": {"BeeGfs7.mount": MOUNT_POINT},
     "job/beeond/start.py": {"_bind_folder": "mounts the open folder that layout.make_inside gives"},
+    # The timer, which runs as root, passes a folder of its own with --work.
+    "job/checkpoint/attest.py": {"check_files": AS_USER},
     "job/checkpoint/restore.py": {"fetch": AS_USER, "_move_into_place": AS_USER},
     "job/checkpoint/store.py": {"read_texts": AS_USER, "write_text": AS_USER},
     "job/events/service.py": {"_listening": ROOTS_OWN},
@@ -88,6 +92,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "make_operators_folder": ROOTS_OWN,
     },
     "machine/lock.py": {"only_one": ROOTS_OWN},
+    "metrics/progress.py": {"listening": ROOTS_OWN},
     "train/preflight.py": {"_folder": AS_USER},
     "machine/mounts.py": {"why_not_writable": NEW_NAME},
     "machine/progress.py": dict.fromkeys(

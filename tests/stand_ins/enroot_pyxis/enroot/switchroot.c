@@ -53,7 +53,8 @@ static void bind_to(const char *source, const char *target)
 
 int main(int argc, char **argv)
 {
-    static const char *const of_host[] = {"/proc", "/sys", "/dev", "/tmp"};
+    /* The last one as enroot itself does, in conf/mounts/10-system.fstab. */
+    static const char *const of_host[] = {"/proc", "/sys", "/dev", "/tmp", "/etc/hosts"};
     char text[64], target[4096];
     int next = 2;
     uid_t uid = geteuid();
