@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -46,7 +47,7 @@ def test_ansible_shows_how_far_the_module_is(tmp_path: pathlib.Path, ansible_pla
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play], sort_keys=False), encoding="utf-8")
 
     done = ansible_playbook(
-        tmp_path, "-i", "hosts.yml", "play.yml", HOME=str(tmp_path), PATH=f"{programs}:{os.environ['PATH']}"
+        tmp_path, "-vvv", "-i", "hosts.yml", "play.yml", HOME=str(tmp_path), PATH=f"{programs}:{os.environ['PATH']}"
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -55,4 +56,6 @@ def test_ansible_shows_how_far_the_module_is(tmp_path: pathlib.Path, ansible_pla
     assert (found["changed"], found["good"], found["rounds"]) == (False, ["n-0", "n-1"], 1)
     assert not {"ansible_job_id", "finished", "results_file", "stdout"} & set(found)
     assert list((tmp_path / ".ansible_async").iterdir()) == []
-    assert not list(pathlib.Path("/tmp").glob("hpcai-nccl-pairs-*"))
+    # The commands that read the progress name the folder.
+    [folder] = set(re.findall(r"/tmp/hpcai-nccl-pairs-[0-9a-f]{32}\b", done.stdout))
+    assert not pathlib.Path(folder).exists()
