@@ -19,12 +19,17 @@ from ..machine.root import Root
 from ..machine.vm_size import is_same_machine, physical_host, remembered_instance
 from ..slurm import slurmd_env
 from . import state
+from .check import DEEP, PERIODIC
 
 SCHEMA = 1
 COMMAND = "health"
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 """The format of ``time`` in a document."""
 IMAGE_FACT = "/etc/ansible/facts.d/hpcai_image.fact"
+REPORT_REQUEST = f"{state.RUN_FOLDER}/asked/results.json"
+"""While this file exists, hpcai-health-report.path starts the report, which removes it."""
+_REPORTED_AT_ONCE = (PERIODIC, DEEP)
+"""Other tiers' results are sent with the next periodic ones, because many short jobs would cause many reports."""
 
 
 def node_of(root: Root, vm_size: str, collection: str) -> dict[str, str]:
@@ -51,12 +56,14 @@ def with_header(status: int, document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write(root: Root, status: int, document: Mapping[str, Any]) -> None:
-    """Replace the document of the tier's last run.
+    """Replace the document of the tier's last run, and request a report of it.
 
     :raises OSError: it cannot be written.
     """
     make_operators_folder(root, state.RUN_FOLDER)
     write_file(root.at(_path(document["tier"])), json.dumps(with_header(status, document), indent=1) + "\n")
+    if document["tier"] in _REPORTED_AT_ONCE:
+        write_file(root.at(REPORT_REQUEST), "", mode=0o600)
 
 
 def remove(root: Root, tier: str) -> None:

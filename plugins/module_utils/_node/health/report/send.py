@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from ...machine.atomic import remove_file
 from ...machine.config import ConfigError
 from ...machine.root import Root
 from ...machine.run import CommandFailed, Run
@@ -62,6 +63,8 @@ def send(
 
     :param find_address: finds this machine's address as the controllers see it.
     """
+    # First, because results that are written from now on need another report.
+    remove_file(root.at(record.REPORT_REQUEST))
     question = files.pending_question(root)
     try:
         env, settings = slurmd_env.read(root), read_settings(root)

@@ -158,13 +158,10 @@ TimeoutStartSec=390
     HEALTH_REPORT_PATH: f"""\
 {MARK}
 [Unit]
-Description=Watch for new results of the health checks
+Description=Watch for requests for a report of the health checks
 
 [Path]
-# Other tiers' results are sent with the next periodic ones, because many short jobs would cause many reports.
-# systemd watches the file again after each event in its folder, such as the creation of the temporary file, and misses
-# a rename in between. So the scripts that run periodic and deep checks start the service, and this is for other runs.
-PathChanged=/run/hpcai/health/periodic.json
+# Periodic and deep runs, and prologs and epilogs that wait for an answer. The service removes the files.
 PathExistsGlob=/run/hpcai/health/asked/*.json
 Unit={HEALTH_REPORT}
 

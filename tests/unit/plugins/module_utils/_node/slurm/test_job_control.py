@@ -133,10 +133,10 @@ def script_of(fails: bool = False) -> str:
 @pytest.mark.parametrize(("code", "passes"), [(0, True), (1, False), (2, True), (124, False)])
 def test_a_deep_check_job_fails_if_a_check_does_and_not_if_nothing_could_be_measured(code: int, passes: bool) -> None:
     script = script_of(fails=True).replace("/usr/bin/hpcnode health run deep", f"(exit {code})")
-    ended = subprocess.run(["sh", "-c", script.replace("systemctl", "true")], check=False)
+    ended = subprocess.run(["sh", "-c", script], check=False)
     assert (ended.returncode == 0) is passes
 
 
 def test_a_deep_check_job_ends_well_if_nobody_waits_for_its_result() -> None:
-    script = script_of().replace("/usr/bin/hpcnode health run deep", "(exit 1)").replace("systemctl", "true")
+    script = script_of().replace("/usr/bin/hpcnode health run deep", "(exit 1)")
     assert subprocess.run(["sh", "-c", script], check=False).returncode == 0

@@ -6,19 +6,25 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import pathlib
+import re
+from collections.abc import Sequence
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health import record
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.report import files, send
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.report.files import ScriptFault
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.report.send import Sent
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import services
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.report import Report, decode
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.node_queries import NoController
 
 from ..playing import NOW
-from .playing import Node, check
+from .playing import Node, check, document
 
 
 @pytest.fixture
@@ -52,6 +58,31 @@ def test_a_new_report_is_sent_at_once_and_the_same_one_is_not(node: Node) -> Non
     send_report(node)
     assert len(updates(node)) == 1
     assert decode(node.extra).faults[0].check == "gpu_count"
+
+
+@pytest.mark.parametrize(("tier", "requested"), [("periodic", True), ("deep", True), ("epilog", False)])
+def test_a_periodic_or_deep_run_requests_a_report_which_removes_the_request(
+    node: Node, tier: str, requested: bool
+) -> None:
+    request = node.folder / record.REPORT_REQUEST.lstrip("/")
+    record.write(node.root, 0, document(tier, check("gpu_count")))
+    assert request.exists() is requested
+    # systemd starts the service for what the glob matches.
+    [glob] = re.findall("^PathExistsGlob=(.+)$", services.UNITS[services.HEALTH_REPORT_PATH], re.M)
+    assert fnmatch.fnmatch(record.REPORT_REQUEST, glob)
+
+    send_report(node)
+
+    assert not request.exists()
+
+
+def test_a_result_that_comes_while_the_report_is_sent_requests_another_one(node: Node) -> None:
+    def run_while_a_check_ends(command: Sequence[str]) -> Result:
+        record.write(node.root, 0, document("deep", check("gpu_count", "fail")))
+        return node.run(command)
+
+    send.send(node.root, run_while_a_check_ends, node.find_address, node.clock, node.pause)
+    assert (node.folder / record.REPORT_REQUEST.lstrip("/")).exists()
 
 
 def test_an_unchanged_report_is_renewed_when_it_is_old(node: Node) -> None:
