@@ -54,14 +54,18 @@ FULL_RUN = re.compile(r"^\| `make test-all` \| [^|]*\b(?P<commit>[0-9a-f]{7,40})
 PYTEST_SKIP = re.compile(r"^SKIPPED \[(?P<count>\d+)\] [^ :]+(?::\d+)?: (?P<reason>.+)$", re.MULTILINE)
 # A line of pytest's short summary: "FAILED tests/unit/test_a.py::test_b - AssertionError: ...".
 PYTEST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (?P<test>\S+::.*)$", re.MULTILINE)
+PYTEST_FAILURES = "short test summary info"
+# A test that passed when pytest repeated it.
+PYTEST_REPEATED = re.compile(r"^PASSED (?P<test>\S+::.*)$", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
     """How a step ended: passed, failed or skipped, a remark for the table, and the tests that failed, with the reason.
 
-    ``skips`` has the reasons why single tests were skipped, with the number of tests. ``cpu`` is the CPU time in
-    seconds of all processes that it started and that ended with it.
+    ``repeated`` has the tests that failed, and passed when they were repeated. ``skips`` has the reasons why tests
+    were skipped, with their number. ``cpu`` is the CPU time in seconds of all processes that it started and that
+    ended with it.
     """
 
     name: str
@@ -71,6 +75,7 @@ class Outcome:
     failures: tuple[str, ...] = ()
     cpu: float = 0.0
     skips: tuple[tuple[str, int], ...] = ()
+    repeated: tuple[str, ...] = ()
 
 
 def environment(step: Step) -> dict[str, str]:
@@ -151,15 +156,16 @@ def judge(step: Step, code: int | None, log: pathlib.Path, seconds: float) -> Ou
     text = log.read_text(encoding="utf-8", errors="replace")
     summaries = list(PYTEST_SUMMARY.finditer(text))
     counts = summaries[-1]["counts"] if summaries else ""
+    repeated = tuple(found["test"] for found in PYTEST_REPEATED.finditer(text))
     if code:
-        failures = tuple(found["test"] for found in PYTEST_FAILURE.finditer(text))
+        failures = tuple(found["test"] for found in PYTEST_FAILURE.finditer(text.rpartition(PYTEST_FAILURES)[2]))
         remark = last_line(log) if code == DID_NOT_START else f"exit code {code}"
-        return Outcome(step.name, "failed", seconds, counts or remark, failures)
+        return Outcome(step.name, "failed", seconds, counts or remark, failures, repeated=repeated)
     # If every test was skipped, nothing was tested.
     verdict = "passed" if not summaries or "passed" in counts else "skipped"
     remark = counts or (last_line(log) if step.shows_last_line else "")
     skips = tuple((found["reason"], int(found["count"])) for found in PYTEST_SKIP.finditer(text))
-    return Outcome(step.name, verdict, seconds, remark, skips=skips)
+    return Outcome(step.name, verdict, seconds, remark, skips=skips, repeated=repeated)
 
 
 def show_end_of(log: pathlib.Path) -> None:
@@ -249,7 +255,8 @@ def without_passed(steps: Sequence[Step], earlier: Earlier) -> tuple[list[Step],
     for kept in (ended[step.name] for step in steps if step.name in ended):
         remark = f"{kept['remark']} (in an earlier run)".lstrip()
         skips = tuple((reason, count) for reason, count in kept["skips"])
-        done.append(Outcome(kept["name"], kept["verdict"], kept["seconds"], remark, cpu=kept["cpu"], skips=skips))
+        repeated = tuple(kept["repeated"])
+        done.append(Outcome(kept["name"], kept["verdict"], kept["seconds"], remark, (), kept["cpu"], skips, repeated))
     return [step for step in steps if step.name not in ended], done
 
 
@@ -273,6 +280,7 @@ def summarize(outcomes: Sequence[Outcome], wall: float) -> str:
     skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
     # Repeated here, so that the end of a long output shows which tests failed.
     lines += [f"{o.name}: {failure}"[:400] for o in outcomes for failure in o.failures]
+    lines += [f"{o.name}: failed once, passed when repeated: {test}"[:400] for o in outcomes for test in o.repeated]
     skips = collections.Counter[str]()
     for outcome in outcomes:
         for reason, count in outcome.skips:

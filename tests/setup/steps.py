@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 
-PYTEST = ("python", "-m", "pytest")
+PYTEST = ("python", "-m", "pytest", "--reruns=1", "--max-suite-reruns=3", "--rerun-show-tracebacks")
+"""A test that fails is repeated once, because other steps may have taken the CPUs from it. The summary names the tests
+that then pass, and the log shows why they failed. If more than three tests fail, the load is not the reason."""
 NOT_THOROUGH = "not thorough"
 DAILY = ("-m", NOT_THOROUGH)
 """Options of pytest with which `make test` omits the tests that only `make test-all` runs."""

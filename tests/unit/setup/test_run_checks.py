@@ -18,7 +18,17 @@ import time
 import psutil
 import pytest
 import run_checks
-from steps import ELASTIC, ELASTIC_FAULTS, FEATURES, OLDEST_NODES, STEPS, SUITE_DEPENDENT, Step, with_thorough_tests
+from steps import (
+    ELASTIC,
+    ELASTIC_FAULTS,
+    FEATURES,
+    OLDEST_NODES,
+    PYTEST,
+    STEPS,
+    SUITE_DEPENDENT,
+    Step,
+    with_thorough_tests,
+)
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
@@ -128,6 +138,27 @@ def test_the_remark_shows_pytests_counts() -> None:
 def test_a_step_with_only_skipped_tests_is_skipped() -> None:
     (outcome,) = run_checks.run_all([shell("nodes", "echo '===== 3 skipped in 0.21s ====='")])
     assert outcome.verdict == "skipped"
+
+
+def test_the_summary_names_tests_that_passed_only_when_they_were_repeated(tmp_path: pathlib.Path) -> None:
+    tests, mark = tmp_path / "test_load.py", tmp_path / "mark"
+    busy = f"import pathlib\n\ndef test_busy():\n    mark = pathlib.Path({str(mark)!r})\n    seen = mark.exists()\n"
+    bad = "\ndef test_bad():\n    assert False, 'a real fault'\n"
+    words = (sys.executable, *PYTEST[1:], "-c", "/dev/null", "-ra", str(tests))
+    tests.write_text(f"{busy}    mark.touch()\n    assert seen, 'too slow'\n")
+    (outcome,) = run_checks.run_all([Step("once", words, needs=())])
+    assert (outcome.verdict, outcome.remark, outcome.failures) == ("passed", "1 passed, 1 rerun", ())
+    assert re.search(
+        "once: failed once, passed when repeated: .*::test_busy$", run_checks.summarize([outcome], 1), re.M
+    )
+    assert "too slow" in (run_checks.LOGS / "once.log").read_text()
+
+    mark.unlink()
+    tests.write_text(tests.read_text() + bad)
+    (outcome,) = run_checks.run_all([Step("twice", words, needs=())])
+    assert outcome.verdict == "failed"
+    assert [test.rpartition("::")[2] for test in outcome.failures] == ["test_bad - AssertionError: a real fault"]
+    assert [test.rpartition("::")[2] for test in outcome.repeated] == ["test_busy"]
 
 
 def test_cpu_time_includes_processes_that_outlive_their_parent(tmp_path: pathlib.Path) -> None:
@@ -273,9 +304,11 @@ def test_an_interrupted_run_removes_its_simulators(tmp_path: pathlib.Path) -> No
 def test_a_run_with_all_includes_the_thorough_tests() -> None:
     commands = {step.name: with_thorough_tests(step).command for step in STEPS}
     assert commands["hardware"] == ("tests/setup/hardware.sh",)
-    assert commands["contract"][3:] == ("tests/contract", "--ignore=tests/contract/simulator", "--durations=25")
-    assert commands["tests-newest"][3:5] == ("tests/unit/plugins", "--ignore=tests/unit/plugins/module_utils/_node")
-    node, jobs = commands["unit-node"][3:], commands["unit-jobs"][3:]
+    node, jobs, contract, newest = (
+        commands[name][len(PYTEST) :] for name in ("unit-node", "unit-jobs", "contract", "tests-newest")
+    )
+    assert contract == ("tests/contract", "--ignore=tests/contract/simulator", "--durations=25")
+    assert newest[:2] == ("tests/unit/plugins", "--ignore=tests/unit/plugins/module_utils/_node")
     assert node == ("tests/unit/plugins/module_utils/_node", *(f"--ignore={path}" for path in jobs))
     # On the oldest suite, the emulated machine has its daily tests only.
     assert [name for name, words in commands.items() if "thorough" in " ".join(words)] == ["hardware-oldest"]
