@@ -255,6 +255,7 @@ foreign_topologies:
       named_by: /etc/nccl.conf
       known: "ndv4, before 2025-02: affinity masks wrong"
       broken: true
+      wins: false
 files:
   description: The files that were written or removed.
   returned: success

@@ -178,12 +178,18 @@ def power_saving(sets: Mapping[str, ElasticSet], nodes: Iterable[Node]) -> dict[
     }
 
 
-def waiting(sets: Mapping[str, ElasticSet]) -> dict[str, Any]:
+def waiting(sets: Mapping[str, ElasticSet], layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the settings of slurm.conf that let a job wait for the boot of its nodes; none without elastic sets.
 
-    PrologSlurmctld waits that long. On nodes, hpcnode has shorter limits of its own for each script and for all.
+    PrologSlurmctld waits that long. On nodes, hpcnode has limits of its own for each script and for all, usually
+    shorter ones.
+
+    :param layers: the settings so far; the limit that the job hooks need is one of them.
     """
-    return {"PrologEpilogTimeout": _resume_s(sets)} if sets else {}
+    if not sets:
+        return {}
+    hooks_s = [int(layer["PrologEpilogTimeout"]) for layer in layers if layer.get("PrologEpilogTimeout")]
+    return {"PrologEpilogTimeout": max([_resume_s(sets), *hooks_s[-1:]])}
 
 
 def _resume_s(sets: Mapping[str, ElasticSet]) -> int:

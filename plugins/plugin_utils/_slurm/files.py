@@ -170,7 +170,7 @@ def files_of(hosts: Iterable[Hostvars], options: FileOptions) -> dict[str, str]:
         by_nodes,
         *others,
         settings_of_release(options.differences, "slurm.conf", release),
-        waiting(elastic),
+        waiting(elastic, options.layers),
     ]
     conf = merged([with_names_of(merged(layers, {}), release)], options.conf)
     cgroup = merged(

@@ -16,7 +16,7 @@ from .benchmark import PAIRS, Benchmark, Measured, Options, Step, failed_run, li
 from .launch import by_shell, mpi_variables
 
 _RUN_S = 300
-_HINT = "Check both nodes with 'hpcnode health run periodic --only ib_ports,ib_rate,ib_errors'"
+_HINT = "Check both nodes with 'hpcnode health run periodic --only ib_ports --only ib_rate --only ib_errors'"
 _OSU = {"mpi_latency": "osu_latency", "mpi_bandwidth": "osu_bw"}
 _SIZES = {"mpi_latency": (1, 64), "mpi_bandwidth": (64 << 10, 4 << 20)}
 """Bytes of the smallest and the largest message. NetPIPE takes minutes for all sizes."""

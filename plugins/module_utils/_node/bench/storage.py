@@ -28,7 +28,7 @@ _FIO = ("/usr/bin/fio", "/usr/local/bin/fio")
 _RUN_S = 300
 _SPARE_S = 60
 _DEFAULTS = {"seconds": "20", "size": "2G", "jobs": "8", "block": "1M", "direct": "1", "folder": ""}
-_HINT = "Check the disks with 'hpcnode health run periodic --only nvme_smart,scratch' and 'cat /proc/mdstat'"
+_HINT = "Check the disks with 'hpcnode health run periodic --only nvme_smart --only scratch' and 'cat /proc/mdstat'"
 BEEOND_FOLDER = "/beeond"
 SCRATCH_FOLDER = "/scratch"
 """The default of the role cluster's ``hpcai_scratch``."""
@@ -178,7 +178,9 @@ def parse_beeond(benchmark: Benchmark, options: Options, nodes: Sequence[str], r
     return Measured(Answer("; ".join(good), tuple(readings), tuple(findings), words))
 
 
-_BEEOND_HINT = "Check the network with 'hpcnode bench run mpi', and the scratch with 'hpcnode bench run scratch'"
+_BEEOND_HINT = (
+    "Check the network with 'hpcnode bench run mpi_bandwidth', and the scratch with 'hpcnode bench run scratch'"
+)
 
 
 def _beeond_limit(options: Options, way: str) -> Threshold | None:

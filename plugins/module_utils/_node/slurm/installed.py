@@ -127,7 +127,7 @@ def check_before(options: SlurmOptions, record: dict[str, Any], version: str | N
         )
 
 
-_HOW = "see 'Upgrading' in guide_slurm_packages, then set slurm_upgrade: true."
+_HOW = "use the playbook hpcai.azure.upgrade_slurm, see 'Upgrading' in guide_slurm_packages."
 
 
 def _check_step(version: str, target: str) -> None:

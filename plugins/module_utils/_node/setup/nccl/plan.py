@@ -130,7 +130,13 @@ def outcome(made: NcclPlan, facts: NcclFacts) -> dict[str, Any]:
         "mismatches": [mismatch.as_dict() for mismatch in comparison.mismatches] if comparison else [],
         "unknown": list(comparison.unknown) if comparison else [],
         "foreign_topologies": [
-            {"path": one.path, "named_by": one.named_by, "known": one.known, "broken": one.broken}
+            {
+                "path": one.path,
+                "named_by": one.named_by,
+                "known": one.known,
+                "broken": one.broken,
+                "wins": one.wins,
+            }
             for one in facts.foreign
         ],
         "files": [change.path for change in made.changes if change.changes],

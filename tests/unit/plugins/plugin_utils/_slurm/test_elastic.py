@@ -70,6 +70,8 @@ def test_a_job_may_wait_for_the_boot_as_long_as_slurm_does() -> None:
     text = slurm_conf(layers=layers, gpu={**GPU, "boot_s": 3000})
     assert lines(text, "PrologEpilogTimeout=") == ["PrologEpilogTimeout=4800"]
     assert lines(text, "PrologSlurmctld=") == ["PrologSlurmctld=/usr/libexec/hpcai/elastic-prolog"]
+    longer: list[Mapping[str, Any]] = [{}, {"PrologEpilogTimeout": 7220}]
+    assert lines(slurm_conf(layers=longer, gpu=GPU), "PrologEpilogTimeout=") == ["PrologEpilogTimeout=7220"]
     own = FileOptions(release="24.11", elastic={"gpu": GPU}, layers=layers, conf={"PrologEpilogTimeout": 300})
     assert lines(files_of(HOSTS, own)["slurm.conf"], "PrologEpilogTimeout=") == ["PrologEpilogTimeout=300"]
     assert lines(slurm_conf(layers=layers), "PrologEpilogTimeout=") == ["PrologEpilogTimeout=140"]

@@ -8,16 +8,24 @@ NVIDIA's HPL, OSU and NCCL are written by hand in their documented form, because
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.bench import linpack, mpi, nccl_log, storage
+from ansible_collections.hpcai.azure.plugins.module_utils._node.bench import (
+    catalog,
+    linpack,
+    mpi,
+    nccl_log,
+    storage,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.bench.benchmark import Measured, Options, judge_run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.bench.linpack import HPL
 from ansible_collections.hpcai.azure.plugins.module_utils._node.bench.mpi import MPI_BANDWIDTH, MPI_LATENCY
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health import catalog as health_catalog
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
 
@@ -266,3 +274,12 @@ def test_hpl_runs_in_a_folder_of_its_own_with_its_input_file(tmp_path: Path) -> 
     assert lines[3] == "rows"
     assert done.returncode == 3
     assert not Path(lines[2]).exists()
+
+
+def test_hints_name_checks_and_benchmarks_that_exist() -> None:
+    texts = "".join(path.read_text(encoding="utf-8") for path in Path(storage.__file__).parent.glob("*.py"))
+    checks, benchmarks = re.findall(r"--only (\S+?)[ '\"]", texts), re.findall(r"'hpcnode bench run (\S+?)[ ']", texts)
+    assert len(checks) > 3
+    assert len(benchmarks) > 1
+    assert set(checks) <= set(health_catalog.NAMES)
+    assert set(benchmarks) <= set(catalog.NAMES)

@@ -77,7 +77,7 @@ def test_a_version_may_be_given_by_its_first_parts(version: str, required: str, 
 
 def test_another_version_is_refused_unless_an_upgrade_is_requested() -> None:
     options = replace(OPTIONS, version="24.11")
-    with pytest.raises(NotThisSlurm, match=r"Slurm 22.05.8 is installed, but slurm_version is '24.11'.*slurm_upgrade"):
+    with pytest.raises(NotThisSlurm, match=r"Slurm 22.05.8 is installed, but slurm_version is '24.11'.*upgrade_slurm"):
         installed.check_before(options, {}, "22.05.8", Root("/nowhere"))
     installed.check_before(replace(options, may_upgrade=True), {}, "22.05.8", Root("/nowhere"))
     installed.check_before(options, {}, None, Root("/nowhere"))

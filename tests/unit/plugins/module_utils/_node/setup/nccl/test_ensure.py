@@ -33,7 +33,13 @@ def test_lines_of_the_hpc_images_are_kept_overridden_and_reported(node: Node) ->
     assert answer["environment"]["NCCL_TOPO_FILE"] == str(node.topology)
     assert answer["overridden"] == ["NCCL_TOPO_FILE=/opt/microsoft/ndv4/topo.xml"]
     assert answer["foreign_topologies"] == [
-        {"path": "/opt/microsoft/ndv4/topo.xml", "named_by": str(node.conf), "known": label, "broken": True}
+        {
+            "path": "/opt/microsoft/ndv4/topo.xml",
+            "named_by": str(node.conf),
+            "known": label,
+            "broken": True,
+            "wins": False,
+        }
     ]
     assert "the line has no effect" in answer["warnings"][0]
     assert (node.tree.path / "opt/microsoft/ndv4/topo.xml").exists()
