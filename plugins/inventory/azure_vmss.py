@@ -56,11 +56,11 @@ notes:
     C(azure_role_ROLE). It therefore remains a node of its cluster.
   - "Group variables: The group of a scale set has C(azure_scale_set), with C(vm_size) of the set's model, C(capacity),
     C(found) (the number of listed instances), C(single_placement_group) and C(accelerated_networking). The group of a
-    known VM size has C(azure_sku), with the numbers and short texts of the size, such as C(vcpus), C(gpu_count) and
-    C(ib_rate_gbps). P(hpcai.azure.vm_size#filter) gives all facts. The group C(all) has C(azure_inventory). For each
-    source, C(azure_inventory) contains what the source found, at which time, and whether the answer is complete. It
-    also contains the resource groups and scale sets that the source names. These variables are short, because Ansible
-    copies them to each host when it prints an inventory."
+    known VM size has C(azure_sku), with those facts of the size that are a number or a text, such as C(vcpus),
+    C(gpu_count) and C(ib_rate_gbps). P(hpcai.azure.vm_size#filter) gives all facts. The group C(all) has
+    C(azure_inventory). For each source, C(azure_inventory) contains what the source found, at which time, and whether
+    the answer is complete. It also contains the resource groups and scale sets that the source names. These variables
+    are short, because Ansible copies them to each host when it prints an inventory."
   - Values from Azure (tags, names) are never evaluated as templates, neither in variables nor in the names of groups.
   - An answer from the cache needs neither the network nor Azure's SDK. The cache contains Azure's answers, so you can
     change O(query), O(hostnames), O(connect_with), O(compose) and similar options without new requests. The cache

@@ -120,7 +120,7 @@ table:
     - "Health of trainer, tier periodic, 12 nodes: 1 fail, 11 pass"
     - ""
     - "NODE       VERDICT  PHYSICAL HOST  WHAT"
-    - "compute-7  fail     BN4PrdHPC0003  gpu_count: 7 of 8 GPUs: 0003:00:00.0 is not there"
+    - "compute-7  fail     BN4PrdHPC0003  gpu_count: 7 of 8 GPUs: 0003:00:00.0 not on the PCI bus"
 html:
   description: Path of the page.
   returned: success

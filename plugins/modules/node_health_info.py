@@ -154,7 +154,7 @@ health:
     checks:
       - name: gpu_count
         verdict: fail
-        summary: "7 of 8 GPUs: 0003:00:00.0 is not there"
+        summary: "7 of 8 GPUs: 0003:00:00.0 not on the PCI bus"
         hint: Redeploy or replace the instance
         action: replace
         fault: NHC2009

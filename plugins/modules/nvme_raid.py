@@ -180,7 +180,7 @@ seealso:
 EXAMPLES = r"""
 - name: Create the scratch from all local NVMe disks of the VM size
   hpcai.azure.nvme_raid:
-    nvme_count: "{{ azure_sku.nvme_count }}"
+    nvme_count: "{{ azure_sku.nvme_count | default(omit) }}"
 
 - name: Save the options in an image, so that nodes with this image use them at boot
   hpcai.azure.nvme_raid:

@@ -29,8 +29,8 @@ SOURCES: Mapping[str, str] = {
     "A": "azhpc-images, setup_sku_customizations.sh and what it calls: which size gets which topology file and NCCL "
     "variables, and which size needs the fabric manager",
     "B": "ai-infrastructure-on-azure, skills/slurm/sku_performance_baseline",
-    "C": "azurehpc-health-checks, conf/<size>.conf: what the node health check expects; a size whose file checks no "
-    "InfiniBand has none",
+    "C": "azurehpc-health-checks, conf/<size>.conf: what the node health check expects. If a size's file does not "
+    "check InfiniBand, the table says that the size has no InfiniBand",
     "D": "MicrosoftDocs/azure-compute-docs, articles/virtual-machines/sizes/gpu-accelerated",
     "E": "azhpc-images, tests/health_checks: the tests of the image on ND A100 v4",
     "F": "stas00/ml-engineering, compute/accelerator/README.md and network/README.md: peak rates of GPUs for dense "
@@ -50,7 +50,9 @@ SOURCES: Mapping[str, str] = {
     "S": "superbench, superbench/config/azure_nd*.yaml",
     "T": "azhpc-images, topology/*.xml: ndv2, ndv4, ndv5 and ncv4",
     "U": "out-of-memory messages of PyTorch in public issues and logs, which contain the total memory of the GPU",
-    "W": "cyclecloud-slurm-workspace and azure-vm-utils: the model by which they identify local NVMe disks of any size",
-    "Y": "yosoyjay, a figure for two ND A100 v4 nodes; its location was not recorded",
+    "W": "cyclecloud-slurm-workspace and azure-vm-utils: the model name by which both identify local NVMe disks, on "
+    "every VM size",
+    "Y": "yosoyjay/cyclecloud-llm, README.md: the bandwidth that two or more nodes of ND A100 v4 should reach in NCCL "
+    "tests",
     HAND: "described by hand in the inventory (hpcai_vm_sizes)",
 }

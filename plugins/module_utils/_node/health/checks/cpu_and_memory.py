@@ -97,7 +97,8 @@ CPU = Check(
     title="CPUs",
     explain=(
         "The number of online CPUs is the number expected of the VM size (azurehpc-health-checks, check_hw_cpuinfo). "
-        "Fewer CPUs fail. More CPUs, or another number of sockets or of threads per core, warn."
+        "If there are fewer CPUs, the check fails. If there are more CPUs, or if the number of sockets or of threads "
+        "per core differs, it warns."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_cpu,

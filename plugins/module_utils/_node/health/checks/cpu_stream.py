@@ -169,7 +169,7 @@ CPU_STREAM = Check(
         "once, one NUMA node after the other. No source states a limit for sizes with GPUs: set your own (limit "
         "cpu_stream, in GB/s), or compare the nodes with each other in the report of the playbook health_check. The "
         "limit applies to STREAM's triad on the whole machine, or without STREAM to the copies on each NUMA node. "
-        "Without a limit, a NUMA node far below the median of the node's NUMA nodes warns."
+        "Without a limit, the check warns if a NUMA node is far below the median of the node's NUMA nodes."
     ),
     tiers=(DEEP,),
     measure=measure,

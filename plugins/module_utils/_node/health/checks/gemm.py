@@ -58,10 +58,11 @@ GEMM = Check(
     name=NAME,
     title="matrix products",
     explain=(
-        "Multiplies matrices of 8192 x 8192 bfloat16 with cuBLAS on each GPU and checks each element of the result: a "
-        "wrong element fails. A GPU warns if its rate is more than 5 percent below the median of the node's GPUs, with "
-        "a modified z-score over 3.5. A rate below the VM size's limit also warns; it does not fail, because this "
-        "limit was measured with another program. If you set your own limit gemm, a rate below it fails."
+        "Multiplies matrices of 8192 x 8192 bfloat16 with cuBLAS on each GPU and checks each element of the result. "
+        "The check fails if an element is wrong. It warns if the rate of a GPU is more than 5 percent below the median "
+        "of the node's GPUs, with a modified z-score over 3.5. If a rate is below the VM size's limit, the check only "
+        "warns, because this limit was measured with another program. If a rate is below your own limit gemm, the "
+        "check fails."
     ),
     tiers=(DEEP,),
     measure=measure,

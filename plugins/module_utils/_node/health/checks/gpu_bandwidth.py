@@ -192,8 +192,8 @@ GPU_HOST_BANDWIDTH = Check(
     explain=(
         "Copies 512 MiB to and from each GPU, with NVIDIA's nvbandwidth (host_to_device_memcpy_ce, "
         "device_to_host_memcpy_ce). If nvbandwidth is not installed, the check copies with the driver, on the CPUs "
-        "near the GPU. A value below the limit fails, and a value less than 5 percent above it warns, both as in "
-        "azurehpc-health-checks (check_gpu_bw)."
+        "near the GPU. The check fails if a value is below the limit, and warns if a value is less than 5 percent "
+        "above it, both as in azurehpc-health-checks (check_gpu_bw)."
     ),
     tiers=(DEEP,),
     measure=_measure_host,

@@ -149,11 +149,11 @@ GPU_XID = Check(
     title="XIDs in the kernel's log",
     explain=(
         "Looks for XIDs, the numbered errors of NVIDIA's driver, in the kernel's log of this boot. The first of these "
-        "sources that lists an XID decides whether it fails or warns: cyclecloud-healthagent, azurehpc-health-checks, "
-        "NVIDIA's catalogue. An XID that none of them lists warns. An XID that a user's application caused warns in "
-        "one run only. Other findings stay until the GPU is reset, the driver is loaded again, the machine restarts, "
-        "or somebody clears them. A reset of the GPU or a new load of the driver does not end a finding with the "
-        "action reboot or replace."
+        "sources that lists an XID decides whether the check fails or warns: cyclecloud-healthagent, "
+        "azurehpc-health-checks, NVIDIA's catalogue. If none of them lists the XID, the check warns. If a user's "
+        "application caused the XID, the check warns in one run only. Other findings stay until the machine restarts "
+        "or somebody clears them. Findings whose action is neither reboot nor replace also end when the GPU is reset "
+        "or the driver is loaded again."
     ),
     tiers=(PROLOG, PERIODIC, EPILOG, BOOT),
     measure=_measure_xid,
@@ -250,8 +250,9 @@ GPU_SXID = Check(
     title="SXids of the NVSwitches",
     explain=(
         "Looks for SXids, the numbered errors of NVSwitches, in the kernel's log of this boot and in the fabric "
-        "manager's log. Fatal SXids fail. Corrected single-bit errors are only counted (NVIDIA, Fabric Manager User "
-        "Guide). All other SXids warn. A finding stays until the machine restarts or somebody clears it."
+        "manager's log. The check fails after a fatal SXid. It only counts corrected single-bit errors (NVIDIA, Fabric "
+        "Manager User Guide). It warns after any other SXid. A finding stays until the machine restarts or somebody "
+        "clears it."
     ),
     tiers=(PROLOG, PERIODIC, EPILOG, BOOT),
     measure=_measure_sxid,

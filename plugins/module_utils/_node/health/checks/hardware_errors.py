@@ -166,9 +166,9 @@ MACHINE_CHECK = Check(
     explain=(
         "Looks for machine checks, and for reports of EDAC (the kernel's driver for memory errors) and of the "
         "firmware, in the kernel's log of this boot. If the VM shows memory controllers, which most VMs do not, the "
-        "check also reads the error counters of each controller (ue_count and ce_count of EDAC). An uncorrected error "
-        f"fails. More than {BEARABLE_MEMORY} corrected errors within 24 hours warn (mcelog's threshold, 10 / 24h). A "
-        "finding stays until the machine restarts or somebody clears it."
+        "check also reads the error counters of each controller (ue_count and ce_count of EDAC). The check fails after "
+        f"an uncorrected error. It warns after more than {BEARABLE_MEMORY} corrected errors within 24 hours (mcelog's "
+        "threshold, 10 / 24h). A finding stays until the machine restarts or somebody clears it."
     ),
     tiers=(PERIODIC, EPILOG, BOOT),
     measure=_measure_machine_check,
@@ -241,10 +241,11 @@ PCIE_ERRORS = Check(
     name="pcie_errors",
     title="errors on PCI Express in the kernel's log",
     explain=(
-        "Looks for PCIe errors (AER) of each device in the kernel's log of this boot. Fatal errors fail. Other "
-        f"uncorrected errors warn, and so do more than {BEARABLE_PCIE} corrected errors of a device within a minute "
-        "(DCGM's limit for a GPU's PCIe replays). The check also warns if an InfiniBand adapter reports that its PCIe "
-        "slot supplies too little power. A finding stays until the machine restarts or somebody clears it."
+        "Looks for PCIe errors (AER) of each device in the kernel's log of this boot. The check fails after a fatal "
+        f"error. It warns after other uncorrected errors, and after more than {BEARABLE_PCIE} corrected errors of a "
+        "device within a minute (DCGM's limit for a GPU's PCIe replays). It also warns if an InfiniBand adapter "
+        "reports that its PCIe slot supplies too little power. A finding stays until the machine restarts or somebody "
+        "clears it."
     ),
     tiers=(PERIODIC, EPILOG, BOOT),
     measure=_measure_pcie,

@@ -236,7 +236,8 @@ IB_FLAPS = Check(
     explain=(
         "Counts how often each InfiniBand link went down within 24 hours, from the counters link_downed of the port "
         "and carrier_down_count of its network interface. For the time before the first run, it uses the log of "
-        f"systemd-networkd. A link that went down more than 4 times fails (limit ib_flaps; {_FLAPS_SOURCE})."
+        "systemd-networkd. The check fails if a link went down more than 4 times (limit ib_flaps; "
+        f"{_FLAPS_SOURCE})."
     ),
     tiers=(PERIODIC, BOOT),
     measure=_measure_flaps,

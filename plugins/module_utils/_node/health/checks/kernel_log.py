@@ -114,10 +114,11 @@ KERNEL_TROUBLE = Check(
     name="kernel_trouble",
     title="crashes and hangs within the kernel",
     explain=(
-        "Looks for crashes and hangs in the kernel's log of this boot. Crashes within the kernel and hard lockups "
-        "fail. Soft lockups, RCU stalls and hung tasks only warn, because Azure may have paused the VM, or a file "
-        "server may not have answered. These findings stay until the machine restarts or somebody clears them. If a "
-        "process was killed because memory ran out, the check warns in one run only, because users cause this."
+        "Looks for crashes and hangs in the kernel's log of this boot. The check fails after a crash within the kernel "
+        "or a hard lockup. It only warns after a soft lockup, an RCU stall or a hung task, because Azure may have "
+        "paused the VM, or a file server may not have answered. These findings stay until the machine restarts or "
+        "somebody clears them. If a process was killed because memory ran out, the check warns in one run only, "
+        "because users cause this."
     ),
     tiers=(PERIODIC, EPILOG, BOOT),
     measure=_measure_trouble,

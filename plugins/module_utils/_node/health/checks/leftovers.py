@@ -161,9 +161,9 @@ LEFTOVERS = Check(
     explain=(
         "Users who have no job on the node and are not logged in have nothing left on it: no processes, no files in "
         "/dev/shm and /tmp (option folders), no shared memory and no containers. If no job runs on the node, no huge "
-        "pages are in use. Such leftovers only warn, because users cause them. The check fails if a process of a "
-        "finished job still exists in the next run, because Slurm could not kill it. It also fails if the BeeGFS of a "
-        "finished job cannot be removed."
+        "pages are in use. The check only warns about such leftovers, because users cause them. It fails if a process "
+        "of a finished job still exists in the next run: Slurm could not kill this process. It also fails if the "
+        "BeeGFS of a finished job cannot be removed."
     ),
     tiers=(PERIODIC, EPILOG),
     measure=_measure,
