@@ -45,7 +45,7 @@ options:
   purge:
     description:
       - Remove the accounts, users and QOS that are not listed. The module never removes the account V(root), its user
-        V(root), the QOS V(normal), or settings that apply to a single partition.
+        V(root), or the QOS V(normal). It ignores settings that a user has for a single partition only.
       - C(sacctmgr) refuses to remove an account that has running jobs, or that is the default account of a remaining
         user. The module then fails.
     type: bool

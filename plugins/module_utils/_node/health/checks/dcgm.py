@@ -172,8 +172,8 @@ DCGM = Check(
     name=NAME,
     title="NVIDIA's diagnosis",
     explain=(
-        "Runs 'dcgmi diag' with level 2, which takes 2 minutes, or with the level in the option level: 1 takes "
-        "seconds, 3 takes 15 minutes. The limits are DCGM's. Tests that DCGM skips do not count."
+        "Runs 'dcgmi diag' with the level in the option level. Level 1 takes seconds, level 2 (the default) 2 minutes, "
+        "and level 3 15 minutes. The limits are DCGM's. Tests that DCGM skips do not count."
     ),
     tiers=(DEEP,),
     measure=measure,

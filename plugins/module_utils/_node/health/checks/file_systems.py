@@ -170,9 +170,10 @@ FREE_SPACE = Check(
         "The file systems of / and /var (option system) have at least 5 % free space (option fail_percent) and 1000 "
         f"free inodes (option fail_inodes; {_SOURCE}). Below 10 % of the space or of the inodes (option warn_percent), "
         "the check warns. A file system with /tmp, /var/tmp, /dev/shm, /home or the scratch (option users) can be "
-        "filled by users, so the check only warns about its free space and inodes. But it fails if less than half of "
-        "the space that ext4 reserves for root there is free: users cannot use this space, so the node's own processes "
-        "have filled it. The check also fails if a file system of one of the two options is mounted read-only."
+        "filled by users, so the check only warns about its free space and inodes. If such a file system is ext4, some "
+        "of its space is reserved for root. If less than half of this reserved space is free, the check fails: users "
+        "cannot use it, so the node's own processes have filled it. The check also fails if a file system of the "
+        "option system or users is mounted read-only."
     ),
     tiers=(PERIODIC, EPILOG, BOOT),
     measure=_measure_space,

@@ -59,10 +59,10 @@ GEMM = Check(
     title="matrix products",
     explain=(
         "Multiplies matrices of 8192 x 8192 bfloat16 with cuBLAS on each GPU and checks each element of the result. "
-        "The check fails if an element is wrong. It warns if the rate of a GPU is more than 5 percent below the median "
-        "of the node's GPUs, with a modified z-score over 3.5. If a rate is below the VM size's limit, the check only "
-        "warns, because this limit was measured with another program. If a rate is below your own limit gemm, the "
-        "check fails."
+        "The check fails if an element is wrong. It warns if both are true: the rate of a GPU is more than 5 percent "
+        "below the median of the node's GPUs, and its modified z-score, a measure for outliers, is over 3.5. This "
+        "comparison needs at least four GPUs. If a rate is below the VM size's limit, the check only warns, because "
+        "this limit was measured with another program. If a rate is below your own limit gemm, the check fails."
     ),
     tiers=(DEEP,),
     measure=measure,

@@ -250,9 +250,10 @@ GPU_SXID = Check(
     title="SXids of the NVSwitches",
     explain=(
         "Looks for SXids, the numbered errors of NVSwitches, in the kernel's log of this boot and in the fabric "
-        "manager's log. The check fails after a fatal SXid. It only counts corrected single-bit errors (NVIDIA, Fabric "
-        "Manager User Guide). It warns after any other SXid. A finding stays until the machine restarts or somebody "
-        "clears it."
+        "manager's log. The check fails after a fatal SXid. For single-bit errors that the switch has corrected "
+        "(NVIDIA, Fabric Manager User Guide), the check neither fails nor warns: it reports only their number. It "
+        "warns after any other SXid that is not fatal. A finding stays until the machine restarts or somebody clears "
+        "it."
     ),
     tiers=(PROLOG, PERIODIC, EPILOG, BOOT),
     measure=_measure_sxid,

@@ -92,11 +92,13 @@ NVME_COUNT = Check(
     name="nvme_count",
     title="Local NVMe disks",
     explain=(
-        "The number of local NVMe disks is the one in scratch_expected_count, or else the number of scratch_devices, "
-        "or else that of the VM size (azurehpc-health-checks, check_nvme_count). If there are more disks, the check "
-        "warns. If scratch_devices is empty, local NVMe disks are recognised by their model. Disks that disappeared in "
-        "this boot are listed by serial number. The check warns while an NVMe controller is being reset. It fails if a "
-        "controller is dead, has no driver, or is still not live in the next run."
+        "There are as many local NVMe disks as expected (azurehpc-health-checks, check_nvme_count). The expected "
+        "number is the variable scratch_expected_count of the role scratch. If this variable is not set, the expected "
+        "number is the length of the list scratch_devices. If this list is empty, it is the number in the facts of the "
+        "VM size. If there are more disks, the check warns. If scratch_devices is empty, local NVMe disks are "
+        "recognised by their model. Disks that disappeared in this boot are listed by serial number. The check warns "
+        "while an NVMe controller is being reset. It fails if a controller is dead, has no driver, or is still not "
+        "live in the next run."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_count,
