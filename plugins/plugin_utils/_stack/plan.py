@@ -149,7 +149,7 @@ def _existing(
             f"{one.label} is not the machine that the stack made: its {kinds.UNIQUE[one.kind]} is "
             f"{unique_of(one.kind, there)}, and {recorded} is recorded. A teardown will not delete it."
         )
-    problems += _populated(one, there)
+    _converted(one, there, problems, notes)
     found = differences(one, there)
     fixed = [item for item in found if item.path.startswith(tuple(one.fixed))] if one.fixed else []
     advice = "Restore hpcai_stack, or make a resource with another name."
@@ -179,16 +179,29 @@ def _existing(
         changes.append(Change(one, UPDATE, merged(one, there), tuple(shown)))
 
 
-def _populated(one: Resource, there: Mapping[str, Any]) -> list[str]:
-    """Return why a static scale set cannot become elastic now: the daemon deletes machines that it has not ordered."""
+def _converted(one: Resource, there: Mapping[str, Any], problems: list[str], notes: list[str]) -> None:
+    """Add what a change between static and elastic means. The daemon deletes machines that it has not ordered."""
+    if one.kind != kinds.SCALE_SET:
+        return
     roles = [str((body.get("tags") or {}).get(ROLE)) for body in (there, one.body)]
     capacity = (there.get("sku") or {}).get("capacity")
-    if one.kind != kinds.SCALE_SET or roles != [STATIC, ELASTIC] or not capacity:
-        return []
-    return [
-        f"{one.label} is static and has capacity {capacity}. If it became elastic, the daemon would delete these "
-        "machines with their jobs. Delete its instances first, or give another set in hpcai_stack the key elastic."
-    ]
+    if roles == [STATIC, ELASTIC] and capacity:
+        problems.append(
+            f"{one.label} is static and has capacity {capacity}. If it became elastic, the daemon would delete these "
+            "machines with their jobs. Delete its instances first, or give another set in hpcai_stack the key elastic."
+        )
+    elif roles == [ELASTIC, STATIC] and capacity:
+        problems.append(
+            f"{one.label} is elastic and has capacity {capacity}. If it became static, Slurm would lose these nodes "
+            "with their jobs. Set its elastic.min to 0, run provision and site.yml, and wait until the daemon has "
+            "deleted its machines."
+        )
+    elif roles == [ELASTIC, STATIC]:
+        notes.append(
+            f"{one.label} is no longer elastic, but the daemon deletes its machines until site.yml has run. Before you "
+            "raise its capacity, stop the daemon on the controller: sudo systemctl stop hpcai-elastic. Then run "
+            "site.yml. The controller keeps its role on this set until the teardown of the stack."
+        )
 
 
 def _adopted(stack: Stack, one: Resource, there: Mapping[str, Any] | None) -> list[str]:

@@ -68,11 +68,11 @@ def variables_of(stack: Stack, found: Mapping[str, Mapping[str, Any] | None]) ->
         variables["shared_fs_mounts"] = [{"path": HOME, "source": source, "type": "lustre"}]
     if home.source in (CONTROLLER_NFS, AZURE_FILES, AMLFS):
         variables["slurm_user_home_base"] = f"{HOME}/home"
+    # Without an elastic set too: site.yml then removes the daemon, if a set was elastic before.
     elastic = {one.name: _elastic(one, names) for one in stack.scale_sets if one.elastic is not None}
-    if elastic:
-        variables["hpcai_elastic"] = elastic
-        if stack.suffixes.manager != Suffixes.manager:
-            variables["elastic_endpoint"] = stack.suffixes.manager
+    variables["hpcai_elastic"] = elastic
+    if elastic and stack.suffixes.manager != Suffixes.manager:
+        variables["elastic_endpoint"] = stack.suffixes.manager
     return variables
 
 

@@ -74,6 +74,23 @@ def test_a_static_set_with_machines_does_not_become_elastic(azure: Azure) -> Non
     assert azure.get(one, "2024-07-01")["tags"]["hpcai_role"] == "compute"
 
 
+def test_an_elastic_set_becomes_static_only_without_machines(azure: Azure) -> None:
+    azure.run(with_set(elastic={}))
+    one = azure.names().of(kinds.SCALE_SET, "burst")
+    azure.simulator.arm("PATCH", one, {"sku": {"capacity": 1}}, version="2024-07-01").raise_for_status()
+    azure.simulator.clear()
+    with pytest.raises(InventoryError, match=r"is elastic and has capacity 1\. If it became static, Slurm would lose"):
+        azure.run(with_set())
+    assert azure.sent() == []
+
+    azure.simulator.arm("PATCH", one, {"sku": {"capacity": 0}}, version="2024-07-01").raise_for_status()
+    changed = azure.run(with_set())
+    assert azure.get(one, "2024-07-01")["tags"]["hpcai_role"] == "compute"
+    assert changed["variables"]["hpcai_elastic"] == {}
+    assert "stop the daemon on the controller" in " ".join(changed["notes"])
+    assert "stop the daemon" not in " ".join(azure.run(with_set())["notes"])
+
+
 def test_check_mode_names_the_role(azure: Azure) -> None:
     wanted = with_set(elastic={})
     foreseen = azure.run(wanted, check=True)
