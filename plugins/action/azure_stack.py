@@ -119,6 +119,7 @@ def _absent(opened: Session, options: Mapping[str, Any], dry: bool) -> dict[str,
         "stays": [str(one) for one in plan.stays],
         "notes": list(plan.notes),
         "owner": opened.stack.owner,
+        "controller": Names(opened.stack).controller,
         "requests": opened.requests,
         "diff": _diff(plan, deleted),
     }

@@ -249,6 +249,12 @@ stays:
   type: list
   elements: str
   sample: ["disks/thesis stays: the stack did not make it"]
+controller:
+  description: Resource id of the controller, whether or not it exists.
+  returned: O(state=absent)
+  type: str
+  sample: "/subscriptions/11111111-2222-3333-4444-555555555555/resourceGroups/training/providers/\
+    Microsoft.Compute/virtualMachines/training-controller"
 requests:
   description: Number of requests. C(reads) counts those that only read, C(writes) those that changed something.
   returned: success

@@ -49,8 +49,11 @@ class Operator:
         content = {"hpcai_stack": stack, "hpcai_azure": azure, "provision_inventory": "inventory"}
         (self.folder / "stack.yml").write_text(yaml.safe_dump(content), encoding="utf-8")
 
-    def controller(self, **answer: Any) -> tuple[str, str]:
-        """Make this machine the controller, with this answer of Slurm. Returns the options of the inventory."""
+    def controller(self, azure_id: str = "", **answer: Any) -> tuple[str, str]:
+        """Make this machine the controller, with this answer of Slurm. Returns the options of the inventory.
+
+        :param azure_id: its resource id, if it is not the stack's controller.
+        """
         answer = {"changed": False, "answers": True, "jobs": [], "pending": [], **answer}
         python = self.folder / "python"
         python.write_text(f"#!/bin/sh\nprintf '%s' {shlex.quote(json.dumps(answer))}\n", encoding="utf-8")
@@ -59,6 +62,8 @@ class Operator:
             "ansible_connection": "local",
             "ansible_become": False,
             "ansible_python_interpreter": str(python),
+            # As Azure may return it.
+            "azure_id": azure_id or self._azure.names().controller.replace("resourceGroups", "resourcegroups"),
         }
         hosts = {"all": {"children": {"hpcai_controller": {"hosts": {"ctl": here}}}}}
         (self.folder / "hosts.yml").write_text(yaml.safe_dump(hosts), encoding="utf-8")
@@ -197,6 +202,22 @@ def test_teardown_is_refused_while_jobs_run_or_are_pending(
     if "jobs" in answer:
         assert operator.run("teardown", *options, "-e", "teardown_running_jobs=true").returncode == 0
         assert azure.simulator.model.resource_groups == {}
+
+
+def test_teardown_does_not_ask_another_cluster_about_jobs(operator: Operator, azure: Azure) -> None:
+    azure.run(smallest(storage={"containers": []}, shared_home={"source": "none"}))
+    azure.simulator.clear()
+    other = azure.names(smallest(name="other")).controller
+    options = (*operator.controller(azure_id=other), "-e", "teardown_confirm=true")
+    done = operator.run("teardown", *options)
+
+    assert done.returncode != 0
+    assert (
+        "Nothing was deleted, because the controller of the inventory, ctl, is not that of the stack, so it is not "
+        f"known whether jobs run: its azure_id is {other}, not {azure.names().controller}."
+    ) in words(done)
+    assert "skipped=1" in next(line for line in done.stdout.splitlines() if line.startswith("ctl "))
+    assert azure.sent() == []
 
 
 def test_preflight_stops_provision_before_the_first_write(operator: Operator, azure: Azure) -> None:
