@@ -162,7 +162,7 @@ def _existing(
     ]
     if any(item.path == _RESTARTS for item in found):
         notes.append(f"{one.label}: a change of the VM size restarts the machine.")
-    failed = str((there.get("properties") or {}).get("provisioningState", "")).lower() in ("failed", "canceled")
+    failed = _half_made(one, there)
     if fixed or not (found or failed):
         return
     shown = list(found)
@@ -177,6 +177,14 @@ def _existing(
         changes.append(Change(one, PATCH, patch(one, there, sent), tuple(shown)))
     else:
         changes.append(Change(one, UPDATE, merged(one, there), tuple(shown)))
+
+
+def _half_made(one: Resource, there: Mapping[str, Any]) -> bool:
+    """Say whether Azure could not make or change a resource, and should try again."""
+    if one.kind == kinds.SCALE_SET and (there.get("sku") or {}).get("capacity"):
+        # Its last growth failed, and any request would order these machines again. That is up to whoever grows the set.
+        return False
+    return str((there.get("properties") or {}).get("provisioningState", "")).lower() in ("failed", "canceled")
 
 
 def _converted(one: Resource, there: Mapping[str, Any], problems: list[str], notes: list[str]) -> None:

@@ -224,13 +224,28 @@ def test_half_made_resource_is_sent_again() -> None:
     found = answers(wanted)
     names = Names(wanted)
     at(found, names.nat)["properties"]["provisioningState"] = "Failed"
-    at(found, names.of(kinds.SCALE_SET, "compute0"))["properties"]["provisioningState"] = "Failed"
+    scale_set = at(found, names.of(kinds.SCALE_SET, "compute0"))
+    scale_set["properties"]["provisioningState"] = "Failed"
+    scale_set["sku"]["capacity"] = 0
 
     by_label = {one.resource.label: one for one in planned(wanted, found).changes}
     assert by_label["natGateways/hpcai-nat"].how == UPDATE
     again = by_label["virtualMachineScaleSets/compute0"]
     assert again.how == PATCH
     assert set(again.body) == {"tags"}
+
+
+def test_scale_set_that_could_not_grow_is_left_to_whoever_grows_it() -> None:
+    wanted = stack(**with_set())
+    found = answers(wanted)
+    scale_set = at(found, Names(wanted).of(kinds.SCALE_SET, "compute0"))
+    scale_set["properties"]["provisioningState"] = "Failed"
+
+    assert not planned(wanted, found).changed
+    # A request about something else does not claim to correct the state.
+    scale_set["tags"] = {}
+    (change,) = planned(wanted, found).changes
+    assert {one.path.split(".")[0] for one in change.differs} == {"tags"}
 
 
 def test_machine_that_is_not_the_recorded_one_is_reported() -> None:
