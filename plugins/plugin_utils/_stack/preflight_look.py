@@ -49,7 +49,7 @@ def existing_machines(azure: AzureState) -> dict[str, int]:
     found = {}
     for one in azure.resources:
         answer = azure.found.get(one.id.lower())
-        if answer is not None and one.kind in kinds.PATCHED:
+        if answer is not None and one.kind in kinds.MACHINES:
             sku = answer.get("sku") or {}
             found[one.name.lower()] = int(sku.get("capacity") or 0) if one.kind == kinds.SCALE_SET else 1
     return found

@@ -18,8 +18,13 @@ from stand_ins.preflight import GPU, facts, full_subnet, needs, usages
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.prices import PriceList, SizePrice
 from ansible_collections.hpcai.azure.plugins.plugin_utils._report.text import as_json
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack import preflight
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.apply import AzureState
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.cost import cost_of
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.preflight_facts import Answer, Facts, Usage, Verdict
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.preflight_look import existing_machines
+
+from .azure import answers, known, resources_of
+from .stacks import sets, stack
 
 TODAY = datetime.date(2026, 11, 26)
 PRICES = PriceList(
@@ -133,3 +138,14 @@ def test_no_answer_of_azure_can_break_a_line_of_the_table() -> None:
 def test_a_verdict_must_be_one() -> None:
     with pytest.raises(ValueError, match="'good' is not a verdict"):
         Verdict("quota", "cores", "good", "")
+
+
+def test_only_machines_count_as_machines_that_exist() -> None:
+    # The group and the set have one name, and the set does not exist yet.
+    wanted = stack(name="compute0", scale_sets=sets(2))
+    found = answers(wanted)
+    new = next(one.id for one in resources_of(wanted) if one.id.endswith("virtualMachineScaleSets/compute0"))
+    found[new.lower()] = None
+    azure = AzureState(known(wanted), resources_of(wanted), found, None, "")
+
+    assert existing_machines(azure) == {"compute0-controller": 1, "compute0-login-1": 1, "compute1": 40}
