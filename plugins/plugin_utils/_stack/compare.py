@@ -23,6 +23,7 @@ _SHARED = frozenset({"addressPrefixes"})
 _UNITS = frozenset({"imageReference", "billingProfile", "capacityReservation"})
 """What a request about a machine contains exactly as the model has it, without what Azure adds to it."""
 _IDENTITIES = "userAssignedIdentities"
+_NO_IDENTITY = "none"
 _WITHOUT_EFFECT = ("NetworkSourceDeleted", "Failed")
 """States of a storage account's rule for a subnet: the rule is there, and has no effect until it is sent again."""
 _READ_ONLY = frozenset(
@@ -183,6 +184,8 @@ def _equal(path: str, want: Any, have: Any) -> bool:
         # Azure leaves out what is empty or off. An empty list demands nothing: its entries belong to others.
         return want in (False, [], {}, "", None)
     name = path.rsplit(".", 1)[-1]
+    if path == "identity.type":
+        return _types(want).keys() <= _types(have).keys()
     if isinstance(want, list) and isinstance(have, list):
         wanted, there = ({str(item).lower() for item in items} for items in (want, have))
         return wanted <= there if name in _SHARED else wanted == there
@@ -236,10 +239,25 @@ def _merge(have: Any, want: Any, name: str = "") -> Any:
         for key, value in want.items():
             known = spelt.get(str(key).lower(), key)
             result[known] = _merge(result.get(known), value, str(key))
-        return result
+        return _identity(have, result) if name == "identity" else result
     if isinstance(want, list) and isinstance(have, list):
         return _merge_lists(have, want, name)
     return want
+
+
+def _types(stated: Any) -> dict[str, str]:
+    """Return the types of identities in a text such as ``SystemAssigned, UserAssigned``, by lower-case names."""
+    found = {one.strip().lower(): one.strip() for one in str(stated).split(",")}
+    return {key: value for key, value in found.items() if key != _NO_IDENTITY}
+
+
+def _identity(have: Mapping[str, Any], both: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a machine's merged identity without what Azure derives.
+
+    A type that others have added stays: Azure Policy adds one for its agents, and would add it again.
+    """
+    types = {**_types(have.get("type")), **_types(both["type"])}
+    return {"type": ", ".join(types[key] for key in sorted(types)), _IDENTITIES: {one: {} for one in both[_IDENTITIES]}}
 
 
 def _merge_lists(have: list[Any], want: list[Any], name: str) -> list[Any]:

@@ -191,6 +191,29 @@ def test_tags_that_were_removed_come_back_and_foreign_ones_stay() -> None:
     }
 
 
+def test_identity_that_a_policy_adds_stays() -> None:
+    wanted = stack()
+    names = Names(wanted)
+    found = answers(wanted)
+    identity = at(found, names.controller)["identity"]
+    identity |= {"type": "SystemAssigned, UserAssigned", "principalId": "of-the-policy", "tenantId": "the-tenant"}
+    assert not planned(wanted, found).changed
+
+    foreign = names.of(kinds.IDENTITY, "foreign")
+    identity |= {"type": "SystemAssigned", "userAssignedIdentities": {foreign: {"clientId": "1", "principalId": "2"}}}
+    (change,) = planned(wanted, found).changes
+    # What Azure derives is not sent.
+    assert change.body == {
+        "identity": {
+            "type": "SystemAssigned, UserAssigned",
+            "userAssignedIdentities": {foreign: {}, names.controller_identity: {}},
+        }
+    }
+    at(found, names.controller)["identity"] = {"type": "None"}
+    (change,) = planned(wanted, found).changes
+    assert change.body["identity"]["type"] == "UserAssigned"
+
+
 def test_resource_of_somebody_else_under_our_name_is_refused() -> None:
     wanted = stack()
     found = answers(wanted)
