@@ -15,6 +15,7 @@ from typing import Any
 from .._azure.errors import InventoryError
 from . import resource as kinds
 from .arm import Arm
+from .compare import merged
 from .deployments import ENDED, Deployments
 from .desired import TenantIds, desired, first
 from .model import Stack
@@ -172,8 +173,29 @@ class Apply:
             secret = {SECRET_PARAMETER: new_key()} if SECRET_PARAMETER in content.get("parameters", {}) else {}
             self._say(f"Azure checks the deployment of {len(whole)} resources")
             self._deployments.check(self._names.deployment, content, secret)
+            self._refuse_outdated(whole)
             self._deployments.run(self._names.deployment, content, secret)
         self._direct([one for one in rest if one not in whole])
+
+    def _refuse_outdated(self, changes: list[Change]) -> None:
+        """Refuse to send a complete resource that somebody changed meanwhile, such as a subnet that was added.
+
+        Azure's checks take minutes, and what the body lacks would be removed. They compare whole resources only.
+
+        :raises InventoryError: a resource changed.
+        """
+        updates = [one for one in changes if one.how == UPDATE]
+        now = self._arm.read([(one.resource.id, one.resource.kind) for one in updates])
+        outdated = [
+            one.resource.label
+            for one in updates
+            if (there := now[one.resource.id.lower()]) is None or merged(one.resource, there) != one.body
+        ]
+        if outdated:
+            raise InventoryError(
+                f"{', '.join(outdated)} changed while Azure checked the deployment. It was not started, because it "
+                "would undo that change."
+            )
 
     def _direct(self, changes: list[Change]) -> None:
         """Make and change resources by requests of their own, one after the other."""

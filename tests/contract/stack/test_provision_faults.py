@@ -325,6 +325,30 @@ def test_run_whose_preview_deletes_something_deploys_nothing(azure: Azure, monke
     complete(azure)
 
 
+def test_subnet_that_was_added_during_the_checks_stays(azure: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
+    azure.run()
+    network = azure.names().network
+    body = azure.get(network)
+    del body["properties"]["subnets"][0]["properties"]["natGateway"]
+    azure.put(network, {key: body[key] for key in ("location", "tags", "properties")})
+    check = Deployments.check
+
+    def meanwhile(*arguments: Any) -> None:
+        check(*arguments)
+        azure.put(f"{network}/subnets/foreign", {"properties": {"addressPrefix": "10.42.100.0/24"}})
+
+    azure.simulator.clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(Deployments, "check", meanwhile)
+        assert "virtualNetworks/hpcai-vnet changed while Azure checked the deployment" in failure(azure)
+    assert deployed(azure) == ["POST validate", "POST whatIf"]
+    azure.run()
+    subnets = {one["name"]: one["properties"] for one in azure.get(network)["properties"]["subnets"]}
+    assert {"foreign", "cluster"} <= subnets.keys()
+    assert "natGateway" in subnets["cluster"]
+    complete(azure)
+
+
 def test_failed_run_that_made_nothing_says_so(subscribe: Callable[..., Azure]) -> None:
     azure = subscribe()
     azure.simulator.add_fault("PUT .*/resourceGroups/hpcai[?]", status=403, code="AuthorizationFailed", message="No.")
