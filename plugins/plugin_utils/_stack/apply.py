@@ -206,7 +206,9 @@ class Apply:
 
     def _record(self, azure: AzureState, todo: Plan) -> AzureState:
         """Record what there is now, if that differs from the last record."""
-        changed = [(one.resource.id, one.resource.kind) for one in todo.changes if one.how == CREATE]
+        changed = [
+            (one.resource.id, one.resource.kind) for one in todo.changes if one.how == CREATE or one.resource.withdrawn
+        ]
         found = {**azure.found, **self._arm.read(changed)}
         record = next_record(self._stack, azure.record, azure.resources, found, made_by(todo.changes, found))
         if record != azure.record and found.get(self._stack.group_id.lower()) is not None:

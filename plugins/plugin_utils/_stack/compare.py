@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import resource as kinds
-from .resource import Resource
+from .resource import Resource, address_of
 
 _KEYS = ("name", "id", "service", "value", "path", "lun")
 """What identifies an entry of a list, the first of them that the model sets."""
@@ -22,6 +22,7 @@ _SHARED = frozenset({"addressPrefixes"})
 """Lists to which others may add entries, such as another address range of the network."""
 _UNITS = frozenset({"imageReference", "billingProfile", "capacityReservation"})
 """What a request about a machine contains exactly as the model has it, without what Azure adds to it."""
+_IP_RULES = "properties.networkAcls.ipRules"
 _IDENTITIES = "userAssignedIdentities"
 _NO_IDENTITY = "none"
 _WITHOUT_EFFECT = ("NetworkSourceDeleted", "Failed")
@@ -88,6 +89,11 @@ class Difference:
 def differences(resource: Resource, found: Mapping[str, Any]) -> list[Difference]:
     """Return the fields that the model sets and Azure has differently. Nothing else is compared."""
     result = list(_compare("", resource.body, found, resource.once))
+    result += [
+        Difference(f"{_IP_RULES}[{item['value']}]", item["value"], None)
+        for item in _at(found, _IP_RULES) or []
+        if address_of(item) in resource.withdrawn
+    ]
     if resource.owned:
         names = {str(item["name"]).lower() for item in _at(resource.body, resource.owned) or []}
         result += [
@@ -122,6 +128,9 @@ def patch(resource: Resource, found: Mapping[str, Any], changed: list[Difference
     for others, the complete property of the first level, because their interfaces replace it.
     """
     complete = _merge(_strip(found), dict(_without(resource.body, resource.once)))
+    if resource.withdrawn and _at(complete, _IP_RULES):
+        rules = _at(complete, "properties.networkAcls")
+        rules["ipRules"] = [item for item in rules["ipRules"] if address_of(item) not in resource.withdrawn]
     body: dict[str, Any] = {}
     for one in changed:
         path = one.path.split("[", maxsplit=1)[0].split(".")

@@ -12,7 +12,7 @@ from typing import Any
 
 from .._azure.resources import tag_value
 from .model import TAG, Stack
-from .resource import GROUP, UNIQUE, UNTAGGED, Resource
+from .resource import GROUP, UNIQUE, UNTAGGED, Resource, admitted
 
 SCHEMA = 1
 """Version of the record."""
@@ -27,10 +27,13 @@ class Record:
     :ivar owner: the value of the tag.
     :ivar resources: the made resources: for machines the id that their successor of the same name does not have, else
         an empty text, by resource id.
+    :ivar admitted: the public ranges that the stack admits to vault and storage account, by lower-case resource id.
+        Other ranges were added by hand.
     """
 
     owner: str
     resources: Mapping[str, str] = field(default_factory=dict)
+    admitted: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def has(self, resource_id: str) -> bool:
         """Say whether the stack made a resource."""
@@ -40,9 +43,16 @@ class Record:
         """Return the recorded id of a machine, or an empty text."""
         return next((value for key, value in self.resources.items() if key.lower() == resource_id.lower()), "")
 
+    def ranges(self, resource_id: str) -> frozenset[str]:
+        """Return the public ranges that the stack has admitted to a resource."""
+        return self.admitted.get(resource_id.lower(), frozenset())
+
     def as_output(self) -> dict[str, Any]:
         """Return it as the outputs of a template."""
         content = {"schema": SCHEMA, "stack": self.owner, "resources": dict(sorted(self.resources.items()))}
+        if self.admitted:
+            # Older releases ignore it, and older records have none.
+            content["admitted"] = {key: sorted(value) for key, value in sorted(self.admitted.items())}
         return {OUTPUT: {"type": "object", "value": content}}
 
 
@@ -60,7 +70,8 @@ def record_from(deployment: Mapping[str, Any] | None, owner: str) -> Record | No
             f"the record of the stack has schema {content.get('schema')}, and this release reads {SCHEMA}: upgrade the "
             "collection."
         )
-    return Record(owner, dict(content.get("resources") or {}))
+    ranges = {key: frozenset(value) for key, value in (content.get("admitted") or {}).items()}
+    return Record(owner, dict(content.get("resources") or {}), ranges)
 
 
 def next_record(
@@ -74,16 +85,19 @@ def next_record(
     :param made: lower-case ids of the resources that this run made.
     """
     known = dict(before.resources) if before else {}
+    ranges = dict(before.admitted) if before else {}
     spelt = {key.lower(): key for key in known}
     for one in resources:
         there = found.get(one.id.lower())
         if one.adopted or there is None:
             continue
+        # A range whose removal failed is still ours.
+        ranges[one.id.lower()] = one.admits | (ranges.get(one.id.lower(), frozenset()) & admitted(there))
         if before and before.has(one.id) and one.id.lower() not in made:
             continue
         known.pop(spelt.get(one.id.lower(), ""), None)
         known[one.id] = unique_of(one.kind, there)
-    return Record(stack.owner, known)
+    return Record(stack.owner, known, {key: value for key, value in ranges.items() if value})
 
 
 def unique_of(kind: str, found: Mapping[str, Any]) -> str:

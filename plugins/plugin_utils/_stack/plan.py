@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from . import resource as kinds
@@ -20,7 +20,7 @@ from .machines import ELASTIC, ROLE, STATIC
 from .model import CLUSTER, COMPUTE, Stack
 from .names import Names
 from .ownership import Record, next_record, owner_of, unique_of, why_foreign
-from .resource import Resource
+from .resource import Resource, admitted
 
 CREATE, UPDATE, PATCH = "create", "update", "patch"
 _STATE = "properties.provisioningState"
@@ -93,7 +93,7 @@ def plan(stack: Stack, resources: Iterable[Resource], found: Found, record: Reco
     :param found: Azure's answer about each of them. A missing one could not be read yet, and does not exist.
     :param record: what the stack has recorded; None if nothing.
     """
-    resources = tuple(resources)
+    resources = tuple(_with_withdrawn(one, record) for one in resources)
     changes: list[Change] = []
     problems: list[str] = []
     notes: list[str] = []
@@ -123,6 +123,12 @@ def plan(stack: Stack, resources: Iterable[Resource], found: Found, record: Reco
     )
 
 
+def _with_withdrawn(one: Resource, record: Record | None) -> Resource:
+    """Return a resource with the public ranges that earlier runs admitted, and that the stack no longer admits."""
+    withdrawn = record.ranges(one.id) - one.admits if record and not one.adopted else frozenset()
+    return replace(one, withdrawn=withdrawn) if withdrawn else one
+
+
 def assignments_to_request(stack: Stack, known: TenantIds) -> list[str]:
     """Return the commands for role assignments that the stack does not write, for whoever has the right to."""
     return [
@@ -150,6 +156,12 @@ def _existing(
             f"{unique_of(one.kind, there)}, and {recorded} is recorded. A teardown will not delete it."
         )
     _converted(one, there, problems, notes)
+    foreign = admitted(there) - one.admits - one.withdrawn
+    if "networkAcls" in (one.body.get("properties") or {}) and foreign:
+        notes.append(
+            f"{one.label} also admits {', '.join(sorted(foreign))}, which hpcai_stack does not name. If nobody needs "
+            "this, remove it from the resource's firewall."
+        )
     found = differences(one, there)
     fixed = [item for item in found if item.path.startswith(tuple(one.fixed))] if one.fixed else []
     advice = "Restore hpcai_stack, or make a resource with another name."

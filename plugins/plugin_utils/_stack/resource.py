@@ -90,6 +90,7 @@ class Resource:
         other entries are foreign.
     :ivar prefix: see ``owned``.
     :ivar adopted: whether it must exist already, and is only read.
+    :ivar withdrawn: public ranges that an earlier run admitted, and that the stack no longer admits.
     :ivar data: whether it contains users' data, so that it is deleted only if it is named.
     """
 
@@ -102,6 +103,7 @@ class Resource:
     owned: str = ""
     prefix: str = ""
     adopted: bool = False
+    withdrawn: frozenset[str] = frozenset()
     data: bool = False
 
     @property
@@ -115,9 +117,25 @@ class Resource:
         return label_of(self.id)
 
     @property
+    def admits(self) -> frozenset[str]:
+        """The public ranges that its firewall should admit, see ``admitted``."""
+        return admitted(self.body)
+
+    @property
     def url(self) -> str:
         """Path and query of its requests."""
         return url_of(self.id, self.kind)
+
+
+def admitted(body: Mapping[str, Any]) -> frozenset[str]:
+    """Return the public ranges that the firewall in a body admits; single addresses without ``/32``."""
+    rules = ((body.get("properties") or {}).get("networkAcls") or {}).get("ipRules") or []
+    return frozenset(address_of(one) for one in rules)
+
+
+def address_of(rule: Mapping[str, Any]) -> str:
+    """Return the range of a firewall's rule. Azure writes a single address with and without ``/32``."""
+    return str(rule.get("value")).lower().removesuffix("/32")
 
 
 def url_of(resource_id: str, kind: str) -> str:

@@ -207,7 +207,9 @@ def remaining(plan: Teardown, deleted: frozenset[str]) -> Record | None:
     }
     # The group is still ours if only foreign resources keep it. Parts alone are not worth a record.
     alive = [key for key in rest if kind_of(key) not in _PARTS]
-    return Record(plan.record.owner, rest) if alive else None
+    left = {key.lower() for key in rest}
+    admitted = {key: ranges for key, ranges in plan.record.admitted.items() if key in left}
+    return Record(plan.record.owner, rest, admitted) if alive else None
 
 
 def _without_record(owner: str, inside: GroupState) -> Teardown:

@@ -219,6 +219,43 @@ def test_drift_of_every_type_is_repaired_and_foreign_content_stays(azure: Azure)
     assert "natGateway" in subnets["cluster"]
 
 
+def ranges(azure: Azure, resource_id: str, kind: str) -> list[str]:
+    """The public ranges that a firewall admits."""
+    properties = azure.get(resource_id, kinds.API_VERSIONS[kind])["properties"]
+    return [one["value"] for one in properties["networkAcls"]["ipRules"]]
+
+
+def test_range_that_left_the_stack_is_closed_and_one_added_by_hand_stays(azure: Azure) -> None:
+    def wanted(*allowed: str) -> dict[str, Any]:
+        return smallest(key_vault={"allow_from": list(allowed)}, storage={"allow_from": list(allowed)})
+
+    azure.run(wanted("192.0.2.0/24", "198.51.100.7"))
+    vault, account = azure.names().vault, azure.names().account
+    for one in (vault, account):
+        found = azure.simulator.model.documents.get(one)
+        assert found is not None
+        found.properties["networkAcls"]["ipRules"].append({"value": "203.0.113.9"})
+    assert azure.run(wanted("192.0.2.0/24", "198.51.100.7"))["changed"] is False
+
+    # A removal that fails is tried again.
+    azure.simulator.add_fault("PATCH .*/vaults/", times=1, status=403, code="AuthorizationFailed", message="No.")
+    with pytest.raises(InventoryError, match="AuthorizationFailed"):
+        azure.run(wanted("192.0.2.0/24"))
+    foreseen = azure.run(wanted("192.0.2.0/24"), check=True)
+    assert "properties.networkAcls.ipRules[198.51.100.7" in foreseen["diff"]["before"]
+    azure.run(wanted("192.0.2.0/24"))
+    assert ranges(azure, vault, kinds.VAULT) == ["192.0.2.0/24", "203.0.113.9"]
+    assert ranges(azure, account, kinds.ACCOUNT) == ["192.0.2.0/24", "203.0.113.9"]
+    last = azure.run(wanted())
+    assert ranges(azure, vault, kinds.VAULT) == ranges(azure, account, kinds.ACCOUNT) == ["203.0.113.9"]
+    assert any("also admits 203.0.113.9, which hpcai_stack does not name" in note for note in last["notes"])
+    assert azure.run(wanted())["changed"] is False
+    # The stack takes over what was added by hand, when it names it.
+    azure.run(wanted("203.0.113.9"))
+    azure.run(wanted())
+    assert ranges(azure, vault, kinds.VAULT) == []
+
+
 def test_munge_key_is_made_once_and_shown_nowhere(azure: Azure) -> None:
     result = azure.run()
     vault = next(iter(azure.simulator.model.vaults.values()))

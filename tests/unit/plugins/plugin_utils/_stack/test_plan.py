@@ -191,6 +191,19 @@ def test_tags_that_were_removed_come_back_and_foreign_ones_stay() -> None:
     }
 
 
+def test_record_of_an_older_release_closes_no_range() -> None:
+    before = stack(key_vault={"allow_from": ["192.0.2.8", "198.51.100.0/24"]})
+    wanted = stack(key_vault={"allow_from": ["198.51.100.0/24"]})
+    result = planned(wanted, answers(before), record_of(before))
+
+    # It is not known who added the range. From now on, the record has those of the stack.
+    assert result.changes == ()
+    (note,) = result.notes
+    assert "also admits 192.0.2.8, which hpcai_stack does not name" in note
+    assert result.record is not None
+    assert result.record.ranges(Names(wanted).vault) == {"198.51.100.0/24"}
+
+
 def test_identity_that_a_policy_adds_stays() -> None:
     wanted = stack()
     names = Names(wanted)
