@@ -38,8 +38,12 @@ HELP: Mapping[str, str] = {
     "hpcai_slurm_scheduler": "Figures of sdiag.",
 }
 """Names of the metrics, each with its help text."""
-DOWN, DRAINED, DRAINING, POWERED_DOWN, ABSENT = "down", "drained", "draining", "powered_down", "absent"
-STATES = ("idle", "mixed", "allocated", "completing", "reserved", DRAINING, DRAINED, DOWN, POWERED_DOWN, "other")
+DOWN, DRAINED, DRAINING, ABSENT = "down", "drained", "draining", "absent"
+POWERED_DOWN, POWERING_UP = "powered_down", "powering_up"
+STATES = (
+    *("idle", "mixed", "allocated", "completing", "reserved", DRAINING, DRAINED, DOWN, POWERED_DOWN, POWERING_UP),
+    "other",
+)
 """States of nodes in the metrics. Nodes without a machine are left out."""
 _SQUEUE = (
     *("squeue", "--noheader", "--noconvert", "--states=PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING"),
@@ -232,11 +236,15 @@ def state_of(node: NodeState) -> str:
         return ABSENT
     if states & {"POWERED_DOWN", "POWERING_DOWN"} and "DRAIN" not in states:
         return POWERED_DOWN
-    if states & {"DOWN", "FAIL", "NOT_RESPONDING", "UNKNOWN"}:
+    # A machine that boots cannot answer yet. A node that was set down keeps this flag.
+    boots = "POWERING_UP" in states
+    if states & {"DOWN", "FAIL"} or (states & {"NOT_RESPONDING", "UNKNOWN"} and not boots):
         return DOWN
     busy = states & {"ALLOCATED", "MIXED", "COMPLETING"}
     if node.drained:
         return DRAINING if busy else DRAINED
+    if boots:
+        return POWERING_UP
     for state in ("COMPLETING", "ALLOCATED", "MIXED"):
         if state in states:
             return state.lower()

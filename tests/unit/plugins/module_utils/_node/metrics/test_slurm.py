@@ -74,6 +74,10 @@ def lines_of(text: str, name: str) -> list[str]:
         ("DOWN+NOT_RESPONDING", "Not responding", "down"),
         ("IDLE+NOT_RESPONDING", "", "down"),
         ("IDLE+CLOUD+POWERED_DOWN", "", "powered_down"),
+        ("ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP", "", "powering_up"),
+        ("IDLE+CLOUD+NOT_RESPONDING+POWERING_UP", "", "powering_up"),
+        ("DOWN+CLOUD+NOT_RESPONDING+POWERING_UP", "ResumeTimeout reached", "down"),
+        ("ALLOCATED+CLOUD+DRAIN+NOT_RESPONDING+POWERING_UP", "x", "draining"),
         ("IDLE+MAINT+RESERVED", "", "reserved"),
         ("DOWN+CLOUD", "hpcai: no such instance", "absent"),
         ("FUTURE", "", "absent"),
@@ -91,6 +95,12 @@ def test_nodes_are_counted_and_those_without_a_machine_are_left_out() -> None:
     assert 'hpcai_slurm_nodes{set="gpu",state="idle"} 1' in text
     assert 'hpcai_slurm_nodes{set="gpu",state="down"} 0' in text
     assert "hpcai_slurm_node_out" not in text
+
+
+def test_a_node_whose_machine_boots_is_not_out() -> None:
+    text = text_of(answers(NODES.format(1, "gpu:8", "ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP", "")))
+    assert "hpcai_slurm_node_out" not in text
+    assert 'hpcai_slurm_nodes{set="gpu",state="powering_up"} 1' in text
 
 
 def test_durations_are_slurms_own_so_that_a_restart_resets_none() -> None:
