@@ -190,10 +190,12 @@ def test_prometheus_accepts_each_configuration(
 ) -> None:
     file = tmp_path / "prometheus.yml"
     file.write_text(render(evaluate, "prometheus.yml.j2", tmp_path, **variables), encoding="utf-8")
-    done = subprocess.run(
-        [str(PROMTOOL), "check", "config", "--syntax-only", str(file)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    (tmp_path / "alertmanager.password").write_text("none", encoding="ascii")
+    # The promtool of Ubuntu 22.04 has no --syntax-only, and looks for the files too.
+    for options in (["--syntax-only"], []):
+        words = [str(PROMTOOL), "check", "config", *options, str(file)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_slurmctlds_own_endpoint_is_scraped_every_two_minutes(

@@ -56,6 +56,8 @@ def command(settings: Settings, address: str) -> list[str]:
     :param address: where it listens.
     """
     where = f"[{address}]" if ":" in address else address
+    # CHANGELOG of node exporter 1.4.0, #2417.
+    disks = "ignored-devices" if settings.exporter.old_options else "device-exclude"
     return [
         settings.exporter.program,
         f"--web.listen-address={where}:{settings.exporter.port}",
@@ -65,5 +67,5 @@ def command(settings: Settings, address: str) -> list[str]:
         f"--collector.textfile.directory={settings.folder}",
         f"--collector.filesystem.fs-types-exclude={_EXCLUDED_TYPES}",
         f"--collector.netdev.device-exclude={_EXCLUDED_DEVICES}",
-        f"--collector.diskstats.device-exclude={_EXCLUDED_DISKS}",
+        f"--collector.diskstats.{disks}={_EXCLUDED_DISKS}",
     ]

@@ -30,7 +30,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run impo
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import run as run_command
 from ansible_collections.hpcai.azure.plugins.module_utils._node.metrics import credentials, exporter, progress, serve
 from ansible_collections.hpcai.azure.plugins.module_utils._node.metrics.progress import Progress
-from ansible_collections.hpcai.azure.plugins.module_utils._node.metrics.settings import Settings, Token, read_settings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.metrics.settings import Exporter, Settings, Token, read_settings
 
 STEP = b'{"kind": "train", "step": 7, "step_seconds": 1.5}'
 
@@ -372,6 +372,14 @@ def test_the_exporter_listens_on_one_address_and_publishes_nothing_that_users_na
     assert all(excluded.search(kind) for kind in ("fuse.sshfs", "fuse", "overlay", "tmpfs", "nfs4", "beegfs", "lustre"))
     assert not any(excluded.search(kind) for kind in ("ext4", "xfs"))
     assert "--web.listen-address=[fd00::7]:9100" in exporter.command(Settings(), "fd00::7")
+
+
+def test_an_exporter_before_1_4_gets_the_option_that_it_knows() -> None:
+    option = "--collector.diskstats.{}=^(loop|ram|sr|fd)\\d+$"
+    old = Settings(exporter=Exporter(old_options=True))
+    assert option.format("ignored-devices") in exporter.command(old, "10.0.0.7")
+    assert option.format("device-exclude") in exporter.command(Settings(), "10.0.0.7")
+    assert not any("device-exclude" in word for word in exporter.command(old, "10.0.0.7") if "diskstats" in word)
 
 
 def test_the_own_address_is_that_of_the_route_to_a_controller() -> None:
