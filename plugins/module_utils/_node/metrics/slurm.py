@@ -325,7 +325,8 @@ def _add_jobs(metrics: Metrics, jobs: Sequence[Job], gpus: Mapping[tuple[int, st
     counts: Counter[tuple[str, str]] = Counter()
     reasons: Counter[str] = Counter()
     oldest: dict[str, float] = {}
-    for job in jobs:
+    # Jobs without GPUs last: users can have so many that samples are dropped, but the GPUs bound the number of others.
+    for job in sorted(jobs, key=lambda job: not any((job.id, node) in gpus for node in job.nodes)):
         # A job may name several partitions until it starts.
         partition = job.partitions.partition(",")[0]
         counts[partition, job.state.lower()] += 1

@@ -314,3 +314,15 @@ def test_samples_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         metrics.add("hpcai_x", number, n=str(number))
     assert metrics.dropped == 15
     assert len(as_text(metrics).splitlines()) == 12
+
+
+def test_of_too_many_jobs_those_with_gpus_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "ansible_collections.hpcai.azure.plugins.module_utils._node.machine.exposition.MOST_SAMPLES", 10
+    )
+    jobs = "".join(f"{job}|mallory|RUNNING|gpu|x|2026-11-20T10:05:00|None|gpu-1\n" for job in range(1, 30))
+    jobs += "77|alice|RUNNING|gpu|x|2026-11-20T10:05:00|None|gpu-1\n"
+    text = text_of(answers(NODES.format(1, "gpu:8", "ALLOCATED", ""), jobs, gpus={(77, "gpu-1"): (0,)}))
+    assert 'hpcai_job_info{job_id="77",node="gpu-1",gpu="0",user="alice",partition="gpu"} 1' in text
+    assert 'hpcai_job_start_seconds{job_id="77"}' in text
+    assert 'hpcai_slurm_jobs{partition="gpu",state="running"} 30' in text
