@@ -16,13 +16,14 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..ledger.output import set_of
 from ..machine.exposition import Metrics
 from ..machine.run import CommandFailed, Run, follow, must
 from ..slurm.hostlist import HostlistError, expand
 from ..slurm.nodes import NO_INSTANCE, SHOW_NODES, NodeState, epoch, parse_nodes, parse_records
+from ..slurm.private_data import SHOW_CONFIG, hides_users
 from ..slurm.releases import SCONTROL_JSON, in_version
 
 HELP: Mapping[str, str] = {
@@ -103,6 +104,7 @@ class Answers:
 
     :ivar gpus: GPUs by job and node; empty if no node has GPUs or they are not known.
     :ivar slurmdbd: whether slurmdbd answers; None if the cluster has none.
+    :ivar hide_users: whether users do not see each other's jobs, so that jobs have no names of users.
     """
 
     nodes: str | None = None
@@ -111,6 +113,7 @@ class Answers:
     gpus: Mapping[tuple[int, str], tuple[int, ...]] = field(default_factory=dict)
     slurmdbd: bool | None = None
     problems: tuple[str, ...] = ()
+    hide_users: bool = False
 
 
 class _TooLarge(Exception):
@@ -163,8 +166,11 @@ def ask(run: Run, accounting: bool, jobs_json: Callable[[Sequence[str]], bytes] 
     nodes = output(*SHOW_NODES)
     jobs = sdiag = None
     gpus: Mapping[tuple[int, str], tuple[int, ...]] = {}
+    hide_users = True
     if nodes is not None:
         jobs, sdiag = output(*_SQUEUE), output("sdiag")
+        if jobs:
+            hide_users = hides_users(output(*SHOW_CONFIG))
         if jobs and _has_gpus(nodes):
             # scontrol prints its version without asking slurmctld.
             release = in_version(output("scontrol", "--version") or "")
@@ -175,7 +181,7 @@ def ask(run: Run, accounting: bool, jobs_json: Callable[[Sequence[str]], bytes] 
     slurmdbd = None
     if accounting:
         slurmdbd = output("sacctmgr", "--noheader", "--parsable2", "--readonly", "show", "cluster", "format=cluster")
-    return Answers(nodes, jobs, sdiag, gpus, bool(slurmdbd) if accounting else None, tuple(problems))
+    return Answers(nodes, jobs, sdiag, gpus, bool(slurmdbd) if accounting else None, tuple(problems), hide_users)
 
 
 def _has_gpus(shown: str) -> bool:
@@ -297,7 +303,9 @@ def add_to(metrics: Metrics, answers: Answers) -> None:
     if answers.nodes is not None:
         _add_nodes(metrics, answers.nodes)
     if answers.jobs is not None:
-        _add_jobs(metrics, parse_jobs(answers.jobs), answers.gpus)
+        # squeue shows root all jobs, and every user of the cluster can read these metrics at the exporter's port.
+        jobs = [replace(job, user="") if answers.hide_users else job for job in parse_jobs(answers.jobs)]
+        _add_jobs(metrics, jobs, answers.gpus)
     for name, value in parse_sdiag(answers.sdiag or "").items():
         metrics.add("hpcai_slurm_scheduler", value, figure=name)
 

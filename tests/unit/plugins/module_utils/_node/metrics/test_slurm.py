@@ -212,15 +212,15 @@ def test_figures_of_sdiag_are_of_their_section() -> None:
 class Commands:
     """Slurm's commands, of which some fail; records what was run."""
 
-    def __init__(self, **outputs: str) -> None:
-        self.outputs, self.ran = outputs, []  # type: ignore[var-annotated]
+    def __init__(self, **outputs: str | None) -> None:
+        self.outputs, self.ran = {"config": "PrivateData = none\n", **outputs}, []  # type: ignore[var-annotated]
 
     def __call__(self, command: Sequence[str]) -> Result:
         words = list(command)
         assert words[:2] == ["timeout", "--kill-after=1"], "each command has a limit"
         words = words[3:]
         self.ran.append(words)
-        key = next((word[2:] for word in words if word in ("--json", "--version")), words[0])
+        key = next((word.lstrip("-") for word in words if word in ("--json", "--version", "config")), words[0])
         found = self.outputs.get(key)
         return Result(tuple(command), 0 if found is not None else 1, found or "", "" if found else "down")
 
@@ -248,9 +248,30 @@ def test_slurmdbd_away_leaves_the_rest() -> None:
 def test_a_cluster_without_gpus_or_accounting_is_not_asked_for_them() -> None:
     run = Commands(scontrol=NODES.format(1, "(null)", "IDLE", ""), squeue="1|a|RUNNING|p|x|y|None|gpu-1\n", sdiag="")
     found = slurm.ask(run, accounting=False)
-    assert [words[0] for words in run.ran] == ["scontrol", "squeue", "sdiag"]
+    assert [words[0] for words in run.ran] == ["scontrol", "squeue", "sdiag", "scontrol"]
     assert found.slurmdbd is None
     assert 'daemon="slurmdbd"' not in text_of(found)
+
+
+@pytest.mark.parametrize(
+    ("config", "users"),
+    [
+        ("PrivateData             = none\n", ["alice"]),
+        ("PreemptType = x\nPrivateData             = cloud,nodes\nPrologFlags = Alloc\n", ["alice"]),
+        ("PrivateData             = accounts,jobs\n", [""]),
+        ("PrivateData             = users\n", [""]),
+        # Not known.
+        (None, [""]),
+        ("Configuration data as of 2026\n", [""]),
+    ],
+)
+def test_users_are_not_named_where_they_do_not_see_each_others_jobs(config: str | None, users: list[str]) -> None:
+    """Every user can read the metrics at the port of the controller's exporter."""
+    job = "7|alice|RUNNING|gpu|2026-11-20T10:00:00|2026-11-20T10:05:00|None|gpu-1\n"
+    run = Commands(scontrol=NODES.format(1, "(null)", "ALLOCATED", ""), squeue=job, sdiag="", config=config)
+    text = text_of(slurm.ask(run, accounting=False))
+    assert re.findall(r'user="(\w*)"', text) == users
+    assert 'hpcai_job_info{job_id="7",node="gpu-1"' in text
 
 
 @pytest.mark.parametrize(
