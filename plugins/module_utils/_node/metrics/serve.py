@@ -171,6 +171,14 @@ def serve(
         # Where no jobs run, nobody would read from the socket, and each sender would wait for an answer.
         listener = opened.enter_context(progress.listening(root)) if settings.jobs else None
         yield f"{INFO}writes to {settings.folder}"
+        if not settings.slurm:
+            # This was the first controller before. The exporter would publish the last values for ever.
+            try:
+                os.unlink(root.at(f"{settings.folder}/{SLURM_FILE}"))
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                yield f"{ERROR}{SLURM_FILE} cannot be removed: {error}"
         while not ended():
             now = time.monotonic()
             problems: dict[str, str] = {}

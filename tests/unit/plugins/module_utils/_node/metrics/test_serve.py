@@ -254,6 +254,15 @@ def test_the_service_writes_its_files(root: Root) -> None:
     assert all(found.values())
 
 
+def test_a_former_controller_publishes_no_old_metrics_of_slurm(root: Root) -> None:
+    served(root, Settings(folder="/metrics", slurm=True))
+    lines = served(root, Settings(folder="/metrics"))
+    assert os.listdir(root.at("/metrics")) == ["hpcai_jobs.prom"]
+    assert not any(line.startswith(serve.ERROR) for line in lines)
+    # A second start has nothing to remove.
+    assert not any(line.startswith(serve.ERROR) for line in served(root, Settings(folder="/metrics")))
+
+
 def test_only_a_machine_with_jobs_has_the_socket(root: Root) -> None:
     """Nobody would read from it, and each sender would wait."""
     served(root, Settings(folder="/metrics"))
