@@ -175,9 +175,7 @@ def test_the_packages_of_ubuntu_22_get_only_options_that_they_know(evaluate: Eva
         "given": ({**ubuntu, "distribution_major_version": "22"}, "files"),
         "noble": ({**ubuntu, "distribution_major_version": "24"}, "packages"),
     }
-    hosts = {
-        name: {**LOCAL, "facts": facts, "monitoring_source": source} for name, (facts, source) in systems.items()
-    }
+    hosts = {name: {**LOCAL, "facts": facts, "monitoring_source": source} for name, (facts, source) in systems.items()}
     asked = {"old": "{{ __monitoring_settings.exporter.old_options }}", "check": "{{ __monitoring_check_config }}"}
     found = evaluate("hpcai.azure.monitoring", {"all": {"hosts": hosts}}, asked, ansible_facts="{{ facts }}")
     assert [name for name in systems if found[name]["old"]] == ["jammy"]
