@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible.errors import AnsibleError
+from stand_ins import own_folders
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.perform import CaptureSettings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import PROLOG
@@ -38,6 +39,7 @@ HOSTS: dict[str, Any] = {
     }
 }
 EXPRESSIONS = {name: f"{{{{ __health_checks_{name} }}}}" for name in ("files", "arbiter", "has_arbiter", "hooks")}
+FACTS = {"pkg_mgr": "apt", "distribution": "Debian", "distribution_major_version": "13"}
 CASES: dict[str, dict[str, Any]] = {
     "nothing": {},
     "some": {
@@ -69,6 +71,34 @@ def test_there_is_one_arbiter_on_the_first_controller(by_case: Any) -> None:
         "ctl2": False,
         "node": False,
     }
+
+
+def test_a_controller_that_is_not_the_first_one_any_more_loses_its_services(tmp_path: pathlib.Path) -> None:
+    """Else two recoveries would decide about each job. In check mode, because nothing can be stopped here."""
+    files = [f"/etc/systemd/system/hpcai-{name}.service" for name in ("health-arbiter", "recovery")]
+    metrics = [f"/var/lib/prometheus/node-exporter/hpcai_{name}.prom" for name in ("health_arbiter", "goodput")]
+    folders = ["/var/lib/prometheus/node-exporter", "/etc/systemd/system"]
+    tasks: list[dict[str, Any]] = [
+        {"ansible.builtin.file": {"path": "{{ item }}", "state": "directory"}, "loop": folders},
+        {"ansible.builtin.copy": {"dest": "{{ item }}", "content": ""}, "loop": files + metrics},
+        {"ansible.builtin.include_role": {"name": "hpcai.azure.health_checks", "tasks_from": "configure.yml"}},
+    ]
+    for task in tasks[:2]:
+        task["check_mode"] = False
+    (tmp_path / "play.yml").write_text(
+        yaml.safe_dump([{"hosts": "hpcai_controller", "gather_facts": False, "tasks": tasks}]), encoding="utf-8"
+    )
+    old = {"vars": {**LOCAL, "ansible_facts": FACTS, "health_checks_recovery": {"interval_s": 5}}}
+    inventory = {"all": {**old, "children": {"hpcai_controller": {"hosts": {"new": {}, "old": {}}}}}}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory, sort_keys=False), encoding="utf-8")
+    done = own_folders.ansible_playbook(tmp_path, "-i", "hosts.yml", "play.yml", "--check", "--limit", "old")
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = done.stdout
+    for task in ("Stop hpcai-health-arbiter", "Stop hpcai-recovery", "Remove the ledger's units and settings"):
+        assert task in shown, shown
+    by_role = shown.partition("include_role")[2]
+    for item in [*files, *(path.rpartition("/")[2] for path in metrics)]:
+        assert f"changed: [old] => (item={item})" in by_role, shown
 
 
 def test_a_new_version_of_hpcnode_restarts_the_arbiter() -> None:

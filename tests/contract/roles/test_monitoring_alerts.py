@@ -19,6 +19,11 @@ import yaml
 from stand_ins.http_service import Service
 from stand_ins.monitor import REPOSITORY, ROLE, free_port, prometheus, render, wait
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import exposition
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.metrics import slurm
+from ansible_collections.hpcai.azure.plugins.module_utils._node.metrics.serve import slurm_text
+
 RULES = ROLE / "files/hpcai.rules.yml"
 HEALTH_RULES = REPOSITORY / "roles/health_checks/files/hpcai-health.rules.yml"
 GUIDE = REPOSITORY / "docs/docsite/rst/guide_alerts.rst"
@@ -117,6 +122,10 @@ CASES: dict[str, tuple[list[Series], list[Series]]] = {
         [series("hpcai_metrics_timestamp_seconds", "0+60x200", part="slurm")],
     ),
     "HpcaiMetricsMissing": ([*UP, *MEASURED[:1]], [*UP, *MEASURED]),
+    "HpcaiMetricsDropped": (
+        [series("hpcai_metrics_dropped", "3x200", part="slurm")],
+        [series("hpcai_metrics_dropped", "0x200", part="slurm")],
+    ),
     "HpcaiGpusHeldIdle": (held(1), held(80)),
     "HpcaiElasticClosed": (
         [series("hpcai_elastic_closed", "1x200", set="spot")],
@@ -190,10 +199,29 @@ def test_prometheus_accepts_each_configuration(
 ) -> None:
     file = tmp_path / "prometheus.yml"
     file.write_text(render(evaluate, "prometheus.yml.j2", tmp_path, **variables), encoding="utf-8")
-    done = subprocess.run(
-        [str(PROMTOOL), "check", "config", "--syntax-only", str(file)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    (tmp_path / "alertmanager.password").write_text("none", encoding="ascii")
+    # The promtool of Ubuntu 22.04 has no --syntax-only, and looks for the files too.
+    for options in (["--syntax-only"], []):
+        words = [str(PROMTOOL), "check", "config", *options, str(file)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_scrape_of_a_controller_has_room_for_the_jobs_that_users_can_have(
+    tmp_path: pathlib.Path, evaluate: Callable[..., Any]
+) -> None:
+    """Prometheus drops a larger scrape completely, and with it the alerts about Slurm."""
+    many = exposition.MOST_SAMPLES + 1
+    node = "NodeName=compute-{} Gres=gpu:8 State=DOWN Partitions=compute Reason=x [root@2026-11-20T10:00:00]\n"
+    job = "{}|alice|RUNNING|compute|2026-11-20T10:00:00|2026-11-20T10:00:00|None|compute-1\n"
+    answers = slurm.Answers("".join(map(node.format, range(many))), "".join(map(job.format, range(many))), "", {}, True)
+    text = slurm_text(Root(str(tmp_path)), answers, 0.0, 0.0)
+    samples = sum(not line.startswith("#") for line in text.splitlines())
+    config = yaml.safe_load(render(evaluate, "prometheus.yml.j2", tmp_path))
+    limits = {one["job_name"]: one.get("sample_limit", 0) for one in config["scrape_configs"]}
+    assert samples > 4 * exposition.MOST_SAMPLES
+    # The exporter's own metrics and those of the other text files.
+    assert samples + 10_000 < limits["hpcai-controllers"]
 
 
 def test_slurmctlds_own_endpoint_is_scraped_every_two_minutes(

@@ -166,6 +166,22 @@ def test_a_machine_of_its_own_gets_the_servers_programs_and_the_controller_only_
     assert [found[name]["elastic"] for name in ("ctl", "mon", "n0")] == ["", "", ""]
 
 
+def test_the_packages_of_ubuntu_22_get_only_options_that_they_know(evaluate: Evaluate) -> None:
+    """Node exporter 1.3.1 and Prometheus 2.31.2."""
+    ubuntu = {**FACTS, "distribution": "Ubuntu"}
+    systems = {
+        "debian": (FACTS, "packages"),
+        "jammy": ({**ubuntu, "distribution_major_version": "22"}, "packages"),
+        "given": ({**ubuntu, "distribution_major_version": "22"}, "files"),
+        "noble": ({**ubuntu, "distribution_major_version": "24"}, "packages"),
+    }
+    hosts = {name: {**LOCAL, "facts": facts, "monitoring_source": source} for name, (facts, source) in systems.items()}
+    asked = {"old": "{{ __monitoring_settings.exporter.old_options }}", "check": "{{ __monitoring_check_config }}"}
+    found = evaluate("hpcai.azure.monitoring", {"all": {"hosts": hosts}}, asked, ansible_facts="{{ facts }}")
+    assert [name for name in systems if found[name]["old"]] == ["jammy"]
+    assert [name for name in systems if "--syntax-only" not in found[name]["check"]] == ["jammy"]
+
+
 @pytest.mark.parametrize(
     ("variables", "accepted"),
     [

@@ -16,6 +16,7 @@ from ..ledger import gather, output
 from ..machine.atomic import write_file
 from ..machine.root import Root
 from ..machine.run import run
+from ..slurm.private_data import SHOW_CONFIG, hides_users
 from .command import GOOD, UNKNOWN, Answer, Command, UsageError
 
 _DESCRIPTION = """\
@@ -73,7 +74,8 @@ def _execute(args: argparse.Namespace) -> Answer:
     if args.html:
         write_file(args.html, output.page(data))
     if settings.metrics:
-        write_file(root.at(f"{settings.metrics}/{output.METRICS_FILE}"), output.metrics(data, now))
+        hide_users = hides_users(run(SHOW_CONFIG).stdout)
+        write_file(root.at(f"{settings.metrics}/{output.METRICS_FILE}"), output.metrics(data, now, hide_users))
     return Answer(GOOD, output.text(data), data)
 
 

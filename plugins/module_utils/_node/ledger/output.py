@@ -263,8 +263,11 @@ def _cost(row: Mapping[str, Any], currency: str | None) -> str:
     )
 
 
-def metrics(data: Mapping[str, Any], now: float) -> str:
-    """Return the ledger in the text format of Prometheus. The number of series does not grow with nodes and jobs."""
+def metrics(data: Mapping[str, Any], now: float, hide_users: bool = False) -> str:
+    """Return the ledger in the text format of Prometheus. The number of series does not grow with nodes and jobs.
+
+    :param hide_users: leave out single trainings, because users do not see each other's jobs.
+    """
     made = []
 
     def add(name: str, words: str, samples: Iterable[tuple[Labels, float | None]]) -> None:
@@ -285,6 +288,8 @@ def metrics(data: Mapping[str, Any], now: float) -> str:
         (((("cause", name),), seconds) for name, seconds in lost),
     )
     trainings = [work for work in data["work"] if not work["name"].startswith("job ")][:20]
+    if hide_users:
+        trainings = []
     add(
         "hpcai_goodput_training_ettr_ratio",
         "Effective training time ratio.",

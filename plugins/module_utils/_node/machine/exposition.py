@@ -21,7 +21,8 @@ TEXT_FOLDER = "/var/lib/prometheus/node-exporter"
 LONGEST_LABEL = 128
 """Longer values of labels are cut: an operator may choose the reason of a drain, a user nothing but numbers."""
 MOST_SAMPLES = 20_000
-"""Samples of one metric. 600 nodes with 8 GPUs have 4,800 samples of hpcai_job_info."""
+"""Samples of one metric. 600 nodes with 8 GPUs have 4,800 samples of hpcai_job_info. Four metrics of a controller grow
+with nodes or jobs, so its scrape may have five times as many samples (sample_limit in the role's prometheus.yml.j2)."""
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 Labels = tuple[tuple[str, str], ...]

@@ -9,8 +9,10 @@ The address is that of the route to the controller, so an image works on every m
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 from collections.abc import Sequence
+from typing import Any
 
 from ..machine.config import ConfigError
 from ..slurm.node_queries import PORT
@@ -28,26 +30,53 @@ _EXCLUDED_TYPES += "|nsfs|overlay|proc|procfs|pstore|ramfs|rpc_pipefs|securityfs
 _EXCLUDED_TYPES += "|beegfs|lustre|nfs4?)$"
 _EXCLUDED_DEVICES = "^(lo|veth.*|docker.*|br-.*|cali.*)$"
 _EXCLUDED_DISKS = "^(loop|ram|sr|fd)\\d+$"
+# Addresses for documentation (RFC 5737, RFC 3849), which only the default route reaches.
+_ELSEWHERE = ((socket.AF_INET, ("192.0.2.1", PORT)), (socket.AF_INET6, ("2001:db8::1", PORT)))
 
 
 def own_address(controllers: Sequence[str]) -> str:
     """Return this machine's address on the route to the first controller that has one. Nothing is sent.
 
+    Debian's /etc/hosts has the machine's own name with 127.0.1.1, so on a controller the route to this name is the
+    loopback. Then another controller's route decides, else the default route, else it is the loopback.
+
     :raises ConfigError: there is no route to a controller.
     """
+    loopback = ""
     for controller in controllers:
         host = controller.strip("[]") if controller.count(":") != 1 else controller.partition(":")[0]
         try:
-            family, kind, protocol, _name, where = socket.getaddrinfo(host, PORT, type=socket.SOCK_DGRAM)[0]
-            with socket.socket(family, kind, protocol) as connection:
-                connection.connect(where)
-                return str(connection.getsockname()[0])
+            answers = socket.getaddrinfo(host, PORT, type=socket.SOCK_DGRAM)
         except OSError:
             continue
+        for family, _kind, _protocol, _name, where in answers:
+            address = _address_to(family, where)
+            if address and (not _is_loopback(address) or host == "localhost" or _is_loopback(host)):
+                return address
+            loopback = loopback or address
+    if loopback:
+        return next(filter(None, (_address_to(family, where) for family, where in _ELSEWHERE)), loopback)
     raise ConfigError(
         f"there is no route to a controller ({', '.join(controllers) or 'none is known'}): check the network, and "
         "hpcai_controllers in the inventory"
     )
+
+
+def _address_to(family: int, where: Any) -> str:
+    """Return this machine's address on the route to a socket address; empty without a route."""
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as connection:
+            connection.connect(where)
+            return str(connection.getsockname()[0])
+    except OSError:
+        return ""
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
 
 
 def command(settings: Settings, address: str) -> list[str]:
@@ -56,6 +85,8 @@ def command(settings: Settings, address: str) -> list[str]:
     :param address: where it listens.
     """
     where = f"[{address}]" if ":" in address else address
+    # CHANGELOG of node exporter 1.4.0, #2417.
+    disks = "ignored-devices" if settings.exporter.old_options else "device-exclude"
     return [
         settings.exporter.program,
         f"--web.listen-address={where}:{settings.exporter.port}",
@@ -65,5 +96,5 @@ def command(settings: Settings, address: str) -> list[str]:
         f"--collector.textfile.directory={settings.folder}",
         f"--collector.filesystem.fs-types-exclude={_EXCLUDED_TYPES}",
         f"--collector.netdev.device-exclude={_EXCLUDED_DEVICES}",
-        f"--collector.diskstats.device-exclude={_EXCLUDED_DISKS}",
+        f"--collector.diskstats.{disks}={_EXCLUDED_DISKS}",
     ]

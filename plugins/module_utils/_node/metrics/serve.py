@@ -171,6 +171,7 @@ def serve(
         # Where no jobs run, nobody would read from the socket, and each sender would wait for an answer.
         listener = opened.enter_context(progress.listening(root)) if settings.jobs else None
         yield f"{INFO}writes to {settings.folder}"
+        yield from _remove_old(root, settings)
         while not ended():
             now = time.monotonic()
             problems: dict[str, str] = {}
@@ -209,6 +210,17 @@ def serve(
                 progress.receive(listener, kept, partial(progress.job_of_process, root), until, ended)
             else:
                 _rest(until, ended)
+
+
+def _remove_old(root: Root, settings: Settings) -> Iterator[str]:
+    """Remove what a former first controller has written: the exporter would publish the last values for ever."""
+    if not settings.slurm:
+        try:
+            os.unlink(root.at(f"{settings.folder}/{SLURM_FILE}"))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            yield f"{ERROR}{SLURM_FILE} cannot be removed: {error}"
 
 
 def _rest(until: float, ended: Callable[[], bool]) -> None:

@@ -39,10 +39,12 @@ class Exporter:
 
     :ivar program: its path.
     :ivar port: its TCP port, on this machine's private address only.
+    :ivar old_options: whether it is older than 1.4.0, which renamed an option.
     """
 
     program: str = "/usr/bin/prometheus-node-exporter"
     port: int = 9100
+    old_options: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,9 @@ FORM = instance_of(
         "jobs": boolean,
         "token": optional(_TOKEN),
         "exporter": instance_of(
-            Exporter, {"program": absolute_path, "port": number(1, 65535, integral=True)}, null_is_absent=True
+            Exporter,
+            {"program": absolute_path, "port": number(1, 65535, integral=True), "old_options": boolean},
+            null_is_absent=True,
         ),
         "elastic_targets": or_empty(absolute_path),
     },

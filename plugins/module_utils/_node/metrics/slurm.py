@@ -16,13 +16,14 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..ledger.output import set_of
 from ..machine.exposition import Metrics
 from ..machine.run import CommandFailed, Run, follow, must
 from ..slurm.hostlist import HostlistError, expand
 from ..slurm.nodes import NO_INSTANCE, SHOW_NODES, NodeState, epoch, parse_nodes, parse_records
+from ..slurm.private_data import SHOW_CONFIG, hides_users
 from ..slurm.releases import SCONTROL_JSON, in_version
 
 HELP: Mapping[str, str] = {
@@ -38,8 +39,12 @@ HELP: Mapping[str, str] = {
     "hpcai_slurm_scheduler": "Figures of sdiag.",
 }
 """Names of the metrics, each with its help text."""
-DOWN, DRAINED, DRAINING, POWERED_DOWN, ABSENT = "down", "drained", "draining", "powered_down", "absent"
-STATES = ("idle", "mixed", "allocated", "completing", "reserved", DRAINING, DRAINED, DOWN, POWERED_DOWN, "other")
+DOWN, DRAINED, DRAINING, ABSENT = "down", "drained", "draining", "absent"
+POWERED_DOWN, POWERING_UP = "powered_down", "powering_up"
+STATES = (
+    *("idle", "mixed", "allocated", "completing", "reserved", DRAINING, DRAINED, DOWN, POWERED_DOWN, POWERING_UP),
+    "other",
+)
 """States of nodes in the metrics. Nodes without a machine are left out."""
 _SQUEUE = (
     *("squeue", "--noheader", "--noconvert", "--states=PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING"),
@@ -99,6 +104,7 @@ class Answers:
 
     :ivar gpus: GPUs by job and node; empty if no node has GPUs or they are not known.
     :ivar slurmdbd: whether slurmdbd answers; None if the cluster has none.
+    :ivar hide_users: whether users do not see each other's jobs, so that jobs have no names of users.
     """
 
     nodes: str | None = None
@@ -107,6 +113,7 @@ class Answers:
     gpus: Mapping[tuple[int, str], tuple[int, ...]] = field(default_factory=dict)
     slurmdbd: bool | None = None
     problems: tuple[str, ...] = ()
+    hide_users: bool = False
 
 
 class _TooLarge(Exception):
@@ -159,8 +166,11 @@ def ask(run: Run, accounting: bool, jobs_json: Callable[[Sequence[str]], bytes] 
     nodes = output(*SHOW_NODES)
     jobs = sdiag = None
     gpus: Mapping[tuple[int, str], tuple[int, ...]] = {}
+    hide_users = True
     if nodes is not None:
         jobs, sdiag = output(*_SQUEUE), output("sdiag")
+        if jobs:
+            hide_users = hides_users(output(*SHOW_CONFIG))
         if jobs and _has_gpus(nodes):
             # scontrol prints its version without asking slurmctld.
             release = in_version(output("scontrol", "--version") or "")
@@ -171,7 +181,7 @@ def ask(run: Run, accounting: bool, jobs_json: Callable[[Sequence[str]], bytes] 
     slurmdbd = None
     if accounting:
         slurmdbd = output("sacctmgr", "--noheader", "--parsable2", "--readonly", "show", "cluster", "format=cluster")
-    return Answers(nodes, jobs, sdiag, gpus, bool(slurmdbd) if accounting else None, tuple(problems))
+    return Answers(nodes, jobs, sdiag, gpus, bool(slurmdbd) if accounting else None, tuple(problems), hide_users)
 
 
 def _has_gpus(shown: str) -> bool:
@@ -232,11 +242,15 @@ def state_of(node: NodeState) -> str:
         return ABSENT
     if states & {"POWERED_DOWN", "POWERING_DOWN"} and "DRAIN" not in states:
         return POWERED_DOWN
-    if states & {"DOWN", "FAIL", "NOT_RESPONDING", "UNKNOWN"}:
+    # A machine that boots cannot answer yet. A node that was set down keeps this flag.
+    boots = "POWERING_UP" in states
+    if states & {"DOWN", "FAIL"} or (states & {"NOT_RESPONDING", "UNKNOWN"} and not boots):
         return DOWN
     busy = states & {"ALLOCATED", "MIXED", "COMPLETING"}
     if node.drained:
         return DRAINING if busy else DRAINED
+    if boots:
+        return POWERING_UP
     for state in ("COMPLETING", "ALLOCATED", "MIXED"):
         if state in states:
             return state.lower()
@@ -289,7 +303,9 @@ def add_to(metrics: Metrics, answers: Answers) -> None:
     if answers.nodes is not None:
         _add_nodes(metrics, answers.nodes)
     if answers.jobs is not None:
-        _add_jobs(metrics, parse_jobs(answers.jobs), answers.gpus)
+        # squeue shows root all jobs, and every user of the cluster can read these metrics at the exporter's port.
+        jobs = [replace(job, user="") if answers.hide_users else job for job in parse_jobs(answers.jobs)]
+        _add_jobs(metrics, jobs, answers.gpus)
     for name, value in parse_sdiag(answers.sdiag or "").items():
         metrics.add("hpcai_slurm_scheduler", value, figure=name)
 
@@ -317,7 +333,8 @@ def _add_jobs(metrics: Metrics, jobs: Sequence[Job], gpus: Mapping[tuple[int, st
     counts: Counter[tuple[str, str]] = Counter()
     reasons: Counter[str] = Counter()
     oldest: dict[str, float] = {}
-    for job in jobs:
+    # Jobs without GPUs last: users can have so many that samples are dropped, but the GPUs bound the number of others.
+    for job in sorted(jobs, key=lambda job: not any((job.id, node) in gpus for node in job.nodes)):
         # A job may name several partitions until it starts.
         partition = job.partitions.partition(",")[0]
         counts[partition, job.state.lower()] += 1

@@ -314,6 +314,13 @@ def test_metrics_are_the_same_after_a_restart_of_the_exporter() -> None:
     assert len(names) == len(set(names))
 
 
+def test_metrics_name_no_training_where_users_do_not_see_each_others_jobs() -> None:
+    shown = output.metrics(output.as_data(ledger_of(database()), output.Rates()), END, hide_users=True)
+    assert "alice" not in shown
+    assert "llama" not in shown
+    assert 'hpcai_goodput_node_seconds{bucket="lost"} 40' in shown
+
+
 def test_the_page_escapes_reasons() -> None:
     events = ["c-1|2026-01-01T00:01:00|2026-01-01T00:03:00|DOWN|slurm||hpcai: health: <script>: x"]
     shown = output.page(output.as_data(ledger_of(lines([], events), ()), output.Rates()))

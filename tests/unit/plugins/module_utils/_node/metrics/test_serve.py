@@ -11,7 +11,6 @@ import grp
 import json
 import os
 import pathlib
-import re
 import socket
 import stat
 import tempfile
@@ -28,7 +27,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import run as run_command
-from ansible_collections.hpcai.azure.plugins.module_utils._node.metrics import credentials, exporter, progress, serve
+from ansible_collections.hpcai.azure.plugins.module_utils._node.metrics import credentials, progress, serve
 from ansible_collections.hpcai.azure.plugins.module_utils._node.metrics.progress import Progress
 from ansible_collections.hpcai.azure.plugins.module_utils._node.metrics.settings import Settings, Token, read_settings
 
@@ -254,6 +253,15 @@ def test_the_service_writes_its_files(root: Root) -> None:
     assert all(found.values())
 
 
+def test_a_former_controller_publishes_no_old_metrics_of_slurm(root: Root) -> None:
+    served(root, Settings(folder="/metrics", slurm=True))
+    lines = served(root, Settings(folder="/metrics"))
+    assert os.listdir(root.at("/metrics")) == ["hpcai_jobs.prom"]
+    assert not any(line.startswith(serve.ERROR) for line in lines)
+    # A second start has nothing to remove.
+    assert not any(line.startswith(serve.ERROR) for line in served(root, Settings(folder="/metrics")))
+
+
 def test_only_a_machine_with_jobs_has_the_socket(root: Root) -> None:
     """Nobody would read from it, and each sender would wait."""
     served(root, Settings(folder="/metrics"))
@@ -361,24 +369,6 @@ def test_settings_are_checked(root: Root) -> None:
         path.write_text(json.dumps({"schema": 1, **wrong}), encoding="utf-8")
         with pytest.raises(ConfigError, match=r"metrics\.json"):
             read_settings(root)
-
-
-def test_the_exporter_listens_on_one_address_and_publishes_nothing_that_users_name() -> None:
-    words = exporter.command(Settings(), "10.0.0.7")
-    assert "--web.listen-address=10.0.0.7:9100" in words
-    assert "--collector.disable-defaults" in words
-    (types,) = [word for word in words if word.startswith("--collector.filesystem.fs-types-exclude=")]
-    excluded = re.compile(types.partition("=")[2])
-    assert all(excluded.search(kind) for kind in ("fuse.sshfs", "fuse", "overlay", "tmpfs", "nfs4", "beegfs", "lustre"))
-    assert not any(excluded.search(kind) for kind in ("ext4", "xfs"))
-    assert "--web.listen-address=[fd00::7]:9100" in exporter.command(Settings(), "fd00::7")
-
-
-def test_the_own_address_is_that_of_the_route_to_a_controller() -> None:
-    assert exporter.own_address(["no.such.host.invalid", "127.0.0.1"]) == "127.0.0.1"
-    assert exporter.own_address(["127.0.0.1:6817"]) == "127.0.0.1"
-    with pytest.raises(ConfigError, match="no route"):
-        exporter.own_address([])
 
 
 def test_the_password_is_made_once_and_only_its_hash_is_in_the_web_configuration(root: Root) -> None:

@@ -74,6 +74,10 @@ def lines_of(text: str, name: str) -> list[str]:
         ("DOWN+NOT_RESPONDING", "Not responding", "down"),
         ("IDLE+NOT_RESPONDING", "", "down"),
         ("IDLE+CLOUD+POWERED_DOWN", "", "powered_down"),
+        ("ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP", "", "powering_up"),
+        ("IDLE+CLOUD+NOT_RESPONDING+POWERING_UP", "", "powering_up"),
+        ("DOWN+CLOUD+NOT_RESPONDING+POWERING_UP", "ResumeTimeout reached", "down"),
+        ("ALLOCATED+CLOUD+DRAIN+NOT_RESPONDING+POWERING_UP", "x", "draining"),
         ("IDLE+MAINT+RESERVED", "", "reserved"),
         ("DOWN+CLOUD", "hpcai: no such instance", "absent"),
         ("FUTURE", "", "absent"),
@@ -91,6 +95,12 @@ def test_nodes_are_counted_and_those_without_a_machine_are_left_out() -> None:
     assert 'hpcai_slurm_nodes{set="gpu",state="idle"} 1' in text
     assert 'hpcai_slurm_nodes{set="gpu",state="down"} 0' in text
     assert "hpcai_slurm_node_out" not in text
+
+
+def test_a_node_whose_machine_boots_is_not_out() -> None:
+    text = text_of(answers(NODES.format(1, "gpu:8", "ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP", "")))
+    assert "hpcai_slurm_node_out" not in text
+    assert 'hpcai_slurm_nodes{set="gpu",state="powering_up"} 1' in text
 
 
 def test_durations_are_slurms_own_so_that_a_restart_resets_none() -> None:
@@ -202,15 +212,15 @@ def test_figures_of_sdiag_are_of_their_section() -> None:
 class Commands:
     """Slurm's commands, of which some fail; records what was run."""
 
-    def __init__(self, **outputs: str) -> None:
-        self.outputs, self.ran = outputs, []  # type: ignore[var-annotated]
+    def __init__(self, **outputs: str | None) -> None:
+        self.outputs, self.ran = {"config": "PrivateData = none\n", **outputs}, []  # type: ignore[var-annotated]
 
     def __call__(self, command: Sequence[str]) -> Result:
         words = list(command)
         assert words[:2] == ["timeout", "--kill-after=1"], "each command has a limit"
         words = words[3:]
         self.ran.append(words)
-        key = next((word[2:] for word in words if word in ("--json", "--version")), words[0])
+        key = next((word.lstrip("-") for word in words if word in ("--json", "--version", "config")), words[0])
         found = self.outputs.get(key)
         return Result(tuple(command), 0 if found is not None else 1, found or "", "" if found else "down")
 
@@ -238,9 +248,30 @@ def test_slurmdbd_away_leaves_the_rest() -> None:
 def test_a_cluster_without_gpus_or_accounting_is_not_asked_for_them() -> None:
     run = Commands(scontrol=NODES.format(1, "(null)", "IDLE", ""), squeue="1|a|RUNNING|p|x|y|None|gpu-1\n", sdiag="")
     found = slurm.ask(run, accounting=False)
-    assert [words[0] for words in run.ran] == ["scontrol", "squeue", "sdiag"]
+    assert [words[0] for words in run.ran] == ["scontrol", "squeue", "sdiag", "scontrol"]
     assert found.slurmdbd is None
     assert 'daemon="slurmdbd"' not in text_of(found)
+
+
+@pytest.mark.parametrize(
+    ("config", "users"),
+    [
+        ("PrivateData             = none\n", ["alice"]),
+        ("PreemptType = x\nPrivateData             = cloud,nodes\nPrologFlags = Alloc\n", ["alice"]),
+        ("PrivateData             = accounts,jobs\n", [""]),
+        ("PrivateData             = users\n", [""]),
+        # Not known.
+        (None, [""]),
+        ("Configuration data as of 2026\n", [""]),
+    ],
+)
+def test_users_are_not_named_where_they_do_not_see_each_others_jobs(config: str | None, users: list[str]) -> None:
+    """Every user can read the metrics at the port of the controller's exporter."""
+    job = "7|alice|RUNNING|gpu|2026-11-20T10:00:00|2026-11-20T10:05:00|None|gpu-1\n"
+    run = Commands(scontrol=NODES.format(1, "(null)", "ALLOCATED", ""), squeue=job, sdiag="", config=config)
+    text = text_of(slurm.ask(run, accounting=False))
+    assert re.findall(r'user="(\w*)"', text) == users
+    assert 'hpcai_job_info{job_id="7",node="gpu-1"' in text
 
 
 @pytest.mark.parametrize(
@@ -304,3 +335,15 @@ def test_samples_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         metrics.add("hpcai_x", number, n=str(number))
     assert metrics.dropped == 15
     assert len(as_text(metrics).splitlines()) == 12
+
+
+def test_of_too_many_jobs_those_with_gpus_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "ansible_collections.hpcai.azure.plugins.module_utils._node.machine.exposition.MOST_SAMPLES", 10
+    )
+    jobs = "".join(f"{job}|mallory|RUNNING|gpu|x|2026-11-20T10:05:00|None|gpu-1\n" for job in range(1, 30))
+    jobs += "77|alice|RUNNING|gpu|x|2026-11-20T10:05:00|None|gpu-1\n"
+    text = text_of(answers(NODES.format(1, "gpu:8", "ALLOCATED", ""), jobs, gpus={(77, "gpu-1"): (0,)}))
+    assert 'hpcai_job_info{job_id="77",node="gpu-1",gpu="0",user="alice",partition="gpu"} 1' in text
+    assert 'hpcai_job_start_seconds{job_id="77"}' in text
+    assert 'hpcai_slurm_jobs{partition="gpu",state="running"} 30' in text
