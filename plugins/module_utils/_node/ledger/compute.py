@@ -228,9 +228,11 @@ def _add_runs(
     before: Mapping[int, JobRun],
     hosts: _Hosts,
 ) -> dict[int, JobRun]:
-    """Add the runs of one slice, and return the last run of each job that may be requeued or still runs."""
+    """Add the runs of one slice, and return the last run of each job that waits for a later one, may be requeued or
+    still runs."""
     since, until = window
     last: dict[int, JobRun] = dict(before)
+    waiting: set[int] = set()
     for run in sorted(runs, key=lambda one: (one.job, one.start)):
         nodes = hosts(run.nodes)
         earlier = last.get(run.job)
@@ -238,10 +240,11 @@ def _add_runs(
             _add_hold(earlier, run, intervals, hosts)
             if since <= run.start < until:
                 ledger.requeues += 1
-        last[run.job] = run
         if run.start >= until:
-            # It is only of interest for the wait before it.
+            # It is only of interest for the wait before it, of which the next slices have the rest.
+            waiting.add(run.job)
             continue
+        last[run.job] = run
         for name, when in run.saved:
             sources.checkpoints.add(name, when)
         kept = sources.checkpoints.last_in(run.job, run.start, run.end or ledger.until)
@@ -262,7 +265,7 @@ def _add_runs(
             work = ledger.jobs.setdefault((training, run.user, run.job), Work())
             _add_work(work, ledger, run, clipped, len(nodes), window)
     recent = until - _AHEAD_S * 24
-    return {job: run for job, run in last.items() if run.end is None or run.end > recent}
+    return {job: run for job, run in last.items() if run.end is None or run.end > recent or job in waiting}
 
 
 def _add_hold(earlier: JobRun, run: JobRun, intervals: dict[str, list[Interval]], hosts: _Hosts) -> None:

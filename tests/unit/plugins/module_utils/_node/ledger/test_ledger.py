@@ -150,6 +150,19 @@ def test_days_add_up_to_the_same_as_one_piece(monkeypatch: pytest.MonkeyPatch) -
     assert (parts.runs, parts.requeues, parts.lost) == (whole.runs, whole.requeues, whole.lost)
 
 
+DAY = 86400.0
+
+
+@pytest.mark.parametrize(("ended", "wait"), [(DAY - 600, 2400.0), (DAY / 2, 2400.0), (DAY / 2, 3 * DAY)])
+def test_a_wait_counts_completely_wherever_the_days_begin(ended: float, wait: float) -> None:
+    runs = [
+        run_line(7, "NODE_FAIL", 0, ended),
+        run_line(7, "COMPLETED", ended + wait, ended + wait + 600, submit=ended),
+    ]
+    found = ledger_of(lines(runs), (), nodes=("c-0",), until=T0 + 5 * DAY)
+    assert (found.seconds("hold"), found.requeues) == (wait, 1)
+
+
 def test_without_checkpoints_kept_and_lost_are_unknown() -> None:
     found = ledger_of(database(), known=())
     assert (found.seconds("kept"), found.seconds("lost")) == (0, 0)
