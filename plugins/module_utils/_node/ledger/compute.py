@@ -285,8 +285,7 @@ def _add_run(
 ) -> dict[str, float]:
     """Count a run and what it lost, and return its seconds in the slice by bucket."""
     since, until = window
-    if since <= run.start < until or (run.start < ledger.since == since):
-        ledger.runs += 1
+    ledger.runs += _counts_here(ledger, run, window)
     clipped: dict[str, float] = {}
     for start, end, bucket in parts:
         seconds = min(end, until) - max(start, since)
@@ -301,6 +300,12 @@ def _add_run(
     return clipped
 
 
+def _counts_here(ledger: Ledger, run: JobRun, window: tuple[float, float]) -> bool:
+    """Whether a run is counted in this slice: that of its start, or the first one if it began before."""
+    since, until = window
+    return since <= run.start < until or run.start < ledger.since == since
+
+
 def _add_work(
     work: Work, ledger: Ledger, run: JobRun, clipped: Mapping[str, float], nodes: int, window: tuple[float, float]
 ) -> None:
@@ -309,7 +314,7 @@ def _add_work(
     work.eligible = min(work.eligible, max(run.eligible, ledger.since))
     work.end = max(work.end, min(run.end if run.end is not None else ledger.until, ledger.until))
     work.nodes = max(work.nodes, nodes)
-    work.runs += since <= run.start < until
+    work.runs += _counts_here(ledger, run, window)
     ended = run.end is not None and since <= run.end < until
     work.interruptions += ended and run.state != "COMPLETED"
     for bucket, seconds in clipped.items():

@@ -351,6 +351,39 @@ def test_gathers_nodes_and_their_sizes(tmp_path: pathlib.Path) -> None:
     assert rates.sizes == {"c-5": "Standard_ND96asr_v4"}
 
 
+def test_nodes_with_the_feature_of_spot_machines_cost_the_spot_price(tmp_path: pathlib.Path) -> None:
+    def both(_words: Sequence[str]) -> Result:
+        shown = [f"NodeName={name} State=IDLE AvailableFeatures={kind}" for name, kind in features.items()]
+        return Result((), 0, "\n".join(shown), "")
+
+    features = {"c-0": "nd96asr_v4,spot", "c-1": "nd96asr_v4,regular"}
+    found = {"region": "westeurope", "size": "Standard_ND96asr_v4", "hourly": 32.77, "spot_hourly": 9.83}
+    prices = {"schema": 1, "currency": "USD", "date": "2026-11-20", "sizes": [found]}
+    (tmp_path / "prices.json").write_text(json.dumps(prices), encoding="utf-8")
+    settings = gather.Settings(prices="/prices.json", region="westeurope")
+    _ledger, rates = gather.gather(Root(str(tmp_path)), both, settings, asked(), database())
+    assert (rates.of("c-0"), rates.of("c-1")) == (9.83, 32.77)
+
+
+def test_a_store_without_room_for_its_temporary_folder_is_noted(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_given: object, **_more: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(gather, "open_store", full)
+    settings = gather.Settings(stores=(gather.Series("https://a.blob.core.windows.net/c/x"),))
+    found, _rates = gather.gather(Root(str(tmp_path)), slurmctld, settings, asked(), database())
+    assert "No space left on device" in found.notes[0]
+
+
+def test_a_run_that_began_before_the_window_is_a_run_of_its_training() -> None:
+    comment = "hpcai:training=x"
+    runs = [run_line(7, "NODE_FAIL", -600, 60, comment=comment), run_line(7, "RUNNING", 100, None, comment=comment)]
+    work = ledger_of(lines(runs), nodes=("c-0",)).work["x", "alice"]
+    assert (work.runs, work.interruptions) == (2, 1)
+
+
 def test_without_slurmctld_the_ledger_is_computed_and_says_what_is_missing(tmp_path: pathlib.Path) -> None:
     def away(words: Sequence[str]) -> Result:
         return Result(tuple(words), 1, "", "Unable to contact slurm controller")
