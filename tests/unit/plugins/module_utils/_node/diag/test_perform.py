@@ -60,6 +60,28 @@ def test_a_fault_that_destroys_nothing_starts_nothing(tmp_path: pathlib.Path, ac
     assert perform.start_if_due(root, run) == ""
 
 
+def test_a_fault_that_comes_back_in_the_same_boot_starts_nothing(tmp_path: pathlib.Path) -> None:
+    root = wanted(tmp_path)
+    path = tmp_path / "run/hpcai/health/periodic.json"
+    first = path.read_text()
+    second = first.replace('"gpu_count"', '"gpu_links"')
+    for text in (first, second):
+        path.write_text(text)
+        assert perform.start_if_due(root, run) == "collecting diagnostics"
+        perform.capture(root, 5)
+    path.write_text(first)
+    assert perform.start_if_due(root, run) == ""
+
+
+def test_the_new_archive_stays_if_the_clock_was_set_back(tmp_path: pathlib.Path) -> None:
+    root = wanted(tmp_path, keep=2)
+    for year in (2097, 2098):
+        write(tmp_path, f"/var/lib/hpcai/diag/hpcai-diag-batch-3-{year}0101T000000Z.tar.gz", "")
+    done = perform.capture(root, 5)
+    assert root.exists(done.path)
+    assert done.removed == ("hpcai-diag-batch-3-20970101T000000Z.tar.gz",)
+
+
 def test_nothing_is_started_without_the_setting(tmp_path: pathlib.Path) -> None:
     assert perform.start_if_due(machine(tmp_path), run) == ""
 
