@@ -73,7 +73,9 @@ def lines(runs: Sequence[str], events: Sequence[str] = ()) -> Query:
             for line in events:
                 handle(line)
             return
-        asked = dict(word.split("=", 1) for word in words if word.startswith(("--delimiter=", "--starttime", "--endtime")))
+        asked = dict(
+            word.split("=", 1) for word in words if word.startswith(("--delimiter=", "--starttime", "--endtime"))
+        )
         shown = False
         for line in runs:
             fields = line.split("@")
