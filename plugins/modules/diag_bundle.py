@@ -46,8 +46,8 @@ options:
     default: {}
   unlisted:
     description:
-      - Machines from which nothing could be collected because they are not in the inventory, with the reasons. A mapping
-        of their names in Slurm to texts. The archive lists them with a problem.
+      - Machines from which nothing could be collected because they are not in the inventory, with the reasons. A
+        mapping of their names in Slurm to texts. The archive lists them with a problem.
     type: dict
     default: {}
   cluster:

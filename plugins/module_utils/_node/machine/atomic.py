@@ -58,7 +58,7 @@ def write_file(path: str, text: str, mode: int = 0o644, owner: tuple[int, int] |
 
 
 def write_beside_users(path: str, text: str, mode: int = 0o644) -> None:
-    """Write ``text`` to a path that an operator gave, which may be in a folder such as /tmp where users can create links.
+    """Write ``text`` to a path that an operator gave. Users may be able to create links in its folder, such as /tmp.
 
     A link at the path is replaced and not followed. The folder must exist.
 
