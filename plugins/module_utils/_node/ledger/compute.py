@@ -247,9 +247,9 @@ def _add_runs(
         last[run.job] = run
         for name, when in run.saved:
             sources.checkpoints.add(name, when)
-        kept = sources.checkpoints.last_in(run.job, run.start, run.end or ledger.until)
-        training = sources.training_of(run)
-        known = sources.checkpoints.knows(run.job, training, run.start, run.end or ledger.until)
+        training, stop = sources.training_of(run), run.end or ledger.until
+        kept = sources.checkpoints.last_in(run.job, run.start, stop, training, run.user)
+        known = sources.checkpoints.knows(run.job, training, run.start, stop, run.user)
         parts = of_run(run, kept, known, ledger.until)
         for start, end, bucket in parts:
             interval = (start, end, rank_of(bucket))

@@ -40,11 +40,13 @@ class Series:
     """A series of checkpoints.
 
     :ivar url: of its container or folder.
-    :ivar training: the training that makes them; empty if its jobs say so.
+    :ivar training: the training whose runs they count for.
+    :ivar users: the users for whose jobs they count; without both they count for all jobs.
     """
 
     url: str
     training: str = ""
+    users: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Settings:
     metrics: str = ""
 
 
-_SERIES = record({"url": string, "training": or_empty(NAME)}, ("url",))
+_SERIES = record({"url": string, "training": or_empty(NAME), "users": list_of(string)}, ("url",))
 FORM = instance_of(
     Settings,
     {
@@ -182,7 +184,7 @@ def _checkpoints(root: Root, settings: Settings, notes: list[str], now: float) -
         try:
             store, folder = open_store(root, series.url, StoreOptions(), nodes=1)
             try:
-                new += checkpoints.in_store(store, series.training)
+                new += checkpoints.in_store(store, series.training, tuple(series.users))
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
         except (CommandFailed, ConfigError, ValueError, RuntimeError, OSError) as error:

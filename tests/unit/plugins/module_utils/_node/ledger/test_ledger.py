@@ -23,7 +23,6 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.checkpoin
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.compute import Sources, compute
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.machines import machines_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.reliability import bounds, failures_of
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.prices import PriceList, SizePrice
@@ -365,18 +364,6 @@ def test_nodes_with_the_feature_of_spot_machines_cost_the_spot_price(tmp_path: p
     assert (rates.of("c-0"), rates.of("c-1")) == (9.83, 32.77)
 
 
-def test_a_store_without_room_for_its_temporary_folder_is_noted(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_given: object, **_more: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(gather, "open_store", full)
-    settings = gather.Settings(stores=(gather.Series("https://a.blob.core.windows.net/c/x"),))
-    found, _rates = gather.gather(Root(str(tmp_path)), slurmctld, settings, asked(), database())
-    assert "No space left on device" in found.notes[0]
-
-
 def test_a_run_that_began_before_the_window_is_a_run_of_its_training() -> None:
     comment = "hpcai:training=x"
     runs = [run_line(7, "NODE_FAIL", -600, 60, comment=comment), run_line(7, "RUNNING", 100, None, comment=comment)]
@@ -396,24 +383,6 @@ def test_without_slurmctld_the_ledger_is_computed_and_says_what_is_missing(tmp_p
 def test_without_slurmdbd_there_is_an_error_and_no_ledger(tmp_path: pathlib.Path) -> None:
     with pytest.raises(CommandFailed, match="slurmdbd"):
         gather.gather(Root(str(tmp_path)), slurmctld, gather.Settings(), asked(), gone)
-
-
-def test_a_store_that_cannot_be_read_is_noted_and_the_record_is_used(tmp_path: pathlib.Path) -> None:
-    root = Root(str(tmp_path))
-    checkpoints.write_record(root, STEPS)
-    settings = gather.Settings(stores=(gather.Series("http://not-https.example.com/x"),))
-    found, _rates = gather.gather(root, slurmctld, settings, asked(), database())
-    assert found.seconds("kept") == 2 * 70 + 2 * 100
-    assert "newer checkpoints are unknown" in found.notes[0]
-
-
-def test_a_damaged_record_is_an_error_that_says_what_to_do(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / checkpoints.RECORD.lstrip("/")
-    path.parent.mkdir(parents=True)
-    for text in ("{", "[]", '{"schema": 2}', json.dumps({"schema": 1, "checkpoints": {"a": 1}})):
-        path.write_text(text)
-        with pytest.raises(ConfigError, match="move it away"):
-            checkpoints.read_record(Root(str(tmp_path)))
 
 
 def test_jobs_can_be_given_to_a_training_without_a_comment(tmp_path: pathlib.Path) -> None:

@@ -304,31 +304,6 @@ def test_a_log_that_cannot_be_written_stops_no_job(tmp_path: pathlib.Path, monke
     assert not one_pass(tmp_path, slurmctld, runs, handled=handled)
 
 
-def test_runs_of_another_users_job_with_this_id_do_not_count(tmp_path: pathlib.Path) -> None:
-    """slurmdbd keeps them when the ids begin again."""
-    earlier = [run_line(7, "FAILED", 100 * one, 100 * one + 50, comment=ASKS, user="bob") for one in range(4)]
-    slurmctld = Slurmctld(["7|FAILED|0|1|1000|7|N/A||"])
-    running = run_line(7, "RUNNING", 500, None, comment=ASKS)
-    assert not one_pass(tmp_path, slurmctld, [*earlier, running])
-    ended = run_line(7, "FAILED", 500, 560, comment=ASKS)
-    (done,) = one_pass(tmp_path, slurmctld, [*earlier, ended])
-    assert done.decision.action == "requeue"
-    # Also if it was the same user.
-    (done,) = one_pass(tmp_path / "x", slurmctld, [*(one.replace("bob", "alice") for one in earlier), ended])
-    assert done.decision.action == "requeue"
-
-
-def test_steps_of_jobs_are_not_read(tmp_path: pathlib.Path) -> None:
-    asked: list[Sequence[str]] = []
-
-    def ask(words: Sequence[str], handle: Callable[[str], None]) -> None:
-        asked.append(words)
-        lines([])(words, handle)
-
-    look.look(Root(str(tmp_path)), Slurmctld(["7|FAILED|0|1|1000|7|N/A||"]), Settings(), END, set(), ask=ask)
-    assert "--allocations" in asked[0]
-
-
 def test_without_slurmdbd_or_slurmctld_nothing_is_done_and_it_is_said_once(tmp_path: pathlib.Path) -> None:
     slurmctld = Slurmctld(["7|FAILED|0|1|1000|7|N/A||"])
     passes: list[float] = []
