@@ -24,6 +24,7 @@ _SPEC: dict[str, dict[str, Any]] = {
     "hosts": {"type": "list", "elements": "str", "required": True},
     "variable": {"type": "str", "required": True},
     "reasons": {"type": "dict", "default": {}},
+    "unlisted": {"type": "dict", "default": {}},
     "cluster": {"type": "str", "default": ""},
     "pseudonyms": {"type": "bool", "default": False},
 }
@@ -43,6 +44,7 @@ class ActionModule(ActionBase):
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
         path = os.path.join(os.path.abspath(options["path"]), f"hpcai-incident-{stamp}.tar.gz")
         parts = [_part(host, hostvars, options) for host in dict.fromkeys(options["hosts"])]
+        parts += _unlisted(options["unlisted"], options["pseudonyms"])
         if self._task.check_mode:
             return {"changed": True, "path": path, "machines": {}, "table": []}
         title = "Diagnostics" if options["pseudonyms"] else f"Diagnostics {options['cluster']}".rstrip()
@@ -56,6 +58,14 @@ class ActionModule(ActionBase):
             for host, about in machines.items()
         ]
         return {"changed": True, "path": path, "machines": machines, "table": lines}
+
+
+def _unlisted(reasons: Mapping[str, Any], pseudonyms: bool) -> list[NodeArchive]:
+    """Return the machines that are not in the inventory, without their names and reasons if names are replaced."""
+    why = "it is not a compute node of the inventory, so nothing was collected"
+    if pseudonyms:
+        return [NodeArchive(f"unlisted-{number}", problem=why) for number in range(1, len(reasons) + 1)]
+    return [NodeArchive(name, problem=why, reason=str(reason)) for name, reason in sorted(reasons.items())]
 
 
 def _part(host: str, hostvars: Mapping[str, Any], options: Mapping[str, Any]) -> NodeArchive:

@@ -29,13 +29,17 @@ options:
     description:
       - The source, either a URL or a folder of the machine. The URL is that of a container or of a folder in it, such
         as C(https://ACCOUNT.blob.core.windows.net/CONTAINER/FOLDER).
+      - If the module runs as root, it refuses a folder of the machine that other users can write to or replace, or that
+        contains such a folder, and it uploads no symbolic links. Otherwise a user could have any file of root uploaded.
+        In this case, set C(become_user) to the owner of the files.
     type: str
     required: true
   dest:
     description:
       - The destination. It is a folder of the machine if O(source) is a URL, and a URL if O(source) is a folder.
-      - If the module runs as root, it refuses a folder that other users can write to or replace. In this case, set
-        C(become_user) to the owner of the files.
+      - If the module runs as root, it refuses a folder that other users can write to or replace. This includes the
+        existing folders below O(dest) in which the files would be. In this case, set C(become_user) to the owner of the
+        files.
     type: str
     required: true
   pattern:

@@ -44,6 +44,12 @@ options:
       - Why each machine is part of the diagnostics, such as its drain reason. A mapping of inventory names to texts.
     type: dict
     default: {}
+  unlisted:
+    description:
+      - Machines from which nothing could be collected because they are not in the inventory, with the reasons. A
+        mapping of their names in Slurm to texts. The archive lists them with a problem.
+    type: dict
+    default: {}
   cluster:
     description: The cluster's name, for the title.
     type: str
@@ -85,7 +91,7 @@ machines:
   description:
     - What the archive contains from each machine. C(items) is the number of collected files, and C(hidden) the number
       of values that were hidden in these files. C(page) is the machine's index page in the archive. C(reason) comes
-      from O(reasons), and is empty if O(pseudonyms=true).
+      from O(reasons) or O(unlisted), and is empty if O(pseudonyms=true).
     - C(problem) says why the archive contains nothing from the machine. It is empty if there was no problem.
     - Empty in check mode.
   returned: always

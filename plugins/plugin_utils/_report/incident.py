@@ -152,14 +152,16 @@ def _files_of(part: NodeArchive, about: dict[str, Any]) -> Iterator[tuple[str, s
         return
     try:
         index, texts = read_archive(part.path)
-    except BadArchive as error:
+        first_page = page(index, texts)
+    except (BadArchive, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        # Beside BadArchive, these come from values of another type than hpcnode writes.
         about["problem"] = f"its archive is invalid: {error}"
         return
     about["items"] = sum(bool(item["file"]) for item in index["items"])
     about["hidden"] = sum(item["redacted"] for item in index["items"])
     about["page"] = f"{part.host}/index.html"
     yield f"{part.host}/index.json", json.dumps(index, indent=1) + "\n"
-    yield about["page"], page(index, texts)
+    yield about["page"], first_page
     for item in index["items"]:
         if item["file"]:
             yield f"{part.host}/{item['file']}", texts[item["name"]]

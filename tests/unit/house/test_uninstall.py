@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.output import METRICS_FILE
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.files import FileOptions, files_of
 
 WRITERS = {"copy": "dest", "template": "dest", "get_url": "dest", "lineinfile": "path", "file": "path"}
@@ -186,3 +187,9 @@ def test_the_playbook_calls_each_role(repository: pathlib.Path, roles: list[path
     called = [task["ansible.builtin.import_role"] for task in tasks if "ansible.builtin.import_role" in task]
     assert {role["tasks_from"] for role in called} == {"uninstall"}
     assert sorted(role["name"] for role in called) == [f"hpcai.azure.{role.name}" for role in roles]
+
+
+@pytest.mark.parametrize("name", ["goodput_absent", "uninstall"])
+def test_the_metrics_of_the_ledger_are_removed(repository: pathlib.Path, name: str) -> None:
+    """No task writes them, and the node exporter would publish the last values for ever."""
+    assert METRICS_FILE in (repository / f"roles/health_checks/tasks/{name}.yml").read_text(encoding="utf-8")

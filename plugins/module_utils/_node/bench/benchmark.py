@@ -120,6 +120,7 @@ class Benchmark:
     :ivar applies: returns an empty text if a VM size has what is measured, else the reason why not.
     :ivar thresholds: names of the limits that it compares with.
     :ivar options: its own options with their defaults.
+    :ivar check_option: raises ValueError if the text is not a valid value of the option with this name.
     """
 
     name: str
@@ -132,11 +133,21 @@ class Benchmark:
     applies: Callable[[VmSize | None], str] = lambda size: ""
     thresholds: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    check_option: Callable[[str, str], object] = lambda name, text: None
 
     @property
     def check(self) -> Check:
         """Its manifest in the form of a health check, for the verdict and the page."""
         return Check(self.name, self.title, self.explain, (DEEP,), lambda _context: Answer(), action=OBSERVE)
+
+
+def check_whole(text: str) -> None:
+    """Check a whole number above 0.
+
+    :raises ValueError: it is something else.
+    """
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise ValueError("give a whole number above 0")
 
 
 def judge_run(benchmark: Benchmark, options: Options, nodes: Sequence[str], result: Result) -> Measured:

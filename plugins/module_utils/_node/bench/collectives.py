@@ -22,6 +22,7 @@ from .benchmark import (
     Measured,
     Options,
     Step,
+    check_whole,
     failed_run,
     limit_findings,
     limit_words,
@@ -226,6 +227,13 @@ def efficiency(values: Mapping[int, float]) -> tuple[list[dict[str, Any]], list[
     return table, findings, readings
 
 
+def _check_option(name: str, text: str) -> None:
+    if name in ("from", "to"):
+        nccl_tests.size_in_bytes(text)
+    elif name == "iterations":
+        check_whole(text)
+
+
 _OPTIONS = {"from": "8", "to": "8G", "iterations": "20", "algorithm": ""}
 
 
@@ -243,6 +251,7 @@ def _collective(name: str, title: str, about: str, thresholds: tuple[str, ...]) 
         applies=with_several_nvidia_gpus,
         thresholds=thresholds,
         options=_OPTIONS,
+        check_option=_check_option,
     )
 
 

@@ -14,7 +14,18 @@ from ..health.check import FAIL, Answer, Finding, Reading
 from ..machine.run import Result
 from ..pinning.advise import AdviceError, advise
 from ..pinning.layout import UnknownLayout, layout_of_size
-from .benchmark import EACH, Benchmark, Measured, Options, Step, failed_run, limit_findings, limit_words, not_measured
+from .benchmark import (
+    EACH,
+    Benchmark,
+    Measured,
+    Options,
+    Step,
+    check_whole,
+    failed_run,
+    limit_findings,
+    limit_words,
+    not_measured,
+)
 from .launch import by_shell, masks, mpi_variables
 
 NAME = "hpl"
@@ -170,4 +181,5 @@ HPL = Benchmark(
     limit_s=_RUN_S,
     thresholds=(NAME,),
     options={"order": "", "block": "", "ranks": ""},
+    check_option=lambda _name, text: check_whole(text) if text else None,
 )

@@ -170,10 +170,16 @@ def _size(root: Root, name: str | None) -> VmSize | None:
 
 def _options(args: argparse.Namespace, chosen: Sequence[Benchmark], size: VmSize | None) -> Options:
     own = _pairs(args.set, "set")
-    for name in own:
-        if not any(name in benchmark.options for benchmark in chosen):
+    for name, text in own.items():
+        takers = [benchmark for benchmark in chosen if name in benchmark.options]
+        if not takers:
             known = sorted({name for benchmark in chosen for name in benchmark.options})
             raise UsageError(f"--set {name}: the options are {', '.join(known) or 'none'}")
+        for benchmark in takers:
+            try:
+                benchmark.check_option(name, text)
+            except ValueError as error:
+                raise UsageError(f"--set {name}={text}: {error}") from None
     gpus = args.gpus if args.gpus is not None else (size.gpu_count if size else None) or 0
     if gpus < 0:
         raise UsageError("--gpus must not be negative")

@@ -18,7 +18,7 @@ from ..diag.archive import FOLDERS, write_bundle
 from ..diag.collect import TOTAL_S
 from ..diag.item import ANY, CONTROLLER
 from ..diag.perform import NamedBundle, Options, capture, make
-from ..machine.atomic import write_file
+from ..machine.atomic import write_beside_users
 from ..machine.root import Root
 from ..machine.run import run
 from ..slurm import nodes
@@ -107,7 +107,7 @@ def _write(root: Root, made: NamedBundle, output: str | None) -> str:
 def _write_names(made: NamedBundle, path: str) -> None:
     """Write the names behind the pseudonyms beside the archive, never into it."""
     if made.names:
-        write_file(f"{path}.names.json", json.dumps(made.names, indent=1, sort_keys=True) + "\n", mode=0o600)
+        write_beside_users(f"{path}.names.json", json.dumps(made.names, indent=1, sort_keys=True) + "\n", mode=0o600)
 
 
 def _list(_args: argparse.Namespace) -> Answer:

@@ -13,7 +13,7 @@ import time
 from dataclasses import replace
 
 from ..ledger import gather, output
-from ..machine.atomic import write_file
+from ..machine.atomic import write_beside_users, write_file
 from ..machine.root import Root
 from ..machine.run import run
 from ..slurm.private_data import SHOW_CONFIG, hides_users
@@ -72,7 +72,7 @@ def _execute(args: argparse.Namespace) -> Answer:
     ledger, rates = gather.gather(root, run, settings, asked)
     data = output.as_data(ledger, rates)
     if args.html:
-        write_file(args.html, output.page(data))
+        write_beside_users(args.html, output.page(data))
     if settings.metrics:
         hide_users = hides_users(run(SHOW_CONFIG).stdout)
         write_file(root.at(f"{settings.metrics}/{output.METRICS_FILE}"), output.metrics(data, now, hide_users))

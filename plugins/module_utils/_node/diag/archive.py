@@ -134,11 +134,15 @@ def _write(root: Root, path: str, data: bytes) -> str:
     return path
 
 
-def keep_newest(root: Root, folder: str, keep: int) -> list[str]:
-    """Remove all archives but the newest ones, and return the names of the removed ones."""
+def keep_newest(root: Root, folder: str, keep: int, newest: str = "") -> list[str]:
+    """Remove all archives but the newest ones, and return the names of the removed ones.
+
+    :param newest: path of the archive that was just written. It stays, even if the clock was set back before.
+    """
     names = [name for name in root.entries(folder) if name.startswith("hpcai-diag-") and name.endswith(".tar.gz")]
     # The names of one machine end with the time.
-    old = sorted(names, key=lambda name: name.rpartition("-")[2])[: -keep or None] if len(names) > keep else []
+    ordered = sorted(names, key=lambda name: (f"{folder}/{name}" == newest, name.rpartition("-")[2]))
+    old = ordered[:-keep]
     handle = os.open(root.at(folder), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC) if old else -1
     try:
         for name in old:

@@ -76,7 +76,8 @@ def _failures(texts: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """Return the checks that failed in the newest results."""
     rows: set[tuple[str, str, str]] = set()
     for document_of_tier in _documents("health", texts):
-        for check in document_of_tier.get("checks", ()):
+        checks = document_of_tier.get("checks")
+        for check in checks if isinstance(checks, list) else ():
             if isinstance(check, Mapping) and check.get("verdict") in ("fail", "unknown"):
                 name, verdict, summary = (escape(str(check.get(key))) for key in ("name", "verdict", "summary"))
                 rows.add((name, verdict, summary))
@@ -90,7 +91,7 @@ def _documents(name: str, texts: Mapping[str, str]) -> Iterable[Mapping[str, Any
         begin = part.find("{")
         try:
             found, _end = decoder.raw_decode(part[begin:]) if begin >= 0 else ({}, 0)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(found, Mapping):
             yield found

@@ -41,7 +41,7 @@ UNIT = "hpcai-diag.service"
 CONFIG = "diag"
 FILE = f"{FOLDER}/{CONFIG}.json"
 CAPTURED = "/run/hpcai/diag/captured.json"
-"""For which faults this boot's bundle was made."""
+"""For which faults bundles were made in this boot."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def destructive_faults(root: Root) -> tuple[str, ...]:
 
 
 def is_due(root: Root) -> bool:
-    """Whether a bundle has to be made: it is wanted, and there is a fault that this boot's bundle does not cover.
+    """Whether a bundle has to be made: it is wanted, and there is a fault that no bundle of this boot covers.
 
     :raises ConfigError: the settings are invalid.
     """
@@ -222,9 +222,11 @@ def capture(root: Root, limit_s: float, upload: Callable[[Root, str, str], None]
     faults = destructive_faults(root)
     made = make(root, Options(limit_s=limit_s, salt="" if settings.pseudonyms else None))
     path = write_bundle(root, made.bundle)
-    text = json.dumps({"boot_id": read_boot_id(root), "faults": [*faults], "path": path}) + "\n"
+    # A fault that heals and comes back makes no second bundle, so earlier faults of this boot stay.
+    covered = sorted({*faults, *_captured(root)})
+    text = json.dumps({"boot_id": read_boot_id(root), "faults": covered, "path": path}) + "\n"
     write_file(root.at(CAPTURED), text, mode=0o600)
-    removed = [name for folder in FOLDERS for name in keep_newest(root, folder, settings.keep)]
+    removed = [name for folder in FOLDERS for name in keep_newest(root, folder, settings.keep, path)]
     if not settings.upload:
         return Captured(path, faults, removed=tuple(removed))
     try:

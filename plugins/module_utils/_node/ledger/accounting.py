@@ -269,8 +269,7 @@ def read_runs(
 ) -> Skipped:
     """Pass on each run that overlaps a time, and return which lines could not be used.
 
-    :param jobs: only runs of these jobs.
-
+    :param jobs: only runs of these jobs, without ``work``: a user's jobs may have very many steps.
     :raises CommandFailed: slurmdbd does not answer.
     """
     delimiter = f"~{secrets.token_hex(8)}~"
@@ -278,7 +277,7 @@ def read_runs(
     reader = RunReader(delimiter, handle, skipped)
     words = ["sacct", "--allusers", "--duplicates", "--noheader", "--parsable2", f"--delimiter={delimiter}"]
     words += [f"--starttime={slurm_time(since)}", f"--endtime={slurm_time(until)}", f"--format={_RUN_FIELDS}"]
-    ask([*words, *([f"--jobs={','.join(map(str, jobs))}"] if jobs else [])], reader.line)
+    ask([*words, *(["--allocations", f"--jobs={','.join(map(str, jobs))}"] if jobs else [])], reader.line)
     reader.end()
     return skipped
 

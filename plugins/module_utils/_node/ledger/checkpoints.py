@@ -23,7 +23,11 @@ from ..machine.config import ConfigError
 from ..machine.root import Root
 
 RECORD = "/var/lib/hpcai/ledger/checkpoints.json"
-SCHEMA = 1
+SCHEMA = 2
+_WITHOUT_USERS = 1
+"""The schema before ``users``, which is still read."""
+_MOST_OF_SERIES = 20_000
+"""Most checkpoints of one training and its users in the record: who may write to a store can write any number."""
 _LATE_S = 1.0
 """Blob storage rounds times to seconds."""
 FORGOTTEN_S = 400 * 86400.0
@@ -36,62 +40,75 @@ class Checkpoint:
 
     :ivar when: when it became complete, in seconds since the epoch; None if it was pruned before anybody looked.
     :ivar training: which training it belongs to; empty if unknown.
+    :ivar users: whose jobs it may belong to; empty if unknown.
     """
 
     id: str
     when: float | None
     training: str = ""
+    users: tuple[str, ...] = ()
+
+    def counts_for(self, training: str, user: str) -> bool:
+        """Whether it may be of a run of this training and user.
+
+        Who may write to a store can write a checkpoint there with the number of any job.
+        """
+        if not self.training and not self.users:
+            return True
+        return bool(training and training == self.training) or user in self.users
 
 
 @dataclass
 class Index:
     """Checkpoints by the job that made them.
 
-    :ivar jobs: the sorted times of each job's checkpoints.
-    :ivar steps: the step of each of these.
-    :ivar pruned: jobs with checkpoints that were pruned before anybody looked.
+    :ivar stored: the checkpoints of each job with their steps, sorted by time.
+    :ivar pruned: those that were pruned before anybody looked.
     :ivar trainings: trainings that make checkpoints: a run of theirs without one has lost its work.
-    :ivar noted: jobs without a store, which noted their checkpoints in their comment (``recover.comment``).
+    :ivar noted: times and steps that jobs without a store noted in their comment (``recover.comment``), sorted.
     """
 
-    jobs: dict[int, list[float]] = field(default_factory=dict)
-    steps: dict[tuple[int, float], int] = field(default_factory=dict)
-    pruned: set[int] = field(default_factory=set)
+    stored: dict[int, list[tuple[float, int, Checkpoint]]] = field(default_factory=dict)
+    pruned: dict[int, list[Checkpoint]] = field(default_factory=dict)
     trainings: set[str] = field(default_factory=set)
-    noted: set[int] = field(default_factory=set)
+    noted: dict[int, list[tuple[float, int]]] = field(default_factory=dict)
 
     def add(self, name: str, when: float) -> None:
         """Add a checkpoint that a job noted in its comment. If a store has checkpoints of this job, only they count."""
         found = id_of(name)
         if found is None:
             return
-        job = int(found.attempt.partition(".")[0])
-        if job in self.jobs and job not in self.noted:
-            return
-        self.noted.add(job)
-        if (job, when) not in self.steps:
-            insort(self.jobs.setdefault(job, []), when)
-            self.steps[job, when] = found.step
+        noted = self.noted.setdefault(int(found.attempt.partition(".")[0]), [])
+        if (when, found.step) not in noted:
+            insort(noted, (when, found.step))
 
-    def last_in(self, job: int, start: float, end: float) -> float | None:
-        """Return when the last checkpoint of a run became complete; None if none did."""
-        times = self.jobs.get(job, ())
+    def _known(self, job: int, training: str, user: str) -> list[tuple[float, int]]:
+        found = [(when, step) for when, step, one in self.stored.get(job, ()) if one.counts_for(training, user)]
+        return found or self.noted.get(job, [])
+
+    def last_in(self, job: int, start: float, end: float, training: str = "", user: str = "") -> float | None:
+        """Return when the last checkpoint of a run became complete; None if none did.
+
+        :param training: of the run, as for the other methods.
+        """
+        times = [when for when, _step in self._known(job, training, user)]
         place = bisect_right(times, end + _LATE_S)
         return times[place - 1] if place and times[place - 1] >= start else None
 
-    def step_at(self, job: int, when: float) -> int | None:
+    def step_at(self, job: int, when: float, training: str = "", user: str = "") -> int | None:
         """Return the step of a job's last checkpoint before a time, 0 if there is none; None without any checkpoint."""
-        times = self.jobs.get(job)
-        if not times:
+        known = self._known(job, training, user)
+        if not known:
             return None
-        place = bisect_right(times, when + _LATE_S)
-        return self.steps[job, times[place - 1]] if place else 0
+        place = bisect_right([one[0] for one in known], when + _LATE_S)
+        return known[place - 1][1] if place else 0
 
-    def knows(self, job: int, training: str, start: float, end: float) -> bool:
+    def knows(self, job: int, training: str, start: float, end: float, user: str = "") -> bool:
         """Whether it is known what a run has kept."""
-        if job in self.pruned and self.last_in(job, start, end) is None:
+        pruned = any(one.counts_for(training, user) for one in self.pruned.get(job, ()))
+        if pruned and self.last_in(job, start, end, training, user) is None:
             return False
-        return job in self.jobs or (bool(training) and training in self.trainings)
+        return bool(self._known(job, training, user)) or (bool(training) and training in self.trainings)
 
 
 def index_of(checkpoints: Iterable[Checkpoint]) -> Index:
@@ -105,16 +122,15 @@ def index_of(checkpoints: Iterable[Checkpoint]) -> Index:
         if not number.isdecimal():
             continue
         if one.when is None:
-            made.pruned.add(int(number))
+            made.pruned.setdefault(int(number), []).append(one)
         else:
-            made.jobs.setdefault(int(number), []).append(one.when)
-            made.steps[int(number), one.when] = found.step if found else 0
-    for times in made.jobs.values():
-        times.sort()
+            made.stored.setdefault(int(number), []).append((one.when, found.step if found else 0, one))
+    for known in made.stored.values():
+        known.sort(key=lambda one: one[:2])
     return made
 
 
-def in_store(store: Store, training: str = "") -> list[Checkpoint]:
+def in_store(store: Store, training: str = "", users: tuple[str, ...] = ()) -> list[Checkpoint]:
     """Return the checkpoints of a series in its store.
 
     :raises CommandFailed: the store cannot be read.
@@ -125,8 +141,8 @@ def in_store(store: Store, training: str = "") -> list[Checkpoint]:
         if found:
             complete[found] = blob.modified
     pruned = {found for blob in store.list(PRUNED) for found in [id_in(blob.name)] if found} - set(complete)
-    known = [Checkpoint(one.text, when, training) for one, when in complete.items()]
-    return [*known, *(Checkpoint(one.text, None, training) for one in pruned)]
+    known = [Checkpoint(one.text, when, training, users) for one, when in complete.items()]
+    return [*known, *(Checkpoint(one.text, None, training, users) for one in pruned)]
 
 
 def read_record(root: Root, path: str = RECORD) -> list[Checkpoint]:
@@ -139,11 +155,14 @@ def read_record(root: Root, path: str = RECORD) -> list[Checkpoint]:
         return []
     try:
         held = json.loads(text)
-        if held["schema"] != SCHEMA:
+        if held["schema"] not in (_WITHOUT_USERS, SCHEMA):
             raise ValueError(f"its schema is {held['schema']}, and this hpcnode reads {SCHEMA}")
+        rows = held["checkpoints"]
+        if held["schema"] == _WITHOUT_USERS:
+            rows = [(name, when, training, ()) for name, (when, training) in rows.items()]
         return [
-            Checkpoint(str(name), None if when is None else float(when), str(training))
-            for name, (when, training) in held["checkpoints"].items()
+            Checkpoint(str(name), None if when is None else float(when), str(training), tuple(map(str, users)))
+            for name, when, training, users in rows
         ]
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ConfigError(
@@ -153,12 +172,24 @@ def read_record(root: Root, path: str = RECORD) -> list[Checkpoint]:
 
 def merged(old: Sequence[Checkpoint], new: Sequence[Checkpoint], now: float) -> list[Checkpoint]:
     """Return both; a time that is known stays, because a pruned checkpoint has none any more."""
-    found = {one.id: one for one in old if one.when is None or now - one.when < FORGOTTEN_S}
+
+    def key(one: Checkpoint) -> tuple[str, str, tuple[str, ...]]:
+        return (one.id, one.training, one.users)
+
+    found = {key(one): one for one in old if one.when is None or now - one.when < FORGOTTEN_S}
     for one in new:
-        before = found.get(one.id)
+        before = found.get(key(one))
         if before is None or before.when is None or one.when is not None:
-            found[one.id] = one
-    return list(found.values())
+            found[key(one)] = one
+    series: dict[tuple[str, tuple[str, ...]], list[Checkpoint]] = {}
+    for one in found.values():
+        series.setdefault((one.training, one.users), []).append(one)
+    # Those without a time are forgotten first.
+    return [
+        one
+        for members in series.values()
+        for one in sorted(members, key=lambda one: one.when or 0.0)[-_MOST_OF_SERIES:]
+    ]
 
 
 def write_record(root: Root, checkpoints: Iterable[Checkpoint], path: str = RECORD) -> None:
@@ -166,7 +197,7 @@ def write_record(root: Root, checkpoints: Iterable[Checkpoint], path: str = RECO
 
     :raises OSError: it cannot be written.
     """
-    held = {one.id: [one.when, one.training] for one in checkpoints}
+    held = sorted([one.id, one.when, one.training, [*one.users]] for one in checkpoints)
     text = json.dumps({"schema": SCHEMA, "checkpoints": held}, sort_keys=True) + "\n"
     if root.text(path) != text.strip():
         write_file(root.at(path), text, mode=0o640)

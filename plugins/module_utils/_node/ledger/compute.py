@@ -228,9 +228,11 @@ def _add_runs(
     before: Mapping[int, JobRun],
     hosts: _Hosts,
 ) -> dict[int, JobRun]:
-    """Add the runs of one slice, and return the last run of each job that may be requeued or still runs."""
+    """Add the runs of one slice, and return the last run of each job that waits for a later one, may be requeued or
+    still runs."""
     since, until = window
     last: dict[int, JobRun] = dict(before)
+    waiting: set[int] = set()
     for run in sorted(runs, key=lambda one: (one.job, one.start)):
         nodes = hosts(run.nodes)
         earlier = last.get(run.job)
@@ -238,15 +240,16 @@ def _add_runs(
             _add_hold(earlier, run, intervals, hosts)
             if since <= run.start < until:
                 ledger.requeues += 1
-        last[run.job] = run
         if run.start >= until:
-            # It is only of interest for the wait before it.
+            # It is only of interest for the wait before it, of which the next slices have the rest.
+            waiting.add(run.job)
             continue
+        last[run.job] = run
         for name, when in run.saved:
             sources.checkpoints.add(name, when)
-        kept = sources.checkpoints.last_in(run.job, run.start, run.end or ledger.until)
-        training = sources.training_of(run)
-        known = sources.checkpoints.knows(run.job, training, run.start, run.end or ledger.until)
+        training, stop = sources.training_of(run), run.end or ledger.until
+        kept = sources.checkpoints.last_in(run.job, run.start, stop, training, run.user)
+        known = sources.checkpoints.knows(run.job, training, run.start, stop, run.user)
         parts = of_run(run, kept, known, ledger.until)
         for start, end, bucket in parts:
             interval = (start, end, rank_of(bucket))
@@ -262,7 +265,7 @@ def _add_runs(
             work = ledger.jobs.setdefault((training, run.user, run.job), Work())
             _add_work(work, ledger, run, clipped, len(nodes), window)
     recent = until - _AHEAD_S * 24
-    return {job: run for job, run in last.items() if run.end is None or run.end > recent}
+    return {job: run for job, run in last.items() if run.end is None or run.end > recent or job in waiting}
 
 
 def _add_hold(earlier: JobRun, run: JobRun, intervals: dict[str, list[Interval]], hosts: _Hosts) -> None:
@@ -282,8 +285,7 @@ def _add_run(
 ) -> dict[str, float]:
     """Count a run and what it lost, and return its seconds in the slice by bucket."""
     since, until = window
-    if since <= run.start < until or (run.start < ledger.since == since):
-        ledger.runs += 1
+    ledger.runs += _counts_here(ledger, run, window)
     clipped: dict[str, float] = {}
     for start, end, bucket in parts:
         seconds = min(end, until) - max(start, since)
@@ -298,6 +300,12 @@ def _add_run(
     return clipped
 
 
+def _counts_here(ledger: Ledger, run: JobRun, window: tuple[float, float]) -> bool:
+    """Whether a run is counted in this slice: that of its start, or the first one if it began before."""
+    since, until = window
+    return since <= run.start < until or run.start < ledger.since == since
+
+
 def _add_work(
     work: Work, ledger: Ledger, run: JobRun, clipped: Mapping[str, float], nodes: int, window: tuple[float, float]
 ) -> None:
@@ -306,7 +314,7 @@ def _add_work(
     work.eligible = min(work.eligible, max(run.eligible, ledger.since))
     work.end = max(work.end, min(run.end if run.end is not None else ledger.until, ledger.until))
     work.nodes = max(work.nodes, nodes)
-    work.runs += since <= run.start < until
+    work.runs += _counts_here(ledger, run, window)
     ended = run.end is not None and since <= run.end < until
     work.interruptions += ended and run.state != "COMPLETED"
     for bucket, seconds in clipped.items():

@@ -30,6 +30,8 @@ from .output import Rates
 CONFIG = "goodput"
 FILE = f"{FOLDER}/{CONFIG}.json"
 _MOST_DECISIONS = 100
+_SPOT = "spot"
+"""The feature that the nodes of elastic spot sets have; an operator can give it to other nodes."""
 NAME = matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", "a name of letters, digits and ._-")
 
 
@@ -38,11 +40,13 @@ class Series:
     """A series of checkpoints.
 
     :ivar url: of its container or folder.
-    :ivar training: the training that makes them; empty if its jobs say so.
+    :ivar training: the training whose runs they count for.
+    :ivar users: the users for whose jobs they count; without both they count for all jobs.
     """
 
     url: str
     training: str = ""
+    users: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Settings:
     metrics: str = ""
 
 
-_SERIES = record({"url": string, "training": or_empty(NAME)}, ("url",))
+_SERIES = record({"url": string, "training": or_empty(NAME), "users": list_of(string)}, ("url",))
 FORM = instance_of(
     Settings,
     {
@@ -129,7 +133,7 @@ def gather(root: Root, run: Run, settings: Settings, asked: Asked, ask: Query = 
     ledger.decisions = read_decisions(root, asked.since, asked.until)[-_MOST_DECISIONS:]
     # The same note may come from several days.
     ledger.notes = list(dict.fromkeys([*notes, *ledger.notes]))
-    return ledger, Rates(_prices(root, settings), settings.region, nodes.sizes)
+    return ledger, Rates(_prices(root, settings), settings.region, nodes.sizes, nodes.spot)
 
 
 @dataclass(frozen=True)
@@ -138,11 +142,13 @@ class _Nodes:
 
     :ivar sizes: VM sizes by node, where a feature names one.
     :ivar gone: since when a node has no machine, for spare nodes.
+    :ivar spot: nodes with the feature of spot machines.
     """
 
     names: Sequence[str] = ()
     sizes: Mapping[str, str] = field(default_factory=dict)
     gone: Mapping[str, float] = field(default_factory=dict)
+    spot: frozenset[str] = frozenset()
 
 
 def _nodes(run: Run, notes: list[str]) -> _Nodes:
@@ -153,9 +159,13 @@ def _nodes(run: Run, notes: list[str]) -> _Nodes:
         return _Nodes()
     sizes: dict[str, str] = {}
     gone: dict[str, float] = {}
+    spot: set[str] = set()
     records = parse_records(shown)
     for name, entry in records.items():
-        for feature in entry.field("AvailableFeatures").split(",") if entry else ():
+        features = entry.field("AvailableFeatures").split(",") if entry else []
+        if _SPOT in features:
+            spot.add(name)
+        for feature in features:
             try:
                 sizes[name] = find_size(f"Standard_{feature}").name
                 break
@@ -164,7 +174,7 @@ def _nodes(run: Run, notes: list[str]) -> _Nodes:
         # Registering removes the reason.
         if entry and entry.reason.startswith(NO_INSTANCE) and "DOWN" in entry.field("State").upper():
             gone[name] = epoch(entry.reason_given) or 0.0
-    return _Nodes(tuple(records), sizes, gone)
+    return _Nodes(tuple(records), sizes, gone, frozenset(spot))
 
 
 def _checkpoints(root: Root, settings: Settings, notes: list[str], now: float) -> list[Checkpoint]:
@@ -174,10 +184,11 @@ def _checkpoints(root: Root, settings: Settings, notes: list[str], now: float) -
         try:
             store, folder = open_store(root, series.url, StoreOptions(), nodes=1)
             try:
-                new += checkpoints.in_store(store, series.training)
+                new += checkpoints.in_store(store, series.training, tuple(series.users))
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
-        except (CommandFailed, ConfigError, ValueError, RuntimeError) as error:
+        except (CommandFailed, ConfigError, ValueError, RuntimeError, OSError) as error:
+            # An OSError is, for example, a full disk below the temporary folder.
             notes.append(f"{series.url} cannot be read, so newer checkpoints are unknown: {error}.")
     joined = checkpoints.merged(known, new, now)
     if new:

@@ -13,6 +13,7 @@ import contextlib
 import grp
 import json
 import os
+import secrets
 import stat
 import tempfile
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from typing import Any
 
 from .config import ConfigError
 from .root import Root
+from .user_folders import opened, write_new
 
 
 def write_file(path: str, text: str, mode: int = 0o644, owner: tuple[int, int] | None = None) -> None:
@@ -53,6 +55,25 @@ def write_file(path: str, text: str, mode: int = 0o644, owner: tuple[int, int] |
             error.filename = target
         raise
     _sync_folder(folder)
+
+
+def write_beside_users(path: str, text: str, mode: int = 0o644) -> None:
+    """Write ``text`` to a path that an operator gave. Users may be able to create links in its folder, such as /tmp.
+
+    A link at the path is replaced and not followed. The folder must exist.
+
+    :raises OSError: it cannot be written; then the old file is unchanged.
+    """
+    folder, name = os.path.split(os.path.abspath(path))
+    temporary = f".{name}.{secrets.token_hex(8)}"
+    with opened(os.path.realpath(folder), folder) as base:
+        try:
+            write_new(base, temporary, text, mode)
+            os.rename(temporary, name, src_dir_fd=base.handle, dst_dir_fd=base.handle)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=base.handle)
+            raise
 
 
 def remove_file(path: str) -> None:

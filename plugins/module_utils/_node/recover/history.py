@@ -92,8 +92,8 @@ def history(
                 cause,
                 status,
                 failed if cause in (NODE, PREFLIGHT, PREEMPTED) else (),
-                checkpoints.step_at(run.job, run.start),
-                checkpoints.step_at(run.job, end),
+                checkpoints.step_at(run.job, run.start, run.training, run.user),
+                checkpoints.step_at(run.job, end, run.training, run.user),
             )
         )
     return tuple(made)

@@ -13,8 +13,9 @@ that a job that its user has cancelled meanwhile stays cancelled.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from ..job.recovery import HOLD, REQUEUE, Decision, decide
 from ..ledger import checkpoints
@@ -24,6 +25,7 @@ from ..machine.root import Root
 from ..machine.run import CommandFailed, Run, must
 from ..slurm import nodes
 from ..slurm.arbiter.reasons import faulty_nodes
+from ..slurm.hostlist import HostlistError, expand
 from ..slurm.nodes import as_reason
 from .history import asks, decided_runs, history
 from .job_log import HANGS, append_as_user, log_of
@@ -73,11 +75,15 @@ class Done:
     """The result for one job.
 
     :ivar problem: why the decision could not be carried out; empty if it was.
+    :ivar held: whether this requeued the job held, and could not release it.
+    :ivar unrecorded: why the decision is not in the log; empty if it is.
     """
 
     job: int
     decision: Decision
     problem: str = ""
+    held: bool = False
+    unrecorded: str = ""
 
     @property
     def action(self) -> str:
@@ -93,7 +99,7 @@ class Done:
     def words(self) -> str:
         """The result in one line."""
         text = f"job {self.job}: {self.decision.action}: {self.decision.reason}"
-        return f"not done: {text} ({self.problem})" if self.problem else text
+        return _with_problems(text, self.problem, self.unrecorded)
 
 
 @dataclass(frozen=True)
@@ -101,10 +107,12 @@ class Checked:
     """A deep check of a node that a training found slow.
 
     :ivar problem: why it was not started; empty if it was.
+    :ivar unrecorded: why it is not in the log of decisions; empty if it is.
     """
 
     order: Order
     problem: str = ""
+    unrecorded: str = ""
 
     @property
     def job(self) -> int:
@@ -124,8 +132,12 @@ class Checked:
     @property
     def words(self) -> str:
         """The result in one line."""
-        text = f"job {self.job}: {CHECK}: {self.why}"
-        return f"not done: {text} ({self.problem})" if self.problem else text
+        return _with_problems(f"job {self.job}: {CHECK}: {self.why}", self.problem, self.unrecorded)
+
+
+def _with_problems(text: str, problem: str, unrecorded: str) -> str:
+    text = f"not done: {text} ({problem})" if problem else text
+    return f"{text} (not in the log of decisions: {unrecorded})" if unrecorded else text
 
 
 def parse_ended(shown: str) -> list[Ended]:
@@ -163,39 +175,76 @@ def look(
         return []
     runs: dict[int, list[JobRun]] = {one.job: [] for one in new}
     read_runs(0.0, now, lambda found: runs.setdefault(found.job, []).append(found), ask, sorted(runs))
+    runs = {one.job: own_runs(one, runs[one.job]) for one in new}
     # slurmdbd may not have the end of the last run yet: then the next pass decides.
     new = [one for one in new if _ends(runs[one.job]) > one.restarts - (one.state == _PENDING)]
     wanted = [one for one in new if one.state not in _FINAL and asks(runs[one.job][-1], settings.partitions)]
     slow = [runs[one.job][-1] for one in new if slow_nodes(runs[one.job][-1])] if settings.slow.per_user else []
     done: list[Done | Checked] = []
     if wanted or slow:
-        bad = faulty_nodes(nodes.read_nodes(run))
+        known = nodes.read_nodes(run)
+        bad = faulty_nodes(known)
     if wanted:
         listed = read_history(now - _EVENTS_S, now, ask).events
         index = checkpoints.index_of(checkpoints.read_record(root))
         log = read_decisions(root, now - _REMEMBERED_S, now)
         hang: set[int] = set()
         for one in wanted:
-            decided = decided_runs(runs[one.job], [entry for entry in log if entry.get("job") == one.job])
+            entries = [entry for entry in log if entry.get("job") == one.job]
+            decided = decided_runs(runs[one.job], entries)
             past = history(runs[one.job], by_node(listed), index, decided)
             if len(past) in decided:
                 # It is in the queue because of that decision, and has not run since.
                 continue
             decision = decide(past, settings.limits, bad)
-            result = Done(one.job, decision) if check else _carry_out(one, decision, run)
-            done.append(result)
+            held = was_left_held(runs[one.job], entries)
+            result = Done(one.job, decision) if check else _carry_out(one, decision, run, known, held)
             if not check:
                 # A user whose files hang would delay the jobs of others, with each of his jobs.
                 if one.uid not in hang and _write_log(one, result, run).startswith(HANGS):
                     hang.add(one.uid)
                 entry = {**asdict(decision), "cause": past[-1].cause, "status": past[-1].status}
-                append_decision(root, now, one.job, len(past), {**entry, "problem": result.problem})
+                entry.update({"problem": result.problem, **({"held": True} if result.held else {})})
+                result = replace(result, unrecorded=_record(root, now, one.job, len(past), entry))
+            done.append(result)
     if slow:
         done += _check_slow(root, run, settings, now, slow, sorted(bad), check)
     if len(handled) > _MOST_HANDLED:
         handled.clear()
     handled.update(one.key for one in new)
     return done
+
+
+def _record(root: Root, now: float, job: int, runs: int, entry: Mapping[str, Any]) -> str:
+    """Append to the log of decisions, and return why that failed.
+
+    An error must not end the pass: the job would be decided about again in each pass, and the others never.
+    """
+    try:
+        append_decision(root, now, job, runs, entry)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def own_runs(one: Ended, runs: Sequence[JobRun]) -> list[JobRun]:
+    """Return the runs of this job that have ended, oldest first. Pure.
+
+    Ids begin again with a new state folder, so slurmdbd may have runs of another job with the same id.
+    """
+    ordered = sorted(runs, key=lambda run: run.start)
+    ended = [run for run in ordered if run.user == ordered[-1].user and run.end is not None]
+    number = one.restarts + (one.state != _PENDING)
+    return ended[-number:] if number else []
+
+
+def was_left_held(runs: Sequence[JobRun], log: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the last decision about a job requeued it held after its last run, and could not release it. Pure.
+
+    A hold of the job's user has no such entry, and is not released.
+    """
+    last = next((entry for entry in reversed(log) if entry.get("action") != CHECK), {})
+    return bool(last.get("held")) and last.get("runs") == len(runs) and last["time"] >= int(runs[-1].end or 0)
 
 
 def next_ones(ended: Sequence[Ended]) -> list[Ended]:
@@ -232,15 +281,18 @@ def _check_slow(
         if not problem and not check:
             answer = run(command(order, settings.slow))
             problem = "" if answer.rc == 0 else answer.stderr.strip() or f"sbatch ended with {answer.rc}"
-        done.append(Checked(order, problem))
+        one = Checked(order, problem)
         if not check:
-            entry = {"action": CHECK, "reason": done[-1].why, "node": order.node, "user": order.user}
-            append_decision(root, now, order.job, 0, {**entry, "problem": problem})
+            entry = {"action": CHECK, "reason": one.why, "node": order.node, "user": order.user, "problem": problem}
+            one = replace(one, unrecorded=_record(root, now, order.job, 0, entry))
+        done.append(one)
     return done
 
 
-def commands(one: Ended, decision: Decision) -> list[Sequence[str]]:
+def commands(one: Ended, decision: Decision, held: bool = False) -> list[Sequence[str]]:
     """Return Slurm's commands for a decision. Pure.
+
+    :param held: an earlier pass requeued the job held, and could not release it.
 
     Slurm changes excluded nodes and start time of a pending job only. So a job that is not in the queue is requeued
     held, changed, and released; a command that fails in between leaves it held. A hold by ``uhold`` can be released by
@@ -264,13 +316,19 @@ def commands(one: Ended, decision: Decision) -> list[Sequence[str]]:
     changes = [f"ExcNodeList={out}"] if decision.leave_out else []
     changes.append(f"StartTime=now+{decision.wait_s}" if decision.wait_s else "StartTime=now")
     update = ["scontrol", "update", f"JobId={job}", *changes]
+    release = ["scontrol", "release", job]
     if one.state == _PENDING:
-        return [update, comment]
-    return [["scontrol", "requeuehold", job], update, ["scontrol", "release", job], comment]
+        return [update, release, comment] if held else [update, comment]
+    return [["scontrol", "requeuehold", job], update, release, comment]
 
 
-def _carry_out(one: Ended, decision: Decision, run: Run) -> Done:
-    words = commands(one, decision)
+def _carry_out(one: Ended, decision: Decision, run: Run, known: Container[str], held: bool) -> Done:
+    """Carry out a decision.
+
+    :param known: the nodes that slurmctld knows.
+    :param held: an earlier pass left the job held.
+    """
+    words = commands(one, decision, held)
     try:
         if words:
             current = parse_ended(must(run([*_SQUEUE, f"--jobs={one.name}"])).stdout)
@@ -279,10 +337,29 @@ def _carry_out(one: Ended, decision: Decision, run: Run) -> Done:
             ):
                 return Done(one.job, decision, "its state has changed meanwhile")
         for command in words:
-            must(run(command))
+            answer = run(command)
+            # slurmctld refuses a list with a node that was removed.
+            fewer = without_unknown(command, known) if answer.rc else command
+            must(run(fewer) if fewer != command else answer)
+            if command[1] in ("requeuehold", "release"):
+                held = command[1] == "requeuehold"
     except CommandFailed as error:
-        return Done(one.job, decision, str(error))
+        return Done(one.job, decision, str(error), held and decision.action == REQUEUE)
     return Done(one.job, decision)
+
+
+def without_unknown(command: Sequence[str], known: Container[str]) -> list[str]:
+    """Return a command without the nodes in ExcNodeList that slurmctld does not know. Pure."""
+    found = []
+    for word in command:
+        key, _equals, text = word.partition("=")
+        if key == "ExcNodeList":
+            try:
+                word = f"{key}={','.join(name for name in expand(text) if name in known)}"
+            except HostlistError:
+                continue
+        found.append(word)
+    return found
 
 
 ERROR, INFO = "<3>", "<6>"
@@ -302,7 +379,7 @@ def look_forever(
     while True:
         try:
             for one in look(root, run, settings, clock(), handled, ask=ask):
-                yield f"{ERROR if one.problem else INFO}{one.words}"
+                yield f"{ERROR if one.problem or one.unrecorded else INFO}{one.words}"
             problem = ""
         except (CommandFailed, OSError, ValueError) as error:
             if str(error) != problem:

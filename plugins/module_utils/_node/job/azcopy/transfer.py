@@ -87,10 +87,12 @@ def upload(
     location: BlobLocation,
     encoding: str = "",
     on_progress: OnProgress | None = None,
+    follow_links: bool = True,
 ) -> Outcome:
     """Copy files, by their names below ``folder``, to the same names below ``location``, with their MD5.
 
     :param encoding: the Content-Encoding to store with them, such as ``gzip`` for compressed files.
+    :param follow_links: upload the files that symbolic links lead to.
     :raises NameRefused: azcopy cannot transfer a name; then nothing was done.
     :raises BlobError: azcopy cannot be started, access is not granted, or the account's name cannot be resolved.
     """
@@ -101,7 +103,8 @@ def upload(
     if not names:
         return Outcome()
     words = ["copy", folder, tool.credential.sign(location.address, WRITE), "--from-to", "LocalBlob", *_capped(tool)]
-    words += ["--as-subdir=false", "--put-md5", "--follow-symlinks", "--blob-type", "BlockBlob"]
+    words += ["--as-subdir=false", "--put-md5", "--blob-type", "BlockBlob"]
+    words += ["--follow-symlinks"] if follow_links else []
     words += ["--content-encoding", encoding] if encoding else []
     result = _with_list(tool, words, names, location, on_progress)
     return _outcome(result, location, names, [], folder)

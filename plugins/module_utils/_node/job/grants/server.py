@@ -204,4 +204,5 @@ class Bounds:
     @property
     def open(self) -> int:
         """How many connections there are."""
-        return sum(share.open for share in self._shares.values())
+        # enter() calls this with the lock, and the server without it: list() copies before another thread adds a user.
+        return sum(share.open for share in list(self._shares.values()))

@@ -6,14 +6,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import stat
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...machine.root import Root
-from ...machine.user_folders import FolderProblem, is_open, walk
+from ...machine.user_folders import Base, FolderProblem, is_open, walk
 from ..azcopy.credential import Credential
 from ..azcopy.location import BlobLocation, parse_location
 from ..azcopy.options import Limits
@@ -23,7 +25,7 @@ from ..azcopy.transfer import list_blobs, upload
 from ..hashes import md5_of
 from .apply import need_of, stage
 from .listing import Listing
-from .options import STATE, StageOptions
+from .options import STATE, StageOptions, paths_of, selected
 from .plan import groups_of, matching
 from .receive import files_below
 
@@ -96,20 +98,85 @@ def copy(options: CopyOptions, apply: bool) -> Copied:
     return done
 
 
-def refuse_user_writable(dest: str) -> None:
+def refuse_user_writable(dest: str, paths: Iterable[str] = (), make: bool = True) -> None:
     """As root, refuse a folder in which users could replace a folder by a link while files are moved to their names.
 
-    :raises ValueError: users can write to the folder.
+    :param paths: of the files, relative to the folder; the existing folders on the way to them are checked as well.
+    :param make: create the folder if it is missing.
+    :raises ValueError: users can write to one of the folders.
+    :raises OSError: a folder cannot be created or opened.
     """
     if os.geteuid() != 0:
         return
+    folders = {os.path.dirname(path) for path in paths}
     try:
-        with walk(Root(), dest, make_mode=0o755) as folder:
-            problem = f"users can write to {dest}" if is_open(os.fstat(folder.handle)) else ""
+        with _closed(dest, "copy files there", 0o755 if make else None) as base:
+            for folder in sorted(folders):
+                _check_parts(base, folder)
+    except FileNotFoundError:
+        # walk() has checked the parts that exist.
+        if make:
+            raise
+
+
+def refuse_users_files(source: str, pattern: str) -> None:
+    """As root, refuse to upload what users could have put into a folder: a link there may lead to any file of root.
+
+    :param pattern: of file names; empty for all.
+    :raises ValueError: users can write to the folder or one below it, or a file is a link or a special file.
+    :raises OSError: a folder is missing, or cannot be read.
+    """
+    if os.geteuid() != 0:
+        return
+    groups = groups_of(pattern) if pattern else []
+    with _closed(source, "upload files from there") as base:
+        for parent, _folders, files, handle in os.fwalk(".", onerror=_raise, dir_fd=base.handle):
+            here = os.path.normpath(os.path.join(source, parent))
+            if is_open(os.fstat(handle)):
+                raise FolderProblem(f"users can write to {here}")
+            for name in matching(files, groups) if groups else files:
+                if not stat.S_ISREG(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):
+                    raise FolderProblem(f"{here}/{name} is a symbolic link or a special file")
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+@contextlib.contextmanager
+def _closed(path: str, action: str, make_mode: int | None = None) -> Iterator[Base]:
+    """Open a folder that users can neither write to nor replace. A FolderProblem in this context becomes a ValueError.
+
+    :param action: what root does not do otherwise.
+    """
+    try:
+        with walk(Root(), path, make_mode):
+            pass
+        # walk() follows links of the operator, which may lead to a place where users can replace folders.
+        with walk(Root(), os.path.realpath(path)) as folder:
+            if is_open(os.fstat(folder.handle)):
+                raise FolderProblem(f"users can write to {path}")
+            yield folder
     except FolderProblem as error:
-        problem = str(error)
-    if problem:
-        raise ValueError(f"{problem}, so root does not copy files there: set become_user to the owner of the files.")
+        raise ValueError(f"{error}, so root does not {action}: set become_user to the owner of the files.") from None
+
+
+def _check_parts(base: Base, path: str) -> None:
+    """Check the existing folders of a path below a folder.
+
+    :raises FolderProblem: users can write to one, or it is a link or a file.
+    """
+    with contextlib.ExitStack() as entered:
+        here = base
+        for name in filter(None, path.split("/")):
+            try:
+                here = entered.enter_context(here.enter(name))
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                raise FolderProblem(f"{here.path}/{name} cannot be opened as a folder ({error.strerror})") from None
+            if is_open(os.fstat(here.handle)):
+                raise FolderProblem(f"users can write to {here.path}")
 
 
 def _down(options: CopyOptions, location: BlobLocation, tool: Azcopy, apply: bool) -> Copied:
@@ -117,6 +184,9 @@ def _down(options: CopyOptions, location: BlobLocation, tool: Azcopy, apply: boo
         location, os.path.abspath(options.dest), 0, 1, False, options.pattern, options.decompress, options.full
     )
     listing = Listing(location.address, "", tuple(list_blobs(tool, location)))
+    # Before need_of(), which opens manifests and files: users' links and pipes must not be opened either.
+    paths = [*paths_of(selected(listing.blobs, ask.pattern), ask.decompress).values(), f"{STATE}/manifest"]
+    refuse_user_writable(ask.target, paths, make=False)
     need = need_of(ask, listing)
     size = sum(need.blobs[name].size for name in need.missing)
     names, same = tuple(need.missing), len(need.known)
@@ -129,10 +199,15 @@ def _down(options: CopyOptions, location: BlobLocation, tool: Azcopy, apply: boo
 
 
 def _up(options: CopyOptions, location: BlobLocation, tool: Azcopy, apply: bool) -> Copied:
-    found = missing_in(options.source, options.pattern, list_blobs(tool, location))
+    source = os.path.abspath(options.source)
+    refuse_users_files(source, options.pattern)
+    found = missing_in(source, options.pattern, list_blobs(tool, location))
     if not apply or not found.names:
         return Copied(found.names, found.same, found.size)
-    done = upload(tool, options.source, found.names, location)
+    # Root has only regular files to upload here. Users may upload what their links lead to, with their own rights.
+    is_root = os.geteuid() == 0
+    source = os.path.realpath(source) if is_root else source
+    done = upload(tool, source, found.names, location, follow_links=not is_root)
     problem = "" if done.done else f"{done.sentence()}; azcopy's logs are in {tool.folder}"
     return Copied(found.names, found.same, found.size, problem)
 

@@ -83,6 +83,29 @@ def test_an_invalid_archive_is_a_problem_of_its_machine(
     assert problem in json.loads(found["index.json"])["machines"]["a"]["problem"]
 
 
+@pytest.mark.parametrize("text", ['{"checks": 5}', '{"checks": {"a": 1}}', '{"checks": ' + "[" * 100000])
+def test_results_of_another_form_are_left_out_of_the_page(tmp_path: pathlib.Path, text: str) -> None:
+    index = json.dumps({**GOOD, "items": [{"name": "health"}]})
+    found = joined(
+        tmp_path, incident.NodeArchive("a", archive(tmp_path, {"x/index.json": index, "x/items/health.txt": text}))
+    )
+    assert json.loads(found["index.json"])["machines"]["a"]["problem"] == ""
+    assert found["a/items/health.txt"] == text
+
+
+def test_an_error_of_one_machines_page_is_a_problem_of_this_machine(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_given: object) -> str:
+        raise TypeError("unexpected type")
+
+    monkeypatch.setattr(incident, "page", fail)
+    part = incident.NodeArchive("a", archive(tmp_path, {"x/index.json": json.dumps({**GOOD, "items": []})}))
+    found = joined(tmp_path, part)
+    assert set(found) == {"index.html", "index.json"}
+    assert "unexpected type" in json.loads(found["index.json"])["machines"]["a"]["problem"]
+
+
 def test_a_cut_file_and_a_file_that_is_no_archive_are_problems(tmp_path: pathlib.Path) -> None:
     whole = pathlib.Path(archive(tmp_path, {"x/index.json": json.dumps({**GOOD, "items": []}), "x/b": "b" * 9999}))
     for data in (whole.read_bytes()[:150], b"not an archive"):

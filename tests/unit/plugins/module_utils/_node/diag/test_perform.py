@@ -13,8 +13,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import goodput
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import main as frame
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag import perform
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.compute import Ledger
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.kernel import read_boot_id
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
@@ -56,6 +58,28 @@ def test_a_fault_that_destroys_nothing_starts_nothing(tmp_path: pathlib.Path, ac
     path = tmp_path / "run/hpcai/health/periodic.json"
     path.write_text(path.read_text().replace('"replace"', f'"{action}"'))
     assert perform.start_if_due(root, run) == ""
+
+
+def test_a_fault_that_comes_back_in_the_same_boot_starts_nothing(tmp_path: pathlib.Path) -> None:
+    root = wanted(tmp_path)
+    path = tmp_path / "run/hpcai/health/periodic.json"
+    first = path.read_text()
+    second = first.replace('"gpu_count"', '"gpu_links"')
+    for text in (first, second):
+        path.write_text(text)
+        assert perform.start_if_due(root, run) == "collecting diagnostics"
+        perform.capture(root, 5)
+    path.write_text(first)
+    assert perform.start_if_due(root, run) == ""
+
+
+def test_the_new_archive_stays_if_the_clock_was_set_back(tmp_path: pathlib.Path) -> None:
+    root = wanted(tmp_path, keep=2)
+    for year in (2097, 2098):
+        write(tmp_path, f"/var/lib/hpcai/diag/hpcai-diag-batch-3-{year}0101T000000Z.tar.gz", "")
+    done = perform.capture(root, 5)
+    assert root.exists(done.path)
+    assert done.removed == ("hpcai-diag-batch-3-20970101T000000Z.tar.gz",)
 
 
 def test_nothing_is_started_without_the_setting(tmp_path: pathlib.Path) -> None:
@@ -102,6 +126,35 @@ def test_the_command_writes_the_archive_and_the_names_beside_it(
     names = json.loads(pathlib.Path(f"{answer['path']}.names.json").read_text())
     assert "batch-3" in names
     assert answer["index"]["pseudonyms"] is True
+
+
+def test_the_names_are_not_written_through_a_users_link(tmp_path: pathlib.Path) -> None:
+    tree, target, victim = tmp_path / "tree", tmp_path / "out.tar.gz", tmp_path / "shadow"
+    machine(tree)
+    victim.write_text("root:x", encoding="utf-8")
+    link = pathlib.Path(f"{target}.names.json")
+    link.symlink_to(victim)
+    assert frame.main(["diag", "collect", "--root", str(tree), "--output", str(target), "--pseudonyms"]) == 0
+    assert victim.read_text(encoding="utf-8") == "root:x"
+    assert not link.is_symlink()
+    assert link.stat().st_mode & 0o777 == 0o600
+    assert "batch-3" in json.loads(link.read_text(encoding="utf-8"))
+
+
+def test_the_page_of_goodput_is_not_written_through_a_users_link(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim, page = tmp_path / "shadow", tmp_path / "page.html"
+    victim.write_text("root:x", encoding="utf-8")
+    page.symlink_to(victim)
+    found = (Ledger(0.0, 60.0), goodput.output.Rates())
+    monkeypatch.setattr(goodput.gather, "gather", lambda *_given: found)
+    monkeypatch.setattr(goodput.gather, "read_settings", lambda _root: goodput.gather.Settings())
+    assert frame.main(["goodput", "--html", str(page)], (goodput.COMMAND,)) == 0
+    assert victim.read_text(encoding="utf-8") == "root:x"
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert page.stat().st_mode & 0o777 == 0o644
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["page.html", "shadow"]
 
 
 @pytest.mark.parametrize(

@@ -73,9 +73,18 @@ def lines(runs: Sequence[str], events: Sequence[str] = ()) -> Query:
             for line in events:
                 handle(line)
             return
-        delimiter = next(word.partition("=")[2] for word in words if word.startswith("--delimiter="))
+        asked = dict(
+            word.split("=", 1) for word in words if word.startswith(("--delimiter=", "--starttime", "--endtime"))
+        )
+        shown = False
         for line in runs:
-            handle(line.replace("@", delimiter))
+            fields = line.split("@")
+            if len(fields) == 11 and "." not in fields[0]:
+                # Like slurmdbd: the jobs that were eligible before the end, and had not ended before the start.
+                begin, end = (fields[place] if fields[place][:1].isdecimal() else "" for place in (3, 5))
+                shown = (begin or fields[2]) <= asked["--endtime"] and (not end or end >= asked["--starttime"])
+            if shown:
+                handle(line.replace("@", asked["--delimiter"]))
 
     return ask
 

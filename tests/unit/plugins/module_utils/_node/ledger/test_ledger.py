@@ -23,7 +23,6 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.checkpoin
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.compute import Sources, compute
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.machines import machines_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.reliability import bounds, failures_of
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.prices import PriceList, SizePrice
@@ -148,6 +147,19 @@ def test_days_add_up_to_the_same_as_one_piece(monkeypatch: pytest.MonkeyPatch) -
     assert {bucket: parts.seconds(bucket) for bucket in ORDER} == {bucket: whole.seconds(bucket) for bucket in ORDER}
     assert parts.work["llama", "alice"].seconds == pytest.approx(whole.work["llama", "alice"].seconds)
     assert (parts.runs, parts.requeues, parts.lost) == (whole.runs, whole.requeues, whole.lost)
+
+
+DAY = 86400.0
+
+
+@pytest.mark.parametrize(("ended", "wait"), [(DAY - 600, 2400.0), (DAY / 2, 2400.0), (DAY / 2, 3 * DAY)])
+def test_a_wait_counts_completely_wherever_the_days_begin(ended: float, wait: float) -> None:
+    runs = [
+        run_line(7, "NODE_FAIL", 0, ended),
+        run_line(7, "COMPLETED", ended + wait, ended + wait + 600, submit=ended),
+    ]
+    found = ledger_of(lines(runs), (), nodes=("c-0",), until=T0 + 5 * DAY)
+    assert (found.seconds("hold"), found.requeues) == (wait, 1)
 
 
 def test_without_checkpoints_kept_and_lost_are_unknown() -> None:
@@ -345,6 +357,27 @@ def test_gathers_nodes_and_their_sizes(tmp_path: pathlib.Path) -> None:
     assert rates.sizes == {"c-5": "Standard_ND96asr_v4"}
 
 
+def test_nodes_with_the_feature_of_spot_machines_cost_the_spot_price(tmp_path: pathlib.Path) -> None:
+    def both(_words: Sequence[str]) -> Result:
+        shown = [f"NodeName={name} State=IDLE AvailableFeatures={kind}" for name, kind in features.items()]
+        return Result((), 0, "\n".join(shown), "")
+
+    features = {"c-0": "nd96asr_v4,spot", "c-1": "nd96asr_v4,regular"}
+    found = {"region": "westeurope", "size": "Standard_ND96asr_v4", "hourly": 32.77, "spot_hourly": 9.83}
+    prices = {"schema": 1, "currency": "USD", "date": "2026-11-20", "sizes": [found]}
+    (tmp_path / "prices.json").write_text(json.dumps(prices), encoding="utf-8")
+    settings = gather.Settings(prices="/prices.json", region="westeurope")
+    _ledger, rates = gather.gather(Root(str(tmp_path)), both, settings, asked(), database())
+    assert (rates.of("c-0"), rates.of("c-1")) == (9.83, 32.77)
+
+
+def test_a_run_that_began_before_the_window_is_a_run_of_its_training() -> None:
+    comment = "hpcai:training=x"
+    runs = [run_line(7, "NODE_FAIL", -600, 60, comment=comment), run_line(7, "RUNNING", 100, None, comment=comment)]
+    work = ledger_of(lines(runs), nodes=("c-0",)).work["x", "alice"]
+    assert (work.runs, work.interruptions) == (2, 1)
+
+
 def test_without_slurmctld_the_ledger_is_computed_and_says_what_is_missing(tmp_path: pathlib.Path) -> None:
     def away(words: Sequence[str]) -> Result:
         return Result(tuple(words), 1, "", "Unable to contact slurm controller")
@@ -357,24 +390,6 @@ def test_without_slurmctld_the_ledger_is_computed_and_says_what_is_missing(tmp_p
 def test_without_slurmdbd_there_is_an_error_and_no_ledger(tmp_path: pathlib.Path) -> None:
     with pytest.raises(CommandFailed, match="slurmdbd"):
         gather.gather(Root(str(tmp_path)), slurmctld, gather.Settings(), asked(), gone)
-
-
-def test_a_store_that_cannot_be_read_is_noted_and_the_record_is_used(tmp_path: pathlib.Path) -> None:
-    root = Root(str(tmp_path))
-    checkpoints.write_record(root, STEPS)
-    settings = gather.Settings(stores=(gather.Series("http://not-https.example.com/x"),))
-    found, _rates = gather.gather(root, slurmctld, settings, asked(), database())
-    assert found.seconds("kept") == 2 * 70 + 2 * 100
-    assert "newer checkpoints are unknown" in found.notes[0]
-
-
-def test_a_damaged_record_is_an_error_that_says_what_to_do(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / checkpoints.RECORD.lstrip("/")
-    path.parent.mkdir(parents=True)
-    for text in ("{", "[]", '{"schema": 2}', json.dumps({"schema": 1, "checkpoints": {"a": 1}})):
-        path.write_text(text)
-        with pytest.raises(ConfigError, match="move it away"):
-            checkpoints.read_record(Root(str(tmp_path)))
 
 
 def test_jobs_can_be_given_to_a_training_without_a_comment(tmp_path: pathlib.Path) -> None:

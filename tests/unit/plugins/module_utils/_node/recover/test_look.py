@@ -260,6 +260,50 @@ def test_a_refused_command_leaves_the_job_held_and_is_recorded(tmp_path: pathlib
     assert read_decisions(Root(str(tmp_path)), 0, END)[0]["problem"] == done.problem
 
 
+@pytest.mark.parametrize("refused", ["JobId=7", "release"])
+def test_a_job_that_was_left_held_is_released_in_the_next_pass(tmp_path: pathlib.Path, refused: str) -> None:
+    ended = run_line(7, "FAILED", 0, 60, comment=ASKS)
+    one_pass(tmp_path, Slurmctld(["7|FAILED|0|1|1000|7|N/A||"], refuses=refused), [ended])
+    for _again in range(2):
+        waiting = Slurmctld(["7|PENDING|1|1|1000|7|N/A||"], refuses=refused)
+        one_pass(tmp_path, waiting, [ended.replace("FAILED", "REQUEUED")])
+        waiting.refuses = ""
+    waiting = Slurmctld(["7|PENDING|1|1|1000|7|N/A||"])
+    (done,) = one_pass(tmp_path, waiting, [ended.replace("FAILED", "REQUEUED")])
+    assert not done.problem
+    assert [one.split()[0] for one in waiting.changes] == ["update", "release", "update"]
+
+
+def test_a_hold_that_this_did_not_make_is_not_released(tmp_path: pathlib.Path) -> None:
+    ended = run_line(7, "FAILED", 0, 60, comment=ASKS)
+    one_pass(tmp_path, Slurmctld(["7|FAILED|0|1|1000|7|N/A||"], refuses="requeuehold"), [ended])
+    waiting = Slurmctld(["7|PENDING|1|1|1000|7|N/A||"])
+    assert one_pass(tmp_path, waiting, [ended.replace("FAILED", "REQUEUED")])
+    assert "release 7" not in waiting.changes
+
+
+def test_a_removed_node_cannot_be_excluded_and_stops_nothing(tmp_path: pathlib.Path) -> None:
+    unknown = "ExcNodeList=c-5,c-1"
+    slurmctld = Slurmctld(["7|PENDING|1|1|1000|7|N/A|c-5|"], refuses=unknown)
+    (done,) = one_pass(tmp_path, slurmctld, [run_line(7, "NODE_FAIL", 0, 120, "c-[0-1]", comment=ASKS)], [DEAD])
+    assert not done.problem
+    assert slurmctld.changes[1] == "update JobId=7 ExcNodeList=c-1 StartTime=now"
+
+
+def test_a_log_that_cannot_be_written_stops_no_job(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_given: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(look, "append_decision", full)
+    slurmctld = Slurmctld([f"{job}|FAILED|0|1|1000|{job}|N/A||" for job in (7, 8)])
+    runs = [run_line(job, "FAILED", 0, 60, comment=ASKS) for job in (7, 8)]
+    handled = set[tuple[int, int, bool]]()
+    done = one_pass(tmp_path, slurmctld, runs, handled=handled)
+    assert [one.job for one in done] == [7, 8]
+    assert "not in the log of decisions: No space left" in done[0].words
+    assert not one_pass(tmp_path, slurmctld, runs, handled=handled)
+
+
 def test_without_slurmdbd_or_slurmctld_nothing_is_done_and_it_is_said_once(tmp_path: pathlib.Path) -> None:
     slurmctld = Slurmctld(["7|FAILED|0|1|1000|7|N/A||"])
     passes: list[float] = []

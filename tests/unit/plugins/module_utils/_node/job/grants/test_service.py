@@ -30,6 +30,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.serve
     STRANGERS,
     Bounds,
     Server,
+    _Share,
     peer_uid,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import azure
@@ -354,3 +355,19 @@ def test_two_users_get_the_grants_of_their_own_groups(broker: Broker, tmp_path: 
         "nobody": {"user": "nobody", "grants": [container]},
         "daemon": {"user": "daemon", "grants": []},
     }
+
+
+def test_connections_are_counted_while_another_thread_adds_a_user() -> None:
+    bounds = Bounds()
+    for uid in range(3):
+        bounds.enter(uid)
+
+    class Adding:
+        """A connection count whose reading lets another thread run."""
+
+        def __radd__(self, total: int) -> int:
+            bounds._shares[99] = _Share(1.0, 0.0)
+            return total + 1
+
+    bounds._shares[0].open = Adding()  # type: ignore[assignment]
+    assert bounds.open == 3
