@@ -114,6 +114,16 @@ class Watcher:
         """Whether all finished checkpoints are published, and known to be complete."""
         return self._worker is None and not self.record.pending() and not self._unsure
 
+    @property
+    def is_uploading(self) -> bool:
+        """Whether it uploads a checkpoint now, and does not only check whether other nodes have published."""
+        return self._worker is not None and bool(self.record.pending())
+
+    @property
+    def carried(self) -> int:
+        """The bytes of the running upload so far."""
+        return self._worker.done_bytes if self._worker else 0
+
     def turn(self) -> None:
         """Check everything once, and start the next work."""
         self._look_for_events()

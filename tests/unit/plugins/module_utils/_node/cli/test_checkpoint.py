@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stand_ins.folder_store import FolderStore
+from stand_ins.folder_store import Faults, FolderStore
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint import store
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.events import exchange
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds import ScheduledEvent
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
 
 Call = Callable[..., tuple[int, dict[str, Any]]]
 URL = "https://account.blob.core.windows.net/checkpoints/run"
@@ -118,6 +119,34 @@ def test_publishes_once_and_restores_it(call: Call, run_folder: Path, tmp_path: 
     # What was restored is not published as the next attempt's.
     assert call("watch", str(tmp_path / "to"), "--once", "--every", "0.05", SLURM_RESTART_COUNT="1")[0] == 0
     assert len(call("list")[1]["whole"]) == 1
+
+
+def test_once_does_not_cut_an_upload_that_makes_progress(
+    call: Call, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(10):
+        (run_folder / f"step100/{number}.pt").write_text("weights")
+    slow = FolderStore(tmp_path / "blobs", Faults(slow_s=0.1))
+    monkeypatch.setattr(store, "open_store", lambda *_given: (slow, str(tmp_path / "logs")))
+    words = ("watch", str(run_folder), "--once", "--every", "0.02", "--wait", "0.3")
+    near = tmp_path / "near-limit"
+    near.touch()
+    status, answer = call(*words, "--near-limit", str(near), "--within", "0.3")
+    assert (status, answer["pending"]) == (1, ["000000000100-7.0-w1"])
+    assert call(*words, "--near-limit", str(tmp_path / "no"))[0] == 0
+
+
+def test_once_gives_up_an_upload_that_fails_again_and_again(
+    call: Call, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deny(_number: int, words: str) -> None:
+        if words.startswith("put"):
+            raise CommandFailed("denied")
+
+    denied = FolderStore(tmp_path / "blobs", Faults(before=deny))
+    monkeypatch.setattr(store, "open_store", lambda *_given: (denied, str(tmp_path / "logs")))
+    status, answer = call("watch", str(run_folder), "--once", "--every", "0.02", "--wait", "0.3")
+    assert (status, answer["problem"]) == (1, "denied")
 
 
 def test_status_tells_what_the_watcher_does(call: Call, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
