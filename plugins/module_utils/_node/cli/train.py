@@ -182,7 +182,8 @@ def _preflight(args: argparse.Namespace) -> Answer:
     if args.job and os.environ.get("SLURM_NODEID", "0") == "0":
         begun = read_record(args.job) or Record(f"{recipe.name} {args.size}")
         step = restart.kept_step(args.run, _signal(recipe), _in_store(), run)
-        begun = begun.begun(environment.job_nodes(os.environ), time.time(), step)
+        seen = report.last_seen(args.job)
+        begun = begun.begun(environment.job_nodes(os.environ), time.time(), step, seen)
         write_record(args.job, begun)
         source = os.environ.get("SLURM_SUBMIT_DIR", "")
         made = lineage(begun, wanted.trainer, source, args.sums, args.python, args.image, recipe.packages, run)

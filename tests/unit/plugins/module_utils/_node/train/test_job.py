@@ -10,6 +10,7 @@ import hashlib
 import json
 import pathlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -287,6 +288,16 @@ def test_a_run_that_trained_nothing_is_reported(tmp_path: pathlib.Path) -> None:
     found = report.report(record, report.read_progress(str(tmp_path)), None, 1, 1060.0)
     assert (found.steps, found.step_s, found.lost, found.wall_s) == (0, None, None, 60.0)
     assert "60 s in 1 run" in report.as_text(found)
+
+
+def test_a_killed_run_costs_nothing_after_the_next_one_began(job: pathlib.Path) -> None:
+    """Also in a record of an earlier version, which has no end of a run that was killed."""
+    first, second = two_runs().runs
+    record = Record("fsdp tiny", (replace(first, ended=None), second))
+    found = report.report(record, report.read_progress(str(job)), None, 2, 90000.0, 36.0)
+    assert (found.wall_s, found.cost) == (260.0, pytest.approx(36.0 * (150 + 110) * 2 / 3600))
+    assert report.last_seen(str(job)) == (job / "rank-0.jsonl").stat().st_mtime
+    assert report.last_seen(str(job / "no")) == 0
 
 
 def test_a_slow_node_is_in_the_report(job: pathlib.Path) -> None:
