@@ -243,6 +243,9 @@ def _decide_end(args: argparse.Namespace, found: Record) -> Answer:
         args.status != 0 and bool(job_of(os.environ)) and hung(os.environ, run),
     )
     kept = restart.kept_step(args.run, _signal(recipe), _in_store(), run)
+    if args.refused and found.runs[-1].cause is not None:
+        # The preflight of this run could not even begin it. It must not replace the run before.
+        found = found.begun(environment.job_nodes(os.environ), time.time(), kept)
     ended = found.ended(time.time(), how, kept)
     used = sorted({node for one in ended.runs for node in one.nodes})
     decision = decide(ended.history(), Limits(requeues=args.requeues), preflight.drained(used, run))
