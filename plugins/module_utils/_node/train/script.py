@@ -182,7 +182,12 @@ def _setting(recipe: Recipe, options: ScriptOptions) -> list[str]:
         "}",
         "",
         "# MASTER_ADDR and MASTER_PORT, the interface, and the CPUs of each rank.",
-        f"variables=$(hpcnode train env --ranks {options.ranks}) || exit 1",
+        "for try in 1 2 3 4 5 6; do",
+        f"    variables=$(hpcnode train env --ranks {options.ranks}) && break",
+        "    # slurmctld may not answer for a moment.",
+        '    [ "$try" -lt 6 ] || finish 1',
+        "    sleep 20",
+        "done",
         'eval "$variables"',
         "",
     ]

@@ -107,6 +107,14 @@ def test_a_time_limit_before_the_training_ends_the_step_and_is_reported(script: 
     assert not any("trainers" in line for line in script.called)
 
 
+@pytest.mark.parametrize(("fails", "status"), [(2, 0), (6, 1)])
+def test_a_slurmctld_that_does_not_answer_is_asked_again(script: Script, fails: int, status: int) -> None:
+    script.does("train-env", f'[ "$(grep -c "train env" "$STAND_INS/log")" -gt {fails} ] || exit 1')
+    (script.folder / "bin/sleep").symlink_to("/bin/true")
+    assert script.start().wait(LIMIT_S) == status
+    assert script.reported == [str(status)]
+
+
 def test_no_training_begins_when_the_time_limit_is_near(script: Script) -> None:
     script.does("train-preflight", 'kill -USR1 "$PPID"')
     assert script.start().wait(LIMIT_S) == 75
