@@ -171,6 +171,8 @@ def _restore(args: argparse.Namespace) -> Answer:
 
     if not args.to:
         raise UsageError("restore needs --to")
+    if args.all and args.any_part:
+        raise UsageError("--all and --any-part contradict each other")
     member = _member(args)
     alone = member.world == 1 or args.shared
     if args.fall_back and not alone:
@@ -245,10 +247,13 @@ def _fitting(args: argparse.Namespace, checkpoints: Mapping[Id, JobManifest]) ->
 def _ranks(args: argparse.Namespace, member: Member, manifest: JobManifest) -> list[int]:
     if args.all or manifest.shared:
         return list(range(manifest.id.world))
+    if args.any_part:
+        return [member.rank % manifest.id.world]
     if manifest.id.world != member.world:
         raise UsageError(
             f"{manifest.id.text} is of {manifest.id.world} nodes, and this job has {member.world}: --all restores "
-            "the parts of all nodes on each node, for programs that can load another number of parts"
+            "the parts of all nodes on each node, for programs that can load another number of parts, and --any-part "
+            "one part, for programs of which each node saves everything"
         )
     return [member.rank]
 

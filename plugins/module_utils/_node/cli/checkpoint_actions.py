@@ -112,6 +112,7 @@ def _add_restore(parser: argparse.ArgumentParser) -> None:
     add("--step", type=int, metavar="N", help="the step")
     add("--id", metavar="ID", help="the id of one checkpoint, as list shows it")
     add("--all", action="store_true", help="fetch the parts of all nodes to each node")
+    add("--any-part", action="store_true", help="each part is a complete copy: fetch one, whatever the number of nodes")
     add("--fall-back", action="store_true", help="one node or --shared: use an older one if the newest is damaged")
     add("--latest-file", metavar="NAME", help="write the checkpoint's name to this file beside the checkpoint")
     add("--shared", action="store_true", help="all nodes see the same folder, so only node 0 restores")

@@ -246,7 +246,10 @@ def _restore(recipe: Recipe, options: ScriptOptions) -> list[str]:
         return []
     words = ['hpcnode checkpoint restore --to "$run"']
     words += [f"--latest-file {recipe.latest_file}"] if recipe.latest_file else []
-    words += ["--shared"] if options.shared else (["--all"] if recipe.any_nodes and recipe.sharded else [])
+    if options.shared:
+        words.append("--shared")
+    elif recipe.any_nodes:
+        words.append("--all" if recipe.sharded else "--any-part")
     words += ["--signed"] if options.signed else []
     return [
         "# Restore the newest complete checkpoint. If there is none, this does nothing.",

@@ -178,6 +178,20 @@ def test_one_node_of_two_is_not_whole(call: Call, run_folder: Path, tmp_path: Pa
     assert call("restore", "--to", str(tmp_path / "to2"), "--all")[0] == 0
 
 
+def test_one_of_the_complete_copies_is_restored_on_another_number_of_nodes(
+    call: Call, run_folder: Path, tmp_path: Path
+) -> None:
+    """Also where the copies differ, so that --all could not put them into one folder."""
+    for rank in (0, 1):
+        (run_folder / "step100/model.pt").write_text(f"of {rank}")
+        call("save", str(run_folder / "step100"), "--step", "100", "--wait", "0", rank=rank, world=2)
+    for rank in range(3):
+        to = tmp_path / f"to{rank}"
+        assert call("restore", "--to", str(to), "--any-part", rank=rank, world=3, SLURM_JOB_ID="8")[0] == 0
+        assert (to / "step100/model.pt").read_text() == f"of {rank % 2}"
+    assert call("restore", "--to", str(tmp_path / "x"), "--any-part", "--all")[0] == 3
+
+
 def test_several_nodes_restore_by_one_srun_and_do_not_fall_back(call: Call, tmp_path: Path) -> None:
     status, answer = call("restore", "--to", str(tmp_path), world=2, step="")
     assert (status, "use one srun" in answer["error"]) == (3, True)
