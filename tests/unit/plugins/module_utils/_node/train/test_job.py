@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import pathlib
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.layout i
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import SIZES
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train import environment, preflight, report
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.catalog import MODELS
+from ansible_collections.hpcai.azure.plugins.module_utils._node.train.estimate import checkpoint_bytes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.layout import Job, Layout
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.plan import Options, Plan, plan
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.preflight import NodeNeeds
@@ -171,6 +174,25 @@ def test_too_little_disk_for_the_checkpoints_fails(wanted: dict[str, Any]) -> No
     verdict, words = checked(wanted, made)["scratch"]
     assert verdict == FAIL
     assert "3 checkpoints need" in words
+
+
+def test_checkpoints_of_earlier_runs_count_as_space_for_those_that_are_kept(
+    wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plan(MODELS["1.7B"], Job(2, 8, Layout(zero=3)), A100)
+    one = int(checkpoint_bytes(made.model) / 2) + 1
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_bavail=2 * one, f_frsize=1))
+    assert checked(wanted, made)["scratch"][0] == FAIL
+    folder = pathlib.Path(wanted["run"]) / "step10"
+    folder.mkdir(parents=True)
+    with (folder / "model.pt").open("wb") as file:
+        file.truncate(one)
+    assert checked(wanted, made)["scratch"][0] == PASS
+    # One is always written anew.
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_bavail=one // 2, f_frsize=1))
+    with (folder / "model.pt").open("wb") as file:
+        file.truncate(3 * one)
+    assert checked(wanted, made)["scratch"][0] == FAIL
 
 
 def test_a_folder_that_cannot_be_written_fails(wanted: dict[str, Any], tmp_path: pathlib.Path) -> None:
