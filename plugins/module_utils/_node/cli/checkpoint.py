@@ -77,7 +77,7 @@ def _watch(args: argparse.Namespace) -> Answer:
         return _run(watcher, args)
 
 
-class _Patience:
+class _Deadline:
     """How long --once works: until nothing of its own advances for ``wait_s``, or the job's time limit is near.
 
     :param wait_s: for other nodes, and for uploads that fail. A long upload is not cut.
@@ -109,7 +109,7 @@ class _Patience:
 def _run(watcher: Watcher, args: argparse.Namespace) -> Answer:
     ended = threading.Event()
     kept = {number: signal.signal(number, lambda *_given: ended.set()) for number in (signal.SIGTERM, signal.SIGINT)}
-    patience = _Patience(args.wait, args.near_limit, args.within)
+    deadline = _Deadline(args.wait, args.near_limit, args.within)
     shown: list[str] = []
     reporter = Reporter(Root(args.root), "checkpoint")
     try:
@@ -120,7 +120,7 @@ def _run(watcher: Watcher, args: argparse.Namespace) -> Answer:
             sys.stderr.write("".join(f"hpcnode checkpoint: {line}\n" for line in lines if line not in shown))
             sys.stderr.flush()
             shown = lines
-            if args.once and (watcher.idle or patience.ends(watcher)):
+            if args.once and (watcher.idle or deadline.ends(watcher)):
                 break
             ended.wait(args.every)
     finally:

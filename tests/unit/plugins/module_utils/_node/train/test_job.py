@@ -188,7 +188,7 @@ def test_checkpoints_of_earlier_runs_count_as_space_for_those_that_are_kept(
     with (folder / "model.pt").open("wb") as file:
         file.truncate(one)
     assert checked(wanted, made)["scratch"][0] == PASS
-    # One is always written anew.
+    # One more is always written.
     monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_bavail=one // 2, f_frsize=1))
     with (folder / "model.pt").open("wb") as file:
         file.truncate(3 * one)
