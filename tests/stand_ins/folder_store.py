@@ -64,7 +64,12 @@ class FolderStore:
         made.mkdir(parents=True, exist_ok=True)
         return str(made)
 
-    def list(self, folder: str) -> Sequence[Stored]:
+    @property
+    def most_text(self) -> int:
+        """See ``Store``."""
+        return 1 << 40
+
+    def list(self, folder: str, most: int = 0) -> Sequence[Stored]:
         """See ``Store``."""
         self._operation(f"list {folder}")
         found = []
@@ -74,6 +79,8 @@ class FolderStore:
                 # Another uploader may prune it at the same time.
                 with contextlib.suppress(FileNotFoundError):
                     found.append(Stored(name, path.stat().st_size, path.stat().st_mtime))
+        if most and len(found) > most:
+            raise CommandFailed(f"{folder} has more than {most} blobs")
         return found
 
     def put(self, source: str, names: Sequence[str], folder: str, on_uploaded: OnUploaded | None = None) -> None:
@@ -88,10 +95,15 @@ class FolderStore:
             if on_uploaded:
                 on_uploaded(carried)
 
-    def get(self, folder: str, names: Sequence[str], target: str) -> None:
+    def get(self, folder: str, names: Sequence[str], target: str, most: int = 0) -> None:
         """See ``Store``."""
+        carried = 0
         for name in names:
             self._operation(f"get {folder}{name}")
+            path = self.folder / folder / name
+            carried += path.stat().st_size if path.exists() else 0
+            if most and carried > most:
+                raise CommandFailed(f"{folder} has more than {most} bytes")
             made = Path(target) / name
             made.parent.mkdir(parents=True, exist_ok=True)
             try:

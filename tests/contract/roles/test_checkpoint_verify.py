@@ -71,6 +71,8 @@ def test_checkpoints_are_verified_on_a_schedule_until_no_store_is_listed(
     ]
     assert asked.index("daemon-reload") < asked.index(f"restart {TIMER}")
     unit = (copies / UNIT).read_text()
+    # A writer of the stores must not take the memory of slurmctld.
+    assert {"MemoryMax=2G", "OOMScoreAdjust=1000"} <= set(unit.splitlines())
     (command,) = [line.partition("=")[2] for line in unit.splitlines() if line.startswith("ExecStart=")]
     # systemd replaces %% by %.
     words = shlex.split(command.replace("%%", "%"))

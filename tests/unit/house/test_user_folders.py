@@ -72,7 +72,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     "job/beeond/start.py": {"_bind_folder": "mounts the open folder that layout.make_inside gives"},
     # The timer, which runs as root, passes a folder of its own with --work.
     "job/checkpoint/attest.py": {"check_files": AS_USER},
-    "job/checkpoint/restore.py": {"fetch": AS_USER, "_move_into_place": AS_USER},
+    "job/checkpoint/restore.py": {"fetch": AS_USER, "_fetched": AS_USER, "_move_into_place": AS_USER},
     "job/checkpoint/store.py": {"read_texts": AS_USER, "write_text": AS_USER},
     "job/events/service.py": {"_listening": ROOTS_OWN},
     "job/hooks/install.py": {"apply": ROOTS_OWN},

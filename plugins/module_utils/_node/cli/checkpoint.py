@@ -38,8 +38,8 @@ def _execute(args: argparse.Namespace) -> Answer:
     given = vars(args)
     if given.get("every", 1) <= 0 or given.get("leftover_hours", 1) <= 0:
         raise UsageError("--every and --leftover-hours must be more than 0")
-    if given.get("wait", 0) < 0 or given.get("keep_every", 0) < 0:
-        raise UsageError("--wait and --keep-every must be 0 or more")
+    if min(given.get("wait", 0), given.get("keep_every", 0), given.get("within", 0)) < 0:
+        raise UsageError("--wait, --within and --keep-every must be 0 or more")
     if given.get("keep_last") is not None and args.keep_last < 1:
         raise UsageError("--keep-last must be at least 1: the newest checkpoint is always kept")
     for name in (given.get("latest_file"), given.get("marker")):
@@ -77,10 +77,39 @@ def _watch(args: argparse.Namespace) -> Answer:
         return _run(watcher, args)
 
 
+class _Deadline:
+    """How long --once works: until nothing of its own advances for ``wait_s``, or the job's time limit is near.
+
+    :param wait_s: for other nodes, and for uploads that fail. A long upload is not cut.
+    :param near_limit: a file that exists since the time limit is near; empty for none.
+    :param within_s: how long it may work from then on.
+    """
+
+    def __init__(self, wait_s: float, near_limit: str, within_s: float) -> None:
+        self._wait_s, self._near_limit, self._within_s = wait_s, near_limit, within_s
+        self._deadline = time.monotonic() + wait_s
+        self._carried = 0
+
+    def ends(self, watcher: Watcher) -> bool:
+        """Return whether to end now; called at each turn."""
+        now, carried = time.monotonic(), watcher.carried
+        # azcopy ends an upload that stalls. Until the next success, only bytes show that a retry does not stall too.
+        if watcher.is_uploading and (carried > self._carried or not watcher.status.problem):
+            self._deadline = now + self._wait_s
+        self._carried = carried
+        return now > self._deadline or self._is_late()
+
+    def _is_late(self) -> bool:
+        try:
+            return bool(self._near_limit) and time.time() > os.stat(self._near_limit).st_mtime + self._within_s
+        except OSError:
+            return False
+
+
 def _run(watcher: Watcher, args: argparse.Namespace) -> Answer:
     ended = threading.Event()
     kept = {number: signal.signal(number, lambda *_given: ended.set()) for number in (signal.SIGTERM, signal.SIGINT)}
-    deadline = time.monotonic() + args.wait
+    deadline = _Deadline(args.wait, args.near_limit, args.within)
     shown: list[str] = []
     reporter = Reporter(Root(args.root), "checkpoint")
     try:
@@ -91,7 +120,7 @@ def _run(watcher: Watcher, args: argparse.Namespace) -> Answer:
             sys.stderr.write("".join(f"hpcnode checkpoint: {line}\n" for line in lines if line not in shown))
             sys.stderr.flush()
             shown = lines
-            if args.once and (watcher.idle or time.monotonic() > deadline):
+            if args.once and (watcher.idle or deadline.ends(watcher)):
                 break
             ended.wait(args.every)
     finally:
@@ -142,6 +171,8 @@ def _restore(args: argparse.Namespace) -> Answer:
 
     if not args.to:
         raise UsageError("restore needs --to")
+    if args.all and args.any_part:
+        raise UsageError("--all and --any-part contradict each other")
     member = _member(args)
     alone = member.world == 1 or args.shared
     if args.fall_back and not alone:
@@ -216,10 +247,13 @@ def _fitting(args: argparse.Namespace, checkpoints: Mapping[Id, JobManifest]) ->
 def _ranks(args: argparse.Namespace, member: Member, manifest: JobManifest) -> list[int]:
     if args.all or manifest.shared:
         return list(range(manifest.id.world))
+    if args.any_part:
+        return [member.rank % manifest.id.world]
     if manifest.id.world != member.world:
         raise UsageError(
             f"{manifest.id.text} is of {manifest.id.world} nodes, and this job has {member.world}: --all restores "
-            "the parts of all nodes on each node, for programs that can load another number of parts"
+            "the parts of all nodes on each node, for programs that can load another number of parts, and --any-part "
+            "one part, for programs of which each node saves everything"
         )
     return [member.rank]
 

@@ -25,6 +25,8 @@ checkpoint is a folder whose name has the step as its last number. The option --
 finished checkpoint: the folder contains the file .complete (marker), a file beside the folder contains the folder's
 name (latest), or the folder is renamed to a name that ends with its step (rename).
 
+With --once, an upload that makes progress is not cut, unless the file --near-limit exists for --within seconds.
+
 Exit status: 0 all finished checkpoints are published, 1 one is not.
 """
 _SAVE = """\
@@ -84,7 +86,9 @@ def _add_watch(parser: argparse.ArgumentParser) -> None:
     add("--marker", metavar="NAME", default=".complete", help="the marker's name (.complete)")
     add("--once", action="store_true", help="publish what is finished, then exit")
     add("--every", type=float, metavar="S", default=2.0, help="seconds between scans of DIR (2)")
-    _add_wait(parser, "with --once: seconds to wait for other nodes (600)")
+    _add_wait(parser, "with --once: seconds to wait for other nodes, and for failing uploads (600)")
+    add("--near-limit", metavar="FILE", default="", help="with --once: this file exists since the time limit is near")
+    add("--within", type=float, metavar="S", default=210.0, help="seconds to work from then on (210)")
     add("--acknowledge", action="store_true", help="let a scheduled event start once all is published")
     _add_retention(parser, "keep the N newest; without this, watch does not prune")
     _add_about(parser)
@@ -108,6 +112,7 @@ def _add_restore(parser: argparse.ArgumentParser) -> None:
     add("--step", type=int, metavar="N", help="the step")
     add("--id", metavar="ID", help="the id of one checkpoint, as list shows it")
     add("--all", action="store_true", help="fetch the parts of all nodes to each node")
+    add("--any-part", action="store_true", help="each part is a complete copy: fetch one, whatever the number of nodes")
     add("--fall-back", action="store_true", help="one node or --shared: use an older one if the newest is damaged")
     add("--latest-file", metavar="NAME", help="write the checkpoint's name to this file beside the checkpoint")
     add("--shared", action="store_true", help="all nodes see the same folder, so only node 0 restores")

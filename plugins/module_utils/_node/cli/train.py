@@ -182,7 +182,8 @@ def _preflight(args: argparse.Namespace) -> Answer:
     if args.job and os.environ.get("SLURM_NODEID", "0") == "0":
         begun = read_record(args.job) or Record(f"{recipe.name} {args.size}")
         step = restart.kept_step(args.run, _signal(recipe), _in_store(), run)
-        begun = begun.begun(environment.job_nodes(os.environ), time.time(), step)
+        seen = report.last_seen(args.job)
+        begun = begun.begun(environment.job_nodes(os.environ), time.time(), step, seen)
         write_record(args.job, begun)
         source = os.environ.get("SLURM_SUBMIT_DIR", "")
         made = lineage(begun, wanted.trainer, source, args.sums, args.python, args.image, recipe.packages, run)
@@ -242,6 +243,9 @@ def _decide_end(args: argparse.Namespace, found: Record) -> Answer:
         args.status != 0 and bool(job_of(os.environ)) and hung(os.environ, run),
     )
     kept = restart.kept_step(args.run, _signal(recipe), _in_store(), run)
+    if args.refused and found.runs[-1].cause is not None:
+        # The preflight of this run could not even begin it. It must not replace the run before.
+        found = found.begun(environment.job_nodes(os.environ), time.time(), kept)
     ended = found.ended(time.time(), how, kept)
     used = sorted({node for one in ended.runs for node in one.nodes})
     decision = decide(ended.history(), Limits(requeues=args.requeues), preflight.drained(used, run))

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import json
 import os
 import re
@@ -162,11 +164,22 @@ def _folder(wanted: NodeNeeds, plan: Plan | None) -> Check:
     free = status.f_bavail * status.f_frsize
     if plan is None:
         return Check("scratch", PASS, f"{gib(free)} are free in {wanted.run}")
-    needed = _KEPT * checkpoint_bytes(plan.model) / (wanted.nodes if wanted.sharded else 1)
+    one = checkpoint_bytes(plan.model) / (wanted.nodes if wanted.sharded else 1)
+    # Those of earlier runs are among the ones that the training keeps.
+    needed = max(_KEPT * one - _checkpoints(wanted.run), one)
     if free < needed:
         words = f"{wanted.run} has {gib(free)} free, and {_KEPT} checkpoints need {gib(needed)}: remove old files."
         return Check("scratch", FAIL, words)
     return Check("scratch", PASS, f"{gib(free)} are free in {wanted.run}, {gib(needed)} are needed")
+
+
+def _checkpoints(folder: str) -> int:
+    """Return the bytes of the checkpoints in a folder."""
+    total = 0
+    for path in glob.glob(f"{glob.escape(folder)}/*step*/**", recursive=True):
+        with contextlib.suppress(OSError):
+            total += os.lstat(path).st_size
+    return total
 
 
 def _trainer(wanted: NodeNeeds, run: Run) -> Check:

@@ -48,7 +48,7 @@ class Run:
     :ivar nodes: the nodes that it had.
     :ivar started: when it started, in seconds since 1970.
     :ivar started_at: the step from which it continued.
-    :ivar ended: when it ended; None while it runs, and if it was killed.
+    :ivar ended: when it ended; None while it runs. Earlier versions left it None if the run was killed.
     :ivar cause: one of ``CAUSES``; None while it runs.
     :ivar status: exit status of the trainer.
     :ivar failed: the nodes where it failed first.
@@ -77,10 +77,21 @@ class Record:
     recipe: str
     runs: tuple[Run, ...] = ()
 
-    def begun(self, nodes: Sequence[str], now: float, step: int | None) -> Record:
-        """Return the record with a new run. One that never ended was killed with its node."""
+    def begun(self, nodes: Sequence[str], now: float, step: int | None, seen: float = 0.0) -> Record:
+        """Return the record with a new run. One that never ended was killed with its node.
+
+        :param seen: the last sign of a run that was killed, in seconds since 1970; 0 for none.
+        """
         runs = tuple(
-            replace(run, cause=NODE, kept=step, decision="The run was killed.") if run.cause is None else run
+            replace(
+                run,
+                ended=seen if run.started < seen < now else now,
+                cause=NODE,
+                kept=step,
+                decision="The run was killed.",
+            )
+            if run.cause is None
+            else run
             for run in self.runs
         )
         return replace(self, runs=(*runs, Run(tuple(nodes), now, step)))

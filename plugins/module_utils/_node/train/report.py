@@ -55,6 +55,14 @@ def read_progress(folder: str) -> list[Progress]:
     return sorted(found, key=lambda one: (one.time, one.rank))
 
 
+def last_seen(folder: str) -> float:
+    """Return when the first rank wrote its last line in a job folder, in seconds since 1970; 0 if it wrote none."""
+    try:
+        return os.stat(f"{folder}/rank-0.jsonl").st_mtime
+    except OSError:
+        return 0.0
+
+
 def _lines(path: str) -> Iterator[Progress]:
     with open(path, "rb") as file:
         file.seek(max(os.path.getsize(path) - _LONGEST_FILE, 0))
@@ -140,9 +148,12 @@ def report(
     samples = first[-1].samples if first else 0
     losses = [one.loss for one in first if one.loss is not None]
     last = max((one.step for one in first), default=0)
-    spent = [((run.ended or now) - run.started) for run in record.runs]
+    # One without an end was killed before the next one began.
+    until = [*(run.started for run in record.runs[1:]), now]
+    ends = [run.ended or end for run, end in zip(record.runs, until)]
+    spent = [end - run.started for run, end in zip(record.runs, ends)]
     start = min((run.started_at or 0 for run in record.runs), default=0)
-    wall = (max(run.ended or now for run in record.runs) - record.runs[0].started) if record.runs else 0.0
+    wall = (max(ends) - record.runs[0].started) if record.runs else 0.0
     trained = (last - start) * step if step else 0.0
     nodes = len(record.runs[-1].nodes) if record.runs else 0
     reached = _rates(plan, samples, step, gpus) if plan and step else None

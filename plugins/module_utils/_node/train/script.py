@@ -12,12 +12,15 @@ from dataclasses import dataclass, fields
 
 from .model import Model
 from .recipe import FOLDER, Recipe, Size
+from .record import CONTINUE
 
 SRUN, MPIRUN = LAUNCHERS = ("srun", "mpirun")
 _WIDTH = 110
 HANG_S = 1800
 """As long as NCCL's own limit for a collective, and longer than any checkpoint takes."""
 _SETTLE_S = 60
+_DECIDE_S = 90
+"""Before the time limit, for what follows the upload of the last checkpoint: archive, report and the requeue."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,8 @@ def render(recipe: Recipe, options: ScriptOptions) -> str:
         _preflight(recipe, options),
         _stage(options),
         _restore(recipe, options),
+        _leave_before_limit(),
+        _watch(recipe, options),
         _watchdog(options),
         _train(recipe, size, options),
         _ending(recipe, options),
@@ -154,6 +159,19 @@ def _setting(recipe: Recipe, options: ScriptOptions) -> list[str]:
     return [
         *lines,
         "",
+        "# A warning before the time limit goes to what runs then. Nothing may pass the limit: Slurm would kill this",
+        "# script before it decides about a restart.",
+        "running=",
+        'trap \'touch "$job/near-limit"; [ -z "$running" ] || kill -USR1 "$running"\' USR1',
+        "",
+        "# Waits for a process, also when a signal interrupts it, and returns its status. $1: its id.",
+        "await() {",
+        '    wait "$1"; local status=$?',
+        '    while kill -0 "$1" 2>/dev/null; do wait "$1"; status=$?; done',
+        "    running=",
+        '    return "$status"',
+        "}",
+        "",
         "# Decides about a restart, prints the report, and ends. $1: exit status, then options of 'train end'.",
         "finish() {",
         "    # Slurm terminates this script when it is requeued, and then kills what it has started.",
@@ -164,7 +182,12 @@ def _setting(recipe: Recipe, options: ScriptOptions) -> list[str]:
         "}",
         "",
         "# MASTER_ADDR and MASTER_PORT, the interface, and the CPUs of each rank.",
-        f"variables=$(hpcnode train env --ranks {options.ranks}) || exit 1",
+        "for try in 1 2 3 4 5 6; do",
+        f"    variables=$(hpcnode train env --ranks {options.ranks}) && break",
+        "    # slurmctld may not answer for a moment.",
+        '    [ "$try" -lt 6 ] || finish 1',
+        "    sleep 20",
+        "done",
         'eval "$variables"',
         "",
     ]
@@ -181,7 +204,10 @@ def _archive(recipe: Recipe, options: ScriptOptions) -> list[str]:
         return []
     return [
         f'    {_wrap(["hpcnode train report", *_reported(options)])} > "$job/report.txt"',
-        f'    hpcnode checkpoint archive "$job" "$SLURM_SUBMIT_DIR/{recipe.name}-{options.size}-$SLURM_JOB_ID.log"',
+        '    local most=600; [ ! -e "$job/near-limit" ] || most=30',
+        # A TERM would be ignored, as by this function.
+        '    timeout --signal=KILL "$most" hpcnode checkpoint archive "$job" \\',
+        f'        "$SLURM_SUBMIT_DIR/{recipe.name}-{options.size}-$SLURM_JOB_ID.log"',
     ]
 
 
@@ -209,7 +235,8 @@ def _stage(options: ScriptOptions) -> list[str]:
     share = "its share" if options.data_shared else "all files"
     return [
         f"# Stage the data: each node copies {share}, or continues what a killed run left.",
-        f'"${{each_node[@]}}" {_wrap(words)} || finish $?',
+        f'"${{each_node[@]}}" {_wrap(words)} &',
+        'running=$!; await "$running" || finish $?',
         "",
     ]
 
@@ -219,15 +246,34 @@ def _restore(recipe: Recipe, options: ScriptOptions) -> list[str]:
         return []
     words = ['hpcnode checkpoint restore --to "$run"']
     words += [f"--latest-file {recipe.latest_file}"] if recipe.latest_file else []
-    words += ["--shared"] if options.shared else (["--all"] if recipe.any_nodes and recipe.sharded else [])
+    if options.shared:
+        words.append("--shared")
+    elif recipe.any_nodes:
+        words.append("--all" if recipe.sharded else "--any-part")
     words += ["--signed"] if options.signed else []
+    return [
+        "# Restore the newest complete checkpoint. If there is none, this does nothing.",
+        f'"${{each_node[@]}}" {_wrap(words)} &',
+        'running=$!; await "$running" || finish $?',
+        "",
+    ]
+
+
+def _leave_before_limit() -> list[str]:
+    return [
+        "# If the time limit is near already, the next run trains.",
+        f'[ ! -e "$job/near-limit" ] || finish {CONTINUE}',
+        "",
+    ]
+
+
+def _watch(recipe: Recipe, options: ScriptOptions) -> list[str]:
+    if not options.store:
+        return []
     watch = [f'hpcnode checkpoint watch "$run" --signal {recipe.signal}', "--keep-last 2", *_about(options)]
     watch += [f"--latest-file {recipe.latest_file}"] if recipe.signal == "latest" else []
     watch += ["--shared"] if options.shared else []
     return [
-        "# Restore the newest complete checkpoint. If there is none, this does nothing.",
-        f'"${{each_node[@]}}" {_wrap(words)} || finish $?',
-        "",
         "# Upload each finished checkpoint while the training continues.",
         f'"${{each_node[@]}}" --overlap {_wrap(watch)} &',
         "watcher=$!",
@@ -282,10 +328,7 @@ def _train(recipe: Recipe, size: Size, options: ScriptOptions) -> list[str]:
         "all end. A warning before the time",
         "# limit is passed on; the training then saves and ends with status 75.",
         f'{_wrap([*launch, *program])} 2> >(tee -a "$job/errors" >&2) &',
-        "training=$!",
-        'trap \'touch "$job/near-limit"; kill -USR1 "$training"\' USR1',
-        'wait "$training"; status=$?',
-        'while kill -0 "$training" 2>/dev/null; do wait "$training"; status=$?; done',
+        'running=$!; await "$running"; status=$?',
         "",
     ]
 
@@ -302,10 +345,14 @@ def _ending(recipe: Recipe, options: ScriptOptions) -> list[str]:
         words = ['hpcnode checkpoint watch "$run" --once', f"--signal {recipe.signal}", *_about(options)]
         words += [f"--latest-file {recipe.latest_file}"] if recipe.signal == "latest" else []
         words += ["--shared"] if options.shared else []
+        words += [f'--near-limit "$job/near-limit" --within {options.warn_s - min(_DECIDE_S, options.warn_s // 2)}']
         lines += [
-            "# End the watcher, and publish what it had not finished.",
+            "# End the watcher, and publish what it had not finished. Near the time limit, leave time to decide.",
             'kill -TERM "$watcher" 2>/dev/null; wait "$watcher"',
-            f'"${{each_node[@]}}" {_wrap(words)}',
+            f'"${{each_node[@]}}" {_wrap(words)} &',
+            'if ! await "$!" && [ "$status" -eq 0 ]; then',
+            '    echo "The training has finished, but its last checkpoint is not complete in the store." >&2; status=1',
+            "fi",
             "",
         ]
     return [*lines, "# Restart or hold, with the report.", 'finish "$status"']

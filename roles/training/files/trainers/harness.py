@@ -18,6 +18,7 @@ import math
 import os
 import shutil
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -276,10 +277,12 @@ class Training:
         return bool(flags[0].item()), bool(flags[1].item())
 
     def _notice(self) -> bool:
-        """Return whether the watcher wrote that the platform will stop this node, and record it for the job."""
-        if self.rank.local:
-            return False
-        if not glob.glob(f"{glob.escape(self.args.run)}/.hpcai-checkpoint/notice-*"):
+        """Return whether the watcher wrote that the platform will stop this node, and record it for the job.
+
+        If all nodes see the folder, a node that was evicted has left its notice there.
+        """
+        host = socket.gethostname().partition(".")[0] or "host"
+        if self.rank.local or not os.path.exists(f"{self.args.run}/.hpcai-checkpoint/notice-{host}"):
             return False
         with open(f"{self.args.job}/notice-{self.rank.node}", "w", encoding="ascii"):
             pass

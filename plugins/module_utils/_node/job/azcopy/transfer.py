@@ -196,11 +196,12 @@ def _detail(one: Mapping[str, Any], line: str) -> str:
 _PROPERTIES = "ContentMD5;ContentEncoding;LastModifiedTime"
 
 
-def list_blobs(tool: Azcopy, location: BlobLocation) -> list[Blob]:
+def list_blobs(tool: Azcopy, location: BlobLocation, most: int = 0) -> list[Blob]:
     """Return all blobs below a location, sorted by name.
 
     An account with a hierarchical namespace lists folders as blobs; they are left out.
 
+    :param most: stop if there are more; 0 for any number.
     :raises BlobError: the blobs cannot be listed completely.
     """
     found: list[Blob] = []
@@ -212,6 +213,8 @@ def list_blobs(tool: Azcopy, location: BlobLocation) -> list[Blob]:
                 found.append(blob_of(event))
             except ValueError as error:
                 strange.append(str(error))
+            if most and len(found) > most:
+                raise BlobError(f"{location.address} has more than {most} blobs, too many to read.", OTHER)
 
     words = ["list", tool.credential.sign(location.address), "--location", "Blob", "--machine-readable"]
     result = call(tool, [*words, "--properties", _PROPERTIES], location, on_event=handle)

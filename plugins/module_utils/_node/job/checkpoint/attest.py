@@ -32,11 +32,13 @@ from .directory import differences
 from .manifest import JobManifest, Shard, job_manifest_text
 from .names import Id
 from .restore import Damaged, read_shards
-from .store import Store, read_texts, sizes, write_text
+from .store import Store, Stored, read_texts, sizes, write_text
 
 Ask = Callable[[Mapping[str, str]], dict[str, Any]]
 """Sends a request to hpcai-grants; raises ``GrantsError``."""
 _LONGEST_LINEAGE = 1 << 20
+_MOST_BLOBS, _REPEATED = 500_000, 1 << 26
+"""About half a GiB of memory for a listing, and bytes."""
 
 
 class BadSignature(Damaged):
@@ -160,22 +162,29 @@ class Verifier:
 
 
 class Bounded:
-    """A store from which nothing is downloaded that would fill the disk of the work folder.
+    """A store from which nothing is downloaded that would fill the disk of the work folder, or the memory.
 
-    Whoever may write to the store chooses the sizes, and root's service that verifies checkpoints runs on the
-    controller, where slurmctld needs the disk.
+    Whoever may write to the store chooses the sizes, also between a listing and a download. Root's service that
+    verifies checkpoints runs on the controller, where slurmctld needs disk and memory.
     """
+
+    most_text = 1 << 26
+    """A parsed text takes up to 20 times its size, and the service's limit is 2 GiB."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.list, self.put, self.remove = store.list, store.put, store.remove
+        self.put, self.remove = store.put, store.remove
 
     @property
     def work(self) -> str:
         """See ``Store``."""
         return self._store.work
 
-    def get(self, folder: str, names: Sequence[str], target: str) -> None:
+    def list(self, folder: str, most: int = _MOST_BLOBS) -> Sequence[Stored]:
+        """See ``Store``."""
+        return self._store.list(folder, most)
+
+    def get(self, folder: str, names: Sequence[str], target: str, most: int = 0) -> None:
         """See ``Store``.
 
         :raises CommandFailed: it would take more than half of the free space.
@@ -187,7 +196,8 @@ class Bounded:
                 f"{folder} has {wanted} bytes to download, but only half of the {free} free bytes of {self.work} is "
                 "used: name a folder on a larger disk with --work."
             )
-        self._store.get(folder, names, target)
+        # azcopy counts what it repeats.
+        self._store.get(folder, names, target, most or wanted + wanted // 8 + _REPEATED)
 
 
 def check_files(store: Store, manifest: JobManifest, full: bool) -> None:

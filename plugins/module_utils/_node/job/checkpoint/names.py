@@ -160,7 +160,8 @@ def line_of(written: Mapping[Id, float], attempt: str = "", resumed: int | None 
 
     :param written: when each was written, by the store's clock.
     :param attempt: the running attempt, which is the newest; without one, the newest is the attempt whose first write
-        is the latest.
+        is the latest. An attempt is older than each later one of the same job, also if a part of its checkpoint was
+        late and its earlier ones are pruned.
     :param resumed: the step that the running attempt has restored. Without it, an attempt is assumed to continue from
         the step before its own first one.
     """
@@ -171,9 +172,10 @@ def line_of(written: Mapping[Id, float], attempt: str = "", resumed: int | None 
     branches: list[Id] = []
     # Before its first complete checkpoint, the running attempt has only gone back to the restored step.
     below = resumed + 1 if resumed is not None and attempt not in attempts else None
+    began = _began({name: min(map(written.__getitem__, ids)) for name, ids in attempts.items()})
     newest_first = sorted(
         attempts.values(),
-        key=lambda ids: (ids[0].attempt == attempt, min(map(written.__getitem__, ids)), ids[0].attempt_order),
+        key=lambda ids: (ids[0].attempt == attempt, began[ids[0].attempt], ids[0].attempt_order),
         reverse=True,
     )
     for ids in newest_first:
@@ -185,6 +187,18 @@ def line_of(written: Mapping[Id, float], attempt: str = "", resumed: int | None 
             if mine[0].attempt == attempt and resumed is not None:
                 below = min(below, resumed + 1)
     return Line(tuple(line), tuple(sorted(branches, key=lambda one: one.order)))
+
+
+def _began(first_write: Mapping[str, float]) -> dict[str, float]:
+    """Return when each attempt began, at the latest: before each attempt of the same job with more restarts."""
+    made: dict[str, float] = {}
+    soonest: dict[str, float] = {}
+    for attempt in sorted(first_write, key=_natural, reverse=True):
+        job, _dot, restart = attempt.rpartition(".")
+        made[attempt] = first_write[attempt]
+        if job and restart.isdecimal():
+            made[attempt] = soonest[job] = min(first_write[attempt], soonest.get(job, first_write[attempt]))
+    return made
 
 
 class NotInJob(ValueError):

@@ -14,19 +14,20 @@ Files are downloaded to a separate folder, verified by hash, and moved to the fi
 
 from __future__ import annotations
 
-import contextlib
+import glob
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Callable
 
 from ...machine.atomic import write_file
 from ...machine.run import CommandFailed, wait_until
-from .directory import differences
+from .directory import differences, hashes, scan
 from .manifest import JobManifest, Shard, shard_of
 from .names import CHOICES, Id, Member, id_of
 from .state import FOLDER
@@ -74,10 +75,15 @@ def fetch(store: Store, manifest: JobManifest, ranks: Iterable[int], directory: 
         return Fetched(target, len(expected), size, 0, time.monotonic() - began)
     _check_blobs(store, manifest, shards)
     made = os.path.join(directory, FOLDER, f"fetch-{host}")
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(made)
-    os.makedirs(made)
-    fetched: set[str] = set()
+    # The name of what an earlier call, which was cut, has begun; it did not name the checkpoint in earlier versions.
+    begun = f"{made}.{manifest.id.text}"
+    for path in (made, *glob.glob(f"{glob.escape(made)}.*")):
+        if path != begun:
+            shutil.rmtree(path, ignore_errors=True)
+    made = begun
+    os.makedirs(made, exist_ok=True)
+    fetched = _fetched(made, expected)
+    carried = size - sum(expected[path][0] for path in fetched)
     for shard in shards:
         names = [one.path for one in shard.files if one.path not in fetched]
         fetched.update(names)
@@ -90,7 +96,23 @@ def fetch(store: Store, manifest: JobManifest, ranks: Iterable[int], directory: 
         )
     aside = _move_into_place(made, target, directory)
     _name_latest(directory, shards)
-    return Fetched(target, len(expected), size, size, time.monotonic() - began, aside)
+    return Fetched(target, len(expected), size, carried, time.monotonic() - began, aside)
+
+
+def _fetched(made: str, expected: Mapping[str, tuple[int, str]]) -> set[str]:
+    """Return the files that are in this folder already, by size and hash, and remove all others."""
+    try:
+        entries = scan(made)
+    except CommandFailed:
+        shutil.rmtree(made)
+        os.makedirs(made)
+        return set()
+    found = hashes(made, [one.path for one in entries if expected.get(one.path, (-1, ""))[0] == one.size])
+    good = {path for path, sha in found.items() if sha == expected[path][1]}
+    for one in entries:
+        if one.path not in good:
+            os.unlink(os.path.join(made, one.path))
+    return good
 
 
 def read_shards(store: Store, manifest: JobManifest, ranks: list[int]) -> list[Shard]:
@@ -139,14 +161,22 @@ def _merged(shards: list[Shard]) -> dict[str, tuple[int, str]]:
     return expected
 
 
+_ASIDE = re.compile(r".*/(?!fetch-)[^/]*\.[1-9][0-9]*", re.DOTALL)
+
+
 def _move_into_place(made: str, target: str, directory: str) -> str:
+    """Return where the previous content is now, empty if there was none. Only the last one is kept: it is large."""
     aside = ""
+    older = [one for one in glob.glob(f"{glob.escape(directory)}/{FOLDER}/*.*") if _ASIDE.fullmatch(one)]
     if os.path.lexists(target):
         number = 1
         while os.path.lexists(aside := os.path.join(directory, FOLDER, f"{os.path.basename(target)}.{number}")):
             number += 1
         os.rename(target, aside)
     os.rename(made, target)
+    for one in older if aside else ():
+        if os.path.isdir(one):
+            shutil.rmtree(one, ignore_errors=True)
     for folder in (target, directory):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import calendar
 import os
 import re
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,14 +54,24 @@ class Store(Protocol):
     def work(self) -> str:
         """This run's folder for temporary files. The cleanup after a killed run removes it."""
 
-    def list(self, folder: str) -> Sequence[Stored]:
-        """Return the blobs below ``folder``, which ends with a slash; their names start with it."""
+    @property
+    def most_text(self) -> int:
+        """How many bytes of texts ``read_texts`` may read at once."""
+
+    def list(self, folder: str, most: int = 0) -> Sequence[Stored]:
+        """Return the blobs below ``folder``, which ends with a slash; their names start with it.
+
+        :param most: fail if there are more; 0 for any number.
+        """
 
     def put(self, source: str, names: Sequence[str], folder: str, on_uploaded: OnUploaded | None = None) -> None:
         """Write files, by their names below ``source``, to the same names below ``folder``."""
 
-    def get(self, folder: str, names: Sequence[str], target: str) -> None:
-        """Read blobs, by their names below ``folder``, into the same names below ``target``."""
+    def get(self, folder: str, names: Sequence[str], target: str, most: int = 0) -> None:
+        """Read blobs, by their names below ``folder``, into the same names below ``target``.
+
+        :param most: fail when more bytes than these arrive; 0 for any number.
+        """
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove blobs. A blob that does not exist is not a failure."""
@@ -81,6 +92,9 @@ def read_texts(store: Store, folder: str, names: Sequence[str], longest: int = _
         return {}
     with tempfile.TemporaryDirectory(prefix="texts-", dir=store.work) as made:
         store.get(folder, names, made)
+        total = sum(os.path.getsize(os.path.join(made, name)) for name in names)
+        if total > store.most_text:
+            raise CommandFailed(f"the {len(names)} texts in {folder} have {total} bytes, more than {store.most_text}.")
         found = {}
         for name in names:
             path = os.path.join(made, name)
@@ -120,9 +134,14 @@ class AzcopyStore:
         """See ``Store``."""
         return self._tool.folder
 
-    def list(self, folder: str) -> Sequence[Stored]:
+    @property
+    def most_text(self) -> int:
         """See ``Store``."""
-        found = list_blobs(self._tool, self._location.below(folder))
+        return sys.maxsize
+
+    def list(self, folder: str, most: int = 0) -> Sequence[Stored]:
+        """See ``Store``."""
+        found = list_blobs(self._tool, self._location.below(folder), most)
         return [Stored(f"{folder}{blob.name}", blob.size, _seconds(blob.last_modified)) for blob in found]
 
     def put(self, source: str, names: Sequence[str], folder: str, on_uploaded: OnUploaded | None = None) -> None:
@@ -134,9 +153,14 @@ class AzcopyStore:
 
         upload(self._tool, source, names, self._location.below(folder), on_progress=report).must()
 
-    def get(self, folder: str, names: Sequence[str], target: str) -> None:
+    def get(self, folder: str, names: Sequence[str], target: str, most: int = 0) -> None:
         """See ``Store``."""
-        download(self._tool, self._location.below(folder), names, target).must()
+
+        def check(progress: Progress) -> None:
+            if most and max(progress.bytes_done, progress.bytes_expected) > most:
+                raise CommandFailed(f"{folder} has more than the {most} bytes that were listed: it changed meanwhile.")
+
+        download(self._tool, self._location.below(folder), names, target, check).must()
 
     def remove(self, names: Sequence[str]) -> None:
         """See ``Store``."""

@@ -108,17 +108,35 @@ class Watcher:
         self._notice: ScheduledEvent | None = None
         self._urgent = ""
         self._started: set[str] = set()
+        self._is_written = True
+        self._trouble = ""
 
     @property
     def idle(self) -> bool:
         """Whether all finished checkpoints are published, and known to be complete."""
         return self._worker is None and not self.record.pending() and not self._unsure
 
+    @property
+    def is_uploading(self) -> bool:
+        """Whether it uploads a checkpoint now, and does not only check whether other nodes have published."""
+        return self._worker is not None and bool(self.record.pending())
+
+    @property
+    def carried(self) -> int:
+        """The bytes of the running upload so far."""
+        return self._worker.done_bytes if self._worker else 0
+
     def turn(self) -> None:
         """Check everything once, and start the next work."""
+        trouble, self._trouble = self._trouble, ""
         self._look_for_events()
-        self._look_at_directory()
+        try:
+            self._look_at_directory()
+        except OSError as error:
+            self._trouble = str(error)
         self._collect()
+        if self._trouble or self.status.problem == trouble:
+            self.status.problem = self._trouble
         if self._notice:
             self._hurry(self._notice)
         if self._worker is None and self._clock() >= self._not_before:
@@ -139,9 +157,19 @@ class Watcher:
         options = self.options
         found = find_finished(options.directory, options.signal)
         merged = state.merge(self.record, found, options.directory, options.member)
-        if merged != self.record and (merged.checkpoints or self.record.checkpoints):
-            state.write_record(self._path, merged)
-        self.record = merged
+        self._keep(merged, merged != self.record and bool(merged.checkpoints or self.record.checkpoints))
+
+    def _keep(self, record: state.Record, is_new: bool = True) -> None:
+        """Use this record, and write it. If that fails, it is written at a later turn: the watcher continues."""
+        self.record = record
+        self._is_written = self._is_written and not is_new
+        if self._is_written:
+            return
+        try:
+            state.write_record(self._path, record)
+            self._is_written = True
+        except OSError as error:
+            self._trouble = f"{self._path} cannot be written: {error.strerror}"
 
     def _begin(self) -> None:
         pending = self.record.pending()
@@ -254,8 +282,7 @@ class Watcher:
         # If it was saved again in the meantime, this result is about the earlier save only.
         if one is None or known is None or known.stamp != one.stamp:
             return
-        self.record = self.record.put(replace(known, state=became, words=words))
-        state.write_record(self._path, self.record)
+        self._keep(self.record.put(replace(known, state=became, words=words)))
 
     def _look_for_events(self) -> None:
         try:

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stand_ins.folder_store import FolderStore
+from stand_ins.folder_store import Faults, FolderStore
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint import store
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.events import exchange
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds import ScheduledEvent
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
 
 Call = Callable[..., tuple[int, dict[str, Any]]]
 URL = "https://account.blob.core.windows.net/checkpoints/run"
@@ -120,6 +121,34 @@ def test_publishes_once_and_restores_it(call: Call, run_folder: Path, tmp_path: 
     assert len(call("list")[1]["whole"]) == 1
 
 
+def test_once_does_not_cut_an_upload_that_makes_progress(
+    call: Call, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(10):
+        (run_folder / f"step100/{number}.pt").write_text("weights")
+    slow = FolderStore(tmp_path / "blobs", Faults(slow_s=0.1))
+    monkeypatch.setattr(store, "open_store", lambda *_given: (slow, str(tmp_path / "logs")))
+    words = ("watch", str(run_folder), "--once", "--every", "0.02", "--wait", "0.3")
+    near = tmp_path / "near-limit"
+    near.touch()
+    status, answer = call(*words, "--near-limit", str(near), "--within", "0.3")
+    assert (status, answer["pending"]) == (1, ["000000000100-7.0-w1"])
+    assert call(*words, "--near-limit", str(tmp_path / "no"))[0] == 0
+
+
+def test_once_gives_up_an_upload_that_fails_again_and_again(
+    call: Call, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deny(_number: int, words: str) -> None:
+        if words.startswith("put"):
+            raise CommandFailed("denied")
+
+    denied = FolderStore(tmp_path / "blobs", Faults(before=deny))
+    monkeypatch.setattr(store, "open_store", lambda *_given: (denied, str(tmp_path / "logs")))
+    status, answer = call("watch", str(run_folder), "--once", "--every", "0.02", "--wait", "0.3")
+    assert (status, answer["problem"]) == (1, "denied")
+
+
 def test_status_tells_what_the_watcher_does(call: Call, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert call("status", str(run_folder))[0] == 2
     call("watch", str(run_folder), "--once", "--every", "0.05")
@@ -147,6 +176,20 @@ def test_one_node_of_two_is_not_whole(call: Call, run_folder: Path, tmp_path: Pa
     status, answer = call("restore", "--to", str(tmp_path / "to2"))
     assert (status, "--all" in answer["error"]) == (3, True)
     assert call("restore", "--to", str(tmp_path / "to2"), "--all")[0] == 0
+
+
+def test_one_of_the_complete_copies_is_restored_on_another_number_of_nodes(
+    call: Call, run_folder: Path, tmp_path: Path
+) -> None:
+    """Also where the copies differ, so that --all could not put them into one folder."""
+    for rank in (0, 1):
+        (run_folder / "step100/model.pt").write_text(f"of {rank}")
+        call("save", str(run_folder / "step100"), "--step", "100", "--wait", "0", rank=rank, world=2)
+    for rank in range(3):
+        to = tmp_path / f"to{rank}"
+        assert call("restore", "--to", str(to), "--any-part", rank=rank, world=3, SLURM_JOB_ID="8")[0] == 0
+        assert (to / "step100/model.pt").read_text() == f"of {rank % 2}"
+    assert call("restore", "--to", str(tmp_path / "x"), "--any-part", "--all")[0] == 3
 
 
 def test_several_nodes_restore_by_one_srun_and_do_not_fall_back(call: Call, tmp_path: Path) -> None:

@@ -309,6 +309,17 @@ def test_a_node_that_the_preflight_refuses_is_left_out(job: Job, cluster: Cluste
     assert data["decision"]["leave_out"] == ["c-0"]
 
 
+def test_a_preflight_that_cannot_begin_is_a_run_of_its_own(job: Job) -> None:
+    """Regression: it replaced the run before, so the failures never grew, and the job was requeued without end."""
+    job.keep(10)
+    job.end(137, KILLED)
+    refused = [job.end(1, "srun: error: c-0: task 0: Exited with exit code 1\n", "--refused")[0] for _run in range(3)]
+    record = read_record(str(job.job))
+    assert record is not None
+    assert [run.cause for run in record.runs] == ["exit", "preflight", "preflight", "preflight"]
+    assert refused == [GOOD, GOOD, BAD]
+
+
 def test_an_eviction_does_not_use_up_the_requeues(job: Job) -> None:
     for step in (10, 20, 30, 40, 50):
         job.keep(step)

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import pathlib
 from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +24,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.layout i
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import SIZES
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train import environment, preflight, report
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.catalog import MODELS
+from ansible_collections.hpcai.azure.plugins.module_utils._node.train.estimate import checkpoint_bytes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.layout import Job, Layout
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.plan import Options, Plan, plan
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.preflight import NodeNeeds
@@ -172,6 +176,25 @@ def test_too_little_disk_for_the_checkpoints_fails(wanted: dict[str, Any]) -> No
     assert "3 checkpoints need" in words
 
 
+def test_checkpoints_of_earlier_runs_count_as_space_for_those_that_are_kept(
+    wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plan(MODELS["1.7B"], Job(2, 8, Layout(zero=3)), A100)
+    one = int(checkpoint_bytes(made.model) / 2) + 1
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_bavail=2 * one, f_frsize=1))
+    assert checked(wanted, made)["scratch"][0] == FAIL
+    folder = pathlib.Path(wanted["run"]) / "step10"
+    folder.mkdir(parents=True)
+    with (folder / "model.pt").open("wb") as file:
+        file.truncate(one)
+    assert checked(wanted, made)["scratch"][0] == PASS
+    # One more is always written.
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_bavail=one // 2, f_frsize=1))
+    with (folder / "model.pt").open("wb") as file:
+        file.truncate(3 * one)
+    assert checked(wanted, made)["scratch"][0] == FAIL
+
+
 def test_a_folder_that_cannot_be_written_fails(wanted: dict[str, Any], tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").touch()
     assert checked({**wanted, "run": str(tmp_path / "file/run")})["scratch"][0] == FAIL
@@ -287,6 +310,16 @@ def test_a_run_that_trained_nothing_is_reported(tmp_path: pathlib.Path) -> None:
     found = report.report(record, report.read_progress(str(tmp_path)), None, 1, 1060.0)
     assert (found.steps, found.step_s, found.lost, found.wall_s) == (0, None, None, 60.0)
     assert "60 s in 1 run" in report.as_text(found)
+
+
+def test_a_killed_run_costs_nothing_after_the_next_one_began(job: pathlib.Path) -> None:
+    """Also in a record of an earlier version, which has no end of a run that was killed."""
+    first, second = two_runs().runs
+    record = Record("fsdp tiny", (replace(first, ended=None), second))
+    found = report.report(record, report.read_progress(str(job)), None, 2, 90000.0, 36.0)
+    assert (found.wall_s, found.cost) == (260.0, pytest.approx(36.0 * (150 + 110) * 2 / 3600))
+    assert report.last_seen(str(job)) == (job / "rank-0.jsonl").stat().st_mtime
+    assert report.last_seen(str(job / "no")) == 0
 
 
 def test_a_slow_node_is_in_the_report(job: pathlib.Path) -> None:

@@ -83,7 +83,7 @@ def test_a_script_passes_the_warning_before_the_time_limit_to_the_training() -> 
     assert "#SBATCH --signal=B:USR1@120" in text
     assert "#SBATCH --time=1:00:00" in text
     assert "#SBATCH --partition=gpu" in text
-    assert 'trap \'touch "$job/near-limit"; kill -USR1 "$training"\' USR1' in text
+    assert 'trap \'touch "$job/near-limit"; [ -z "$running" ] || kill -USR1 "$running"\' USR1' in text
 
 
 def test_a_watchdog_ends_a_training_that_hangs() -> None:
@@ -91,7 +91,7 @@ def test_a_watchdog_ends_a_training_that_hangs() -> None:
     plain = " ".join(render(recipe, options(hang_s=90)).replace("\\\n", " ").split())
     watch = 'hpcnode recover watch --file "$job/progress" --limit 90 --settle 60'
     assert f'"${{each_node[@]}}" --overlap {watch} --checkpoints "$run" & watchdog=$!' in plain
-    assert plain.index(watch) < plain.index("training=$!") < plain.index('kill -TERM "$watchdog"')
+    assert plain.index(watch) < plain.index("--kill-on-bad-exit=1") < plain.index('kill -TERM "$watchdog"')
     in_store = render(recipe, options(hang_s=90, store="https://a.blob.core.windows.net/c/x"))
     assert "--checkpoints" not in in_store
     assert "recover watch" not in render(recipe, options(hang_s=0))
@@ -118,7 +118,8 @@ def test_signed_checkpoints_are_required_and_the_job_is_archived_before_it_is_re
     text = render(read_recipe(str(FILES), "bert-ddp"), made)
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
     plain = " ".join(text.replace("\\\n", " ").split())
-    assert 'checkpoint restore --to "$run" --signed' in plain
+    # Each node saves everything.
+    assert 'checkpoint restore --to "$run" --any-part --signed' in plain
     assert plain.count('--lineage "$job/lineage.json" --sign') == 2
     assert plain.count("--sums /s/sums") == 2
     assert text.index("trap '' TERM") < text.index("checkpoint archive") < text.index("hpcnode train end")
@@ -128,7 +129,7 @@ def test_signed_checkpoints_are_required_and_the_job_is_archived_before_it_is_re
 
 def test_data_are_staged_completely_to_each_nodes_disks_and_in_shares_to_a_shared_folder() -> None:
     recipe = read_recipe(str(FILES), "cosmoflow")
-    for shared, words in ((False, "--target /d --all ||"), (True, "--target /d ||")):
+    for shared, words in ((False, "--target /d --all &"), (True, "--target /d &")):
         made = options(data="/d", source="https://a/c/d", data_shared=shared)
         plain = " ".join(render(recipe, made).replace("\\\n", " ").split())
         assert f"hpcnode stage run --source https://a/c/d {words}" in plain

@@ -103,6 +103,12 @@ def test_a_run_that_never_ended_was_killed_with_its_node() -> None:
     assert [run.nodes for run in record.history()] == [("c-0",)]
 
 
+@pytest.mark.parametrize(("seen", "ended"), [(0.0, 300.0), (90.0, 300.0), (250.0, 250.0), (301.0, 300.0)])
+def test_a_run_that_was_killed_ended_with_its_last_sign(seen: float, ended: float) -> None:
+    record = Record("fsdp tiny").begun(("c-0",), 100.0, 0).begun(("c-1",), 300.0, 20, seen)
+    assert [run.ended for run in record.runs] == [ended, None]
+
+
 def test_a_run_must_be_begun_before_it_ends() -> None:
     with pytest.raises(ValueError, match="no run was begun"):
         Record("fsdp tiny").ended(1.0, Outcome(EXIT, 0), 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.trans
     remove,
     upload,
 )
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.store import AzcopyStore
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
 
 LOCATION = parse_location("http://127.0.0.1:1/acc/data/set")
 URL = "http://127.0.0.1:1/acc/data/set"
@@ -87,6 +90,25 @@ def test_lists_blobs_with_their_md5_in_hexadecimal(fake: FakeAzcopy) -> None:
         ("b", 3, "", ""),
     ]
     assert fake.asked[:2] == ["list", f"{URL}/?sig=secret"]
+
+
+def test_a_listing_with_too_many_blobs_stops(fake: FakeAzcopy) -> None:
+    blobs = [line("ListObject", {"Path": f"b{number}", "ContentLength": "3"}) for number in range(3)]
+    tool = fake.printing(*blobs, then="")
+    assert len(list_blobs(tool, LOCATION, 3)) == 3
+    with pytest.raises(BlobError, match="has more than 2 blobs"):
+        list_blobs(tool, LOCATION, 2)
+
+
+@pytest.mark.parametrize("counter", ["TotalBytesTransferred", "TotalBytesExpected"])
+def test_a_download_of_more_than_was_listed_stops_at_once(fake: FakeAzcopy, tmp_path: Path, counter: str) -> None:
+    output = line("Progress", numbers(0, 0, 1, **{"TotalBytesExpected": "0", counter: "4096"}))
+    (tmp_path / "progress").write_text(f"{output}\n", encoding="utf-8")
+    tool = replace(fake.printing(then=f"cat {tmp_path}/progress; sleep 60"), limits=Limits(total_s=90, stall_s=60))
+    began = time.monotonic()
+    with pytest.raises(CommandFailed, match="has more than the 4000 bytes that were listed"):
+        AzcopyStore(tool, LOCATION).get("data/", ["a"], str(tmp_path / "to"), 4000)
+    assert time.monotonic() - began < 30
 
 
 def test_missing_files_fail_a_download_that_azcopy_calls_completed(fake: FakeAzcopy, tmp_path: Path) -> None:

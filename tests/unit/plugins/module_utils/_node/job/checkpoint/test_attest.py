@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from stand_ins.folder_store import Faults
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.attest import (
     BadSignature,
@@ -326,6 +327,38 @@ def test_a_manifest_that_somebody_has_made_huge_is_not_read(job: Job, monkeypatc
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=1 << 26))
     with pytest.raises(CommandFailed, match="bytes to download"):
         completed(Bounded(job.store()))
+
+
+def test_many_manifests_that_are_too_large_together_are_not_read(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    for step in (100, 200, 300):
+        for rank in (0, 1):
+            job.publish(job.save(step, rank, "weights"))
+    one = next((job.blobs / "complete").iterdir()).stat().st_size
+    monkeypatch.setattr(Bounded, "most_text", 3 * one)
+    assert len(completed(Bounded(job.store()))) == 3
+    monkeypatch.setattr(Bounded, "most_text", 2 * one)
+    with pytest.raises(CommandFailed, match=r"the 3 texts in complete/ have"):
+        completed(Bounded(job.store()))
+
+
+def test_too_many_blobs_are_not_listed(job: Job) -> None:
+    for rank in (0, 1):
+        job.publish(job.save(100, rank, "weights"))
+    assert len(Bounded(job.store()).list("shards/")) == 2
+    with pytest.raises(CommandFailed, match="more than 1 blobs"):
+        Bounded(job.store()).list("shards/", 1)
+
+
+def test_a_file_that_grows_between_listing_and_download_does_not_fill_the_disk(job: Job, signed: JobManifest) -> None:
+    path = next((job.blobs / "data").rglob("rank1.pt"))
+
+    def grow(_number: int, words: str) -> None:
+        if words.startswith("get data/") and words.endswith("rank1.pt"):
+            with path.open("r+b") as file:
+                file.truncate(1 << 28)
+
+    with pytest.raises(CommandFailed, match="has more than"):
+        check_files(Bounded(job.store(Faults(before=grow))), signed, full=True)
 
 
 def test_a_lineage_that_somebody_has_made_huge_is_not_read(job: Job, signed: JobManifest) -> None:

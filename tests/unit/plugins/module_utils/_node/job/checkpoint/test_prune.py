@@ -12,7 +12,7 @@ import pytest
 from stand_ins.folder_store import Faults
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.manifest import completed
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.names import Id, id_in, id_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.names import Id, id_in, id_of, line_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.prune import Retention, plan, prune
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
 
@@ -64,6 +64,18 @@ def test_after_a_restore_of_an_older_step_the_other_branch_is_retained(keep: Ret
     made = plan([*after, *before], written, {}, keep, NOW)
     assert made.complete == tuple(before[:2])
     assert made.branches == tuple(before[2:])
+
+
+def test_a_late_part_does_not_make_an_earlier_attempt_of_the_job_the_newest() -> None:
+    """Step 17 of the first start became complete after the second start had, and after step 10 was pruned."""
+    (late,), later = ids(17), ids(20, 30, attempt="7.1")
+    written = {late: NOW + 200, later[0]: NOW, later[1]: NOW + 100}
+    assert line_of(written).ordered == (late, *later)
+    assert plan(written, written, {}, Retention(last=2), NOW).complete == (late,)
+    # Between two jobs, the time decides.
+    other = Id(16, "8.0", 2)
+    assert line_of({late: NOW + 200, other: NOW}).line == (other, late)
+    assert line_of({late: NOW - 200, other: NOW}).ordered == (late, other)
 
 
 def test_another_branch_is_pruned_only_on_request() -> None:

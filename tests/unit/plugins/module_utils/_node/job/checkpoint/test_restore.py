@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from stand_ins.folder_store import FolderStore
+from stand_ins.folder_store import Faults, FolderStore
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.directory import Entry, share
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.manifest import (
@@ -89,6 +89,38 @@ def test_an_incomplete_checkpoint_in_its_place_is_moved_aside(saved: Job, tmp_pa
     done = fetch(store, next(iter(completed(store).values())), [0], str(tmp_path / "t"), "host")
     assert (Path(done.aside) / "rank0.pt").read_text() == "half"
     assert sorted(path.name for path in half.iterdir()) == ["optim", "rank0.pt"]
+
+
+def test_only_the_last_of_what_is_moved_aside_is_kept(saved: Job, tmp_path: Path) -> None:
+    for text in ("first", "second", "third"):
+        (tmp_path / "step100").mkdir(exist_ok=True)
+        (tmp_path / "step100/rank0.pt").write_text(text)
+        restore(saved, tmp_path)
+    aside = [path for path in (tmp_path / ".hpcai-checkpoint").iterdir() if path.name.startswith("step")]
+    assert [(path / "rank0.pt").read_text() for path in aside] == ["third"]
+
+
+def test_a_restore_that_was_cut_continues(saved: Job, tmp_path: Path) -> None:
+    """A SAS is valid for an hour: a restore that takes longer must not begin again each time."""
+    manifest = list(completed(saved.store()).values())[-1]
+    (tmp_path / ".hpcai-checkpoint/fetch-host").mkdir(parents=True)
+    cut = FolderStore(saved.blobs, Faults(before=lambda _number, words: deny(words, "rank0.pt")))
+    with pytest.raises(CommandFailed, match="expired"):
+        fetch(cut, manifest, [0], str(tmp_path), "host")
+    (began,) = (tmp_path / ".hpcai-checkpoint").glob("fetch-*")
+    (began / ".azDownload-1-rank0.pt").write_text("half")
+    store = saved.store()
+    done = fetch(store, manifest, [0], str(tmp_path), "host")
+    assert [words.rpartition("/")[2] for words in store.log if words.startswith("get data/")] == ["rank0.pt"]
+    assert 0 < done.carried < done.size
+    assert sorted(path.name for path in Path(done.path).rglob("*")) == ["optim", "rank0.pt", "state0.pt"]
+    assert not list((tmp_path / ".hpcai-checkpoint").glob("fetch-*"))
+
+
+def deny(words: str, name: str) -> None:
+    """Refuse to read a file."""
+    if words.startswith("get data/") and words.endswith(name):
+        raise CommandFailed("the SAS has expired")
 
 
 def test_the_parts_of_all_nodes_are_restored_into_one_folder(saved: Job, tmp_path: Path) -> None:

@@ -27,10 +27,10 @@ class LoggedStore(FolderStore):
         self.log.append(source)
         super().put(source, names, folder, on_uploaded)
 
-    def get(self, folder: str, names: Sequence[str], target: str) -> None:
+    def get(self, folder: str, names: Sequence[str], target: str, most: int = 0) -> None:
         """Log the target, then download."""
         self.log.append(target)
-        super().get(folder, names, target)
+        super().get(folder, names, target, most)
 
 
 def test_temporary_files_are_in_the_runs_folder_that_the_epilog_removes(

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import shutil
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 from stand_ins.folder_store import Faults, FolderStore
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint import state
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint import state, watch
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.directory import LATEST, Signal
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.manifest import completed
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.names import Id, Member
@@ -155,6 +156,26 @@ def test_a_failing_store_is_reported_and_retried(scene: Scene) -> None:
     until(watcher, lambda: watcher.idle)
     assert scene.complete_steps() == [100]
     assert watcher.status.problem == ""
+
+
+@pytest.mark.parametrize("what", ["find_finished", "write_record"])
+def test_a_disk_that_fails_for_a_moment_does_not_end_the_watcher(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    def fail(*_given: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    watcher = scene.watcher()
+    scene.save(100)
+    with monkeypatch.context() as full:
+        full.setattr(watch if what == "find_finished" else state, what, fail)
+        for _turn in range(3):
+            watcher.turn()
+        assert "No space left on device" in scene.status().problem
+    until(watcher, lambda: watcher.idle and not watcher.status.problem)
+    assert scene.complete_steps() == [100]
+    record = state.read_record(state.record_path(str(scene.directory), "node0"))
+    assert [one.state for one in record.checkpoints.values()] == [state.PUBLISHED]
 
 
 def test_a_checkpoint_that_changes_during_the_upload_is_refused(scene: Scene) -> None:
