@@ -261,6 +261,21 @@ def test_another_number_of_nodes_is_refused_where_only_as_many_can_load_a_checkp
     assert "step10 was written by 2 processes, and only as many can load it: this training has 1." in output
 
 
+@pytest.mark.thorough
+def test_a_checkpoint_of_another_job_is_refused_unless_this_one_has_restored_it(training: Training) -> None:
+    statuses, output = training.train("--steps=10", SLURM_JOB_ID="41")
+    assert statuses == [0, 0], output
+    statuses, output = training.train(SLURM_JOB_ID="42")
+    assert statuses == [78, 78], output
+    assert "step10 was written by job 41, and this job has not restored it: use another folder" in output
+    records = training.folder / "run/.hpcai-checkpoint"
+    records.mkdir()
+    (records / "record-n-0.json").write_text(json.dumps({"seen": [{"folder": "step10", "state": "restored"}]}))
+    statuses, output = training.train(SLURM_JOB_ID="42")
+    assert statuses == [0, 0], output
+    assert "continuing after step 10" in output
+
+
 COUNTED = """\
 import os, sys
 sys.path.insert(0, os.environ["TRAINERS"])

@@ -48,7 +48,8 @@ def script(args: argparse.Namespace) -> Answer:
         nodes=args.nodes or size.nodes,
         gpus=gpus,
         ranks=ranks,
-        run=args.run or f"/scratch/$USER/{recipe.name}-{args.size}",
+        # With the job's id: a new training must not continue what an earlier one has left there.
+        run=args.run or f"/scratch/$USER/{recipe.name}-{args.size}-$SLURM_JOB_ID",
         store=args.store,
         shared=args.shared,
         python=args.python or "python3",

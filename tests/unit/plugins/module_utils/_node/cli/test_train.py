@@ -149,6 +149,8 @@ def test_a_script_on_cpus_needs_no_vm_size(capfd: pytest.CaptureFixture[str]) ->
     status, data = answer(capfd, "script", "bert-ddp", "--recipes", FILES, "--steps", "7", "--nodes", "3")
     assert status == GOOD
     assert "#SBATCH --nodes=3" in data["script"]
+    # Another job must not find the checkpoints of this one.
+    assert 'run="/scratch/$USER/bert-ddp-tiny-$SLURM_JOB_ID"' in data["script"]
     assert "--steps=7" in data["script"]
 
 
