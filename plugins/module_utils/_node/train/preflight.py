@@ -162,7 +162,8 @@ def _folder(wanted: NodeNeeds, plan: Plan | None) -> Check:
     free = status.f_bavail * status.f_frsize
     if plan is None:
         return Check("scratch", PASS, f"{gib(free)} are free in {wanted.run}")
-    needed = _KEPT * checkpoint_bytes(plan.model) / (wanted.nodes if wanted.sharded else 1)
+    part = plan.job.checkpoint_copies / wanted.nodes if wanted.sharded else 1
+    needed = _KEPT * checkpoint_bytes(plan.model) * part
     if free < needed:
         words = f"{wanted.run} has {gib(free)} free, and {_KEPT} checkpoints need {gib(needed)}: remove old files."
         return Check("scratch", FAIL, words)
