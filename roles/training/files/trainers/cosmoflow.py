@@ -67,7 +67,7 @@ def main() -> None:
     args = parser.parse_args()
     training = harness.Training(args, any_world=True)
     plain = model_of(args.side, args.filters).to(training.device)
-    rate = args.learning_rate * training.global_batch / _BASE_BATCH
+    rate = args.learning_rate * training.samples / _BASE_BATCH
     optimizer = torch.optim.SGD(plain.parameters(), lr=rate, momentum=0.9)
     start = replicas.load(training, plain, optimizer)
     training.say(f"{sum(one.numel() for one in plain.parameters())} parameters")

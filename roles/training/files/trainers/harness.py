@@ -72,9 +72,12 @@ class Training:
     """The processes of a training, from their start to their end.
 
     :param any_world: whether a checkpoint can be loaded by another number of processes than wrote it.
+    :param replica: how many processes compute a replica of the model, which share its samples.
+    :ivar micro_batches: micro-batches of a step on each replica.
+    :ivar samples: samples of a step, of all replicas.
     """
 
-    def __init__(self, args: argparse.Namespace, any_world: bool = False) -> None:
+    def __init__(self, args: argparse.Namespace, any_world: bool = False, replica: int = 1) -> None:
         self.args = args
         self._any_world = any_world
         self.rank = this_rank()
@@ -95,10 +98,11 @@ class Training:
             init_method=f"tcp://{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}",
             timeout=datetime.timedelta(seconds=args.timeout),
         )
-        replicas = self.rank.world
+        replicas = max(self.rank.world // replica, 1)
         self.micro_batches = max(args.batch // (args.micro_batch * replicas), 1) if args.batch else 1
         if args.batch and args.batch % (args.micro_batch * replicas):
             refuse(f"a batch of {args.batch} is no multiple of {args.micro_batch} samples times {replicas} replicas")
+        self.samples = args.micro_batch * replicas * self.micro_batches
         self._writer = self._of_first(saved.new_writer())
 
     def _of_first(self, own: str) -> str:
@@ -116,11 +120,6 @@ class Training:
         if "OMPI_COMM_WORLD_RANK" in os.environ and listed:
             mask = int(listed.split(",")[self.rank.local], 16)
             os.sched_setaffinity(0, {cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1})
-
-    @property
-    def global_batch(self) -> int:
-        """The samples of a step."""
-        return self.args.micro_batch * self.rank.world * self.micro_batches
 
     def say(self, words: str) -> None:
         """Write a line to the job's log, once."""
@@ -255,7 +254,7 @@ class Training:
         args = self.args
         if start:
             self.say(f"continuing after step {start}")
-        times, own = Times(self.args.job, self.rank, self.global_batch, args.steps), 0.0
+        times, own = Times(self.args.job, self.rank, self.samples, args.steps), 0.0
         kept, loss, stop = start, None, False
         for number in range(start + 1, args.steps + 1):
             begun = time.perf_counter()

@@ -101,6 +101,7 @@ def test_a_shape_replaces_parts_of_a_recipe(capfd: pytest.CaptureFixture[str]) -
         (("plan", "--vm-size", A100, "--model", "39B", "--prices", "x"), "--prices needs --region"),
         (("plan", "cosmoflow", "--vm-size", A100), "cosmoflow is no transformer"),
         (("script", "fsdp"), "give --store, or --shared"),
+        (("script", "gpt-megatron", "--size", "175B", "--store", "https://a/b"), "give --shared, and --run with"),
         (("script", "bert-ddp", "--source", "https://a/b"), "--source needs --data"),
         (("script", "bert-ddp", "--data", "/d", "--data-shared"), "--data-shared needs --source"),
         (("script", "bert-ddp", "--launcher", "mpirun", "--image", "x"), "starts no container"),
