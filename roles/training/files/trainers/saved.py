@@ -90,7 +90,7 @@ def mark(folder: str, world: int, writer: str) -> None:
 
 
 def sync(folder: str) -> None:
-    """Write a folder to the disk: a marker that survives the crash of a node must not promise what does not.
+    """Write a folder to the disk. Otherwise only the marker may survive a crash of the node.
 
     :raises OSError: it cannot be written.
     """
