@@ -153,7 +153,7 @@ def _add_script(parser: argparse.ArgumentParser) -> None:
     _add_recipe(parser)
     _add_machine(parser)
     add("--ranks", type=int, metavar="N", help="processes per node (one per GPU)")
-    add("--run", metavar="DIR", help="folder of the checkpoints on each node (/scratch/$USER/NAME)")
+    add("--run", metavar="DIR", help="folder of the checkpoints on each node (/scratch/$USER/NAME-SIZE-JOBID)")
     add("--store", metavar="URL", default="", help="folder in Blob storage for the checkpoints")
     add("--shared", action="store_true", help="all nodes see the folder of the checkpoints")
     add("--python", metavar="FILE", default="", help="interpreter with the recipe's packages (python3)")

@@ -40,6 +40,11 @@ def script(args: argparse.Namespace) -> Answer:
         raise UsageError("--launcher mpirun starts no container: leave out --image or --launcher")
     if recipe.any_nodes and recipe.sharded and not (args.store or args.shared):
         raise UsageError(f"each node of {recipe.name} restores the parts of all nodes: give --store, or --shared")
+    if size.layout.distributed_optimizer and not args.shared:
+        raise UsageError(
+            f"{recipe.name} {args.size} writes one checkpoint folder with all nodes: give --shared, and --run with a "
+            "folder that all nodes see"
+        )
     image = args.image or ("" if args.python else recipe.image)
     if recipe.needs_image and not image:
         raise UsageError(f"{recipe.name} runs in a container image only: give --image NAME@sha256:DIGEST")
@@ -48,7 +53,8 @@ def script(args: argparse.Namespace) -> Answer:
         nodes=args.nodes or size.nodes,
         gpus=gpus,
         ranks=ranks,
-        run=args.run or f"/scratch/$USER/{recipe.name}-{args.size}",
+        # With the job's id: a new training must not continue what an earlier one has left there.
+        run=args.run or f"/scratch/$USER/{recipe.name}-{args.size}-$SLURM_JOB_ID",
         store=args.store,
         shared=args.shared,
         python=args.python or "python3",

@@ -40,8 +40,14 @@ MODELS = {
 }
 """Shapes by name: SC21's table 1, seed 003's table 2, the configurations of Llama 3.1."""
 
-ZERO, ZERO_OFFLOAD, THREE_D = KINDS = ("ZeRO-3 or FSDP", "ZeRO-3 with offload", "Megatron")
-"""Kinds of layouts; rates of different kinds are not compared. Megatron's replicas hold complete states."""
+ZERO, ZERO_OFFLOAD, ZERO_NVME, THREE_D = KINDS = (
+    "ZeRO-3 or FSDP",
+    "ZeRO-3 with offload",
+    "ZeRO-3 with offload to NVMe",
+    "Megatron",
+)
+"""Kinds of layouts; rates of different kinds are not compared. Megatron's replicas hold complete states. Nobody
+published rates with the optimizer on NVMe."""
 _SIMILAR_PARAMETERS, _SIMILAR_GPUS = 2.0, 8.0
 """Up to these factors, a measurement counts as similar."""
 
@@ -136,6 +142,8 @@ def kind_of(job: Job) -> str:
     layout = job.layout
     if layout.model_gpus > 1 or layout.zero == 0:
         return THREE_D
+    if layout.offload_nvme:
+        return ZERO_NVME
     return ZERO_OFFLOAD if layout.offload_optimizer or layout.offload_activations else ZERO
 
 

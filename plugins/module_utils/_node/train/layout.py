@@ -105,6 +105,17 @@ class Job:
         return max(self.global_batch // (self.micro_batch * self.replicas), 1)
 
     @property
+    def checkpoint_copies(self) -> int:
+        """How many nodes write the same part of a checkpoint, each to its own disks.
+
+        ZeRO, FSDP and the distributed optimizer divide the states, so each part exists once. Without them, each replica
+        has all states of its part, and the nodes of a stage of the pipeline write them once each.
+        """
+        if self.layout.zero or self.layout.distributed_optimizer:
+            return 1
+        return max(self.nodes // self.layout.pipeline, 1)
+
+    @property
     def bubble(self) -> float:
         """The idle part of a step because the pipeline fills and drains, (p-1)/m/v, as a part of the useful time."""
         return (self.layout.pipeline - 1) / self.micro_batches / self.layout.interleave

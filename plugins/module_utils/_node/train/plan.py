@@ -79,7 +79,8 @@ class Speed:
 class Storage:
     """Checkpoints and data; seconds are None if a rate is unknown.
 
-    :ivar checkpoint_bytes: size of a checkpoint.
+    :ivar checkpoint_bytes: size of a checkpoint, with the copies of all nodes.
+    :ivar copies: how many nodes write the same part of it.
     :ivar save_seconds: how long the training stops for it: the time to write it to the nodes' scratch.
     :ivar upload_seconds: time to upload it, while the training continues.
     :ivar interval: the best interval between checkpoints, in seconds; never shorter than an upload.
@@ -88,6 +89,7 @@ class Storage:
     """
 
     checkpoint_bytes: float
+    copies: int
     save_seconds: float | None
     upload_seconds: float | None
     interval: float | None
@@ -225,7 +227,8 @@ def _speed(model: Model, job: Job, size: VmSize, options: Options) -> Speed | No
 
 
 def _storage(model: Model, job: Job, size: VmSize, options: Options) -> Storage:
-    amount = estimate.checkpoint_bytes(model)
+    copies = job.checkpoint_copies
+    amount = estimate.checkpoint_bytes(model) * copies
     rate = options.node_gbps or size.ethernet_gbps
     save = estimate.save_seconds(amount, job.nodes, size.nvme_count) if size.nvme_count else None
     upload = estimate.transfer_seconds(amount, job.nodes, rate, options.account_gbps) if rate else None
@@ -234,10 +237,10 @@ def _storage(model: Model, job: Job, size: VmSize, options: Options) -> Storage:
         staging = estimate.transfer_seconds(options.data_bytes, job.nodes, rate, options.account_gbps)
     stops = save if save is not None else upload
     if stops is None:
-        return Storage(amount, save, upload, None, None, staging)
+        return Storage(amount, copies, save, upload, None, None, staging)
     interval = max(estimate.checkpoint_interval(stops, job.nodes, options.node_hours), upload or 0)
     lost = estimate.lost_part(interval, stops, job.nodes, options.node_hours)
-    return Storage(amount, save, upload, interval, lost, staging)
+    return Storage(amount, copies, save, upload, interval, lost, staging)
 
 
 def _notes(model: Model, job: Job, size: VmSize, available: NodeMemory | None) -> Iterator[str]:

@@ -163,7 +163,8 @@ def _storage_rows(plan: Plan) -> Iterator[Sequence[str]]:
     if storage is None:
         return
     save, upload = (UNKNOWN if one is None else duration(one) for one in (storage.save_seconds, storage.upload_seconds))
-    yield "checkpoint", f"{gib(storage.checkpoint_bytes)}: {save} to scratch, {upload} to the storage account"
+    copies = f" in {storage.copies} copies" if storage.copies > 1 else ""
+    yield "checkpoint", f"{gib(storage.checkpoint_bytes)}{copies}: {save} to scratch, {upload} to the storage account"
     if storage.interval is not None and storage.lost is not None:
         yield "save every", f"{duration(storage.interval)}; checkpoints and repeated steps then take {storage.lost:.1%}"
     if storage.staging_seconds is not None:

@@ -164,7 +164,7 @@ def _folder(wanted: NodeNeeds, plan: Plan | None) -> Check:
     free = status.f_bavail * status.f_frsize
     if plan is None:
         return Check("scratch", PASS, f"{gib(free)} are free in {wanted.run}")
-    one = checkpoint_bytes(plan.model) / (wanted.nodes if wanted.sharded else 1)
+    one = checkpoint_bytes(plan.model) * (plan.job.checkpoint_copies / wanted.nodes if wanted.sharded else 1)
     # Those of earlier runs are among the ones that the training keeps.
     needed = max(_KEPT * one - _checkpoints(wanted.run), one)
     if free < needed:

@@ -37,6 +37,14 @@ class Bert(nn.Module):
         return F.cross_entropy(self.head(self.encoder(x))[mask], tokens[mask])
 
 
+def half_of(device: str) -> torch.dtype | None:
+    """Return the type that the model computes in; None for fp32."""
+    if device == "cpu":
+        return None
+    # GPUs before Ampere have no units for bf16, which PyTorch then emulates.
+    return torch.float16 if torch.cuda.get_device_capability() < (8, 0) else torch.bfloat16
+
+
 def main() -> None:
     """Train."""
     parser = harness.options(__doc__ or "")
@@ -46,7 +54,10 @@ def main() -> None:
     shape, rank = shape_of(args), training.rank
     plain = Bert(shape).to(training.device)
     optimizer = torch.optim.AdamW(plain.parameters(), lr=args.learning_rate)
-    start = replicas.load(training, plain, optimizer)
+    half = half_of(args.device)
+    # Small gradients would be 0 in fp16.
+    scaler = torch.amp.GradScaler(args.device, enabled=half == torch.float16)
+    start = replicas.load(training, plain, optimizer, scaler)
     model = DistributedDataParallel(plain, device_ids=[rank.local] if args.device == "cuda" else None)
 
     def step(number: int, batch: list[torch.Tensor]) -> torch.Tensor:
@@ -58,17 +69,18 @@ def main() -> None:
             mask = (torch.rand(tokens.shape, generator=source) < _MASKED).to(training.device)
             mask[:, 0] = True
             model.require_backward_grad_sync = position == len(batch) - 1
-            with torch.autocast(args.device, torch.bfloat16, enabled=args.device == "cuda"):
+            with torch.autocast(args.device, half, enabled=half is not None):
                 loss = model(tokens, mask) / len(batch)
-            loss.backward()
+            scaler.scale(loss).backward()
             total += loss.detach()
-        optimizer.step()
+        scaler.step(optimizer)
+        scaler.update()
         optimizer.zero_grad()
         return total
 
     data = Tokens(args.data, shape, args.seed)
     batches = data.batches(start, rank.rank, rank.world, args.micro_batch, training.micro_batches)
-    training.loop(start, batches, step, replicas.writer(training, plain, optimizer))
+    training.loop(start, batches, step, replicas.writer(training, plain, optimizer, scaler))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ the learning rate grows with the batch, targets are scaled by tanh. The data are
 from __future__ import annotations
 
 import argparse
+import functools
 import glob
 import random
 from collections.abc import Iterator
@@ -67,7 +68,7 @@ def main() -> None:
     args = parser.parse_args()
     training = harness.Training(args, any_world=True)
     plain = model_of(args.side, args.filters).to(training.device)
-    rate = args.learning_rate * training.global_batch / _BASE_BATCH
+    rate = args.learning_rate * training.samples / _BASE_BATCH
     optimizer = torch.optim.SGD(plain.parameters(), lr=rate, momentum=0.9)
     start = replicas.load(training, plain, optimizer)
     training.say(f"{sum(one.numel() for one in plain.parameters())} parameters")
@@ -94,15 +95,21 @@ def _batches(
     if args.data and not files:
         harness.refuse(f"{args.data} has no TFRecord files")
     count = len(files) or args.samples
+
+    # A batch may be at the border of two epochs.
+    @functools.lru_cache(maxsize=2)
+    def order_of(epoch: int) -> list[int]:
+        order = list(range(count))
+        random.Random(args.seed + epoch).shuffle(order)
+        return order
+
     world, rank, size = training.rank.world, training.rank.rank, args.micro_batch
     number = start
     while True:
         chosen = []
         for one in range(size):
             position = (number * world + rank) * size + one
-            order = list(range(count))
-            random.Random(args.seed + position // count).shuffle(order)
-            chosen.append(order[position % count])
+            chosen.append(order_of(position // count)[position % count])
         pairs = [read_sample(files[one], args.side) if files else _synthetic(one, args) for one in chosen]
         yield torch.stack([cube for cube, _target in pairs]), torch.stack([target for _cube, target in pairs])
         number += 1

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import os
+
 import harness
 import torch
 import torch.distributed.checkpoint as dcp
@@ -14,6 +16,15 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+
+def _is_whole(folder: str) -> bool:
+    """Return whether a folder has the parts of all ranks: a node has only its own ones of what was not published."""
+    try:
+        parts = dcp.FileSystemReader(folder).read_metadata().storage_data.values()
+    except (OSError, EOFError):
+        return False
+    return all(os.path.exists(f"{folder}/{part.relative_path}") for part in parts)
 
 
 def main() -> None:
@@ -27,17 +38,23 @@ def main() -> None:
     # On CPUs fp32 is both faster and exact enough to compare losses.
     half = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     policy = {"mp_policy": half} if args.device == "cuda" else {}
-    model = Gpt(shape).to(training.device)
+    # Neither the node nor a GPU has room for all parameters of a large model, so each rank makes only its own.
+    with torch.device("meta"):
+        model = Gpt(shape)
     for block in model.blocks:
         fully_shard(block, mesh=mesh, **policy)
     fully_shard(model, mesh=mesh, **policy)
+    model.to_empty(device=training.device)
+    # Ranks initialise different parts of the same parameter.
+    torch.manual_seed(args.seed + rank.rank)
+    model.apply(model.initialize)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.learning_rate)
 
     def state() -> dict[str, object]:
         model_state, optimizer_state = get_state_dict(model, optimizer)
         return {"model": model_state, "optimizer": optimizer_state}
 
-    start = training.newest()
+    start = training.newest(_is_whole)
     if start:
         loaded = state()
         dcp.load(loaded, checkpoint_id=training.folder(start))

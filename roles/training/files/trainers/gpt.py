@@ -124,9 +124,18 @@ class Gpt(nn.Module):
         self.blocks = nn.ModuleList(Block(shape) for _layer in range(shape.layers))
         self.norm = nn.LayerNorm(shape.hidden)
         self.head = nn.Linear(shape.hidden, shape.vocabulary, bias=False)
-        for one in self.modules():
-            if isinstance(one, (nn.Linear, nn.Embedding)):
-                nn.init.normal_(one.weight, std=0.02 / math.sqrt(2 * shape.layers) if one is self.head else 0.02)
+        self.head_std = 0.02 / math.sqrt(2 * shape.layers)
+        # By apply: ZeRO-3 divides each part of the model when it is made, and collects it again for this.
+        self.apply(self.initialize)
+
+    def initialize(self, part: nn.Module) -> None:
+        """Give a part of the model its first parameters; for ``apply``."""
+        if isinstance(part, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(part.weight, std=self.head_std if part is self.head else 0.02)
+        if isinstance(part, nn.LayerNorm):
+            nn.init.ones_(part.weight)
+        if isinstance(part, (nn.Linear, nn.LayerNorm)) and part.bias is not None:
+            nn.init.zeros_(part.bias)
 
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
         inputs, targets = batch[:, :-1], batch[:, 1:]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -69,18 +70,19 @@ def main() -> None:
         harness.refuse("this trainer has one part of the model per stage: leave out --interleave")
     if args.device == "cpu" and args.pipeline > 1:
         harness.refuse("on CPUs this trainer has one stage: leave out --pipeline")
-    batch = args.batch
-    # Replicas share a step's samples, not ranks.
-    args.batch = 0
-    training = harness.Training(args)
+    if args.distributed_optimizer and not args.shared:
+        harness.refuse(
+            "Megatron's own format is one folder of all nodes: give --shared and a folder that all nodes see, or leave "
+            "out --distributed-optimizer"
+        )
+    training = harness.Training(args, replica=args.tensor * args.pipeline)
     from megatron.core import parallel_state
 
     if args.device == "cpu":
         _without_cuda()
     parallel_state.initialize_model_parallel(args.tensor, args.pipeline)
     replicas = parallel_state.get_data_parallel_world_size()
-    micro_batches = max(batch // (args.micro_batch * replicas), 1) if batch else 1
-    trained = _Trained(args, training, micro_batches, replicas)
+    trained = _Trained(args, training, replicas)
     start = training.newest()
     if start:
         trained.load(training.folder(start))
@@ -91,24 +93,32 @@ def main() -> None:
         prefix = prefix_in(args.data)
         if not prefix:
             harness.refuse(f"{args.data} has no data set (*.idx): make one with preprocess_data.py")
-        samples = args.steps * args.micro_batch * micro_batches * replicas
-        data = Corpus(prefix, args.sequence, args.vocabulary, samples, args.seed)
-    batches = data.batches(start, rank, replicas, args.micro_batch, micro_batches)
+        data = Corpus(prefix, args.sequence, args.vocabulary, args.steps * training.samples, args.seed)
+    batches = data.batches(start, rank, replicas, args.micro_batch, training.micro_batches)
     training.loop(start, batches, trained.step, trained.save)
 
 
 class _Trained:
-    """The model with its optimizer."""
+    """The model with its optimizer.
 
-    def __init__(self, args: argparse.Namespace, training: harness.Training, micro_batches: int, replicas: int) -> None:
+    :param half: whether the model computes in bf16.
+    """
+
+    def __init__(
+        self, args: argparse.Namespace, training: harness.Training, replicas: int, half: bool | None = None
+    ) -> None:
         from megatron.core import parallel_state
-        from megatron.core.models.gpt import GPTModel
-        from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+        from megatron.core.models.gpt import GPTModel, gpt_layer_specs
         from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
+        from megatron.core.transformer.module import Float16Module
         from megatron.core.transformer.transformer_config import TransformerConfig
 
-        self.args, self.training, self.micro_batches, self.replicas = args, training, micro_batches, replicas
+        self.args, self.training, self.replicas = args, training, replicas
         on_gpu = args.device == "cuda"
+        half = on_gpu if half is None else half
+        dtype = torch.bfloat16 if half else torch.float32
+        if args.sequence_parallel and not gpt_layer_specs.HAVE_APEX:
+            harness.refuse("--sequence-parallel needs the norms of Apex, which is not installed: PyTorch's refuse it")
         if on_gpu:
             model_parallel_cuda_manual_seed(args.seed)
         torch.manual_seed(args.seed)
@@ -122,15 +132,16 @@ class _Trained:
             tensor_model_parallel_size=args.tensor,
             pipeline_model_parallel_size=args.pipeline,
             sequence_parallel=args.sequence_parallel,
-            pipeline_dtype=torch.bfloat16 if on_gpu else torch.float32,
-            bf16=on_gpu,
-            params_dtype=torch.bfloat16 if on_gpu else torch.float32,
+            pipeline_dtype=dtype,
+            bf16=half,
+            params_dtype=dtype,
             hidden_dropout=0.0,
             attention_dropout=0.0,
             use_cpu_initialization=not on_gpu,
             bias_activation_fusion=on_gpu,
             bias_dropout_fusion=on_gpu,
-            masked_softmax_fusion=on_gpu,
+            # Only Apex, or a build of its kernels, has this module.
+            masked_softmax_fusion=half and importlib.util.find_spec("scaled_masked_softmax_cuda") is not None,
             gradient_accumulation_fusion=False,
             recompute_granularity=None if args.recomputation == "none" or not on_gpu else args.recomputation,
             recompute_method="uniform" if args.recomputation == "full" and on_gpu else None,
@@ -138,18 +149,37 @@ class _Trained:
         )
         self.model: Any = GPTModel(
             config,
-            get_gpt_layer_local_spec(),
+            gpt_layer_specs.get_gpt_layer_local_spec(),
             args.vocabulary,
             args.sequence,
             pre_process=parallel_state.is_pipeline_first_stage(),
             post_process=parallel_state.is_pipeline_last_stage(),
             share_embeddings_and_output_weights=not args.gated,
         )
+        if half:
+            # Embeddings of positions, and norms, are fp32 whatever the configuration says.
+            self.model = Float16Module(config, self.model)
         self.plain = self.model
+        self._part, self._writes = self._place()
         if on_gpu:
             self._for_gpus(config)
         else:
             self.optimizer: Any = torch.optim.AdamW(self.model.parameters(), lr=args.learning_rate)
+
+    def _place(self) -> tuple[str, bool]:
+        """Return the file name of this rank's part of the model, and whether this rank is the one that writes it.
+
+        Replicas have the same part, and one of them writes it: one for each folder.
+        """
+        from megatron.core import parallel_state
+
+        tensor = parallel_state.get_tensor_model_parallel_rank()
+        stage = parallel_state.get_pipeline_model_parallel_rank()
+        name = f"tensor{tensor}of{self.args.tensor}-stage{stage}of{self.args.pipeline}.pt"
+        place = ("" if self.args.shared else self.training.rank.node, name)
+        places: list[Any] = [None] * self.training.rank.world
+        dist.all_gather_object(places, place)
+        return name, places.index(place) == self.training.rank.rank
 
     def _for_gpus(self, config: Any) -> None:
         from megatron.core.distributed import (
@@ -195,7 +225,7 @@ class _Trained:
             forward_step_func=self._forward,
             data_iterator=iter(batch),
             model=[self.model],
-            num_microbatches=self.micro_batches,
+            num_microbatches=self.training.micro_batches,
             seq_length=self.args.sequence,
             micro_batch_size=self.args.micro_batch,
             forward_only=False,
@@ -247,33 +277,42 @@ class _Trained:
                     one.grad /= self.replicas
 
     def save(self, folder: str) -> None:
-        """Write this rank's part; with the distributed optimizer, in Megatron's own sharded format."""
+        """Write this rank's part, once for all replicas on a node.
+
+        With the distributed optimizer, all ranks write Megatron's own sharded format.
+        """
         if self.args.distributed_optimizer:
             from megatron.core import dist_checkpointing
 
             dist_checkpointing.save(self._sharded(), folder)
             return
-        state = {"model": self.plain.state_dict(), "optimizer": self.optimizer.state_dict()}
-        torch.save(state, f"{folder}/rank{self.training.rank.rank}.pt")
+        if self._writes:
+            state = {"model": self.plain.state_dict(), "optimizer": self.optimizer.state_dict()}
+            torch.save(state, f"{folder}/{self._part}")
 
     def load(self, folder: str) -> None:
         """Read what ``save`` wrote."""
         if self.args.distributed_optimizer:
             from megatron.core import dist_checkpointing
 
-            state = dist_checkpointing.load(self._sharded(), folder)
+            state = dist_checkpointing.load(self._sharded(is_loading=True), folder)
         else:
-            path = f"{folder}/rank{self.training.rank.rank}.pt"
+            path = f"{folder}/{self._part}"
             if not os.path.exists(path):
+                # As earlier releases named it.
+                path = f"{folder}/rank{self.training.rank.rank}.pt"
+            if not os.path.exists(path):
+                path = f"{folder}/{self._part}"
                 harness.refuse(f"{path} is missing: this checkpoint is for another layout or other nodes")
             # Megatron's states contain objects of its own; the folder is the job's user's.
             state = torch.load(path, map_location=self.training.device, weights_only=False)
         self.plain.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
 
-    def _sharded(self) -> dict[str, Any]:
+    def _sharded(self, is_loading: bool = False) -> dict[str, Any]:
+        """Return what Megatron writes or reads. A new optimizer has no moments yet: it asks for them when it loads."""
         model = self.plain.sharded_state_dict()
-        return {"model": model, "optimizer": self.optimizer.sharded_state_dict(model)}
+        return {"model": model, "optimizer": self.optimizer.sharded_state_dict(model, is_loading=is_loading)}
 
 
 if __name__ == "__main__":

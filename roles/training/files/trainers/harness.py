@@ -27,14 +27,12 @@ from typing import Any, NoReturn
 # Otherwise each profile of a step writes two lines to the log, on each rank. PyTorch reads it once.
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
+import saved
 import torch
 import torch.distributed as dist
 from measure import MEASURE_EVERY, WARM_UP, Collectives, Times, this_rank
 
 STOPPED, BAD_LOSS, CANNOT_WRITE, BAD_OPTIONS = 75, 65, 73, 78
-MARKER = ".complete"
-WORLD = "world"
-"""In each checkpoint: how many processes wrote it."""
 KEPT_LOCALLY = 3
 
 
@@ -75,9 +73,12 @@ class Training:
     """The processes of a training, from their start to their end.
 
     :param any_world: whether a checkpoint can be loaded by another number of processes than wrote it.
+    :param replica: how many processes compute a replica of the model, which share its samples.
+    :ivar micro_batches: micro-batches of a step on each replica.
+    :ivar samples: samples of a step, of all replicas.
     """
 
-    def __init__(self, args: argparse.Namespace, any_world: bool = False) -> None:
+    def __init__(self, args: argparse.Namespace, any_world: bool = False, replica: int = 1) -> None:
         self.args = args
         self._any_world = any_world
         self.rank = this_rank()
@@ -98,10 +99,18 @@ class Training:
             init_method=f"tcp://{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}",
             timeout=datetime.timedelta(seconds=args.timeout),
         )
-        replicas = self.rank.world
+        replicas = max(self.rank.world // replica, 1)
         self.micro_batches = max(args.batch // (args.micro_batch * replicas), 1) if args.batch else 1
         if args.batch and args.batch % (args.micro_batch * replicas):
             refuse(f"a batch of {args.batch} is no multiple of {args.micro_batch} samples times {replicas} replicas")
+        self.samples = args.micro_batch * replicas * self.micro_batches
+        self._writer = self._of_first(saved.new_writer())
+
+    def _of_first(self, own: str) -> str:
+        """Return what the first rank has."""
+        one = [own]
+        dist.broadcast_object_list(one, 0, device=self.device)
+        return one[0]
 
     def _stop(self, *_given: object) -> None:
         self._asked_to_stop = True
@@ -113,11 +122,6 @@ class Training:
             mask = int(listed.split(",")[self.rank.local], 16)
             os.sched_setaffinity(0, {cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1})
 
-    @property
-    def global_batch(self) -> int:
-        """The samples of a step."""
-        return self.args.micro_batch * self.rank.world * self.micro_batches
-
     def say(self, words: str) -> None:
         """Write a line to the job's log, once."""
         if self.is_first:
@@ -126,21 +130,39 @@ class Training:
 
     # Checkpoints
 
-    def newest(self) -> int:
-        """Return the step of the newest checkpoint that all ranks have; 0 if there is none."""
-        steps = [_step_of(path) for path in glob.glob(f"{glob.escape(self.args.run)}/step*/{MARKER}")]
-        step = torch.tensor([max(steps, default=0)])
-        step = step.to(self.device)
-        dist.all_reduce(step, dist.ReduceOp.MIN)
-        found = int(step.item())
-        if found and not self._any_world:
-            self._require_world(found)
-        return found
+    def newest(self, is_whole: Callable[[str], bool] = lambda _folder: True) -> int:
+        """Return the step of the newest checkpoint that all ranks have; 0 if there is none.
+
+        It ends all processes if another job wrote the newest one of a node: to continue that, or to overwrite it, is
+        the user's decision.
+
+        :param is_whole: whether a folder has all that a rank needs to load the checkpoint.
+        """
+        run = self.args.run
+        found = saved.finished(run)
+        foreign = saved.foreign(run, found, saved.job_of(self._writer))
+        mine = {step: writer for step, writer in found.items() if is_whole(self.folder(step))}
+        seen: list[Any] = [None] * self.rank.world
+        words = ""
+        if foreign:
+            words = f"{self.rank.node}: {self.folder(foreign)} was written by job {saved.job_of(found[foreign])}"
+        dist.all_gather_object(seen, (mine, words))
+        refused = [words for _mine, words in seen if words]
+        if refused:
+            self.say(
+                f"{refused[0]}, and this job has not restored it: use another folder, or remove it. To continue that "
+                f"training instead, remove the files {run}/step*/{saved.WRITER} on all nodes."
+            )
+            _leave(BAD_OPTIONS)
+        step = saved.newest_common([mine for mine, _words in seen])
+        if step and not self._any_world:
+            self._require_world(step)
+        return step
 
     def _require_world(self, step: int) -> None:
         """End all processes if another number of them wrote a checkpoint that only as many can load."""
         try:
-            with open(f"{self.folder(step)}/{WORLD}", encoding="ascii") as file:
+            with open(f"{self.folder(step)}/{saved.WORLD}", encoding="ascii") as file:
                 written = file.read()
         except FileNotFoundError:
             # Written by another program, which may know.
@@ -163,27 +185,35 @@ class Training:
         collective of their framework. Without the marker, what was written never counts.
         """
         folder = self.folder(step)
-        failed = ""
         self._clear(folder)
-        try:
+        with self._ends_if_it_cannot_write(folder):
             os.makedirs(folder, exist_ok=True)
             write(folder)
+        dist.barrier()
+        with self._ends_if_it_cannot_write(folder):
+            if self._owns_folder:
+                saved.sync(folder)
+        # On each node, the marker means that all nodes have their parts on their disks.
+        dist.barrier()
+        with self._ends_if_it_cannot_write(folder):
+            if self._owns_folder:
+                saved.mark(folder, self.rank.world, self._writer)
+                self._prune()
+        dist.barrier()
+
+    @contextlib.contextmanager
+    def _ends_if_it_cannot_write(self, folder: str) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             failed = f"{self.rank.node}: cannot write {folder}: {error.strerror}"
         except RuntimeError as error:
             # What torch makes of a write error, such as a full disk.
             failed = f"{self.rank.node}: cannot write {folder}: {error}"
-        if failed:
-            sys.stderr.write(f"{failed}\n")
-            _leave(CANNOT_WRITE)
-        dist.barrier()
-        if self._owns_folder:
-            with open(f"{folder}/{WORLD}", "w", encoding="ascii") as file:
-                file.write(str(self.rank.world))
-            with open(f"{folder}/{MARKER}", "w", encoding="ascii"):
-                pass
-            self._prune()
-        dist.barrier()
+        else:
+            return
+        sys.stderr.write(f"{failed}\n")
+        _leave(CANNOT_WRITE)
 
     @property
     def _owns_folder(self) -> bool:
@@ -194,13 +224,12 @@ class Training:
         """Remove what an interrupted run left of a checkpoint, before a rank writes to it."""
         if self._owns_folder:
             with contextlib.suppress(OSError):
-                os.unlink(f"{folder}/{MARKER}")
+                os.unlink(f"{folder}/{saved.MARKER}")
             shutil.rmtree(folder, ignore_errors=True)
         dist.barrier()
 
     def _prune(self) -> None:
-        steps = sorted(_step_of(path) for path in glob.glob(f"{glob.escape(self.args.run)}/step*/{MARKER}"))
-        for step in steps[:-KEPT_LOCALLY]:
+        for step in sorted(saved.finished(self.args.run))[:-KEPT_LOCALLY]:
             shutil.rmtree(self.folder(step), ignore_errors=True)
 
     def _any(self, mine: bool) -> bool:
@@ -226,8 +255,8 @@ class Training:
         args = self.args
         if start:
             self.say(f"continuing after step {start}")
-        times, own = Times(self.args.job, self.rank, self.global_batch, args.steps), 0.0
-        saved, loss, stop = start, None, False
+        times, own = Times(self.args.job, self.rank, self.samples, args.steps), 0.0
+        kept, loss, stop = start, None, False
         for number in range(start + 1, args.steps + 1):
             begun = time.perf_counter()
             batch = next(batches)
@@ -252,9 +281,9 @@ class Training:
                 times.write(number, mean if self.is_first else None)
             if number % args.save_every == 0 or number == args.steps or stop:
                 self.save(number, write)
-                saved = number
+                kept = number
             if stop and number < args.steps:
-                self.say(f"stopped after step {number}, saved at {saved}")
+                self.say(f"stopped after step {number}, saved at {kept}")
                 self.end(STOPPED)
         if loss is not None:
             self.say(f"step {args.steps}: loss {self._mean(loss):.6f}")
@@ -292,9 +321,3 @@ class Training:
         mean = loss.detach().float().reshape(1).clone().to(self.device)
         dist.all_reduce(mean)
         return float(mean.item()) / self.rank.world
-
-
-def _step_of(marker: str) -> int:
-    name = os.path.basename(os.path.dirname(marker))
-    digits = name[len("step") :]
-    return int(digits) if digits.isdecimal() else 0

@@ -14,18 +14,30 @@ import torch
 from torch import nn
 
 
-def writer(training: harness.Training, model: nn.Module, optimizer: torch.optim.Optimizer) -> Callable[[str], None]:
+def writer(
+    training: harness.Training,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler | None = None,
+) -> Callable[[str], None]:
     """Return what writes a checkpoint into a folder."""
 
     def write(folder: str) -> None:
         if training.is_first if training.args.shared else training.rank.local == 0:
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+            if scaler and scaler.is_enabled():
+                state["scaler"] = scaler.state_dict()
             torch.save(state, f"{folder}/node{training.rank.node_id}.pt")
 
     return write
 
 
-def load(training: harness.Training, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
+def load(
+    training: harness.Training,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler | None = None,
+) -> int:
     """Load the newest checkpoint that all ranks have, and return its step; 0 if there is none."""
     step = training.newest()
     if step:
@@ -33,4 +45,7 @@ def load(training: harness.Training, model: nn.Module, optimizer: torch.optim.Op
         state = torch.load(path, map_location=training.device, weights_only=True)
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
+        # A checkpoint of an earlier release, or of another precision, has none.
+        if scaler and "scaler" in state:
+            scaler.load_state_dict(state["scaler"])
     return step

@@ -101,6 +101,7 @@ def test_a_shape_replaces_parts_of_a_recipe(capfd: pytest.CaptureFixture[str]) -
         (("plan", "--vm-size", A100, "--model", "39B", "--prices", "x"), "--prices needs --region"),
         (("plan", "cosmoflow", "--vm-size", A100), "cosmoflow is no transformer"),
         (("script", "fsdp"), "give --store, or --shared"),
+        (("script", "gpt-megatron", "--size", "175B", "--store", "https://a/b"), "give --shared, and --run with"),
         (("script", "bert-ddp", "--source", "https://a/b"), "--source needs --data"),
         (("script", "bert-ddp", "--data", "/d", "--data-shared"), "--data-shared needs --source"),
         (("script", "bert-ddp", "--launcher", "mpirun", "--image", "x"), "starts no container"),
@@ -149,6 +150,8 @@ def test_a_script_on_cpus_needs_no_vm_size(capfd: pytest.CaptureFixture[str]) ->
     status, data = answer(capfd, "script", "bert-ddp", "--recipes", FILES, "--steps", "7", "--nodes", "3")
     assert status == GOOD
     assert "#SBATCH --nodes=3" in data["script"]
+    # Another job must not find the checkpoints of this one.
+    assert 'run="/scratch/$USER/bert-ddp-tiny-$SLURM_JOB_ID"' in data["script"]
     assert "--steps=7" in data["script"]
 
 

@@ -195,6 +195,16 @@ def test_checkpoints_of_earlier_runs_count_as_space_for_those_that_are_kept(
     assert checked(wanted, made)["scratch"][0] == FAIL
 
 
+def test_a_node_needs_room_for_all_that_it_writes(wanted: dict[str, Any]) -> None:
+    model = MODELS["1.7B"]
+    divided, whole = (plan(model, Job(2, 8, layout), A100) for layout in (Layout(zero=3), Layout()))
+    each = f"{3 * 14 * model.parameters / 2**30:,.1f} GiB"
+    half = f"{3 * 14 * model.parameters / 2 / 2**30:,.1f} GiB"
+    assert half in checked(wanted, divided)["scratch"][1]
+    assert each in checked(wanted, whole)["scratch"][1]
+    assert each in checked({**wanted, "sharded": False}, whole)["scratch"][1]
+
+
 def test_a_folder_that_cannot_be_written_fails(wanted: dict[str, Any], tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").touch()
     assert checked({**wanted, "run": str(tmp_path / "file/run")})["scratch"][0] == FAIL

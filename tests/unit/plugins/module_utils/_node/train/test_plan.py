@@ -196,6 +196,35 @@ def test_checkpoints_are_saved_as_often_as_failures_demand() -> None:
     assert estimate.lost_part(planned.interval or 0, planned.save_seconds or 0, 16, 1000) == planned.lost
 
 
+@pytest.mark.parametrize(
+    ("layout", "nodes", "copies"),
+    [
+        (Layout(zero=3), 16, 1),
+        (Layout(zero=1), 16, 1),
+        (Layout(8, 2, distributed_optimizer=True), 16, 1),
+        # Each node has all states of a stage, whatever part of a tensor is on which of its GPUs.
+        (Layout(), 16, 16),
+        (Layout(8), 16, 16),
+        (Layout(8, 2), 16, 8),
+        # Several stages are on one node.
+        (Layout(1, 4), 2, 1),
+    ],
+)
+def test_replicas_with_all_states_write_copies_of_a_checkpoint(layout: Layout, nodes: int, copies: int) -> None:
+    planned = plan(SMALL, Job(nodes, 8, layout, 1, 256), A100)
+    assert planned.storage is not None
+    assert planned.storage.copies == copies
+    assert planned.storage.checkpoint_bytes == 14 * SMALL.parameters * copies
+    assert planned.storage.save_seconds == pytest.approx(14 * SMALL.parameters * copies / nodes / 8e9)
+    assert (f" in {copies} copies: " in as_text(planned)) == (copies > 1)
+
+
+def test_offload_to_nvme_has_no_published_rate() -> None:
+    planned = plan(MODELS["175B"], Job(48, 8, Layout(zero=3, offload_nvme=True)), A100)
+    assert planned.fits
+    assert planned.speed is None
+
+
 def test_checkpoints_are_not_saved_faster_than_they_upload() -> None:
     planned = plan(MODELS["39B"], Job(16, 8, Layout(zero=3)), A100, Options(account_gbps=1.0)).storage
     assert planned is not None
