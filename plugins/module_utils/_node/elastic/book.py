@@ -105,7 +105,7 @@ class SetBook:
     """What the daemon knows of a set.
 
     :ivar level: how many orders failed in a row.
-    :ivar boots: how many instances in a row never joined.
+    :ivar boots: how many instances in a row never joined, or were drained when they joined.
     :ivar changes: when Azure was asked for changes in the last minute.
     :ivar strangers: instances without a lease, by vmId, and since when.
     :ivar doomed: instances without a lease that Azure was asked to delete, by vmId, and when.

@@ -232,6 +232,27 @@ def test_five_machines_that_never_join_stop_the_set_with_one_line() -> None:
     assert not world.arm.machines
 
 
+def test_five_machines_that_are_drained_when_they_join_stop_the_set_and_stay() -> None:
+    world = World(sizes={"gpu": 12})
+    register = world.slurm.register
+
+    def refused(name: str) -> None:
+        register(name)
+        # slurmctld drains a node with less memory or fewer GPUs than slurm.conf says, and requeues its job.
+        if not world.slurm.nodes[name].drained:
+            world.slurm.drain(name, "Low RealMemory (reported:1 < 100.00% of configured:2)")
+            world.slurm._requeue(name)
+
+    world.slurm.register = refused  # type: ignore[method-assign]
+    world.slurm.submit(1, 1e9)
+    world.advance(6 * 3600)
+    closed = world.book.of("gpu").closed
+    assert closed
+    assert closed.code == "NeverJoined"
+    assert "Low RealMemory" in closed.words
+    assert (world.arm.created, len(world.arm.machines)) == (5, 5)
+
+
 def test_a_machine_that_joins_after_its_deadline_is_deleted_without_a_job() -> None:
     world = World(boot_s=300.0)
     world.arm.boot_s = 360
