@@ -296,7 +296,7 @@ def _accounts(settings: Settings, began: float, root: Root) -> tuple[Mapping[str
     if not root.is_this_machine:
         return None, ""
     try:
-        return accounts.node_hours(began, time.time(), settings.set_of), ""
+        return accounts.node_hours(began, time.time(), settings.owner_of), ""
     except (CommandFailed, OSError) as error:
         return None, f"accounts are not known: {error}"
 

@@ -58,7 +58,7 @@ def add(ledger: Ledger, book: Book, slurm: SlurmView, settings: Settings, now: f
     day = ledger.days.setdefault(date_of(now), Day())
     jobs = slurm.jobs_by_slot()
     for lease in book.leases.values():
-        name, node = settings.set_of(lease.slot), slurm.nodes.get(lease.slot)
+        name, node = settings.owner_of(lease.slot), slurm.nodes.get(lease.slot)
         if name is None:
             continue
         running = [job for job in jobs.get(lease.slot, []) if job.state != "CONFIGURING"]

@@ -152,6 +152,9 @@ def _follow_joined(turn: Turn, lease: Lease, node: SlotNode | None) -> None:
         turn.leave(lease, "slurm.conf has no such node")
     elif node.away and not node.is_kept_by_people:
         turn.leave(lease, "Slurm has powered it down")
+    elif lease.slot not in turn.slots and not lease.retire and not node.away and not node.is_kept_by_people:
+        lease.retire = f"max of {turn.name} is {turn.options.max} now"
+        _retire(turn, lease, node)
     elif lease.retire and not node.away:
         _retire(turn, lease, node)
     elif node.is_evicted and not node.away:

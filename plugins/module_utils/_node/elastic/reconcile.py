@@ -159,6 +159,12 @@ class Reconciler:
         :raises OSError: the book cannot be written; then nothing was done.
         """
         done = Pass()
+        lost = sorted(slot for slot in self.book.leases if self.settings.owner_of(slot) is None)
+        if lost:
+            words = (
+                "have machines, but are in no elastic set: nobody deletes these. Describe their set again, retire them"
+            )
+            done.problems.append(f"{', '.join(lost[:20])} {words}, and then remove the set")
         self._notice_jump(now, monotonic, done)
         try:
             done.slurm = self._slurm.view()

@@ -43,7 +43,7 @@ def document(
     for name, options in settings.sets.items():
         record = book.of(name)
         slots = []
-        for slot in options.slots(name):
+        for slot in settings.followed(name, book.leases):
             lease, failure, order = book.leases.get(slot), book.failures.get(slot), ordered.get(slot)
             node = slurm.nodes.get(slot) if slurm else None
             shown: dict[str, Any] = {"slot": slot, "slurm": "+".join(sorted(node.states)) if node else "", "note": ""}

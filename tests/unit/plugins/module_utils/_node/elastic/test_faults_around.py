@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic import daemon
+from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic import daemon, status
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.eviction import evicted_reason
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.settings import Budget
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.spool import Request
@@ -147,6 +147,47 @@ def test_a_kept_node_stays_idle_until_its_time_is_over() -> None:
     world.advance(3000)
     assert len(world.arm.machines) == 1
     assert world.advance(1500, lambda: not world.arm.machines)
+
+
+def shrink(world: World, most: int) -> None:
+    """An administrator lowers the maximum, and the daemon starts again."""
+    sets = {name: replace(one, max=most) for name, one in world.settings.sets.items()}
+    world.settings = replace(world.settings, sets=sets)
+    world.restart()
+
+
+def test_machines_beyond_a_lower_maximum_go_when_their_jobs_have_ended() -> None:
+    world = World()
+    jobs = [runs(world, 1, seconds) for seconds in (900, 1e9, 1200, 1e9)]
+    kept = jobs[3].nodes[0]
+    world.slurm.drain(kept, "bad GPU, do not touch")
+    assert [job.nodes for job in jobs[1:]] == [["gpu-1"], ["gpu-2"], ["gpu-3"]]
+    shrink(world, 2)
+    world.advance(300)
+    assert world.slurm.nodes["gpu-2"].reason == "hpcai: elastic: retire: max of gpu is 2 now"
+    shown = status.document(world.book, None, world.settings, [], "", world.now)
+    assert "max of gpu is 2" in {one["slot"]: one["note"] for one in shown["sets"]["gpu"]["slots"]}["gpu-2"]
+    assert world.advance(3000, lambda: "gpu-2" not in world.book.leases)
+    assert [job.requeued for job in jobs] == [0, 0, 0, 0]
+    assert world.advance(1500, lambda: set(world.book.leases) == {"gpu-1", "gpu-3"})
+    # Without its node in slurm.conf, nobody uses the machine.
+    world.slurm.cancel(jobs[3])
+    del world.slurm.nodes[kept]
+    assert world.advance(600, lambda: len(world.arm.machines) == 1)
+    again = world.slurm.submit(1, 1e9)
+    assert world.advance(900, lambda: again.state == "RUNNING")
+    assert not world.violations
+
+
+def test_machines_of_a_removed_set_are_named_as_a_problem() -> None:
+    world = World(sizes={"a": 2, "b": 2})
+    runs(world, 1)
+    assert list(world.book.leases) == ["a-0"]
+    world.settings = replace(world.settings, sets={"b": world.settings.sets["b"]})
+    world.restart()
+    result = world.one_pass()
+    assert result
+    assert "a-0 have machines, but are in no elastic set" in result.problems[0]
 
 
 def test_the_minimum_of_nodes_stays() -> None:
