@@ -156,7 +156,7 @@ def count_boot(name: str, record: SetBook, words: str, now: float) -> list[str]:
 
 def close(turn: Turn, code: str, words: str) -> None:
     """Close the set: nothing is ordered until waiting has helped, or a person has."""
-    record, meaning = turn.record, meaning_of(code)
+    record, meaning = turn.record, meaning_of(code, words)
     if record.closed and not record.closed.until:
         return
     record.level += 1

@@ -187,7 +187,7 @@ def test_a_quota_is_not_tried_again_before_an_administrator_opens_the_set() -> N
     [
         *[(code, CAPACITY, "") for code in ("AllocationFailed", "ZonalAllocationFailed", "SkuNotAvailable")],
         *[(f"Overconstrained{zone}AllocationRequest", CAPACITY, "") for zone in ("", "Zonal")],
-        *[(code, QUOTA, "raise the quota or") for code in ("QuotaExceeded", "OperationNotAllowed", "SubnetIsFull")],
+        *[(code, QUOTA, "raise the quota or") for code in ("QuotaExceeded", "SubnetIsFull")],
         *[(code, RIGHTS, "role of guide_elastic") for code in ("AuthorizationFailed", "LinkedAuthorizationFailed")],
         *[(code, POLICY, "owner of the Azure policy") for code in ("RequestDisallowedByPolicy", "ScopeLocked")],
         *[(code, OTHER, "") for code in ("InternalServerError", "OSProvisioningTimedOut", "")],
@@ -197,6 +197,12 @@ def test_the_advice_for_a_code_is_what_helps_against_it(code: str, kind: str, ac
     meaning = meaning_of(code)
     assert (meaning.kind, meaning.waits) == (kind, not action)
     assert action in meaning.action
+
+
+def test_an_operation_that_is_not_allowed_is_a_quota_only_if_azure_says_so() -> None:
+    words = "Operation could not be completed as it results in exceeding approved Total Regional Cores quota."
+    assert meaning_of("OperationNotAllowed", words).kind == QUOTA
+    assert meaning_of("OperationNotAllowed", "The operation is not allowed while another one is in progress.").waits
 
 
 def test_a_policy_stops_the_set_with_the_advice_to_ask_its_owner() -> None:
