@@ -124,11 +124,11 @@ def read_prices(root: Root, settings: Settings) -> Prices:
     return Prices(found, listed.currency if listed else "", listed.date if listed else "", problem)
 
 
-def spent(ledger: Ledger, known: Prices, since: str) -> float:
-    """Return the price of all nodes from a date on; sets without a price cost nothing."""
+def spent(ledger: Ledger, known: Prices, since: str, until: str) -> float:
+    """Return the price of all nodes from a date to another one; sets without a price cost nothing."""
     total = 0.0
     for date, day in ledger.days.items():
-        if date >= since:
+        if since <= date <= until:
             for name, by_use in day.sets.items():
                 total += sum(by_use.values()) * known.of_set.get(name, 0.0)
     return total
@@ -139,7 +139,8 @@ def why_stopped(ledger: Ledger, settings: Settings, known: Prices, now: float) -
     today, budget = date_of(now), settings.budget
     for limit, since, words in ((budget.day, today, "daily"), (budget.month, f"{today[:7]}-01", "monthly")):
         if limit is not None:
-            cost = spent(ledger, known, since)
+            # A clock that was ahead has left hours on days to come.
+            cost = spent(ledger, known, since, today)
             if cost >= limit:
                 return f"the {words} budget of {limit:g} is used up ({cost:.2f} at list prices)"
     return ""

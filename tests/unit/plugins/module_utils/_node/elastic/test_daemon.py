@@ -225,6 +225,8 @@ def test_the_budget_is_the_list_price_of_the_day_and_the_month() -> None:
     ledger.days["2023-11-14"].sets["gpu"]["idle"] = 1.0
     assert "daily budget of 100" in cost.why_stopped(ledger, chosen, known, START)
     ledger.days["2023-11-14"].sets["gpu"] = {}
+    ledger.days["2023-12-25"] = cost.Day({"gpu": {cost.WORK: 500.0}})
+    assert cost.why_stopped(ledger, chosen, known, START) == ""
     ledger.days["2023-11-01"].sets["gpu"]["idle"] = 101.0
     assert "monthly budget of 1000" in cost.why_stopped(ledger, chosen, known, START)
 
