@@ -252,7 +252,7 @@ def _adopt(args: argparse.Namespace, root: Root) -> Answer:
     one = (found or {}).get("sets", {}).get(name)
     if one is None:
         raise ConfigError("the daemon has not run yet: see 'systemctl status hpcai-elastic'")
-    free = [slot["slot"] for slot in one["slots"] if slot["state"] == status.OFF]
+    free = [slot["slot"] for slot in one["slots"] if status.is_free(slot)]
     slots = free[: len(one["strangers"])]
     if not slots:
         words = "no free slot" if one["strangers"] else "no instance without a lease"

@@ -53,7 +53,7 @@ def next_step(name: str, shown: Mapping[str, Any], old: Collection[str], asked: 
     new = [one for one in slots if one.get("vm_id") and one["vm_id"] not in old]
     joined = [one for one in new if one["state"] == JOINED]
     for one in joined:
-        if not _is_out(one):
+        if not status.is_out(one):
             return Step(CHECK, one["slot"])
     if joined:
         return Step(STOP, joined[0]["slot"], f"{joined[0]['slot']} joined, but gets no jobs: {joined[0]['note']}")
@@ -65,11 +65,7 @@ def next_step(name: str, shown: Mapping[str, Any], old: Collection[str], asked: 
     leaving = [one for one in slots if one["state"] in (LEAVING, DELETING) or "POWERING_DOWN" in one["slurm"]]
     if [one for one in new if one not in leaving] or (asked and not _is_free(slots, asked)):
         return Step(WAIT, asked)
-    free = [
-        one["slot"]
-        for one in slots
-        if one["state"] == status.OFF and "POWERED_DOWN" in one["slurm"] and not _is_out(one)
-    ]
+    free = [one["slot"] for one in slots if status.is_free(one)]
     if asked in free:
         return Step(POWER_UP, asked)
     if free:
@@ -79,10 +75,6 @@ def next_step(name: str, shown: Mapping[str, Any], old: Collection[str], asked: 
         return Step(WAIT)
     idle = [one for one in held if "IDLE" in one["slurm"].split("+")]
     return Step(MAKE_ROOM, (idle or held)[0]["slot"])
-
-
-def _is_out(one: Mapping[str, Any]) -> bool:
-    return "DRAIN" in one["slurm"] or "DOWN" in one["slurm"].split("+")
 
 
 def _is_free(slots: Collection[Mapping[str, Any]], asked: str) -> bool:

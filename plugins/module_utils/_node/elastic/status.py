@@ -115,6 +115,16 @@ def machines(status: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def is_out(slot: Mapping[str, Any]) -> bool:
+    """Whether Slurm shows a slot of a set as drained or down."""
+    return "DRAIN" in slot["slurm"] or "DOWN" in slot["slurm"].split("+")
+
+
+def is_free(slot: Mapping[str, Any]) -> bool:
+    """Whether a slot of a set has no machine, and Slurm can power it up for a job."""
+    return slot["state"] == OFF and "POWERED_DOWN" in slot["slurm"] and not is_out(slot)
+
+
 def count(one: Mapping[str, Any]) -> dict[str, int]:
     """Return how many slots of a set are in each state."""
     counts = dict.fromkeys(STATES, 0)
