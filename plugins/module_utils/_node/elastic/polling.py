@@ -135,7 +135,8 @@ def _is_due(name: str, settings: Settings, slurm: SlurmView, book: Book, now: fl
         leases += 1
         if lease.retire and node.is_retired and not node.in_use and not node.away:
             return True
-        if node.is_evicted or (lease.state == LEASED and now - lease.granted > options.boot_s):
+        is_late = lease.state == LEASED and now - lease.granted > options.boot_s
+        if node.is_evicted or (is_late and not node.is_kept_by_people):
             return True
         if lease.state == JOINED and node.idle and slot not in book.keep:
             due = due or now - idle_since(node, lease, now) > options.idle_s
