@@ -49,6 +49,10 @@ def restore(turn: Turn) -> None:
             del free[found.vm_id]
             state = JOINED if node.joined else LEASED
             _grant(turn, slot, found, state)
+            if node.is_retired:
+                # Otherwise it would stay drained, and nobody would delete its machine.
+                lease = turn.book.leases[slot]
+                lease.retire, lease.drained = node.reason[len(RETIRED) :] or "by an administrator", True
             turn.say(f"{slot} has machine {found.vm_id} by Slurm's record: restored its lease")
 
 

@@ -190,6 +190,20 @@ def test_machines_of_a_removed_set_are_named_as_a_problem() -> None:
     assert "a-0 have machines, but are in no elastic set" in result.problems[0]
 
 
+def test_a_node_that_is_drained_while_it_boots_does_not_make_the_daemon_ask_azure_all_the_time() -> None:
+    world = World(boot_s=300.0)
+    world.arm.next_boot = ["never"]
+    job = world.slurm.submit(1, 1e9)
+    assert world.advance(60, lambda: bool(world.book.leases))
+    world.slurm.drain(job.nodes[0], "bad GPU, do not touch")
+    world.slurm.cancel(job)
+    world.advance(1200)
+    before = world.arm.requests
+    world.advance(1200)
+    # Each view is two requests.
+    assert (world.arm.requests - before) * 2 <= 20
+
+
 def test_the_minimum_of_nodes_stays() -> None:
     world = World(min=2, idle_s=60.0)
     world.advance(3600)
@@ -205,6 +219,17 @@ def test_a_lost_book_is_restored_from_slurm() -> None:
     assert (job.state, job.requeued) == ("RUNNING", 0)
     assert len(world.book.leases) == 3
     assert not world.arm.deleted
+
+
+def test_a_book_that_is_lost_while_a_node_retires_does_not_keep_its_machine() -> None:
+    world = World()
+    job = runs(world, 1, 600)
+    retire(world, *[lease.vm_id for lease in world.book.leases.values()])
+    world.advance(60)
+    assert world.slurm.nodes[job.nodes[0]].drained
+    world.lose_book()
+    assert world.advance(1500, lambda: not world.arm.machines)
+    assert (job.state, job.requeued) == ("DONE", 0)
 
 
 def test_an_older_state_of_slurmctld_converges() -> None:
