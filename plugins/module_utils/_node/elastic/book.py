@@ -225,7 +225,8 @@ def read(root: Root, path: str) -> tuple[Book, str]:
     except UnreadableBook as error:
         aside = f"{path}.unreadable"
         os.replace(root.at(path), root.at(aside))
-        return Book(), f"{path} cannot be read ({error}); it was moved to {aside}. Leases are restored from Slurm"
+        words = "Leases are restored from Slurm, but a pause and the nodes to keep are lost"
+        return Book(), f"{path} cannot be read ({error}); it was moved to {aside}. {words}"
 
 
 def write(root: Root, path: str, book: Book) -> None:
