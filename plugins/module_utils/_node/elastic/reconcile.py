@@ -18,7 +18,7 @@ from .decide import step
 from .machines import eviction_s
 from .polling import Reading, next_s, why_read
 from .settings import ElasticSet, Settings
-from .turn import Action, Change, Delete, Grow, NotifyJob, Publish, Target
+from .turn import POWER_DOWN, Action, Change, Delete, Grow, NotifyJob, Publish, Target
 from .views import Instance, Operation, SetView, SlurmView
 
 JUMP_S = 60.0
@@ -231,7 +231,7 @@ class Reconciler:
 
     def _act(self, action: Action, now: float, done: Pass) -> None:
         if isinstance(action, Change):
-            self._slurm.change(action)
+            self._change(action, done)
         elif isinstance(action, Publish):
             self._slurm.publish(action)
         elif isinstance(action, NotifyJob):
@@ -245,6 +245,18 @@ class Reconciler:
                 if error.retry_s:
                     self._readings[action.set].failed(now, error.retry_s)
                 raise
+
+    def _change(self, action: Change, done: Pass) -> None:
+        """Change slots. A node that was drained since Slurm was read is not powered down: that would end its drain."""
+        slots = action.slots
+        if action.kind == POWER_DOWN:
+            nodes = self._slurm.view().nodes
+            slots = tuple(slot for slot in slots if slot in nodes and nodes[slot].idle)
+            spared = [slot for slot in action.slots if slot not in slots]
+            if spared:
+                done.lines.append(f"{', '.join(spared)}: no longer idle, or drained meanwhile: not powered down")
+        if slots:
+            self._slurm.change(replace(action, slots=slots))
 
     def _grow(self, action: Grow, now: float, done: Pass) -> None:
         order = next(one for one in self.book.orders if one.id == action.order)
@@ -271,13 +283,15 @@ class Reconciler:
     def _delete(self, action: Delete, now: float, done: Pass) -> None:
         """Delete instances, after asking both sides once more."""
         options = self.settings.sets[action.set]
-        known = done.slurm.nodes if done.slurm else {}
+        known = self._slurm.view().nodes
         busy = self._slurm.busy([one.slot for one in action.targets if one.slot in known])
         listed = {one.vm_id: one for one in self._azure.instances(options)}
         chosen: list[Target] = []
         for one in action.targets:
             if one.slot in busy and self.book.leases[one.slot].state != DELETING:
                 done.lines.append(f"{action.set}: {one.slot} got a job in the meantime: it is not deleted yet")
+            elif one.slot in known and known[one.slot].is_kept_by_people:
+                done.lines.append(f"{action.set}: {one.slot} was drained in the meantime: it is not deleted")
             elif one.vm_id in listed and listed[one.vm_id].id == one.instance:
                 chosen.append(one)
         if not chosen:

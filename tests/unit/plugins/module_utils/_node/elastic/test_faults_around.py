@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic import d
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.eviction import evicted_reason
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.settings import Budget
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.spool import Request
+from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.views import SetView
 
 from .test_faults import runs
 from .world import DUPLICATE, World
@@ -202,6 +204,26 @@ def test_a_node_that_is_drained_while_it_boots_does_not_make_the_daemon_ask_azur
     world.advance(1200)
     # Each view is two requests.
     assert (world.arm.requests - before) * 2 <= 20
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+def test_a_node_that_is_drained_during_the_pass_that_gives_it_up_stays(deletes: bool) -> None:
+    world = World(idle_s=300.0)
+    job = runs(world, 1, 60)
+    [name], seen = job.nodes, world.arm.view
+
+    def viewed(*given: Any) -> SetView:
+        found = seen(*given)
+        node = world.slurm.nodes[name]
+        is_over = job.is_done() and not node.power and world.now - node.last_busy > 300
+        if (node.power == "POWERING_DOWN") if deletes else is_over:
+            world.slurm.drain(name, "bad GPU, do not touch")
+        return found
+
+    world.arm.view = viewed  # type: ignore[method-assign]
+    world.advance(3600)
+    assert not world.arm.deleted
+    assert world.slurm.nodes[name].drained
 
 
 def test_the_minimum_of_nodes_stays() -> None:
