@@ -52,13 +52,16 @@ class Ledger:
     days: dict[str, Day] = field(default_factory=dict)
 
 
-def add(ledger: Ledger, book: Book, slurm: SlurmView, settings: Settings, now: float, seconds: float) -> None:
-    """Count the time since the last pass."""
+def add(ledger: Ledger, book: Book, slurm: SlurmView | None, settings: Settings, now: float, seconds: float) -> None:
+    """Count the time since the last pass.
+
+    :param slurm: None if slurmctld did not answer: machines cost the same, but count as idle.
+    """
     hours = min(max(0.0, seconds), LONGEST_STEP_S) / 3600
     day = ledger.days.setdefault(date_of(now), Day())
-    jobs = slurm.jobs_by_slot()
+    jobs = slurm.jobs_by_slot() if slurm else {}
     for lease in book.leases.values():
-        name, node = settings.owner_of(lease.slot), slurm.nodes.get(lease.slot)
+        name, node = settings.owner_of(lease.slot), slurm.nodes.get(lease.slot) if slurm else None
         if name is None:
             continue
         running = [job for job in jobs.get(lease.slot, []) if job.state != "CONFIGURING"]
@@ -66,7 +69,7 @@ def add(ledger: Ledger, book: Book, slurm: SlurmView, settings: Settings, now: f
             use = FAILED
         elif lease.state == LEASED:
             use = BOOTING
-        elif lease.state == JOINED and node is not None and not node.away:
+        elif lease.state == JOINED and (slurm is None or (node is not None and not node.away)):
             use = WORK if running else IDLE
         else:
             use = LEAVING
