@@ -24,6 +24,9 @@ from .views import Instance, Operation, SetView, SlurmView
 JUMP_S = 60.0
 """If the wall clock moves so much more or less than time passes, it was set."""
 
+SETTLING_S = 3600.0
+"""A clock that is set so soon after the start was wrong at the start: it was not set at the boot, or not well."""
+
 
 class AzureError(RuntimeError):
     """A request failed; the message is one line.
@@ -149,6 +152,8 @@ class Reconciler:
         self._floor = 0.0
         self._is_stopped = False
         self._clocks: tuple[float, float] | None = None
+        self._began = 0.0
+        self._early_keep: dict[str, float] = {}
 
     def run(self, now: float, monotonic: float, stopped: str = "") -> Pass:
         """Make one pass.
@@ -201,6 +206,11 @@ class Reconciler:
             jump = (now - self._clocks[0]) - (monotonic - self._clocks[1])
             if abs(jump) > JUMP_S:
                 self.book = shifted(self.book, jump)
+                if monotonic - self._began < SETTLING_S:
+                    # What was kept before this process began ends at a time of the right clock.
+                    self.book.keep.update(
+                        {name: end for name, end in self._early_keep.items() if name in self.book.keep}
+                    )
                 self._floor = now
                 for reading in self._readings.values():
                     reading.at = 0.0
@@ -208,6 +218,7 @@ class Reconciler:
                 done.lines.append(f"the clock was changed by {jump:+.0f} s: all deadlines were moved by this time")
         else:
             self.book = without_future(self.book, now)
+            self._began, self._early_keep = monotonic, dict(self.book.keep)
         self._clocks = (now, monotonic)
 
     def _read(self, done: Pass, slurm: SlurmView, now: float) -> dict[str, SetView | None]:
