@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -14,6 +16,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.reconcil
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.scale_sets import ScaleSets
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.settings import ElasticSet
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.arm import ArmError, ResourceManager
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.http_get import Exchanged, exchange
 from simulator.testing import Simulator, running
 
 
@@ -114,10 +117,58 @@ def test_an_operation_that_may_not_be_read_does_not_stop_the_set(simulator: Simu
     assert sets.view(options, {"order-1": url}).operations["order-1"].status == ""
 
 
-def test_the_token_is_sent_to_no_other_host(simulator: Simulator) -> None:
-    manager = ResourceManager(simulator.endpoint, lambda: simulator.token)
+def named_client(simulator: Simulator) -> tuple[ScaleSets, ElasticSet]:
+    """The client with an endpoint that has the default port, so that its URL names none. The simulator's links do."""
+    name = "management.azure.test"
+
+    def send(method: str, url: str, headers: Mapping[str, str], *rest: Any) -> Exchanged:
+        split = urlsplit(url)
+        assert (split.scheme, split.hostname, split.port or 80) == ("http", name, 80)
+        sent = f"{simulator.endpoint}{split.path}?{split.query}"
+        return exchange(method, sent, {**headers, "Host": name}, *rest)
+
+    manager = ResourceManager(f"http://{name}", lambda: simulator.token, send=send)
+    return ScaleSets(manager), ElasticSet(simulator.scale_set("gpu").id, 10)
+
+
+def test_pages_and_operations_whose_links_have_the_default_port_are_read(simulator: Simulator) -> None:
+    sets, options = named_client(simulator)
+    view = sets.view(options, {})
+    assert len(view.instances) == 3
+    url = sets.grow(options, 4, view.etag)
+    assert ":80/" in url
+    simulator._server.operations.wait(10)
+    after = sets.view(options, {"order-1": url})
+    assert after.operations["order-1"].status == "Succeeded"
+
+
+def test_an_operation_on_another_host_is_not_read_and_does_not_stop_the_set(simulator: Simulator) -> None:
+    sets, options = client(simulator)
+    assert sets.view(options, {"order-1": "https://elsewhere.test/x"}).operations["order-1"].status == ""
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:9/subscriptions",
+        "https://management.azure.com@evil.test/x",
+        "https://evil@management.azure.com/x",
+        "https://management.azure.com:444/x",
+        "https://management.azure.com:x/x",
+        "https://[/x",
+    ],
+)
+def test_the_token_is_sent_to_no_other_host(url: str) -> None:
+    sent: list[object] = []
+
+    def send(*given: object) -> Exchanged:
+        sent.append(given)
+        return Exchanged(200, {}, b"{}")
+
+    manager = ResourceManager("https://management.azure.com", lambda: "t", send=send)
     with pytest.raises(ArmError, match="another host"):
-        manager.get("http://127.0.0.1:9/subscriptions")
+        manager.get(url)
+    assert not sent
 
 
 def test_a_wrong_token_is_fetched_again_and_never_shown(simulator: Simulator) -> None:

@@ -13,7 +13,7 @@ from flask import Blueprint, Response, request
 from simulator.arm.compute_payloads import timestamp
 from simulator.arm.context import JSON, context
 from simulator.arm.errors import ArmError
-from simulator.arm.paging import query
+from simulator.arm.paging import base_url, query
 from simulator.effects import Work
 from simulator.operations import Operation
 
@@ -48,7 +48,7 @@ def answer_for(
     version = query()["api-version"]
     subscription = context().model.subscription
     base = (
-        f"{request.host_url}subscriptions/{subscription}/providers/{provider}/locations/{operation.location}"
+        f"{base_url()}/subscriptions/{subscription}/providers/{provider}/locations/{operation.location}"
         f"/operations/{operation.id}"
     )
     headers = {"Azure-AsyncOperation": f"{base}?api-version={version}", "Azure-AsyncNotification": "Enabled"}

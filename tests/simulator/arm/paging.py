@@ -26,6 +26,12 @@ def query() -> dict[str, str]:
     return {name.lower(): value for name, value in request.args.items()}
 
 
+def base_url() -> str:
+    """The URL that links start with. Azure's links have the port, even if it is the default one."""
+    default = {"https": ":443", "http": ":80"}.get(request.scheme, "")
+    return f"{request.scheme}://{request.host}{'' if ':' in request.host else default}"
+
+
 def page(listing: Listing[Kind], size: int) -> tuple[list[Kind], str | None]:
     """The requested page, and the link to the next one."""
     token = query().get(TOKEN)
@@ -40,7 +46,7 @@ def _link(serial: int) -> str:
     token = base64.urlsafe_b64encode(f"after:{serial}".encode()).decode().rstrip("=")
     kept = [(name, value) for name, value in request.args.items() if name.lower() != TOKEN]
     path = quote(request.environ["simulator.path"], safe="/'()")
-    return f"{request.host_url.rstrip('/')}{path}?{urlencode([*kept, ('$skipToken', token)], safe='$')}"
+    return f"{base_url()}{path}?{urlencode([*kept, ('$skipToken', token)], safe='$')}"
 
 
 def _serial(token: str) -> int:

@@ -17,7 +17,7 @@ from flask import Blueprint, Response, jsonify, request
 
 from simulator.arm.context import context
 from simulator.arm.errors import bad_parameter
-from simulator.arm.paging import query
+from simulator.arm.paging import base_url, query
 
 blueprint = Blueprint("prices", __name__)
 PATH = "/api/retail/prices"
@@ -47,7 +47,7 @@ def show() -> Response:
     shown, link = found[start : start + size], None
     if start + size < len(found):
         kept = {name: value for name, value in request.args.items() if name != "$skip"}
-        link = f"{request.host_url.rstrip('/')}{PATH}?{urlencode({**kept, '$skip': start + size})}"
+        link = f"{base_url()}{PATH}?{urlencode({**kept, '$skip': start + size})}"
     head = {"BillingCurrency": currency, "CustomerEntityId": "Default", "CustomerEntityType": "Retail"}
     return jsonify({**head, "Items": shown, "NextPageLink": link, "Count": len(shown)})
 

@@ -252,7 +252,7 @@ def _adopt(args: argparse.Namespace, root: Root) -> Answer:
     one = (found or {}).get("sets", {}).get(name)
     if one is None:
         raise ConfigError("the daemon has not run yet: see 'systemctl status hpcai-elastic'")
-    free = [slot["slot"] for slot in one["slots"] if slot["state"] == status.OFF]
+    free = [slot["slot"] for slot in one["slots"] if status.is_free(slot)]
     slots = free[: len(one["strangers"])]
     if not slots:
         words = "no free slot" if one["strangers"] else "no instance without a lease"
@@ -296,7 +296,7 @@ def _accounts(settings: Settings, began: float, root: Root) -> tuple[Mapping[str
     if not root.is_this_machine:
         return None, ""
     try:
-        return accounts.node_hours(began, time.time(), settings.set_of), ""
+        return accounts.node_hours(began, time.time(), settings.owner_of), ""
     except (CommandFailed, OSError) as error:
         return None, f"accounts are not known: {error}"
 

@@ -105,7 +105,7 @@ class SetBook:
     """What the daemon knows of a set.
 
     :ivar level: how many orders failed in a row.
-    :ivar boots: how many instances in a row never joined.
+    :ivar boots: how many instances in a row never joined, or were drained when they joined.
     :ivar changes: when Azure was asked for changes in the last minute.
     :ivar strangers: instances without a lease, by vmId, and since when.
     :ivar doomed: instances without a lease that Azure was asked to delete, by vmId, and when.
@@ -225,7 +225,8 @@ def read(root: Root, path: str) -> tuple[Book, str]:
     except UnreadableBook as error:
         aside = f"{path}.unreadable"
         os.replace(root.at(path), root.at(aside))
-        return Book(), f"{path} cannot be read ({error}); it was moved to {aside}. Leases are restored from Slurm"
+        words = "Leases are restored from Slurm, but a pause and the nodes to keep are lost"
+        return Book(), f"{path} cannot be read ({error}); it was moved to {aside}. {words}"
 
 
 def write(root: Root, path: str, book: Book) -> None:

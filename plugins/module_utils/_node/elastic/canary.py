@@ -23,6 +23,8 @@ from .book import DELETING, JOINED, LEAVING
 WAIT, POWER_UP, MAKE_ROOM, CHECK, STOP = "wait", "power up", "make room", "check", "stop"
 JOB_NAME = "hpcai-canary"
 LOOK_S = 5.0
+KEEP_S = 900.0
+"""The canary's node is kept for so long, again and again: if this process is killed, the node is idle no longer."""
 _NOT_ENDED = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED")
 
 
@@ -53,7 +55,7 @@ def next_step(name: str, shown: Mapping[str, Any], old: Collection[str], asked: 
     new = [one for one in slots if one.get("vm_id") and one["vm_id"] not in old]
     joined = [one for one in new if one["state"] == JOINED]
     for one in joined:
-        if not _is_out(one):
+        if not status.is_out(one):
             return Step(CHECK, one["slot"])
     if joined:
         return Step(STOP, joined[0]["slot"], f"{joined[0]['slot']} joined, but gets no jobs: {joined[0]['note']}")
@@ -65,11 +67,7 @@ def next_step(name: str, shown: Mapping[str, Any], old: Collection[str], asked: 
     leaving = [one for one in slots if one["state"] in (LEAVING, DELETING) or "POWERING_DOWN" in one["slurm"]]
     if [one for one in new if one not in leaving] or (asked and not _is_free(slots, asked)):
         return Step(WAIT, asked)
-    free = [
-        one["slot"]
-        for one in slots
-        if one["state"] == status.OFF and "POWERED_DOWN" in one["slurm"] and not _is_out(one)
-    ]
+    free = [one["slot"] for one in slots if status.is_free(one)]
     if asked in free:
         return Step(POWER_UP, asked)
     if free:
@@ -79,10 +77,6 @@ def next_step(name: str, shown: Mapping[str, Any], old: Collection[str], asked: 
         return Step(WAIT)
     idle = [one for one in held if "IDLE" in one["slurm"].split("+")]
     return Step(MAKE_ROOM, (idle or held)[0]["slot"])
-
-
-def _is_out(one: Mapping[str, Any]) -> bool:
-    return "DRAIN" in one["slurm"] or "DOWN" in one["slurm"].split("+")
 
 
 def _is_free(slots: Collection[Mapping[str, Any]], asked: str) -> bool:
@@ -108,6 +102,7 @@ class Canary:
         self._root, self._name, self._old, self._run = root, name, frozenset(old), run
         self._clock, self._sleep = clock, sleep
         self._asked = ""
+        self._kept: tuple[str, float] | None = None
         self._retired = False
 
     def watch(self, timeout_s: float) -> tuple[bool, str]:
@@ -117,6 +112,27 @@ class Canary:
         :raises CommandFailed: slurmctld does not answer, or refuses.
         :raises OSError: the daemon's folder cannot be written.
         """
+        try:
+            return self._watch(timeout_s)
+        finally:
+            self._release()
+
+    def _keep(self, slot: str) -> None:
+        """Keep the node that was powered up, for a while from now on."""
+        now = self._clock()
+        if self._kept and self._kept[0] != slot:
+            self._release()
+        if not self._kept or now - self._kept[1] > KEEP_S / 3:
+            self._kept = (slot, now)
+            spool.write(self._root, spool.CONTROL, "keep", [slot], now, now + KEEP_S)
+
+    def _release(self) -> None:
+        """No longer keep the node. One that an administrator keeps stays kept."""
+        if self._kept:
+            spool.write(self._root, spool.CONTROL, "keep", [self._kept[0]], self._clock(), 0.0)
+            self._kept = None
+
+    def _watch(self, timeout_s: float) -> tuple[bool, str]:
         deadline = self._clock() + timeout_s
         while self._clock() < deadline:
             found = status.read_status(self._root) or {}
@@ -128,14 +144,14 @@ class Canary:
                 return self._check(step.slot, deadline)
             if step.kind == POWER_UP and step.slot != self._asked:
                 self._asked = step.slot
-                spool.write(self._root, spool.CONTROL, "keep", [step.slot], self._clock(), deadline)
+                self._keep(step.slot)
                 must(self._run(["scontrol", "update", f"NodeName={step.slot}", "State=POWER_UP"]))
             elif step.kind == MAKE_ROOM and not self._retired:
                 self._retired = True
                 vm_id = next(one["vm_id"] for one in shown["slots"] if one["slot"] == step.slot)
                 words = "its machine makes room for the first one with a new image"
                 spool.write(self._root, spool.CONTROL, "retire", [vm_id], self._clock(), words=words)
-            self._sleep(LOOK_S)
+            self._rest()
         return False, f"no machine with the new image joined {self._name} and passed its checks in {timeout_s:.0f} s"
 
     def _check(self, slot: str, deadline: float) -> tuple[bool, str]:
@@ -149,12 +165,16 @@ class Canary:
             state = must(self._run(query)).stdout.strip()
             if state not in _NOT_ENDED:
                 return self._judge(slot, state or "unknown")
-            self._sleep(LOOK_S)
+            self._rest()
         must(self._run(["scancel", job]))
         return False, f"{slot}: the deep checks (job {job}) did not end in time"
 
+    def _rest(self) -> None:
+        if self._kept:
+            self._keep(self._kept[0])
+        self._sleep(LOOK_S)
+
     def _judge(self, slot: str, state: str) -> tuple[bool, str]:
-        spool.write(self._root, spool.CONTROL, "keep", [slot], self._clock(), 0.0)
         if state == "COMPLETED":
             return True, f"{slot} has the new image, and no deep check fails"
         return False, f"{slot} has the new image, and its deep checks fail (job state {state}): see its health report"

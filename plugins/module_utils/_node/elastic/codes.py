@@ -21,7 +21,9 @@ _CAPACITY = (
     "overconstrainedzonalallocationrequest",
     "skunotavailable",
 )
-_QUOTA = ("quotaexceeded", "operationnotallowed", "subnetisfull")
+_QUOTA = ("quotaexceeded", "subnetisfull")
+# Azure also uses it while another operation changes the set.
+_QUOTA_IF_NAMED = "operationnotallowed"
 _RIGHTS = ("authorizationfailed", "linkedauthorizationfailed")
 # A role helps against neither.
 _POLICY = ("requestdisallowedbypolicy", "scopelocked")
@@ -48,12 +50,12 @@ class Meaning:
         return not self.action
 
 
-def meaning_of(code: str) -> Meaning:
-    """Return what a code means. An unknown one counts as transient."""
+def meaning_of(code: str, words: str = "") -> Meaning:
+    """Return what a code means, with Azure's message. An unknown one counts as transient."""
     lower = code.lower()
     if lower in _CAPACITY:
         return Meaning(CAPACITY)
-    if lower in _QUOTA:
+    if lower in _QUOTA or (lower == _QUOTA_IF_NAMED and "quota" in words.lower()):
         return Meaning(QUOTA, "raise the quota or the subnet")
     if lower in _RIGHTS:
         return Meaning(RIGHTS, "give the controller's identity the role of guide_elastic")

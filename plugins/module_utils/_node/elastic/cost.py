@@ -52,13 +52,16 @@ class Ledger:
     days: dict[str, Day] = field(default_factory=dict)
 
 
-def add(ledger: Ledger, book: Book, slurm: SlurmView, settings: Settings, now: float, seconds: float) -> None:
-    """Count the time since the last pass."""
+def add(ledger: Ledger, book: Book, slurm: SlurmView | None, settings: Settings, now: float, seconds: float) -> None:
+    """Count the time since the last pass.
+
+    :param slurm: None if slurmctld did not answer: machines cost the same, but count as idle.
+    """
     hours = min(max(0.0, seconds), LONGEST_STEP_S) / 3600
     day = ledger.days.setdefault(date_of(now), Day())
-    jobs = slurm.jobs_by_slot()
+    jobs = slurm.jobs_by_slot() if slurm else {}
     for lease in book.leases.values():
-        name, node = settings.set_of(lease.slot), slurm.nodes.get(lease.slot)
+        name, node = settings.owner_of(lease.slot), slurm.nodes.get(lease.slot) if slurm else None
         if name is None:
             continue
         running = [job for job in jobs.get(lease.slot, []) if job.state != "CONFIGURING"]
@@ -66,7 +69,7 @@ def add(ledger: Ledger, book: Book, slurm: SlurmView, settings: Settings, now: f
             use = FAILED
         elif lease.state == LEASED:
             use = BOOTING
-        elif lease.state == JOINED and node is not None and not node.away:
+        elif lease.state == JOINED and (slurm is None or (node is not None and not node.away)):
             use = WORK if running else IDLE
         else:
             use = LEAVING
@@ -124,11 +127,11 @@ def read_prices(root: Root, settings: Settings) -> Prices:
     return Prices(found, listed.currency if listed else "", listed.date if listed else "", problem)
 
 
-def spent(ledger: Ledger, known: Prices, since: str) -> float:
-    """Return the price of all nodes from a date on; sets without a price cost nothing."""
+def spent(ledger: Ledger, known: Prices, since: str, until: str) -> float:
+    """Return the price of all nodes from a date to another one; sets without a price cost nothing."""
     total = 0.0
     for date, day in ledger.days.items():
-        if date >= since:
+        if since <= date <= until:
             for name, by_use in day.sets.items():
                 total += sum(by_use.values()) * known.of_set.get(name, 0.0)
     return total
@@ -139,7 +142,8 @@ def why_stopped(ledger: Ledger, settings: Settings, known: Prices, now: float) -
     today, budget = date_of(now), settings.budget
     for limit, since, words in ((budget.day, today, "daily"), (budget.month, f"{today[:7]}-01", "monthly")):
         if limit is not None:
-            cost = spent(ledger, known, since)
+            # A clock that was ahead has left hours on days to come.
+            cost = spent(ledger, known, since, today)
             if cost >= limit:
                 return f"the {words} budget of {limit:g} is used up ({cost:.2f} at list prices)"
     return ""

@@ -100,8 +100,7 @@ class Daemon:
         problems = frozenset(done.problems)
         lines += [f"{ERROR}{problem}" for problem in sorted(problems - self._known)]
         self._known = problems
-        if done.slurm is not None:
-            self._count(done.slurm, monotonic, now)
+        self._count(done.slurm, monotonic, now)
         found = status.document(self._reconciler.book, done.slurm, self._settings, list(done.problems), stopped, now)
         status.write_status(self._root, found, self._settings)
         spool.beat(self._root, now)
@@ -116,7 +115,7 @@ class Daemon:
             self._save(self._reconciler.book)
         return lines
 
-    def _count(self, slurm: SlurmView, monotonic: float, now: float) -> None:
+    def _count(self, slurm: SlurmView | None, monotonic: float, now: float) -> None:
         if self._counted:
             cost.add(self._ledger, self._reconciler.book, slurm, self._settings, now, monotonic - self._counted)
         self._counted = monotonic

@@ -75,7 +75,7 @@ def step(
     jobs = slurm.jobs_by_slot()
     for name, options in settings.sets.items():
         view = azure.get(name)
-        nodes = {slot: slurm.nodes[slot] for slot in options.slots(name) if slot in slurm.nodes}
+        nodes = {slot: slurm.nodes[slot] for slot in settings.followed(name, book.leases) if slot in slurm.nodes}
         lines += machines.note_joins(name, nodes, book, now)
         if view is None or book.of(name).paused:
             continue
@@ -166,6 +166,7 @@ def _active(turn: Turn) -> int:
     return sum(
         (turn.is_active(slot) and not (node.away or node.leaving)) or (node.coming and slot not in turn.book.failures)
         for slot, node in turn.nodes.items()
+        if slot in turn.slots
     )
 
 
@@ -174,7 +175,8 @@ def _power_up_least(turn: Turn) -> None:
     lacking = turn.options.min - _active(turn)
     if lacking <= 0 or turn.record.closed or turn.stopped:
         return
-    free = [slot for slot, node in turn.nodes.items() if node.free and slot not in turn.book.leases]
+    free = [slot for slot in turn.slots if slot in turn.nodes and turn.nodes[slot].free]
+    free = [slot for slot in free if slot not in turn.book.leases]
     slots = _by_position(turn, free)[:lacking]
     if slots:
         turn.say(f"powers up {', '.join(slots)}: the set keeps at least {turn.options.min} nodes")

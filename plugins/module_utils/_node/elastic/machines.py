@@ -49,6 +49,10 @@ def restore(turn: Turn) -> None:
             del free[found.vm_id]
             state = JOINED if node.joined else LEASED
             _grant(turn, slot, found, state)
+            if node.is_retired:
+                # Otherwise it would stay drained, and nobody would delete its machine.
+                lease = turn.book.leases[slot]
+                lease.retire, lease.drained = node.reason[len(RETIRED) :] or "by an administrator", True
             turn.say(f"{slot} has machine {found.vm_id} by Slurm's record: restored its lease")
 
 
@@ -66,8 +70,13 @@ def note_joins(name: str, nodes: Mapping[str, SlotNode], book: Book, now: float)
         lease = book.leases.get(slot)
         if lease is not None and lease.state == LEASED and node.joined and slot not in book.failures:
             lease.state, lease.since = JOINED, now
-            book.of(name).boots = 0
             lines.append(f"{name}: {slot} joined {now - lease.granted:.0f} s after its lease")
+            if node.drained:
+                # slurmctld drains a node that registers with less than slurm.conf says. A job would get the next one.
+                words = f"{slot} was drained when it joined: {node.reason}"
+                lines += orders.count_boot(name, book.of(name), words, now)
+            else:
+                book.of(name).boots = 0
     return lines
 
 
@@ -110,7 +119,7 @@ def _follow_missing(turn: Turn, lease: Lease, node: SlotNode | None) -> None:
     turn.record.doomed[lease.vm_id] = turn.now
     turn.say(f"{lease.slot}: machine {lease.vm_id} is gone ({lease.why or 'Azure no longer lists it'})")
     if lease.state == LEASED:
-        orders.count_boot(turn, f"machine {lease.vm_id} vanished before it joined")
+        _count_boot(turn, f"machine {lease.vm_id} vanished before it joined")
     elif lease.state == JOINED and node is not None and not node.away:
         # Its jobs are requeued at once, instead of after SlurmdTimeout.
         turn.actions.append(Change(FORCE, (lease.slot,), orders.reason(LOST, "its machine is gone")))
@@ -135,7 +144,11 @@ def _follow_leased(turn: Turn, lease: Lease, machine: Instance, node: SlotNode |
 def _never(turn: Turn, lease: Lease, code: str, words: str) -> None:
     orders.fail(turn, [lease.slot], code, words)
     turn.leave(lease, words)
-    orders.count_boot(turn, f"{lease.slot}: {words}")
+    _count_boot(turn, f"{lease.slot}: {words}")
+
+
+def _count_boot(turn: Turn, words: str) -> None:
+    turn.lines += orders.count_boot(turn.name, turn.record, words, turn.now)
 
 
 def _follow_joined(turn: Turn, lease: Lease, node: SlotNode | None) -> None:
@@ -143,6 +156,9 @@ def _follow_joined(turn: Turn, lease: Lease, node: SlotNode | None) -> None:
         turn.leave(lease, "slurm.conf has no such node")
     elif node.away and not node.is_kept_by_people:
         turn.leave(lease, "Slurm has powered it down")
+    elif lease.slot not in turn.slots and not lease.retire and not node.away and not node.is_kept_by_people:
+        lease.retire = f"max of {turn.name} is {turn.options.max} now"
+        _retire(turn, lease, node)
     elif lease.retire and not node.away:
         _retire(turn, lease, node)
     elif node.is_evicted and not node.away:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..slurm.nodes import as_reason
-from .book import Closed, Failure, Order
+from .book import Closed, Failure, Order, SetBook
 from .codes import BUDGET, MOST_BOOTS, NEVER_JOINED, PARTIAL, TIMEOUT, closed_s, meaning_of
 from .turn import DOWN, RESET, Change, Grow, NotifyJob, Turn
 from .views import ELASTIC, IN_PROGRESS, SUCCEEDED, JobOn, Operation, SlotNode
@@ -140,20 +140,23 @@ def _coming(turn: Turn) -> int:
     return 0 if _is_overdue(turn) else turn.record.missing_capacity
 
 
-def count_boot(turn: Turn, words: str) -> None:
-    """Count an instance that never joined, and stop the set after five in a row: the image or the network is broken."""
-    record = turn.record
+def count_boot(name: str, record: SetBook, words: str, now: float) -> list[str]:
+    """Count an instance that no job can use, and stop the set after five in a row: the image or the network is broken.
+
+    :return: a line, if the set stops.
+    """
     record.boots += 1
-    if record.boots >= MOST_BOOTS and not (record.closed and not record.closed.until):
-        text = f"{record.boots} machines in a row never joined, the last one: {words}"
-        action = f"then 'hpcnode elastic resume {turn.name}'"
-        record.closed = Closed(NEVER_JOINED, f"{text}. Repair the image or the network, {action}", turn.now, 0.0)
-        turn.say(f"stopped: {record.closed.words}")
+    if record.boots < MOST_BOOTS or (record.closed and not record.closed.until):
+        return []
+    text = f"{record.boots} machines in a row never joined, or were drained when they joined; the last one: {words}"
+    action = f"then 'hpcnode elastic resume {name}'"
+    record.closed = Closed(NEVER_JOINED, f"{text}. Repair the image or the network, {action}", now, 0.0)
+    return [f"{name}: stopped: {record.closed.words}"]
 
 
 def close(turn: Turn, code: str, words: str) -> None:
     """Close the set: nothing is ordered until waiting has helped, or a person has."""
-    record, meaning = turn.record, meaning_of(code)
+    record, meaning = turn.record, meaning_of(code, words)
     if record.closed and not record.closed.until:
         return
     record.level += 1

@@ -83,7 +83,7 @@ def why_read(name: str, settings: Settings, slurm: SlurmView, book: Book, readin
         return "a deadline has passed"
     if _expects(name, settings, book):
         return "something is expected" if age >= reading.every_s else ""
-    counts = Counter(settings.set_of(slot) for slot in book.leases)
+    counts = Counter(settings.owner_of(slot) for slot in book.leases)
     # A reading is a request for the set, and one for each page of its instances.
     requests = sum(1 + max(1, math.ceil(counts[one] / _PAGE)) for one in settings.sets)
     return "it is time" if age >= max(STEADY_S if counts[name] else EMPTY_S, requests * _MINUTE_S) else ""
@@ -92,7 +92,7 @@ def why_read(name: str, settings: Settings, slurm: SlurmView, book: Book, readin
 def _signature(name: str, settings: Settings, slurm: SlurmView, book: Book) -> object:
     """Return what of Slurm's answer makes it necessary to ask Azure. That a node joins does not."""
     shown: list[tuple[object, ...]] = []
-    for slot in settings.sets[name].slots(name):
+    for slot in settings.followed(name, book.leases):
         node = slurm.nodes.get(slot)
         if node is None:
             continue
@@ -115,7 +115,7 @@ def _expects(name: str, settings: Settings, book: Book) -> bool:
         (slot in book.leases and book.leases[slot].state in (LEAVING, DELETING))
         or (slot in book.wanted and slot not in book.leases)
         or slot in book.stray
-        for slot in settings.sets[name].slots(name)
+        for slot in settings.followed(name, book.leases)
     )
 
 
@@ -126,7 +126,7 @@ def _is_due(name: str, settings: Settings, slurm: SlurmView, book: Book, now: fl
         return True
     leases = 0
     due = False
-    for slot in options.slots(name):
+    for slot in settings.followed(name, book.leases):
         failure, lease, node = book.failures.get(slot), book.leases.get(slot), slurm.nodes.get(slot)
         if failure and failure.until and now >= failure.until:
             return True
@@ -135,7 +135,8 @@ def _is_due(name: str, settings: Settings, slurm: SlurmView, book: Book, now: fl
         leases += 1
         if lease.retire and node.is_retired and not node.in_use and not node.away:
             return True
-        if node.is_evicted or (lease.state == LEASED and now - lease.granted > options.boot_s):
+        is_late = lease.state == LEASED and now - lease.granted > options.boot_s
+        if node.is_evicted or (is_late and not node.is_kept_by_people):
             return True
         if lease.state == JOINED and node.idle and slot not in book.keep:
             due = due or now - idle_since(node, lease, now) > options.idle_s

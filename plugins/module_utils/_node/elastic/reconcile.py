@@ -18,11 +18,14 @@ from .decide import step
 from .machines import eviction_s
 from .polling import Reading, next_s, why_read
 from .settings import ElasticSet, Settings
-from .turn import Action, Change, Delete, Grow, NotifyJob, Publish, Target
+from .turn import POWER_DOWN, Action, Change, Delete, Grow, NotifyJob, Publish, Target
 from .views import Instance, Operation, SetView, SlurmView
 
 JUMP_S = 60.0
 """If the wall clock moves so much more or less than time passes, it was set."""
+
+SETTLING_S = 3600.0
+"""A clock that is set so soon after the start was wrong at the start: it was not set at the boot, or not well."""
 
 
 class AzureError(RuntimeError):
@@ -149,6 +152,8 @@ class Reconciler:
         self._floor = 0.0
         self._is_stopped = False
         self._clocks: tuple[float, float] | None = None
+        self._began = 0.0
+        self._early_keep: dict[str, float] = {}
 
     def run(self, now: float, monotonic: float, stopped: str = "") -> Pass:
         """Make one pass.
@@ -159,6 +164,12 @@ class Reconciler:
         :raises OSError: the book cannot be written; then nothing was done.
         """
         done = Pass()
+        lost = sorted(slot for slot in self.book.leases if self.settings.owner_of(slot) is None)
+        if lost:
+            words = (
+                "have machines, but are in no elastic set: nobody deletes these. Describe their set again, retire them"
+            )
+            done.problems.append(f"{', '.join(lost[:20])} {words}, and then remove the set")
         self._notice_jump(now, monotonic, done)
         try:
             done.slurm = self._slurm.view()
@@ -195,6 +206,11 @@ class Reconciler:
             jump = (now - self._clocks[0]) - (monotonic - self._clocks[1])
             if abs(jump) > JUMP_S:
                 self.book = shifted(self.book, jump)
+                if monotonic - self._began < SETTLING_S:
+                    # What was kept before this process began ends at a time of the right clock.
+                    self.book.keep.update(
+                        {name: end for name, end in self._early_keep.items() if name in self.book.keep}
+                    )
                 self._floor = now
                 for reading in self._readings.values():
                     reading.at = 0.0
@@ -202,6 +218,7 @@ class Reconciler:
                 done.lines.append(f"the clock was changed by {jump:+.0f} s: all deadlines were moved by this time")
         else:
             self.book = without_future(self.book, now)
+            self._began, self._early_keep = monotonic, dict(self.book.keep)
         self._clocks = (now, monotonic)
 
     def _read(self, done: Pass, slurm: SlurmView, now: float) -> dict[str, SetView | None]:
@@ -225,7 +242,7 @@ class Reconciler:
 
     def _act(self, action: Action, now: float, done: Pass) -> None:
         if isinstance(action, Change):
-            self._slurm.change(action)
+            self._change(action, done)
         elif isinstance(action, Publish):
             self._slurm.publish(action)
         elif isinstance(action, NotifyJob):
@@ -239,6 +256,18 @@ class Reconciler:
                 if error.retry_s:
                     self._readings[action.set].failed(now, error.retry_s)
                 raise
+
+    def _change(self, action: Change, done: Pass) -> None:
+        """Change slots. A node that was drained since Slurm was read is not powered down: that would end its drain."""
+        slots = action.slots
+        if action.kind == POWER_DOWN:
+            nodes = self._slurm.view().nodes
+            slots = tuple(slot for slot in slots if slot in nodes and nodes[slot].idle)
+            spared = [slot for slot in action.slots if slot not in slots]
+            if spared:
+                done.lines.append(f"{', '.join(spared)}: no longer idle, or drained meanwhile: not powered down")
+        if slots:
+            self._slurm.change(replace(action, slots=slots))
 
     def _grow(self, action: Grow, now: float, done: Pass) -> None:
         order = next(one for one in self.book.orders if one.id == action.order)
@@ -265,13 +294,15 @@ class Reconciler:
     def _delete(self, action: Delete, now: float, done: Pass) -> None:
         """Delete instances, after asking both sides once more."""
         options = self.settings.sets[action.set]
-        known = done.slurm.nodes if done.slurm else {}
+        known = self._slurm.view().nodes
         busy = self._slurm.busy([one.slot for one in action.targets if one.slot in known])
         listed = {one.vm_id: one for one in self._azure.instances(options)}
         chosen: list[Target] = []
         for one in action.targets:
             if one.slot in busy and self.book.leases[one.slot].state != DELETING:
                 done.lines.append(f"{action.set}: {one.slot} got a job in the meantime: it is not deleted yet")
+            elif one.slot in known and known[one.slot].is_kept_by_people:
+                done.lines.append(f"{action.set}: {one.slot} was drained in the meantime: it is not deleted")
             elif one.vm_id in listed and listed[one.vm_id].id == one.instance:
                 chosen.append(one)
         if not chosen:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Callable, TypeVar
 
 from ..machine import imds
-from ..machine.arm import ArmError, ResourceManager, innermost
+from ..machine.arm import ArmError, ForeignHost, ResourceManager, innermost
 from .reconcile import AzureError, Changed
 from .settings import PUBLIC_CLOUD, ElasticSet, Settings
 from .views import Instance, Operation, SetView
@@ -85,9 +85,9 @@ class ScaleSets:
         try:
             body = self._manager.get(url).body
         except ArmError as error:
-            # Azure has forgotten it, or this identity may not read it: then the deadline of its order decides. Without
-            # a view, the set would do nothing any more, not even delete idle machines.
-            if error.status in (400, 403, 404, 410):
+            # Azure has forgotten it, or this identity may not read it, or it is on another host: then the deadline of
+            # its order decides. Without a view, the set would do nothing any more, not even delete idle machines.
+            if error.status in (400, 403, 404, 410) or isinstance(error, ForeignHost):
                 return Operation("")
             raise
         code, message = innermost(body.get("error"))

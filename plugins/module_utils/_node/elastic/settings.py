@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,12 +112,20 @@ class Settings:
     prices: str = ""
     region: str = ""
 
+    def owner_of(self, slot: str) -> str | None:
+        """Return the elastic set whose nodes have such names, also beyond its ``max``; None if there is none."""
+        name, dash, position = slot.rpartition("-")
+        return name if dash and name in self.sets and position.isdecimal() else None
+
     def set_of(self, slot: str) -> str | None:
         """Return the elastic set that a node name belongs to; None if it belongs to none."""
-        name, dash, position = slot.rpartition("-")
-        if dash and name in self.sets and position.isdecimal() and int(position) < self.sets[name].max:
-            return name
-        return None
+        name = self.owner_of(slot)
+        return name if name and int(slot.rpartition("-")[2]) < self.sets[name].max else None
+
+    def followed(self, name: str, leases: Iterable[str]) -> list[str]:
+        """Return the node names of a set, with those of leases beyond its ``max``, which was higher before."""
+        beyond = [slot for slot in leases if self.owner_of(slot) == name and self.set_of(slot) is None]
+        return [*self.sets[name].slots(name), *sorted(beyond, key=lambda slot: int(slot.rpartition("-")[2]))]
 
 
 _ID = matching(

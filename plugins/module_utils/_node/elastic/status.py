@@ -43,7 +43,7 @@ def document(
     for name, options in settings.sets.items():
         record = book.of(name)
         slots = []
-        for slot in options.slots(name):
+        for slot in settings.followed(name, book.leases):
             lease, failure, order = book.leases.get(slot), book.failures.get(slot), ordered.get(slot)
             node = slurm.nodes.get(slot) if slurm else None
             shown: dict[str, Any] = {"slot": slot, "slurm": "+".join(sorted(node.states)) if node else "", "note": ""}
@@ -113,6 +113,16 @@ def machines(status: Mapping[str, Any]) -> dict[str, str]:
     return {
         slot["slot"]: slot["vm_id"] for one in status["sets"].values() for slot in one["slots"] if slot.get("vm_id")
     }
+
+
+def is_out(slot: Mapping[str, Any]) -> bool:
+    """Whether Slurm shows a slot of a set as drained or down."""
+    return "DRAIN" in slot["slurm"] or "DOWN" in slot["slurm"].split("+")
+
+
+def is_free(slot: Mapping[str, Any]) -> bool:
+    """Whether a slot of a set has no machine, and Slurm can power it up for a job."""
+    return slot["state"] == OFF and "POWERED_DOWN" in slot["slurm"] and not is_out(slot)
 
 
 def count(one: Mapping[str, Any]) -> dict[str, int]:

@@ -99,7 +99,8 @@ class Turn:
     :ivar nodes: the set's slots in Slurm, by name.
     :ivar jobs: the jobs on each of them.
     :ivar stopped: why nothing may grow; empty if it may.
-    :ivar slots: the set's slots, with their positions.
+    :ivar slots: the slots that may get machines, with their positions. ``nodes`` and ``leases`` also have those that
+        are left from a higher ``max``.
     :ivar floor: earlier than this, no node counts as idle, because the clock was wrong.
     :ivar lines: what was decided, and why.
     """
@@ -131,7 +132,7 @@ class Turn:
     @property
     def leases(self) -> list[Lease]:
         """The set's leases, by slot."""
-        return [one for slot, one in self.book.leases.items() if slot in self.slots]
+        return [one for slot, one in self.book.leases.items() if self.settings.owner_of(slot) == self.name]
 
     @property
     def members(self) -> list[Instance]:
@@ -162,7 +163,7 @@ class Turn:
         found = [
             slot
             for slot, node in self.nodes.items()
-            if node.coming and slot not in self.book.leases and slot not in self.book.failures
+            if slot in self.slots and node.coming and slot not in self.book.leases and slot not in self.book.failures
         ]
         return sorted(found, key=self._urgency)
 

@@ -37,6 +37,10 @@ class ArmError(RuntimeError):
         self.status, self.code, self.retry_s, self.words = status, code, retry_s, words
 
 
+class ForeignHost(ArmError):
+    """A link leads to another host, which must not get the token. Nothing was sent."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """An answer.
@@ -131,15 +135,25 @@ class ResourceManager:
         """Return the URL. The token is sent to no other host."""
         if path.startswith("/"):
             return f"{self.endpoint}{path}"
-        split, own = urlsplit(path), urlsplit(self.endpoint)
-        if (split.scheme, split.netloc) != (own.scheme, own.netloc):
-            raise ArmError(f"Resource Manager refers to another host: {split.scheme}://{split.netloc}")
+        found = _host(path)
+        if not found or found != _host(self.endpoint):
+            raise ForeignHost(f"Resource Manager refers to another host: {path.partition('?')[0][:200]}")
         return path
 
     def _fresh_token(self) -> str:
         if self._token is None or self._clock() - self._token[1] > TOKEN_S:
             self._token = (self._fetch_token(), self._clock())
         return self._token[0]
+
+
+def _host(url: str) -> tuple[str, str, int | None] | None:
+    """Return the scheme, the host and the port of a URL; None if it is not plain. Azure's links name the port."""
+    try:
+        split = urlsplit(url)
+        port = split.port or {"https": 443, "http": 80}.get(split.scheme)
+    except ValueError:
+        return None
+    return (split.scheme, split.hostname, port) if split.hostname and split.username is None else None
 
 
 def innermost(error: Any) -> tuple[str, str]:

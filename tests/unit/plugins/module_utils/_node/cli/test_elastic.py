@@ -153,6 +153,13 @@ def test_adopt_without_a_free_slot_changes_nothing(controller: Controller) -> No
     assert not controller.ran
 
 
+def test_adopt_does_not_use_a_slot_that_a_person_has_drained(controller: Controller) -> None:
+    controller.world.slurm.drain("gpu-0", "bad slot in the rack")
+    controller.world.arm.person_grows(1)
+    controller.passes(25)
+    assert controller.call("adopt", "gpu") == (GOOD, "gpu-1 get the instances without a lease\n")
+
+
 def test_status_shows_the_lease_the_order_the_error_and_who_keeps_a_node(controller: Controller) -> None:
     world = controller.world
     world.slurm.submit(1, 60)
@@ -174,9 +181,11 @@ def test_status_shows_the_lease_the_order_the_error_and_who_keeps_a_node(control
     controller.passes(2)
     code, shown = controller.call("status")
     assert code == BAD
-    assert "orders nothing until an administrator opens it: OperationNotAllowed: simulated: raise the quota" in shown
+    assert (
+        "orders nothing until an administrator opens it: OperationNotAllowed: simulated quota: raise the quota" in shown
+    )
     assert "gpu-2 failed since 2023-11-14T22:1" in shown
-    assert "Z: OperationNotAllowed: simulated" in shown
+    assert "Z: OperationNotAllowed: simulated quota" in shown
 
 
 def test_status_before_the_first_pass_says_where_to_look(

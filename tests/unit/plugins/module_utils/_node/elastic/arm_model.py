@@ -111,7 +111,7 @@ class Arm:
             raise Changed("PreconditionFailed", "PreconditionFailed")
         how = self.next_order.pop(0) if self.next_order else "good"
         if how in _REFUSALS:
-            raise AzureError("simulated", _REFUSALS[how])
+            raise AzureError("simulated quota" if how == "quota" else "simulated", _REFUSALS[how])
         if how == "lost answer, not done":
             raise AzureError("no answer")
         growth = self._accept(capacity, how)

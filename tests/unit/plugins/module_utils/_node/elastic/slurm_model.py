@@ -131,6 +131,8 @@ class Slurm:
                 self._set(node, "POWERING_DOWN")
             elif change.kind == POWER_DOWN:
                 if not node.power:
+                    # slurmctld ends a drain then (power_save.c).
+                    node.drained = False
                     self._set(node, "POWER_DOWN")
             elif change.kind == POWER_UP:
                 if node.power == "POWERED_DOWN" and not node.down:

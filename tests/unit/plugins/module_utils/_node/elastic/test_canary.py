@@ -110,7 +110,7 @@ def test_a_canary_is_powered_up_kept_and_checked(tmp_path: Path) -> None:
     assert updates == ["scontrol update NodeName=gpu-1 State=POWER_UP"]
     job = next(one for one in controller.commands if one.startswith("sbatch"))
     assert "--nodelist=gpu-1" in job
-    assert job.endswith("[ $rc = 0 ] || [ $rc = 2 ]"), "the job fails if a check does"
+    assert job.endswith("|| [ $? = 2 ]"), "the job fails if a check does"
     # Kept while it waits for its check, and no longer after it.
     assert controller.requests == [("keep", ("gpu-1",)), ("keep", ("gpu-1",))]
 
@@ -139,6 +139,24 @@ def test_a_full_set_gives_up_one_machine_for_the_canary(tmp_path: Path) -> None:
     controller = Controller(tmp_path, states, "COMPLETED")
     assert controller.watch()[0]
     assert controller.requests[:2] == [("retire", ("old",)), ("keep", ("gpu-0",))]
+
+
+@pytest.mark.parametrize("last", [{**OFF, "state": "failed", "note": "AllocationFailed"}, OFF])
+def test_a_node_that_does_not_become_the_canary_is_not_kept(tmp_path: Path, last: dict[str, Any]) -> None:
+    controller = Controller(tmp_path, [shown(OLD, OFF), shown(OLD, last)], "")
+    assert not controller.watch()[0]
+    kept = [one for one in spool.take(controller.root, spool.CONTROL, CONTROLS) if one.kind == "keep"]
+    assert [one.names for one in kept] == [("gpu-1",)] * len(kept)
+    assert kept[-1].until == 0
+    # A process that is killed leaves it idle for some minutes only, so it is kept again and again.
+    assert all(0 < one.until - one.time <= 900 for one in kept[:-1])
+    assert (len(kept) > 2) == (last is OFF)
+
+
+def test_a_node_that_an_administrator_keeps_stays_kept(tmp_path: Path) -> None:
+    controller = Controller(tmp_path, [shown(OLD, NEW)], "COMPLETED")
+    assert controller.watch()[0]
+    assert not controller.requests
 
 
 def test_a_machine_that_never_joins_stops_it(tmp_path: Path) -> None:

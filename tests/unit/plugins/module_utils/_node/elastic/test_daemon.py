@@ -225,6 +225,8 @@ def test_the_budget_is_the_list_price_of_the_day_and_the_month() -> None:
     ledger.days["2023-11-14"].sets["gpu"]["idle"] = 1.0
     assert "daily budget of 100" in cost.why_stopped(ledger, chosen, known, START)
     ledger.days["2023-11-14"].sets["gpu"] = {}
+    ledger.days["2023-12-25"] = cost.Day({"gpu": {cost.WORK: 500.0}})
+    assert cost.why_stopped(ledger, chosen, known, START) == ""
     ledger.days["2023-11-01"].sets["gpu"]["idle"] = 101.0
     assert "monthly budget of 1000" in cost.why_stopped(ledger, chosen, known, START)
 
@@ -253,6 +255,30 @@ def test_a_daemon_that_has_used_its_budget_up_orders_nothing_and_says_so(tmp_pat
     assert "hpcai: elastic: Budget" in second.words[0]
     assert "the daily budget of 1 is used up" in second.words[0]
     assert any("no growth: the daily budget" in line for line in status.lines(status.read_status(root) or {}))
+
+
+def test_hours_without_an_answer_of_slurmctld_count_in_the_budget(tmp_path: Path) -> None:
+    world, root = World(), Root(str(tmp_path))
+    for folder in (spool.SPOOL, spool.CONTROL):
+        os.makedirs(root.at(folder))
+    chosen = settings(budget={"month": 40.0}, metrics="")
+    daemon = Daemon(root, lambda command: Result((), 0, "", ""), chosen, world.slurm, Azure(world.arms))
+
+    def passes(count: int) -> str:
+        for _number in range(count):
+            world.tick(15)
+            daemon.one_pass(world.now, world.now)
+        return str((status.read_status(root) or {})["stopped"])
+
+    world.slurm.submit(1, 1e9)
+    assert passes(10) == ""
+    # An hour of a node costs 10.
+    world.slurm.faults = ["failed"] * 240
+    assert passes(240) == ""
+    found = cost.summary(daemon._ledger, daemon._prices, "2023-01-01")["sets"]["gpu"]
+    assert found["idle"] == pytest.approx(1.0, abs=0.1)
+    world.slurm.faults = ["failed"] * 800
+    assert "the monthly budget of 40 is used up" in passes(800)
 
 
 def test_the_price_is_that_of_the_price_file_unless_it_is_stated(tmp_path: Path) -> None:

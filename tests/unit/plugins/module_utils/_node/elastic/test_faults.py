@@ -187,7 +187,7 @@ def test_a_quota_is_not_tried_again_before_an_administrator_opens_the_set() -> N
     [
         *[(code, CAPACITY, "") for code in ("AllocationFailed", "ZonalAllocationFailed", "SkuNotAvailable")],
         *[(f"Overconstrained{zone}AllocationRequest", CAPACITY, "") for zone in ("", "Zonal")],
-        *[(code, QUOTA, "raise the quota or") for code in ("QuotaExceeded", "OperationNotAllowed", "SubnetIsFull")],
+        *[(code, QUOTA, "raise the quota or") for code in ("QuotaExceeded", "SubnetIsFull")],
         *[(code, RIGHTS, "role of guide_elastic") for code in ("AuthorizationFailed", "LinkedAuthorizationFailed")],
         *[(code, POLICY, "owner of the Azure policy") for code in ("RequestDisallowedByPolicy", "ScopeLocked")],
         *[(code, OTHER, "") for code in ("InternalServerError", "OSProvisioningTimedOut", "")],
@@ -197,6 +197,12 @@ def test_the_advice_for_a_code_is_what_helps_against_it(code: str, kind: str, ac
     meaning = meaning_of(code)
     assert (meaning.kind, meaning.waits) == (kind, not action)
     assert action in meaning.action
+
+
+def test_an_operation_that_is_not_allowed_is_a_quota_only_if_azure_says_so() -> None:
+    words = "Operation could not be completed as it results in exceeding approved Total Regional Cores quota."
+    assert meaning_of("OperationNotAllowed", words).kind == QUOTA
+    assert meaning_of("OperationNotAllowed", "The operation is not allowed while another one is in progress.").waits
 
 
 def test_a_policy_stops_the_set_with_the_advice_to_ask_its_owner() -> None:
@@ -230,6 +236,27 @@ def test_five_machines_that_never_join_stop_the_set_with_one_line() -> None:
     assert len([line for line in world.lines if line.startswith("gpu: stopped")]) == 1
     assert world.arm.created <= 6
     assert not world.arm.machines
+
+
+def test_five_machines_that_are_drained_when_they_join_stop_the_set_and_stay() -> None:
+    world = World(sizes={"gpu": 12})
+    register = world.slurm.register
+
+    def refused(name: str) -> None:
+        register(name)
+        # slurmctld drains a node with less memory or fewer GPUs than slurm.conf says, and requeues its job.
+        if not world.slurm.nodes[name].drained:
+            world.slurm.drain(name, "Low RealMemory (reported:1 < 100.00% of configured:2)")
+            world.slurm._requeue(name)
+
+    world.slurm.register = refused  # type: ignore[method-assign]
+    world.slurm.submit(1, 1e9)
+    world.advance(6 * 3600)
+    closed = world.book.of("gpu").closed
+    assert closed
+    assert closed.code == "NeverJoined"
+    assert "Low RealMemory" in closed.words
+    assert (world.arm.created, len(world.arm.machines)) == (5, 5)
 
 
 def test_a_machine_that_joins_after_its_deadline_is_deleted_without_a_job() -> None:

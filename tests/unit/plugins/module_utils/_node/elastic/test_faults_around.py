@@ -110,22 +110,6 @@ def test_a_slot_that_a_restarted_slurmctld_would_not_use_is_reset() -> None:
     assert (node.stuck, node.down, node.power) == (False, False, "POWERED_DOWN")
 
 
-@pytest.mark.parametrize("reason", ["bad GPU, do not touch", "hpcai: health: gpu_memory: 3 rows", "hpcai: retire: x"])
-def test_a_drained_node_is_never_deleted(reason: str) -> None:
-    world = World(idle_s=60.0)
-    job = runs(world, 1, 120)
-    world.slurm.drain(job.nodes[0], reason)
-    world.advance(4 * 3600)
-    assert len(world.arm.machines) == 1
-    assert not world.arm.deleted
-    # Even if somebody powers it down in Slurm.
-    for node in world.slurm.nodes.values():
-        if node.drained:
-            node.power = "POWERED_DOWN"
-    world.advance(3600)
-    assert not world.arm.deleted
-
-
 def test_a_node_that_slurmctld_drained_after_its_restart_goes_when_its_job_has_ended() -> None:
     world = World()
     job = runs(world, 1, 300)
@@ -193,6 +177,20 @@ def test_a_kept_node_stays_although_the_clock_jumps() -> None:
     world.book.keep[job.nodes[0]] = world.now + 3600
     world.advance(60)
     world.wall = 7 * 3600.0
+    world.advance(3000)
+    assert len(world.arm.machines) == 1
+    assert world.advance(1500, lambda: not world.arm.machines)
+
+
+def test_a_kept_node_goes_in_time_although_the_clock_was_behind_when_the_daemon_started() -> None:
+    world = World(idle_s=60.0)
+    job = runs(world, 1, 30)
+    world.book.keep[job.nodes[0]] = world.now + 3600
+    world.advance(60)
+    world.wall = -86400.0
+    world.restart()
+    world.advance(60)
+    world.wall = 0.0
     world.advance(3000)
     assert len(world.arm.machines) == 1
     assert world.advance(1500, lambda: not world.arm.machines)
