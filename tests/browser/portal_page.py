@@ -155,16 +155,32 @@ class Portal:
         # Until the kernel answers, JupyterLab moves the focus.
         self.page.wait("document.querySelector('.jp-Notebook-ExecutionIndicator')?.dataset.status === 'idle'", 90)
         editor = ".jp-Notebook .cm-content"
-        self.click(editor)
-        self.page.wait(f"document.querySelector('{editor}').contains(document.activeElement)")
+        self._focus(editor)
         self.page.type(code)
         self.page.wait(f"document.querySelector('{editor}').innerText.includes({json.dumps(code.splitlines()[-1])})")
-        enter = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "modifiers": _SHIFT}
-        self.page.send("Input.dispatchKeyEvent", type="keyDown", text="\r", **enter)
-        self.page.send("Input.dispatchKeyEvent", type="keyUp", **enter)
+        self._run_first_cell(editor)
         outputs = "[...document.querySelectorAll('.jp-OutputArea-output')].map(one => one.innerText).join('\\n')"
         self.page.wait(f"{outputs}.includes({json.dumps(ends_with)})", 90)
         return str(self.page.run(outputs))
+
+    def _focus(self, editor: str) -> None:
+        self.click(editor)
+        self.page.wait(f"document.querySelector('{editor}').contains(document.activeElement)")
+
+    def _run_first_cell(self, editor: str) -> None:
+        """Press Shift+Enter, and again if the cell has not begun: JupyterLab may move the focus meanwhile."""
+        enter = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "modifiers": _SHIFT}
+        deadline = time.monotonic() + START_S
+        while True:
+            self.page.send("Input.dispatchKeyEvent", type="keyDown", text="\r", **enter)
+            self.page.send("Input.dispatchKeyEvent", type="keyUp", **enter)
+            try:
+                self.page.wait("/\\[[*\\d]/.test(document.querySelector('.jp-InputArea-prompt').innerText)", 15)
+                return
+            except chromium.BrowserError:
+                if time.monotonic() > deadline:
+                    raise
+            self._focus(editor)
 
     def token(self) -> str:
         """Create an API token on the page for that."""
