@@ -167,6 +167,12 @@ def test_units_run_as_their_users(by_host: dict[str, dict[str, Any]]) -> None:
     assert "User=hpcai-portal" in hub
     assert "User=hpcai-proxy" in proxy
     assert {"NoNewPrivileges=true", "CapabilityBoundingSet=CAP_NET_BIND_SERVICE"} <= {*proxy}
+    # Users of the machine cannot take the ports of a service that restarts.
+    settings = by_host["login"]["settings"]
+    ports = [settings["hub_port"], settings["proxy_api_port"], settings["pages_port"] + 100]
+    assert max(ports) < 1024
+    assert "AmbientCapabilities=CAP_NET_BIND_SERVICE" in hub
+    assert "AmbientCapabilities=CAP_NET_BIND_SERVICE" in proxy
     # No command line has a secret.
     assert not [line for line in hub + proxy if line.startswith("ExecStart") and "TOKEN" in line]
     assert by_host["compute"]["notebook"].startswith("#!/opt/hpcai/portal/venv/bin/python -I\n")
