@@ -107,6 +107,11 @@ def cancel(user: str, job_id: str) -> list[str]:
     return as_user(user, [SCANCEL, _id(job_id)])
 
 
+def is_cancelled(rc: int, stderr: str) -> bool:
+    """Whether an answer of scancel means that the job ends, or has ended."""
+    return rc == 0 or "Invalid job id" in stderr or "already completing or completed" in stderr
+
+
 def id_of(answer: str) -> str:
     """Return the job's id from the answer of ``sbatch --parsable``, which is ``ID`` or ``ID;CLUSTER``.
 
