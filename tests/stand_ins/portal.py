@@ -62,6 +62,23 @@ def programs() -> pathlib.Path:
     return pathlib.Path(done.stdout.strip().splitlines()[-1])
 
 
+def in_hub(program: str, **given: Any) -> Any:
+    """Run a program with the hub's packages; returns what it prints last, as JSON.
+
+    :param given: the program's first argument, as JSON.
+    """
+    done = subprocess.run(
+        [str(programs() / "hub/bin/python"), "-c", program, json.dumps(given)],
+        env={**os.environ, "PYTHONPATH": str(ROLE / "files")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 def proxy_command(port: int, hub_port: int, api_port: int, folder: pathlib.Path, at: pathlib.Path) -> list[str]:
     """The command of the proxy's unit."""
     unit = (ROLE / "templates/hpcai-portal-proxy.service.j2").read_text(encoding="utf-8").replace("\\\n", "")

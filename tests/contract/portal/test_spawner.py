@@ -2,13 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The spawner and the logins within the real JupyterHub and batchspawner, without a hub that runs."""
+"""The spawner within the real JupyterHub and batchspawner, without a hub that runs."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from typing import Any
 
 from stand_ins import portal as stand_in
@@ -30,20 +27,6 @@ made.job_id = "7"
 AWAY = (1, "", "Unable to contact slurm controller (connect failure)")
 
 
-def run(program: str, **given: Any) -> Any:
-    """Run a program in the hub's environment; returns what it prints as JSON."""
-    done = subprocess.run(
-        [str(stand_in.programs() / "hub/bin/python"), "-c", program, json.dumps(given)],
-        env={**os.environ, "PYTHONPATH": str(stand_in.ROLE / "files")},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def stopped(*answers: tuple[int, str, str]) -> dict[str, Any]:
     """What the spawner does if its user stops the notebook, and Slurm answers this."""
     program = """
@@ -59,7 +42,7 @@ async def main():
 asyncio.run(main())
 print(json.dumps({"asked": asked, "job_id": made.job_id, "left": len(answers)}))
 """
-    found: dict[str, Any] = run(SPAWNER + program, answers=answers)
+    found: dict[str, Any] = stand_in.in_hub(SPAWNER + program, answers=answers)
     return found
 
 
@@ -89,4 +72,4 @@ except form.FormProblem as problem:
     made_of = str(problem)
 print(json.dumps([made_of, asked]))
 """
-    assert run(SPAWNER + program) == ["Links cannot start a notebook. Choose here.", []]
+    assert stand_in.in_hub(SPAWNER + program) == ["Links cannot start a notebook. Choose here.", []]

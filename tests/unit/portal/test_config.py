@@ -129,6 +129,21 @@ def test_a_page_is_for_its_groups_or_for_all() -> None:
     ]
 
 
+def test_admins_see_and_stop_notebooks_and_cannot_open_them() -> None:
+    rules = {"groups": [], "refused_groups": [], "refused_users": [], "admin_groups": ["helpdesk"]}
+    (_user, role) = applied(rules=rules)["JupyterHub"]["load_roles"]
+    assert role == {
+        "name": "portal-admin",
+        "scopes": ["admin-ui", "list:users", "read:users", "read:servers", "delete:servers"],
+        "groups": ["helpdesk"],
+    }
+    assert [one["name"] for one in applied()["JupyterHub"]["load_roles"]] == ["user"]
+
+
+def test_a_new_jupyterhub_upgrades_its_database() -> None:
+    assert applied()["JupyterHub"]["upgrade_db"] is True
+
+
 def test_only_the_page_of_the_monitoring_gets_its_login() -> None:
     page = {"path": "", "url": "http://10.0.0.4:9090", "groups": ["operators"], "login": True}
     made = applied(pages=[{**page, "name": "monitoring"}, {**page, "name": "other", "login": False}])
