@@ -16,7 +16,7 @@ from hpcai_portal import commands, form, spawner
 
 answers, asked = [], []
 async def answer_of(command, env=None, limit_s=30.0):
-    asked.append(command[5].rpartition("/")[2])
+    asked.append(" ".join(command).partition(" -- ")[2].split(" ")[0].rpartition("/")[2])
     return answers.pop(0)
 spawner.answer_of = commands.answer_of = answer_of
 commands.AGAIN_S = 0.01
@@ -62,6 +62,18 @@ def test_a_job_that_slurm_has_cancelled_or_forgotten_is_not_cancelled_again() ->
     assert stopped((0, "", ""), ended)["asked"] == ["scancel", "squeue", "stopped"]
     assert stopped((1, "", "Invalid job id"), AWAY)["asked"] == ["scancel", "squeue", "stopped"]
     assert stopped(AWAY, ended)["asked"] == ["scancel", "squeue", "stopped"]
+
+
+def test_the_choice_in_the_form_becomes_the_jobs_time_limit() -> None:
+    program = """
+answers.append((0, "short|30:00|4|(null)\\n", ""))
+fields = {"partition": ["short"], "gpus": ["0"], "cpus": ["1"], "hours": ["1"]}
+async def main():
+    made.user_options = await made.run_options_from_form(fields)
+    return made._choice(await made.offer()).minutes
+print(json.dumps([asyncio.run(main()), sorted(made.user_options)]))
+"""
+    assert stand_in.in_hub(SPAWNER + program) == [30, ["cpus", "gpus", "hours", "image", "partition"]]
 
 
 def test_a_link_starts_no_notebook() -> None:

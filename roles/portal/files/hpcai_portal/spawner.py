@@ -92,7 +92,8 @@ class SlurmNotebook(BatchSpawnerBase):
     async def run_options_from_form(self, data: dict[str, list[str]]) -> dict[str, Any]:
         """Check what the browser has sent."""
         choice = form.choice_of(data, await self.offer())
-        return dict(vars(choice))
+        # The partition's limit is looked up again.
+        return {name: value for name, value in vars(choice).items() if name != "most_minutes"}
 
     async def options_from_query(self, query_data: dict[str, list[str]]) -> dict[str, Any]:
         """Refuse a link with the fields of the form, which could be somebody else's.
