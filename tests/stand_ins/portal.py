@@ -90,7 +90,7 @@ def proxy_command(port: int, hub_port: int, api_port: int, folder: pathlib.Path,
         "__portal_proxy_api_port": api_port,
         "portal_port": port,
         "portal_hub_port": hub_port,
-        "portal_address": "127.0.0.1",
+        "__portal_url_host": "127.0.0.1",
     }
     return shlex.split(jinja2.Template(found[1], undefined=jinja2.StrictUndefined).render(values))
 

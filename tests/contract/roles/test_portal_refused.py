@@ -23,7 +23,12 @@ def problems(evaluate: Evaluate, **given: Any) -> str:
     tasks = yaml.safe_load((ROLE / "tasks/hub.yml").read_text(encoding="utf-8"))
     (task,) = [one for one in tasks if one["name"] == REFUSE]
     facts = {"hostname": "login", "os_family": "Debian", "distribution": "Debian", "distribution_major_version": "13"}
-    inventory = {"all": {"vars": {**LOCAL, "portal_address": "10.0.0.5", **given}, "hosts": {"login": {}}}}
+    inventory = {
+        "all": {
+            "vars": {**LOCAL, "portal_address": "10.0.0.5", "portal_host": "login", **given},
+            "hosts": {"login": {}},
+        }
+    }
     expressions = {"problems": "{{ __portal_problems | join(' ') }}"}
     (found,) = evaluate("hpcai.azure.portal", inventory, expressions, ansible_facts=facts, **task["vars"]).values()
     return str(found["problems"])
@@ -33,6 +38,17 @@ def problems(evaluate: Evaluate, **given: Any) -> str:
     ("given", "message"),
     [
         ({}, ""),
+        ({"portal_address": "fd00::5"}, ""),
+        ({"portal_address": "login.example.org"}, "Set portal_address to the IP address"),
+        ({"portal_address": ""}, "Set portal_address to the IP address"),
+        ({"portal_pages": [{"name": "news", "path": "/x"}, {"name": "a-1", "path": "/x"}]}, ""),
+        ({"portal_pages": [{"name": "Grafana", "path": "/x"}]}, "can only have the characters a-z"),
+        ({"portal_pages": [{"name": "a/b", "path": "/x"}]}, "can only have the characters a-z"),
+        ({"portal_pages": [{"name": "a", "path": "/x"}] * 2}, "two pages with the name a"),
+        (
+            {"portal_pages": [{"name": "health", "path": "/x"}], "portal_operators": ["x"]},
+            "two pages with the name health",
+        ),
         ({"portal_hub_port": 8081}, "portal_hub_port must be below 1024"),
         ({"portal_certificate": "/x"}, "Set both portal_certificate and portal_certificate_key"),
         ({"portal_openid": {"issuer": "https://x"}}, "portal_openid needs issuer, client_id"),
@@ -43,3 +59,8 @@ def test_what_would_not_work_is_refused(evaluate: Evaluate, given: dict[str, Any
     found = problems(evaluate, **given)
     assert bool(found) is bool(message)
     assert message in found
+
+
+def test_compute_nodes_and_images_need_the_address_too() -> None:
+    first = yaml.safe_load((ROLE / "tasks/notebooks.yml").read_text(encoding="utf-8"))[0]
+    assert first["ansible.builtin.assert"]["that"] == "__portal_address_problems | length == 0"
