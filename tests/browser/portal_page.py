@@ -101,6 +101,19 @@ class Portal:
             self.fill(f"#{name}", value)
         self.click("input[type=submit], button[type=submit]")
 
+    def send_form(self, fields: str) -> None:
+        """Send the form for a notebook with other fields, which are encoded as in an address."""
+        self.open("/hub/spawn")
+        self.page.wait("document.querySelector('#hours') !== null")
+        change = (
+            "(form => { form.querySelectorAll('[name]:not([name=_xsrf])').forEach(one => one.remove());"
+            f"for (const [name, value] of new URLSearchParams({json.dumps(fields)})) {{"
+            "const field = document.createElement('textarea');"
+            "Object.assign(field, {name, value}); form.append(field) }"
+            "HTMLFormElement.prototype.submit.call(form) })(document.querySelector('#hours').form)"
+        )
+        self.page.run(change)
+
     def wait_for_lab(self, limit_s: float = START_S) -> None:
         """Wait until JupyterLab is there, with whatever was open before."""
         try:

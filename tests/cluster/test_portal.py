@@ -257,7 +257,9 @@ def test_a_notebook_cannot_change_its_spawner(portal: Portal, cluster: Cluster) 
 def test_the_form_refuses_what_no_browser_sends(portal: Portal, cluster: Cluster, fields: str, message: str) -> None:
     portal.log_in("bob", PASSWORDS["bob"])
     portal.wait_for("Partition")
-    portal.open(f"/hub/spawn?{fields}")
+    portal.open("/hub/spawn?partition=compute&gpus=0&cpus=1&hours=1")
+    portal.wait_for("Links cannot start a notebook.")
+    portal.send_form(fields)
     portal.wait_for(message)
     assert portal.page.run("document.querySelectorAll('img[src=x]').length") == 0
     assert "bob" not in [job[0] for job in jobs(cluster, CONTROLLER)]

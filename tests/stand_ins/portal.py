@@ -62,6 +62,23 @@ def programs() -> pathlib.Path:
     return pathlib.Path(done.stdout.strip().splitlines()[-1])
 
 
+def in_hub(program: str, **given: Any) -> Any:
+    """Run a program with the hub's packages; returns what it prints last, as JSON.
+
+    :param given: the program's first argument, as JSON.
+    """
+    done = subprocess.run(
+        [str(programs() / "hub/bin/python"), "-c", program, json.dumps(given)],
+        env={**os.environ, "PYTHONPATH": str(ROLE / "files")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 def proxy_command(port: int, hub_port: int, api_port: int, folder: pathlib.Path, at: pathlib.Path) -> list[str]:
     """The command of the proxy's unit."""
     unit = (ROLE / "templates/hpcai-portal-proxy.service.j2").read_text(encoding="utf-8").replace("\\\n", "")
@@ -73,7 +90,7 @@ def proxy_command(port: int, hub_port: int, api_port: int, folder: pathlib.Path,
         "__portal_proxy_api_port": api_port,
         "portal_port": port,
         "portal_hub_port": hub_port,
-        "portal_address": "127.0.0.1",
+        "__portal_url_host": "127.0.0.1",
     }
     return shlex.split(jinja2.Template(found[1], undefined=jinja2.StrictUndefined).render(values))
 

@@ -23,6 +23,7 @@ ACCOUNTS: dict[str, list[Any]] = {
     "alice": [4001, ["alice", "vision"]],
     "bob": [4002, ["bob", "vision", "operators"]],
     "carol": [4003, ["carol"]],
+    "erin": [4005, ["vision", "helpdesk"]],
     "sudoer": [4004, ["sudo", "vision"]],
     "root": [0, ["root", "vision"]],
 }
@@ -32,7 +33,7 @@ CLAIMS: dict[str, dict[str, Any]] = {
     "noname": {"email": "alice@example.org"},
     "list": {"preferred_username": ["alice@example.org"]},
 }
-GROUPS = {"groups": ["vision"], "refused_groups": ["sudo", "wheel"], "refused_users": [], "admin_groups": []}
+GROUPS = {"groups": ["vision"], "refused_groups": ["sudo", "wheel"], "refused_users": [], "admin_groups": ["helpdesk"]}
 # "builder", with bcrypt.
 MONITORING_USER = {"portal": "$2b$12$1kYxGPJCTEsirQUfEzn3QegZ1DVtMjPVnks0a3hClkEmlVtpvDHlG"}
 MONITORING_LOGIN = "cG9ydGFsOmJ1aWxkZXI="
@@ -163,6 +164,9 @@ def test_another_users_token_opens_neither_server_nor_page(door: Door) -> None:
     bobs = door.portal.token()
     door.log_in("alice")
     alices = door.portal.token()
+    door.log_in("erin")
+    erins = door.portal.token()
+    door.log_in("alice")
     door.portal.open("/hub/spawn")
     door.portal.page.wait("location.pathname.startsWith('/user/alice/')", SLOW_S)
 
@@ -171,11 +175,16 @@ def test_another_users_token_opens_neither_server_nor_page(door: Door) -> None:
 
     contents = "/user/alice/api/contents"
     assert status(contents, alices) == 200
-    assert [status(contents, token) for token in (bobs, "x" * 32, "")] == [403, 403, 403]
+    assert [status(contents, token) for token in (bobs, erins, "x" * 32, "")] == [403, 403, 403, 403]
     assert status("/hub/api/user", bobs) == 200
     assert status("/hub/api/users/alice", bobs) in (403, 404)
     assert status("/hub/api/users/alice/server", bobs, "DELETE") in (403, 404)
     # Nor can it say that it is a notebook.
     assert status("/hub/api/hpcai/notebook", bobs, "POST", b'{"port": 21000}') == 403
-    assert [status("/services/health/", token) for token in (bobs, alices)] == [200, 403]
+    assert [status("/services/health/", token) for token in (bobs, alices, erins)] == [200, 403, 403]
     assert status(contents, alices) == 200
+    # A member of portal_admin_groups sees and stops the notebook, and cannot act as its user.
+    assert status("/hub/api/users/alice", erins) == 200
+    assert status("/hub/api/users/alice/tokens", erins, "POST", b"{}") in (403, 404)
+    assert status("/hub/api/users/alice", erins, "PATCH", b'{"admin": true}') in (403, 404)
+    assert status("/hub/api/users/alice/server", erins, "DELETE") in (202, 204)

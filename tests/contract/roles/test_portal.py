@@ -48,6 +48,8 @@ EXPRESSIONS = {
         name: rendered(f"{name}.j2")
         for name in ("sudoers", "pam", "portal.nft", "hpcai-portal.service", "hpcai-portal-proxy.service", "notebook")
     },
+    "python_changed": "{{ __portal_python_changed }}",
+    "lacking": "{{ __portal_lacking }}",
     "restd": "{{ portal_slurm_web_restd }}",
     "slurm_web_users": "{{ __portal_slurm_web_user_hosts }}",
     "slurm_web_sources": "{{ __portal_slurm_web_sources.problems }}",
@@ -84,7 +86,11 @@ def by_host(evaluate: Evaluate) -> dict[str, dict[str, Any]]:
         "portal_monitoring_url": "http://10.0.0.4:9090/services/monitoring",
         "portal_monitoring_password": "secret",
         "portal_files": "/nowhere",
+        "portal_refused_groups": ["linux admins"],
     }
+    for name, known in {"old": {}, "other": {"python": "python3.10"}, "jammy13": {"system": "Ubuntu-22"}}.items():
+        facts = {**hosts["login"]["facts"], "ansible_local": {"hpcai_portal": {"python": "python3", **known}}}
+        hosts[name] = {**hosts["login"], "portal_host": name, "portal_address": "fd00::5", "facts": facts}
     hosts["web"] = {
         **hosts["login"],
         "portal_host": "web",
@@ -131,6 +137,38 @@ def test_packages_and_python_depend_on_the_operating_system(by_host: dict[str, d
     assert [by_host[host]["python"] for host in ("login", "jammy", "rocky")] == ["python3", "python3.11", "python3.12"]
 
 
+def test_the_environment_is_made_again_for_another_python(by_host: dict[str, dict[str, Any]]) -> None:
+    changed = {host: by_host[host]["python_changed"] for host in ("login", "old", "other", "jammy13")}
+    assert changed == {"login": False, "old": False, "other": True, "jammy13": True}
+    assert by_host["jammy13"]["lacking"] is True
+    names = [task["name"] for task in yaml.safe_load((ROLE / "tasks/install.yml").read_text(encoding="utf-8"))]
+    assert names.index("Create the Python environment") == names.index("Remove the environment of another Python") + 1
+
+
+def test_daemons_restart_for_another_jupyterhub_or_proxy() -> None:
+    tasks = yaml.safe_load((ROLE / "tasks/hub.yml").read_text(encoding="utf-8"))
+    daemons = [task["hpcai.azure.daemon"] for task in tasks if "hpcai.azure.daemon" in task]
+    assert [one["name"] for one in daemons] == ["hpcai-portal-proxy", "hpcai-portal"]
+    for one in daemons:
+        assert "/etc/ansible/facts.d/hpcai_portal.fact" in one["files"]
+        assert "__portal_lacking" in one["pending"]
+
+
+def test_an_ipv6_address_has_brackets_in_urls(by_host: dict[str, dict[str, Any]]) -> None:
+    assert "--default-target http://[fd00::5]:289 " in by_host["old"]["hpcai-portal-proxy.service"]
+    assert by_host["old"]["settings"]["address"] == "[fd00::5]"
+    assert "ip6 saddr fd00::5 accept" in by_host["old"]["portal.nft"]
+
+
+def test_the_secret_of_openid_reaches_the_hub_as_it_is(evaluate: Evaluate) -> None:
+    tasks = yaml.safe_load((ROLE / "tasks/hub.yml").read_text(encoding="utf-8"))
+    (content,) = [task["ansible.builtin.copy"]["content"] for task in tasks if "secrets.env" in str(task)]
+    inventory = {"all": {"vars": {**LOCAL, "portal_openid_secret": 'a\\b "x ' + "'$y' "}, "hosts": {"login": {}}}}
+    (found,) = evaluate("hpcai.azure.portal", inventory, {"env": content}, ansible_facts=FACTS).values()
+    # As systemd's EnvironmentFile= reads double quotes.
+    assert found["env"].splitlines()[0] == r'''PORTAL_OPENID_SECRET="a\\b \"x '$y' "'''
+
+
 def test_the_hub_reads_shadow_only_if_it_checks_passwords_there(by_host: dict[str, dict[str, Any]]) -> None:
     assert [by_host[host]["shadow"] for host in ("login", "openid", "rocky")] == ["shadow", "", ""]
     assert "@include common-auth" in by_host["login"]["pam"]
@@ -145,6 +183,8 @@ def test_the_hub_acts_as_no_administrator(by_host: dict[str, dict[str, Any]]) ->
     assert rule.endswith("NOPASSWD: /usr/bin/sbatch, /usr/bin/squeue, /usr/bin/scancel")
     # Only these variables pass, so the hub cannot set LD_PRELOAD or PATH of what sudo starts.
     assert 'env_reset, env_keep = "JUPYTERHUB_*"' in by_host["login"]["sudoers"]
+    # A blank would end the name.
+    assert r"!%linux\ admins" in by_host["openid"]["sudoers"]
     assert "SETENV" not in by_host["login"]["sudoers"]
 
 
@@ -162,11 +202,22 @@ def test_only_the_hub_reaches_notebooks(by_host: dict[str, dict[str, Any]]) -> N
     assert rules[allowed + 1] == "tcp dport 21000-21999 counter reject with tcp reset"
 
 
+def test_the_rules_return_when_nftables_loads_its_own_again() -> None:
+    unit = (ROLE / "templates/hpcai-portal-ports.service.j2").read_text(encoding="utf-8").splitlines()
+    assert {"ReloadPropagatedFrom=nftables.service", "ExecReload=/usr/sbin/nft -f /etc/hpcai/portal.nft"} <= {*unit}
+
+
 def test_units_run_as_their_users(by_host: dict[str, dict[str, Any]]) -> None:
     hub, proxy = (by_host["login"][f"{name}.service"].splitlines() for name in ("hpcai-portal", "hpcai-portal-proxy"))
     assert "User=hpcai-portal" in hub
     assert "User=hpcai-proxy" in proxy
     assert {"NoNewPrivileges=true", "CapabilityBoundingSet=CAP_NET_BIND_SERVICE"} <= {*proxy}
+    # Users of the machine cannot take the ports of a service that restarts.
+    settings = by_host["login"]["settings"]
+    ports = [settings["hub_port"], settings["proxy_api_port"], settings["pages_port"] + 100]
+    assert max(ports) < 1024
+    assert "AmbientCapabilities=CAP_NET_BIND_SERVICE" in hub
+    assert "AmbientCapabilities=CAP_NET_BIND_SERVICE" in proxy
     # No command line has a secret.
     assert not [line for line in hub + proxy if line.startswith("ExecStart") and "TOKEN" in line]
     assert by_host["compute"]["notebook"].startswith("#!/opt/hpcai/portal/venv/bin/python -I\n")

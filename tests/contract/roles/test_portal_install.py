@@ -114,3 +114,43 @@ def test_the_self_signed_certificate_is_for_the_portals_names_and_stays(
     before = certificate.read_bytes(), key.read_bytes()
     assert "changed=0" in run_tasks(tmp_path, "certificate.yml", "Create a self-signed certificate", **given)
     assert (certificate.read_bytes(), key.read_bytes()) == before
+
+
+@pytest.mark.parametrize(
+    ("functions", "stays"),
+    [
+        (["hub", "notebooks"], {"programs", "hub", "ports"}),
+        (["notebooks"], {"programs", "ports"}),
+        (["hub"], {"programs", "hub"}),
+        ([], set()),
+    ],
+)
+def test_a_host_loses_the_parts_of_functions_that_it_no_longer_has(
+    tmp_path: pathlib.Path, functions: list[str], stays: set[str]
+) -> None:
+    """Another portal_host must not leave a hub that accepts logins and submits jobs."""
+    names = ("programs", "hub", "notebooks")
+    lists = {f"__portal_removed_{name}": [str(tmp_path / name.replace("notebooks", "ports"))] for name in names}
+    for path in lists.values():
+        pathlib.Path(path[0]).touch()
+    files = [str(ROLE / f"vars/main/{name}.yml") for name in ("main", "uninstall")]
+    tasks = yaml.safe_load((ROLE / "tasks/uninstall.yml").read_text(encoding="utf-8"))
+    (remove,) = [task for task in tasks if task.get("loop") == "{{ __portal_removed }}"]
+    (include,) = [
+        task
+        for task in yaml.safe_load((ROLE / "tasks/main.yml").read_text(encoding="utf-8"))
+        if task.get("ansible.builtin.include_tasks") == "uninstall.yml"
+    ]
+    assert include["vars"] == {"__portal_keeps": "{{ portal_functions }}"}
+    given = {**LOCAL, **lists, "__portal_keeps": functions}
+    play = {"name": "Run", "hosts": "localhost", "gather_facts": False, "vars_files": files, "tasks": [remove]}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play], sort_keys=False), encoding="utf-8")
+    run = subprocess.run(
+        ["ansible-playbook", "-i", "localhost,", str(tmp_path / "play.yml"), "-e", json.dumps(given)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert {path.name for path in tmp_path.iterdir()} - {"play.yml"} == stays

@@ -117,6 +117,9 @@ def test_slurmrestd_accepts_only_tokens_where_it_listens(
     assert f"ExecStart=/usr/sbin/slurmrestd -a rest_auth/jwt {listens}" in lines
     # An empty line replaces the packaged commands and options, which run it as root at all addresses.
     assert lines.index("ExecStart=") < lines.index(f"ExecStart=/usr/sbin/slurmrestd -a rest_auth/jwt {listens}")
+    # From 24.05 on upstream's unit has "Environment=SLURMRESTD_LISTEN=:6820", and slurmrestd listens there too.
+    assert lines.index("Environment=") < lines.index("Environment=SLURM_JWT=daemon")
+    assert "UnsetEnvironment=SLURMRESTD_LISTEN SLURMRESTD_OPTIONS" in lines
     assert {"User=slurmrestd", "EnvironmentFile=", "Environment=SLURM_JWT=daemon", "NoNewPrivileges=true"} <= {*lines}
 
 
@@ -243,6 +246,22 @@ def test_a_slurmrestd_and_a_key_of_the_site_stay(removal: Removal) -> None:
     removal.drop_in.unlink()
     assert removal.run(slurm_conf={"AuthAltParameters": f"jwt_key={removal.key}"}) == ""
     assert removal.key.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "is_removed"),
+    [
+        ({}, True),
+        ({"slurm_conf": {"AuthAltParameters": "jwt_key=/etc/slurm/jwt_hs256.key"}}, False),
+        ({"slurm_dbd_conf": {"AuthAltParameters": "jwt_key=/etc/slurm/jwt_hs256.key"}}, False),
+    ],
+)
+def test_uninstall_leaves_a_key_of_the_site(evaluate: Evaluate, given: dict[str, Any], is_removed: bool) -> None:
+    inventory = {"all": {"vars": LOCAL, "children": {"hpcai_controller": {"hosts": {"ctl": given}}}}}
+    expressions = {"removed": "{{ __slurm_removed }}", "of_site": "{{ __slurm_jwt_key_of_site }}"}
+    (found,) = evaluate("hpcai.azure.slurm", inventory, expressions, ansible_facts=FACTS).values()
+    assert found["of_site"] is not is_removed
+    assert ("/etc/slurm/jwt_hs256.key" in found["removed"]) is is_removed
 
 
 def test_both_a_run_without_the_option_and_uninstall_remove_slurmrestd() -> None:

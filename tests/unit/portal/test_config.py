@@ -45,9 +45,9 @@ def settings(**changes: Any) -> dict[str, Any]:
         "schema": 1,
         "address": "10.0.0.5",
         "port": 443,
-        "hub_port": 8081,
-        "proxy_api_port": 8001,
-        "pages_port": 8090,
+        "hub_port": 289,
+        "proxy_api_port": 288,
+        "pages_port": 290,
         "state": "/var/lib/hpcai/portal",
         "python": "/opt/hpcai/portal/venv/bin/python",
         "announcement": "",
@@ -96,13 +96,13 @@ def test_neither_hub_nor_proxy_end_notebooks_when_they_stop() -> None:
     assert made["JupyterHub"]["cleanup_servers"] is False
     assert made["ConfigurableHTTPProxy"] == {
         "should_start": False,
-        "api_url": "http://127.0.0.1:8001",
+        "api_url": "http://127.0.0.1:288",
         "auth_token": "proxy-secret",
     }
 
 
 def test_the_hub_listens_only_at_its_private_address() -> None:
-    assert applied()["JupyterHub"]["hub_bind_url"] == "http://10.0.0.5:8081"
+    assert applied()["JupyterHub"]["hub_bind_url"] == "http://10.0.0.5:289"
 
 
 def test_notebooks_get_the_settings_and_nothing_of_the_hubs_environment() -> None:
@@ -120,13 +120,28 @@ def test_a_page_is_for_its_groups_or_for_all() -> None:
     ]
     made = applied(pages=pages)["JupyterHub"]
     assert [(one["name"], one["url"]) for one in made["services"]] == [
-        ("health", "http://127.0.0.1:8090"),
-        ("news", "http://127.0.0.1:8091"),
+        ("health", "http://127.0.0.1:290"),
+        ("news", "http://127.0.0.1:291"),
     ]
     assert made["load_roles"] == [
         {"name": "user", "scopes": ["self", "access:services!service=news"]},
         {"name": "page-health", "scopes": ["access:services!service=health"], "groups": ["operators"]},
     ]
+
+
+def test_admins_see_and_stop_notebooks_and_cannot_open_them() -> None:
+    rules = {"groups": [], "refused_groups": [], "refused_users": [], "admin_groups": ["helpdesk"]}
+    (_user, role) = applied(rules=rules)["JupyterHub"]["load_roles"]
+    assert role == {
+        "name": "portal-admin",
+        "scopes": ["admin-ui", "list:users", "read:users", "read:servers", "delete:servers"],
+        "groups": ["helpdesk"],
+    }
+    assert [one["name"] for one in applied()["JupyterHub"]["load_roles"]] == ["user"]
+
+
+def test_a_new_jupyterhub_upgrades_its_database() -> None:
+    assert applied()["JupyterHub"]["upgrade_db"] is True
 
 
 def test_only_the_page_of_the_monitoring_gets_its_login() -> None:

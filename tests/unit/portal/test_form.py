@@ -43,7 +43,7 @@ def test_time_limits_are_read_as_slurm_prints_them(limit: str, minutes: int) -> 
 
 def test_the_choice_of_a_browser_is_accepted() -> None:
     assert form.choice_of({**GOOD, "image": [""], "_xsrf": ["x"]}, OFFER) == form.Choice(
-        "gpu", gpus=8, cpus=96, hours=8, image="nvcr.io#nvidia/pytorch:25.04-py3"
+        "gpu", gpus=8, cpus=96, hours=8, image="nvcr.io#nvidia/pytorch:25.04-py3", most_minutes=1440
     )
     least = {"partition": ["cpu"], "gpus": ["0"], "cpus": ["1"], "hours": ["1"]}
     assert form.choice_of(least, OFFER) == form.Choice("cpu")
@@ -86,6 +86,8 @@ def test_everything_else_is_refused(field: str, values: list[str]) -> None:
 def test_a_partitions_own_limits_apply() -> None:
     short = {**GOOD, "partition": ["short"], "gpus": ["6"]}
     assert form.choice_of({**short, "hours": ["1"]}, OFFER).hours == 1
+    # Slurm would refuse an hour, or let it wait.
+    assert "--time=30" in slurm.submit("alice", form.choice_of({**short, "hours": ["1"]}, OFFER), [])
     for field, value in (("hours", "2"), ("gpus", "7")):
         with pytest.raises(form.FormProblem, match="from"):
             form.choice_of({**short, "hours": ["1"], field: [value]}, OFFER)
@@ -166,7 +168,7 @@ def test_the_partition_and_the_gpus_that_a_user_chooses_reach_sbatch() -> None:
     for name in choices:
         choice = {**GOOD, "partition": [name], "gpus": [most[name]], "cpus": ["2"], "hours": ["1"]}
         command = slurm.submit("alice", form.choice_of(choice, OFFER), ["JUPYTERHUB_API_TOKEN"])
-        given = {f"--partition={name}", "--cpus-per-task=2", "--time=60"}
+        given = {f"--partition={name}", "--cpus-per-task=2", f"--time={30 if name == 'short' else 60}"}
         assert given <= {*command}
         gpus = [word for word in command if word.startswith("--gpus")]
         assert gpus == ([f"--gpus={most[name]}"] if most[name] != "0" else [])

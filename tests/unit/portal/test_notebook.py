@@ -48,6 +48,8 @@ def test_the_server_ends_when_idle_and_takes_no_other_port() -> None:
     assert "--ServerApp.port_retries=0" in command
     assert "--ServerApp.shutdown_no_activity_timeout=7200" in command
     assert "--KernelManager.transport=ipc" in command
+    # An open browser or terminal does not keep it.
+    assert {"--MappingKernelManager.cull_connected=True", "--TerminalManager.cull_inactive_timeout=7200"} <= {*command}
     assert not [word for word in notebook.command_of(options(idle_minutes=0), "/tmp/x") if "timeout" in word]
 
 

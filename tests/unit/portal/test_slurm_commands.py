@@ -76,7 +76,12 @@ def test_the_id_comes_from_sbatch(answer: str, number: str | None) -> None:
         (0, "PENDING|n/a|None\n", "", Job(Status.WAITING)),
         (0, "CONFIGURING|compute-0|None\n", "", Job(Status.WAITING)),
         (0, "RUNNING|compute-0|None\n", "", Job(Status.RUNNING, host="compute-0")),
-        (0, "COMPLETING|compute-0|None\n", "", Job(Status.ENDED, host="compute-0")),
+        (0, "STOPPED|compute-0|None\n", "", Job(Status.WAITING)),
+        (0, "SUSPENDED|compute-0|None\n", "", Job(Status.WAITING)),
+        (0, "RESIZING|compute-0|None\n", "", Job(Status.WAITING)),
+        (0, "SIGNALING|compute-0|None\n", "", Job(Status.WAITING)),
+        (0, "A_NEW_STATE|compute-0|None\n", "", Job(Status.UNKNOWN)),
+        (0, "COMPLETING|compute-0|None\n", "", Job(Status.ENDED)),
         (0, "TIMEOUT|compute-0|TimeLimit\n", "", Job(Status.ENDED)),
         (0, "CANCELLED|compute-0|None\n", "", Job(Status.ENDED)),
         (0, "", "", Job(Status.ENDED)),
@@ -84,12 +89,16 @@ def test_the_id_comes_from_sbatch(answer: str, number: str | None) -> None:
         (1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n", Job(Status.UNKNOWN)),
         (124, "", "timed out", Job(Status.UNKNOWN)),
         (1, "", "sudo: a password is required\n", Job(Status.UNKNOWN)),
-        (0, "RUNNING|; id|None\n", "", Job(Status.ENDED)),
+        (0, "RUNNING|; id|None\n", "", Job(Status.UNKNOWN)),
         (0, "PENDING||<b>x</b>\n", "", Job(Status.WAITING)),
     ],
 )
 def test_answers_of_squeue(rc: int, stdout: str, stderr: str, job: Job) -> None:
     assert slurm.job_of(rc, stdout, stderr) == job
+
+
+def test_partitions_that_the_hubs_user_may_not_use_are_listed() -> None:
+    assert "--all" in slurm.SINFO
 
 
 def test_what_sbatch_says_reaches_the_user() -> None:

@@ -20,6 +20,8 @@ SETTINGS = "/etc/hpcai/portal/portal.json"
 PAGE_STARTS_S = 300
 """Seconds for the server of a page to start. The hub ends if one takes longer; its default, 30 s, is too short on a
 machine that is busy or has just booted."""
+ADMIN_SCOPES = ("admin-ui", "list:users", "read:users", "read:servers", "delete:servers")
+"""What members of ``portal_admin_groups`` may do. JupyterHub's own role "admin" may act as every user."""
 _LIBRARY = str(Path(__file__).resolve().parents[1])
 
 
@@ -47,6 +49,8 @@ def apply(c: Any, settings: Mapping[str, Any], env: Mapping[str, str]) -> None:
     hub.cleanup_servers = False
     hub.cleanup_proxy = False
     hub.spawner_class = "hpcai_portal.spawner.SlurmNotebook"
+    # It makes a copy of the database first.
+    hub.upgrade_db = True
     # Also how often the hub adds missing routes to the proxy, after a restart of the proxy.
     hub.last_activity_interval = 15
     hub.template_vars = {"announcement_login": settings["announcement"]} if settings["announcement"] else {}
@@ -120,5 +124,8 @@ def _pages(c: Any, settings: Mapping[str, Any], env: Mapping[str, str]) -> None:
             roles.append({"name": f"page-{page['name']}", "scopes": scopes, "groups": list(page["groups"])})
         else:
             roles[0]["scopes"] = [*roles[0]["scopes"], *scopes]
+    admins = list(settings["rules"]["admin_groups"])
+    if admins:
+        roles.append({"name": "portal-admin", "scopes": list(ADMIN_SCOPES), "groups": admins})
     c.JupyterHub.services = services
     c.JupyterHub.load_roles = roles

@@ -62,6 +62,7 @@ class Offer:
 class Choice:
     """What a user has chosen.
 
+    :ivar most_minutes: the partition's time limit, which can be less than an hour; 0 if it has none.
     :ivar image: the container's image; empty for none.
     """
 
@@ -70,6 +71,12 @@ class Choice:
     cpus: int = 1
     hours: int = 1
     image: str = NO_CONTAINER
+    most_minutes: int = 0
+
+    @property
+    def minutes(self) -> int:
+        """The job's time limit."""
+        return min(self.hours * 60, self.most_minutes or self.hours * 60)
 
 
 def choice_of(form: Mapping[str, Sequence[str]], offer: Offer) -> Choice:
@@ -91,6 +98,7 @@ def choice_of(form: Mapping[str, Sequence[str]], offer: Offer) -> Choice:
         cpus=_number(form, "cpus", 1, partition.cpus, "CPU cores"),
         hours=_number(form, "hours", 1, most, "Hours"),
         image=_image(form, offer),
+        most_minutes=partition.minutes,
     )
 
 

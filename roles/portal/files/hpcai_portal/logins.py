@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -34,8 +35,12 @@ class _ClusterUsers(Authenticator):
         if problem or account is None:
             self.log.warning("Login refused: %r %s", name[:64], problem)
             return None
-        is_admin = bool(set(self.rules.admin_groups) & set(account.groups))
-        return {"name": account.name, "groups": list(account.groups), "admin": is_admin}
+        # Nobody is JupyterHub's admin, who may act as every user. `config` has a role for portal_admin_groups.
+        return {"name": account.name, "groups": list(account.groups), "admin": False}
+
+    def normalize_username(self, username: str) -> str:
+        """The name as this machine has it. JupyterHub would make it lower case, and so another user's."""
+        return username
 
     async def refresh_user(self, user: Any, handler: Any = None, **_options: Any) -> dict[str, Any] | bool:
         """Look the user up again, because groups change and users leave."""
@@ -76,6 +81,11 @@ class OpenIdUsers(_ClusterUsers, GenericOAuthenticator):
     _keys_url = ""
     _keys: Any = None
     _keys_asked: float | None = None
+    _asks: asyncio.Lock
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._asks = asyncio.Lock()
 
     async def _ask(self, address: str) -> Any:
         try:
@@ -97,13 +107,18 @@ class OpenIdUsers(_ClusterUsers, GenericOAuthenticator):
         self.authorize_url, self.token_url, self._keys_url = found.authorize_url, found.token_url, found.keys_url
         self._discovered = time.monotonic()
 
-    async def _ask_for_keys(self) -> bool:
-        """Whether the keys are new; they are not asked for again within a minute."""
-        if self._keys_asked is not None and time.monotonic() - self._keys_asked < KEYS_AGE_S:
-            return False
-        self._keys_asked = time.monotonic()
-        self._keys = await self._ask(self._keys_url)
-        return True
+    async def _newer_keys(self, known: Any) -> Any:
+        """Return keys that are newer than these, which can be None, or the same ones if they are not old enough.
+
+        :raises openid.ProviderProblem: the provider does not answer.
+        """
+        # Logins at the same time wait for one answer.
+        async with self._asks:
+            is_recent = self._keys_asked is not None and time.monotonic() - self._keys_asked < KEYS_AGE_S
+            if self._keys is None or (self._keys is known and not is_recent):
+                self._keys_asked = time.monotonic()
+                self._keys = await self._ask(self._keys_url)
+            return self._keys
 
     async def token_to_user(self, token_info: dict[str, Any]) -> dict[str, Any]:
         """The claims of the id_token. Entra ID's userinfo has no preferred_username.
@@ -113,14 +128,14 @@ class OpenIdUsers(_ClusterUsers, GenericOAuthenticator):
         await self.discover()
         token = token_info.get("id_token")
         try:
-            if self._keys is None:
-                await self._ask_for_keys()
+            keys = self._keys or await self._newer_keys(None)
             try:
-                return openid.claims_of(token, self._keys, self.issuer, self.client_id)
+                return openid.claims_of(token, keys, self.issuer, self.client_id)
             except openid.UnknownKey:
-                if not await self._ask_for_keys():
+                newer = await self._newer_keys(keys)
+                if newer is keys:
                     raise
-                return openid.claims_of(token, self._keys, self.issuer, self.client_id)
+                return openid.claims_of(token, newer, self.issuer, self.client_id)
         except openid.ProviderProblem as problem:
             self.log.error("OpenID: %s", problem)
             raise web.HTTPError(503, "The login provider does not answer. Try again later.") from None

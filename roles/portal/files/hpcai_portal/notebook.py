@@ -186,6 +186,11 @@ def command_of(asked: argparse.Namespace, folder: str) -> list[str]:
             f"--ServerApp.shutdown_no_activity_timeout={seconds}",
             f"--MappingKernelManager.cull_idle_timeout={seconds}",
             "--MappingKernelManager.cull_interval=60",
+            # Also those that a browser shows. A kernel that computes is not idle.
+            "--MappingKernelManager.cull_connected=True",
+            # A server with a terminal does not end.
+            f"--TerminalManager.cull_inactive_timeout={seconds}",
+            "--TerminalManager.cull_interval=60",
         ]
     if asked.image:
         command.append("--MultiKernelManager.default_kernel_name=container")

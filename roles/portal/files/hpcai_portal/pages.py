@@ -20,7 +20,7 @@ import socket
 import sys
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
+from urllib.parse import unquote, urlparse
 
 from jupyterhub.services.auth import HubOAuthCallbackHandler, HubOAuthenticated
 from tornado import httpclient, ioloop, netutil, simple_httpclient, web
@@ -53,7 +53,25 @@ def file_of(root: Path, path: str) -> Path | None:
         return None
     if found.is_dir():
         found = found / "index.html"
-    return found if found.is_relative_to(top) and found.resolve().is_relative_to(top) and found.is_file() else None
+    found = found.resolve()
+    return found if found.is_relative_to(top) and found.is_file() else None
+
+
+def content_of(found: Path) -> bytes:
+    """Read a file that ``file_of`` returned. A link that has taken a place in its path since then is not followed.
+
+    :raises OSError: the file is no longer there.
+    """
+    folder = os.open("/", os.O_PATH)
+    try:
+        for name in found.parts[1:-1]:
+            inner = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        with open(os.open(found.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
+            return file.read()
+    finally:
+        os.close(folder)
 
 
 class _Page(HubOAuthenticated, web.RequestHandler):
@@ -80,11 +98,15 @@ class Files(_Page):
     def get(self, path: str) -> None:
         """Send a file."""
         found = file_of(self.root, path)
-        if found is None:
+        try:
+            content = content_of(found) if found else None
+        except FileNotFoundError:
+            content = None
+        if found is None or content is None:
             raise web.HTTPError(404, "There is no such page. It may not have been written yet.")
         self.set_header("Content-Security-Policy", SANDBOX)
         self.set_header("Content-Type", mimetypes.guess_type(found.name)[0] or "application/octet-stream")
-        self.write(found.read_bytes())
+        self.write(content)
 
 
 class _Server(_Page):
@@ -109,16 +131,21 @@ class _Server(_Page):
 class Forwarded(_Server):
     """A web server that only this machine, or the private network, reaches."""
 
-    def initialize(self, url: str) -> None:
+    def initialize(self, url: str, prefix: str) -> None:
         """Set the server's URL, and how to log in there."""
+        self.prefix = prefix
         self.url = url.rstrip("/")
         login = os.environ.get("PORTAL_PAGE_LOGIN")
         self.login = {"Authorization": f"Basic {login}"} if login else {}
 
     @web.authenticated
-    async def get(self, path: str) -> None:
+    async def get(self, _path: str) -> None:
         """Forward a request without the visitor's cookies, and its answer."""
         query = f"?{self.request.query}" if self.request.query else ""
+        # Tornado has decoded `path`, and the server could leave its URL's path with "..".
+        path = self.request.path.removeprefix(self.prefix)
+        if ".." in re.split(r"[/\\]", unquote(path)):
+            raise web.HTTPError(400)
         # The browser must not ask the visitor for the login of the portal's own user.
         await self.forward(httpclient.AsyncHTTPClient(), f"{self.url}/{path}{query}", self.login, (401, 599))
 
@@ -191,7 +218,7 @@ def application(page: dict[str, Any], prefix: str) -> web.Application:
     """Return the page's web server."""
     target: tuple[Any, dict[str, str]] = (Files, {"root": page["path"]})
     if page.get("url"):
-        target = (Forwarded, {"url": page["url"]})
+        target = (Forwarded, {"url": page["url"], "prefix": prefix})
     elif page.get("slurm_web"):
         target = (SlurmWeb, {"path": page["slurm_web"]})
     return web.Application(

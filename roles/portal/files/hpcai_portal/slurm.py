@@ -20,7 +20,8 @@ SUDO = ("sudo", "--non-interactive", "--user")
 SBATCH, SQUEUE, SCANCEL = "/usr/bin/sbatch", "/usr/bin/squeue", "/usr/bin/scancel"
 NOTEBOOK = "/usr/libexec/hpcai/notebook"
 JOB_NAME = "hpcai-notebook"
-SINFO = ("/usr/bin/sinfo", "--noheader", "--format=%P|%l|%c|%G")
+# All, because the hub's user is in no AllowGroups. sbatch refuses users who may not use a partition.
+SINFO = ("/usr/bin/sinfo", "--all", "--noheader", "--format=%P|%l|%c|%G")
 
 # Of useradd(8), with the dots, at signs and capitals of directories, and without "-" in front.
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]{0,63}")
@@ -83,7 +84,7 @@ def submit(user: str, choice: Choice, variables: Sequence[str], arguments: Seque
         "--nodes=1",
         "--ntasks=1",
         f"--cpus-per-task={choice.cpus}",
-        f"--time={choice.hours * 60}",
+        f"--time={choice.minutes}",
         # A notebook that starts again would have a new address, and has lost the state of its kernels anyway.
         "--no-requeue",
         # sbatch must not create files in the folder of the portal.
@@ -107,6 +108,11 @@ def cancel(user: str, job_id: str) -> list[str]:
     return as_user(user, [SCANCEL, _id(job_id)])
 
 
+def is_cancelled(rc: int, stderr: str) -> bool:
+    """Whether an answer of scancel means that the job ends, or has ended."""
+    return rc == 0 or "Invalid job id" in stderr or "already completing or completed" in stderr
+
+
 def id_of(answer: str) -> str:
     """Return the job's id from the answer of ``sbatch --parsable``, which is ``ID`` or ``ID;CLUSTER``.
 
@@ -121,8 +127,39 @@ def _id(text: str) -> str:
     return text
 
 
-_WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED")
-_RUNNING = ("RUNNING", "COMPLETING", "STAGE_OUT")
+# squeue's states (job_state_string in Slurm's src/common/slurm_protocol_defs.c). Of others it is not known what the job
+# does. A job that is stopped or suspended keeps its GPUs.
+_WAITING = (
+    "PENDING",
+    "CONFIGURING",
+    "REQUEUED",
+    "REQUEUE_HOLD",
+    "REQUEUE_FED",
+    "RESV_DEL_HOLD",
+    "SPECIAL_EXIT",
+    "SUSPENDED",
+    "STOPPED",
+    "SIGNALING",
+    "RESIZING",
+    "POWER_UP_NODE",
+)
+_ENDED = (
+    "",
+    "BOOT_FAIL",
+    "CANCELLED",
+    "COMPLETED",
+    "COMPLETING",
+    "DEADLINE",
+    "FAILED",
+    "LAUNCH_FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "RECONFIG_FAIL",
+    "REVOKED",
+    "STAGE_OUT",
+    "TIMEOUT",
+)
 
 
 def job_of(rc: int, stdout: str, stderr: str) -> Job:
@@ -133,9 +170,9 @@ def job_of(rc: int, stdout: str, stderr: str) -> Job:
     state, host, reason = ([*stdout.strip().partition("\n")[0].split("|"), "", "", ""])[:3]
     if state in _WAITING:
         return Job(Status.WAITING, reason=reason if re.fullmatch(r"\w+", reason) and reason != "None" else "")
-    if state in _RUNNING and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*", host):
-        return Job(Status.RUNNING if state == "RUNNING" else Status.ENDED, host=host)
-    return Job(Status.ENDED)
+    if state == "RUNNING" and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*", host):
+        return Job(Status.RUNNING, host=host)
+    return Job(Status.ENDED if state in _ENDED else Status.UNKNOWN)
 
 
 def why_refused(stderr: str) -> str:

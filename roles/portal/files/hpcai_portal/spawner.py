@@ -15,8 +15,8 @@ import html
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import Any, ClassVar
 
 import batchspawner
 from batchspawner.batchspawner import BatchSpawnerBase, JobStatus
@@ -25,10 +25,9 @@ from tornado import web
 from traitlets import Bool, Dict, Integer, List, Unicode
 
 from . import form, slurm
+from .commands import answer_of, cancel_until_done
 
 assert batchspawner
-COMMAND_S = 30.0
-"""Time limit of one command of Slurm."""
 SINFO_AGE_S = 60.0
 FORM_S = 8.0
 """Time limit of sinfo, for which the user waits. Without slurmctld it tries for minutes."""
@@ -51,26 +50,6 @@ class StartFailed(web.HTTPError):
         self.jupyterhub_html_message = html.escape(message)
 
 
-async def answer_of(
-    command: Sequence[str], env: dict[str, str] | None = None, limit_s: float = COMMAND_S
-) -> tuple[int, str, str]:
-    """Run a command without a shell; returns its exit status, stdout and stderr."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=env,
-    )
-    try:
-        stdout, stderr = await asyncio.wait_for(process.communicate(), limit_s)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        return 124, "", f"{command[0]} timed out after {limit_s:g} s"
-    return process.returncode or 0, stdout.decode(errors="replace"), stderr.decode(errors="replace")
-
-
 class SlurmNotebook(BatchSpawnerBase):
     """A user's notebook in a Slurm job."""
 
@@ -84,6 +63,7 @@ class SlurmNotebook(BatchSpawnerBase):
     job_id: str
     _job = slurm.Job(slurm.Status.UNKNOWN)
     _partitions: tuple[float, tuple[form.Partition, ...]] = (0.0, ())
+    _cancellations: ClassVar[set[asyncio.Task[bool]]] = set()
 
     # The form. It is made for each request, because partitions change.
 
@@ -112,11 +92,15 @@ class SlurmNotebook(BatchSpawnerBase):
     async def run_options_from_form(self, data: dict[str, list[str]]) -> dict[str, Any]:
         """Check what the browser has sent."""
         choice = form.choice_of(data, await self.offer())
-        return dict(vars(choice))
+        # The partition's limit is looked up again.
+        return {name: value for name, value in vars(choice).items() if name != "most_minutes"}
 
     async def options_from_query(self, query_data: dict[str, list[str]]) -> dict[str, Any]:
-        """Check a link with the fields of the form."""
-        return await self.run_options_from_form(query_data)
+        """Refuse a link with the fields of the form, which could be somebody else's.
+
+        :raises FormProblem: always. JupyterHub then shows the form.
+        """
+        raise form.FormProblem("Links cannot start a notebook. Choose here.")
 
     def _choice(self, offer: form.Offer) -> form.Choice:
         """Check the options again: JupyterHub's API takes them as JSON, past the form."""
@@ -189,12 +173,20 @@ class SlurmNotebook(BatchSpawnerBase):
         if not self.job_id:
             return
         rc, _stdout, stderr = await answer_of(slurm.cancel(self.user.name, self.job_id))
-        if rc != 0:
-            self.log.warning("scancel of job %s failed: %s", self.job_id, stderr.strip()[:300])
+        is_cancelled = slurm.is_cancelled(rc, stderr)
         for _attempt in range(0 if now else 20):
-            if await self.query_job_status() in (JobStatus.NOTFOUND, JobStatus.UNKNOWN):
+            status = await self.query_job_status()
+            is_cancelled = is_cancelled or status is JobStatus.NOTFOUND
+            if status in (JobStatus.NOTFOUND, JobStatus.UNKNOWN):
                 break
             await asyncio.sleep(0.5)
+        if not is_cancelled:
+            # JupyterHub forgets the job now, whatever happens here.
+            self.log.warning("scancel of job %s failed, and is repeated: %s", self.job_id, stderr.strip()[:300])
+            again = cancel_until_done(self.user.name, self.job_id, self.longest_hours * 3600)
+            task = asyncio.create_task(again)
+            SlurmNotebook._cancellations.add(task)
+            task.add_done_callback(SlurmNotebook._cancellations.discard)
         self.clear_state()
 
     async def progress(self) -> AsyncIterator[dict[str, str]]:

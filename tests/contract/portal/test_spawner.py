@@ -1,0 +1,87 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The spawner within the real JupyterHub and batchspawner, without a hub that runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stand_ins import portal as stand_in
+
+SPAWNER = """
+import asyncio, json, types
+from hpcai_portal import commands, form, spawner
+
+answers, asked = [], []
+async def answer_of(command, env=None, limit_s=30.0):
+    asked.append(" ".join(command).partition(" -- ")[2].split(" ")[0].rpartition("/")[2])
+    return answers.pop(0)
+spawner.answer_of = commands.answer_of = answer_of
+commands.AGAIN_S = 0.01
+
+made = spawner.SlurmNotebook(_log_name="alice", user=types.SimpleNamespace(name="alice"), orm_spawner=None)
+made.job_id = "7"
+"""
+AWAY = (1, "", "Unable to contact slurm controller (connect failure)")
+
+
+def stopped(*answers: tuple[int, str, str]) -> dict[str, Any]:
+    """What the spawner does if its user stops the notebook, and Slurm answers this."""
+    program = """
+import sys
+answers += [tuple(answer) for answer in json.loads(sys.argv[1])["answers"]]
+async def main():
+    await made.stop()
+    asked.append("stopped")
+    for _wait in range(500):
+        if not spawner.SlurmNotebook._cancellations:
+            break
+        await asyncio.sleep(0.01)
+asyncio.run(main())
+print(json.dumps({"asked": asked, "job_id": made.job_id, "left": len(answers)}))
+"""
+    found: dict[str, Any] = stand_in.in_hub(SPAWNER + program, answers=answers)
+    return found
+
+
+def test_a_job_that_slurm_did_not_cancel_is_cancelled_later() -> None:
+    assert stopped(AWAY, AWAY, AWAY, (0, "", "")) == {
+        "asked": ["scancel", "squeue", "stopped", "scancel", "scancel"],
+        "job_id": "",
+        "left": 0,
+    }
+    # sudo could not be ended.
+    slow = (124, "", "sudo timed out after 30 s")
+    assert stopped(slow, slow, (0, "", ""))["asked"] == ["scancel", "squeue", "stopped", "scancel"]
+
+
+def test_a_job_that_slurm_has_cancelled_or_forgotten_is_not_cancelled_again() -> None:
+    ended = (0, "CANCELLED|compute-0|None\\n", "")
+    assert stopped((0, "", ""), ended)["asked"] == ["scancel", "squeue", "stopped"]
+    assert stopped((1, "", "Invalid job id"), AWAY)["asked"] == ["scancel", "squeue", "stopped"]
+    assert stopped(AWAY, ended)["asked"] == ["scancel", "squeue", "stopped"]
+
+
+def test_the_choice_in_the_form_becomes_the_jobs_time_limit() -> None:
+    program = """
+answers.append((0, "short|30:00|4|(null)\\n", ""))
+fields = {"partition": ["short"], "gpus": ["0"], "cpus": ["1"], "hours": ["1"]}
+async def main():
+    made.user_options = await made.run_options_from_form(fields)
+    return made._choice(await made.offer()).minutes
+print(json.dumps([asyncio.run(main()), sorted(made.user_options)]))
+"""
+    assert stand_in.in_hub(SPAWNER + program) == [30, ["cpus", "gpus", "hours", "image", "partition"]]
+
+
+def test_a_link_starts_no_notebook() -> None:
+    program = """
+try:
+    made_of = asyncio.run(made.options_from_query({"partition": ["gpu"], "gpus": ["8"], "cpus": ["1"], "hours": ["8"]}))
+except form.FormProblem as problem:
+    made_of = str(problem)
+print(json.dumps([made_of, asked]))
+"""
+    assert stand_in.in_hub(SPAWNER + program) == ["Links cannot start a notebook. Choose here.", []]
