@@ -23,6 +23,8 @@ time."""
 SAVED_S = 12
 """slurmctld saves its queue 5 to 10 s after a change, and cannot save it when it is killed."""
 BACK_S = 120
+START_S = 90
+"""With its prolog, on a busy machine."""
 REQUEUE_S = 110
 """From the requeue to the next start: 61 s and a scheduling cycle. With Slurm's defaults it is at least 121 s."""
 
@@ -43,7 +45,7 @@ def test_jobs_survive_a_restart_and_a_kill_of_slurmctld(
     controller: Host, computes: list[Host], alice: Any, eventually: Callable[..., float]
 ) -> None:
     job = alice.sbatch(f"--array=1-{JOBS} --ntasks=1 --mem=100 --time=5", f"sleep {SECONDS}")
-    eventually(lambda: running(computes) == CPUS, 30, lambda: states(controller, job))
+    eventually(lambda: running(computes) == CPUS, START_S, lambda: states(controller, job))
     controller.check_output("systemctl restart slurmctld")
     eventually(lambda: controller.run("scontrol ping").rc == 0, 60, lambda: "no answer after the restart")
     controller.check_output(f"sleep {SAVED_S}")
@@ -77,7 +79,7 @@ def test_a_dead_nodes_job_runs_elsewhere_and_the_node_returns(
     controller.check_output("scontrol reconfigure")
     try:
         job = alice.sbatch("--nodes=1 --exclusive --requeue --time=5", "sleep 15")
-        eventually(lambda: alice.job(job)["JobState"] == "RUNNING", 30, lambda: alice.job(job))
+        eventually(lambda: alice.job(job)["JobState"] == "RUNNING", START_S, lambda: alice.job(job))
         dead, other = alice.job(job)["NodeList"], {"compute-0": "compute-3", "compute-3": "compute-0"}
         which = dead.rpartition("-")[2]
         lost = node(which)
