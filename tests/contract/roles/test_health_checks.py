@@ -94,8 +94,8 @@ def test_a_controller_that_is_not_the_first_one_any_more_loses_its_services(tmp_
     done = own_folders.ansible_playbook(tmp_path, "-i", "hosts.yml", "play.yml", "--check", "--limit", "old")
     assert done.returncode == 0, done.stdout + done.stderr
     shown = done.stdout
-    for task in ("Stop hpcai-health-arbiter", "Stop hpcai-recovery", "Remove the ledger's units, settings and metrics"):
-        assert task in shown, shown
+    for name in ("Stop hpcai-health-arbiter", "Stop hpcai-recovery", "Remove the ledger's units, settings and metrics"):
+        assert name in shown, shown
     by_role = shown.partition("include_role")[2]
     for item in [*files, *metrics]:
         assert f"changed: [old] => (item={item})" in by_role, shown

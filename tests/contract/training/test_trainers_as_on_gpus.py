@@ -80,8 +80,8 @@ def test_a_divided_model_begins_with_the_parameters_of_a_whole_one(training: Tra
     assert found["blocks.3.feed.up.weight"] == pytest.approx((0, 0.02), abs=0.001)
     # 0.02 / sqrt(2 * 4 layers)
     assert found["head.weight"] == pytest.approx((0, 0.0071), abs=0.0005)
-    assert found["norm.weight"] == (1, 0)
-    assert found["blocks.0.attention.q.bias"] == (0, 0)
+    assert found["norm.weight"] == (1.0, 0.0)
+    assert found["blocks.0.attention.q.bias"] == (0.0, 0.0)
     if training.recipe == "fsdp":
         # A node has no room for the whole model of each of its ranks.
         assert "made on {'meta'}" in output

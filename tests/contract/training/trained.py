@@ -103,7 +103,7 @@ class Training:
 
     def train(self, *changed: str, world: int = 2, instead: str = "", **variables: str) -> tuple[list[int], str]:
         """Train to the end, and return the exit statuses and the first rank's output."""
-        return self.wait(self.start(*changed, world=world, instead=instead, full=False, **variables))
+        return self.wait(self.start(*changed, world=world, instead=instead, full=False, shared=True, **variables))
 
     def wait(self, processes: list[subprocess.Popen[str]]) -> tuple[list[int], str]:
         """Wait for the processes."""

@@ -243,7 +243,7 @@ def was_left_held(runs: Sequence[JobRun], log: Sequence[Mapping[str, Any]]) -> b
 
     A hold of the job's user has no such entry, and is not released.
     """
-    last = next((entry for entry in reversed(log) if entry.get("action") != CHECK), {})
+    last: Mapping[str, Any] = next((entry for entry in reversed(log) if entry.get("action") != CHECK), {})
     return bool(last.get("held")) and last.get("runs") == len(runs) and last["time"] >= int(runs[-1].end or 0)
 
 

@@ -91,7 +91,9 @@ def test_a_node_that_is_drained_while_it_boots_does_not_make_the_daemon_ask_azur
 
 
 @pytest.mark.parametrize("deletes", [False, True])
-def test_a_node_that_is_drained_during_the_pass_that_gives_it_up_stays(deletes: bool) -> None:
+def test_a_node_that_is_drained_during_the_pass_that_gives_it_up_stays(
+    deletes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(idle_s=300.0)
     job = runs(world, 1, 60)
     [name], seen = job.nodes, world.arm.view
@@ -104,7 +106,7 @@ def test_a_node_that_is_drained_during_the_pass_that_gives_it_up_stays(deletes: 
             world.slurm.drain(name, "bad GPU, do not touch")
         return found
 
-    world.arm.view = viewed  # type: ignore[method-assign]
+    monkeypatch.setattr(world.arm, "view", viewed)
     world.advance(3600)
     assert not world.arm.deleted
     assert world.slurm.nodes[name].drained
