@@ -187,6 +187,7 @@ DEEP_CHECK_MINUTES = 30
 """Time limit of the deep checks."""
 _DEEP_CHECK = "/usr/bin/hpcnode health run deep"
 # 2 is unknown: as on other nodes, a check that could not measure anything stops nothing.
+# Unless somebody waits for the job, its state in Slurm says nothing: the report has the results.
 _FAILS_WITH_IT, _PASSES_ALWAYS = " || [ $? = 2 ]", " || true"
 
 
