@@ -17,8 +17,9 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from stand_ins.blob.azurite import Azurite, NotHere, azcopy_in, installed
@@ -171,13 +172,15 @@ def nothing_left() -> Iterator[None]:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def started(words: Sequence[str], environment: Mapping[str, str], folder: pathlib.Path) -> subprocess.Popen[str]:
+def started(
+    words: Sequence[str], environment: Mapping[str, str], folder: pathlib.Path, output: int | IO[str] = subprocess.PIPE
+) -> subprocess.Popen[str]:
     """Start a program whose output is kept, with all that it starts itself."""
     made = subprocess.Popen(
         words,
         env=environment,
         cwd=folder,
-        stdout=subprocess.PIPE,
+        stdout=output,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
@@ -220,6 +223,7 @@ class Job:
             "SLURM_SUBMIT_DIR": str(folder),
         }
         self.script = folder / "job.sbatch"
+        self._logged = 0
 
     def render(self, run: str = "", *words: str) -> None:
         """Write the script."""
@@ -232,13 +236,26 @@ class Job:
         self.script.write_text(done.stdout)
 
     def start(self, **variables: str) -> subprocess.Popen[str]:
-        """Start the script, as slurmd does."""
-        return started(["bash", str(self.script)], {**self.environment, **variables}, self.folder)
+        """Start the script, as slurmd does: a run after a requeue appends to the job's log."""
+        self._logged = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("a") as output:
+            return started(["bash", str(self.script)], {**self.environment, **variables}, self.folder, output)
 
     def finish(self, process: subprocess.Popen[str]) -> tuple[int, str]:
-        """Wait for the script."""
-        output = process.communicate(timeout=LIMIT_S)[0]
-        return process.returncode, output
+        """Wait for the script, and return its status and what this run has printed."""
+        process.wait(timeout=LIMIT_S)
+        # What it has started may print a last line.
+        deadline = time.monotonic() + 30
+        with contextlib.suppress(ProcessLookupError):
+            while time.monotonic() < deadline:
+                os.killpg(process.pid, 0)
+                time.sleep(0.05)
+        return process.returncode, self.log.read_bytes()[self._logged :].decode()
+
+    @property
+    def log(self) -> pathlib.Path:
+        """The job's log, whose name is in the script."""
+        return self.folder / f"{self.recipe}-tiny-{self.number}.log"
 
     @property
     def job_folder(self) -> pathlib.Path:

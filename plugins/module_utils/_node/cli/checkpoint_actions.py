@@ -67,7 +67,7 @@ _ARCHIVE = """\
 Uploads the files of DIR, a job's folder, and further files such as the job's log, to outputs/NAME in the store. NAME is
 the name of DIR. Files in subfolders of DIR are left out. The uploaded files are never pruned.
 
-Exit status: 0 good, 1 not uploaded.
+Exit status: 0 good, 1 not uploaded, or a FILE does not exist; the others are uploaded.
 """
 _STATUS = """\
 Shows what the watchers of DIR do.

@@ -123,9 +123,14 @@ def archive_outputs(args: argparse.Namespace) -> Answer:
     """Upload logs and reports of a job."""
     from ..job.checkpoint.attest import archive
 
-    missing = [path for path in args.files if not os.path.isfile(path)]
-    if missing or not os.path.isdir(args.folder):
-        raise UsageError(f"{(missing or [args.folder])[0]} does not exist")
+    if not os.path.isdir(args.folder):
+        raise UsageError(f"{args.folder} does not exist")
+    files = [path for path in args.files if os.path.isfile(path)]
+    missing = [path for path in args.files if path not in files]
     with Opened(args, None) as store:
-        names = archive(store, args.folder, args.files)
-    return Answer(GOOD, f"{len(names)} files are in outputs/ of the store", {"archived": names})
+        names = archive(store, args.folder, files)
+    found = {"archived": names, "missing": missing}
+    text = f"{len(names)} files are in outputs/ of the store"
+    if missing:
+        return Answer(BAD, f"{text}; these do not exist: {', '.join(missing)}", found)
+    return Answer(GOOD, text, found)

@@ -317,3 +317,13 @@ def test_the_files_of_a_job_are_archived(call: Call, tmp_path: Path) -> None:
     (tmp_path / "job-7/report.txt").write_text("report")
     assert call("archive", str(tmp_path / "job-7"))[1]["archived"] == ["outputs/job-7/report.txt"]
     assert (tmp_path / "blobs/outputs/job-7/report.txt").read_text() == "report"
+
+
+def test_a_missing_log_does_not_prevent_the_archiving_of_the_other_files(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "job-7").mkdir()
+    (tmp_path / "job-7/runs.json").write_text("{}")
+    status, data = call("archive", str(tmp_path / "job-7"), str(tmp_path / "job-7.log"))
+    assert status == 1
+    assert data["archived"] == ["outputs/job-7/runs.json"]
+    assert data["missing"] == [str(tmp_path / "job-7.log")]
+    assert (tmp_path / "blobs/outputs/job-7/runs.json").read_text() == "{}"
