@@ -112,13 +112,6 @@ def logged_in(portal: Portal, user: str) -> None:
     portal.page.wait("location.pathname !== '/hub/login'")
 
 
-def keep(portal: Portal, name: str) -> None:
-    """Save a picture, for the guide and to look at."""
-    folder = os.environ.get("HPCAI_PORTAL_PICTURES")
-    if folder:
-        (Path(folder) / f"{name}.png").write_bytes(portal.page.picture())
-
-
 def test_check_mode_works_before_the_first_run(checked: Recap) -> None:
     assert checked.rc == 0, checked.output
 
@@ -146,7 +139,7 @@ def test_members_see_the_queue_and_the_nodes(portal: Portal, cluster: Cluster) -
         portal.open(f"{base}/{view}")
         # slurmdbd learns of a job some seconds later.
         portal.wait_for(shown, 60)
-        keep(portal, f"slurm-{view.partition('/')[0]}")
+        portal.keep(f"slurm-{view.partition('/')[0]}")
         assert "Unable to retrieve" not in portal.text()
     assert portal.page.run("window.owned") is None
     assert not [words for words in portal.page.complaints() if "favicon" not in words]
@@ -159,7 +152,7 @@ def test_a_user_outside_of_the_groups_gets_nothing(portal: Portal) -> None:
     for path in ("", "config.json", "api/anonymous", "api/clusters"):
         portal.open(f"/services/slurm/{path}")
         portal.wait_for("403")
-    keep(portal, "slurm-forbidden")
+    portal.keep("slurm-forbidden")
 
 
 @pytest.mark.usefixtures("converged")
@@ -203,7 +196,7 @@ def test_a_controller_that_is_away_and_back(portal: Portal, cluster: Cluster) ->
     try:
         portal.open(f"{base}/jobs")
         portal.wait_for("Unable to retrieve", 120)
-        keep(portal, "slurm-away")
+        portal.keep("slurm-away")
     finally:
         cluster.ssh(CONTROLLER, "sudo systemctl start slurmctld")
     portal.open(f"{base}/resources")

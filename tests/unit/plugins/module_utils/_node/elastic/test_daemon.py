@@ -231,19 +231,28 @@ def test_the_budget_is_the_list_price_of_the_day_and_the_month() -> None:
     assert "monthly budget of 1000" in cost.why_stopped(ledger, chosen, known, START)
 
 
-def test_a_daemon_that_has_used_its_budget_up_orders_nothing_and_says_so(tmp_path: Path) -> None:
-    world, root = World(), Root(str(tmp_path))
-    for folder in (spool.SPOOL, spool.CONTROL):
-        os.makedirs(root.at(folder))
-    chosen = settings(budget={"day": 1.0}, metrics="")
-    daemon = Daemon(root, lambda command: Result((), 0, "", ""), chosen, world.slurm, Azure(world.arms))
+class Paying:
+    """A daemon with a budget, and its world. An hour of a node costs 10."""
 
-    def passes(count: int) -> str:
+    def __init__(self, tmp_path: Path, **budget: float) -> None:
+        self.world, self.root = World(), Root(str(tmp_path))
+        for folder in (spool.SPOOL, spool.CONTROL):
+            os.makedirs(self.root.at(folder))
+        chosen = settings(budget=budget, metrics="")
+        azure = Azure(self.world.arms)
+        self.daemon = Daemon(self.root, lambda command: Result((), 0, "", ""), chosen, self.world.slurm, azure)
+
+    def passes(self, count: int) -> str:
+        """Let it run so many times, and return why it orders nothing any more."""
         for _number in range(count):
-            world.tick(15)
-            daemon.one_pass(world.now, world.now)
-        return str((status.read_status(root) or {})["stopped"])
+            self.world.tick(15)
+            self.daemon.one_pass(self.world.now, self.world.now)
+        return str((status.read_status(self.root) or {})["stopped"])
 
+
+def test_a_daemon_that_has_used_its_budget_up_orders_nothing_and_says_so(tmp_path: Path) -> None:
+    paying = Paying(tmp_path, day=1.0)
+    world, passes = paying.world, paying.passes
     first = world.slurm.submit(1, 1e9)
     # 150 s of a node for 10 an hour are 0.42, and 600 s are 1.67.
     assert (passes(10), first.state) == ("", "RUNNING")
@@ -254,27 +263,17 @@ def test_a_daemon_that_has_used_its_budget_up_orders_nothing_and_says_so(tmp_pat
     assert (first.state, second.state) == ("RUNNING", "PENDING")
     assert "hpcai: elastic: Budget" in second.words[0]
     assert "the daily budget of 1 is used up" in second.words[0]
-    assert any("no growth: the daily budget" in line for line in status.lines(status.read_status(root) or {}))
+    assert any("no growth: the daily budget" in line for line in status.lines(status.read_status(paying.root) or {}))
 
 
 def test_hours_without_an_answer_of_slurmctld_count_in_the_budget(tmp_path: Path) -> None:
-    world, root = World(), Root(str(tmp_path))
-    for folder in (spool.SPOOL, spool.CONTROL):
-        os.makedirs(root.at(folder))
-    chosen = settings(budget={"month": 40.0}, metrics="")
-    daemon = Daemon(root, lambda command: Result((), 0, "", ""), chosen, world.slurm, Azure(world.arms))
-
-    def passes(count: int) -> str:
-        for _number in range(count):
-            world.tick(15)
-            daemon.one_pass(world.now, world.now)
-        return str((status.read_status(root) or {})["stopped"])
-
+    paying = Paying(tmp_path, month=40.0)
+    world, passes = paying.world, paying.passes
     world.slurm.submit(1, 1e9)
     assert passes(10) == ""
-    # An hour of a node costs 10.
     world.slurm.faults = ["failed"] * 240
     assert passes(240) == ""
+    daemon = paying.daemon
     found = cost.summary(daemon._ledger, daemon._prices, "2023-01-01")["sets"]["gpu"]
     assert found["idle"] == pytest.approx(1.0, abs=0.1)
     world.slurm.faults = ["failed"] * 800
