@@ -74,7 +74,7 @@ def test_a_controller_does_not_listen_on_loopback_because_of_its_own_name(
         def __init__(self, family: int, *_more: int) -> None:
             self.family, self.own = family, ""
 
-        def __enter__(self) -> Routed:
+        def __enter__(self) -> Any:
             return self
 
         def __exit__(self, *_error: object) -> None:
