@@ -40,11 +40,11 @@ SOURCES: Mapping[str, str] = {
     "azure_common.nhc (GPU clocks), azure_gpu_ecc.nhc (remapped rows)",
     "I": "issue threads: NVIDIA/aicr #1858 (nvidia-smi on ND96isr_H100_v5), awslabs/amazon-eks-ami #1985 (clocks of "
     "H100 and H200), azurehpc-health-checks #142 (NCCL on H200), #152 (InfiniBand on H100), #162 (NVLink on NC80adis)",
-    "K": "azurehpc, the health checks of O as adopted for AKS",
+    "K": "azurehpc, the health checks of source O, as adopted for AKS",
     "L": "Microsoft's article on large-scale deep learning on NDv4 (A100): what HPL and the local disks reach",
     "M": "azurehpc, experimental/gpu_optimizations/readme.md: clocks that nvidia-smi shows on ND96asr_v4",
     "N": "azurehpc, experimental/ndv4_a100_healthchecks",
-    "O": "azurehpc, experimental/cc_slurm_nhc: configuration files older than C, and nc48v4-topo.xml",
+    "O": "azurehpc, experimental/cc_slurm_nhc: configuration files older than those of source C, and nc48v4-topo.xml",
     "P": "azurehpc, experimental: check_app_pinning_tool and run_nccl_tests_ndv4, run_nccl_tests_ncv4",
     "R": "azurehpc-health-checks, README.md: its table of limits",
     "S": "superbench, superbench/config/azure_nd*.yaml",
