@@ -21,8 +21,8 @@ description:
     process then count as loaded, and if a file is newer, slurmctld is restarted.
   - Also restarts slurmctld if its unit, a drop-in or its environment file is newer than the process.
   - Waits until slurmctld answers. Running jobs continue during a reconfiguration or a restart.
-  - If a change would make slurmctld lose jobs, such as the removal of a partition with jobs, the module fails before it
-    reconfigures or restarts slurmctld, unless O(lose_jobs) is set.
+  - If a change would make slurmctld lose jobs, such as the removal of a partition or of a node with jobs, the module
+    fails before it reconfigures or restarts slurmctld, unless O(lose_jobs) is set.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
@@ -32,8 +32,9 @@ options:
     default: /etc/slurm
   lose_jobs:
     description:
-      - Whether to allow changes that make slurmctld lose jobs. These are the removal of a partition that has jobs, and
-        a new C(SelectType), C(SwitchType), C(StateSaveLocation) or C(ClusterName) while there are any jobs.
+      - Whether to allow changes that make slurmctld lose jobs. These are the removal of a partition or of a node that
+        has jobs, and a new C(SelectType), C(SwitchType), C(StateSaveLocation) or C(ClusterName) while there are any
+        jobs.
     type: bool
     default: false
   pending:

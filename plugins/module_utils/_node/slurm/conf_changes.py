@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from ..machine.root import Root
@@ -181,11 +181,16 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Change:
-    """A difference, in words, and what it needs."""
+    """A difference, in words, and what it needs.
+
+    :ivar partition: the partition that was removed.
+    :ivar nodes: the nodes that were removed.
+    """
 
     what: str
     effect: Effect
     partition: str = ""
+    nodes: tuple[str, ...] = ()
 
 
 def file_digests(root: Root, folder: str) -> dict[str, str]:
@@ -295,9 +300,15 @@ def _node_changes(before: Mapping[str, str], after: Mapping[str, str], release: 
     removed = [name for name in before if name not in after]
     other = [name for name in after if name in before and before[name] != after[name]]
     effect = effect_of_nodes(release)
+    # slurmctld ends a job that has a node which it does not know any more (reset_job_bitmaps in its read_config.c).
+    found = (
+        ("new nodes", added, effect, ()),
+        ("nodes no longer", removed, replace(effect, loses_jobs=True), tuple(removed)),
+        ("nodes changed", other, effect, ()),
+    )
     return [
-        Change(f"{verb} in slurm.conf: {compress(names)}", effect)
-        for verb, names in (("new nodes", added), ("nodes no longer", removed), ("nodes changed", other))
+        Change(f"{verb} in slurm.conf: {compress(names)}", needed, nodes=gone)
+        for verb, names, needed, gone in found
         if names
     ]
 

@@ -17,6 +17,7 @@ from ..machine.run import CommandFailed, Run, must, wait_until
 from ..setup import daemon
 from . import conf_changes, loaded_config
 from .conf_changes import Change, Reload, Snapshot
+from .job_control import jobs_on
 from .releases import Release, in_version
 
 SERVICE = "slurmctld"
@@ -132,8 +133,11 @@ def jobs_at_stake(losing: Sequence[Change], run: Run) -> dict[str, list[str]]:
     """
     stakes = {}
     for change in losing:
-        partition = [f"--partition={change.partition}"] if change.partition else []
-        jobs = must(run(["squeue", "--noheader", "--format=%i", *partition])).stdout.split()
+        if change.nodes:
+            jobs = [job.id for job in jobs_on(change.nodes, run)]
+        else:
+            partition = [f"--partition={change.partition}"] if change.partition else []
+            jobs = must(run(["squeue", "--noheader", "--format=%i", *partition])).stdout.split()
         if jobs:
             stakes[change.what] = jobs
     return stakes

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import pathlib
+from collections.abc import Sequence
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import conf_changes, slurmctld
 
 from .played import Machine, keep_time
@@ -143,6 +144,22 @@ def test_jobs_that_would_be_lost_are_named(running: Machine) -> None:
     assert running.done[-1] == "squeue --noheader --format=%i --partition=p"
     running.jobs = []
     assert slurmctld.jobs_at_stake(made.losing, running.run) == {}
+
+
+def test_running_jobs_of_removed_nodes_are_named(running: Machine) -> None:
+    """For example after the max of an elastic set was lowered."""
+    running.write("/etc/slurm/slurm.conf", CONF.replace("compute-0", "compute-1"))
+    made = slurmctld.plan(slurmctld.read_facts(running.root, running.run))
+    (losing,) = made.losing
+    asked = []
+
+    def run(words: Sequence[str], **_options: object) -> Result:
+        asked.append(" ".join(words))
+        return Result(tuple(words), 0, "17|alice|RUNNING|compute-0\n", "")
+
+    assert slurmctld.jobs_at_stake([losing], run) == {losing.what: ["17"]}
+    assert "--nodelist=compute-0" in asked[0]
+    assert "PENDING" not in asked[0]
 
 
 def test_nodes_get_file_digests_and_what_restarts_slurmd(running: Machine) -> None:
