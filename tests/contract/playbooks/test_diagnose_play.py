@@ -103,6 +103,20 @@ def test_the_nodes_of_the_incident_and_the_controller_are_in_one_archive(play: P
     assert not list(tmp_path.glob("hpcai-diag-c*[lt1]-1970*.tar.gz"))
 
 
+def test_a_run_that_cannot_ask_slurmctld_says_so(play: Play, tmp_path: pathlib.Path) -> None:
+    python = tmp_path / "python-of-ctl"
+    answer = json.dumps({"rc": 1, "stdout": json.dumps({"schema": 1, "status": 1, "error": "slurmctld is down"})})
+    lines = python.read_text(encoding="utf-8").splitlines()
+    [asked] = [number for number, line in enumerate(lines) if "AnsiballZ_command" in line]
+    lines[asked] = f"*AnsiballZ_command*) printf '%s' {shlex.quote(answer)} ;;"
+    python.write_text("\n".join(lines), encoding="utf-8")
+    done = play()
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "ctl/items/cpu.txt" in archive_in(tmp_path)
+    output = " ".join(done.stdout.split())
+    assert "only the controller was examined (slurmctld is down). To examine nodes, name them" in output
+
+
 def test_named_machines_are_collected_and_names_stay_out(play: Play, tmp_path: pathlib.Path) -> None:
     done = play(hpcai_diagnose="compute-3", hpcai_diagnose_pseudonyms=True)
     assert done.returncode == 0, done.stdout + done.stderr

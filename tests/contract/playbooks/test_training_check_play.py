@@ -45,12 +45,14 @@ def play(tmp_path: pathlib.Path, ansible_playbook: AnsiblePlaybook) -> Callable[
     groups = {"hpcai_controller": {"hosts": {"ctl": here}}, "hpcai_compute": {"hosts": {"n-0": here, "n-1": here}}}
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"children": groups}}), encoding="utf-8")
 
-    def run(status: int = 0, **variables: Any) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: str, status: int = 0, playbook: str = "training_check", **variables: Any
+    ) -> subprocess.CompletedProcess[str]:
         for name, text in (("hpcnode", HPCNODE), ("sbatch", SBATCH)):
             (programs / name).write_text(text.format(folder=tmp_path, status=status), encoding="utf-8")
             (programs / name).chmod(0o700)
         given = {"training_check_python": "/env/python", "training_check_folder": str(tmp_path / "jobs"), **variables}
-        words = ("-i", "hosts.yml", "hpcai.azure.training_check", "-e", json.dumps(given))
+        words = ("-i", "hosts.yml", f"hpcai.azure.{playbook}", "-e", json.dumps(given), *arguments)
         return ansible_playbook(tmp_path, *words, PATH=f"{programs}:{os.environ['PATH']}")
 
     return run
@@ -91,4 +93,12 @@ def test_a_run_without_an_interpreter_starts_no_job(play: Callable[..., Any], tm
     done = play(training_check_python="")
     assert done.returncode == 2
     assert "Set training_check_python" in done.stdout
+    assert not (tmp_path / "words").exists()
+
+
+@pytest.mark.parametrize("playbook", ["training_check", "container_check"])
+def test_check_mode_does_not_say_that_it_works(play: Callable[..., Any], tmp_path: pathlib.Path, playbook: str) -> None:
+    done = play("--check", playbook=playbook, container_check_image="docker://alpine")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Check mode: nothing was started" in done.stdout
     assert not (tmp_path / "words").exists()

@@ -10,6 +10,7 @@ import pathlib
 from typing import Any
 
 import pytest
+import yaml
 
 from .conftest import LOCAL, Evaluate
 
@@ -91,6 +92,20 @@ def test_queue_and_database_can_be_on_another_disk(by_host: dict[str, dict[str, 
     assert by_host["disk"]["state"] == "/data/slurm/slurmctld"
     assert by_host["disk"]["datadir"] == "/data/slurm/database"
     assert "DebugLevel=verbose\n" in by_host["disk"]["dbd"]
+
+
+def test_the_timer_of_the_dumps_runs_only_while_there_is_a_folder(evaluate: Evaluate) -> None:
+    tasks = yaml.safe_load((TEMPLATES.parent / "tasks/state.yml").read_text(encoding="utf-8"))
+    of_timer = {
+        task.get("ansible.builtin.include_tasks", "stopped"): task["when"]
+        for task in tasks
+        if "dump_timer.yml" in str(task) or task.get("hpcai.azure.daemon", {}).get("name") == "hpcai-slurm-dump.timer"
+    }
+    hosts = {"with": {**LOCAL, "slurm_dump_path": "/backup"}, "without": LOCAL}
+    expressions = {name: f"{{{{ {condition} }}}}" for name, condition in of_timer.items()}
+    found = evaluate("hpcai.azure.slurm", {"all": {"hosts": hosts}}, expressions)
+    assert found["with"] == {"dump_timer.yml": True, "stopped": False}
+    assert found["without"] == {"dump_timer.yml": False, "stopped": True}
 
 
 def test_an_external_database_server_is_not_installed(by_host: dict[str, dict[str, Any]]) -> None:

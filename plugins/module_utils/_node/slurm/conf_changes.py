@@ -133,9 +133,10 @@ def effect_of_partitions(is_removed: bool) -> Effect:
 def effect_of_file(name: str, release: Release) -> Effect:
     """Return what a change of another file needs."""
     if name == "job_container.conf":
+        # slurmctld sends nodes the files that it read when it started or reconfigured (configless_update in
+        # proc_req.c). Without a reconfigure, the restarted slurmd would get the old file again.
         source = f"{name}(5): 'slurmd will need to be restarted', and 'no jobs are running'"
-        slurmctld = Reload.NOTHING if release < NEW_PROCESSES else Reload.RECONFIGURE
-        return Effect(slurmctld, Reload.RESTART, source, needs_idle_node=True)
+        return Effect(Reload.RECONFIGURE, Reload.RESTART, source, needs_idle_node=True)
     if name == _GRES:
         slurmd = Reload.RESTART if release < NEW_PROCESSES else Reload.RECONFIGURE
         return Effect(Reload.RESTART, slurmd, "gres.conf(5): changes to Cores and Type")

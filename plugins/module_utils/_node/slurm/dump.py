@@ -16,6 +16,7 @@ import functools
 import json
 import os
 import shutil
+import stat
 import tarfile
 import time
 from collections.abc import Iterator
@@ -30,7 +31,9 @@ _SPARE_BYTES = 64 << 20
 """Space that must stay free on the dumps' file system."""
 DATABASE_LIMIT_S = 3600
 """Timeout for the dump of the database."""
-_AGAIN = 3
+_AGAIN, _PAUSE_S = 3, 0.02
+_ABANDONED_S = 24 * 3600
+"""Age at which an incomplete dump counts as left by a host that is gone."""
 
 
 def make_dump(place: StatePaths, run: Run, now: float | None = None) -> str:
@@ -52,7 +55,7 @@ def make_dump(place: StatePaths, run: Run, now: float | None = None) -> str:
     done = os.path.join(place.path, name)
     if os.path.exists(done):
         raise Refused(f"{done} already exists. Wait a second.")
-    partial = os.path.join(place.path, f"{_PARTIAL}{name}")
+    partial = os.path.join(place.path, f"{_PARTIAL}{name}{_own_mark()}")
     try:
         _fill(partial, place, run, time.strftime("%Y-%m-%dT%H:%M:%SZ", moment))
         os.rename(partial, done)
@@ -60,7 +63,8 @@ def make_dump(place: StatePaths, run: Run, now: float | None = None) -> str:
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    for old in dumps_in(place.path, place.cluster)[: -max(place.keep, 1)]:
+    # The host of slurmdbd may have its dumps in the same folder, and removes them itself.
+    for old in dumps_in(place.path, place.cluster, place.files)[: -max(place.keep, 1)]:
         shutil.rmtree(old)
     return done
 
@@ -116,7 +120,10 @@ def _archive(state: str, path: str) -> None:
 
     The queue comes first, its jobs' scripts afterwards, because an extra script does no harm.
     """
-    names = sorted(os.listdir(state), key=lambda name: (name.startswith("hash."), name))
+    listed = os.listdir(state)
+    # A file that is just being replaced may not be listed, but its former content, with ".old", is.
+    replaced = {name.removesuffix(".old") for name in listed}
+    names = sorted({*listed, *replaced}, key=lambda name: (name.startswith("hash."), name))
     with (
         open(path, "xb", opener=lambda p, flags: os.open(p, flags, 0o600)) as file,
         tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive,
@@ -135,16 +142,21 @@ def _tree(full: str, inside: str) -> Iterator[tuple[str, str]]:
 
 
 def _add(archive: tarfile.TarFile, full: str, inside: str) -> None:
-    """Add one file. It is opened before its size is read, because it may be replaced or removed at any time."""
-    for _attempt in range(_AGAIN):
+    """Add one file. It is opened before its size is read, because it may be replaced or removed at any time.
+
+    While slurmctld replaces a file, there is no file of this name for a moment: it unlinks the old one before it links
+    the new one (save_buf_to_state in Slurm's src/common/state_save.c).
+    """
+    for attempt in range(_AGAIN):
         try:
-            if os.path.isdir(full) and not os.path.islink(full):
+            if attempt:
+                time.sleep(_PAUSE_S)
+            mode = os.lstat(full).st_mode
+            if stat.S_ISDIR(mode):
                 archive.add(full, inside, recursive=False)
-                return
-            if not os.path.isfile(full) or os.path.islink(full):
-                return
-            with open(full, "rb") as file:
-                archive.addfile(archive.gettarinfo(arcname=inside, fileobj=file), file)
+            elif stat.S_ISREG(mode):
+                with open(full, "rb") as file:
+                    archive.addfile(archive.gettarinfo(arcname=inside, fileobj=file), file)
             return
         except FileNotFoundError:
             continue
@@ -179,10 +191,25 @@ def _size_of(folder: str) -> int:
 
 
 def _remove_partial(folder: str) -> None:
-    """Remove what an interrupted dump left. The caller holds the lock."""
+    """Remove what an interrupted dump of this host left. The caller holds the lock of this host.
+
+    Other hosts may be writing their dumps to the same folder, so what they left is removed only after a day.
+    """
     for name in os.listdir(folder):
-        if name.startswith(_PARTIAL):
-            shutil.rmtree(os.path.join(folder, name))
+        path = os.path.join(folder, name)
+        if name.startswith(_PARTIAL) and (name.endswith(_own_mark()) or _is_abandoned(path)):
+            shutil.rmtree(path, ignore_errors=not name.endswith(_own_mark()))
+
+
+def _own_mark() -> str:
+    return f"@{os.uname().nodename}"
+
+
+def _is_abandoned(path: str) -> bool:
+    try:
+        return time.time() - os.stat(path).st_mtime > _ABANDONED_S
+    except FileNotFoundError:
+        return False
 
 
 def _sync(path: str) -> None:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import pwd
@@ -54,16 +55,18 @@ class CurrentState:
     rows: int | None
 
 
-def choose(source: str, cluster: str) -> str:
-    """Return the dump: the folder itself, or the newest dump of the cluster in it.
+def choose(source: str, place: StatePaths) -> str:
+    """Return the dump: the folder itself, or the newest dump of the cluster in it that has something for this host.
 
     :raises Refused: there is none.
     """
     if os.path.isfile(os.path.join(source, "manifest.json")):
         return os.path.realpath(source)
-    dumps = dumps_in(source, cluster)
+    dumps = dumps_in(source, place.cluster, place.files) or dumps_in(source, place.cluster)
     if not dumps:
-        raise Refused(f"{source} is not a dump, and contains none of the cluster {cluster}. Use a folder that does.")
+        raise Refused(
+            f"{source} is not a dump, and contains none of the cluster {place.cluster}. Use a folder that does."
+        )
     return os.path.realpath(dumps[-1])
 
 
@@ -115,12 +118,8 @@ def check(manifest: Mapping[str, Any], place: StatePaths, current: CurrentState,
             f"The dump is of Slurm {manifest['slurm']}, but {current.release} can only read files of the "
             f"{accepted(current.release)} releases before it. Restore with a release in between, and upgrade then."
         )
-    lacking = [
-        name
-        for name, needed in ((STATE, place.state), (DATABASE, place.database))
-        if needed and name not in manifest["files"]
-    ]
-    if len(lacking) == len([path for path in (place.state, place.database) if path]):
+    lacking = [name for name in place.files if name not in manifest["files"]]
+    if len(lacking) == len(place.files):
         raise Refused(f"The dump contains nothing for this host: it lacks {', '.join(lacking)}.")
     if force:
         return
@@ -167,7 +166,7 @@ def _load(path: str, name: str, run: Run) -> None:
 
 def _unpack(path: str, state: str) -> list[str]:
     """Replace the folder with the archive; the old folder is kept next to it."""
-    fresh, old = f"{state}.restoring", f"{state}.before-restore"
+    fresh, old = f"{state}.restoring", _unused_name(state)
     shutil.rmtree(fresh, ignore_errors=True)
     os.makedirs(fresh, mode=0o700)
     with tarfile.open(path) as archive:
@@ -188,12 +187,18 @@ def _unpack(path: str, state: str) -> list[str]:
                 shutil.copyfileobj(content, file)
             os.chmod(target, member.mode & 0o700)
     _give_to_slurm(fresh)
-    shutil.rmtree(old, ignore_errors=True)
     replaced = os.path.isdir(state)
     if replaced:
         os.rename(state, old)
     os.rename(fresh, state)
     return [old] if replaced else []
+
+
+def _unused_name(state: str) -> str:
+    """Return a name next to the folder. The folder of an earlier restore stays, because it may be the only copy of jobs
+    that are in no dump: that restore may have failed, or have used the wrong dump."""
+    names = itertools.chain([state], (f"{state}-{number}" for number in itertools.count(2)))
+    return next(f"{name}.before-restore" for name in names if not os.path.lexists(f"{name}.before-restore"))
 
 
 def _give_to_slurm(folder: str) -> None:
@@ -236,7 +241,7 @@ def restore(
 
     :raises Refused: the restore would lose data, or cannot work.
     """
-    dump = choose(source, place.cluster)
+    dump = choose(source, place)
     manifest = read_manifest(dump)
     check(manifest, place, read_current_state(place, run), force)
     return dump, (() if check_only else apply(dump, manifest, place, root, run, start))

@@ -53,6 +53,11 @@ class StatePaths:
     path: str = ""
     keep: int = 7
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files of a dump of this host."""
+        return tuple(name for name, place in ((STATE, self.state), (DATABASE, self.database)) if place)
+
 
 _FORM = instance_of(
     StatePaths,
@@ -79,15 +84,26 @@ def installed_release(place: StatePaths, run: Run) -> str:
     return next(filter(None, (release_of(name, run) for name in ("slurmctld", "slurmdbd"))), "")
 
 
-def dumps_in(folder: str, cluster: str = "") -> list[str]:
-    """Return the paths of complete dumps, oldest first."""
+def dumps_in(folder: str, cluster: str = "", files: Sequence[str] = ()) -> list[str]:
+    """Return the paths of complete dumps, oldest first.
+
+    :param files: leave out dumps that contain none of these files, because another host made them.
+    """
     dumps = []
     for name in os.listdir(folder) if os.path.isdir(folder) else ():
         match = _DUMP.fullmatch(name)
         path = os.path.join(folder, name)
         if match and (not cluster or match["cluster"] == cluster) and os.path.isfile(os.path.join(path, MANIFEST)):
             dumps.append((match["time"], path))
-    return [path for _time, path in sorted(dumps)]
+    return [path for _time, path in sorted(dumps) if not files or _has_any(path, files)]
+
+
+def _has_any(dump: str, files: Sequence[str]) -> bool:
+    try:
+        return not set(read_manifest(dump)["files"]).isdisjoint(files)
+    except (Refused, LookupError, TypeError):
+        # Not left out: whoever uses it reports the problem.
+        return True
 
 
 def read_manifest(dump: str) -> Mapping[str, Any]:

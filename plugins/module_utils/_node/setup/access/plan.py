@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import grp
+import os
+import pwd
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,7 +49,7 @@ def plan(root: Root, options: AccessOptions, run: Run, may_come: bool) -> Access
         raise PamProblem(f"{root.at(pam.SSHD)} does not exist. Install the ssh server")
     try:
         if options.present:
-            problem = _missing(root) or _nobody(read_facts(root), options) or _no_pam(root, run)
+            problem = _missing(root) or _nobody(root, read_facts(root), options) or _no_pam(root, run)
             if problem and not (may_come and problem.endswith(_COMING)):
                 raise PamProblem(problem)
             warnings += [problem] if problem else []
@@ -88,9 +90,12 @@ def _has_module(root: Root, name: str) -> bool:
     return any(root.exists(f"{folder}/{name}") for folder in folders)
 
 
-def _nobody(facts: AccountFacts, options: AccessOptions) -> str:
+def _nobody(root: Root, facts: AccountFacts, options: AccessOptions) -> str:
     """Return an error that says who would be locked out; empty if nobody."""
     admins = {account.name for account in facts.accounts if _is_admin(facts, account.name, options)}
+    if root.is_this_machine:
+        others = {options.me, *options.admins} - admins
+        admins |= {name for name in others if _is_admin_of_directory(name, options)}
     if options.me and options.me != "root" and options.me not in admins:
         return (
             f"{options.me}, who runs this, could not log in again. Add {options.me} to the admins (slurm_ssh_admins), "
@@ -111,6 +116,16 @@ def _is_admin(facts: AccountFacts, name: str, options: AccessOptions) -> bool:
         return account is not None
     primary_group = facts.group_of(account.gid)
     return any(group == primary_group or name in facts.members.get(group, ()) for group in options.admin_groups)
+
+
+def _is_admin_of_directory(name: str, options: AccessOptions) -> bool:
+    """Whether this is an admin whose account is in a directory service, not in the machine's own files."""
+    try:
+        account = pwd.getpwnam(name)
+        groups = {grp.getgrgid(number).gr_name for number in os.getgrouplist(name, account.pw_gid)}
+    except KeyError:
+        return False
+    return name in options.admins or not groups.isdisjoint(options.admin_groups)
 
 
 def _no_pam(root: Root, run: Run) -> str:

@@ -25,11 +25,14 @@ class Step:
     """One command, and its description.
 
     :ivar secret: text for its standard input, because all users can read command lines.
+    :ivar removes: the group that it removes. An earlier userdel may have removed it: by default it also removes the
+        group with the user's name (USERGROUPS_ENAB in login.defs(5)).
     """
 
     words: str
     command: tuple[str, ...]
     secret: str = field(default="", repr=False)
+    removes: str = ""
 
 
 def plan(facts: AccountFacts, options: UserOptions) -> tuple[Step, ...]:
@@ -57,7 +60,7 @@ def plan(facts: AccountFacts, options: UserOptions) -> tuple[Step, ...]:
             steps += _adapt(facts, user, account, managed)
     for group in options.groups:
         if not group.present and group.name in facts.groups:
-            steps.append(Step(f"remove group {group.name}", ("groupdel", group.name)))
+            steps.append(Step(f"remove group {group.name}", ("groupdel", group.name), removes=group.name))
     return tuple(steps)
 
 
@@ -193,7 +196,7 @@ def ensure(
     """
     actions = []
     for step in plan(read_facts(root), options):
-        if not check:
+        if not check and not (step.removes and step.removes not in read_facts(root).groups):
             must(feed(step.command, step.secret) if step.secret else run(step.command))
         actions.append(step.words)
     for user in options.users:

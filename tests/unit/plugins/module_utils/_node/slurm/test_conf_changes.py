@@ -21,7 +21,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.releases i
 
 OLD: Release = (22, 5)
 NEW: Release = (24, 11)
-NOTHING, RECONFIGURE, RESTART = Reload.NOTHING, Reload.RECONFIGURE, Reload.RESTART
+RECONFIGURE, RESTART = Reload.RECONFIGURE, Reload.RESTART
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_an_old_slurmctld_is_restarted_if_its_nodes_change() -> None:
         ("gres.conf", OLD, RESTART, RESTART),
         ("gres.conf", NEW, RESTART, RECONFIGURE),
         ("plugstack.conf", OLD, RECONFIGURE, RESTART),
-        ("job_container.conf", OLD, NOTHING, RESTART),
+        ("job_container.conf", OLD, RECONFIGURE, RESTART),
         ("job_container.conf", NEW, RECONFIGURE, RESTART),
         ("future.conf", NEW, RESTART, RESTART),
     ],

@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import pwd
+import tarfile
 from collections.abc import Sequence
 
 import pytest
@@ -144,12 +145,34 @@ def test_a_dump_that_runs_out_of_space_leaves_the_old_dumps_only(controller: Con
 
 
 def test_an_interrupted_dump_is_removed_and_never_restored(controller: Controller) -> None:
-    partial = pathlib.Path(controller.place.path, ".partial-hpcai-19700101T000000Z")
+    partial = pathlib.Path(controller.place.path, f".partial-hpcai-19700101T000000Z@{os.uname().nodename}")
     partial.mkdir(parents=True)
     (partial / "manifest.json").write_text("{}", encoding="utf-8")
     assert state.dumps_in(controller.place.path) == []
     made(controller)
     assert not partial.exists()
+
+
+def test_a_dump_that_another_host_is_writing_stays_until_it_is_a_day_old(controller: Controller) -> None:
+    for name in (".partial-other-19700101T000000Z@dbd", ".partial-hpcai-19700101T000000Z"):
+        partial = pathlib.Path(controller.place.path, name)
+        partial.mkdir(parents=True)
+        made(controller)
+        assert partial.is_dir()
+        os.utime(partial, (0, 0))
+        made(controller, 3600)
+        assert not partial.exists()
+        controller.place = dataclasses.replace(controller.place, path=f"{controller.place.path}-2")
+
+
+def test_two_hosts_of_a_cluster_can_use_the_same_folder(controller: Controller) -> None:
+    queue = dataclasses.replace(controller.place, database="", keep=1)
+    accounting = dataclasses.replace(controller.place, state="", keep=1)
+    dump.make_dump(queue, controller.run, 0)
+    first = dump.make_dump(queue, controller.run, 60)
+    second = dump.make_dump(accounting, controller.run, 3600)
+    assert state.dumps_in(queue.path) == [first, second]
+    assert [restore.choose(queue.path, place) for place in (queue, accounting)] == [first, second]
 
 
 def test_a_file_that_disappears_during_the_copy_is_no_error(
@@ -162,6 +185,32 @@ def test_a_file_that_disappears_during_the_copy_is_no_error(
 
     monkeypatch.setattr(dump, "_tree", tree)
     assert made(controller).is_dir()
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_a_file_that_is_just_being_replaced_is_in_the_dump(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch, is_listed: bool
+) -> None:
+    current = pathlib.Path(controller.place.state, "job_state")
+    current.rename(f"{current}.old")
+    real = os.listdir
+
+    def entries(folder: str) -> list[str]:
+        return [*real(folder), *(["job_state"] if is_listed and folder == controller.place.state else [])]
+
+    monkeypatch.setattr(dump.os, "listdir", entries)
+    monkeypatch.setattr(dump.time, "sleep", lambda _seconds: current.write_bytes(b"j" * 891))
+    with tarfile.open(made(controller) / "state.tar") as archive:
+        assert archive.getmember("job_state").size == 891
+
+
+def test_an_earlier_restore_keeps_what_it_replaced(controller: Controller) -> None:
+    made(controller)
+    _dump, first = controller.restore(force=True)
+    pathlib.Path(first[0], "job_state").write_bytes(b"the only copy")
+    _dump, second = controller.restore(force=True)
+    assert second == (f"{controller.place.state}-2.before-restore",)
+    assert pathlib.Path(first[0], "job_state").read_bytes() == b"the only copy"
 
 
 def test_existing_jobs_are_not_replaced_unless_forced(controller: Controller) -> None:

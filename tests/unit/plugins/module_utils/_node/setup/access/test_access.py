@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 import dataclasses
+import grp
 import json
 import pathlib
+import pwd
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access.opt
     read_options,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import apply_all
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.facts import AccountFacts
 
 from ..users.machine import Machine
 
@@ -175,6 +178,23 @@ def test_locking_out_the_user_who_runs_it_is_refused(debian: Machine) -> None:
     with pytest.raises(pam.PamProblem, match=r"carol, who runs this, could not log in again\. Add carol"):
         access(debian, me="carol")
     assert debian.text("etc/pam.d/sshd") == DEBIAN
+
+
+@pytest.mark.parametrize(
+    ("admins", "groups", "is_admin"), [(("dora",), (), True), ((), ("ops",), True), ((), ("wheel",), False)]
+)
+def test_an_admin_can_be_a_user_of_a_directory(
+    monkeypatch: pytest.MonkeyPatch, admins: tuple[str, ...], groups: tuple[str, ...], is_admin: bool
+) -> None:
+    numbers = {9000: "people", 9001: "ops"}
+    account = pwd.struct_passwd(("dora", "x", 9000, 9000, "", "/home/dora", "/bin/bash"))
+    monkeypatch.setattr(plan.pwd, "getpwnam", {"dora": account}.__getitem__)
+    monkeypatch.setattr(plan.grp, "getgrgid", lambda number: grp.struct_group((numbers[number], "x", number, [])))
+    monkeypatch.setattr(plan.os, "getgrouplist", lambda _name, _gid: list(numbers))
+    options = dataclasses.replace(OPTIONS, me="dora", admins=admins, admin_groups=groups)
+    problem = plan._nobody(Root("/"), AccountFacts((), {}, {}), options)
+    assert problem.startswith("" if is_admin else "dora, who runs this, could not log in again")
+    assert bool(problem) != is_admin
 
 
 def test_membership_in_an_admin_group_is_enough(debian: Machine) -> None:

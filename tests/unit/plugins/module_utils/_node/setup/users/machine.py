@@ -74,8 +74,12 @@ class Machine:
             fields = {"--home": ("etc/passwd", 5), "--shell": ("etc/passwd", 6), "--password": ("etc/shadow", 1)}
             self._set(*fields[command[1]], name, command[2])
         elif command[0] == "userdel":
-            kept = [line for line in self.text("etc/passwd").splitlines() if not line.startswith(f"{name}:")]
-            self.file("etc/passwd", "".join(f"{line}\n" for line in kept))
+            self._drop("etc/passwd", name)
+            # With USERGROUPS_ENAB of login.defs, userdel also removes a group of the user's name without members.
+            self._drop("etc/group", name, only_if_it_ends_with=":")
+        elif command[0] == "groupdel":
+            if not self._drop("etc/group", name):
+                return Result(tuple(command), 6, "", f"groupdel: group '{name}' does not exist\n")
         elif command[0] == "gpasswd":
             self._leave(command[2], name)
         else:
@@ -93,6 +97,12 @@ class Machine:
     def give(self, handle: int, uid: int, gid: int) -> None:
         """Record the owner that an open file gets."""
         self.given[pathlib.Path(f"/proc/self/fd/{handle}").readlink().name] = (uid, gid)
+
+    def _drop(self, path: str, name: str, only_if_it_ends_with: str = "") -> bool:
+        lines = self.text(path).splitlines()
+        kept = [line for line in lines if not (line.startswith(f"{name}:") and line.endswith(only_if_it_ends_with))]
+        self.file(path, "".join(f"{line}\n" for line in kept))
+        return kept != lines
 
     def _append(self, path: str, line: str) -> None:
         self.file(path, f"{self.text(path)}{line}\n")

@@ -197,6 +197,22 @@ def test_an_absent_user_is_removed_and_its_home_kept(machine: Machine) -> None:
     assert (machine.folder / "home/alice").is_dir()
 
 
+def test_a_user_and_the_group_of_the_same_name_can_be_removed_in_one_run(machine: Machine) -> None:
+    group, other = {"name": "alice", "gid": 4001}, {"name": "old", "gid": 4009}
+    user = {"name": "alice", "uid": 4001}
+
+    def ensured(state: str, check: bool = False) -> Outcome:
+        options = parse([{**one, "state": state} for one in (group, other)], [{**user, "state": state}], "/home")
+        return ensure(machine.root, options, homes.NEVER, machine.run, machine.feed, check, machine.give)
+
+    ensured("present")
+    foreseen = ensured("absent", check=True)
+    assert ensured("absent").actions == foreseen.actions
+    assert machine.commands[-2:] == ["userdel alice", "groupdel old"]
+    assert "alice:" not in machine.text("etc/group").replace("docker:x:999:alice", "")
+    assert ensured("absent").actions == ()
+
+
 def test_an_absent_user_with_another_uid_is_refused(machine: Machine) -> None:
     with pytest.raises(UserProblem, match="azureuser exists with uid 1000"):
         give_users(machine, {"name": "azureuser", "uid": 4001, "state": "absent"})
