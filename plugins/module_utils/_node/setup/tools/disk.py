@@ -15,6 +15,7 @@ import stat
 from collections.abc import Iterator
 from typing import Any
 
+from ...machine.lock import Locked, only_one
 from ...machine.root import Root
 from ...version import VERSION
 from ..metadata.rules import NFT
@@ -23,6 +24,7 @@ from .layout import (
     FOLDERS,
     HOME,
     LAUNCHER,
+    LOCK,
     SITE,
     TOOL,
     TREES,
@@ -35,12 +37,14 @@ from .layout import (
     Link,
     SpecialFile,
 )
-from .payload import read_sources
+from .payload import ToolsError, read_sources
 from .plan import ToolPlan, as_result, plan, wanted_disk
 from .share import Pages
 
 _HEADER = 16
 """Size in bytes of the header in a bytecode file."""
+_LOCK_S = 120
+"""How long to wait for another run, in seconds."""
 
 
 def compare(root: Root, interpreter: str, pages: Pages, absent: bool = False) -> tuple[Disk, dict[str, Any]]:
@@ -135,7 +139,7 @@ def apply(root: Root, wanted: Disk) -> ToolPlan:
     rename; what is no longer needed is removed last, or stays while a process runs from it. A concurrent run waits,
     and then reads the disk again.
 
-    :raises ToolsError: one of our paths contains a foreign file.
+    :raises ToolsError: one of our paths contains a foreign file, or another run does not finish.
     :raises OSError: the disk is full or read-only, for example.
     """
     with _locked(root):
@@ -151,6 +155,8 @@ def apply(root: Root, wanted: Disk) -> ToolPlan:
             with _unused(root.at(path)) as unused:
                 if unused or not wanted:
                     _remove(root.at(path))
+        if HOME not in wanted:
+            _remove(root.at(LOCK))
     if HOME not in wanted:
         for folder in (HOME, services.LIBEXEC, *(f"{layout.ADMIN_UNIT_FOLDER}/{name}" for name in units.ENABLED)):
             # A folder with somebody else's files stays.
@@ -161,14 +167,11 @@ def apply(root: Root, wanted: Disk) -> ToolPlan:
 
 @contextlib.contextmanager
 def _locked(root: Root) -> Iterator[None]:
-    home = root.at(HOME)
-    os.makedirs(home, mode=0o755, exist_ok=True)
-    handle = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+        with only_one(root.at(LOCK), _LOCK_S):
+            yield
+    except Locked as error:
+        raise ToolsError(f"another run is installing hpcnode: {error}") from None
 
 
 def _build(root: Root, name: str, wanted: Disk) -> None:
