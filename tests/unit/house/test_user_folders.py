@@ -88,7 +88,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     "machine/atomic.py": {
         "write_file": ROOTS_OWN,
         "remove_file": ROOTS_OWN,
-        "_make_folders": ROOTS_OWN,
+        "make_folders": ROOTS_OWN,
         "make_operators_folder": ROOTS_OWN,
     },
     "machine/lock.py": {"only_one": ROOTS_OWN},

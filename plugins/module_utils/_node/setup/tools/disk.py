@@ -15,6 +15,7 @@ import stat
 from collections.abc import Iterator
 from typing import Any
 
+from ...machine.atomic import make_folders
 from ...machine.lock import Locked, only_one
 from ...machine.root import Root
 from ...version import VERSION
@@ -205,7 +206,7 @@ def _write(root: Root, path: str, entry: Entry, final_path: str = "") -> None:
         _compile(root, path, entry, final_path or path)
         return
     parent, name = os.path.split(full_path)
-    os.makedirs(parent, mode=0o755, exist_ok=True)
+    make_folders(parent)
     if os.path.isdir(full_path) and not os.path.islink(full_path):
         _remove(full_path)
     aside = os.path.join(parent, f".{name}.new")
