@@ -46,7 +46,8 @@ class ActionModule(ActionBase):
         documents = as_plain_values(options["found"].get("nodes") or {})
         asked = list(_results(options["hosts"], hostvars, documents).values())
         if not asked:
-            reason = options["found"].get("reason") or "no host of the inventory took part"
+            found = options["found"]
+            reason = found.get("reason") or found.get("error") or "no host of the inventory took part"
             raise AnsibleActionFail(f"found: there are no results: {reason}")
         times = [str(one.result["health"].get("time") or "") for one in asked]
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

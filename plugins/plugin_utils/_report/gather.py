@@ -194,11 +194,25 @@ def _problem(result: Mapping[str, Any], document: Any, tier: str) -> str:
             f"the result has schema {schema!r}, this collection reads {SCHEMA_OF_NODES}: install the same version on "
             "the node and the controller"
         )
+    if not _is_well_formed(document):
+        return "the result has another form than hpcnode writes"
     if document.get("verdict") not in _VERDICTS or not document.get("checks"):
         return "ran no check"
     if document.get("tier") != tier:
         return f"the result is of the tier {document.get('tier')!r}, not {tier!r}"
     return ""
+
+
+def _is_well_formed(document: Mapping[str, Any]) -> bool:
+    """Whether a document has the structure that readers use. A node can send anything, and must not hide the others."""
+    checks = document.get("checks") or []
+    if not isinstance(document.get("node") or {}, Mapping) or not _is_list_of_mappings(checks):
+        return False
+    return all(_is_list_of_mappings(check.get(key) or []) for check in checks for key in ("findings", "readings"))
+
+
+def _is_list_of_mappings(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(item, Mapping) for item in value)
 
 
 def _check(check: Mapping[str, Any]) -> dict[str, Any]:
@@ -242,9 +256,13 @@ def _reading(reading: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return value
+    try:
+        return value if math.isfinite(value) else None
+    except OverflowError:
+        # An integer that no floating point number can have.
+        return None
 
 
 def _order(nodes: Iterable[Sequence[Mapping[str, Any]]]) -> list[str]:
@@ -291,7 +309,7 @@ def find_suspects(asked: Iterable[NodeResult], folder: str) -> list[dict[str, An
 
 def _machine_faults(one: NodeResult) -> hardware_faults.MachineFaults | None:
     document = one.result.get("health")
-    if not isinstance(document, Mapping):
+    if not isinstance(document, Mapping) or not _is_well_formed(document):
         return None
     try:
         machine = machine_of(document, one.host)

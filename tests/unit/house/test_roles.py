@@ -193,3 +193,15 @@ def test_no_task_registers_the_name_of_a_variable(roles: list[pathlib.Path]) -> 
             registered = re.findall(r"register: (\w+)", file.read_text(encoding="utf-8"))
             found += [f"{file.relative_to(role.parent)}: {name}" for name in registered if name in variables]
     assert found == []
+
+
+def test_downloads_do_not_fail_in_check_mode(roles: list[pathlib.Path]) -> None:
+    """get_url fails if its folder does not exist, and check mode of a first run creates no folder."""
+    failing = []
+    for role in roles:
+        for file in role.glob("tasks/**/*.yml"):
+            for task in load(file):
+                if "ansible.builtin.get_url" in task and "not ansible_check_mode" not in str(task.get("when")):
+                    failing.append(f"{file.relative_to(role.parent)}: {task['name']}")
+    # Operating systems have the folders of repositories' keys.
+    assert [name for name in failing if "signing key" not in name] == []

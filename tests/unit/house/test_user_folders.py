@@ -88,7 +88,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     "machine/atomic.py": {
         "write_file": ROOTS_OWN,
         "remove_file": ROOTS_OWN,
-        "_make_folders": ROOTS_OWN,
+        "make_folders": ROOTS_OWN,
         "make_operators_folder": ROOTS_OWN,
     },
     "machine/lock.py": {"only_one": ROOTS_OWN},
@@ -124,7 +124,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         ),
         MOUNT_POINT,
     ),
-    "setup/tools/disk.py": dict.fromkeys(("apply", "_locked", "_build", "_write", "_compile", "_remove"), ROOTS_OWN),
+    "setup/tools/disk.py": dict.fromkeys(("apply", "_build", "_write", "_compile", "_remove"), ROOTS_OWN),
     "setup/users/homes.py": dict.fromkeys(
         ("make", "_copy", "_remove"), "beside the home, in a parent that users cannot write to: _refuse_open"
     ),

@@ -13,6 +13,7 @@ from typing import Any
 from ..health import nccl_tests
 from ..health.applies import with_several_nvidia_gpus
 from ..health.check import FAIL, UNKNOWN, WARN, Answer, Finding, Reading
+from ..health.settings import SITE
 from ..machine.run import Result
 from ..sku.types import Threshold, VmSize
 from . import expected, nccl_log
@@ -59,7 +60,7 @@ def step(benchmark: Benchmark, options: Options, nodes: Sequence[str]) -> Step:
     """Return the command: one rank per GPU, and NCCL's log of the first rank."""
     program, _collective = _PROGRAMS[benchmark.name]
     path = f"{options.program or FOLDER}/{program}" if options.program or not options.container else program
-    words = [path, "-b", options.option(benchmark, "from"), "-e", options.option(benchmark, "to"), "-f", "2"]
+    words = [path, "-b", options.option(benchmark, "from"), "-e", _largest(benchmark, options, len(nodes)), "-f", "2"]
     words += ["-g", "1", "-c", "1", "-n", options.option(benchmark, "iterations")]
     environment = {**mpi_variables(options, starts_only=True), **nccl_log.DEBUG, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     algorithm = options.option(benchmark, "algorithm")
@@ -85,19 +86,23 @@ def parse(benchmark: Benchmark, options: Options, nodes: Sequence[str], result: 
         # A program without MPI runs separately for each GPU, and does not use the network.
         words = f"it ran on {outcome.ranks} GPUs, not {options.gpus * len(nodes)}: is the program built with MPI?"
         return Measured(not_measured(words).answer, details)
-    limit, stated = _limit(benchmark, options, len(nodes))
-    row = _row_at(outcome.rows, limit)
+    known, stated = _limit(benchmark, options, len(nodes))
+    row, is_at_limit = _row_at(outcome.rows, known)
+    # A source's limit says nothing about a smaller message.
+    limit = known if known and (is_at_limit or known.source == SITE) else None
     what = "in containers" if options.container else ""
     device = " ".join(filter(None, (f"{len(nodes)} node{'s' if len(nodes) > 1 else ''}", what)))
     value = Reading(benchmark.name, round(row.bus_bandwidth, 2), "GB/s", device, limit.limit if limit else None)
     readings = [value, *_latency(benchmark, outcome.rows, device)]
-    findings = [*_completeness(benchmark, options, outcome), *environment_findings(in_force, options.size, len(nodes))]
+    findings = _completeness(_largest(benchmark, options, len(nodes)), outcome)
+    findings += environment_findings(in_force, options.size, len(nodes))
     size_words = nccl_tests_size(row.size)
     findings += limit_findings(value, limit, f"the bus bandwidth at {size_words} over {device}", _HINT, stated)
-    table, slow = _curve(benchmark, options, len(nodes), outcome.rows, limit)
+    table, slow = _curve(benchmark, options, len(nodes), outcome.rows, known)
     details["rows"] = table
     good = f"{row.bus_bandwidth:.4g} GB/s of bus bandwidth at {size_words} over {device}"
-    return Measured(Answer(good, tuple(readings), (*findings, *slow), limit_words(limit)), details)
+    words = limit_words(known) if limit else f"{limit_words(known)}, a size that was not measured" if known else ""
+    return Measured(Answer(good, tuple(readings), (*findings, *slow), words), details)
 
 
 def _limit(benchmark: Benchmark, options: Options, nodes: int) -> tuple[Threshold | None, bool]:
@@ -111,16 +116,23 @@ def _limit(benchmark: Benchmark, options: Options, nodes: int) -> tuple[Threshol
     return limit, nodes == 2
 
 
-def _row_at(rows: Sequence[nccl_tests.Row], limit: Threshold | None) -> nccl_tests.Row:
-    """Return the row with the limit's message size, or the largest one that was measured."""
+def _largest(benchmark: Benchmark, options: Options, nodes: int) -> str:
+    """Return the largest message size: the user's, or else that of the limit, or else the default."""
+    limit, _stated = _limit(benchmark, options, nodes)
+    match = _SIZE.search(limit.at) if limit and "to" not in options.own else None
+    return match[0] if match else options.option(benchmark, "to")
+
+
+def _row_at(rows: Sequence[nccl_tests.Row], limit: Threshold | None) -> tuple[nccl_tests.Row, bool]:
+    """Return the row with the limit's message size, or else the largest one, and whether it has the limit's size."""
     match = _SIZE.search(limit.at) if limit else None
     wanted = nccl_tests.size_in_bytes(match[0]) if match else None
     if wanted:
         for row in rows:
             # A row's size is rounded down to whole elements for each GPU.
             if wanted * 0.99 <= row.size <= wanted:
-                return row
-    return max(rows, key=lambda row: row.size)
+                return row, True
+    return max(rows, key=lambda row: row.size), wanted is None
 
 
 def _latency(benchmark: Benchmark, rows: Sequence[nccl_tests.Row], device: str) -> list[Reading]:
@@ -131,8 +143,7 @@ def _latency(benchmark: Benchmark, rows: Sequence[nccl_tests.Row], device: str) 
     return [Reading(f"{benchmark.name}_latency", round(sum(times) / len(times), 2), "us", device, at_most=True)]
 
 
-def _completeness(benchmark: Benchmark, options: Options, outcome: nccl_tests.Outcome) -> list[Finding]:
-    asked = options.option(benchmark, "to")
+def _completeness(asked: str, outcome: nccl_tests.Outcome) -> list[Finding]:
     largest = max(row.size for row in outcome.rows)
     if largest < nccl_tests.size_in_bytes(asked) * 0.99:
         words = f"the largest message had {largest} bytes, not {asked}: the GPUs' memory is too small or in use"

@@ -19,7 +19,7 @@ from ..health.pair_search import unavailable_nodes
 from ..health.perform import of_result
 from ..health.settings import Settings
 from ..machine.run import Result as CommandResult
-from ..machine.verdict import worst
+from ..machine.verdict import WORST_FIRST, worst
 from ..slurm.hostlist import compress
 from ..slurm.job_control import Job
 from ..slurm.nodes import NodeState
@@ -191,11 +191,17 @@ def documents(outcome: Outcome, vm_size: str, collection: str) -> dict[str, dict
     return {node: _document(node, done, vm_size, collection) for node, done in by_node.items()}
 
 
+def _rank(done: Done) -> int:
+    return WORST_FIRST.index(done.result.verdict)
+
+
 def _document(node: str, done: Sequence[Done], vm_size: str, collection: str) -> dict[str, Any]:
     last: dict[str, Done] = {}
     for one in done:
-        # Of runs over 2, 4, 8 nodes, the one over most of them.
-        last[one.result.name] = one
+        # Of runs over 2, 4, 8 nodes, the one with the worst verdict, and of equal ones that over most nodes.
+        held = last.get(one.result.name)
+        if held is None or _rank(one) <= _rank(held):
+            last[one.result.name] = one
     checks = [of_result(one.result) for one in last.values()]
     latest = max(one.began for one in last.values())
     identity = {"name": node, "vm_id": "", "vm_size": vm_size, "host": "", "boot_id": "", "image": ""}

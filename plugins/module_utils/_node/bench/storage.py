@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,13 +21,15 @@ from ..health.check import UNKNOWN, Answer, CannotMeasure, Finding, Reading
 from ..machine.root import Root
 from ..machine.run import Result, last_line
 from ..sku.types import Threshold
-from .benchmark import EACH, TOGETHER, Benchmark, Measured, Options, Step, limit_findings, limit_words
+from .benchmark import EACH, TOGETHER, Benchmark, Measured, Options, Step, check_whole, limit_findings, limit_words
 from .on_node import TimedRun, by_hpcnode, read_answer
 
 WAYS = ("read", "write")
 _FIO = ("/usr/bin/fio", "/usr/local/bin/fio")
 _RUN_S = 300
 _SPARE_S = 60
+_MOST_S = 120
+"""Longest time for one direction, in seconds: both directions and the creation of the files must fit into _RUN_S."""
 _DEFAULTS = {"seconds": "20", "size": "2G", "jobs": "8", "block": "1M", "direct": "1", "folder": ""}
 _HINT = "Check the disks with 'hpcnode health run periodic --only nvme_smart --only scratch' and 'cat /proc/mdstat'"
 BEEOND_FOLDER = "/beeond"
@@ -38,7 +41,8 @@ COSMOFLOW_GBPS = 2.5
 
 def fio_command(program: str, folder: str, way: str, asked: Mapping[str, str]) -> list[str]:
     """Return the command line of fio for one direction."""
-    # libaio is in each build for Linux. fio creates the files that it reads.
+    # libaio is in each build for Linux. fio creates the files that it reads. Allocated blocks that were never written
+    # would be read without access to the disk.
     return [
         program,
         "--name=hpcai",
@@ -49,7 +53,8 @@ def fio_command(program: str, folder: str, way: str, asked: Mapping[str, str]) -
         f"--numjobs={asked['jobs']}",
         f"--runtime={asked['seconds']}",
         f"--direct={asked['direct']}",
-        *("--time_based", "--group_reporting", "--ioengine=libaio", "--iodepth=16", "--output-format=json"),
+        *("--fallocate=none", "--time_based", "--group_reporting"),
+        *("--ioengine=libaio", "--iodepth=16", "--output-format=json"),
     ]
 
 
@@ -190,6 +195,19 @@ def _beeond_limit(options: Options, way: str) -> Threshold | None:
     return own
 
 
+def _check_option(name: str, text: str) -> None:
+    if name in ("seconds", "jobs"):
+        check_whole(text)
+    if name == "seconds" and int(text) > _MOST_S:
+        raise ValueError(f"give at most {_MOST_S} seconds")
+    if name in ("size", "block") and not re.fullmatch(r"[1-9][0-9]*[kKmMgGtT]?", text):
+        raise ValueError("give a size such as 4M or 2G")
+    if name == "direct" and text not in ("0", "1"):
+        raise ValueError("give 0 or 1")
+    if name == "folder" and not text.startswith("/"):
+        raise ValueError("give an absolute path")
+
+
 SCRATCH = Benchmark(
     name="scratch",
     title="throughput of the scratch",
@@ -201,6 +219,7 @@ SCRATCH = Benchmark(
     limit_s=_RUN_S,
     thresholds=("scratch_read", "scratch_write"),
     options=_DEFAULTS,
+    check_option=_check_option,
 )
 BEEOND = Benchmark(
     name="beeond",
@@ -213,4 +232,5 @@ BEEOND = Benchmark(
     limit_s=_RUN_S,
     thresholds=("beeond_read", "beeond_write"),
     options=_DEFAULTS,
+    check_option=_check_option,
 )

@@ -216,6 +216,7 @@ def _run(args: argparse.Namespace, names: Sequence[str] = ()) -> Answer:
     folder = results.folder_for(args.results)
     done: list[engine.Done] = []
     skipped: dict[str, str] = {}
+    not_kept = ""
     runs = Stoppable()
     # The interruption of this process ends its jobs, which could otherwise hold the nodes until their time limits.
     with terminable(), counter("bench", "benchmark", args.json) as show:
@@ -230,9 +231,13 @@ def _run(args: argparse.Namespace, names: Sequence[str] = ()) -> Answer:
             ran = engine.run_benchmark(benchmark, free, own, runs, args.scale, shown, stop=runs.stop)
             done += [_compared(root, folder, one, benchmark) for one in ran]
             # After each benchmark, so that an interruption loses only the one that runs.
-            results.keep(root, folder, [one for one in done if one.result.name == benchmark.name])
+            try:
+                results.keep(root, folder, [one for one in done if one.result.name == benchmark.name])
+            except OSError as error:
+                # The results are shown nevertheless.
+                not_kept = f"the results were not kept: {error}. Give another folder with --results"
     outcome = engine.Outcome(tuple(done), left_out, skipped)
-    return _answer(outcome, size.name if size else "", folder)
+    return _answer(outcome, size.name if size else "", folder, not_kept)
 
 
 def _show_run(show: Show, number: int, of: int, words: str) -> None:
@@ -260,7 +265,7 @@ def _compared(root: Root, folder: str, done: engine.Done, benchmark: Benchmark) 
     return engine.with_finding(done, found, benchmark) if found else done
 
 
-def _answer(outcome: engine.Outcome, vm_size: str, folder: str) -> Answer:
+def _answer(outcome: engine.Outcome, vm_size: str, folder: str, not_kept: str) -> Answer:
     verdicts = [one.result.verdict for one in outcome.done]
     status = command.GOOD
     if FAIL in verdicts:
@@ -270,6 +275,7 @@ def _answer(outcome: engine.Outcome, vm_size: str, folder: str) -> Answer:
     lines = [line for one in outcome.done for line in _lines(one)]
     lines += [f"{name}: skipped: {why}" for name, why in outcome.skipped.items()]
     lines += [f"{name}: not used: {why}" for name, why in outcome.left_out.items()]
+    lines += [not_kept] if not_kept else []
     data: dict[str, Any] = {
         "verdict": worst(verdicts) if verdicts else SKIP,
         "runs": [{"nodes": list(one.nodes), **engine.of_result(one.result)} for one in outcome.done],
@@ -277,6 +283,7 @@ def _answer(outcome: engine.Outcome, vm_size: str, folder: str) -> Answer:
         "left_out": dict(outcome.left_out),
         "nodes": engine.documents(outcome, vm_size, VERSION),
         "results": folder,
+        "not_kept": not_kept,
     }
     return Answer(status, "\n".join(lines) or "nothing was run", data)
 

@@ -20,7 +20,7 @@ from ..machine.run import CommandFailed
 from ..version import VERSION
 from .command import BAD, GOOD, PROGRAM, UNKNOWN, USAGE, Answer, Command, UsageError
 from .parsing.parser import build_parser
-from .terminal import paint, paint_error, paint_page
+from .terminal import harmless, paint, paint_error, paint_page
 
 if TYPE_CHECKING:
     # For AnsiballZ only, which packs every file that is imported somewhere. The whole node core is installed, also what
@@ -159,7 +159,7 @@ def refuse(as_json: bool, name: str, error: BaseException) -> int:
         message = f"{type(error).__name__}: {error}: this is a defect of {PROGRAM}; --debug shows where it arose"
     message = " ".join(message.split())
     beginning = paint_error(f"{PROGRAM}{f' {name}' if name else ''}:", sys.stderr)
-    sys.stderr.write(f"{beginning} {message}\n")
+    sys.stderr.write(f"{beginning} {harmless(message, sys.stderr)}\n")
     return write(True, name, status, "", {"error": message}) if as_json else status
 
 
@@ -171,7 +171,8 @@ def write(as_json: bool, name: str, status: int, words: str, data: Mapping[str, 
             raise TypeError(f"the answer of {name} has keys that hpcnode sets: {', '.join(sorted(reserved))}")
         words = json.dumps({"schema": SCHEMA, "command": name or None, "status": status, **data}, indent=2)
     else:
-        words = paint(words, sys.stdout)
+        # The page of help already has its colours.
+        words = paint(harmless(words, sys.stdout), sys.stdout) if name else words
     try:
         if words:
             sys.stdout.write(f"{words}\n")

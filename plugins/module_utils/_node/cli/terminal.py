@@ -31,12 +31,25 @@ _VERDICT = re.compile(rf"^(\s*(?:[\w.-]+(?:: |\s{{2,}}))?)({'|'.join(_OF_WORDS)}
 _HEADING = re.compile(r"^(?:usage|[a-z][a-z ]*):(?=\s|$)", re.MULTILINE)
 
 
-def is_terminal(stream: TextIO) -> bool:
-    """Return whether the stream is a terminal that understands escape sequences."""
+# Control characters except tabulator and line feed.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def _is_a_tty(stream: TextIO) -> bool:
     try:
-        return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        return stream.isatty()
     except ValueError:  # closed
         return False
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Return whether the stream is a terminal that understands escape sequences."""
+    return _is_a_tty(stream) and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def harmless(text: str, stream: TextIO) -> str:
+    """Return a text that sends no command to a terminal, because a user may have chosen the name of a file in it."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text) if _is_a_tty(stream) else text
 
 
 def is_coloured(stream: TextIO) -> bool:

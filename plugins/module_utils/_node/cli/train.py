@@ -47,6 +47,7 @@ from .train_script import gpus_of, script
 
 _SHAPE = ("layers", "hidden", "heads", "sequence", "vocabulary", "kv_heads", "ffn", "gated", "flash")
 _NEEDED = ("layers", "hidden", "heads", "sequence")
+_LONGEST_WARN_S = 65535
 
 
 def _execute(args: argparse.Namespace) -> Answer:
@@ -58,6 +59,8 @@ def _execute(args: argparse.Namespace) -> Answer:
         given = vars(args).get(name)
         if given is not None and not given > 0:
             raise UsageError(f"--{name.replace('_', '-')} must be more than 0")
+    if not 0 <= (vars(args).get("warn") or 0) <= _LONGEST_WARN_S:
+        raise UsageError(f"--warn must be from 0 to {_LONGEST_WARN_S}, as Slurm's --signal requires")
     if (vars(args).get("hang") or 0) < 0:
         raise UsageError("--hang must not be negative")
     if not 0 <= (vars(args).get("zero") or 0) <= 3:

@@ -35,7 +35,7 @@ def write_file(path: str, text: str, mode: int = 0o644, owner: tuple[int, int] |
     """
     target = os.path.realpath(path)
     folder = os.path.dirname(target)
-    _make_folders(folder)
+    make_folders(folder)
     # Because of the dot, a program that reads a folder by a pattern (conf.d/*.conf) ignores the incomplete file.
     descriptor, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(target)}.", dir=folder)
     try:
@@ -82,10 +82,14 @@ def remove_file(path: str) -> None:
         os.unlink(path)
 
 
-def _make_folders(folder: str) -> None:
+def make_folders(folder: str) -> None:
+    """Create a folder with its parents, mode 0755 whatever the umask is. An existing one is left unchanged.
+
+    :raises OSError: it cannot be created.
+    """
     if os.path.isdir(folder):
         return
-    _make_folders(os.path.dirname(folder))
+    make_folders(os.path.dirname(folder))
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder)
         # Do not depend on the umask: containers and jobs of all users read files below it.
@@ -111,7 +115,7 @@ def make_operators_folder(root: Root, path: str) -> None:
 
     :raises OSError: it cannot be created.
     """
-    os.makedirs(os.path.dirname(root.at(path)), mode=0o755, exist_ok=True)
+    make_folders(os.path.dirname(root.at(path)))
     with contextlib.suppress(FileExistsError):
         os.mkdir(root.at(path), 0o700)
     handle = os.open(root.at(path), _OPEN_FOLDER)

@@ -28,7 +28,11 @@ def only_one(path: str, timeout_s: float) -> Iterator[None]:
     :raises Locked: another process did not release it in time.
     :raises OSError: the file cannot be created or opened.
     """
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        os.makedirs(folder, mode=0o755, exist_ok=True)
+        # Do not depend on the umask: users read what services write beside the lock.
+        os.chmod(folder, 0o755)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         _wait(handle, path, timeout_s)

@@ -70,12 +70,13 @@ def _lines(path: str) -> Iterator[Progress]:
     for line in content.splitlines():
         try:
             data = json.loads(line)
-            times = Sample(str(data["node"]), float(data["step_s"]), float(data["data_s"]), float(data["own_s"]))
+            rank = int(data["rank"])
+            times = Sample(str(data["node"]), float(data["step_s"]), float(data["data_s"]), float(data["own_s"]), rank)
             loss = data.get("loss")
             yield Progress(
                 float(data["t"]),
                 int(data["step"]),
-                int(data["rank"]),
+                rank,
                 int(data["samples"]),
                 None if loss is None else float(loss),
                 times,

@@ -28,6 +28,9 @@ MARGIN_OF_STEP = 0.05
 STORAGE_OF_STEP = 0.2
 """If half of the nodes wait at least this part of a step for data, the storage is slow and not a node."""
 
+FEWEST_SAMPLES = 3
+"""With fewer samples of a rank, its median does not ignore a single hiccup."""
+
 DATA, OWN = SECTIONS = ("data", "own")
 _WORDS = {DATA: "waits for its data", OWN: "works"}
 
@@ -40,12 +43,14 @@ class Sample:
     :ivar step: the complete step.
     :ivar data: waiting for its data.
     :ivar own: its own work between two collectives.
+    :ivar rank: its number.
     """
 
     node: str
     step: float
     data: float
     own: float
+    rank: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,6 @@ def find_slow(samples: Iterable[Sample]) -> list[Slow]:
     if not by_node:
         return []
     step = median(sample.step for listed in by_node.values() for sample in listed)
-    # The slowest rank of a node decides: the others wait for it. The median of its samples ignores single hiccups.
     times = {section: {node: _time(listed, section) for node, listed in by_node.items()} for section in SECTIONS}
     found = []
     waits = median(times[DATA].values())
@@ -98,7 +102,13 @@ def find_slow(samples: Iterable[Sample]) -> list[Slow]:
 
 
 def _time(samples: Sequence[Sample], section: str) -> float:
-    return median(float(getattr(sample, section)) for sample in samples)
+    """Return the time of a node's slowest rank, for which the others wait: one slow GPU makes a node slow."""
+    by_rank: dict[int, list[float]] = defaultdict(list)
+    for sample in samples:
+        by_rank[sample.rank].append(float(getattr(sample, section)))
+    if min(map(len, by_rank.values())) < FEWEST_SAMPLES:
+        return median(value for values in by_rank.values() for value in values)
+    return max(map(median, by_rank.values()))
 
 
 def _slow_nodes(times: Mapping[str, float], section: str, step: float) -> list[Slow]:

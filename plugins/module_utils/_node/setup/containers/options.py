@@ -43,9 +43,11 @@ APPARMOR = ("leave", "profile", "off")
 STICKY, CLOSED = 0o1777, 0o755
 RUNTIME_PARENT = "/run/enroot"
 EMPTY, EMPTY_MODE = f"{RUNTIME_PARENT}/empty", 0o555
-"""The path that enroot gets if root has not made the user's folder."""
+"""The path that enroot gets if the user has no folder, or another user has made it."""
 _USER_PATHS = ("ENROOT_RUNTIME_PATH", "ENROOT_CACHE_PATH", "ENROOT_DATA_PATH")
 _USER_FOLDER = "/user-$(id -u)"
+_OWN_FOLDER = "mkdir -m 0700 {path} 2>/dev/null; test ! -h {path} && test -O {path}"
+"""In the shell: make the folder, and check that it belongs to this user. The parent's sticky bit protects it then."""
 
 
 @dataclass(frozen=True)
@@ -85,19 +87,23 @@ class EnrootOptions:
         pyxis runs ``enroot list`` as the job's user in each epilog, even if the job's prolog never ran, for example on
         a node that did not answer. enroot first creates its folders. If only root can create them, that fails, and
         Slurm drains the node. Therefore the settings fall back to an empty folder, which contains no containers.
+
+        If root creates no folders, any user can create a folder with another user's name, or a link. enroot would use
+        it, and its owner could change this user's containers.
         """
         found = dict(self.settings)
-        for name in _USER_PATHS if self.root_makes_folders else ():
+        for name in _USER_PATHS:
             path = found.get(name, "")
             if path.endswith(_USER_FOLDER):
-                found[name] = f"$(test -d {path} && echo {path} || echo {EMPTY})"
+                own = f"test -d {path}" if self.root_makes_folders else _OWN_FOLDER.format(path=path)
+                found[name] = f"$({own} && echo {path} || echo {EMPTY})"
         return found
 
     @property
     def shared_folders(self) -> dict[str, int]:
         """The folders outside the scratch that all users share, with their permissions."""
         folders = {path: self._mode_of(path) for path in (RUNTIME_PARENT, *self.local_folders)}
-        return {**folders, EMPTY: EMPTY_MODE} if self.root_makes_folders else folders
+        return {**folders, EMPTY: EMPTY_MODE}
 
     def _mode_of(self, path: str) -> int:
         """The permissions of a folder: closed if root creates its content."""

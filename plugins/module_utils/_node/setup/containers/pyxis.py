@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...machine.atomic import remove_file, write_file
+from ...machine.atomic import make_folders, remove_file, write_file
 from ...machine.root import Root
 from ...machine.run import Run
 from .enroot import link_change
@@ -200,7 +200,7 @@ def install(plan: BuildPlan, source: str, root: Root, run: Run) -> None:
         )
     folder = root.at(f"{FOLDER}/{plan.target.folder}")
     with compile_plugin(root.at(source), root.at(include), plan.target.pyxis, run) as plugin:
-        os.makedirs(folder, mode=0o755, exist_ok=True)
+        make_folders(folder)
         temporary = f"{folder}/.{NAME}"
         shutil.copyfile(plugin, temporary)
         os.chmod(temporary, 0o644)

@@ -168,9 +168,13 @@ def apply(root: Root, made: MountPlan, run: Run, live: bool) -> None:
     :raises SharedProblem: the mounted file system is in use.
     :raises CommandFailed: systemd refused.
     """
-    for name in made.stop:
+    for number, name in enumerate(made.stop):
         if _stop(root, name, run).rc != 0:
-            raise SharedProblem(_in_use(root, name))
+            problem = _in_use(root, name)
+            # Their units are still the old ones. Without them, users would write to the folders below the mounts.
+            for stopped in reversed(made.stop[:number]):
+                run(["systemctl", "start", stopped])
+            raise SharedProblem(problem)
     for file in made.files:
         if file.after is None and file.path.startswith(root.at(UNIT_FOLDER)):
             must(run(["systemctl", "disable", os.path.basename(file.path)]))

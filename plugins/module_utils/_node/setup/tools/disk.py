@@ -15,6 +15,8 @@ import stat
 from collections.abc import Iterator
 from typing import Any
 
+from ...machine.atomic import make_folders
+from ...machine.lock import Locked, only_one
 from ...machine.root import Root
 from ...version import VERSION
 from ..metadata.rules import NFT
@@ -23,6 +25,7 @@ from .layout import (
     FOLDERS,
     HOME,
     LAUNCHER,
+    LOCK,
     SITE,
     TOOL,
     TREES,
@@ -35,12 +38,14 @@ from .layout import (
     Link,
     SpecialFile,
 )
-from .payload import read_sources
+from .payload import ToolsError, read_sources
 from .plan import ToolPlan, as_result, plan, wanted_disk
 from .share import Pages
 
 _HEADER = 16
 """Size in bytes of the header in a bytecode file."""
+_LOCK_S = 120
+"""How long to wait for another run, in seconds."""
 
 
 def compare(root: Root, interpreter: str, pages: Pages, absent: bool = False) -> tuple[Disk, dict[str, Any]]:
@@ -135,7 +140,7 @@ def apply(root: Root, wanted: Disk) -> ToolPlan:
     rename; what is no longer needed is removed last, or stays while a process runs from it. A concurrent run waits,
     and then reads the disk again.
 
-    :raises ToolsError: one of our paths contains a foreign file.
+    :raises ToolsError: one of our paths contains a foreign file, or another run does not finish.
     :raises OSError: the disk is full or read-only, for example.
     """
     with _locked(root):
@@ -151,6 +156,8 @@ def apply(root: Root, wanted: Disk) -> ToolPlan:
             with _unused(root.at(path)) as unused:
                 if unused or not wanted:
                     _remove(root.at(path))
+        if HOME not in wanted:
+            _remove(root.at(LOCK))
     if HOME not in wanted:
         for folder in (HOME, services.LIBEXEC, *(f"{layout.ADMIN_UNIT_FOLDER}/{name}" for name in units.ENABLED)):
             # A folder with somebody else's files stays.
@@ -161,14 +168,11 @@ def apply(root: Root, wanted: Disk) -> ToolPlan:
 
 @contextlib.contextmanager
 def _locked(root: Root) -> Iterator[None]:
-    home = root.at(HOME)
-    os.makedirs(home, mode=0o755, exist_ok=True)
-    handle = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+        with only_one(root.at(LOCK), _LOCK_S):
+            yield
+    except Locked as error:
+        raise ToolsError(f"another run is installing hpcnode: {error}") from None
 
 
 def _build(root: Root, name: str, wanted: Disk) -> None:
@@ -202,7 +206,7 @@ def _write(root: Root, path: str, entry: Entry, final_path: str = "") -> None:
         _compile(root, path, entry, final_path or path)
         return
     parent, name = os.path.split(full_path)
-    os.makedirs(parent, mode=0o755, exist_ok=True)
+    make_folders(parent)
     if os.path.isdir(full_path) and not os.path.islink(full_path):
         _remove(full_path)
     aside = os.path.join(parent, f".{name}.new")

@@ -30,6 +30,8 @@ HOME = "/usr/lib/hpcai"
 TREES = f"{HOME}/trees"
 TOOL = f"{HOME}/lib"
 LAUNCHER = "/usr/bin/hpcnode"
+LOCK = f"{HOME}/.lock"
+"""Held by the run that changes these files. Only root can open it: any user can lock a file that all can read."""
 FOLDERS = (HOME, TREES, "/etc/hpcai", "/var/lib/hpcai")
 """Made if they are missing. The last two are also used by others and are never removed."""
 SITE, WHEELS = f"{HOME}/site", f"{HOME}/wheels"
@@ -89,22 +91,35 @@ MARK = "# Installed by the module hpcai.azure.node_tools, which overwrites it."
 UNIT_FOLDER = "/usr/lib/systemd/system"
 ADMIN_UNIT_FOLDER = "/etc/systemd/system"
 
+LOCK_WAIT_S = 1
+"""How long the launcher waits for a lock on its version, in seconds. An installation holds it for milliseconds."""
+
 # -I: neither PYTHONPATH nor users' packages may change what runs as root at boot.
 # A new version replaces the old one by switching the link, and then removes the old one, unless a process has locked it
 # (disk.py), because modules are imported when needed, in a service perhaps hours later. If the link changed before the
-# lock was taken, the launcher starts again.
+# lock was taken, the launcher starts again. Any user can lock the folder too, so the launcher does not wait for long.
 _LAUNCHER_TEXT = """\
 #!{interpreter} -I
 {mark}
 import fcntl
 import os
 import sys
+import time
 
 sys.dont_write_bytecode = True
 link = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../lib/hpcai/lib")
 
 
+def locked(handle):
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def lock():
+    deadline = time.monotonic() + {wait_s}
     while True:
         folder = os.path.realpath(link)
         try:
@@ -114,7 +129,8 @@ def lock():
                 raise
             continue
         # Locked until this process ends.
-        fcntl.flock(handle, fcntl.LOCK_SH)
+        while not locked(handle) and time.monotonic() < deadline:
+            time.sleep(0.01)
         if os.path.samestat(os.fstat(handle), os.stat(link)):
             return folder
         os.close(handle)
@@ -129,7 +145,7 @@ raise SystemExit(main())
 
 def launcher(interpreter: str) -> str:
     """Return the text of /usr/bin/hpcnode."""
-    return _LAUNCHER_TEXT.format(interpreter=interpreter, mark=MARK)
+    return _LAUNCHER_TEXT.format(interpreter=interpreter, mark=MARK, wait_s=LOCK_WAIT_S)
 
 
 def choose_interpreter(given: str | None) -> str:

@@ -110,6 +110,11 @@ def test_counts_each_node_once() -> None:
         (answer(tier="deep"), "the result is of the tier 'deep', not 'periodic'"),
         (answer(checks=[]), "ran no check"),
         (answer(verdict="splendid"), "ran no check"),
+        (answer(checks=["gpu_count"]), "another form than hpcnode writes"),
+        (answer(checks=7), "another form than hpcnode writes"),
+        (answer(checks=[{"name": "x", "verdict": "fail", "findings": ["y"]}]), "another form than hpcnode writes"),
+        (answer(checks=[{"name": "x", "verdict": "pass", "readings": {"a": 1}}]), "another form than hpcnode writes"),
+        (answer(node="compute-1"), "another form than hpcnode writes"),
     ],
 )
 def test_a_node_without_a_result_has_a_row_that_says_why(result: dict[str, Any], words: str) -> None:
@@ -156,6 +161,7 @@ def test_checks_that_only_some_nodes_have_keep_their_place() -> None:
 
 def test_what_a_node_writes_can_always_be_written_as_json() -> None:
     odd = [reading("a", math.nan), reading("b", math.inf), reading("c", [1]), reading("d", True), reading("e", None)]
+    odd.append(reading("f", 10**400))
     check = {"name": "x", "verdict": "gorgeous", "seconds": math.nan, "readings": odd, "findings": [{"summary": 4}]}
     found = report(NodeResult("compute-0", answer(checks=[check])))
     json.dumps(found, allow_nan=False)
@@ -164,7 +170,7 @@ def test_what_a_node_writes_can_always_be_written_as_json() -> None:
     assert row["findings"][0]["verdict"] == "unknown"
     assert row["findings"][0]["summary"] == "4"
     assert row["seconds"] == 0
-    assert [each["value"] for each in row["readings"]] == ["nan", "inf", "[1]", "True", "None"]
+    assert [each["value"] for each in row["readings"]] == ["nan", "inf", "[1]", "True", "None", str(10**400)]
 
 
 def test_the_first_check_of_the_nodes_own_verdict_is_to_blame() -> None:

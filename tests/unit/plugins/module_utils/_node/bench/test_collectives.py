@@ -60,6 +60,28 @@ def test_two_nodes_below_the_limit_fail_and_four_nodes_only_warn() -> None:
     assert "should be at least 175" in found(measured)["warn"]
 
 
+def test_a_limit_does_not_count_for_smaller_messages() -> None:
+    """With --set to=128M a good network would fail."""
+    small = "".join(line for line in RECORDED.splitlines(keepends=True) if "8589934592" not in line)
+    options = replace(TWO, own={"to": "128M"})
+    measured = parse(small, options)
+    assert found(measured) == {}
+    assert measured.answer.readings[0].limit is None
+    assert measured.answer.limit.endswith("a size that was not measured")
+    own = parse(small, replace(options, limits={"nccl_allreduce_internode": 200}))
+    assert "should be at least 200" in found(own)["fail"]
+
+
+def test_messages_are_as_large_as_those_of_the_limit() -> None:
+    words = NCCL_ALLREDUCE.step(NCCL_ALLREDUCE, Options(find_size("nd96isr_h100_v5"), 8), ("n-0",)).program
+    assert words[words.index("-e") + 1] == "16G"
+    words = NCCL_ALLREDUCE.step(
+        NCCL_ALLREDUCE, Options(find_size("nd96isr_h100_v5"), 8, own={"to": "1G"}), NODES
+    ).program
+    assert words[words.index("-e") + 1] == "1G"
+    assert "16G" not in NCCL_ALLTOALL.step(NCCL_ALLTOALL, Options(find_size("nd96isr_h100_v5"), 8), NODES).program
+
+
 @pytest.mark.parametrize(
     ("change", "verdict", "words"),
     [

@@ -80,6 +80,16 @@ def test_a_benchmark_runs_on_idle_nodes_and_its_results_are_kept(
     assert hpcnode(tmp_path, "results", "n-1") == UNKNOWN
 
 
+def test_results_that_cannot_be_kept_are_shown(
+    slurm: Slurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert hpcnode(tmp_path / "file", "gemm", "--nodes", "n-0", "--json") == GOOD
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["nodes"]["n-0"]["checks"][0]["readings"][0]["value"] == 250.0
+    assert "the results were not kept: " in shown["not_kept"]
+
+
 def test_a_limit_of_ones_own_reaches_the_node(slurm: Slurm, tmp_path: Path) -> None:
     hpcnode(tmp_path, "gemm", "--nodes", "n-0", "--limit", "gemm=300", "--limit", "hpl=90")
     (words,) = slurm.started
@@ -125,6 +135,11 @@ def test_without_idle_nodes_nothing_runs(slurm: Slurm, tmp_path: Path, capsys: p
         (["hpl", "--nodes", "n-0", "--set", "ranks=x"], "--set ranks=x: give a whole number above 0"),
         (["nccl_allreduce", "--nodes", "n-0", "--set", "to=0.5G"], "'0.5G' is not a message size"),
         (["nccl_allreduce", "--nodes", "n-0", "--set", "iterations=0"], "give a whole number above 0"),
+        (["scratch", "--nodes", "n-0", "--set", "seconds=20s"], "give a whole number above 0"),
+        (["scratch", "--nodes", "n-0", "--set", "seconds=600"], "give at most 120 seconds"),
+        (["scratch", "--nodes", "n-0", "--set", "size=2 GB"], "give a size such as 4M or 2G"),
+        (["beeond", "--nodes", "n-0", "--set", "direct=yes"], "give 0 or 1"),
+        (["scratch", "--nodes", "n-0", "--set", "folder=data"], "give an absolute path"),
         (["gemm", "--nodes", "n-0", "--limit", "speed=1"], "there is no limit speed"),
         (["gemm", "--nodes", "n-0", "--limit", "gemm=-1"], "give a number above 0"),
         (["gemm", "--nodes", "n-0", "--limit", "gemm=fast"], "give a number above 0"),

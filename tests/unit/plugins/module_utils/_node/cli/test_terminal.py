@@ -70,6 +70,20 @@ def test_an_empty_no_color_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     assert RED in terminal.paint(TEXT, Terminal())
 
 
+def test_names_that_users_chose_send_no_commands_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, err, pipe = Terminal(), Terminal(), io.StringIO()
+    monkeypatch.setattr("sys.stdout", out)
+    monkeypatch.setattr("sys.stderr", err)
+    program.write(False, "demo", BAD, "demo: fail: left behind: \033]0;evil\a\tx\r\nnext", {})
+    program.refuse(False, "demo", OSError("no \033[2J"))
+    assert out.getvalue() == f"demo: {RED}fail{END}: left behind: \\x1b]0;evil\\x07\tx\\x0d\nnext\n"
+    assert "no \\x1b[2J" in err.getvalue()
+    # A program that reads the answer gets it unchanged.
+    monkeypatch.setattr("sys.stdout", pipe)
+    program.write(False, "demo", BAD, "a\033b", {})
+    assert pipe.getvalue() == "a\033b\n"
+
+
 def call(monkeypatch: pytest.MonkeyPatch, *words: str, wrong: bool = False) -> tuple[str, str]:
     """Call a command on a terminal, and return both outputs."""
     out, err = Terminal(), Terminal()

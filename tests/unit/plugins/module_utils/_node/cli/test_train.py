@@ -107,6 +107,7 @@ def test_a_shape_replaces_parts_of_a_recipe(capfd: pytest.CaptureFixture[str]) -
         (("script", "bert-ddp", "--launcher", "mpirun", "--image", "x"), "starts no container"),
         (("script", "gpt-ort"), "runs in a container image only"),
         (("script", "bert-ddp", "--hang", "-1"), "--hang must not be negative"),
+        (("script", "bert-ddp", "--warn", "-1"), "--warn must be from 0 to 65535"),
     ],
 )
 def test_wrong_words_are_refused(words: tuple[str, ...], message: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -28,6 +28,21 @@ def test_the_error_of_a_second_holder_names_the_first(tmp_path: pathlib.Path) ->
         pass
 
 
+def test_users_may_enter_the_folder_of_a_lock_whatever_the_umask_is(tmp_path: pathlib.Path) -> None:
+    """Services put their sockets beside it."""
+    before = os.umask(0o077)
+    try:
+        with only_one(str(tmp_path / "hpcai/ours"), 0):
+            pass
+    finally:
+        os.umask(before)
+    assert (tmp_path / "hpcai").stat().st_mode & 0o777 == 0o755
+    (tmp_path / "hpcai").chmod(0o750)
+    with only_one(str(tmp_path / "hpcai/ours"), 0):
+        pass
+    assert (tmp_path / "hpcai").stat().st_mode & 0o777 == 0o750
+
+
 def test_the_second_holder_waits_for_the_first(tmp_path: pathlib.Path) -> None:
     path = str(tmp_path / "ours")
     order = []

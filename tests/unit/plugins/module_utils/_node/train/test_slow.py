@@ -41,6 +41,19 @@ def test_a_node_that_works_longer_is_named_although_all_steps_are_equal(count: i
     assert "hpcnode health run deep" in found.why
 
 
+def test_one_slow_gpu_of_eight_makes_its_node_slow() -> None:
+    ranks = [
+        Sample(f"c-{node}", STEP, 0.01, 0.40 if (node, gpu) == (1, 5) else 0.10 + 0.001 * gpu, 8 * node + gpu)
+        for node in range(8)
+        for gpu in range(8)
+        for _line in range(4)
+    ]
+    (found,) = find_slow(ranks)
+    assert (found.subject, found.section, found.seconds) == ("c-1", OWN, 0.40)
+    # Two lines of a rank may both have the warm-up in them.
+    assert find_slow(ranks[::2]) == []
+
+
 def test_a_single_hiccup_is_not_a_slow_node() -> None:
     one = samples(even(4))
     one[0] = Sample("c-0", STEP, 0.01, 5.0)

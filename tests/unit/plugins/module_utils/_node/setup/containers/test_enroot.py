@@ -41,18 +41,18 @@ def gpu(node: Node) -> None:
 
 
 def test_settings_are_one_drop_in_and_a_second_run_changes_nothing(node: Node) -> None:
-    settings = {"ENROOT_DATA_PATH": DATA, "ENROOT_MOUNT_HOME": False, "ENROOT_MAX_PROCESSORS": 8}
+    settings = {"ENROOT_TEMP_PATH": "/scratch/tmp", "ENROOT_MOUNT_HOME": False, "ENROOT_MAX_PROCESSORS": 8}
     given: dict[str, Any] = {"settings": settings}
     assert "write /etc/enroot/enroot.conf.d/50-hpcai.conf" in set_up(node, **given)
     text = node.text("/etc/enroot/enroot.conf.d/50-hpcai.conf") or ""
     assert text.splitlines()[1:] == [
-        f"ENROOT_DATA_PATH {DATA}",
         "ENROOT_MAX_PROCESSORS 8",
         "ENROOT_MOUNT_HOME no",
+        "ENROOT_TEMP_PATH /scratch/tmp",
     ]
     assert node.text("/etc/enroot/enroot.conf") is None
     # What systemd-tmpfiles would have created.
-    (node.folder / "run/enroot").mkdir(parents=True)
+    (node.folder / "run/enroot/empty").mkdir(0o555, parents=True)
     (node.folder / "run/enroot").chmod(0o1777)
     before = node.files()
     assert set_up(node, **given) == []
@@ -154,7 +154,8 @@ def test_parents_of_users_folders_have_the_sticky_bit(node: Node) -> None:
     set_up(node, local_folders=["/var/lib/enroot", "/var/lib/enroot/data"])
     lines = (node.text("/etc/tmpfiles.d/hpcai-containers.conf") or "").splitlines()[1:]
     assert lines == [
-        f"d {path} 1777 root root -" for path in ("/run/enroot", "/var/lib/enroot", "/var/lib/enroot/data")
+        *(f"d {path} 1777 root root -" for path in ("/run/enroot", "/var/lib/enroot", "/var/lib/enroot/data")),
+        "d /run/enroot/empty 0555 root root -",
     ]
 
 
@@ -191,6 +192,30 @@ def test_enroot_sees_an_empty_folder_if_the_users_folder_is_missing(node: Node, 
     (parent / f"user-{os.getuid()}").mkdir()
     assert subprocess.check_output(evaluate, text=True) == f"{parent}/user-{os.getuid()}\n"
     assert found["ENROOT_TEMP_PATH"] == "/tmp"
+
+
+@pytest.mark.parametrize("other", ["link", "folder"])
+def test_enroot_does_not_use_a_folder_that_another_user_made(node: Node, tmp_path: Path, other: str) -> None:
+    """Where users make their folders, anybody can make the folder of a user who has none yet."""
+    parent = tmp_path / "data"
+    parent.mkdir()
+    path = parent / f"user-{os.getuid()}"
+    set_up(node, settings={"ENROOT_DATA_PATH": f"{parent}/user-$(id -u)"})
+    lines = (node.text("/etc/enroot/enroot.conf.d/50-hpcai.conf") or "").splitlines()[1:]
+    value = lines[0].split(" ", 1)[1]
+    evaluate = ["bash", "-euo", "pipefail", "-c", 'eval echo "$1"', "enroot", value]
+    assert subprocess.check_output(evaluate, text=True, stderr=subprocess.STDOUT) == f"{path}\n"
+    assert path.stat().st_mode & 0o777 == 0o700
+    assert subprocess.check_output(evaluate, text=True, stderr=subprocess.STDOUT) == f"{path}\n"
+    path.rmdir()
+    if other == "link":
+        path.symlink_to(tmp_path)
+    else:
+        if os.getuid():
+            pytest.skip("only root can give a folder to another user")
+        path.mkdir(0o777)
+        os.chown(path, 12345, 12345)
+    assert subprocess.check_output(evaluate, text=True, stderr=subprocess.STDOUT) == "/run/enroot/empty\n"
 
 
 def test_only_kernel_settings_that_are_not_active_yet_are_set(node: Node) -> None:

@@ -37,6 +37,16 @@ def test_the_plugin_is_built_once_and_recorded(node: Node) -> None:
     assert node.files() == before
 
 
+def test_users_can_load_the_plugin_whatever_the_umask_is(node: Node) -> None:
+    before = os.umask(0o077)
+    try:
+        converge(node)
+    finally:
+        os.umask(before)
+    folder = Path(node.root.at(pyxis.LINK)).resolve().parent
+    assert [path.stat().st_mode & 0o777 for path in (folder.parent, folder)] == [0o755, 0o755]
+
+
 @pytest.mark.parametrize(
     ("version", "package", "reason"),
     [

@@ -48,7 +48,8 @@ class Systemd:
         if text in self.refuses:
             return Result(tuple(command), 1, "", "Job failed")
         if words[0] == "umount":
-            self.machine.mounts(ROOT_MOUNT)
+            lines = self.machine.text("proc/self/mountinfo").splitlines()
+            self.machine.mounts(*(line for line in lines if line.split()[4] != words[1]))
             self.on.discard(f"{mounting.unit_name(words[1])}.mount")
         elif words[1] in ("start", "stop"):
             (self.on.add if words[1] == "start" else self.on.discard)(words[2])
@@ -152,6 +153,23 @@ def test_a_mount_in_use_is_kept_and_its_process_is_named(machine: Machine, syste
     assert "10.0.0.4" in machine.text("etc/systemd/system/shared.mount")
     # Stopping it would detach the mount.
     assert "shared.automount" in systemd.on
+
+
+def test_a_mount_in_use_leaves_all_others_mounted(machine: Machine, systemd: Systemd) -> None:
+    other = {**LUSTRE, "path": "/archive"}
+    share(machine, systemd, SHARED, other)
+    systemd.on.add("shared.mount")
+    machine.mounts(
+        ROOT_MOUNT,
+        "21 20 0:40 / /shared rw - nfs4 10.0.0.4:/shared rw",
+        "22 20 0:41 / /archive rw - lustre 10.0.1.7@tcp:/lustrefs rw",
+    )
+    systemd.refuses.add("umount /shared")
+    systemd.commands.clear()
+    with pytest.raises(SharedProblem, match="/shared must change, but is in use"):
+        share(machine, systemd)
+    assert systemd.commands == ["umount /archive", "umount /shared", "systemctl start archive.mount"]
+    assert machine.text("etc/systemd/system/archive.mount")
 
 
 def test_an_active_mount_is_unmounted_instead_of_stopping_its_unit(machine: Machine, systemd: Systemd) -> None:

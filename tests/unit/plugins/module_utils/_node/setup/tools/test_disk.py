@@ -136,7 +136,7 @@ def test_foreign_files_are_not_overwritten_or_removed(machine: Any, path: str) -
     machine.path(path).write_text("somebody's own", encoding="utf-8")
     with pytest.raises(ToolsError, match=f"{path} was not made by this module"):
         machine.install("1.0")
-    assert machine.files() == {path.lstrip("/"): b"somebody's own"}
+    assert machine.files().keys() == {path.lstrip("/"), layout.LOCK.lstrip("/")}
     machine.remove()
     assert machine.files() == {path.lstrip("/"): b"somebody's own"}
 
@@ -179,7 +179,7 @@ def test_the_wheel_of_an_older_version_is_removed_by_an_upgrade(machine: Any, ve
     made = machine.install(version)
     assert {layout.SITE, layout.WHEELS} < set(made.remove)
     assert made.restored == ()
-    assert sorted(os.listdir(machine.path(layout.HOME))) == ["lib", "trees"]
+    assert sorted(os.listdir(machine.path(layout.HOME))) == [".lock", "lib", "trees"]
     assert os.listdir(machine.path(layout.TREES)) == [machine.path(layout.TOOL).resolve().name]
     assert machine.tool_output() == f"{version} {version}"
     assert not machine.plan(version).changed

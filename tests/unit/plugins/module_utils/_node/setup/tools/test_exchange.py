@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pathlib
+import stat
 import subprocess
 import sys
 import threading
@@ -18,8 +19,10 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.lock import only_one
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.daemon import newest
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import layout
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import disk, layout
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.payload import ToolsError
 
 
 def test_a_tool_that_starts_during_an_exchange_is_one_of_the_versions(machine: Any) -> None:
@@ -163,6 +166,29 @@ def test_a_start_that_locked_the_old_version_uses_the_new_one(machine: Any) -> N
         machine.install("2.0")
         os.close(handle)
         assert starting.communicate(timeout=60) == ("2.0 2.0", "")
+
+
+def test_a_user_who_locks_the_tool_does_not_stop_it(machine: Any) -> None:
+    """All users can read the folders, and so can lock them, for ever."""
+    machine.install("1.0")
+    handles = [os.open(machine.path(folder), os.O_RDONLY) for folder in (layout.HOME, layout.TREES, layout.TOOL)]
+    try:
+        for handle in handles:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        assert machine.tool_output() == "1.0 1.0"
+        machine.install("2.0")
+        assert machine.tool_output() == "2.0 2.0"
+    finally:
+        for handle in handles:
+            os.close(handle)
+    assert stat.S_IMODE(machine.path(layout.LOCK).stat().st_mode) == 0o600
+
+
+def test_a_run_that_does_not_finish_is_named(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.install("1.0")
+    monkeypatch.setattr(disk, "_LOCK_S", 0)
+    with only_one(str(machine.path(layout.LOCK)), 0), pytest.raises(ToolsError, match=f"process {os.getpid()} holds"):
+        machine.install("2.0")
 
 
 def _open_files(pid: int) -> list[str]:
