@@ -191,6 +191,20 @@ def test_tags_that_were_removed_come_back_and_foreign_ones_stay() -> None:
     }
 
 
+def test_foreign_tags_stay_whatever_their_names_are() -> None:
+    wanted = stack()
+    names = Names(wanted)
+    found = answers(wanted)
+    foreign = {"purpose": "training", "state": "productive", "Type": "hpc", "id": "4711", "etag": "x"}
+    for one in (names.controller, names.network):
+        at(found, one)["tags"] = {**foreign}
+
+    # One is sent as what differs, the other one completely.
+    for change in planned(wanted, found).changes:
+        assert foreign.items() <= change.body["tags"].items()
+        assert change.body["tags"]["hpcai_stack"] == wanted.owner
+
+
 def test_record_of_an_older_release_closes_no_range() -> None:
     before = stack(key_vault={"allow_from": ["192.0.2.8", "198.51.100.0/24"]})
     wanted = stack(key_vault={"allow_from": ["198.51.100.0/24"]})
