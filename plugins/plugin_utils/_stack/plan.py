@@ -24,6 +24,7 @@ from .resource import Resource, admitted
 
 CREATE, UPDATE, PATCH = "create", "update", "patch"
 _STATE = "properties.provisioningState"
+_LOCATION = "location"
 _RESTARTS = "properties.hardwareProfile.vmSize"
 _USER_DATA = "userData"
 
@@ -117,7 +118,7 @@ def plan(stack: Stack, resources: Iterable[Resource], found: Found, record: Reco
     expected = next_record(stack, record, resources, found, frozenset())
     return Plan(
         tuple(changes),
-        tuple(problems),
+        tuple(dict.fromkeys(problems)),
         tuple(notes),
         expected if record is None or expected != record or any(one.how == CREATE for one in changes) else None,
     )
@@ -172,6 +173,14 @@ def _existing(
         f"cannot change it. {advice}"
         for item in fixed
     ]
+    elsewhere = next((item for item in found if item.path == _LOCATION), None)
+    if elsewhere:
+        # The same text for all resources, so that it is shown once.
+        problems.append(
+            f"hpcai_stack.location is {elsewhere.after}, but the stack has resources in {elsewhere.before}, and Azure "
+            "cannot move them. Restore it, or give the stack another name."
+        )
+        return
     if any(item.path == _RESTARTS for item in found):
         notes.append(f"{one.label}: a change of the VM size restarts the machine.")
     failed = _half_made(one, there)

@@ -269,6 +269,15 @@ def test_what_azure_cannot_change_is_refused(change: dict[str, Any], words: str)
     assert re.search(words, result.problems[0])
 
 
+def test_another_region_is_one_problem_and_no_change() -> None:
+    wanted = stack(location="westeurope")
+    result = plan(wanted, resources_of(wanted), answers(stack()), record_of(stack()))
+
+    assert result.changes == ()
+    (problem,) = result.problems
+    assert problem.startswith("hpcai_stack.location is westeurope, but the stack has resources in Sweden Central")
+
+
 def test_half_made_resource_is_sent_again() -> None:
     wanted = stack(**with_set())
     found = answers(wanted)
