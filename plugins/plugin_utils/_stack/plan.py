@@ -17,7 +17,7 @@ from .compare import Difference, differences, merged, patch
 from .data import assignments
 from .desired import TenantIds
 from .machines import ELASTIC, ROLE, STATIC
-from .model import CLUSTER, COMPUTE, Stack
+from .model import AZURE_FILES, CLUSTER, COMPUTE, ENDPOINTS, Stack
 from .names import Names
 from .ownership import Record, next_record, owner_of, unique_of, why_foreign
 from .resource import Resource, admitted
@@ -250,10 +250,11 @@ def _adopted(stack: Stack, one: Resource, there: Mapping[str, Any] | None) -> li
     ]
     if one.kind == kinds.VNET:
         subnets = {str(item.get("name")).lower() for item in (there.get("properties") or {}).get("subnets") or []}
+        used = (CLUSTER, COMPUTE, *((ENDPOINTS,) if stack.shared_home.source == AZURE_FILES else ()))
         found += [
             f"{one.label} is adopted, and has no subnet {stack.network.subnets[name]}, which "
             f"hpcai_stack.network.subnets.{name} names. It has: {', '.join(sorted(subnets)) or 'none'}."
-            for name in (CLUSTER, COMPUTE)
+            for name in used
             if stack.network.subnets[name].lower() not in subnets
         ]
     if owner_of(there) == stack.owner:

@@ -317,6 +317,23 @@ def test_machine_that_is_not_the_recorded_one_is_reported() -> None:
     assert "is not the machine that the stack made" in result.notes[0]
 
 
+def test_machine_without_our_tag_is_refused_if_it_is_not_the_recorded_one() -> None:
+    wanted = stack(**with_set())
+    found = answers(wanted)
+    controller, scale_set = Names(wanted).controller, Names(wanted).of(kinds.SCALE_SET, "compute0")
+    at(found, controller)["properties"]["vmId"] = "another"
+    at(found, scale_set)["properties"]["uniqueId"] = "another"
+    for one in (controller, scale_set):
+        at(found, one)["tags"] = {"owner": "somebody else"}
+    result = planned(wanted, found)
+
+    assert result.changes == ()
+    assert [text.split(" exists")[0] for text in result.problems] == [
+        "virtualMachines/hpcai-controller",
+        "virtualMachineScaleSets/compute0",
+    ]
+
+
 def test_resource_that_left_the_model_stays_and_is_named() -> None:
     before = stack(scale_sets=sets(2))
     wanted = stack(scale_sets=sets(1))
@@ -326,6 +343,15 @@ def test_resource_that_left_the_model_stays_and_is_named() -> None:
     assert result.notes == (
         "virtualMachineScaleSets/compute1 is no longer in hpcai_stack. It stays until the teardown of the stack.",
     )
+
+
+def test_adopted_network_needs_the_subnet_of_the_private_endpoint() -> None:
+    subnets = {"cluster": "services", "compute": "batch", "endpoints": "links"}
+    home = {"source": "azure_files", "size_gib": 1024}
+    wanted = stack(**{**ADOPTED, "network": {"adopt": HUB, "subnets": subnets}, "shared_home": home})
+    result = planned(wanted, answers(wanted) | {HUB.lower(): hub()})
+
+    assert any("has no subnet links, which hpcai_stack.network.subnets.endpoints" in text for text in result.problems)
 
 
 def hub(**more: Any) -> dict[str, Any]:
