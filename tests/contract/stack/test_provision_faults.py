@@ -248,6 +248,14 @@ def test_roles_that_take_a_minute_to_spread_do_not_stop_the_run(azure: Azure) ->
     complete(azure)
 
 
+def test_identity_with_rights_on_the_group_only_makes_the_vault(azure: Azure) -> None:
+    # Deleted vaults belong to the subscription, so that a Contributor of an adopted group may not read them.
+    azure.simulator.add_fault("GET .*/deletedVaults/", status=403, code="AuthorizationFailed", message="No.")
+
+    assert azure.run()["changed"] is True
+    complete(azure)
+
+
 def test_error_while_reading_changes_nothing(azure: Azure) -> None:
     azure.run()
     azure.simulator.clear()
