@@ -178,7 +178,8 @@ def teardown(
     foreign = [
         KeptResource(str(item["id"]), "the stack did not make it")
         for item in inside.listed
-        if str(item["id"]).lower() not in going | kept and not _is_part(item, going)
+        # Azure lists what is gone for a while.
+        if str(item["id"]).lower() not in going | kept | {one.lower() for one in gone} and not _is_part(item, going)
     ]
     group, group_stays = _group(owner, group_id, record, inside, bool(foreign or stays))
     return Teardown(
