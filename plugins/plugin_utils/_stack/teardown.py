@@ -175,11 +175,12 @@ def teardown(
     kept = {one.id.lower() for one in stays}
     delete = sorted((one for one in delete if one.lower() not in kept), key=lambda one: ORDER.index(kind_of(one)))
     going = {one.lower() for one in delete} | _with_them(delete, found)
+    # Azure lists what is gone for a while, and extensions as resources, which it deletes with their machine.
+    expected = going | kept | {one.lower() for one in gone}
     foreign = [
-        KeptResource(str(item["id"]), "the stack did not make it")
-        for item in inside.listed
-        # Azure lists what is gone for a while.
-        if str(item["id"]).lower() not in going | kept | {one.lower() for one in gone} and not _is_part(item, going)
+        KeptResource(one, "the stack did not make it")
+        for one in (str(item["id"]) for item in inside.listed)
+        if one.lower() not in expected and not one.lower().startswith(tuple(f"{parent}/" for parent in going))
     ]
     group, group_stays = _group(owner, group_id, record, inside, bool(foreign or stays))
     return Teardown(
@@ -336,18 +337,6 @@ def _with_them(delete: Iterable[str], found: Mapping[str, Mapping[str, Any] | No
         if kind_of(one) == kinds.ENDPOINT:
             result |= {str(item.get("id", "")).lower() for item in properties.get("networkInterfaces") or []}
     return result - {""}
-
-
-def _is_part(item: Mapping[str, Any], going: Iterable[str]) -> bool:
-    """Say whether Azure deletes a listed resource with what it is part of, such as a machine's extensions.
-
-    A scale set manages its instances' system disks. A disk of somebody else that is attached to an instance looks the
-    same, so nothing is deleted for this reason: the group is deleted only if nothing is left in it.
-    """
-    parents = tuple(f"{one}/" for one in going)
-    manager = str(item.get("managedBy") or "").lower()
-    of_set = f"/{kinds.SCALE_SET}/".lower() in manager
-    return str(item["id"]).lower().startswith(parents) or (of_set and manager.startswith(parents))
 
 
 def _group(

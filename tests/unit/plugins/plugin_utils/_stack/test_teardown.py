@@ -220,19 +220,15 @@ def test_system_disk_goes_with_its_machine() -> None:
     assert plan.group
 
 
-def test_what_is_part_of_a_deleted_resource_keeps_no_group() -> None:
+def test_what_goes_with_a_machine_or_is_gone_keeps_no_group() -> None:
     wanted = stack(**NO_STORAGE)
-    names = Names(wanted)
-    # Azure Policy installs agents, and Azure lists the system disks of instances by their own names.
+    names, found = Names(wanted), answers(wanted)
+    # Azure Policy installs agents. Azure lists deleted resources for a while.
     agent = f"{names.controller.upper()}/extensions/AzureMonitorLinuxAgent"
-    disk = f"{wanted.group_id}/providers/Microsoft.Compute/disks/compute_compute_0_OsDisk_1_0123"
-    member = f"{names.of(kinds.SCALE_SET, 'compute')}/virtualMachines/0".upper()
-    inside = GroupState(
-        answers(wanted)[wanted.group_id.lower()],
-        [*listed(answers(wanted), agent), {"id": disk, "tags": {}, "managedBy": member}],
-    )
-    plan = teardown(wanted.owner, wanted.group_id, record_of(wanted), answers(wanted), inside, Choices())
+    found[names.bastion.lower()] = None
+    plan = run(wanted, found, agent, names.bastion.upper())
 
+    assert plan.gone == (names.bastion,)
     assert plan.stays == ()
     assert plan.group
 
