@@ -86,6 +86,10 @@ def test_uuid_depends_on_subscription_group_and_name() -> None:
         ({"network": {"adopt": HUB}}, "subnets lacks cluster"),
         ({"network": {"adopt": HUB, "subnets": {"cluster": "a", "compute": "b"}}}, "private_ip is missing"),
         ({"network": {"adopt": HUB, "ssh_from": ["192.0.2.0/24"]}}, "is never changed"),
+        (
+            {"network": {"adopt": HUB.replace(SUBSCRIPTION, f"9{SUBSCRIPTION[1:]}")}},
+            "network.adopt: .* is not in the subscription",
+        ),
         ({"network": {"adopt": "hub"}}, "network.adopt must be a resource id such as /subscriptions/"),
         ({"controller": {"private_ip": "10.42.0.3"}}, "is no usable address of the subnet cluster"),
         ({"shared_home": {"source": "amlfs"}}, "needs adopt"),
