@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from .._azure.clients import Clients
 from .._azure.concurrency import Deadline, Job, WorkQueue
@@ -68,6 +69,7 @@ class Arm:
         asking = Asking(f"list {what}", permission)
         items: list[dict[str, Any]] = []
         url = self.clients.resource_manager().format_url(path)
+        host = urlsplit(url).hostname
         followed: set[str] = set()
         while url:
             followed.add(url)
@@ -80,7 +82,8 @@ class Arm:
                 raise InventoryError(explain(UnreadableAnswer("the answer is not a list."), asking))
             items += answer["value"]
             url = answer.get("nextLink") or ""
-            if url in followed or (url and not self.clients.may_read(url)):
+            # The token is sent there.
+            if url in followed or (url and not (self.clients.may_read(url) and urlsplit(url).hostname == host)):
                 raise InventoryError(explain(UnreadableAnswer("its pages form a loop or leave Azure."), asking))
         return items
 
