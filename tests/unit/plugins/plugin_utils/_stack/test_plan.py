@@ -28,11 +28,6 @@ from .azure import FOREIGN_RULE, Answers, answers, at, known, record_of, resourc
 from .stacks import GROUP_ID, IMAGE, sets, stack
 
 PUBLIC = {"ssh_from": ["192.0.2.0/24"]}
-HUB = f"{GROUP_ID}/providers/Microsoft.Network/virtualNetworks/hub"
-ADOPTED: dict[str, Any] = {
-    "network": {"adopt": HUB, "subnets": {"cluster": "services", "compute": "batch"}},
-    "controller": {"private_ip": "10.1.0.9"},
-}
 
 
 def planned(wanted: Stack, found: Answers, record: Record | None = None) -> Plan:
@@ -343,59 +338,6 @@ def test_resource_that_left_the_model_stays_and_is_named() -> None:
     assert result.notes == (
         "virtualMachineScaleSets/compute1 is no longer in hpcai_stack. It stays until the teardown of the stack.",
     )
-
-
-def test_adopted_network_needs_the_subnet_of_the_private_endpoint() -> None:
-    subnets = {"cluster": "services", "compute": "batch", "endpoints": "links"}
-    home = {"source": "azure_files", "size_gib": 1024}
-    wanted = stack(**{**ADOPTED, "network": {"adopt": HUB, "subnets": subnets}, "shared_home": home})
-    result = planned(wanted, answers(wanted) | {HUB.lower(): hub()})
-
-    assert any("has no subnet links, which hpcai_stack.network.subnets.endpoints" in text for text in result.problems)
-
-
-def hub(**more: Any) -> dict[str, Any]:
-    subnets: list[dict[str, Any]] = [{"name": name, "properties": {}} for name in ("services", "batch")]
-    return {"id": HUB, "location": "swedencentral", "properties": {"subnets": subnets}, **more}
-
-
-def test_adopted_network_is_read_and_never_changed() -> None:
-    wanted = stack(**ADOPTED)
-    found = answers(wanted) | {HUB.lower(): hub(tags={"owner": "network team"})}
-    result = planned(wanted, found)
-
-    assert not result.changed
-    assert not result.problems
-    assert HUB not in record_of(wanted).resources
-    made = {one.kind for one in resources_of(wanted) if not one.adopted}
-    assert not made & {kinds.VNET, kinds.NSG, kinds.NAT, kinds.BASTION_HOST, kinds.PUBLIC_ADDRESS}
-
-
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        (None, "virtualNetworks/hub is adopted, and does not exist"),
-        (hub(location="westeurope"), "location is westeurope, and the stack needs swedencentral"),
-        (hub(properties={"subnets": [{"name": "services"}]}), "has no subnet batch"),
-    ],
-)
-def test_adopted_network_that_does_not_fit_is_a_problem(answer: dict[str, Any] | None, words: str) -> None:
-    wanted = stack(**ADOPTED)
-    result = planned(wanted, answers(wanted) | {HUB.lower(): answer})
-
-    assert any(words in text for text in result.problems)
-
-
-def test_adopted_vault_gets_no_role_and_its_commands_are_returned() -> None:
-    vault = f"{GROUP_ID}/providers/Microsoft.KeyVault/vaults/central"
-    wanted = stack(key_vault={"adopt": vault}, identities={"assign_roles": True})
-    commands = assignments_to_request(wanted, known(wanted))
-
-    assert len(commands) == 2
-    assert all(command.endswith(f"--scope {vault}/secrets/munge-key") for command in commands)
-    assert "principal-nodes" in commands[1]
-    scopes = {one.id.split("/providers/Microsoft.Authorization")[0] for one in resources_of(wanted) if "role" in one.id}
-    assert vault not in scopes
 
 
 def test_every_role_is_returned_if_the_stack_may_not_write_any() -> None:
