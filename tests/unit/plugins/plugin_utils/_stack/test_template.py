@@ -77,6 +77,9 @@ def test_export_is_complete_and_contains_no_secret() -> None:
     expressions = {text.split("(")[0] for text in texts(made) if text.startswith("[")}
     assert expressions == {"[reference", "[parameters"}
     assert made["parameters"]["mungeKey"]["type"] == "securestring"
+    # Whoever has only the file must learn that its capacity of 0 deletes all instances the second time.
+    assert "Deploy this once" in made["metadata"]["description"]
+    assert {one["sku"]["capacity"] for one in made["resources"] if one["type"] == kinds.SCALE_SET} == {0}
     # The names of role assignments are those of a run of the module, so that it finds them later.
     names = {entry["name"] for entry in made["resources"] if entry["type"] == kinds.ROLE_ASSIGNMENT}
     assert names == {one.name for one in resources_of(wanted) if one.kind == kinds.ROLE_ASSIGNMENT}
