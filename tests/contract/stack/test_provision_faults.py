@@ -333,6 +333,24 @@ def test_run_whose_preview_deletes_something_deploys_nothing(azure: Azure, monke
     complete(azure)
 
 
+def test_run_beside_another_one_does_not_make_the_same_again(azure: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
+    check, runs = Deployments.check, [1]
+
+    def meanwhile(*arguments: Any) -> None:
+        check(*arguments)
+        if runs.pop():
+            runs.append(0)
+            azure.run()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Deployments, "check", meanwhile)
+        message = failure(azure)
+
+    # It would store a second munge key, and shrink a set that has grown meanwhile.
+    assert f"and {IN_THE_DEPLOYMENT - 8} more changed while Azure checked the deployment. It was not started" in message
+    complete(azure)
+
+
 def test_subnet_that_was_added_during_the_checks_stays(azure: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
     azure.run()
     network = azure.names().network
