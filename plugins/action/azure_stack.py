@@ -112,7 +112,7 @@ def _absent(opened: Session, options: Mapping[str, Any], dry: bool) -> dict[str,
     deleted = [*plan.delete, *([opened.stack.group_id] if plan.group else [])]
     if not dry and deleted:
         done = remove.remove(opened.stack, opened.arm, opened.deployments, plan, choices, opened.say)
-        deleted = list(done.deleted)
+        deleted, plan = list(done.deleted), done.plan
     return {
         "changed": bool(deleted),
         "deleted": deleted,

@@ -104,7 +104,8 @@ def _replace(clients: Clients, targets: list[Target]) -> list[SetName]:
         # Other instances may have been deleted, and are still replaced.
         failed = error
     try:
-        mine = instance_operations.sets_to_refill(before, instance_operations.read_capacity(clients, gone), gone)
+        after = instance_operations.read_capacity(clients, gone)
+        mine = instance_operations.sets_to_refill(before, after, gone)
         instance_operations.set_capacity(clients, {scale_set: before[scale_set] for scale_set in mine})
     except InventoryError as error:
         commands = "; ".join(
@@ -115,5 +116,11 @@ def _replace(clients: Clients, targets: list[Target]) -> list[SetName]:
         first = f"{failed} " if failed else "The instances were deleted, but not replaced: "
         raise InventoryError(f"{first}{error} When Azure allows it, run: {commands}") from None
     if failed:
-        raise failed
+        fewer = [
+            f"{item} has the capacity {after[item]}, and had {before[item]}"
+            for item in gone
+            if item not in mine and after[item] < before[item]
+        ]
+        more = f" Some were deleted, but not replaced: {'; '.join(fewer)}." if fewer else ""
+        raise InventoryError(f"{failed}{more}")
     return [scale_set for scale_set in gone if scale_set not in mine]

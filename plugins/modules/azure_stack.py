@@ -60,6 +60,8 @@ options:
       - File into which the module writes the full template of Azure Resource Manager. Teams that do not let this module
         make resources can deploy the template with their own tools. The munge key is a parameter of the template, so no
         file contains it.
+      - Deploy the template once. B(A second deployment deletes all instances of the scale sets), because it sets their
+        capacity to 0. It also stores another munge key, and removes subnets and rules that others have added.
     type: path
   inventory_to:
     description:

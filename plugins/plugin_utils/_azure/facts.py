@@ -101,11 +101,6 @@ def primary_first(interfaces: list[Interface]) -> list[Interface]:
     return sorted(interfaces, key=lambda interface: (not interface["primary"], interface["name"]))
 
 
-def virtual_network_of_interface(interface: Interface) -> str | None:
-    """Return the id of the virtual network that an interface is in."""
-    return virtual_network_of(interface["subnet"])
-
-
 UNIFORM = "Uniform"
 FLEXIBLE = "Flexible"
 

@@ -289,6 +289,9 @@ def put_version(clients: Clients, name: VersionName, location: str, source: str,
     :param location: region of the image definition, where Azure keeps the original.
     :raises InventoryError: Azure refused.
     """
+    calls = clients.compute(name.subscription).gallery_image_versions
+    asking = Asking(f"create {name}", "Microsoft.Compute/galleries/images/versions/write")
+    where = (name.group, name.gallery, name.image, name.version)
     body = {
         "location": location,
         "tags": dict(made.tags),
@@ -297,13 +300,26 @@ def put_version(clients: Clients, name: VersionName, location: str, source: str,
             "storageProfile": {"source": {"virtualMachineId": source}},
         },
     }
-    calls = clients.compute(name.subscription).gallery_image_versions
-    asking = Asking(f"create {name}", "Microsoft.Compute/galleries/images/versions/write")
-    where = (name.group, name.gallery, name.image, name.version)
     try:
-        calls.begin_create_or_update(*where, json.dumps(body).encode(), polling=False)
+        new = json.dumps(body).encode() if made.action == CREATE else _with_more(calls.get(*where), made)
+        calls.begin_create_or_update(*where, new, polling=False)
     except Exception as error:
         raise InventoryError(explain(error, asking)) from None
+
+
+def _with_more(found: Any, made: Plan) -> Any:
+    """Return a version with more regions and tags. What others have set stays, such as the replicas of a region."""
+    from azure.mgmt.compute import models
+
+    publishing = found.publishing_profile or models.GalleryImageVersionPublishingProfile()
+    known = list(publishing.target_regions or [])
+    names = [folded(_text(target.name)) for target in known]
+    publishing.target_regions = [
+        *known,
+        *(models.TargetRegion(name=region) for region in made.regions if region not in names),
+    ]
+    found.publishing_profile, found.tags = publishing, dict(made.tags)
+    return found
 
 
 def wait_for(clients: Clients, name: VersionName, deadline: Deadline, say: Callable[[str, str], object]) -> Version:

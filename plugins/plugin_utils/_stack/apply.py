@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .._azure.errors import InventoryError
+from .._azure.errors import InventoryError, listed
 from . import resource as kinds
 from .arm import Arm
 from .compare import merged
@@ -116,7 +116,8 @@ def why_not(stack: Stack, azure: AzureState, arm: Arm) -> list[str]:
         f"/subscriptions/{stack.subscription}/providers/Microsoft.KeyVault/locations/{stack.location}/deletedVaults/"
         f"{stack.key_vault.name}"
     )
-    answer = arm.get(deleted, kinds.DELETED_VAULT)
+    # It belongs to the subscription, but rights on an adopted group are enough. Then Azure refuses the vault itself.
+    answer = arm.get(deleted, kinds.DELETED_VAULT, if_allowed=True)
     if answer is None:
         return []
     until = (answer.get("properties") or {}).get("scheduledPurgeDate") or "an unknown date"
@@ -178,23 +179,19 @@ class Apply:
         self._direct([one for one in rest if one not in whole])
 
     def _refuse_outdated(self, changes: list[Change]) -> None:
-        """Refuse to send a complete resource that somebody changed meanwhile, such as a subnet that was added.
+        """Refuse to send a complete resource that somebody made or changed meanwhile.
 
-        Azure's checks take minutes, and what the body lacks would be removed. They compare whole resources only.
+        Azure's checks take minutes, and what the body lacks would be removed, such as a subnet that was added. A new
+        resource that exists by now would get another munge key, or capacity 0.
 
         :raises InventoryError: a resource changed.
         """
-        updates = [one for one in changes if one.how == UPDATE]
-        now = self._arm.read([(one.resource.id, one.resource.kind) for one in updates])
-        outdated = [
-            one.resource.label
-            for one in updates
-            if (there := now[one.resource.id.lower()]) is None or merged(one.resource, there) != one.body
-        ]
+        now = self._arm.read([(one.resource.id, one.resource.kind) for one in changes])
+        outdated = [one.resource.label for one in changes if _is_outdated(one, now[one.resource.id.lower()])]
         if outdated:
             raise InventoryError(
-                f"{', '.join(outdated)} changed while Azure checked the deployment. It was not started, because it "
-                "would undo that change."
+                f"{listed(outdated, _LONGEST_LIST)} changed while Azure checked the deployment. It was not started, "
+                "because it would undo that change."
             )
 
     def _direct(self, changes: list[Change]) -> None:
@@ -228,3 +225,10 @@ class Apply:
         more = len(labels) - _LONGEST_LIST
         shown = ", ".join(labels[:_LONGEST_LIST]) + (f" and {more} more" if more > 0 else "")
         return f"{error} Made and recorded: {shown}. Correct this, and run it again: it continues from there."
+
+
+def _is_outdated(change: Change, now: dict[str, Any] | None) -> bool:
+    """Say whether a resource is no longer as it was planned to be sent."""
+    if change.how == CREATE or now is None:
+        return (now is None) != (change.how == CREATE)
+    return merged(change.resource, now) != change.body

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from .._azure.clients import Clients
 from .._azure.concurrency import Deadline, Job, WorkQueue
@@ -32,10 +33,11 @@ class Arm:
         self.reads = 0
         self.writes = 0
 
-    def read(self, wanted: Iterable[tuple[str, str]]) -> dict[str, dict[str, Any] | None]:
+    def read(self, wanted: Iterable[tuple[str, str]], *, if_allowed: bool = False) -> dict[str, dict[str, Any] | None]:
         """Read resources, several at a time.
 
         :param wanted: ids and types.
+        :param if_allowed: a resource that the identity may not read is like one that does not exist.
         :returns: the answers by lower-case id; None for a resource that does not exist.
         :raises InventoryError: some could not be read. The message names all reasons.
         """
@@ -46,7 +48,7 @@ class Arm:
         self.clients.resource_manager()
         try:
             for resource_id, kind in wanted:
-                queue.add(self._job(resource_id, kind, found, errors))
+                queue.add(self._job(resource_id, kind, found, errors, if_allowed))
             queue.drain()
         finally:
             queue.close()
@@ -54,9 +56,9 @@ class Arm:
             raise InventoryError(" ".join(sorted(set(errors))))
         return found
 
-    def get(self, resource_id: str, kind: str) -> dict[str, Any] | None:
-        """Read one resource; None if it does not exist."""
-        return self.read([(resource_id, kind)])[resource_id.lower()]
+    def get(self, resource_id: str, kind: str, *, if_allowed: bool = False) -> dict[str, Any] | None:
+        """Read one resource; None if it does not exist, or with ``if_allowed``, if the identity may not read it."""
+        return self.read([(resource_id, kind)], if_allowed=if_allowed)[resource_id.lower()]
 
     def read_list(self, path: str, what: str, permission: str) -> list[dict[str, Any]]:
         """Read all pages of a list.
@@ -67,6 +69,7 @@ class Arm:
         asking = Asking(f"list {what}", permission)
         items: list[dict[str, Any]] = []
         url = self.clients.resource_manager().format_url(path)
+        host = urlsplit(url).hostname
         followed: set[str] = set()
         while url:
             followed.add(url)
@@ -79,7 +82,8 @@ class Arm:
                 raise InventoryError(explain(UnreadableAnswer("the answer is not a list."), asking))
             items += answer["value"]
             url = answer.get("nextLink") or ""
-            if url in followed or (url and not self.clients.may_read(url)):
+            # The token is sent there.
+            if url in followed or (url and not (self.clients.may_read(url) and urlsplit(url).hostname == host)):
                 raise InventoryError(explain(UnreadableAnswer("its pages form a loop or leave Azure."), asking))
         return items
 
@@ -115,7 +119,14 @@ class Arm:
 
         return wait
 
-    def _job(self, resource_id: str, kind: str, found: dict[str, dict[str, Any] | None], errors: list[str]) -> Job:
+    def _job(
+        self,
+        resource_id: str,
+        kind: str,
+        found: dict[str, dict[str, Any] | None],
+        errors: list[str],
+        if_allowed: bool,
+    ) -> Job:
         asking = Asking(f"read {label_of(resource_id)}", f"{kind}/read")
 
         def work() -> dict[str, Any] | None:
@@ -123,7 +134,7 @@ class Arm:
             try:
                 return self._json(self._send("GET", self.clients.resource_manager().format_url(url)))
             except Exception as error:
-                if _does_not_exist(error):
+                if _does_not_exist(error) or (if_allowed and getattr(error, "status_code", None) == 403):
                     return None
                 raise
 

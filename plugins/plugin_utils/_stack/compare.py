@@ -288,7 +288,12 @@ def _strip(body: Any) -> Any:
     if isinstance(body, Mapping):
         # A resource has an id and a type; elsewhere, a type is a setting.
         derived = _READ_ONLY | {"type"} if "id" in body else _READ_ONLY
-        return {key: _strip(value) for key, value in body.items() if key not in derived and value is not None}
+        return {
+            # Tags have names of users, which may be those of what Azure sets.
+            key: value if key == "tags" else _strip(value)
+            for key, value in body.items()
+            if key not in derived and value is not None
+        }
     return [_strip(item) for item in body] if isinstance(body, list) else body
 
 

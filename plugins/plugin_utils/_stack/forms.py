@@ -118,7 +118,10 @@ _vault_name = matching(r"[a-zA-Z](?:-?[a-zA-Z0-9]){2,23}", "3 to 24 letters, dig
 _account_name = matching(r"[a-z0-9]{3,24}", "3 to 24 lower-case letters and digits")
 _container = matching(r"[a-z0-9](?:-?[a-z0-9]){2,62}", "3 to 63 lower-case letters, digits and single hyphens")
 _subnet = matching(r"[\w./-]+", "a range such as 10.42.0.0/24; with network.adopt, a subnet's name")
-_key = matching(r"(ssh-(rsa|ed25519)|ecdsa-sha2-\S+) [A-Za-z0-9+/=]+( [^\r\n]*)?", "a public key in OpenSSH's format")
+_key = matching(
+    r"ssh-(rsa|ed25519) [A-Za-z0-9+/=]+( [^\r\n]*)?",
+    "a public key in OpenSSH's format; Azure accepts only ssh-rsa and ssh-ed25519",
+)
 _tag = matching(r"[^<>%&\\?/]{1,512}", "the name of a tag")
 _days = integer(1, 365)
 _seconds = number(0, above=True)

@@ -27,9 +27,11 @@ ROLE = "hpcai_role"
 _CLUSTER = "hpcai_cluster"
 STATIC, ELASTIC = "compute", "elastic"
 """Values of the tag ROLE of scale sets."""
-# The disk as Azure's udev rules name it, on SCSI and on NVMe. blkid ends with 2 only if a disk is blank.
+# The disk as Azure's udev rules name it, on SCSI and on NVMe. blkid ends with 2 if it finds nothing, but also if it
+# cannot read the disk. So cmp must have read the start of the disk, and found it empty.
 _FORMAT = (
     "for disk in /dev/disk/azure/scsi1/lun0 /dev/disk/azure/data/by-lun/0; do [ -b $disk ] || continue; "
+    "cmp -s -n 1048576 $disk /dev/zero || continue; "
     f"blkid -p $disk >/dev/null; [ $? -eq 2 ] && mkfs.ext4 -q -L {_LABEL} $disk; done; true"
 )
 _SENT_ONCE = frozenset(

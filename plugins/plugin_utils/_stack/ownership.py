@@ -115,7 +115,11 @@ def why_foreign(resource: Resource, found: Mapping[str, Any], owner: str, record
     if resource.kind in UNTAGGED:
         return ""
     tag = owner_of(found)
-    if tag == owner or (tag is None and record is not None and record.has(resource.id)):
+    if tag == owner:
+        return ""
+    recorded = tag is None and record is not None and record.has(resource.id)
+    # If its tag was removed, only the recorded id proves that a machine is not a successor of the same name.
+    if recorded and record and record.unique(resource.id).lower() == unique_of(resource.kind, found).lower():
         return ""
     has = f"its tag {TAG} is {tag}" if tag else f"it has no tag {TAG}"
     advice = "Give hpcai_stack another name" if resource.kind != GROUP else "Name another group"

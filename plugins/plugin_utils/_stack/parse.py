@@ -47,10 +47,13 @@ def stack_of(stated: Any, subscription: str, cloud: str = "AzureCloud") -> Stack
     name = given.get("name", "hpcai")
     group = given.get("group", model.Group())
     group = replace(group, name=group.adopt.rsplit("/", 1)[-1] if group.adopt else group.name or name)
-    _check_same_subscription(group.adopt, subscription)
+    _check_same_subscription("group", group.adopt, subscription)
     suffix = stack_uuid(subscription, group.name, name).hex[:8]
     images = _Images(given)
-    network = network_of(given.get("network", model.Network()))
+    network = given.get("network", model.Network())
+    # Azure connects machines only to networks of their own subscription.
+    _check_same_subscription("network", network.adopt, subscription)
+    network = network_of(network)
     controller = model.Controller(**images.of(given.get("controller", {}), f"{NAME}.controller"))
     login = model.Login(**images.of(given.get("login", {}), f"{NAME}.login"))
     # Names of vaults and accounts are unique in Azure, so the default contains a part of the stack's own id.
@@ -177,6 +180,6 @@ def _check(stack: Stack) -> None:
             )
 
 
-def _check_same_subscription(group: str, subscription: str) -> None:
-    if group and group.split("/")[2].lower() != subscription.lower():
-        raise Malformed(f"{NAME}.group.adopt: {group} is not in the subscription {subscription}.")
+def _check_same_subscription(key: str, adopted: str, subscription: str) -> None:
+    if adopted and adopted.split("/")[2].lower() != subscription.lower():
+        raise Malformed(f"{NAME}.{key}.adopt: {adopted} is not in the subscription {subscription}.")

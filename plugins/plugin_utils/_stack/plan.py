@@ -17,13 +17,14 @@ from .compare import Difference, differences, merged, patch
 from .data import assignments
 from .desired import TenantIds
 from .machines import ELASTIC, ROLE, STATIC
-from .model import CLUSTER, COMPUTE, Stack
+from .model import AZURE_FILES, CLUSTER, COMPUTE, ENDPOINTS, Stack
 from .names import Names
 from .ownership import Record, next_record, owner_of, unique_of, why_foreign
 from .resource import Resource, admitted
 
 CREATE, UPDATE, PATCH = "create", "update", "patch"
 _STATE = "properties.provisioningState"
+_LOCATION = "location"
 _RESTARTS = "properties.hardwareProfile.vmSize"
 _USER_DATA = "userData"
 
@@ -117,7 +118,7 @@ def plan(stack: Stack, resources: Iterable[Resource], found: Found, record: Reco
     expected = next_record(stack, record, resources, found, frozenset())
     return Plan(
         tuple(changes),
-        tuple(problems),
+        tuple(dict.fromkeys(problems)),
         tuple(notes),
         expected if record is None or expected != record or any(one.how == CREATE for one in changes) else None,
     )
@@ -172,6 +173,14 @@ def _existing(
         f"cannot change it. {advice}"
         for item in fixed
     ]
+    elsewhere = next((item for item in found if item.path == _LOCATION), None)
+    if elsewhere:
+        # The same text for all resources, so that it is shown once.
+        problems.append(
+            f"hpcai_stack.location is {elsewhere.after}, but the stack has resources in {elsewhere.before}, and Azure "
+            "cannot move them. Restore it, or give the stack another name."
+        )
+        return
     if any(item.path == _RESTARTS for item in found):
         notes.append(f"{one.label}: a change of the VM size restarts the machine.")
     failed = _half_made(one, there)
@@ -241,10 +250,11 @@ def _adopted(stack: Stack, one: Resource, there: Mapping[str, Any] | None) -> li
     ]
     if one.kind == kinds.VNET:
         subnets = {str(item.get("name")).lower() for item in (there.get("properties") or {}).get("subnets") or []}
+        used = (CLUSTER, COMPUTE, *((ENDPOINTS,) if stack.shared_home.source == AZURE_FILES else ()))
         found += [
             f"{one.label} is adopted, and has no subnet {stack.network.subnets[name]}, which "
             f"hpcai_stack.network.subnets.{name} names. It has: {', '.join(sorted(subnets)) or 'none'}."
-            for name in (CLUSTER, COMPUTE)
+            for name in used
             if stack.network.subnets[name].lower() not in subnets
         ]
     if owner_of(there) == stack.owner:

@@ -17,13 +17,13 @@ from typing import Any
 from .._azure.clients import Clients
 from .._azure.errors import Asking, InventoryError, explain, printable
 from . import resource as kinds
+from .addresses import RESERVED
 from .apply import AzureState, look
 from .arm import Arm
 from .model import Stack
 from .names import Names
 from .plan import CREATE, Plan
 from .preflight_facts import Answer, Refusal, SubnetUse
-from .preflight_scope import RESERVED
 from .resource import label_of
 from .template import template
 

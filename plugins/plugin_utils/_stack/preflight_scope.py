@@ -19,6 +19,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.verdict 
 from .._azure.errors import listed
 from .._azure.resources import name_of
 from . import resource as kinds
+from .addresses import RESERVED
 from .data import Assignment
 from .deployments import advice_for
 from .plan import CREATE
@@ -29,8 +30,6 @@ SUBSCRIPTION, RIGHTS, ROLE_RIGHTS, PROVIDERS = "subscription", "rights", "role_r
 RESOURCES = "resources"
 SUBNET, NAMES, LOCKS, VALIDATION, POLICIES = "subnet", "names", "locks", "validation", "policies"
 ROLE_WRITE = "Microsoft.Authorization/roleAssignments/write"
-RESERVED = 5
-"""Addresses of each subnet that Azure keeps for itself: the first four and the last."""
 _PERMISSIONS = "Microsoft.Authorization/permissions"
 _NETWORK = "the virtual network in Azure"
 _ASSIGNMENTS = "Microsoft.Authorization/roleAssignments"

@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
-from .._azure.errors import InventoryError
+from .._azure.errors import InventoryError, listed
 from . import resource as kinds
 from .arm import Arm
 from .contents import content_of
@@ -19,10 +19,12 @@ from .model import Stack
 from .names import Names
 from .ownership import record_from
 from .resource import kind_of, label_of
-from .teardown import Choices, GroupState, Lock, Teardown, may_be_empty, remaining, teardown
+from .teardown import Choices, GroupState, KeptResource, Lock, Teardown, may_be_empty, remaining, teardown
 from .template import record_template
 
 _RESOURCES = "api-version=2021-04-01"
+_SETTLE_S, _LOOKS = 5, 12
+"""Seconds between looks at what is left in the group, and how many looks."""
 
 
 @dataclass(frozen=True)
@@ -87,16 +89,35 @@ def remove(
             if kind == kinds.VAULT and choices.purge:
                 _purge(stack, arm, [one for one in plan.delete if kind_of(one) == kind], say)
     except InventoryError as error:
-        _record(deployments, names, plan, deleted)
         done = ", ".join(label_of(one) for one in deleted) or "nothing"
-        raise InventoryError(f"{error} Deleted: {done}. Correct this, and run it again.") from None
-    if plan.group and not _listed(stack, arm):
+        words = f"{error} Deleted: {done}."
+        try:
+            _record(deployments, names, plan, deleted)
+        except InventoryError as second:
+            # The next run sees what is gone.
+            words += f" This could not be recorded: {second}"
+        raise InventoryError(f"{words} Correct this, and run it again.") from None
+    left = _left(stack, arm) if plan.group else []
+    if plan.group and not left:
         say(f"deleting {label_of(stack.group_id)}")
         arm.begin("DELETE", stack.group_id, kinds.GROUP)()
         deleted.append(stack.group_id)
-    else:
-        _record(deployments, names, plan, deleted)
+        return Removed(tuple(deleted), plan)
+    if left:
+        why = f"Azure lists {listed([label_of(one) for one in left])} in it. Run this again to delete what is ours"
+        plan = replace(plan, stays=(*plan.stays, KeptResource(stack.group_id, why)))
+    _record(deployments, names, plan, deleted)
     return Removed(tuple(deleted), plan)
+
+
+def _left(stack: Stack, arm: Arm) -> list[str]:
+    """Return what is left in the group. Waits, because Azure lists deleted resources for a while."""
+    for _look in range(_LOOKS):
+        left = [str(item["id"]) for item in _listed(stack, arm)]
+        if not left or not arm.deadline.allows(_SETTLE_S):
+            break
+        arm.deadline.wait(_SETTLE_S)
+    return left
 
 
 def _listed(stack: Stack, arm: Arm) -> list[dict[str, object]]:

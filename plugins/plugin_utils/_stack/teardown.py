@@ -175,10 +175,12 @@ def teardown(
     kept = {one.id.lower() for one in stays}
     delete = sorted((one for one in delete if one.lower() not in kept), key=lambda one: ORDER.index(kind_of(one)))
     going = {one.lower() for one in delete} | _with_them(delete, found)
+    # Azure lists what is gone for a while, and extensions as resources, which it deletes with their machine.
+    expected = going | kept | {one.lower() for one in gone}
     foreign = [
-        KeptResource(str(item["id"]), "the stack did not make it")
-        for item in inside.listed
-        if str(item["id"]).lower() not in going | kept
+        KeptResource(one, "the stack did not make it")
+        for one in (str(item["id"]) for item in inside.listed)
+        if one.lower() not in expected and not one.lower().startswith(tuple(f"{parent}/" for parent in going))
     ]
     group, group_stays = _group(owner, group_id, record, inside, bool(foreign or stays))
     return Teardown(

@@ -21,6 +21,11 @@ SECRET_PARAMETER = "mungeKey"
 """The parameter with the munge key, a text that is used as it is."""
 _SECRET_BODY = {"properties": {"value": f"[parameters('{SECRET_PARAMETER}')]", "contentType": "munge key"}}
 _HOW_TO_MAKE = "128 letters and digits: tr -dc A-Za-z0-9 </dev/urandom | head -c 128"
+_DEPLOY_ONCE = (
+    "Deploy this once, into a resource group without this stack. A second deployment sets the capacity of each scale "
+    "set to 0, which deletes all its instances with their jobs, stores another munge key, and removes subnets and "
+    "rules that others have added."
+)
 
 
 def template(entries: Iterable[tuple[Resource, Mapping[str, Any]]]) -> dict[str, Any]:
@@ -55,11 +60,12 @@ def export(stack: Stack, tenant: str) -> dict[str, Any]:
         one.identity: f"[reference('{one.identity}', '{API_VERSIONS[IDENTITY]}').principalId]"
         for one in assignments(stack, names)
     }
-    return template(
+    made = template(
         (one, one.body)
         for one in desired(stack, TenantIds(tenant, principals))
         if not one.adopted and one.kind != GROUP
     )
+    return {**made, "metadata": {"description": _DEPLOY_ONCE}}
 
 
 def _around(resources: list[dict[str, Any]]) -> dict[str, Any]:

@@ -68,6 +68,20 @@ def test_a_region_is_added_without_touching_the_machine(simulator: Simulator) ->
     assert write_requests(simulator) == ["PUT 1.0.0"]
 
 
+def test_settings_of_regions_that_others_changed_stay(simulator: Simulator) -> None:
+    capture(simulator)
+    made = simulator.model.galleries.version(version_id(simulator))
+    assert made is not None
+    made.regions[0] |= {"regionalReplicaCount": 5, "storageAccountType": "Premium_LRS", "excludeFromLatest": True}
+    before = dict(made.regions[0])
+
+    capture(simulator, regions=["eastus"])
+
+    kept, added = made.regions
+    assert {key: kept.get(key) for key in before} == before
+    assert added["name"] == "eastus"
+
+
 def test_a_version_of_another_machine_is_never_overwritten(simulator: Simulator) -> None:
     capture(simulator)
     other = simulator.instance("other")

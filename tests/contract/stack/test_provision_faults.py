@@ -248,6 +248,14 @@ def test_roles_that_take_a_minute_to_spread_do_not_stop_the_run(azure: Azure) ->
     complete(azure)
 
 
+def test_identity_with_rights_on_the_group_only_makes_the_vault(azure: Azure) -> None:
+    # Deleted vaults belong to the subscription, so that a Contributor of an adopted group may not read them.
+    azure.simulator.add_fault("GET .*/deletedVaults/", status=403, code="AuthorizationFailed", message="No.")
+
+    assert azure.run()["changed"] is True
+    complete(azure)
+
+
 def test_error_while_reading_changes_nothing(azure: Azure) -> None:
     azure.run()
     azure.simulator.clear()
@@ -322,6 +330,24 @@ def test_run_whose_preview_deletes_something_deploys_nothing(azure: Azure, monke
     assert deployed(azure) == ["POST validate", "POST whatIf"]
     assert azure.sent() == []
     azure.run()
+    complete(azure)
+
+
+def test_run_beside_another_one_does_not_make_the_same_again(azure: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
+    check, runs = Deployments.check, [1]
+
+    def meanwhile(*arguments: Any) -> None:
+        check(*arguments)
+        if runs.pop():
+            runs.append(0)
+            azure.run()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Deployments, "check", meanwhile)
+        message = failure(azure)
+
+    # It would store a second munge key, and shrink a set that has grown meanwhile.
+    assert f"and {IN_THE_DEPLOYMENT - 8} more changed while Azure checked the deployment. It was not started" in message
     complete(azure)
 
 

@@ -74,6 +74,7 @@ def test_uuid_depends_on_subscription_group_and_name() -> None:
         ({"image": "ubuntu"}, "PUBLISHER:OFFER:SKU:VERSION, or the resource id of a version in a gallery"),
         ({"location": "Sweden Central"}, "a region in Azure's short form"),
         ({"ssh_public_keys": ["-----BEGIN OPENSSH PRIVATE KEY-----"]}, "a public key in OpenSSH's format"),
+        ({"ssh_public_keys": ["ecdsa-sha2-nistp256 AAAAE2Vj me"]}, "Azure accepts only ssh-rsa and ssh-ed25519"),
         ({"network": {"address_space": ["172.16.0.0/12"]}}, "overlaps 172.16.0.0/16, which Azure reserves for RDMA"),
         ({"network": {"subnets": {"compute": "10.42.0.0/20"}}}, "overlaps the subnet cluster"),
         ({"network": {"subnets": {"compute": "10.43.0.0/20"}}}, "is not within hpcai_stack.network.address_space"),
@@ -85,6 +86,10 @@ def test_uuid_depends_on_subscription_group_and_name() -> None:
         ({"network": {"adopt": HUB}}, "subnets lacks cluster"),
         ({"network": {"adopt": HUB, "subnets": {"cluster": "a", "compute": "b"}}}, "private_ip is missing"),
         ({"network": {"adopt": HUB, "ssh_from": ["192.0.2.0/24"]}}, "is never changed"),
+        (
+            {"network": {"adopt": HUB.replace(SUBSCRIPTION, f"9{SUBSCRIPTION[1:]}")}},
+            "network.adopt: .* is not in the subscription",
+        ),
         ({"network": {"adopt": "hub"}}, "network.adopt must be a resource id such as /subscriptions/"),
         ({"controller": {"private_ip": "10.42.0.3"}}, "is no usable address of the subnet cluster"),
         ({"shared_home": {"source": "amlfs"}}, "needs adopt"),

@@ -28,11 +28,6 @@ from .azure import FOREIGN_RULE, Answers, answers, at, known, record_of, resourc
 from .stacks import GROUP_ID, IMAGE, sets, stack
 
 PUBLIC = {"ssh_from": ["192.0.2.0/24"]}
-HUB = f"{GROUP_ID}/providers/Microsoft.Network/virtualNetworks/hub"
-ADOPTED: dict[str, Any] = {
-    "network": {"adopt": HUB, "subnets": {"cluster": "services", "compute": "batch"}},
-    "controller": {"private_ip": "10.1.0.9"},
-}
 
 
 def planned(wanted: Stack, found: Answers, record: Record | None = None) -> Plan:
@@ -191,6 +186,20 @@ def test_tags_that_were_removed_come_back_and_foreign_ones_stay() -> None:
     }
 
 
+def test_foreign_tags_stay_whatever_their_names_are() -> None:
+    wanted = stack()
+    names = Names(wanted)
+    found = answers(wanted)
+    foreign = {"purpose": "training", "state": "productive", "Type": "hpc", "id": "4711", "etag": "x"}
+    for one in (names.controller, names.network):
+        at(found, one)["tags"] = {**foreign}
+
+    # One is sent as what differs, the other one completely.
+    for change in planned(wanted, found).changes:
+        assert foreign.items() <= change.body["tags"].items()
+        assert change.body["tags"]["hpcai_stack"] == wanted.owner
+
+
 def test_record_of_an_older_release_closes_no_range() -> None:
     before = stack(key_vault={"allow_from": ["192.0.2.8", "198.51.100.0/24"]})
     wanted = stack(key_vault={"allow_from": ["198.51.100.0/24"]})
@@ -255,6 +264,15 @@ def test_what_azure_cannot_change_is_refused(change: dict[str, Any], words: str)
     assert re.search(words, result.problems[0])
 
 
+def test_another_region_is_one_problem_and_no_change() -> None:
+    wanted = stack(location="westeurope")
+    result = plan(wanted, resources_of(wanted), answers(stack()), record_of(stack()))
+
+    assert result.changes == ()
+    (problem,) = result.problems
+    assert problem.startswith("hpcai_stack.location is westeurope, but the stack has resources in Sweden Central")
+
+
 def test_half_made_resource_is_sent_again() -> None:
     wanted = stack(**with_set())
     found = answers(wanted)
@@ -294,6 +312,23 @@ def test_machine_that_is_not_the_recorded_one_is_reported() -> None:
     assert "is not the machine that the stack made" in result.notes[0]
 
 
+def test_machine_without_our_tag_is_refused_if_it_is_not_the_recorded_one() -> None:
+    wanted = stack(**with_set())
+    found = answers(wanted)
+    controller, scale_set = Names(wanted).controller, Names(wanted).of(kinds.SCALE_SET, "compute0")
+    at(found, controller)["properties"]["vmId"] = "another"
+    at(found, scale_set)["properties"]["uniqueId"] = "another"
+    for one in (controller, scale_set):
+        at(found, one)["tags"] = {"owner": "somebody else"}
+    result = planned(wanted, found)
+
+    assert result.changes == ()
+    assert [text.split(" exists")[0] for text in result.problems] == [
+        "virtualMachines/hpcai-controller",
+        "virtualMachineScaleSets/compute0",
+    ]
+
+
 def test_resource_that_left_the_model_stays_and_is_named() -> None:
     before = stack(scale_sets=sets(2))
     wanted = stack(scale_sets=sets(1))
@@ -303,50 +338,6 @@ def test_resource_that_left_the_model_stays_and_is_named() -> None:
     assert result.notes == (
         "virtualMachineScaleSets/compute1 is no longer in hpcai_stack. It stays until the teardown of the stack.",
     )
-
-
-def hub(**more: Any) -> dict[str, Any]:
-    subnets: list[dict[str, Any]] = [{"name": name, "properties": {}} for name in ("services", "batch")]
-    return {"id": HUB, "location": "swedencentral", "properties": {"subnets": subnets}, **more}
-
-
-def test_adopted_network_is_read_and_never_changed() -> None:
-    wanted = stack(**ADOPTED)
-    found = answers(wanted) | {HUB.lower(): hub(tags={"owner": "network team"})}
-    result = planned(wanted, found)
-
-    assert not result.changed
-    assert not result.problems
-    assert HUB not in record_of(wanted).resources
-    made = {one.kind for one in resources_of(wanted) if not one.adopted}
-    assert not made & {kinds.VNET, kinds.NSG, kinds.NAT, kinds.BASTION_HOST, kinds.PUBLIC_ADDRESS}
-
-
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        (None, "virtualNetworks/hub is adopted, and does not exist"),
-        (hub(location="westeurope"), "location is westeurope, and the stack needs swedencentral"),
-        (hub(properties={"subnets": [{"name": "services"}]}), "has no subnet batch"),
-    ],
-)
-def test_adopted_network_that_does_not_fit_is_a_problem(answer: dict[str, Any] | None, words: str) -> None:
-    wanted = stack(**ADOPTED)
-    result = planned(wanted, answers(wanted) | {HUB.lower(): answer})
-
-    assert any(words in text for text in result.problems)
-
-
-def test_adopted_vault_gets_no_role_and_its_commands_are_returned() -> None:
-    vault = f"{GROUP_ID}/providers/Microsoft.KeyVault/vaults/central"
-    wanted = stack(key_vault={"adopt": vault}, identities={"assign_roles": True})
-    commands = assignments_to_request(wanted, known(wanted))
-
-    assert len(commands) == 2
-    assert all(command.endswith(f"--scope {vault}/secrets/munge-key") for command in commands)
-    assert "principal-nodes" in commands[1]
-    scopes = {one.id.split("/providers/Microsoft.Authorization")[0] for one in resources_of(wanted) if "role" in one.id}
-    assert vault not in scopes
 
 
 def test_every_role_is_returned_if_the_stack_may_not_write_any() -> None:

@@ -220,6 +220,19 @@ def test_system_disk_goes_with_its_machine() -> None:
     assert plan.group
 
 
+def test_what_goes_with_a_machine_or_is_gone_keeps_no_group() -> None:
+    wanted = stack(**NO_STORAGE)
+    names, found = Names(wanted), answers(wanted)
+    # Azure Policy installs agents. Azure lists deleted resources for a while.
+    agent = f"{names.controller.upper()}/extensions/AzureMonitorLinuxAgent"
+    found[names.bastion.lower()] = None
+    plan = run(wanted, found, agent, names.bastion.upper())
+
+    assert plan.gone == (names.bastion,)
+    assert plan.stays == ()
+    assert plan.group
+
+
 @pytest.mark.parametrize("scope", ["group", "resource", "subscription"])
 def test_lock_is_named_and_nothing_is_deleted(scope: str) -> None:
     wanted = stack(**NO_STORAGE)

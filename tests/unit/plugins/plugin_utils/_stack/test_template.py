@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,6 +77,9 @@ def test_export_is_complete_and_contains_no_secret() -> None:
     expressions = {text.split("(")[0] for text in texts(made) if text.startswith("[")}
     assert expressions == {"[reference", "[parameters"}
     assert made["parameters"]["mungeKey"]["type"] == "securestring"
+    # Whoever has only the file must learn that its capacity of 0 deletes all instances the second time.
+    assert "Deploy this once" in made["metadata"]["description"]
+    assert {one["sku"]["capacity"] for one in made["resources"] if one["type"] == kinds.SCALE_SET} == {0}
     # The names of role assignments are those of a run of the module, so that it finds them later.
     names = {entry["name"] for entry in made["resources"] if entry["type"] == kinds.ROLE_ASSIGNMENT}
     assert names == {one.name for one in resources_of(wanted) if one.kind == kinds.ROLE_ASSIGNMENT}
@@ -110,17 +116,50 @@ def test_user_data_is_what_the_boot_phase_reads() -> None:
     assert settings.key.vault == "https://keys.vault.azure.net"
 
 
-def test_data_disk_is_formatted_only_if_it_is_blank() -> None:
+def test_home_of_the_controller_is_in_its_user_data() -> None:
+    assert set(controllers_user_data()) == {"hpcai", "bootcmd", "mounts"}
+
+
+@pytest.mark.parametrize(
+    ("content", "blkid", "formatted"),
+    [
+        (b"", 2, True),
+        (b"", 0, False),
+        # blkid knows nothing of it. It has the same status for a disk that cannot be read, as the folder here.
+        (b"raw data", 2, False),
+        (None, 2, False),
+    ],
+)
+def test_data_disk_is_formatted_only_if_it_is_blank(
+    content: bytes | None, blkid: int, formatted: bool, tmp_path: Path
+) -> None:
+    disk, done, programs = tmp_path / "lun0", tmp_path / "formatted", tmp_path / "bin"
+    if content is None:
+        disk.mkdir()
+    else:
+        disk.write_bytes(content.ljust(2 << 20, b"\0"))
+    programs.mkdir()
+    for name, text in (("blkid", f"exit {blkid}"), ("mkfs.ext4", f"echo $@ > {done}")):
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        (programs / name).chmod(0o755)
+    shell, option, script = controllers_user_data()["bootcmd"][0]
+    script = script.replace("/dev/disk/azure/scsi1/lun0", str(disk)).replace("-b $disk", "-e $disk")
+    subprocess.run([shell, option, script], check=True, env={"PATH": f"{programs}:{os.environ['PATH']}"})
+
+    assert done.exists() is formatted
+    if formatted:
+        assert done.read_text(encoding="utf-8").split() == ["-q", "-L", "hpcai-home", str(disk)]
+
+
+def controllers_user_data() -> dict[str, Any]:
+    """The content of the controller's user data."""
     controller = next(
         one for one in desired(stack(), TenantIds(TENANT)) if one.name == "hpcai-controller" and one.kind == kinds.VM
     )
     text = decoded(controller.body["properties"]["userData"])
-
     assert text.startswith("#cloud-config\n")
-    content = yaml.safe_load(text)
-    assert set(content) == {"hpcai", "bootcmd", "mounts"}
-    # 2 is blkid's status for a disk on which it finds nothing.
-    assert "blkid -p $disk >/dev/null; [ $? -eq 2 ] && mkfs.ext4" in content["bootcmd"][0][2]
+    content: dict[str, Any] = yaml.safe_load(text)
+    return content
 
 
 def decoded(encoded: str) -> str:
