@@ -81,6 +81,12 @@ def test_fails_if_a_gpu_cannot_be_read(kind: str, summary: str) -> None:
     assert (result.verdict, result.summary, result.fault) == ("fail", summary, "NHC2015")
 
 
+def test_cannot_measure_a_gpu_that_was_not_asked() -> None:
+    result = look(GPU_COUNT, *ALL[:3], gpu(3, problem="TypeError: a defect", problem_kind="not_asked"), *ALL[4:])
+    assert (result.verdict, result.fault) == ("unknown", "")
+    assert result.summary == "GPU 3 (0004:00:00.0) could not be read: TypeError: a defect"
+
+
 @pytest.mark.parametrize(
     ("kind", "words", "fault"),
     [
@@ -102,6 +108,7 @@ def test_fails_if_the_driver_fails(kind: str, words: str, fault: str) -> None:
     [
         ("library_not_found", "the driver cannot be queried: it says so"),
         ("no_permission", "this user may not use the driver (it says so)"),
+        ("not_asked", "the driver could not be queried: it says so"),
     ],
 )
 def test_cannot_measure_without_library_or_permission(kind: str, summary: str) -> None:
