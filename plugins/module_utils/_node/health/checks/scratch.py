@@ -162,6 +162,8 @@ SCRATCH = Check(
     ),
     tiers=TIERS,
     measure=_measure,
+    # While jobs write much, a new file may wait for seconds, for example for the journal of ext4.
+    limit_s=6.0,
     action=REPLACE,
     fault="NHC2023",
     asks_device=True,

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health import state
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health import engine, state
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import (
     FAIL,
     PASS,
@@ -110,6 +110,22 @@ def test_a_device_that_does_not_answer_twice_in_a_row_fails(node: Any, make_chec
 def test_a_check_that_hangs_in_a_device_twice_in_a_row_fails(node: Any, make_check: Any) -> None:
     check = make_check(sleep, limit_s=0.1, asks_device=True)
     assert [node.one(check).verdict for _time in range(2)] == [UNKNOWN, FAIL]
+
+
+@pytest.mark.parametrize("what", [ask_a_tool, sleep])
+def test_a_check_that_gets_too_little_time_says_nothing_about_its_device(
+    node: Any, make_check: Any, monkeypatch: pytest.MonkeyPatch, what: Any
+) -> None:
+    """Slow earlier checks used up the time of the tier."""
+    monkeypatch.setattr(engine, "LIMIT_S", {PROLOG: 0.3})
+    check = make_check(what, limit_s=2, asks_device=True)
+    assert [node.one(check, tier=PROLOG).verdict for _time in range(3)] == [UNKNOWN] * 3
+    monkeypatch.undo()
+    assert node.one(make_check(what, limit_s=0.2, asks_device=True)).verdict == UNKNOWN
+    monkeypatch.setattr(engine, "LIMIT_S", {PROLOG: 0.3})
+    node.one(check, tier=PROLOG)
+    monkeypatch.undo()
+    assert node.one(make_check(what, limit_s=0.2, asks_device=True)).verdict == FAIL
 
 
 def test_a_driver_that_does_not_answer_twice_in_a_row_fails(node: Any, make_check: Any) -> None:
