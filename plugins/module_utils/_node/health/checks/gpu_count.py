@@ -205,7 +205,8 @@ def judge_amd(expected: ExpectedGpus, on_bus: Sequence[str], driven: Sequence[st
 def _escalated(context: Context, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Change the action to REPLACE if the check failed in an earlier boot too, because a restart did not help."""
     boot_id = read_boot_id(context.root)
-    failing = any(finding.verdict == FAIL for finding in findings)
+    # A driver that is not loaded, or has another version than its library, is no fault of the hardware.
+    failing = any(finding.verdict == FAIL and finding.fault != "" for finding in findings)
     first = context.history.get(_FAILED_IN)
     context.history.keep(_FAILED_IN, (first or boot_id) if failing else None, for_good=True)
     if not (failing and first and boot_id and first != boot_id):

@@ -172,6 +172,8 @@ def test_a_driver_that_is_not_loaded_never_needs_another_machine(tmp_path: Path)
     for boot_id in ("first", "second"):
         result = judged(tmp_path, boot_id, history, error=GpuError("driver_not_loaded", "no"))
         assert (result.verdict, result.action) == ("fail", "reboot")
+    # Nor does it count as a failure that a restart did not repair.
+    assert judged(tmp_path, "third", history, 2).action == "reboot"
 
 
 def amd(root: Path, driven: int, on_bus: int = 8) -> None:
