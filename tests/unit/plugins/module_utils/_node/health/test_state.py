@@ -207,6 +207,29 @@ def test_a_state_that_cannot_be_saved_is_reported(node: Any, make_check: Any, mo
     assert "No space left" in problem
 
 
+def test_on_a_full_disk_a_finding_is_found_again(node: Any, make_check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The position in the log is on a tmpfs, and the latched findings on a disk that users may have filled."""
+
+    def read_log(context: Context) -> Answer:
+        if context.history.get("read_to"):
+            return GOOD
+        context.history.keep("read_to", 1)
+        return Answer(findings=(replace(XID, action=None),))
+
+    real = state.write_file
+
+    def on_a_full_disk(path: str, *arguments: Any, **named: Any) -> None:
+        if state.KEPT_FOLDER in path:
+            raise OSError(28, "No space left on device", path)
+        real(path, *arguments, **named)
+
+    check = make_check(read_log)
+    monkeypatch.setattr(state, "write_file", on_a_full_disk)
+    assert [node.one(check).verdict for _time in range(3)] == [FAIL, FAIL, FAIL]
+    monkeypatch.undo()
+    assert [node.one(check).latched for _time in range(2)] == [False, True]
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 9}', '{"schema": 1, "checks": []}'])
 def test_a_broken_file_of_latched_findings_is_reported(node: Any, make_check: Any, text: str) -> None:
     node.write(state.LATCHED_FILE, text)
