@@ -57,6 +57,8 @@ options:
     description:
       - Folders in which to search for NCCL and for the plugin, before the usual folders. Patterns such as
         C(/opt/nccl-*/lib) are allowed.
+      - If the name of a library does not contain its version, the module loads the library to query it, unless users
+        other than root can replace it. Its version is then unknown.
     type: list
     elements: str
     default: []

@@ -53,7 +53,8 @@ options:
   expected_count:
     description:
       - Expected number of disks. It is saved in the settings for the next boot.
-      - Defaults to the number of O(devices), else to O(nvme_count). Otherwise at least one disk is expected.
+      - Defaults to the number of O(devices), else to O(nvme_count). Otherwise at least one disk is expected, and if
+        disks of an array that the module created are missing, as many disks as the array had.
       - With V(0), a machine without such disks stays as it is. If the machine has such disks, O(on_count_mismatch)
         applies.
     type: int

@@ -290,12 +290,16 @@ def answer_of(values: Mapping[str, Any]) -> Answer:
 
 
 def finding_of(values: Mapping[str, Any]) -> Finding:
-    """Return the finding from its plain values, with its texts on one line.
+    """Return the finding from its plain values, with its texts on one line that a terminal can show.
 
     :raises TypeError: the values are not those of a finding.
     """
-    words = {key: " ".join(str(values.get(key, "")).split()) for key in ("summary", "hint")}
-    return Finding(**{**values, **words})
+    return Finding(**{**values, **{key: _as_line(str(values.get(key, ""))) for key in ("summary", "hint")}})
+
+
+def _as_line(text: str) -> str:
+    # Names of processes and files are from users, and may contain control sequences, or bytes that are not UTF-8.
+    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
 
 
 def _require_valid(finding: Finding) -> None:

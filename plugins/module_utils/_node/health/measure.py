@@ -30,6 +30,9 @@ _BROKEN = (LOST, NO_DRIVER, MISMATCH)
 """Errors of a GPU driver that answers but does not work: no job can use a GPU."""
 _NO_ANSWER_RC = 124
 _LEAST_S = 0.05
+_ENOUGH_S = 5.0
+"""A device that does not answer is silent only after this many seconds, or after the check's timeout if that is less. A
+check that gets less, because earlier checks used up the time of the tier, says nothing about its device."""
 
 
 @dataclass(frozen=True)
@@ -92,21 +95,26 @@ def measure(
     context = Context(
         machine.root, run, machine.size, tier, machine.settings, gpus, history, seconds=seconds, now=now, job=job
     )
-    silent, details = False, {}
+    silent, timed_out, details = False, False, {}
     try:
         answer = check.measure(context)
         answer_as_dict(answer)
-        silent = run.silent and check.asks_device and _is_unknown(answer)
+        timed_out = run.silent and check.asks_device and _is_unknown(answer)
     except GpuError as error:
         answer, silent = _of_the_driver(error, machine.size), error.kind in SILENT
     except (CannotMeasure, ConfigError, UnknownVmSize, CommandFailed, OSError) as error:
-        answer, silent = _unknown(str(error)), run.silent and check.asks_device
+        answer, timed_out = _unknown(str(error)), run.silent and check.asks_device
     except BaseException as error:
         words = f"{type(error).__name__}: {error}: this is a defect of hpcnode"
         if machine.size is None:
             words = f"the VM size of this machine is not known: {machine.size_problem}"
         answer, details = _unknown(words), {"traceback": traceback.format_exc()}
-    return Measured(answer, history.changed, silent, time.monotonic() - start, details)
+    silent, ran = silent or (timed_out and _had_time(check, seconds)), not timed_out or _had_time(check, seconds)
+    return Measured(answer, history.changed, silent, time.monotonic() - start, details, ran)
+
+
+def _had_time(check: Check, seconds: float) -> bool:
+    return seconds >= min(check.limit_s, _ENOUGH_S)
 
 
 def as_message(measured: Measured) -> dict[str, Any]:
@@ -123,7 +131,8 @@ def overdue(check: Check, seconds: float, words: str, stuck: bool) -> Measured:
     answer = _unknown(
         f"it did not finish within {round(seconds, 1):g} s{words}", "Find out with 'journalctl -k -b' what hangs"
     )
-    return Measured(answer, silent=stuck or check.asks_device, seconds=seconds)
+    ran = stuck or _had_time(check, seconds)
+    return Measured(answer, silent=stuck or (ran and check.asks_device), seconds=seconds, ran=ran)
 
 
 def not_run(words: str) -> Measured:

@@ -154,13 +154,17 @@ def changes(root: Root) -> Iterator[State]:
 
 
 def _files(root: Root, memory: State) -> dict[str, str]:
-    """The texts of the files by path."""
+    """Return the texts of the files by path, in the order of writing.
+
+    The latched findings come first, and the positions in logs after them: if the disk is full, as users can fill it,
+    the next run must find them again.
+    """
     latched = {check: [asdict(one) for one in kept] for check, kept in memory.latched.items() if kept}
     unanswered = {check: count for check, count in memory.unanswered.items() if count}
     return {
+        LATCHED_FILE: _text({"checks": latched}),
         PASSING_FILE: _text({"boot_id": read_boot_id(root), "checks": memory.passing, "unanswered": unanswered}),
         LASTING_FILE: _text({"checks": {check: values for check, values in memory.lasting.items() if values}}),
-        LATCHED_FILE: _text({"checks": latched}),
     }
 
 

@@ -194,6 +194,8 @@ def resolve(root: Root, path: str) -> str | None:
 
 RAID_MEMBER = "linux_raid_member"
 _FIELD = re.compile(r"\s*(Array UUID|Raid Devices|Raid Level|Chunk Size|Device Role) : (.+)")
+_START_BYTES = 64 << 10
+"""The superblocks of md, XFS and ext4 are within these first bytes of a device."""
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
@@ -243,13 +245,24 @@ def read_signatures(root: Root, names: Sequence[str], run: Run) -> dict[str, tup
     if together.rc == 0:
         found = _parse(together)
         answers.update({name: found.get(paths[name].rsplit("/", 1)[-1], ()) for name in present})
-        return answers
-    # wipefs fails for all devices if it cannot read one of them.
-    for name in present:
+    # wipefs fails for all devices if it cannot open one of them.
+    for name in present if together.rc != 0 else ():
         alone = _wipefs(run, [paths[name]])
         if alone.rc == 0:
             answers[name] = _parse(alone).get(paths[name].rsplit("/", 1)[-1], ())
-    return answers
+    # After a read error, wipefs succeeds and shows nothing, as for a blank device.
+    return {
+        name: None if answer == () and not _starts_readable(paths[name]) else answer for name, answer in answers.items()
+    }
+
+
+def _starts_readable(path: str) -> bool:
+    try:
+        with open(path, "rb") as device:
+            device.read(_START_BYTES)
+    except OSError:
+        return False
+    return True
 
 
 def _wipefs(run: Run, paths: Iterable[str]) -> Result:

@@ -19,7 +19,8 @@ _UID = re.compile(r"^Uid:\s*(\d+)", re.MULTILINE)
 # slurmstepd shows job and step in its process title; -M and several slurmd on one machine do not change that.
 _STEPD = re.compile(r"slurmstepd: \[(\d+)\.")
 _PROGRAM = "slurmstepd"
-_JOB = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
+# Below user.slice, users make control groups of their own, with any name (systemd --user).
+_JOB = re.compile(r"^\d+:[^:\n]*:(?:/(?!user\.slice/)[^/\n]*)*?/job_(\d+)(?:/|$)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,6 @@ def read_owned(root: Root) -> dict[int, OwnedProcess]:
         # The name, the second field, may contain spaces and parentheses: the last one closes it (proc(5)).
         fields = (root.text(f"{folder}/stat") or "").rpartition(")")[2].split()
         groups = root.text(f"{folder}/cgroup") or ""
-        job = _JOB.search(groups)
         found[pid] = OwnedProcess(
             pid=pid,
             parent=facts.parent,
@@ -65,10 +65,19 @@ def read_owned(root: Root) -> dict[int, OwnedProcess]:
             state=facts.state,
             started=int(fields[19]) if len(fields) > 19 else 0,
             groups=groups,
-            job=int(job[1]) if job else None,
+            job=job_of_groups(groups),
             steps_of=steps_of(root, pid) if facts.name.startswith(_PROGRAM) else None,
         )
     return found
+
+
+def job_of_groups(groups: str) -> int | None:
+    """Return the job in whose control group a process is; None if it is in none.
+
+    :param groups: its control groups as in /proc, one per line.
+    """
+    job = _JOB.search(groups)
+    return int(job[1]) if job else None
 
 
 def uid_of(root: Root, pid: int) -> int | None:

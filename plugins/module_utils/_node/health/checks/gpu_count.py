@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...machine.gpu import GpuError, GpuHealth, nvidia_gpus
-from ...machine.gpu.facts import LOST, MISMATCH, NO_ANSWER, NO_DRIVER, NO_LIBRARY, NO_PERMISSION
+from ...machine.gpu.facts import LOST, MISMATCH, NO_ANSWER, NO_DRIVER, NO_LIBRARY, NO_PERMISSION, NOT_ASKED
 from ...machine.kernel import read_boot_id
 from ...machine.pci import read_pci
 from ...machine.root import Root
@@ -147,6 +147,8 @@ def _unread(expected: ExpectedGpus, gpu: GpuHealth, gpus: Sequence[GpuHealth]) -
         return Finding(FAIL, words, gpu.device, _REDEPLOY)
     if gpu.problem_kind == NO_ANSWER:
         return Finding(FAIL, f"{gpu.label} did not answer twice in a row", gpu.device, _REDEPLOY, fault="NHC2015")
+    if gpu.problem_kind == NOT_ASKED:
+        return Finding(UNKNOWN, f"{gpu.label} could not be read: {gpu.problem}", gpu.device)
     return Finding(FAIL, f"{gpu.label} cannot be read: {gpu.problem}", gpu.device, _REDEPLOY, fault="NHC2015")
 
 
@@ -160,6 +162,8 @@ def driver_failure(error: GpuError, limit_s: float, loaded: str | None = None) -
         return Finding(UNKNOWN, f"the driver cannot be queried: {error}", hint=hint)
     if error.kind == NO_PERMISSION:
         return Finding(UNKNOWN, f"this user may not use the driver ({error})", hint="Run it as root")
+    if error.kind == NOT_ASKED:
+        return Finding(UNKNOWN, f"the driver could not be queried: {error}")
     if error.kind == NO_ANSWER:
         words = f"NVIDIA's driver did not answer twice in a row, {limit_s:g} s each time"
         return Finding(FAIL, words, hint=_REDEPLOY, fault="NHC2015")
@@ -201,7 +205,8 @@ def judge_amd(expected: ExpectedGpus, on_bus: Sequence[str], driven: Sequence[st
 def _escalated(context: Context, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Change the action to REPLACE if the check failed in an earlier boot too, because a restart did not help."""
     boot_id = read_boot_id(context.root)
-    failing = any(finding.verdict == FAIL for finding in findings)
+    # A driver that is not loaded, or has another version than its library, is no fault of the hardware.
+    failing = any(finding.verdict == FAIL and finding.fault != "" for finding in findings)
     first = context.history.get(_FAILED_IN)
     context.history.keep(_FAILED_IN, (first or boot_id) if failing else None, for_good=True)
     if not (failing and first and boot_id and first != boot_id):

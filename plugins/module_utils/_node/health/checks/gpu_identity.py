@@ -32,6 +32,7 @@ from ..check import (
 )
 from ..gpu_answers import Observation, gather, not_reported, read_gpus, unreadable
 from ..gpus import CHECK_LIMIT_S
+from ..settings import FILE
 
 _OPTION = "min_vbios"
 _GIGABYTES = re.compile(r"(\d+) ?GB", re.IGNORECASE)
@@ -90,6 +91,9 @@ def vbios_of(text: str) -> tuple[int, ...]:
 def _firmware(gpus: Sequence[GpuHealth], least: str) -> Iterator[Observation]:
     versions = Counter(gpu.vbios for gpu in gpus if gpu.vbios)
     usual = versions.most_common(1)[0][0] if versions else None
+    if least and not vbios_of(least):
+        words = f"options.{GPU_IDENTITY.name}.{_OPTION} is {least!r}, but must be a version such as 92.00.45.00.03"
+        yield Finding(UNKNOWN, words, hint=f"Correct it in {FILE}")
     for gpu in gpus:
         if not gpu.vbios:
             yield not_reported(gpu, "the version of its firmware", "vbios")
@@ -98,7 +102,10 @@ def _firmware(gpus: Sequence[GpuHealth], least: str) -> Iterator[Observation]:
         if gpu.vbios != usual:
             words = f"{gpu.label} has firmware {gpu.vbios}, but other GPUs of this machine have {usual}"
             yield Finding(WARN, words, gpu.device, "Report it to Azure; until then this GPU may behave differently")
-        if least and vbios_of(gpu.vbios) < vbios_of(least):
+        if least and not vbios_of(gpu.vbios):
+            words = f"{gpu.label} reports no valid version of its firmware ({gpu.vbios})"
+            yield Finding(UNKNOWN, words, gpu.device)
+        elif least and vbios_of(gpu.vbios) < vbios_of(least):
             words = f"{gpu.label} has firmware {gpu.vbios}, older than {least}, which min_vbios requires"
             yield Finding(FAIL, words, gpu.device, "Redeploy the VM, or lower min_vbios", fault="NHC2010")
 

@@ -67,6 +67,8 @@ def _speed(gpu: GpuHealth, expected: int | None) -> Iterator[Observation]:
         words = f"the PCIe link of {gpu.label} reaches generation {pcie.highest_generation} of {limit}"
         yield Finding(FAIL, words, gpu.device, _PCIE_HINT)
     # An idle link slows down to save power, so its speed counts only under load.
+    elif pcie.generation < pcie.highest_generation and gpu.reasons is None:
+        yield not_reported(gpu, "whether it is idle, as the slow PCIe link of a GPU may be", "reasons")
     elif pcie.generation < pcie.highest_generation and not gpu.idle:
         words = (
             f"the PCIe link of {gpu.label} runs at generation {pcie.generation} of {pcie.highest_generation} under load"

@@ -35,7 +35,8 @@ def _measure(context: Context) -> Answer:
     mountpoint, kind = options.mountpoint, recorded.get("kind")
     stated = stated_count(options, context.size.nvme_count if context.size else None)
     count = stated.count if stated else None
-    if not count and kind is None:
+    # Without a known number of disks, the record shows whether this boot has mounted the scratch.
+    if not count and kind is None and (stated or not root.exists(RECORD)):
         return Answer(skipped="no scratch is expected on this node")
     if not count:
         mountpoint = str(recorded.get("mountpoint") or mountpoint)
@@ -161,6 +162,8 @@ SCRATCH = Check(
     ),
     tiers=TIERS,
     measure=_measure,
+    # While jobs write much, a new file may wait for seconds, for example for the journal of ext4.
+    limit_s=6.0,
     action=REPLACE,
     fault="NHC2023",
     asks_device=True,

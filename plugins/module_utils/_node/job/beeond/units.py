@@ -124,7 +124,8 @@ def processes(job: str, root: Root) -> list[tuple[int, str, str]]:
 def _owner(groups: str, names: Sequence[str]) -> str:
     for line in groups.splitlines():
         for name in names:
-            if f"/{name}/" in f"{line}/":
+            # Below user.slice, users make control groups of their own, with any name (systemd --user).
+            if f"/{name}/" in f"{line}/" and "/user.slice/" not in line:
                 return name
     return ""
 

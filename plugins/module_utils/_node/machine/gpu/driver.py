@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
+import signal
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Callable, TypeVar
@@ -17,7 +18,7 @@ from typing import Any, Callable, TypeVar
 from ..child import Child, Died, Overdue
 from ..pci import read_pci
 from ..root import Root
-from .facts import DIED, NO_ANSWER, UNKNOWN, GpuError, GpuFacts, facts_of
+from .facts import DIED, NO_ANSWER, NOT_ASKED, GpuError, GpuFacts, facts_of
 from .health import GpuHealth, NvLinks, health_of, links_of
 from .nvml_health import open_session
 
@@ -26,6 +27,8 @@ LIMIT_S = 30.0
 
 _SILENT_ENOUGH = 2
 """After this many consecutive GPUs without an answer, the driver counts as hanging, and the rest is not queried."""
+_KILLED = f"signal {int(signal.SIGKILL)}"
+"""Only another process sends this signal, such as the kernel if memory runs out."""
 
 
 _Gpu = TypeVar("_Gpu", GpuFacts, GpuHealth)
@@ -52,7 +55,8 @@ class Worker:
     def ask(self, request: str, *arguments: Any) -> Any:
         """Send a request to the child, and return its answer.
 
-        :raises GpuError: the child raised it; ``no_answer`` if it did not answer in time, ``died`` if it ended.
+        :raises GpuError: the child raised it; ``no_answer`` if it did not answer in time, ``died`` if it ended,
+            ``not_asked`` if the child failed before the driver could answer.
         """
         child = self._child or self._start()
         line = json.dumps({"request": request, "arguments": arguments}).encode() + b"\n"
@@ -63,6 +67,8 @@ class Worker:
             answer = child.answer(self._limit_s)
         except Died as error:
             self._let_go(failed=True)
+            if error.how == _KILLED:
+                raise GpuError(NOT_ASKED, "the process that queried the driver was killed") from None
             words = f"the driver's library ended the process that called it ({error.how})"
             raise GpuError(DIED, words) from None
         except Overdue:
@@ -110,7 +116,7 @@ def _answers(requests: int, make: Callable[[], Serve]) -> Iterator[Mapping[str, 
             except GpuError as error:
                 answer = {"error": [error.kind, str(error)]}
             except Exception as error:
-                answer = {"error": [UNKNOWN, f"{type(error).__name__}: {error}"]}
+                answer = {"error": [NOT_ASKED, f"{type(error).__name__}: {error}: this is a defect of hpcnode"]}
             yield answer
 
 

@@ -111,7 +111,7 @@ MISMATCH = "lib_rm_version_mismatch"
 NO_LIBRARY = "library_not_found"
 NO_ANSWER = "no_answer"
 DIED = "died"
-UNKNOWN = "unknown"
+NOT_ASKED = "not_asked"
 
 LACKING = (NOT_SUPPORTED, DEPRECATED, NO_FUNCTION)
 """The driver or the GPU does not support the request; a retry is useless, and nothing is broken."""
@@ -121,7 +121,8 @@ class GpuError(RuntimeError):
     """The driver refused, failed or did not answer.
 
     :ivar kind: NVML's name of the error in lower case without its prefix (``gpu_is_lost``), or ``no_answer``,
-        ``died`` (the library ended the process that called it).
+        ``died`` (the library ended the process that called it), or ``not_asked`` (a defect of hpcnode, or the process
+        was killed), which says nothing about the driver.
     """
 
     def __init__(self, kind: str, text: str) -> None:

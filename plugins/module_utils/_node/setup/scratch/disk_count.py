@@ -24,10 +24,12 @@ class DiskCount:
 
     :ivar count: the number.
     :ivar origin: where the number comes from, as part of a message.
+    :ivar stated: whether that states it; otherwise it is the number of disks that were found.
     """
 
     count: int
     origin: str
+    stated: bool = True
 
 
 def stated_count(
@@ -63,13 +65,17 @@ def expected_disks(
     if size.nvme_count is None:
         # A size that is described only for Slurm does not need a number of disks.
         origin = f"the disks found, because hpcai_vm_sizes has no nvme_count for {size.name}"
-        return DiskCount(count_selected(options, root), origin)
+        return DiskCount(count_selected(options, root), origin, stated=False)
     return DiskCount(size.nvme_count, f"VM size {size.name}")
 
 
 def with_count(options: ScratchOptions, disks: DiskCount) -> ScratchOptions:
-    """Return the options with this number of disks as ``expected_count``."""
-    return dataclasses.replace(options, expected_count=disks.count)
+    """Return the options with this number of disks as ``expected_count``.
+
+    A number that was only found is not expected, unless it is 0: if disks of our array are missing, all its disks are.
+    """
+    known = disks.stated or not disks.count
+    return dataclasses.replace(options, expected_count=disks.count) if known else options
 
 
 def wait_for_disks(options: ScratchOptions, root: Root, run: Run, seconds: float) -> None:

@@ -181,7 +181,7 @@ def why_not(facts: ScratchFacts, options: ScratchOptions, name: str, ours: froze
         return never
     signatures = facts.signatures.get(name)
     if signatures is None:
-        return "cannot be read (run as root; disks of a captured tree are not readable)"
+        return "cannot be read (run as root; 'journalctl -k -b' shows read errors; captured disks are not readable)"
     if name in facts.forced:
         return None
     if device.partitions:

@@ -119,8 +119,9 @@ def _build(facts: ScratchFacts, options: ScratchOptions, pieces: tuple[Existing,
         return ScratchPlan(before={}, after={})
     if not disks:
         raise Refused(_no_disks(facts, options))
-    warnings = _check_count(facts, options, disks)
-    lost = max((piece.raid_disks for piece in pieces), default=0) - len(disks)
+    made_of = max((piece.raid_disks for piece in pieces), default=0)
+    warnings = _check_count(facts, options, disks, made_of)
+    lost = made_of - len(disks)
     if lost > 0:
         warnings += (f"the array had {lost + len(disks)} disks, and is made again from the {len(disks)} that are left",)
     _check_label(facts, options, {*disks, *arrays})
@@ -167,12 +168,19 @@ def _no_disks(facts: ScratchFacts, options: ScratchOptions) -> str:
     )
 
 
-def _check_count(facts: ScratchFacts, options: ScratchOptions, members: Sequence[str]) -> tuple[str, ...]:
+def _check_count(
+    facts: ScratchFacts, options: ScratchOptions, members: Sequence[str], made_of: int = 0
+) -> tuple[str, ...]:
+    """Compare the number of disks with the expected number.
+
+    :param made_of: how many disks our array had, if it has to be made again. A missing disk may only be late or faulty,
+        so without another number, they are all expected.
+    """
     expected = options.expected_count
     if expected is None:
         # The caller stated no number (disk_count.py). If the options list disks, each of them is expected, but two
         # links may name the same disk.
-        expected = len(facts.selected) + len(facts.absent) if options.devices else len(members)
+        expected = len(facts.selected) + len(facts.absent) if options.devices else max(len(members), made_of)
     if len(members) == expected or options.on_count_mismatch == "ignore":
         return ()
     missing = f"; missing: {', '.join(facts.absent)}" if facts.absent else ""

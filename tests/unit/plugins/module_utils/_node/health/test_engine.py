@@ -116,6 +116,13 @@ def test_an_invalid_answer_is_unknown(node: Any, make_check: Any, wrong: Any) ->
     assert "InvalidAnswer" in result.details["traceback"]
 
 
+def test_names_from_users_cannot_control_a_terminal(node: Any, make_check: Any) -> None:
+    name = os.fsdecode(b"x\x1b[2K\rcpu: pass\n\xff")
+    result = node.one(make_check(Answer(findings=(Finding(FAIL, f"process 7 ({name})", latch=True),))))
+    assert result.summary == "process 7 (x?[2K cpu: pass ?)"
+    assert node.one(make_check(GOOD)).summary == result.summary
+
+
 @pytest.mark.parametrize(
     ("kind", "verdict"),
     [

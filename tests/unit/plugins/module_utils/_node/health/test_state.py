@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health import state
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health import engine, state
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import (
     FAIL,
     PASS,
@@ -112,6 +112,22 @@ def test_a_check_that_hangs_in_a_device_twice_in_a_row_fails(node: Any, make_che
     assert [node.one(check).verdict for _time in range(2)] == [UNKNOWN, FAIL]
 
 
+@pytest.mark.parametrize("what", [ask_a_tool, sleep])
+def test_a_check_that_gets_too_little_time_says_nothing_about_its_device(
+    node: Any, make_check: Any, monkeypatch: pytest.MonkeyPatch, what: Any
+) -> None:
+    """Slow earlier checks used up the time of the tier."""
+    monkeypatch.setattr(engine, "LIMIT_S", {PROLOG: 0.3})
+    check = make_check(what, limit_s=2, asks_device=True)
+    assert [node.one(check, tier=PROLOG).verdict for _time in range(3)] == [UNKNOWN] * 3
+    monkeypatch.undo()
+    assert node.one(make_check(what, limit_s=0.2, asks_device=True)).verdict == UNKNOWN
+    monkeypatch.setattr(engine, "LIMIT_S", {PROLOG: 0.3})
+    node.one(check, tier=PROLOG)
+    monkeypatch.undo()
+    assert node.one(make_check(what, limit_s=0.2, asks_device=True)).verdict == FAIL
+
+
 def test_a_driver_that_does_not_answer_twice_in_a_row_fails(node: Any, make_check: Any) -> None:
     check = make_check(raising(GpuError("no_answer", "the driver did not answer within 4 s")))
     assert [node.one(check).verdict for _time in range(2)] == [UNKNOWN, FAIL]
@@ -189,6 +205,29 @@ def test_a_state_that_cannot_be_saved_is_reported(node: Any, make_check: Any, mo
     (problem,) = done.problems
     assert "cannot save the state" in problem
     assert "No space left" in problem
+
+
+def test_on_a_full_disk_a_finding_is_found_again(node: Any, make_check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The position in the log is on a tmpfs, and the latched findings on a disk that users may have filled."""
+
+    def read_log(context: Context) -> Answer:
+        if context.history.get("read_to"):
+            return GOOD
+        context.history.keep("read_to", 1)
+        return Answer(findings=(replace(XID, action=None),))
+
+    real = state.write_file
+
+    def on_a_full_disk(path: str, *arguments: Any, **named: Any) -> None:
+        if state.KEPT_FOLDER in path:
+            raise OSError(28, "No space left on device", path)
+        real(path, *arguments, **named)
+
+    check = make_check(read_log)
+    monkeypatch.setattr(state, "write_file", on_a_full_disk)
+    assert [node.one(check).verdict for _time in range(3)] == [FAIL, FAIL, FAIL]
+    monkeypatch.undo()
+    assert [node.one(check).latched for _time in range(2)] == [False, True]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 9}', '{"schema": 1, "checks": []}'])

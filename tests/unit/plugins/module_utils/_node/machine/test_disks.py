@@ -193,6 +193,15 @@ def test_an_unreadable_disk_does_not_count_as_blank(signatures_root: Root) -> No
     assert found == {**dict.fromkeys(NAMES, ()), "nvme1n1": None}
 
 
+def test_a_disk_with_read_errors_does_not_count_as_blank(signatures_root: Root, tmp_path: pathlib.Path) -> None:
+    """wipefs 2.38.1 ignores errors of read(2): it succeeds without a signature."""
+    (tmp_path / "dev/nvme1n1").unlink()
+    # Reading the address 0 of the own memory fails with EIO.
+    (tmp_path / "dev/nvme1n1").symlink_to("/proc/self/mem")
+    found = read_signatures(signatures_root, NAMES, lambda command: Result(tuple(command), 0, "", ""))
+    assert found == {**dict.fromkeys(NAMES, ()), "nvme1n1": None}
+
+
 def test_a_disk_that_was_not_captured_is_unknown_without_a_command(signatures_root: Root) -> None:
     def run(_command: Sequence[str]) -> Result:
         raise AssertionError

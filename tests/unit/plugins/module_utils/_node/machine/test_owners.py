@@ -38,6 +38,12 @@ def tree(tmp_path: Path) -> MachineTree:
         ("9:freezer:/slurm/uid_1001/job_17/step_0\n8:memory:/", 17),
         ("0::/system.slice/job_x/y", None),
         ("0::/user.slice", None),
+        ("0::/machine.slice/libpod-1.scope/system.slice/slurmstepd.scope/job_17/step_0", 17),
+        # Groups that users have made.
+        ("0::/user.slice/user-1001.slice/user@1001.service/app.slice/job_17", None),
+        ("0::/user.slice/user-1001.slice/user@1001.service/system.slice/slurmstepd.scope/job_17/step_0", None),
+        ("1:name=systemd:/user.slice/user-1001.slice/user@1001.service/job_16\n0::/", None),
+        ("1:name=systemd:/user.slice/user-1001.slice/job_16\n9:freezer:/slurm/uid_1001/job_17/step_0", 17),
     ],
 )
 def test_the_job_of_a_process_is_that_of_its_control_group(tree: MachineTree, cgroup: str, job: int | None) -> None:

@@ -193,6 +193,19 @@ def test_a_described_size_without_nvme_count_uses_the_disks_found(node: Node) ->
     assert "hpcai_vm_sizes has no nvme_count for Standard_Mine" in done.summary
 
 
+def test_on_a_size_without_nvme_count_a_late_disk_does_not_cost_the_data(node: Node) -> None:
+    settings(node, "node", vm_size="Standard_ND96isrf_H200_v5")
+    node.ours(device="", mounted=False)
+    late = node.disks.pop("nvme7n1")
+    node.write()
+    done = boot(node)
+    assert (done.verdict, node.commands) == (FAIL, [])
+    assert "there are 7 local NVMe disks where 8 are expected" in done.summary
+    node.disks["nvme7n1"] = late
+    node.write()
+    assert [change.split()[0] for change in boot(node).changes] == ["assemble", "mount", "make"]
+
+
 @pytest.mark.parametrize("text", ["{", '{"schema": 9}', '{"schema": 1, "chunk": "5M"}', '{"schema": 1, "devices": 7}'])
 def test_a_broken_settings_file_is_named(node: Node, text: str) -> None:
     (node.folder / "etc/hpcai/scratch.json").write_text(text)

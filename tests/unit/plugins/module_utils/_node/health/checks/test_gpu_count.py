@@ -81,6 +81,12 @@ def test_fails_if_a_gpu_cannot_be_read(kind: str, summary: str) -> None:
     assert (result.verdict, result.summary, result.fault) == ("fail", summary, "NHC2015")
 
 
+def test_cannot_measure_a_gpu_that_was_not_asked() -> None:
+    result = look(GPU_COUNT, *ALL[:3], gpu(3, problem="TypeError: a defect", problem_kind="not_asked"), *ALL[4:])
+    assert (result.verdict, result.fault) == ("unknown", "")
+    assert result.summary == "GPU 3 (0004:00:00.0) could not be read: TypeError: a defect"
+
+
 @pytest.mark.parametrize(
     ("kind", "words", "fault"),
     [
@@ -102,6 +108,7 @@ def test_fails_if_the_driver_fails(kind: str, words: str, fault: str) -> None:
     [
         ("library_not_found", "the driver cannot be queried: it says so"),
         ("no_permission", "this user may not use the driver (it says so)"),
+        ("not_asked", "the driver could not be queried: it says so"),
     ],
 )
 def test_cannot_measure_without_library_or_permission(kind: str, summary: str) -> None:
@@ -165,6 +172,8 @@ def test_a_driver_that_is_not_loaded_never_needs_another_machine(tmp_path: Path)
     for boot_id in ("first", "second"):
         result = judged(tmp_path, boot_id, history, error=GpuError("driver_not_loaded", "no"))
         assert (result.verdict, result.action) == ("fail", "reboot")
+    # Nor does it count as a failure that a restart did not repair.
+    assert judged(tmp_path, "third", history, 2).action == "reboot"
 
 
 def amd(root: Path, driven: int, on_bus: int = 8) -> None:

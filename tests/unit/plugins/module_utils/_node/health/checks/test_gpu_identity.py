@@ -73,6 +73,19 @@ def test_fails_with_older_firmware_compared_as_numbers(least: str, verdict: str)
     assert look(GPU_IDENTITY, gpu(0), options={"gpu_identity": {"min_vbios": least}}).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("vbios", "least", "words"),
+    [
+        ("92.00.45.00.03", "v92", "options.gpu_identity.min_vbios is 'v92', but must be a version such as"),
+        ("unreleased", "92.00.45.00.03", "GPU 0 (0001:00:00.0) reports no valid version of its firmware (unreleased)"),
+    ],
+)
+def test_cannot_compare_firmware_without_valid_versions(vbios: str, least: str, words: str) -> None:
+    result = look(GPU_IDENTITY, gpu(0, vbios=vbios), options={"gpu_identity": {"min_vbios": least}})
+    assert result.verdict == "unknown"
+    assert result.summary.startswith(words)
+
+
 def test_versions_of_firmware_are_hexadecimal() -> None:
     assert vbios_of("96.00.A5.00.1F") > vbios_of("96.00.9F.00.A0")
     assert vbios_of("N/A") == vbios_of("96") == ()

@@ -57,6 +57,8 @@ def test_gpu_pcie_fails_if_the_link_is_slow_under_load_only() -> None:
         "the PCIe link of GPU 0 (0001:00:00.0) runs at generation 3 of 4 under load",
     )
     assert look(GPU_PCIE, gpu(0, pcie=slow, reasons=IDLE)).verdict == "pass"
+    unknown = look(GPU_PCIE, gpu(0, pcie=slow, reasons=None))
+    assert (unknown.verdict, "does not report whether it is idle" in unknown.summary) == ("unknown", True)
     assert look(GPU_PCIE, gpu(0, reasons=BUSY)).verdict == "pass"
 
 

@@ -115,6 +115,12 @@ def test_fails_if_slurm_could_not_kill_a_process_of_a_job(node: Node) -> None:
     assert found.summary == "process 140 (python3, state D) of job 16 still exists: Slurm could not kill it"
 
 
+def test_a_users_own_control_group_with_the_name_of_a_job_does_not_fail(node: Node) -> None:
+    node.process(140, ANNA, "sleep", 1, "0::/user.slice/user-1001.slice/user@1001.service/app.slice/job_16")
+    for _run in range(2):
+        assert node.measure().findings == ()
+
+
 def test_a_later_process_with_the_same_id_is_another_one(node: Node) -> None:
     node.process(140, BERT, "python3", 1, f"{SCOPE}/job_16/step_0/user/task_0")
     node.measure()

@@ -76,6 +76,16 @@ def test_fails_and_blocks_jobs_if_it_is_not_mounted(node: Node) -> None:
     assert (SCRATCH.blocks_job, SCRATCH.blocks_boot, SCRATCH.fault) == (True, True, "NHC2023")
 
 
+def test_without_a_known_number_of_disks_a_scratch_that_was_mounted_counts(node: Node) -> None:
+    size = "Standard_ND96isrf_H200_v5"
+    assert measure(node, size).good == "/scratch is mounted, complete, and can be written"
+    node.mounts.pop()
+    node.write()
+    assert [found.summary for found in measure(node, size).findings] == ["the scratch /scratch is not mounted"]
+    (node.folder / "run/hpcai/scratch.json").unlink()
+    assert measure(node, size).skipped == "no scratch is expected on this node"
+
+
 def test_fails_if_another_file_system_is_mounted(node: Node) -> None:
     node.mounts.append(["sda1", "/scratch", "ext4", "rw"])
     node.write()

@@ -35,6 +35,14 @@ def test_mode_02_processes_that_cannot_be_stopped_are_reported(node: Node) -> No
     assert any(f"process {storage} " in words and unit in words for words in node.stop())
 
 
+def test_mode_02_a_users_own_control_group_with_the_name_of_a_unit_does_not_count(node: Node) -> None:
+    assert node.start().started
+    theirs = "/user.slice/user-4001.slice/user@4001.service/app.slice/hpcai-beeond-storage@17.service"
+    node.process(800, "sleep", groups=f"0::{theirs}\n")
+    node.immortal.add(800)
+    assert node.stop() == []
+
+
 def test_mode_03_the_state_file_is_kept_while_daemons_run(node: Node) -> None:
     assert node.start().started
     node.immortal.update(node.pids)

@@ -25,6 +25,8 @@ def serve(request: str, arguments: Sequence[Any]) -> Any:
         time.sleep(arguments[0])
     if request == "die":
         os.kill(os.getpid(), signal.SIGSEGV)
+    if request == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
     if request == "exit":
         os._exit(3)
     if request == "refuse":
@@ -72,13 +74,20 @@ def test_a_child_that_ends_is_an_error(worker: Worker, request_: str, how: str) 
     assert worker.ask("a")[1] == "a"
 
 
+def test_a_child_that_was_killed_says_nothing_about_the_driver(worker: Worker) -> None:
+    with pytest.raises(GpuError, match="was killed") as error:
+        worker.ask("killed")
+    assert error.value.kind == "not_asked"
+    assert worker.ask("a")[1] == "a"
+
+
 def test_refusals_and_bugs_are_raised_as_errors(worker: Worker) -> None:
     with pytest.raises(GpuError, match=r"^GPU is lost$") as error:
         worker.ask("refuse")
     assert error.value.kind == "gpu_is_lost"
-    with pytest.raises(GpuError, match=r"^RuntimeError: not meant$") as error:
+    with pytest.raises(GpuError, match=r"^RuntimeError: not meant: this is a defect of hpcnode$") as error:
         worker.ask("bug")
-    assert error.value.kind == "unknown"
+    assert error.value.kind == "not_asked"
 
 
 def test_the_child_keeps_none_of_our_standard_files_open(worker: Worker) -> None:

@@ -119,6 +119,15 @@ def test_a_copy_that_does_not_answer_has_no_version(machine: Machine, output: st
     assert [copy.version for copy in machine.copies()] == [None]
 
 
+@pytest.mark.parametrize("place", ["opt", "opt/nccl/lib", "opt/nccl/lib/libnccl.so.2"])
+def test_a_copy_that_users_can_replace_is_not_loaded(machine: Machine, place: str) -> None:
+    machine.library("opt/nccl/lib", "")
+    machine.code = "20909"
+    (machine.path / place).chmod(0o777)
+    assert [copy.version for copy in machine.copies()] == [None]
+    assert not [command for command in machine.asked if command[0] == "timeout"]
+
+
 def test_a_dangling_link_is_no_copy(machine: Machine) -> None:
     (machine.path / LIB).mkdir(parents=True)
     (machine.path / LIB / "libnccl.so.2").symlink_to("libnccl.so.2.18.5")

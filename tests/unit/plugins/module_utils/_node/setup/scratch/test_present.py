@@ -122,7 +122,7 @@ def test_a_running_array_is_rebuilt_if_a_member_was_wiped_or_removed(node: Node,
     else:
         node.disks["nvme5n1"].signatures = []
     node.write()
-    done = node.ensure()
+    done = node.ensure(expected_count=8 - missing)
     assert verbs(node) == ["umount", "mdadm --stop", "wipefs", "mdadm --create", "mkfs.xfs", "mount"]
     assert len(done.devices) == 8 - missing
 
@@ -152,6 +152,19 @@ def test_the_array_is_rebuilt_from_fewer_disks_if_that_is_allowed(node: Node) ->
         "the array had 8 disks, and is made again from the 7 that are left",
     )
     assert len(done.devices) == 7
+
+
+def test_without_an_expected_number_a_missing_disk_destroys_no_data(node: Node) -> None:
+    node.ours(device="", mounted=False)
+    late = node.disks.pop("nvme7n1")
+    node.write()
+    assert node.refusal().startswith("there are 7 local NVMe disks where 8 are expected (found: nvme0n1 SN0")
+    allowed = node.ensure(on_count_mismatch="warn", check=True)
+    assert allowed.warnings[-1] == "the array had 8 disks, and is made again from the 7 that are left"
+    node.disks["nvme7n1"] = late
+    node.write()
+    node.ensure()
+    assert verbs(node) == ["mdadm --assemble", "mount"]
 
 
 def test_an_inactive_array_with_missing_members_is_rebuilt(node: Node) -> None:
