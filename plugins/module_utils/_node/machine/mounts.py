@@ -50,7 +50,8 @@ def read_mounts(root: Root) -> tuple[Mount, ...]:
 
 def parse_mounts(text: str) -> tuple[Mount, ...]:
     """Return the mounts of a mountinfo file, in the order of the file."""
-    return tuple(mount for mount in map(_parse, text.splitlines()) if mount)
+    # splitlines() would also split at characters that the kernel does not escape in names that users choose.
+    return tuple(mount for mount in map(_parse, text.split("\n")) if mount)
 
 
 def _parse(line: str) -> Mount | None:

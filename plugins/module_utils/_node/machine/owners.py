@@ -12,6 +12,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from .cgroup import slurm_jobs_of
 from .proc import read_stat
 from .root import Root
 
@@ -19,7 +20,6 @@ _UID = re.compile(r"^Uid:\s*(\d+)", re.MULTILINE)
 # slurmstepd shows job and step in its process title; -M and several slurmd on one machine do not change that.
 _STEPD = re.compile(r"slurmstepd: \[(\d+)\.")
 _PROGRAM = "slurmstepd"
-_JOB = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def read_owned(root: Root) -> dict[int, OwnedProcess]:
         # The name, the second field, may contain spaces and parentheses: the last one closes it (proc(5)).
         fields = (root.text(f"{folder}/stat") or "").rpartition(")")[2].split()
         groups = root.text(f"{folder}/cgroup") or ""
-        job = _JOB.search(groups)
+        jobs = slurm_jobs_of(groups)
         found[pid] = OwnedProcess(
             pid=pid,
             parent=facts.parent,
@@ -65,7 +65,7 @@ def read_owned(root: Root) -> dict[int, OwnedProcess]:
             state=facts.state,
             started=int(fields[19]) if len(fields) > 19 else 0,
             groups=groups,
-            job=int(job[1]) if job else None,
+            job=int(min(jobs)) if jobs else None,
             steps_of=steps_of(root, pid) if facts.name.startswith(_PROGRAM) else None,
         )
     return found

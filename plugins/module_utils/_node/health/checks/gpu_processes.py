@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import pwd
-import re
 from collections.abc import Iterator
 
+from ...machine.cgroup import slurm_jobs_of
 from ...machine.gpu import GpuHealth
 from ...machine.owners import is_slurmstepd, uid_of
 from ...machine.proc import ancestors, read_processes
@@ -19,7 +19,6 @@ from ..check import EPILOG, FAIL, NODE, OBSERVE, PROLOG, USER, WARN, Answer, Che
 from ..gpu_answers import Observation, judge_each, not_reported
 from ..gpus import CHECK_LIMIT_S
 
-_JOB = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 _IDLE_MIB = 1024
 """An unused GPU has almost no memory in use; a single CUDA context takes some hundred MiB. The limit is the
 collection's own, because no source has one."""
@@ -56,7 +55,7 @@ def _judge(root: Root, gpu: GpuHealth, pid: int, ended: str) -> Iterator[Observa
     # The process ended while the GPUs were read.
     if process is None:
         return
-    jobs = set(_JOB.findall(root.text(f"/proc/{pid}/cgroup") or ""))
+    jobs = slurm_jobs_of(root.text(f"/proc/{pid}/cgroup") or "")
     if ended and ended in jobs:
         words = f"process {pid} ({process.name}) of finished job {ended} still uses {gpu.label}"
         yield Finding(FAIL, words, gpu.device, f"Kill it: 'kill -9 {pid}'", cause=USER)

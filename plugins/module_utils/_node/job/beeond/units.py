@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from ...machine.cgroup import system_groups
 from ...machine.root import Root
 from .job import Bounded, NodeFailure, last_line
 
@@ -122,7 +123,7 @@ def processes(job: str, root: Root) -> list[tuple[int, str, str]]:
 
 
 def _owner(groups: str, names: Sequence[str]) -> str:
-    for line in groups.splitlines():
+    for line in system_groups(groups):
         for name in names:
             if f"/{name}/" in f"{line}/":
                 return name

@@ -37,6 +37,9 @@ def tree(tmp_path: Path) -> MachineTree:
         ("0::/system.slice/gpu-3_slurmstepd.scope/job_42", 42),
         ("9:freezer:/slurm/uid_1001/job_17/step_0\n8:memory:/", 17),
         ("0::/system.slice/job_x/y", None),
+        ("0::/system.slice/other.service/job_17", None),
+        ("0::/user.slice/user-1001.slice/user@1001.service/slurmstepd.scope/job_17", None),
+        ("0::/user.slice/user-1001.slice/user@1001.service/x\f0::/system.slice/slurmstepd.scope/job_17", None),
         ("0::/user.slice", None),
     ],
 )
@@ -44,6 +47,11 @@ def test_the_job_of_a_process_is_that_of_its_control_group(tree: MachineTree, cg
     tree.process(20, "0", "a) b (c", cgroup=cgroup, uid=1001)
     found = read_owned(Root(str(tree.path)))[20]
     assert (found.job, found.uid, found.name, found.parent) == (job, 1001, "a) b (c", 1)
+
+
+def test_the_owner_of_a_process_is_not_read_from_its_name(tree: MachineTree) -> None:
+    tree.process(20, "0", "x\rUid:0", uid=1001)
+    assert read_owned(Root(str(tree.path)))[20].uid == 1001
 
 
 def test_jobs_are_live_while_they_have_a_step(tree: MachineTree) -> None:

@@ -82,6 +82,14 @@ def test_a_process_that_cannot_be_killed_is_reported(node: Node) -> None:
     assert "cannot kill python3 (700), using /beeond" in node.stop()
 
 
+def test_a_control_group_that_a_user_named_like_a_daemons_unit_does_not_count(node: Node) -> None:
+    assert node.start().started
+    own = "/user.slice/user-4002.slice/user@4002.service/hpcai-beeond-storage@17.service"
+    node.process(700, groups=f"0::{own}\n", uid=4002)
+    node.immortal.add(700)
+    assert node.stop() == []
+
+
 @pytest.mark.parametrize("marker", [None, "{}", '{"job": "18"}', "no json", "[]"])
 def test_a_folder_without_the_jobs_marker_is_not_removed(node: Node, marker: str | None) -> None:
     assert node.start().started
