@@ -21,10 +21,10 @@ from ...machine.atomic import remove_file, write_file
 from ...machine.kernel import read_boot_id
 from ...machine.owners import live_jobs, read_owned
 from ...machine.root import Root
-from . import layout, mounting, units
+from . import layout, units
 from .job import Bounded
 from .layout import BEEGFS, FILES, Holding
-from .mounting import is_ours, mount_at
+from .mounting import mount_of_job
 from .options import BeeondSettings
 from .stop import Machine, stop
 
@@ -57,8 +57,8 @@ def find_leftovers(settings: BeeondSettings, root: Root, run: Bounded) -> list[L
     for job in sorted({*data, *loaded, *written}, key=int):
         known = layout.read_state(job, root) or _guess(job, settings)
         held[job] = replace(known, daemons=known.daemons or tuple(loaded.get(job, ())))
-    mounted = mount_at(settings.mount_point, root)
-    if mounted and is_ours(mounted) and not any(_has(one, settings.mount_point, root) for one in held.values()):
+    mounted = mount_of_job(settings.mount_point, root)
+    if mounted and not any(_has(one, settings.mount_point, root) for one in held.values()):
         job = _job_of_bind(mounted.root)
         held[job] = held.get(job) or _guess(job, settings)
     now = read_boot_id(root)
@@ -142,13 +142,12 @@ def status(settings: BeeondSettings, machine: Machine) -> list[dict[str, Any]]:
     statuses = []
     for one in find_leftovers(settings, machine.root, machine.run):
         held = one.held
-        mounted = mounting.mount_at(held.mount_point, machine.root)
         statuses.append(
             {
                 "job": held.job,
                 "kind": held.kind,
                 "mount_point": held.mount_point,
-                "mounted": bool(mounted and mounting.is_ours(mounted)),
+                "mounted": mount_of_job(held.mount_point, machine.root) is not None,
                 "data": held.data,
                 "daemons": list(held.daemons),
                 "dead": units.dead(held.daemons, held.job, machine.run) if held.daemons else [],

@@ -151,6 +151,18 @@ def test_another_file_system_on_the_mount_point_is_left_alone(node: Node) -> Non
     assert not node.calls("umount")
 
 
+@pytest.mark.parametrize("kind", ["fuse.sshfs", "fuse.beegfs"])
+@pytest.mark.parametrize("points", [["/beeond"], ["/beeond/x"], ["/beeond/x/y", "/beeond", *["/beeond"] * 9]])
+def test_what_the_user_mounted_in_or_over_it_does_not_fail_the_epilog(node: Node, points: list[str], kind: str) -> None:
+    """Users own the folder of their job, so fusermount mounts there for them."""
+    assert node.start().started
+    for point in points:
+        node.mount_as_user(point, kind=kind)
+    assert node.stop() == []
+    assert (node.leftovers(), node.users_mounts) == ([], [])
+    assert node.start().started
+
+
 def test_an_unmount_that_cannot_be_detached_keeps_the_data(node: Node) -> None:
     assert node.start().started
     node.fails["umount"] = Result((), 124, "", "no answer within 20 s")
