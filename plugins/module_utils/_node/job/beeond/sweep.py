@@ -22,7 +22,7 @@ from ...machine.kernel import read_boot_id
 from ...machine.owners import live_jobs, read_owned
 from ...machine.root import Root
 from . import layout, units
-from .job import Bounded
+from .job import Bounded, UsersFault
 from .layout import BEEGFS, FILES, Holding
 from .mounting import mount_of_job
 from .options import BeeondSettings
@@ -115,10 +115,15 @@ def clean_before(job: str, settings: BeeondSettings, machine: Machine) -> list[s
     """Before a job, remove what other jobs and an earlier incarnation of this job left.
 
     The job has the node exclusively, so any job without a slurmstepd on this node is dead.
+
+    :raises UsersFault: another job that runs here has a file system, so neither job is exclusive.
     """
     live = live_here(machine.root) - {job}
-    gone = [one.held for one in find_leftovers(settings, machine.root, machine.run) if one.held.job not in live]
-    return clean(gone, machine)
+    found = [one.held for one in find_leftovers(settings, machine.root, machine.run)]
+    others = [held.job for held in found if held.job in live]
+    if others:
+        raise UsersFault(f"job {others[0]} has a file system on this node too: submit with --exclusive")
+    return clean(found, machine)
 
 
 def _guess(job: str, settings: BeeondSettings) -> Holding:
