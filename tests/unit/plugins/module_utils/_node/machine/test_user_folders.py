@@ -238,6 +238,22 @@ def test_files_of_users_are_removed_as_their_owner(users_folder: pathlib.Path) -
     assert not theirs.exists()
 
 
+@needs_root
+@pytest.mark.parametrize("mode", [0o755, 0o1755, 0o1777])
+def test_a_folder_in_a_users_folder_is_refused_because_its_owner_can_replace_it(
+    scratch: pathlib.Path, root: Root, mode: int
+) -> None:
+    """The sticky bit does not bind the owner of the folder."""
+    (scratch / "home").mkdir()
+    (scratch / "home/data").mkdir()
+    scratch.chmod(0o755)
+    os.chown(scratch / "home", USER, USER)
+    (scratch / "home").chmod(mode)
+    expected = "users can replace /scratch/home/data: run 'chown root'"
+    with pytest.raises(FolderProblem, match=expected), walk(root, "/scratch/home/data"):
+        pass
+
+
 def test_all_handles_are_closed(scratch: pathlib.Path, root: Root) -> None:
     before = len(os.listdir("/proc/self/fd"))
     with walk(root, "/scratch/a/b", make_mode=0o700) as base, base.enter(".") as again:

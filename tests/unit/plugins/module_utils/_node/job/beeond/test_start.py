@@ -325,7 +325,7 @@ def test_a_scratch_whose_entries_users_can_replace_fails_the_start(node: Node) -
     node.path("/scratch").chmod(0o777)
     done = node.start()
     assert not done.good
-    assert "users can replace /scratch/beeond: remove their write permission" in done.words
+    assert "users can replace /scratch/beeond: run 'chown root' and 'chmod +t'" in done.words
     assert not node.path("/scratch/beeond/17").exists()
 
 
