@@ -165,13 +165,13 @@ def _folders_of_users(parent: str, root: Root) -> Iterator[tuple[str, int]]:
         number = name.rpartition("-")[2]
         if not number.isdecimal() or name not in (number, f"user-{number}"):
             continue
-        found = os.lstat(root.at(f"{parent}/{name}"))
-        if os.path.isdir(root.at(f"{parent}/{name}")) and found.st_uid == int(number) and not _is_link(found.st_mode):
+        try:
+            found = os.lstat(root.at(f"{parent}/{name}"))
+        except OSError:
+            # The user mounted a FUSE file system on it, which refuses root, or whose server has ended.
+            continue
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == int(number):
             yield f"{parent}/{name}", found.st_uid
-
-
-def _is_link(mode: int) -> bool:
-    return mode & 0o170000 == 0o120000
 
 
 def remove_leftovers(found: list[Leftover], run: Run) -> list[str]:

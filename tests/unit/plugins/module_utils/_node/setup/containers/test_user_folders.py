@@ -188,6 +188,22 @@ def test_foreign_folders_and_links_are_ignored(node: Node, scratch: Path) -> Non
     assert found(node) == ["pyxis_7_7.0", "pyxis_7_torch", "pyxis_8.0", "7.0.squashfs", "8.1.squashfs"]
 
 
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTCONN])
+def test_a_folder_on_which_its_user_mounted_a_fuse_file_system_is_ignored(
+    node: Node, scratch: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The kernel refuses root there, and after the end of the server it refuses everyone."""
+    asked = os.lstat
+
+    def lstat(path: str, **how: int) -> os.stat_result:
+        if str(path).endswith(f"/data/user-{ME}"):
+            raise OSError(number, os.strerror(number), path)
+        return asked(path, **how)
+
+    monkeypatch.setattr(os, "lstat", lstat)
+    assert found(node) == ["7.0.squashfs", "8.1.squashfs"]
+
+
 def test_leftovers_are_removed_as_their_owner(node: Node, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     leftovers = user_folders.leftovers("/scratch/data", "/scratch/pyxis", node.root)
     assert user_folders.remove_leftovers(leftovers, node.run) == []
