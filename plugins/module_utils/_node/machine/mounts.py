@@ -71,6 +71,19 @@ def _parse(line: str) -> Mount | None:
     )
 
 
+def is_users(mount: Mount) -> bool:
+    """Whether a user mounted it: fusermount mounts FUSE file systems for users, on folders that they can write to."""
+    return mount.filesystem.partition(".")[0] in ("fuse", "fuseblk") and "user_id=0" not in mount.options
+
+
+def users_mounts(root: Root) -> set[str]:
+    """Return the folders on which users mounted file systems.
+
+    Do not access them as root: the kernel refuses that, or the user's server never answers.
+    """
+    return {mount.mountpoint for mount in read_mounts(root) if is_users(mount)}
+
+
 def _unescaped(text: str) -> str:
     """Decode the octal numbers by which the kernel writes white space and backslashes."""
     return _OCTAL.sub(lambda found: chr(int(found.group(1), 8)), text)

@@ -20,6 +20,7 @@ import time
 from collections.abc import Sequence
 from typing import Callable
 
+from ...machine.mounts import users_mounts
 from ...machine.root import Root
 from ...machine.run import Result, Run
 from ...machine.user_folders import (
@@ -117,6 +118,7 @@ def sweep(folder: str, job: str, uid: int, root: Root, run: Bounded, now: float)
     removed: list[str] = []
     problems: list[str] = []
     deadline = time.monotonic() + LIMIT_S
+    mounted = users_mounts(root)
     try:
         with walk(root, folder) as base:
             if read_root_file(base, MARKER) is None:
@@ -127,7 +129,8 @@ def sweep(folder: str, job: str, uid: int, root: Root, run: Bounded, now: float)
                 for entry in entries:
                     if time.monotonic() >= deadline:
                         break
-                    owner = _owner_of_leftover(base, entry.name, job, uid, now)
+                    is_mounted = f"{folder.rstrip('/')}/{entry.name}" in mounted
+                    owner = None if is_mounted else _owner_of_leftover(base, entry.name, job, uid, now)
                     if owner is None:
                         continue
                     problem = remove_as_owner(root.at(f"{folder}/{entry.name}"), owner, _until(deadline, run))

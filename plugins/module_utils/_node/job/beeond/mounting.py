@@ -13,7 +13,7 @@ import signal
 from collections.abc import Sequence
 from typing import Callable
 
-from ...machine.mounts import Mount, read_mounts
+from ...machine.mounts import Mount, is_users, read_mounts
 from ...machine.root import Root
 from ...machine.run import Result
 from ...machine.user_folders import FolderProblem, walk
@@ -45,18 +45,13 @@ def mount_of_job(mount_point: str, root: Root) -> Mount | None:
     It is a BeeGFS, or the folder of a one-node job: no other file system is unmounted. A BeeGFS there belongs to a job,
     because only the role uses this mount point.
     """
-    found = [mount for mount in _mounts_at(mount_point, root) if not _is_users(mount)]
+    found = [mount for mount in _mounts_at(mount_point, root) if not is_users(mount)]
     is_ours = found and (found[-1].filesystem in _TYPES or found[-1].root.endswith(f"/{FILES}"))
     return found[-1] if is_ours else None
 
 
 def _mounts_at(mount_point: str, root: Root) -> list[Mount]:
     return [mount for mount in read_mounts(root) if mount.mountpoint == mount_point]
-
-
-def _is_users(mounted: Mount) -> bool:
-    """Whether a user mounted it: fusermount mounts FUSE file systems for users, on folders that they can write to."""
-    return mounted.filesystem.partition(".")[0] in ("fuse", "fuseblk") and "user_id=0" not in mounted.options
 
 
 def prepare(mount_point: str, root: Root) -> None:
@@ -128,7 +123,7 @@ def _detach_users_mounts(mount_point: str, root: Root, run: Bounded) -> None:
     """Detach what the job's user mounted over the job's file system."""
     for _layer in range(_MOST_FUSE):
         found = _mounts_at(mount_point, root)
-        if not found or not _is_users(found[-1]):
+        if not found or not is_users(found[-1]):
             return
         run(["umount", "-c", "-l", mount_point], LAZY_S)
         if _layers(mount_point, root) >= len(found):

@@ -203,6 +203,20 @@ def test_a_sweep_looks_at_no_more_folders_after_its_time_limit(
     assert looked == []
 
 
+def test_a_folder_on_which_its_user_mounted_a_file_system_is_not_accessed(
+    root: Root, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's server may never answer."""
+    run_folder(work, "hpcai-stage-7-0-abcdefgh", os.getuid())
+    mounts = Path(root.at("/proc/self/mountinfo"))
+    mounts.parent.mkdir(parents=True)
+    mounts.write_text(f"50 1 0:7 / {FOLDER}/hpcai-stage-7-0-abcdefgh rw - fuse x rw,user_id=4001\n", encoding="ascii")
+    looked: list[str] = []
+    monkeypatch.setattr(Base, "enter", lambda _base, name: looked.append(name))
+    assert sweep(FOLDER, "7", os.getuid(), root, run, time.time()) == ([], [])
+    assert looked == []
+
+
 @pytest.mark.parametrize("shard", ["", "12"])
 def test_the_sweep_recognises_the_names_of_new_folders(
     root: Root, work: Path, monkeypatch: pytest.MonkeyPatch, shard: str
