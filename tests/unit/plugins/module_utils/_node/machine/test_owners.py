@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.owners i
     of_live_jobs,
     read_files,
     read_owned,
+    uid_of,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 
@@ -52,6 +56,20 @@ def test_the_job_of_a_process_is_that_of_its_control_group(tree: MachineTree, cg
 def test_the_owner_of_a_process_is_not_read_from_its_name(tree: MachineTree) -> None:
     tree.process(20, "0", "x\rUid:0", uid=1001)
     assert read_owned(Root(str(tree.path)))[20].uid == 1001
+
+
+def test_the_kernel_does_not_escape_a_carriage_return_in_the_name_of_a_process() -> None:
+    """If it did, the test above would show nothing."""
+    rename = (
+        "import ctypes, sys; ctypes.CDLL(None).prctl(15, b'x\\rUid:7', 0, 0, 0); print(flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", rename], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdin
+        process.stdout.readline()
+        assert b"\rUid:7\n" in Path(f"/proc/{process.pid}/status").read_bytes()
+        assert uid_of(Root(), process.pid) == os.getuid()
+        process.stdin.close()
 
 
 def test_jobs_are_live_while_they_have_a_step(tree: MachineTree) -> None:
