@@ -371,7 +371,7 @@ def remove_as_owner(path: str, uid: int, run: Run) -> str:
     become = ("setpriv", f"--reuid={uid}", f"--regid={_NOBODY}", "--clear-groups", "--inh-caps=-all", "--no-new-privs")
     prefix = [*become, "--"] if os.geteuid() == 0 else []
     # Container images have folders without write permission for their owner. find follows no links.
-    run([*prefix, "find", path, "-type", "d", "!", "-perm", "-700", "-exec", "chmod", "u+rwx", "{}", "+"])
+    run([*prefix, "find", path, "-xdev", "-type", "d", "!", "-perm", "-700", "-exec", "chmod", "u+rwx", "{}", "+"])
     answer = run([*prefix, *_RM, path])
     return "" if answer.rc == 0 else f"{path}: {(answer.stderr.strip().splitlines() or ['it stays'])[0]}"
 
