@@ -113,6 +113,23 @@ def test_a_users_thread_with_another_users_id_in_its_name_aborts_no_connection_o
     assert (node.free(), node.aborted()) == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("uid_map", "aborted"),
+    [
+        ("         0       4001          1\n         1     100000      65536\n", [77]),
+        ("         0     100000      65536\n", []),
+        ("         0          0 4294967295\n", []),
+    ],
+    ids=["of the user", "of no user", "of the machine"],
+)
+def test_a_thread_with_a_further_id_of_the_user_is_freed(node: Node, uid_map: str, aborted: list[int]) -> None:
+    """In a user namespace with newuidmap, the file system belongs to the user, and its processes may have other ids."""
+    node.thread(100, "D", uid=100999, mounts=MINE + ROOTS + OTHERS)
+    node.write("/proc/100/uid_map", uid_map)
+    node.free()
+    assert node.aborted() == aborted
+
+
 def test_fusectl_is_not_mounted_twice(node: Node) -> None:
     node.write("/proc/self/mountinfo", DISK + FUSECTL)
     node.thread(100, "D")
