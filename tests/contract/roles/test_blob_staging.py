@@ -120,6 +120,8 @@ def test_scripts_call_hpcnode_only_if_there_is_something_to_do(
     work.mkdir()
     (work / ".hpcai-azcopy").touch()
     assert called("prolog") == ""
+    (work / "other").mkdir()
+    (work / "hpcai-file").touch()
     assert called("epilog") == ""
     (work / "hpcai-stage-7-0-abcdefgh").mkdir()
     assert called("epilog") == "stage sweep"

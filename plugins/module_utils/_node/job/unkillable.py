@@ -97,8 +97,22 @@ def _group(pattern: re.Pattern[str], text: str) -> str:
     return found[1] if found else ""
 
 
+def _ids_of_user(one: UnkillableThread, root: Root) -> set[int]:
+    """Return the thread's user id, and in a user namespace also that of its creator.
+
+    A user may have further ids there (subuid(5)). The kernel maps the creator's own id alone, or newuidmap does, which
+    lets a user map only the own id and the own further ids.
+    """
+    lines = [line.split() for line in (root.text(f"/proc/{one.pid}/uid_map") or "").splitlines()]
+    mapped = [(int(first), int(count)) for _inside, first, count in lines]
+    if not any(first <= one.uid < first + count for first, count in mapped):
+        return {one.uid}
+    return {one.uid} | {first for first, count in mapped if count == 1 and first != 0}
+
+
 def _kill_tracer(one: UnkillableThread, root: Root, kill: Kill) -> Iterator[str]:
-    if not one.tracer or _group(_UID, root.text(f"/proc/{one.tracer}/status") or "") != str(one.uid):
+    tracers_uid = _group(_UID, root.text(f"/proc/{one.tracer}/status") or "") if one.tracer else ""
+    if not tracers_uid or int(tracers_uid) not in _ids_of_user(one, root):
         return
     with contextlib.suppress(ProcessLookupError):
         kill(one.tracer, signal.SIGKILL)
@@ -114,7 +128,7 @@ def _abort_connections(one: UnkillableThread, root: Root, run: Run, owner: Owner
         _show_connections(root, run)
         path = root.at(f"{CONTROL}/{minor}/abort")
         with contextlib.suppress(FileNotFoundError):
-            if owner(path) != one.uid:
+            if owner(path) not in _ids_of_user(one, root):
                 continue
             _abort(path)
             yield f"aborted FUSE connection {minor} of user {one.uid}: the killed process {one.pid} waited for it"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 
 from .cpuset import CpuSet
 from .root import Root
@@ -18,6 +19,21 @@ _CONTROLLERS_V1 = ("cpuset", "freezer", "memory", "cpu,cpuacct", "cpu", "pids", 
 _EFFECTIVE = ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus")
 SLURM_INTERNAL_GROUPS = ("step_extern", "slurm")
 """Below a Slurm job: the step without programs of the user, and slurmstepd's own group in each step."""
+_USERS = re.compile(r"/user@\d+\.service(/|$)")
+_SLURM_JOB = re.compile(r"/(?:slurm[^/]*/uid_\d+|[^/]*slurmstepd\.scope)/job_(\d+)(?:/|$)")
+
+
+def system_groups(groups: str) -> list[str]:
+    """Return the lines of a process's ``cgroup`` file, without groups that users can create and name.
+
+    Those are below a user's service manager (user@UID.service), which any user can start.
+    """
+    return [line for line in groups.split("\n") if not _USERS.search(line)]
+
+
+def slurm_jobs_of(groups: str) -> set[str]:
+    """Return the Slurm jobs in whose control groups a process is, by the lines of its ``cgroup`` file."""
+    return {job for line in system_groups(groups) for job in _SLURM_JOB.findall(line)}
 
 
 def find_cgroups(root: Root, path: str) -> tuple[str, ...]:

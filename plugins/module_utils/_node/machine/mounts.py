@@ -50,7 +50,8 @@ def read_mounts(root: Root) -> tuple[Mount, ...]:
 
 def parse_mounts(text: str) -> tuple[Mount, ...]:
     """Return the mounts of a mountinfo file, in the order of the file."""
-    return tuple(mount for mount in map(_parse, text.splitlines()) if mount)
+    # splitlines() would also split at characters that the kernel does not escape in names that users choose.
+    return tuple(mount for mount in map(_parse, text.split("\n")) if mount)
 
 
 def _parse(line: str) -> Mount | None:
@@ -68,6 +69,19 @@ def _parse(line: str) -> Mount | None:
         _unescaped(last[1]),
         tuple(options),
     )
+
+
+def is_users(mount: Mount) -> bool:
+    """Whether a user mounted it: fusermount mounts FUSE file systems for users, on folders that they can write to."""
+    return mount.filesystem.partition(".")[0] in ("fuse", "fuseblk") and "user_id=0" not in mount.options
+
+
+def users_mounts(root: Root) -> set[str]:
+    """Return the folders on which users mounted file systems.
+
+    Do not access them as root: the kernel refuses that, or the user's server never answers.
+    """
+    return {mount.mountpoint for mount in read_mounts(root) if is_users(mount)}
 
 
 def _unescaped(text: str) -> str:

@@ -12,6 +12,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from .cgroup import slurm_jobs_of
 from .proc import read_stat
 from .root import Root
 
@@ -19,8 +20,6 @@ _UID = re.compile(r"^Uid:\s*(\d+)", re.MULTILINE)
 # slurmstepd shows job and step in its process title; -M and several slurmd on one machine do not change that.
 _STEPD = re.compile(r"slurmstepd: \[(\d+)\.")
 _PROGRAM = "slurmstepd"
-# Below user.slice, users make control groups of their own, with any name (systemd --user).
-_JOB = re.compile(r"^\d+:[^:\n]*:(?:/(?!user\.slice/)[^/\n]*)*?/job_(\d+)(?:/|$)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -57,6 +56,7 @@ def read_owned(root: Root) -> dict[int, OwnedProcess]:
         # The name, the second field, may contain spaces and parentheses: the last one closes it (proc(5)).
         fields = (root.text(f"{folder}/stat") or "").rpartition(")")[2].split()
         groups = root.text(f"{folder}/cgroup") or ""
+        jobs = slurm_jobs_of(groups)
         found[pid] = OwnedProcess(
             pid=pid,
             parent=facts.parent,
@@ -65,19 +65,10 @@ def read_owned(root: Root) -> dict[int, OwnedProcess]:
             state=facts.state,
             started=int(fields[19]) if len(fields) > 19 else 0,
             groups=groups,
-            job=job_of_groups(groups),
+            job=int(min(jobs)) if jobs else None,
             steps_of=steps_of(root, pid) if facts.name.startswith(_PROGRAM) else None,
         )
     return found
-
-
-def job_of_groups(groups: str) -> int | None:
-    """Return the job in whose control group a process is; None if it is in none.
-
-    :param groups: its control groups as in /proc, one per line.
-    """
-    job = _JOB.search(groups)
-    return int(job[1]) if job else None
 
 
 def uid_of(root: Root, pid: int) -> int | None:

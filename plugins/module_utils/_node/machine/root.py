@@ -34,9 +34,13 @@ class Root:
         return os.path.join(self.path, path.lstrip("/")) if not self.is_this_machine else path
 
     def text(self, path: str) -> str | None:
-        """Return the file's text without surrounding white space; None if it cannot be read."""
+        """Return the file's text without surrounding white space; None if it cannot be read.
+
+        A carriage return stays one: the kernel's files contain names that users choose, such as those of processes,
+        and escape only line feeds in them.
+        """
         try:
-            with open(self.at(path), encoding="utf-8", errors="replace") as file:
+            with open(self.at(path), encoding="utf-8", errors="replace", newline="\n") as file:
                 return file.read().strip()
         except OSError:
             return None

@@ -95,7 +95,7 @@ def opened(path: str, shown: str, filesystem: str = "") -> Iterator[Base]:
 
 @contextlib.contextmanager
 def walk(root: Root, path: str, make_mode: int | None = None) -> Iterator[Base]:
-    """Open a folder part by part. If users can write to a part's parent, root must own it and the parent be sticky.
+    """Open a folder part by part. If users can write to a part's parent, root must own both, and the parent be sticky.
 
     :param make_mode: create missing parts, with these permissions.
     :raises FolderProblem: users could have created a part, or could replace it.
@@ -291,10 +291,9 @@ def _open(name: str, here: int, shown: str, flags: int) -> int:
 def _demand_root(shown: str, parent: os.stat_result, found: os.stat_result) -> None:
     if found.st_uid not in owners_of_root():
         raise FolderProblem(f"{shown} belongs to user {found.st_uid}, not to root: remove it")
-    if not parent.st_mode & stat.S_ISVTX:
-        raise FolderProblem(
-            f"users can replace {shown}: remove their write permission from its parent, or run 'chmod +t' on the parent"
-        )
+    # The sticky bit does not bind the parent's owner.
+    if parent.st_uid not in owners_of_root() or not parent.st_mode & stat.S_ISVTX:
+        raise FolderProblem(f"users can replace {shown}: run 'chown root' and 'chmod +t' (or 'go-w') on its parent")
 
 
 def _open_of(name: str, here: int, trusted: frozenset[int]) -> int | None:
@@ -372,7 +371,7 @@ def remove_as_owner(path: str, uid: int, run: Run) -> str:
     become = ("setpriv", f"--reuid={uid}", f"--regid={_NOBODY}", "--clear-groups", "--inh-caps=-all", "--no-new-privs")
     prefix = [*become, "--"] if os.geteuid() == 0 else []
     # Container images have folders without write permission for their owner. find follows no links.
-    run([*prefix, "find", path, "-type", "d", "!", "-perm", "-700", "-exec", "chmod", "u+rwx", "{}", "+"])
+    run([*prefix, "find", path, "-xdev", "-type", "d", "!", "-perm", "-700", "-exec", "chmod", "u+rwx", "{}", "+"])
     answer = run([*prefix, *_RM, path])
     return "" if answer.rc == 0 else f"{path}: {(answer.stderr.strip().splitlines() or ['it stays'])[0]}"
 

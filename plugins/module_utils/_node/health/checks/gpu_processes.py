@@ -9,8 +9,9 @@ from __future__ import annotations
 import pwd
 from collections.abc import Iterator
 
+from ...machine.cgroup import slurm_jobs_of
 from ...machine.gpu import GpuHealth
-from ...machine.owners import is_slurmstepd, job_of_groups, uid_of
+from ...machine.owners import is_slurmstepd, uid_of
 from ...machine.proc import ancestors, read_processes
 from ...machine.root import Root
 from ..applies import with_nvidia_gpus
@@ -54,12 +55,12 @@ def _judge(root: Root, gpu: GpuHealth, pid: int, ended: str) -> Iterator[Observa
     # The process ended while the GPUs were read.
     if process is None:
         return
-    job = job_of_groups(root.text(f"/proc/{pid}/cgroup") or "")
-    if job is not None and ended == str(job):
+    jobs = slurm_jobs_of(root.text(f"/proc/{pid}/cgroup") or "")
+    if ended and ended in jobs:
         words = f"process {pid} ({process.name}) of finished job {ended} still uses {gpu.label}"
         yield Finding(FAIL, words, gpu.device, f"Kill it: 'kill -9 {pid}'", cause=USER)
         return
-    if job is not None or _has_step_daemon(root, pid):
+    if jobs or _has_step_daemon(root, pid):
         return
     user = _user_of(root, pid)
     words = f"process {pid} ({process.name}) of {user} uses {gpu.label}, but belongs to no job"

@@ -20,6 +20,7 @@ import time
 from collections.abc import Sequence
 from typing import Callable
 
+from ...machine.mounts import users_mounts
 from ...machine.root import Root
 from ...machine.run import Result, Run
 from ...machine.user_folders import (
@@ -78,8 +79,10 @@ def keep(folder: str) -> None:
 MARKER = ".hpcai-azcopy"
 KEEP_S = 7 * 86400.0
 """How long the folder of a failed run is kept."""
-LIMIT_S = 20.0
-"""Time limit of a sweep, because a user could create any number of folders. The next epilog removes the rest."""
+LIMIT_S = 15.0
+"""Time limit of a sweep, because a user could create any number of folders. The next epilog removes the rest.
+
+It is less than that of the epilog's script, because Slurm drains a node whose epilog fails."""
 _TEXT = "The role hpcai.azure.blob_staging created this folder. Epilogs remove what killed runs of azcopy leave here.\n"
 _OPEN_TO_ALL = 0o1777
 
@@ -115,24 +118,28 @@ def sweep(folder: str, job: str, uid: int, root: Root, run: Bounded, now: float)
     removed: list[str] = []
     problems: list[str] = []
     deadline = time.monotonic() + LIMIT_S
+    mounted = users_mounts(root)
     try:
         with walk(root, folder) as base:
             if read_root_file(base, MARKER) is None:
                 return [], [
                     f"{folder} has no marker file of root, so nothing is removed there: run 'hpcnode stage prepare'"
                 ]
-            for name in sorted(os.listdir(base.handle)):
-                owner = _owner_of_leftover(base, name, job, uid, now)
-                remaining_s = deadline - time.monotonic()
-                if owner is None or remaining_s <= 0:
-                    continue
-                problem = remove_as_owner(root.at(f"{folder}/{name}"), owner, _within(remaining_s, run))
-                (problems if problem else removed).append(problem or f"{folder}/{name}")
+            with os.scandir(base.handle) as entries:
+                for entry in entries:
+                    if time.monotonic() >= deadline:
+                        break
+                    is_mounted = f"{folder.rstrip('/')}/{entry.name}" in mounted
+                    owner = None if is_mounted else _owner_of_leftover(base, entry.name, job, uid, now)
+                    if owner is None:
+                        continue
+                    problem = remove_as_owner(root.at(f"{folder}/{entry.name}"), owner, _until(deadline, run))
+                    (problems if problem else removed).append(problem or f"{folder}/{entry.name}")
     except FileNotFoundError:
         return [], []
     except (FolderProblem, OSError) as error:
         problems.append(f"cannot clean up {folder}: {error}")
-    return removed, problems
+    return sorted(removed), problems
 
 
 def _mark(made: Base) -> list[str]:
@@ -148,8 +155,8 @@ def _mark(made: Base) -> list[str]:
     return []
 
 
-def _within(limit_s: float, run: Bounded) -> Run:
-    return lambda command: run(command, limit_s)
+def _until(deadline: float, run: Bounded) -> Run:
+    return lambda command: run(command, max(deadline - time.monotonic(), 0.1))
 
 
 def _owner_of_leftover(base: Base, name: str, job: str, uid: int, now: float) -> int | None:

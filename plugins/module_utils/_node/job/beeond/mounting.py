@@ -13,7 +13,7 @@ import signal
 from collections.abc import Sequence
 from typing import Callable
 
-from ...machine.mounts import Mount, read_mounts
+from ...machine.mounts import Mount, is_users, read_mounts
 from ...machine.root import Root
 from ...machine.run import Result
 from ...machine.user_folders import FolderProblem, walk
@@ -25,24 +25,33 @@ MOUNT_S, UNMOUNT_S, LAZY_S, HAND_OVER_S = 30.0, 20.0, 10.0, 15.0
 _TYPES = ("beegfs", "fuse.beegfs")
 _CLIENTS, _RETRIES, _AGAIN_S = "/proc/fs/beegfs", "conn_retries_enabled", 1.0
 _SAFE = ("nosuid", "nodev")
+_MOST_FUSE = 1000
+"""How many file systems fusermount lets users mount (mount_max of fuse.conf)."""
 
 
 def mount_at(mount_point: str, root: Root) -> Mount | None:
     """Return the topmost mount at the mount point; None if there is none."""
-    found = [mount for mount in read_mounts(root) if mount.mountpoint == mount_point]
+    found = _mounts_at(mount_point, root)
     return found[-1] if found else None
 
 
 def _layers(mount_point: str, root: Root) -> int:
-    return sum(mount.mountpoint == mount_point for mount in read_mounts(root))
+    return len(_mounts_at(mount_point, root))
 
 
-def is_ours(mounted: Mount) -> bool:
-    """Whether it is a BeeGFS, or the folder of a one-node job: no other file system is unmounted.
+def mount_of_job(mount_point: str, root: Root) -> Mount | None:
+    """Return the job's mount at the mount point, even if the job's user mounted something over it; None without one.
 
-    A BeeGFS there belongs to a job, because only the role uses this mount point.
+    It is a BeeGFS, or the folder of a one-node job: no other file system is unmounted. A BeeGFS there belongs to a job,
+    because only the role uses this mount point.
     """
-    return mounted.filesystem in _TYPES or mounted.root.endswith(f"/{FILES}")
+    found = [mount for mount in _mounts_at(mount_point, root) if not is_users(mount)]
+    is_ours = found and (found[-1].filesystem in _TYPES or found[-1].root.endswith(f"/{FILES}"))
+    return found[-1] if is_ours else None
+
+
+def _mounts_at(mount_point: str, root: Root) -> list[Mount]:
+    return [mount for mount in read_mounts(root) if mount.mountpoint == mount_point]
 
 
 def prepare(mount_point: str, root: Root) -> None:
@@ -110,6 +119,21 @@ def _stop_retries(mount_point: str, root: Root) -> None:
                 file.write("0")
 
 
+def _detach_users_mounts(mount_point: str, root: Root, run: Bounded) -> None:
+    """Detach what the job's user mounted over the job's file system."""
+    for _layer in range(_MOST_FUSE):
+        found = _mounts_at(mount_point, root)
+        if not found or not is_users(found[-1]):
+            return
+        run(["umount", "-c", "-l", mount_point], LAZY_S)
+        if _layers(mount_point, root) >= len(found):
+            return
+
+
+def _has_mounts_inside(mount_point: str, root: Root) -> bool:
+    return any(mount.mountpoint.startswith(f"{mount_point}/") for mount in read_mounts(root))
+
+
 def unmount(mount_point: str, root: Root, run: Bounded, kill: Kill, clock: Clock, pause: Pause) -> list[str]:
     """Unmount all layers, and return error messages.
 
@@ -124,8 +148,14 @@ def unmount(mount_point: str, root: Root, run: Bounded, kill: Kill, clock: Clock
         survivors = end_users(mount_point, root, kill, clock, pause)
         if survivors:
             problems.append(f"cannot kill {named(survivors, root)}, using {mount_point}")
+        _detach_users_mounts(mount_point, root, run)
         layers = _layers(mount_point, root)
         _stop_retries(mount_point, root)
+        # Only a lazy umount works while a user's FUSE file system is mounted inside, and it detaches that too.
+        if _has_mounts_inside(mount_point, root):
+            run(["umount", "-c", "-l", mount_point], UNMOUNT_S)
+            if _layers(mount_point, root) < layers:
+                continue
         # Option -c: do not canonicalize the path, because that would query servers that may be dead.
         deadline = clock() + UNMOUNT_S
         answer = run(["umount", "-c", mount_point], UNMOUNT_S)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Callable
 
 from ...machine.config import ConfigError
@@ -64,7 +64,7 @@ def refuse_ports_in_use(ports: Iterable[tuple[str, int]], root: Root | None = No
     """Refuse ports that are already in use, for example by another BeeGFS on the machine.
 
     :raises NodeFailure: a service uses a port; the message names the port.
-    :raises UsersFault: a user's process uses it.
+    :raises UsersFault: a user's process uses it, or anything else that users can cause.
     """
     for protocol, number in ports:
         with socket.socket(socket.AF_INET, _KINDS[protocol]) as probe:
@@ -78,22 +78,37 @@ def refuse_ports_in_use(ports: Iterable[tuple[str, int]], root: Root | None = No
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     raise NodeFailure(f"cannot use port {number}/{protocol}: {error.strerror}") from None
-                user = user_of(protocol, number, root or Root())
-                if user is not None:
-                    raise UsersFault(f"port {number}/{protocol} is used by a process of user {user}") from None
-                raise NodeFailure(
-                    f"port {number}/{protocol} is in use, perhaps by another BeeGFS: set another beeond_port_shift"
-                ) from None
+                raise _in_use(protocol, number, root or Root()) from None
 
 
-def user_of(protocol: str, number: int, root: Root) -> int | None:
-    """Return the id of a regular user whose process uses this port, or None (proc_pid_net(5): /proc/net/tcp)."""
+_LISTENS = "0A"
+"""A listening socket's state in /proc/net/tcp (TCP_LISTEN in the kernel's tcp_states.h)."""
+
+
+def _in_use(protocol: str, number: int, root: Root) -> NodeFailure | UsersFault:
+    """Return the error for a port in use, by what /proc/net/tcp shows (proc_pid_net(5)).
+
+    It does not show a socket that is bound but does not listen, and it shows root as the user of a closed connection.
+    Users can cause both, so only a service that listens is the node's fault.
+    """
+    sockets = list(_sockets(protocol, number, root))
+    users = [uid for uid, _state in sockets if uid >= _FIRST_USER]
+    if users:
+        return UsersFault(f"port {number}/{protocol} is used by a process of user {users[0]}")
+    if any(protocol == "udp" or state == _LISTENS for _uid, state in sockets):
+        return NodeFailure(
+            f"port {number}/{protocol} is in use, perhaps by another BeeGFS: set another beeond_port_shift"
+        )
+    return UsersFault(f"port {number}/{protocol} is in use, but no service listens on it: perhaps a closed connection")
+
+
+def _sockets(protocol: str, number: int, root: Root) -> Iterator[tuple[int, str]]:
+    """Yield user id and state of each socket at a local port."""
     for family in ("", "6"):
         for line in (root.text(f"/proc/net/{protocol}{family}") or "").splitlines()[1:]:
             fields = line.split()
-            if len(fields) > 7 and fields[1].endswith(f":{number:04X}") and int(fields[7]) >= _FIRST_USER:
-                return int(fields[7])
-    return None
+            if len(fields) > 7 and fields[1].endswith(f":{number:04X}"):
+                yield int(fields[7]), fields[3]
 
 
 def rdma_of(stated: str, root: Root) -> str:

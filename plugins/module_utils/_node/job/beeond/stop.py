@@ -24,7 +24,7 @@ from . import layout, units
 from .beegfs import release_of
 from .job import Bounded
 from .layout import Holding
-from .mounting import Clock, Kill, Pause, is_ours, mount_at, unmount
+from .mounting import Clock, Kill, Pause, mount_of_job, unmount
 
 CLIENTS_S = 20.0
 _PAUSE_S = 1.0
@@ -53,8 +53,7 @@ def stop(held: Holding, machine: Machine, wait_for_clients: bool = True) -> list
     """
     root = machine.root
     problems: list[str] = []
-    mounted = mount_at(held.mount_point, root)
-    if mounted and is_ours(mounted):
+    if mount_of_job(held.mount_point, root):
         problems += unmount(held.mount_point, root, machine.run, machine.kill, machine.clock, machine.pause)
     if held.daemons and wait_for_clients:
         _wait_for_clients(held, machine)
@@ -66,8 +65,7 @@ def stop(held: Holding, machine: Machine, wait_for_clients: bool = True) -> list
 def verify(held: Holding, machine: Machine) -> list[str]:
     """Return messages about what is left of a job."""
     root = machine.root
-    mounted = mount_at(held.mount_point, root)
-    found = [f"{held.mount_point} is mounted"] if mounted and is_ours(mounted) else []
+    found = [f"{held.mount_point} is mounted"] if mount_of_job(held.mount_point, root) else []
     found += [f"process {pid} ({name}) of {owner} runs" for pid, name, owner in units.processes(held.job, root)]
     found += [f"{path} exists" for path in (held.data, layout.run_folder(held.job)) if root.exists(path)]
     return found
@@ -86,8 +84,7 @@ def _wait_for_clients(held: Holding, machine: Machine) -> None:
 def _remove(held: Holding, machine: Machine) -> list[str]:
     """Remove data and configuration; keep data that is mounted or that a daemon uses."""
     root = machine.root
-    mounted = mount_at(held.mount_point, root)
-    if units.processes(held.job, root) or (mounted and is_ours(mounted)):
+    if units.processes(held.job, root) or mount_of_job(held.mount_point, root):
         return [f"{held.data} is not removed, because it is in use"]
     stays = layout.remove_data(held, root, lambda command: machine.run(command, _REMOVE_S))
     if stays:

@@ -21,10 +21,10 @@ from ...machine.atomic import remove_file, write_file
 from ...machine.kernel import read_boot_id
 from ...machine.owners import live_jobs, read_owned
 from ...machine.root import Root
-from . import layout, mounting, units
-from .job import Bounded
+from . import layout, units
+from .job import Bounded, UsersFault
 from .layout import BEEGFS, FILES, Holding
-from .mounting import is_ours, mount_at
+from .mounting import mount_of_job
 from .options import BeeondSettings
 from .stop import Machine, stop
 
@@ -57,8 +57,8 @@ def find_leftovers(settings: BeeondSettings, root: Root, run: Bounded) -> list[L
     for job in sorted({*data, *loaded, *written}, key=int):
         known = layout.read_state(job, root) or _guess(job, settings)
         held[job] = replace(known, daemons=known.daemons or tuple(loaded.get(job, ())))
-    mounted = mount_at(settings.mount_point, root)
-    if mounted and is_ours(mounted) and not any(_has(one, settings.mount_point, root) for one in held.values()):
+    mounted = mount_of_job(settings.mount_point, root)
+    if mounted and not any(_has(one, settings.mount_point, root) for one in held.values()):
         job = _job_of_bind(mounted.root)
         held[job] = held.get(job) or _guess(job, settings)
     now = read_boot_id(root)
@@ -115,10 +115,15 @@ def clean_before(job: str, settings: BeeondSettings, machine: Machine) -> list[s
     """Before a job, remove what other jobs and an earlier incarnation of this job left.
 
     The job has the node exclusively, so any job without a slurmstepd on this node is dead.
+
+    :raises UsersFault: another job that runs here has a file system, so neither job is exclusive.
     """
     live = live_here(machine.root) - {job}
-    gone = [one.held for one in find_leftovers(settings, machine.root, machine.run) if one.held.job not in live]
-    return clean(gone, machine)
+    found = [one.held for one in find_leftovers(settings, machine.root, machine.run)]
+    others = [held.job for held in found if held.job in live]
+    if others:
+        raise UsersFault(f"job {others[0]} has a file system on this node too: submit with --exclusive")
+    return clean(found, machine)
 
 
 def _guess(job: str, settings: BeeondSettings) -> Holding:
@@ -142,13 +147,12 @@ def status(settings: BeeondSettings, machine: Machine) -> list[dict[str, Any]]:
     statuses = []
     for one in find_leftovers(settings, machine.root, machine.run):
         held = one.held
-        mounted = mounting.mount_at(held.mount_point, machine.root)
         statuses.append(
             {
                 "job": held.job,
                 "kind": held.kind,
                 "mount_point": held.mount_point,
-                "mounted": bool(mounted and mounting.is_ours(mounted)),
+                "mounted": mount_of_job(held.mount_point, machine.root) is not None,
                 "data": held.data,
                 "daemons": list(held.daemons),
                 "dead": units.dead(held.daemons, held.job, machine.run) if held.daemons else [],

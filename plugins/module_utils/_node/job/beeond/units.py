@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from ...machine.cgroup import system_groups
 from ...machine.root import Root
 from .job import Bounded, NodeFailure, last_line
 
@@ -122,10 +123,9 @@ def processes(job: str, root: Root) -> list[tuple[int, str, str]]:
 
 
 def _owner(groups: str, names: Sequence[str]) -> str:
-    for line in groups.splitlines():
+    for line in system_groups(groups):
         for name in names:
-            # Below user.slice, users make control groups of their own, with any name (systemd --user).
-            if f"/{name}/" in f"{line}/" and "/user.slice/" not in line:
+            if f"/{name}/" in f"{line}/":
                 return name
     return ""
 

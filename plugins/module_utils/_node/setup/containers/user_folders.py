@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...machine import owners
-from ...machine.mounts import is_full
+from ...machine.mounts import is_full, users_mounts
 from ...machine.root import Root
 from ...machine.run import Run
 from ...machine.user_folders import Base, FolderProblem, adapt, opened, remove_as_owner
@@ -45,6 +45,7 @@ def make_all(options: EnrootOptions, uid: int, gid: int, root: Root) -> tuple[li
     for parent in options.user_folder_parents if options.root_makes_folders else ():
         folder = Folder(f"user-{uid}", str(uid), str(gid), _MODE, "")
         try:
+            _refuse_users_mount(f"{parent}/{folder.path}", root)
             with opened(root.at(parent), parent, "the file system of containers") as base:
                 _refuse_open(base)
                 made += filter(None, [_move_aside(base, folder.path, uid), make(base, folder, _TRUSTED)])
@@ -65,9 +66,10 @@ def _make_for_pyxis(parent: str, uid: int, gid: int, root: Root) -> None:
     if not parent or not root.exists(parent):
         # pyxis' default is in /run, which users cannot fill.
         return
+    name = str(uid)
+    _refuse_users_mount(f"{parent}/{name}", root)
     with opened(root.at(parent), parent) as base:
         _refuse_open(base)
-        name = str(uid)
         spares = sorted(entry for entry in os.listdir(base.handle) if entry.startswith(_SPARE))
         if base.look(name) is None:
             try:
@@ -82,6 +84,11 @@ def _make_for_pyxis(parent: str, uid: int, gid: int, root: Root) -> None:
             for number in range(SPARES):
                 if f"{_SPARE}{number:06}" not in spares:
                     os.mkdir(f"{_SPARE}{number:06}", _MODE, dir_fd=base.handle)
+
+
+def _refuse_users_mount(path: str, root: Root) -> None:
+    if path in users_mounts(root):
+        raise FolderProblem(f"a user mounted a FUSE file system on {path}: unmount it")
 
 
 def _refuse_open(base: Base) -> None:
@@ -161,17 +168,17 @@ def leftovers(data_path: str, runtime_path: str, root: Root) -> list[Leftover]:
 
 def _folders_of_users(parent: str, root: Root) -> Iterator[tuple[str, int]]:
     """Yield the users' folders in it: a real folder that belongs to the user whose uid is in its name."""
+    mounted = users_mounts(root)
     for name in root.entries(parent):
         number = name.rpartition("-")[2]
-        if not number.isdecimal() or name not in (number, f"user-{number}"):
+        if not number.isdecimal() or name not in (number, f"user-{number}") or f"{parent}/{name}" in mounted:
             continue
-        found = os.lstat(root.at(f"{parent}/{name}"))
-        if os.path.isdir(root.at(f"{parent}/{name}")) and found.st_uid == int(number) and not _is_link(found.st_mode):
+        try:
+            found = os.lstat(root.at(f"{parent}/{name}"))
+        except OSError:
+            continue
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == int(number):
             yield f"{parent}/{name}", found.st_uid
-
-
-def _is_link(mode: int) -> bool:
-    return mode & 0o170000 == 0o120000
 
 
 def remove_leftovers(found: list[Leftover], run: Run) -> list[str]:

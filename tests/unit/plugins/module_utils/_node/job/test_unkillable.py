@@ -44,10 +44,18 @@ class Node:
         target.write_text(text, encoding="ascii")
 
     def thread(
-        self, pid: int, state: str, *, pending: str = KILLED, uid: int = 4001, tracer: int = 0, mounts: str = MINE
+        self,
+        pid: int,
+        state: str,
+        *,
+        pending: str = KILLED,
+        uid: int = 4001,
+        tracer: int = 0,
+        mounts: str = MINE,
+        name: str = "x",
     ) -> None:
         """Create a process with one thread."""
-        status = f"Name:\tx\nState:\t{state} (x)\nTracerPid:\t{tracer}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n"
+        status = f"Name:\t{name}\nState:\t{state} (x)\nTracerPid:\t{tracer}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n"
         status += f"SigPnd:\t{pending}\nShdPnd:\t{NOT_KILLED}\n"
         self.write(f"/proc/{pid}/status", status)
         self.write(f"/proc/{pid}/task/{pid}/status", status)
@@ -98,6 +106,28 @@ def test_only_the_killed_users_own_connection_is_aborted(node: Node) -> None:
     assert done == "aborted FUSE connection 77 of user 4001: the killed process 100 waited for it"
     assert node.aborted() == [77]
     assert node.asked == [("mount", "-t", "fusectl", "fusectl", CONTROL)]
+
+
+def test_a_users_thread_with_another_users_id_in_its_name_aborts_no_connection_of_that_user(node: Node) -> None:
+    node.thread(100, "D", mounts=OTHERS, name="\rUid:4002")
+    assert (node.free(), node.aborted()) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("uid_map", "aborted"),
+    [
+        ("         0       4001          1\n         1     100000      65536\n", [77]),
+        ("         0     100000      65536\n", []),
+        ("         0          0 4294967295\n", []),
+    ],
+    ids=["of the user", "of no user", "of the machine"],
+)
+def test_a_thread_with_a_further_id_of_the_user_is_freed(node: Node, uid_map: str, aborted: list[int]) -> None:
+    """In a user namespace with newuidmap, the file system belongs to the user, and its processes may have other ids."""
+    node.thread(100, "D", uid=100999, mounts=MINE + ROOTS + OTHERS)
+    node.write("/proc/100/uid_map", uid_map)
+    node.free()
+    assert node.aborted() == aborted
 
 
 def test_fusectl_is_not_mounted_twice(node: Node) -> None:

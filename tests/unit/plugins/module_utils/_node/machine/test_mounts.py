@@ -44,8 +44,15 @@ def tree(folder: pathlib.Path, **files: str) -> Root:
     for name, text in files.items():
         file = folder / "proc" / name.replace("__", "/")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        file.write_bytes(text.encode())
     return Root(str(folder))
+
+
+@pytest.mark.parametrize("character", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_a_user_cannot_hide_a_mount_by_its_name(tmp_path: pathlib.Path, character: str) -> None:
+    line = f"36 22 0:77 / /x{character}y rw - fuse.z a{character}b rw,user_id=4001\n"
+    [mount] = read_mounts(tree(tmp_path, self__mountinfo=line))
+    assert (mount.mountpoint, mount.source) == (f"/x{character}y", f"a{character}b")
 
 
 def test_mounts_are_read_with_options_and_escaped_names(tmp_path: pathlib.Path) -> None:

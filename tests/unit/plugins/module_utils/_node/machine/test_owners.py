@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.owners i
     of_live_jobs,
     read_files,
     read_owned,
+    uid_of,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 
@@ -37,6 +41,9 @@ def tree(tmp_path: Path) -> MachineTree:
         ("0::/system.slice/gpu-3_slurmstepd.scope/job_42", 42),
         ("9:freezer:/slurm/uid_1001/job_17/step_0\n8:memory:/", 17),
         ("0::/system.slice/job_x/y", None),
+        ("0::/system.slice/other.service/job_17", None),
+        ("0::/user.slice/user-1001.slice/user@1001.service/slurmstepd.scope/job_17", None),
+        ("0::/user.slice/user-1001.slice/user@1001.service/x\f0::/system.slice/slurmstepd.scope/job_17", None),
         ("0::/user.slice", None),
         ("0::/machine.slice/libpod-1.scope/system.slice/slurmstepd.scope/job_17/step_0", 17),
         # Groups that users have made.
@@ -50,6 +57,25 @@ def test_the_job_of_a_process_is_that_of_its_control_group(tree: MachineTree, cg
     tree.process(20, "0", "a) b (c", cgroup=cgroup, uid=1001)
     found = read_owned(Root(str(tree.path)))[20]
     assert (found.job, found.uid, found.name, found.parent) == (job, 1001, "a) b (c", 1)
+
+
+def test_the_owner_of_a_process_is_not_read_from_its_name(tree: MachineTree) -> None:
+    tree.process(20, "0", "x\rUid:0", uid=1001)
+    assert read_owned(Root(str(tree.path)))[20].uid == 1001
+
+
+def test_the_kernel_does_not_escape_a_carriage_return_in_the_name_of_a_process() -> None:
+    """If it did, the test above would show nothing."""
+    rename = (
+        "import ctypes, sys; ctypes.CDLL(None).prctl(15, b'x\\rUid:7', 0, 0, 0); print(flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", rename], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdin
+        process.stdout.readline()
+        assert b"\rUid:7\n" in Path(f"/proc/{process.pid}/status").read_bytes()
+        assert uid_of(Root(), process.pid) == os.getuid()
+        process.stdin.close()
 
 
 def test_jobs_are_live_while_they_have_a_step(tree: MachineTree) -> None:

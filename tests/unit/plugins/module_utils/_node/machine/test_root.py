@@ -35,6 +35,12 @@ def test_text_is_stripped_and_can_contain_any_bytes(root: Root) -> None:
     assert root.text("/sys/text") == "two words \ufffd"
 
 
+def test_a_carriage_return_in_a_name_begins_no_line(root: Root, tmp_path: pathlib.Path) -> None:
+    """A process named like this had the user id that follows the carriage return."""
+    (tmp_path / "status").write_bytes(b"Name:\tx\rUid:\t0\nUid:\t1001\n")
+    assert root.text("/status") == "Name:\tx\rUid:\t0\nUid:\t1001"
+
+
 def test_missing_files_are_none(root: Root) -> None:
     assert root.text("/sys/none") is None
     assert root.text("/sys/node") is None

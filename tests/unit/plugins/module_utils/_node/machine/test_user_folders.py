@@ -13,13 +13,13 @@ import pathlib
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import get_context
 
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.user_folders import (
     Base,
     FolderProblem,
@@ -236,6 +236,36 @@ def test_files_of_users_are_removed_as_their_owner(users_folder: pathlib.Path) -
     os.chown(theirs / "of-another", USER, USER)
     assert remove_as_owner(str(theirs), USER, run) == ""
     assert not theirs.exists()
+
+
+def test_a_removal_stays_on_the_file_system() -> None:
+    """A user can mount a FUSE file system in the folder, such as one with endless folders."""
+    asked: list[str] = []
+
+    def record(command: Sequence[str]) -> Result:
+        asked.append(" ".join(command))
+        return Result(tuple(command), 0, "", "")
+
+    assert remove_as_owner("/scratch/x", USER, record) == ""
+    [search, removal] = asked
+    assert "find /scratch/x -xdev " in search
+    assert "rm -rf --one-file-system -- /scratch/x" in removal
+
+
+@needs_root
+@pytest.mark.parametrize("mode", [0o755, 0o1755, 0o1777])
+def test_a_folder_in_a_users_folder_is_refused_because_its_owner_can_replace_it(
+    scratch: pathlib.Path, root: Root, mode: int
+) -> None:
+    """The sticky bit does not bind the owner of the folder."""
+    (scratch / "home").mkdir()
+    (scratch / "home/data").mkdir()
+    scratch.chmod(0o755)
+    os.chown(scratch / "home", USER, USER)
+    (scratch / "home").chmod(mode)
+    expected = "users can replace /scratch/home/data: run 'chown root'"
+    with pytest.raises(FolderProblem, match=expected), walk(root, "/scratch/home/data"):
+        pass
 
 
 def test_all_handles_are_closed(scratch: pathlib.Path, root: Root) -> None:

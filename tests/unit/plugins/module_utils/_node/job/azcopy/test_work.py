@@ -24,6 +24,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.work 
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.user_folders import Base
 
 
 def test_the_callers_folder_overrides_the_settings(tmp_path: Path) -> None:
@@ -187,7 +188,33 @@ def test_leftovers_are_removed_as_their_owner_within_a_time_limit(root: Root, wo
     run_folder(work, "hpcai-stage-7-0-abcdefgh")
     removed, problems = sweep(FOLDER, "7", USER, root, record, time.time())
     assert (removed, problems) == ([], [f"{work}/hpcai-stage-7-0-abcdefgh: no answer within 1 s"])
-    assert all(f"--reuid={USER}" in command and seconds <= 20 for command, seconds in asked)
+    assert all(f"--reuid={USER}" in command and seconds <= 15 for command, seconds in asked)
+
+
+def test_a_sweep_looks_at_no_more_folders_after_its_time_limit(
+    root: Root, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Users could create so many folders that the epilog's script was killed, which drained the node."""
+    run_folder(work, "hpcai-stage-7-0-abcdefgh", os.getuid())
+    looked: list[str] = []
+    monkeypatch.setattr(Base, "enter", lambda _base, name: looked.append(name))
+    monkeypatch.setattr("time.monotonic", iter([0.0, *[60.0] * 9]).__next__)
+    assert sweep(FOLDER, "7", os.getuid(), root, run, time.time()) == ([], [])
+    assert looked == []
+
+
+def test_a_folder_on_which_its_user_mounted_a_file_system_is_not_accessed(
+    root: Root, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's server may never answer."""
+    run_folder(work, "hpcai-stage-7-0-abcdefgh", os.getuid())
+    mounts = Path(root.at("/proc/self/mountinfo"))
+    mounts.parent.mkdir(parents=True)
+    mounts.write_text(f"50 1 0:7 / {FOLDER}/hpcai-stage-7-0-abcdefgh rw - fuse x rw,user_id=4001\n", encoding="ascii")
+    looked: list[str] = []
+    monkeypatch.setattr(Base, "enter", lambda _base, name: looked.append(name))
+    assert sweep(FOLDER, "7", os.getuid(), root, run, time.time()) == ([], [])
+    assert looked == []
 
 
 @pytest.mark.parametrize("shard", ["", "12"])

@@ -47,6 +47,7 @@ class Node:
         self.other_clients = 0
         self.management_answers = True
         self.mounted: list[str] = []
+        self.users_mounts: list[str] = []
         self.ports_in_use: set[int] = set()
         self.unreachable: set[str] = set()
         self.state, self.restarts, self.batch, self.requeue = "CONFIGURING", 0, 1, 1
@@ -205,9 +206,24 @@ class Node:
         self._write_mounts("beegfs" if "-t" in words else "xfs", ",".join(words))
         return 0, "", ""
 
+    def mount_as_user(self, point: str, options: str = "user_id=4001", kind: str = "fuse.sshfs") -> None:
+        """Mount a FUSE file system, as fusermount does for a user."""
+        self.users_mounts.append(f"50 40 0:77 / {point} rw,nosuid,nodev - {kind} x rw,{options}\n")
+        self.file("/proc/self/mountinfo", (self.root.text("/proc/self/mountinfo") or "") + f"\n{self.users_mounts[-1]}")
+
     def _umount(self, words: tuple[str, ...]) -> tuple[int, str, str]:
         if not self.mounted:
             return 32, "", "not mounted"
+        over = [line for line in self.users_mounts if f" {words[-1]} " in line]
+        if over:
+            self.users_mounts.remove(over[-1])
+            lines = (self.root.text("/proc/self/mountinfo") or "").splitlines()
+            lines.remove(over[-1].strip())
+            self.file("/proc/self/mountinfo", "\n".join(lines) + "\n")
+            return 0, "", ""
+        if self.users_mounts and "-l" not in words:
+            return 32, "", f"umount: {words[-1]}: target is busy."
+        self.users_mounts.clear()
         self.mounted.pop()
         self._write_mounts()
         return 0, "", ""

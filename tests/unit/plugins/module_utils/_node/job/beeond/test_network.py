@@ -101,6 +101,19 @@ def test_a_port_used_by_a_service_is_the_nodes_fault(tmp_path: Path, port_in_use
         refuse_ports_in_use([port_in_use], machine(tmp_path, protocol, port, uid))
 
 
+@pytest.mark.parametrize("is_shown", [False, True])
+def test_a_closed_connection_or_a_bound_port_is_not_the_nodes_fault(tmp_path: Path, is_shown: bool) -> None:
+    """Users can cause both, and the kernel shows root as the user of one, and nothing of the other."""
+    with socket.socket() as holder:
+        holder.bind(("0.0.0.0", 0))
+        port = holder.getsockname()[1]
+        root = machine(tmp_path, "tcp", port, 0)
+        path = tmp_path / "proc/net/tcp"
+        path.write_text(path.read_text().replace("00000000:0000 0A", "0100007F:2120 06") if is_shown else HEAD)
+        with pytest.raises(UsersFault, match=f"^port {port}/tcp is in use, but no service listens on it"):
+            refuse_ports_in_use([("tcp", port)], root)
+
+
 def test_a_free_port_is_accepted(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("0.0.0.0", 0))

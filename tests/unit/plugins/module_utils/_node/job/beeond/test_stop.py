@@ -82,6 +82,14 @@ def test_a_process_that_cannot_be_killed_is_reported(node: Node) -> None:
     assert "cannot kill python3 (700), using /beeond" in node.stop()
 
 
+def test_a_control_group_that_a_user_named_like_a_daemons_unit_does_not_count(node: Node) -> None:
+    assert node.start().started
+    own = "/user.slice/user-4002.slice/user@4002.service/hpcai-beeond-storage@17.service"
+    node.process(700, groups=f"0::{own}\n", uid=4002)
+    node.immortal.add(700)
+    assert node.stop() == []
+
+
 @pytest.mark.parametrize("marker", [None, "{}", '{"job": "18"}', "no json", "[]"])
 def test_a_folder_without_the_jobs_marker_is_not_removed(node: Node, marker: str | None) -> None:
     assert node.start().started
@@ -141,6 +149,18 @@ def test_another_file_system_on_the_mount_point_is_left_alone(node: Node) -> Non
     node.file("/proc/self/mountinfo", "40 1 0:50 / /beeond rw - nfs4 server:/export rw\n")
     assert node.stop() == []
     assert not node.calls("umount")
+
+
+@pytest.mark.parametrize("kind", ["fuse.sshfs", "fuse.beegfs"])
+@pytest.mark.parametrize("points", [["/beeond"], ["/beeond/x"], ["/beeond/x/y", "/beeond", *["/beeond"] * 9]])
+def test_what_the_user_mounted_in_or_over_it_does_not_fail_the_epilog(node: Node, points: list[str], kind: str) -> None:
+    """Users own the folder of their job, so fusermount mounts there for them."""
+    assert node.start().started
+    for point in points:
+        node.mount_as_user(point, kind=kind)
+    assert node.stop() == []
+    assert (node.leftovers(), node.users_mounts) == ([], [])
+    assert node.start().started
 
 
 def test_an_unmount_that_cannot_be_detached_keeps_the_data(node: Node) -> None:

@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -186,6 +187,42 @@ def test_foreign_folders_and_links_are_ignored(node: Node, scratch: Path) -> Non
     (scratch / f"data/user-{ME + 2}").symlink_to(scratch / f"data/user-{ME}")
     (scratch / "data/other-5/pyxis_3_3.0").mkdir(parents=True)
     assert found(node) == ["pyxis_7_7.0", "pyxis_7_torch", "pyxis_8.0", "7.0.squashfs", "8.1.squashfs"]
+
+
+FUSE = "50 40 0:77 / {path} rw,nosuid,nodev - fuse.sshfs x rw,user_id=4001\n"
+
+
+def refuse_to_look_at(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the test fail if something accesses a user's FUSE file system, because its server may never answer."""
+    for name in ("lstat", "stat", "open"):
+        asked = getattr(os, name)
+
+        def look(where: str, *given: object, asked: Any = asked, **how: Any) -> Any:
+            assert not str(where).endswith(path.name), f"{where} is accessed"
+            return asked(where, *given, **how)
+
+        monkeypatch.setattr(os, name, look)
+
+
+def test_a_folder_on_which_its_user_mounted_a_fuse_file_system_is_ignored(
+    node: Node, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.write("/proc/self/mountinfo", FUSE.format(path=f"/scratch/data/user-{ME}"))
+    refuse_to_look_at(scratch / f"data/user-{ME}", monkeypatch)
+    assert found(node) == ["7.0.squashfs", "8.1.squashfs"]
+
+
+def test_no_folder_is_changed_on_which_its_user_mounted_a_fuse_file_system(
+    closed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_all(options(), USER, GROUP, Root(str(closed)))
+    mounts = closed / "proc/self/mountinfo"
+    mounts.parent.mkdir(parents=True)
+    mounts.write_text("".join(FUSE.format(path=f"{parent}/user-{USER}") for parent in PARENTS), encoding="ascii")
+    refuse_to_look_at(closed / f"user-{USER}", monkeypatch)
+    made, problems = make_all(options(), USER, GROUP, Root(str(closed)))
+    assert made == []
+    assert problems == [f"a user mounted a FUSE file system on {parent}/user-{USER}: unmount it" for parent in PARENTS]
 
 
 def test_leftovers_are_removed_as_their_owner(node: Node, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
