@@ -178,14 +178,20 @@ def test_a_job_that_is_cancelled_while_it_starts_drains_no_node(
 
 def test_a_user_who_locks_hpcnode_drains_no_node(alice: Any, target: Node, eventually: Eventually) -> None:
     """Before the defence, hpcnode waited for the lock, so each prolog, epilog and health check of the node hung."""
-    number = alice.sbatch("--nodelist=compute-0 --ntasks=1 --time=5", "flock /usr/lib/hpcai/lib/. sleep 4712")
-    held = "pgrep --uid alice --full '^sleep 4712'"
-    eventually(lambda: target.sh(held, check=False) != "", 60, lambda: alice.job(number))
+    # While this service runs, it has a shared lock, and users cannot lock the folder.
+    service = "hpcai-events.service"
+    target.sh(f"systemctl stop {service}")
+    number = ""
     try:
+        number = alice.sbatch("--nodelist=compute-0 --ntasks=1 --time=5", "flock /usr/lib/hpcai/lib/. sleep 4712")
+        held = "pgrep --uid alice --full '^sleep 4712'"
+        eventually(lambda: target.sh(held, check=False) != "", 60, lambda: alice.job(number))
         target.sh("timeout 20 hpcnode --version")
+        target.sh(f"timeout 20 systemctl start {service}")
     finally:
         # The epilog runs while a process of the user may still hold the lock.
         alice.run(f"scancel {number}")
+        target.sh(f"systemctl start {service}")
     eventually(lambda: "drain" in target.state() or target.state() == "idle", IDLE_S, target.state)
     assert target.state() == "idle"
 
