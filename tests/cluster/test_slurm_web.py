@@ -158,13 +158,13 @@ def test_a_user_outside_of_the_groups_gets_nothing(portal: Portal) -> None:
 @pytest.mark.usefixtures("converged")
 @pytest.mark.parametrize("path", [GATEWAY, AGENT])
 def test_other_users_of_the_login_node_do_not_reach_slurm_web(cluster: Cluster, path: str) -> None:
-    connect = f'python3 -c \'import socket; socket.socket(socket.AF_UNIX).connect("{path}"); print("in")\' 2>&1'
+    connect = f'python3 -c \'import socket; socket.socket(socket.AF_UNIX).connect("{path}"); print("connected")\' 2>&1'
     for user in ("alice", "bob", "nobody"):
         assert "PermissionError" in cluster.ssh(LOGIN, f"cd / && sudo -u {user} {connect}", check=False)
     # The portal's hub reaches the gateway, with the group that its unit gives to it, and not the agent.
     hub = "sudo systemd-run --quiet --wait --pipe --uid=hpcai-portal --property=SupplementaryGroups=hpcai-slurm-web"
     shown = cluster.ssh(LOGIN, f"{hub} {connect.removesuffix(' 2>&1')} 2>&1", check=False)
-    assert ("in" in shown.split()) == (path == GATEWAY), shown
+    assert ("connected" in shown.splitlines()) == (path == GATEWAY), shown
     ports = cluster.ssh(LOGIN, "sudo ss --listening --tcp --numeric --processes --no-header")
     assert "slurm_web" not in ports
     assert not [port for port in (5011, 5012) if f":{port} " in ports]
