@@ -23,6 +23,14 @@ Values = dict[str, dict[str, Any]]
 Evaluate = Callable[..., Values]
 
 LOCAL = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+DEBIAN_13 = {
+    "hostname": "ctl",
+    "os_family": "Debian",
+    "distribution": "Debian",
+    "distribution_major_version": "13",
+    "pkg_mgr": "apt",
+}
+"""Facts of a controller."""
 
 
 @pytest.fixture(scope="session")

@@ -16,16 +16,12 @@ from typing import Any
 import pytest
 import yaml
 
-from .conftest import LOCAL, Evaluate
+from .conftest import DEBIAN_13, LOCAL, Evaluate
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 ROLE = REPOSITORY / "roles/slurm"
 FACTS = {
-    "hostname": "ctl",
-    "os_family": "Debian",
-    "distribution": "Debian",
-    "distribution_major_version": "13",
-    "pkg_mgr": "apt",
+    **DEBIAN_13,
     "architecture": "x86_64",
 }
 EXPRESSIONS = {

@@ -11,16 +11,12 @@ from typing import Any
 
 import yaml
 
-from .conftest import LOCAL, Evaluate
+from .conftest import DEBIAN_13, LOCAL, Evaluate
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 TASKS = REPOSITORY / "roles/slurm/tasks"
 FACTS = {
-    "hostname": "ctl",
-    "os_family": "Debian",
-    "distribution": "Debian",
-    "distribution_major_version": "13",
-    "pkg_mgr": "apt",
+    **DEBIAN_13,
     "ansible_local": {"hpcai_slurm": {"packages": ["slurm-client"], "version": "23.11.4"}},
 }
 INVENTORY = {
