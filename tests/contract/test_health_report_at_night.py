@@ -262,8 +262,8 @@ def test_many_failing_nodes_are_folded(opened: chromium.Page, tmp_path: Path) ->
     opened.open((tmp_path / "many.html").as_uri())
     opened.wait("document.documentElement.dataset.painted")
     bad = sum(node["state"] not in ("pass", "skip") for node in made["nodes"])
-    assert text(opened, ".todo-more > summary") == f"{bad - 9} more nodes"
-    assert "Physical host BN4PrdHPC0000" in text(opened, ".todo-item.is-fail")
+    assert text(opened, ".attention-more > summary") == f"{bad - 9} more nodes"
+    assert "Physical host BN4PrdHPC0000" in text(opened, ".attention-item.is-fail")
     counts = [node["checks"][0]["verdict"] == "fail" for node in made["nodes"] if node["checks"]]
     assert texts(opened, ".by-check li")[0] == f"gpu_count fail on {sum(counts)} nodes"
     click(opened, ".by-check button")

@@ -59,7 +59,7 @@ def test_says_first_how_many_fail_and_what_to_look_at(show: Show) -> None:
     assert "gpu_count 7 of 8 GPUs: 0003:00:00.0 is not there" in items[0]
     assert "Action: redeploy or replace the instance. Code: NHC2009." in items[0]
     assert [item.split()[0] for item in items] == [f"compute-{number}" for number in (7, 9, 6, 2, 3, 10)]
-    assert any("outliers" in each for each in texts(shown, ".todo-item"))
+    assert any("outliers" in each for each in texts(shown, ".attention-item"))
     assert "ib_write_bandwidth fail on 1 node" in texts(shown, ".by-check li")
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from .commands import commands_of, documentation_link, in_slurm_order, is_usable, portal_link
 from .gather import headline
-from .verdicts import copy_panel, head, todo, without_script
+from .verdicts import attention, copy_panel, head, without_script
 from .words import ACTIONS, states_for_script
 
 _FOLDER = Path(__file__).parent / "page"
@@ -146,7 +146,7 @@ def page(report: Mapping[str, Any]) -> str:
         "TITLE": escape(headline(report)),
         "STYLE": style,
         "HEAD": head(report),
-        "TODO": todo(report),
+        "ATTENTION": attention(report),
         "COPY": copy_panel(report),
         "VERDICTS": without_script(report),
         "DATA": as_data(pack(report)),

@@ -58,7 +58,7 @@ def _sentence(report: Report) -> str:
     return ", ".join(parts) or (f"No node of {total} fails" if total else "No node was checked")
 
 
-def todo(report: Report) -> Html:
+def attention(report: Report) -> Html:
     """Return what to look at: physical hosts with several failing nodes, the bad nodes, and the outliers."""
     bad = [node for node in report["nodes"] if node["state"] not in GOOD]
     bad.sort(key=lambda node: (STATES.index(node["state"]), -len(_guilty(node))))
@@ -71,13 +71,15 @@ def todo(report: Report) -> Html:
     more = element("summary", f"{len(rest)} more {'node' if len(rest) == 1 else 'nodes'}")
     return element(
         "section",
-        element("h2", "What to look at", id="todo-title"),
+        element("h2", "What to look at", id="attention-title"),
         _by_check(bad),
-        element("ul", *(first or [_nothing()]), class_="todo-list"),
-        element("details", more, element("ul", *rest, class_="todo-list"), class_="todo-more") if rest else Html(),
-        class_="todo",
-        id="todo",
-        aria_labelledby="todo-title",
+        element("ul", *(first or [_nothing()]), class_="attention-list"),
+        element("details", more, element("ul", *rest, class_="attention-list"), class_="attention-more")
+        if rest
+        else Html(),
+        class_="attention",
+        id="attention",
+        aria_labelledby="attention-title",
     )
 
 
@@ -113,7 +115,7 @@ def _node_item(node: Node) -> Html:
         checks.append(element("li", f"and {len(guilty) - _MOST_CHECKS} more"))
     parts = [element("summary", line, " ", element("span", brief(node), class_="node-brief"))]
     if node["problem"]:
-        parts.append(element("p", f"This node gave no result: {node['problem']}.", class_="todo-why"))
+        parts.append(element("p", f"This node gave no result: {node['problem']}.", class_="attention-why"))
     if checks:
         parts.append(element("ul", *checks, class_="node-checks"))
     identity = " · ".join(filter(None, (node["vm_size"], node["host"])))
@@ -142,7 +144,7 @@ def _check(check: Mapping[str, Any]) -> Html:
                 "p",
                 " ".join(sentences),
                 *([" ", link(address, "Documentation", f"of {name}")] if address else []),
-                class_="todo-why",
+                class_="attention-why",
             ),
         ),
     )
@@ -169,7 +171,7 @@ def _shared_hosts(report: Report) -> list[Html]:
     return [
         _item(
             "fail",
-            _shows(f"Physical host {host}", class_="todo-title", host=host),
+            _shows(f"Physical host {host}", class_="attention-title", host=host),
             f"{many(len(found), 'node')} on it fail: the host may be faulty.",
             [_chip(node) for node in found],
         )
@@ -185,7 +187,7 @@ def _outliers(report: Report) -> Html:
     words = "Values far from the median of all nodes of the same VM size. They may still be within the limits."
     return _item(
         "warn",
-        _shows(many(len(found), "outlier"), class_="todo-title", view="values"),
+        _shows(many(len(found), "outlier"), class_="attention-title", view="values"),
         found[0]["why"] if len(found) == 1 else words,
         [_chip(nodes[name]) for name, _count in counts.most_common()],
     )
@@ -200,11 +202,11 @@ def _item(state: str, title: Html, words: str, chips: Sequence[Html] = ()) -> Ht
         element(
             "div",
             title,
-            element("p", words, class_="todo-why"),
+            element("p", words, class_="attention-why"),
             *([element("div", *shown, class_="chips")] if shown else []),
-            class_="todo-words",
+            class_="attention-words",
         ),
-        class_=f"todo-item is-{state}",
+        class_=f"attention-item is-{state}",
     )
 
 

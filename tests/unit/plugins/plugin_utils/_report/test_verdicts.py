@@ -76,7 +76,7 @@ def names(html: str) -> list[str]:
 
 
 def test_each_bad_node_is_there_once_with_all_its_problems() -> None:
-    html = verdicts.todo(report())
+    html = verdicts.attention(report())
     assert names(html) == [f"compute-{number}" for number in (7, 9, 6, 2, 3, 10)]
     first, *_others = items(html)
     assert first.index("gpu_count, gpu_xid") < first.index("gpu_count 7 of 8 GPUs") < first.index("gpu_xid XID 79")
@@ -89,7 +89,7 @@ def test_each_bad_node_is_there_once_with_all_its_problems() -> None:
 def test_the_worst_check_of_a_node_comes_first() -> None:
     made = report()
     made["nodes"][7]["checks"][0]["verdict"] = "warn"
-    first = items(verdicts.todo(made))[0]
+    first = items(verdicts.attention(made))[0]
     assert first.index("gpu_xid XID 79") < first.index("gpu_count 7 of 8 GPUs")
     # In brief, only the checks with the node's verdict.
     assert verdicts.brief(made["nodes"][7]) == "gpu_xid"
@@ -100,7 +100,7 @@ def test_a_long_list_is_folded() -> None:
     made["nodes"] = [{**made["nodes"][7], "host_name": f"compute-{number}"} for number in range(14)]
     made["nodes"][0]["checks"] = [{**made["nodes"][0]["checks"][0], "name": f"check_{number}"} for number in range(9)]
     made["outliers"] = []
-    html = verdicts.todo(made)
+    html = verdicts.attention(made)
     before, after = html.split("<summary>5 more nodes</summary>")
     assert (len(items(before)), len(items(after))) == (9, 5)
     assert "check_5" in items(before)[0]
@@ -112,33 +112,33 @@ def test_a_long_list_is_folded() -> None:
 def test_a_host_with_several_failing_nodes_is_named() -> None:
     made = report()
     made["nodes"][9]["host"] = made["nodes"][7]["host"]
-    html = verdicts.todo(made)
+    html = verdicts.attention(made)
     assert "Physical host BN4PrdHPC0003 2 nodes on it fail: the host may be faulty. " in plain(html)
     assert 'data-show="host=BN4PrdHPC0003"' in html
-    assert "Physical host" not in verdicts.todo(report())
+    assert "Physical host" not in verdicts.attention(report())
 
 
 def test_outliers_are_one_item() -> None:
     made = report()
-    html = plain(verdicts.todo(made))
+    html = plain(verdicts.attention(made))
     assert f"{len(made['outliers'])} outliers Values far from the median" in html
     one = {**made, "outliers": made["outliers"][:1]}
-    assert f"1 outlier {made['outliers'][0]['why']}" in plain(verdicts.todo(one))
+    assert f"1 outlier {made['outliers'][0]['why']}" in plain(verdicts.attention(one))
 
 
 def test_a_healthy_cluster_has_nothing_to_do() -> None:
     made = {**report(wanted="pass"), "outliers": []}
-    assert "Nothing to do All nodes answered" in plain(verdicts.todo(made))
-    assert verdicts.todo({**made, "suspects": [suspect("compute-0")]}) == ""
+    assert "Nothing to do All nodes answered" in plain(verdicts.attention(made))
+    assert verdicts.attention({**made, "suspects": [suspect("compute-0")]}) == ""
     assert 'id="copy" aria-labelledby="copy-title" hidden=""' in verdicts.copy_panel(made)
 
 
 def test_links_of_a_node_come_from_the_inventory() -> None:
     made = report()
-    assert f'href="https://portal.azure.com/#resource{azure_id("compute-7")}"' in verdicts.todo(made)
+    assert f'href="https://portal.azure.com/#resource{azure_id("compute-7")}"' in verdicts.attention(made)
     for node in made["nodes"]:
         node["azure_id"] = ""
-    assert "portal.azure.com" not in verdicts.todo(made)
+    assert "portal.azure.com" not in verdicts.attention(made)
 
 
 def test_the_commands_are_there_without_a_script() -> None:

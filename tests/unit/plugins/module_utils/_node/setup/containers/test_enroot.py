@@ -212,6 +212,7 @@ def test_enroot_does_not_use_a_folder_that_another_user_made(node: Node, tmp_pat
         path.symlink_to(tmp_path)
     else:
         if os.getuid():
+            # chown needs root; the case with a link runs for every user.
             pytest.skip("only root can give a folder to another user")
         path.mkdir(0o777)
         os.chown(path, 12345, 12345)
