@@ -17,6 +17,9 @@ from . import layout, services, share, units
 from .layout import FOLDERS, HOME, LAUNCHER, SITE, TOOL, TREES, Compiled, Disk, Entry, File, Folder, Link, tree_of
 from .payload import ToolsError, tool_tree
 
+_UNUSED_TREES = 2
+"""How many trees may stay that nothing runs from."""
+
 
 @dataclass(frozen=True)
 class ToolPlan:
@@ -53,7 +56,8 @@ class ToolPlan:
 def plan(found: Disk, wanted: Disk, in_use: Collection[str] = ()) -> ToolPlan:
     """Return the changes from ``found`` to ``wanted``; an empty ``wanted`` removes everything. Pure.
 
-    :param in_use: names of trees that a process runs from: they stay for a later run, unless everything is removed.
+    :param in_use: names of trees that a process runs from: they stay, unless everything is removed. When they are no
+        longer used, the next run that writes anything removes them: a run that has nothing else to do changes nothing.
     :raises ToolsError: one of our paths contains a foreign file.
     """
     _refuse_what_is_not_ours(found, wanted)
@@ -70,18 +74,20 @@ def plan(found: Disk, wanted: Disk, in_use: Collection[str] = ()) -> ToolPlan:
             write.append(path)
             if tree or (link and link == wanted[TOOL]):
                 restored.append(path)
-    kept = _kept(found, wanted, in_use) if wanted else set()
+    kept = _kept(found, wanted, in_use, changing=bool(build or write)) if wanted else set()
     remove = [path for path in _to_remove(found, wanted) if path not in kept]
     restored += [path for path in remove if current and tree_of(path) == current and path != f"{TREES}/{current}"]
     return ToolPlan(tuple(build), tuple(sorted(write, key=_rank)), tuple(remove), tuple(restored))
 
 
-def _kept(found: Disk, wanted: Disk, in_use: Collection[str]) -> set[str]:
+def _kept(found: Disk, wanted: Disk, in_use: Collection[str], changing: bool) -> set[str]:
     site = found.get(SITE)
-    older = set(in_use) - set(map(tree_of, wanted))
+    others = sorted(set(map(tree_of, found)) - {"", *map(tree_of, wanted)})
+    unused = [name for name in others if name not in in_use and not name.startswith(".")]
+    kept = {*in_use, *(() if changing else unused[:_UNUSED_TREES])}
     return {
-        *(f"{TREES}/{name}" for name in in_use),
-        *((SITE, f"{HOME}/{site.target}") if older and isinstance(site, Link) else ()),
+        *(f"{TREES}/{name}" for name in kept),
+        *((SITE, f"{HOME}/{site.target}") if kept.intersection(others) and isinstance(site, Link) else ()),
     }
 
 

@@ -172,17 +172,16 @@ def test_absent_from_a_clean_machine_changes_nothing(machine: Any) -> None:
     assert not machine.remove().changed
 
 
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_the_wheel_of_an_older_version_is_removed_by_an_upgrade(machine: Any, version: str) -> None:
+def test_the_wheel_of_an_older_version_is_removed_by_an_upgrade(machine: Any) -> None:
     machine.install("1.0")
     machine.unpack_wheel()
-    made = machine.install(version)
+    made = machine.install("2.0")
     assert {layout.SITE, layout.WHEELS} < set(made.remove)
     assert made.restored == ()
     assert sorted(os.listdir(machine.path(layout.HOME))) == [".lock", "lib", "trees"]
     assert os.listdir(machine.path(layout.TREES)) == [machine.path(layout.TOOL).resolve().name]
-    assert machine.tool_output() == f"{version} {version}"
-    assert not machine.plan(version).changed
+    assert machine.tool_output() == "2.0 2.0"
+    assert not machine.plan("2.0").changed
 
 
 def test_a_foreign_folder_in_the_place_of_the_wheel_is_kept(machine: Any) -> None:
@@ -238,7 +237,9 @@ def test_a_power_cut_at_any_moment_leaves_a_complete_tool(
             outcomes[state] = machine.tool_output() if launcher.exists() else "none"
         machine.install("2.0")
         assert not machine.plan("2.0").changed
-        assert len(os.listdir(machine.path(layout.TREES))) == 1
+        # After a cut in the last step the old version can stay, unused, until the next upgrade.
+        left = {name.split("-")[1] for name in os.listdir(machine.path(layout.TREES))}
+        assert left in ({"2.0"}, {"1.0", "2.0"} if upgrade else set())
         shutil.rmtree(machine.folder)
         if complete:
             break

@@ -95,13 +95,33 @@ def test_a_running_tool_continues_with_its_own_version(
     assert running.returncode == 0
 
 
-def test_a_version_that_no_longer_runs_is_removed_by_the_next_run(machine: Any, running: subprocess.Popen[str]) -> None:
+def test_a_version_that_no_longer_runs_is_removed_by_the_next_upgrade(
+    machine: Any, running: subprocess.Popen[str]
+) -> None:
+    """The second run after an upgrade changes nothing, although the first one has restarted the daemons."""
     made = machine.install("2.0")
     assert (made.remove, made.restored, trees(machine)) == ((), (), ["1.0", "2.0"])
     running.communicate("go on\n", timeout=60)
-    made = machine.install("2.0")
-    assert [path.rpartition("/")[2].split("-")[1] for path in made.remove] == ["1.0"]
-    assert (made.build, made.write, made.restored, trees(machine)) == ((), (), (), ["2.0"])
+    assert not machine.install("2.0").changed
+    made = machine.install("3.0")
+    assert {path.rpartition("/")[2].split("-")[1] for path in made.remove} == {"1.0", "2.0"}
+    assert trees(machine) == ["3.0"]
+
+
+def test_at_most_two_unused_versions_stay(machine: Any) -> None:
+    machine.install("2.0")
+    for number in range(3):
+        machine.path(f"{layout.TREES}/hpcai_node-1.{number}-0123456789ab").mkdir()
+    assert len(machine.install("2.0").remove) == 1
+    assert not machine.install("2.0").changed
+    assert trees(machine) == ["1.0", "1.1", "2.0"]
+
+
+def test_an_interrupted_build_does_not_stay(machine: Any) -> None:
+    machine.install("2.0")
+    aside = f"{layout.TREES}/.new-hpcai_node-1.0-0123456789ab"
+    machine.path(aside).mkdir()
+    assert machine.install("2.0").remove == (aside,)
 
 
 def test_a_running_tool_keeps_its_wheel(machine: Any, running: subprocess.Popen[str]) -> None:
@@ -111,8 +131,9 @@ def test_a_running_tool_keeps_its_wheel(machine: Any, running: subprocess.Popen[
     assert (machine.path(layout.SITE) / "pynvml.py").exists()
     assert not machine.plan("2.0").changed
     running.communicate("go on\n", timeout=60)
-    assert {layout.SITE, f"{layout.TREES}/{tree.name}"} < set(machine.install("2.0").remove)
-    assert (machine.path(layout.SITE).is_symlink(), trees(machine)) == (False, ["2.0"])
+    assert not machine.plan("2.0").changed
+    assert {layout.SITE, f"{layout.TREES}/{tree.name}"} < set(machine.install("3.0").remove)
+    assert (machine.path(layout.SITE).is_symlink(), trees(machine)) == (False, ["3.0"])
 
 
 @pytest.mark.parametrize("then", [["2.0"], ["2.0", "1.0"]])
