@@ -18,7 +18,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import SIZES
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train import estimate
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.catalog import MEASURED, MODELS, expected
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.layout import Job, Layout
-from ansible_collections.hpcai.azure.plugins.module_utils._node.train.memory import need
+from ansible_collections.hpcai.azure.plugins.module_utils._node.train.memory import RESERVE, need
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.model import FULL, NONE, SELECTIVE, Model
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.plan import Options, fits, plan
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.recipe import read_recipe
@@ -299,6 +299,26 @@ def test_each_published_rate_is_below_the_peak(one: object) -> None:
     assert 0 < rate < 312
 
 
+PEAKS = [
+    (dataclasses.replace(MODELS["llama-8B"], layers=8), Layout(zero=3), 1, 52.76),
+    (dataclasses.replace(MODELS["llama-8B"], layers=4, sequence=4096), Layout(zero=3, recomputation=NONE), 1, 36.20),
+    (MODELS["1.7B"], Layout(fp32_gradients=True), 4, 35.92),
+]
+"""Peaks of allocated memory in GiB, measured on an H200 with PyTorch 2.11.0: the trainers of fsdp, fsdp and
+gpt-megatron, with one GPU each."""
+
+
+@pytest.mark.parametrize(("model", "layout", "micro_batch", "peak"), PEAKS)
+def test_peaks_of_a_real_gpu(model: Model, layout: Layout, micro_batch: int, peak: float) -> None:
+    needed = need(model, Job(1, 1, layout, micro_batch)).gpu
+    assert (needed - RESERVE) / GIB == pytest.approx(peak, rel=0.03)
+    assert needed / GIB > peak
+    smaller = dataclasses.replace(model, vocabulary=model.vocabulary // 2)
+    logits = model.sequence * micro_batch * model.vocabulary * 10
+    embedding = (2 if model.gated else 1) * model.vocabulary * model.hidden * (18 if layout.fp32_gradients else 16)
+    assert needed - need(smaller, Job(1, 1, layout, micro_batch)).gpu == pytest.approx((logits + embedding) / 2)
+
+
 def calculated() -> dict[str, list[str]]:
     """Return the planner's numbers in the table of docs/evidence.md, by the first cell of their row."""
     found: dict[str, list[str]] = {"parameters (10^9)": [], "share of the peak (%)": []}
@@ -338,6 +358,8 @@ def calculated() -> dict[str, list[str]]:
     found["checkpoint (TiB, TB)"] = [f"{size:.2f}" for size in sizes]
     staged = [estimate.transfer_seconds(amount, 4, 5.5) / 60 for amount in (5.1e12, 1.1e12)]
     found["price ($), staging (min)"] = [f"{estimate.cost(26.438, 4, 11.5):.0f}", *(f"{one:.1f}" for one in staged)]
+    peaks = [need(model, Job(1, 1, layout, b)).gpu - RESERVE for model, layout, b, _peak in PEAKS]
+    found["peak of a GPU without the reserve (GiB)"] = [f"{one / GIB:.1f}" for one in peaks]
     return found
 
 

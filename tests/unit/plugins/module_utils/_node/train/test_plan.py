@@ -245,7 +245,7 @@ def refusal() -> Plan:
 
 def test_a_refusal_names_what_is_needed_and_what_fits() -> None:
     text = as_text(refusal())
-    assert text.startswith("This does not fit.\n  A GPU needs 179.1 GiB (162.6 GiB states, ")
+    assert text.startswith("This does not fit.\n  A GPU needs 179.5 GiB (162.6 GiB states, ")
     assert "and has 79.1 GiB.\nThe smallest that fits with this layout: 6 nodes (48 GPUs), 48 samples per step." in text
     assert "No layout fits on 2 nodes" not in text
     assert "A layout that fits on 2 nodes: ZeRO-3, optimizer" in text
