@@ -20,6 +20,8 @@ description:
     C(pam_systemd) would move the session out of the job again. Consoles and services still use C(pam_systemd).
   - Allows C(cron) and C(at) for root only, because processes that they start belong to no job. For this, the module
     creates empty files C(/etc/cron.allow) and C(/etc/at.allow). An existing file stays unchanged.
+  - Prevents that systemd starts a user's own services while the user is not logged in (C(loginctl enable-linger)), for
+    the same reason.
   - The module fails, and writes nothing, if the user that Ansible logs in as would be locked out, or if no admin has an
     account on the machine. It also fails if the node lacks something that is required, such as a PAM module.
 author:
@@ -130,6 +132,7 @@ files:
     - /etc/hpcai/ssh_admins
     - /etc/pam.d/hpcai-common-session
     - /etc/pam.d/sshd
+    - /etc/systemd/system/user@.service.d/50-hpcai-lingering.conf
 actions:
   description: Other actions that the module took. In check mode, the actions that it would take.
   returned: success

@@ -84,6 +84,21 @@ def test_users_cannot_use_cron_and_at(alice: Any, computes: list[Host]) -> None:
         assert "got-" not in job(alice, host, tried)
 
 
+def test_lingering_starts_no_services(alice: Any, computes: list[Host]) -> None:
+    """They would be in no job, and continue after it. Where polkit is installed, users can enable it themselves."""
+    uid = alice.check_output("id --user")
+    for host in computes:
+        try:
+            host.run_test(f"loginctl enable-linger {alice.user.name}")
+            host.run(f"systemctl start user@{uid}.service")
+            assert host.check_output(f"systemctl show --property=ActiveState --value user@{uid}.service") == "inactive"
+        finally:
+            host.run(f"loginctl disable-linger {alice.user.name}")
+        assert host.run(f"systemctl start user@{uid}.service").rc == 0
+        assert host.check_output(f"systemctl show --property=ActiveState --value user@{uid}.service") == "active"
+        host.check_output(f"systemctl stop user@{uid}.service")
+
+
 @pytest.mark.parametrize(
     "program",
     [

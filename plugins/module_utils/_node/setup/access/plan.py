@@ -25,6 +25,13 @@ from .pam import PamProblem
 
 ALLOWED = ("/etc/cron.allow", "/etc/at.allow")
 """An empty file lets only root use cron and at, because what these start is in no job and continues after the job."""
+LINGERING = "/etc/systemd/system/user@.service.d/50-hpcai-lingering.conf"
+_LINGERING_TEXT = """\
+# Written by the module hpcai.azure.compute_access: services of a user who is not logged in are in no job, and
+# polkit lets each user enable lingering. With "+", the command runs as root, without the user's variables.
+[Service]
+ExecCondition=+/bin/sh -c 'test ! -e "/var/lib/systemd/linger/$$(id -un %i)"'
+"""
 _LIBRARIES = ("/lib", "/usr/lib", "/lib64", "/usr/lib64")
 
 
@@ -59,6 +66,7 @@ def plan(root: Root, options: AccessOptions, run: Run, may_come: bool) -> Access
         raise PamProblem(f"{root.at(pam.SSHD)}: {error} Correct the file") from error
     texts |= {
         **_cron_texts(root, options),
+        LINGERING: _LINGERING_TEXT if options.present else None,
         **hidepid_files(options),
         **_nss_texts(root, options),
         SETTINGS: as_text(options) if options.present else None,

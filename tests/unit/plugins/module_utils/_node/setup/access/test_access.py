@@ -106,7 +106,7 @@ def test_files_that_sshd_includes_are_written_before_sshds_own(debian: Machine) 
     assert written == foreseen
     assert written[-1] == "/etc/pam.d/sshd"
     assert set(written[:-1]) == {
-        *plan.ALLOWED,
+        *(*plan.ALLOWED, plan.LINGERING),
         *(pam.ADMINS, pam.ADMIN_GROUPS, SETTINGS, "/etc/pam.d/hpcai-common-session"),
     }
     assert debian.text("etc/hpcai/ssh_admin_groups") == "sudo\nwheel\n"
