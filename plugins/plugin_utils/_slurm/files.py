@@ -98,6 +98,7 @@ def switch_lines(nodes: Iterable[Node], by_hand: Mapping[str, Mapping[str, Any] 
     return lines
 
 
+_CONFIGLESS = "enable_configless"
 _KNOWN_NODE_STATES = {"static": "UNKNOWN", "cloud": "CLOUD"}
 
 
@@ -172,7 +173,9 @@ def files_of(hosts: Iterable[Hostvars], options: FileOptions) -> dict[str, str]:
         settings_of_release(options.differences, "slurm.conf", release),
         waiting(elastic, options.layers),
     ]
-    conf = merged([with_names_of(merged(layers, {}), release)], options.conf)
+    by_role = with_names_of(merged(layers, {}), release)
+    conf = merged([by_role], options.conf)
+    _require_configless(by_role, conf)
     cgroup = merged(
         [*options.cgroup_layers, settings_of_release(options.differences, "cgroup.conf", release)], options.cgroup_conf
     )
@@ -187,6 +190,16 @@ def files_of(hosts: Iterable[Hostvars], options: FileOptions) -> dict[str, str]:
         "plugstack.conf": "".join(f"{line}\n" for line in plugstack_lines(options.plugstack_lines, options.plugstack)),
         "job_container.conf": _lines(job_container_lines(containers)),
     }
+
+
+def _require_configless(by_role: Mapping[str, Any], conf: Mapping[str, Any]) -> None:
+    key = "SlurmctldParameters"
+    needs, has = (_CONFIGLESS in str(settings.get(key, "")).lower() for settings in (by_role, conf))
+    if needs and not has:
+        raise ConfigError(
+            f"slurm_conf sets {key} without {_CONFIGLESS}, but nodes fetch their files from slurmctld: "
+            f"add {_CONFIGLESS} to the list."
+        )
 
 
 def _for_cloud_nodes(has_cloud_nodes: bool, release: Release) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 
+from ..sku.gpu_models import PRECISIONS
 from ..train.catalog import MODELS
 from ..train.model import RECOMPUTATIONS
 from ..train.recipe import FOLDER
@@ -140,7 +141,7 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
         add(f"--{name}", action="store_true", default=None, help=words)
     add("--tokens", type=float, metavar="N", help="tokens of the complete training, such as 300e9 (the recipe's)")
     add("--tflops", type=float, metavar="X", help="rate of each GPU in TFLOP/s, instead of the published one")
-    add("--precision", default="bf16", metavar="NAME", help="precision of the peak: bf16, fp16, fp8 (bf16)")
+    add("--precision", default="bf16", choices=PRECISIONS, help="precision of the peak (bf16)")
     add("--node-gbps", type=float, metavar="X", help="rate of a node to the storage account in Gbit/s (the VM size's)")
     add("--account-gbps", type=float, metavar="X", help="limit of the storage account in Gbit/s (none)")
     add("--node-hours", type=float, metavar="H", help="mean node-hours between failures (6300)")

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -170,6 +171,16 @@ def test_the_users_base_path_alone_enables_job_container() -> None:
 def test_a_key_that_the_release_does_not_support_is_an_error(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"was added in Slurm 2.* slurm_release is 22\.05: remove it"):
         files_of(cluster(4), FileOptions(release="22.05", **options))
+
+
+@pytest.mark.parametrize("given", [["node_reg_mem_percent=90"], "node_reg_mem_percent=90", None])
+def test_the_users_parameters_must_keep_configless(given: Any) -> None:
+    """Otherwise slurmctld gives no files to the nodes, whose slurmds then do not start."""
+    options = FileOptions(release="22.05", layers=[{"SlurmctldParameters": ["enable_configless"]}])
+    with pytest.raises(ConfigError, match="add enable_configless to the list"):
+        files_of([], dataclasses.replace(options, conf={"slurmctldparameters": given}))
+    both = dataclasses.replace(options, conf={"SlurmctldParameters": ["node_reg_mem_percent=90", "enable_configless"]})
+    assert "SlurmctldParameters=node_reg_mem_percent=90,enable_configless" in files_of([], both)["slurm.conf"]
 
 
 def test_a_cluster_without_nodes_still_has_its_settings() -> None:
