@@ -51,6 +51,7 @@ def test_machines_beyond_a_lower_maximum_go_when_their_jobs_have_ended() -> None
     shrink(world, 2)
     world.advance(300)
     assert world.slurm.nodes["gpu-2"].reason == "hpcai: elastic: retire: max of gpu is 2 now"
+    assert (world.slurm.nodes[kept].reason, world.book.leases[kept].retire) == ("bad GPU, do not touch", "")
     shown = status.document(world.book, None, world.settings, [], "", world.now)
     assert "max of gpu is 2" in {one["slot"]: one["note"] for one in shown["sets"]["gpu"]["slots"]}["gpu-2"]
     assert world.advance(3000, lambda: "gpu-2" not in world.book.leases)
