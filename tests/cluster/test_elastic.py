@@ -244,14 +244,23 @@ def test_a_second_machine_with_a_node_name_starts_no_slurmd_and_says_why(cluster
     """Azure would have to give an id twice at the same time; here, a machine believes that."""
     reused.sh("systemctl start hpcai-health-report.service")
     before = set(cluster.instance_ids())
-    cluster.set_capacity(3)
+    cluster.set_capacity(len(before) + 1)
     (number,) = set(cluster.instance_ids()) - before
     second = Node.of(cluster, CONTROLLER, number)
     wait_for(lambda: second.slurmd() == "active", JOIN_S, cluster)
+    shown = cluster.ssh(CONTROLLER, f"scontrol show node {reused.name}")
+    assert reused.identity().vm_id in shown, shown
     second.sh("systemctl stop slurmd")
     second.sh(f"sed -i 's/{second.name}/{reused.name}/g' /etc/hpcai/slurmd.env")
     second.sh("systemctl start --no-block slurmd")
     words = f"node {reused.name} belongs to machine {reused.identity().vm_id}"
-    wait_for(lambda: words in second.sh("journalctl --no-pager -u slurmd", check=False), JOIN_S, cluster)
+
+    def log() -> str:
+        return second.sh("journalctl --no-pager --lines=40 -u slurmd", check=False)
+
+    try:
+        wait_for(lambda: words in log(), JOIN_S, cluster)
+    except AssertionError as error:
+        raise AssertionError(log() + cluster.ssh(CONTROLLER, f"scontrol show node {reused.name}")) from error
     assert second.slurmd() != "active"
     assert reused.runs_a_job()
