@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Collectives of nccl-tests over all GPUs of the nodes, from 8 B to 8 GB, on the host or in a container."""
+"""Collectives of nccl-tests over all GPUs of the nodes, from 8 B to 8 GiB, on the host or in a container."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def _collective(name: str, title: str, about: str, thresholds: tuple[str, ...]) 
     return Benchmark(
         name=name,
         title=title,
-        explain=f"Runs {program} of nccl-tests over all GPUs of the nodes, from 8 B to 8 GB, checks the results, and "
+        explain=f"Runs {program} of nccl-tests over all GPUs of the nodes, from 8 B to 8 GiB, checks the results, and "
         f"prints the environment that NCCL's log shows. {about}",
         scope=TOGETHER,
         step=step,

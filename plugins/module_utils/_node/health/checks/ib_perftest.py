@@ -227,7 +227,7 @@ IB_WRITE_BANDWIDTH = Check(
         "It uses the message size and the number of queue pairs at which the VM size's limit ib_gdr_write was "
         "measured, and compares the result with this limit (azurehpc-health-checks, check_ib_bw_gdr). If the VM size "
         "has no such limit, the check uses host memory and the limit ib_write. If perftest was built without CUDA, the "
-        "check does the same, and warns."
+        "check also uses host memory and the limit ib_write, and warns."
     ),
     tiers=(DEEP,),
     measure=_measure_bandwidth,

@@ -116,7 +116,7 @@ KERNEL_TROUBLE = Check(
     explain=(
         "Looks for crashes and hangs in the kernel's log of this boot. The check fails after a crash within the kernel "
         "or a hard lockup. It only warns after a soft lockup, an RCU stall or a hung task, because Azure may have "
-        "paused the VM, or a file server may not have answered. These findings stay until the machine restarts or "
+        "paused the VM, or a file server may not have answered. All these findings stay until the machine restarts or "
         "somebody clears them. If a process was killed because memory ran out, the check warns in one run only, "
         "because users cause this."
     ),
