@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint import state
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.directory import (
     LATEST,
     MARKER,
@@ -91,3 +93,11 @@ def test_links_and_a_missing_directory_contain_no_checkpoint(tmp_path: Path) -> 
     (tmp_path / "link2").symlink_to("real1")
     assert [one.folder for one in find_finished(str(tmp_path), Signal(RENAME))] == ["real1"]
     assert find_finished(str(tmp_path / "none"), Signal()) == []
+
+
+def test_a_record_of_a_newer_hpcnode_counts_as_none(tmp_path: Path) -> None:
+    """Its fields may mean something else; the checkpoints are then looked at again."""
+    record = tmp_path / "record.json"
+    for schema, attempt in ((state.RECORD_SCHEMA, "7.0"), (state.RECORD_SCHEMA + 1, "")):
+        record.write_text(json.dumps({"schema": schema, "attempt": attempt or "8.0", "seen": []}), encoding="utf-8")
+        assert state.read_record(str(record)).attempt == attempt

@@ -178,17 +178,6 @@ def test_a_disk_that_fails_for_a_moment_does_not_end_the_watcher(
     assert [one.state for one in record.checkpoints.values()] == [state.PUBLISHED]
 
 
-def test_a_record_of_a_newer_hpcnode_counts_as_none(scene: Scene) -> None:
-    """Its fields may mean something else; the checkpoints are then looked at again."""
-    scene.save(100)
-    watcher = scene.watcher()
-    until(watcher, lambda: watcher.idle)
-    path = Path(state.record_path(str(scene.directory), "node0"))
-    assert state.read_record(str(path)).checkpoints
-    path.write_text(path.read_text().replace(f'"schema": {state.RECORD_SCHEMA}', '"schema": 99'))
-    assert state.read_record(str(path)) == state.Record()
-
-
 def test_a_checkpoint_that_changes_during_the_upload_is_refused(scene: Scene) -> None:
     folder = scene.save(100)
 
