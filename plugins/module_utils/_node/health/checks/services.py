@@ -131,7 +131,7 @@ SERVICES = Check(
     explain=(
         "These services run: munge on compute nodes and the controller, slurmd on compute nodes (except in the tier "
         "boot, which runs before it), slurmctld on the controller, the fabric manager on nodes with NVSwitches, and "
-        "the services in the list of the option needed. A service in the list of the option not_needed need not run. "
+        "the services that the site lists in the option needed. Those in the option not_needed need not run. "
         "The check warns about other units that failed, and if chrony or NVIDIA's persistence daemon is installed but "
         "does not run."
     ),
