@@ -123,7 +123,7 @@ STEPS = (
     Step("venv", ("tests/setup/venv.sh",), quick=True, needs=(), shows_last_line=True),
     Step("host", ("tests/setup/host.sh",), needs=(), limit=900),
     Step("stand-ins", ("tests/setup/stand_ins.sh",), needs=("venv", "host"), shows_last_line=True, limit=900),
-    Step("molecule", ("molecule", "test", "-s", "cluster"), needs=("venv", "stand-ins"), urgent=True, limit=4800),
+    Step("molecule", ("molecule", "test", "-s", "cluster"), needs=("venv", "stand-ins"), urgent=True, limit=6000),
     # Tests that need their own cluster. The others share Molecule's.
     clusters(
         "cluster",
