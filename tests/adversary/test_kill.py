@@ -75,7 +75,12 @@ PORT_PROGRAM = "/opt/occupy_port.py"
 OCCUPY_PORT = f"""\
 import os, socket, struct, sys, time
 server = socket.socket()
-server.bind(("", {PORT}))
+for second in range(70):
+    try:
+        server.bind(("", {PORT}))
+        break
+    except OSError:
+        time.sleep(1)
 if sys.argv[1:]:
     server.listen()
     client = socket.create_connection(("127.0.0.1", {PORT}))
@@ -88,7 +93,7 @@ time.sleep(200)
 """
 """Binds the port without listening, so that /proc/net/tcp does not show it. With an argument, it closes a connection at
 the port instead: no process owns that any more (FIN-WAIT-2). In TIME-WAIT it would occupy the port for 60 s, also after
-the test."""
+the test, as connections of an earlier job can before it."""
 
 BEEOND_JOB = "--constraint=beeond --nodes=1 --ntasks=1 --nodelist=compute-0 --mpi=none"
 
