@@ -210,7 +210,8 @@ def test_the_ledger_adds_up_and_counts_the_lost_seconds(cluster: Cluster, killed
     lost = found["buckets"]["lost"]["node_seconds"] / 2
     beat = log_times(first_run, "beat")[-1] - ended
     print("\nlost:", {"own": own, "ledger": lost, "last beat after": beat})
-    assert lost == pytest.approx(own, abs=1)
+    # Both are whole seconds less the same time, and slurmctld may write its log in the second after it read the clock.
+    assert lost == pytest.approx(own, abs=1.01)
     assert found["buckets"]["kept"]["node_seconds"] > 0
     assert found["buckets"]["down"]["node_seconds"] > 0
     assert found["reliability"]["all"]["failures"] >= 1
