@@ -89,11 +89,11 @@ def test_lingering_starts_no_services(alice: Any, computes: list[Host]) -> None:
     uid = alice.check_output("id --user")
     for host in computes:
         try:
-            host.run_test(f"loginctl enable-linger {alice.user.name}")
+            host.run_test(f"loginctl enable-linger {alice.name}")
             host.run(f"systemctl start user@{uid}.service")
             assert host.check_output(f"systemctl show --property=ActiveState --value user@{uid}.service") == "inactive"
         finally:
-            host.run(f"loginctl disable-linger {alice.user.name}")
+            host.run(f"loginctl disable-linger {alice.name}")
         assert host.run(f"systemctl start user@{uid}.service").rc == 0
         assert host.check_output(f"systemctl show --property=ActiveState --value user@{uid}.service") == "active"
         host.check_output(f"systemctl stop user@{uid}.service")

@@ -198,7 +198,10 @@ class Portal:
     def token(self) -> str:
         """Create an API token on the page for that."""
         self.open("/hub/token")
-        self.page.wait("window.require?.defined?.('jhapi') === true", START_S)
+        # Before the page's script handles the form, a click would send it to the hub, which shows the page again.
+        form = "document.querySelector('#request-token-form')"
+        has_handler = f"window.require('jquery')._data({form}, 'events')?.submit !== undefined"
+        self.page.wait(f"window.require?.defined?.('jquery') === true && {has_handler}", START_S)
         self.click("#request-token-form button[type=submit]")
         self.page.wait("document.querySelector('#token-result').innerText.length > 20", START_S)
         return str(self.page.run("document.querySelector('#token-result').innerText"))
