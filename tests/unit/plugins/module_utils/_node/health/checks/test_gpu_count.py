@@ -176,6 +176,14 @@ def test_a_driver_that_is_not_loaded_never_needs_another_machine(tmp_path: Path)
     assert judged(tmp_path, "third", history, 2).action == "reboot"
 
 
+def test_of_two_failures_only_that_of_the_hardware_needs_another_machine(tmp_path: Path) -> None:
+    history = History()
+    judged(tmp_path, "first", history, 2)
+    result = judged(tmp_path, "second", history, 2, error=GpuError("driver_not_loaded", "no"))
+    actions = {one.fault: one.action for one in result.answer.findings}
+    assert actions == {None: "replace", "": None}
+
+
 def amd(root: Path, driven: int, on_bus: int = 8) -> None:
     """Add AMD GPUs to the bus, this many of them with their driver."""
     for index in range(on_bus):
