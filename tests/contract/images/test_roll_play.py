@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,11 +73,13 @@ def let_slurmd_start_again(controller: Controller) -> None:
 def first_node(source: Source, controller: Controller, deep: str, boot: str) -> dict[str, Any]:
     """Let compute-0 answer Ansible, with these verdicts of the two tiers of its health checks."""
     # One answer for all modules: ping, wait_for and the health checks. The text of a module contains its options.
-    answers = {tier: shlex.quote(health(source, tier, verdict)) for tier, verdict in (("deep", deep), ("boot", boot))}
+    for tier, verdict in (("deep", deep), ("boot", boot)):
+        (controller.folder / f"{tier}.json").write_text(health(source, tier, verdict), encoding="utf-8")
     python = controller.folder / "node"
+    # Newer releases of ansible-core also pass this file to an asynchronous module, so it must not contain the option.
     python.write_text(
         f"""#!/bin/sh
-if grep -q '"tier": "boot"' "$@"; then printf '%s' {answers["boot"]}; else printf '%s' {answers["deep"]}; fi
+if grep -q '"tier": "boo[t]"' "$@"; then cat {controller.folder}/boot.json; else cat {controller.folder}/deep.json; fi
 """,
         encoding="utf-8",
     )
