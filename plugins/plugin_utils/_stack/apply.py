@@ -151,22 +151,24 @@ class Apply:
 
         :raises InventoryError: a request failed. What was made is recorded, so that the next run goes on from there.
         """
-        todo = azure.plan(self._stack)
+        planned = azure.plan(self._stack)
         try:
-            self._carry_out(azure, todo)
+            self._carry_out(azure, planned)
         except InventoryError as error:
-            raise InventoryError(self._after_failure(azure, todo, str(error))) from None
-        return self._record(azure, todo)
+            raise InventoryError(self._after_failure(azure, planned, str(error))) from None
+        return self._record(azure, planned)
 
-    def _carry_out(self, azure: AzureState, todo: Plan) -> None:
-        self._direct([one for one in todo.changes if one.resource.kind in kinds.DIRECT])
-        identities = [one.resource for one in todo.changes if one.resource.kind == kinds.IDENTITY and one.how == CREATE]
+    def _carry_out(self, azure: AzureState, planned: Plan) -> None:
+        self._direct([one for one in planned.changes if one.resource.kind in kinds.DIRECT])
+        identities = [
+            one.resource for one in planned.changes if one.resource.kind == kinds.IDENTITY and one.how == CREATE
+        ]
         if identities:
             # Role assignments contain the ids of the new principals.
             azure.found.update(self._arm.read([(one.id, one.kind) for one in identities]))
             known = TenantIds(azure.known.tenant, principals_of(first(self._stack), azure.found))
-            todo = plan(self._stack, desired(self._stack, known), azure.found, azure.record)
-        rest = [one for one in todo.changes if one.resource.kind not in kinds.DIRECT]
+            planned = plan(self._stack, desired(self._stack, known), azure.found, azure.record)
+        rest = [one for one in planned.changes if one.resource.kind not in kinds.DIRECT]
         whole = [one for one in rest if one.how in (CREATE, UPDATE)]
         if whole:
             content = template((one.resource, one.body) for one in whole)
@@ -201,25 +203,27 @@ class Apply:
             method = "PATCH" if one.how == PATCH else "PUT"
             self._arm.begin(method, one.resource.id, one.resource.kind, one.body)()
 
-    def _record(self, azure: AzureState, todo: Plan) -> AzureState:
+    def _record(self, azure: AzureState, planned: Plan) -> AzureState:
         """Record what there is now, if that differs from the last record."""
         changed = [
-            (one.resource.id, one.resource.kind) for one in todo.changes if one.how == CREATE or one.resource.withdrawn
+            (one.resource.id, one.resource.kind)
+            for one in planned.changes
+            if one.how == CREATE or one.resource.withdrawn
         ]
         found = {**azure.found, **self._arm.read(changed)}
-        record = next_record(self._stack, azure.record, azure.resources, found, made_by(todo.changes, found))
+        record = next_record(self._stack, azure.record, azure.resources, found, made_by(planned.changes, found))
         if record != azure.record and found.get(self._stack.group_id.lower()) is not None:
             self._say("recording what the stack has")
             self._deployments.run(self._names.record, record_template(record))
         return AzureState(azure.known, azure.resources, found, record, "Succeeded")
 
-    def _after_failure(self, azure: AzureState, todo: Plan, error: str) -> str:
+    def _after_failure(self, azure: AzureState, planned: Plan, error: str) -> str:
         try:
-            now = self._record(azure, todo)
+            now = self._record(azure, planned)
         except InventoryError as second:
             return f"{error} It is not known what was made: {second} Correct this, and run it again."
-        made = made_by(todo.changes, now.found)
-        labels = [one.resource.label for one in todo.changes if one.resource.id.lower() in made]
+        made = made_by(planned.changes, now.found)
+        labels = [one.resource.label for one in planned.changes if one.resource.id.lower() in made]
         if not labels:
             return f"{error} Nothing was made. Correct this, and run it again."
         more = len(labels) - _LONGEST_LIST
