@@ -169,7 +169,8 @@ PCI_TOPOLOGY = Check(
     explain=(
         "According to sysfs, each GPU and InfiniBand adapter is on the NUMA node that the facts of the VM size state "
         "(azurehpc-health-checks, check_hw_topology; azhpc-images, topology/*.xml); otherwise the check fails. If the "
-        "node's settings require NCCL's topology file, and the file does not match these facts, the check warns."
+        "node's settings require NCCL's topology file, and it is missing or does not match these facts, the check "
+        "warns."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_pci,
