@@ -252,6 +252,7 @@ EXAMPLES: dict[str, list[Any]] = {
     ],
     "slurm_spare_nodes": ["compute-[0-2,4-5]"],
     "slurm_upgrade": [{"oldest": "22.05.8", "pending": ["gpu1"], "found": "22.05.8 on gpu1; 23.11.4 on ctl"}],
+    "has_gpus": [True],
     "vm_size": ["12 CPUs for each of 8 A100-SXM4-40GB", "1 1 0 0 3 3 2 2", 8, 0],
 }
 
