@@ -1,0 +1,78 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What Azure checks on other resources that a request refers to."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from simulator import sample_stack as stack
+from simulator.testing import Simulator, running
+
+SUBNETS = [
+    {"name": "bare", "properties": {"addressPrefix": "10.77.1.0/24"}},
+    {
+        "name": "served",
+        "properties": {
+            "addressPrefix": "10.77.2.0/24",
+            "serviceEndpoints": [{"service": "Microsoft.KeyVault"}, {"service": "Microsoft.Storage.Global"}],
+        },
+    },
+]
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    """A subscription with a virtual network and an identity."""
+    with running(stack.EMPTY) as simulated:
+        simulated.arm("PUT", f"/resourceGroups/{stack.GROUP}", {"location": stack.LOCATION})
+        space = {"addressPrefixes": ["10.77.0.0/16"]}
+        put(simulated, stack.VNET, {"addressSpace": space, "subnets": SUBNETS})
+        put(simulated, stack.IDENTITY, {})
+        yield simulated
+
+
+def put(simulator: Simulator, azure_id: str, properties: dict[str, Any], **more: Any) -> str:
+    """PUT a resource. Returns the code of the error, and its message; empty if there is none."""
+    body = {"location": stack.LOCATION, "properties": properties, **more}
+    answer = simulator.arm("PUT", azure_id, body)
+    simulator.wait()
+    if answer.status_code < 400:
+        return ""
+    error = answer.json()["error"]
+    return f"{error['code']}: {error['message']}"
+
+
+def rules(*subnets: str) -> dict[str, Any]:
+    """A firewall that admits subnets."""
+    listed = [{"id": f"{stack.VNET}/subnets/{name}"} for name in subnets]
+    return {"networkAcls": {"defaultAction": "Deny", "virtualNetworkRules": listed}}
+
+
+def test_a_firewall_admits_only_subnets_with_a_service_endpoint(simulator: Simulator) -> None:
+    vault = copy.deepcopy(stack.services()[1]["properties"])
+    refused = put(simulator, stack.VAULT, {**vault, **rules("served", "bare")})
+    assert refused.startswith("VirtualNetworkNotValid: ")
+    assert "Error Code: SubnetsHaveNoServiceEndpointsConfigured. Error Message: Subnets bare of virtual net" in refused
+    assert put(simulator, stack.VAULT, {**vault, **rules("served")}) == ""
+
+    account = {"sku": {"name": "Standard_LRS"}, "kind": "StorageV2"}
+    refused = put(simulator, stack.STORAGE, rules("bare", "served"), **account)
+    assert refused.startswith("NetworkAclsValidationFailure: Validation of network acls failure: SubnetsHaveNoService")
+    assert "Add Microsoft.Storage to subnet's ServiceEndpoints collection" in refused
+    assert put(simulator, stack.STORAGE, rules("served"), **account) == ""
+
+
+def test_missing_service_endpoints_are_not_found_by_the_validation(simulator: Simulator) -> None:
+    account = copy.deepcopy(stack.services()[3])
+    account["properties"] = rules("bare")
+    client = simulator.deployments().deployments
+    body = stack.template([account])
+    assert client.begin_validate(stack.GROUP, "lab", body).result().error is None
+    with pytest.raises(Exception, match="NetworkAclsValidationFailure"):
+        client.begin_create_or_update(stack.GROUP, "lab", body).result()
