@@ -25,13 +25,16 @@ def foreign_group(azure: Azure, name: str) -> str:
     return group
 
 
-def hub(azure: Azure) -> str:
-    """Make a network of another team, and return its id."""
+def hub(azure: Azure, **endpoints: list[str]) -> str:
+    """Make a network of another team, and return its id.
+
+    :param endpoints: services for which a subnet has service endpoints, if not for both that a stack needs.
+    """
     network = f"{foreign_group(azure, 'hub')}/providers/Microsoft.Network/virtualNetworks/spoke"
-    subnets = [
-        {"name": name, "properties": {"addressPrefix": prefix}}
-        for name, prefix in (("services", "10.1.0.0/24"), ("batch", "10.1.4.0/22"))
-    ]
+    subnets = []
+    for name, prefix in (("services", "10.1.0.0/24"), ("batch", "10.1.4.0/22")):
+        services = [{"service": one} for one in endpoints.get(name, ["Microsoft.KeyVault", "Microsoft.Storage.Global"])]
+        subnets.append({"name": name, "properties": {"addressPrefix": prefix, "serviceEndpoints": services}})
     properties = {"addressSpace": {"addressPrefixes": ["10.1.0.0/16"]}, "subnets": subnets}
     azure.put(network, {"location": LOCATION, "properties": properties})
     return network
@@ -73,6 +76,27 @@ def test_adopted_network_that_does_not_exist_is_refused_before_the_first_write(a
     with pytest.raises(InventoryError, match=r"virtualNetworks/spoke2 is adopted, and does not exist"):
         azure.run(wanted)
     assert azure.sent() == []
+
+
+def test_adopted_subnet_without_service_endpoints_is_refused_before_the_first_write(azure: Azure) -> None:
+    network = hub(azure, services=["Microsoft.Sql", "Microsoft.KeyVault"], batch=[])
+    azure.simulator.clear()
+    wanted = smallest(
+        network={"adopt": network, "subnets": {"cluster": "services", "compute": "batch"}},
+        controller={"private_ip": "10.1.0.9"},
+    )
+    with pytest.raises(InventoryError, match=r"subnet batch has no service endpoint for Microsoft\.KeyVault ") as no:
+        azure.run(wanted)
+    assert f"--ids {network}/subnets/batch --service-endpoints Microsoft.KeyVault Microsoft.Storage." in str(no.value)
+    # The command replaces the list, so it must name what the subnet has.
+    also = f"--ids {network}/subnets/services --service-endpoints Microsoft.Sql Microsoft.KeyVault Microsoft.Storage."
+    assert also in str(no.value)
+    assert azure.sent() == []
+
+    # Without a vault and an account of the stack's own, there is no firewall with rules for the subnets.
+    central = Central(azure)
+    central.make_key()
+    azure.run({**central.stated, "network": wanted["network"], "controller": wanted["controller"]})
 
 
 def test_adopted_group_is_used(azure: Azure) -> None:
