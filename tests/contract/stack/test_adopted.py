@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
+import re
+import uuid
 from typing import Any
 
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.errors import InventoryError
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack import resource as kinds
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.data import ROLES
 
 from .cloud import Azure, smallest
 
@@ -210,3 +213,43 @@ def test_adopted_resource_that_does_not_exist_is_refused_before_the_first_write(
     with pytest.raises(InventoryError, match=f"/{name} is adopted, and does not exist: "):
         azure.run(central.stated)
     assert azure.sent() == []
+
+
+def assign(azure: Azure, command: str) -> str:
+    """Do what a command for the owner of an adopted resource does. Returns the id of the role assignment."""
+    role, principal, scope = re.findall(r"--role '(.+)' --assignee-object-id (\S+) .* --scope (\S+)$", command)[0]
+    assignment = f"{scope}/providers/{kinds.ROLE_ASSIGNMENT}/{uuid.uuid4()}"
+    definition = f"/subscriptions/{azure.simulator.subscription_id}/providers/{kinds.ROLE}/{ROLES[role]}"
+    properties = {"roleDefinitionId": definition, "principalId": principal, "principalType": "ServicePrincipal"}
+    azure.put(assignment, {"properties": properties})
+    return assignment
+
+
+def test_roles_that_owners_gave_to_deleted_identities_are_named(azure: Azure) -> None:
+    central = Central(azure)
+    central.make_key()
+    wanted = {**central.stated, "identities": {}}
+    azure.run(wanted)
+    # From the second run on, the commands contain the ids of the new principals.
+    commands = azure.run(wanted)["role_assignments"]
+    assigned = [assign(azure, one) for one in commands[:3]]
+    of_others = assign(azure, re.sub(r"object-id \S+", f"object-id {uuid.uuid4()}", commands[3]))
+
+    (note,) = azure.run(wanted, check=True, state="absent")["notes"]
+    assert note.startswith("Owners of storageAccounts/models, vaults/keys/secrets/munge-key gave roles to identities ")
+    assert note.partition("az role assignment delete --ids ")[2].split() == assigned
+    assert azure.run(wanted, state="absent")["notes"] == [note]
+    assert all(azure.exists(one) for one in (*assigned, of_others))
+    assert azure.run(wanted, state="absent")["notes"] == []
+
+
+def test_roles_that_cannot_be_listed_are_named_as_possible(azure: Azure) -> None:
+    central = Central(azure)
+    central.make_key()
+    wanted = {**central.stated, "identities": {}}
+    azure.run(wanted)
+    azure.simulator.faults.add(match="GET .*/storageAccounts/models/.*/roleAssignments", action="status", status=403)
+
+    (note,) = azure.run(wanted, state="absent")["notes"]
+    assert note.startswith("On storageAccounts/models, owners may have given roles to identities that this deletes: ")
+    assert "Microsoft.Authorization/roleAssignments/read" in note
