@@ -76,3 +76,21 @@ def test_missing_service_endpoints_are_not_found_by_the_validation(simulator: Si
     assert client.begin_validate(stack.GROUP, "lab", body).result().error is None
     with pytest.raises(Exception, match="NetworkAclsValidationFailure"):
         client.begin_create_or_update(stack.GROUP, "lab", body).result()
+
+
+def test_a_network_is_linked_to_one_zone_of_a_name(simulator: Simulator) -> None:
+    simulator.arm("PUT", "/resourceGroups/hub", {"location": stack.LOCATION})
+    links = {}
+    for group, zone in (("hub", "privatelink.file.x"), (stack.GROUP, "Privatelink.file.x"), (stack.GROUP, "other")):
+        place = stack.GROUP_ID.replace(f"/{stack.GROUP}", f"/{group}")
+        links[zone] = f"{place}/providers/Microsoft.Network/privateDnsZones/{zone}"
+        assert put(simulator, links[zone], {}, location="global") == ""
+    own = {"registrationEnabled": False, "virtualNetwork": {"id": stack.VNET}}
+    answers = [put(simulator, f"{one}/virtualNetworkLinks/lab", own, location="global") for one in links.values()]
+    assert answers[0] == answers[2] == ""
+    assert answers[1].startswith("BadRequest: A virtual network cannot be linked to multiple zones with overlapping n")
+    # The own link can be sent again.
+    assert put(simulator, f"{links['privatelink.file.x']}/virtualNetworkLinks/lab", own, location="global") == ""
+    missing = own | {"virtualNetwork": {"id": f"{stack.VNET}2"}}
+    refused = put(simulator, f"{links['other']}/virtualNetworkLinks/two", missing, location="global")
+    assert refused.startswith("BadRequest: Virtual network resource not found for ")

@@ -31,7 +31,7 @@ ALL: tuple[Kind, ...] = (
     interfaces.PrivateEndpoint("Microsoft.Network/privateEndpoints"),
     services.Plain("Microsoft.Network/privateEndpoints/privateDnsZoneGroups", located=False, typed=False),
     services.Plain("Microsoft.Network/privateDnsZones"),
-    services.Plain("Microsoft.Network/privateDnsZones/virtualNetworkLinks"),
+    interfaces.ZoneLink("Microsoft.Network/privateDnsZones/virtualNetworkLinks"),
     services.Identity("Microsoft.ManagedIdentity/userAssignedIdentities"),
     services.KeyVault("Microsoft.KeyVault/vaults"),
     services.VaultSecret("Microsoft.KeyVault/vaults/secrets"),
