@@ -102,6 +102,48 @@ def test_adopted_subnet_without_service_endpoints_is_refused_before_the_first_wr
     azure.run({**central.stated, "network": wanted["network"], "controller": wanted["controller"]})
 
 
+def hub_zone(azure: Azure, network: str) -> str:
+    """Make the private DNS zone for shares that another team has for its network, and return its id."""
+    zone = f"{network.partition('/providers/')[0]}/providers/{kinds.DNS_ZONE}/privatelink.file.core.windows.net"
+    azure.put(zone, {"location": "global"})
+    link = {"registrationEnabled": False, "virtualNetwork": {"id": network}}
+    azure.put(f"{zone}/virtualNetworkLinks/hub", {"location": "global", "properties": link})
+    return zone
+
+
+def test_adopted_zone_of_shares_is_untouched_by_present_and_absent(azure: Azure) -> None:
+    network = hub(azure)
+    zone = hub_zone(azure, network)
+    wanted = smallest(
+        network={"adopt": network, "subnets": {"cluster": "services", "compute": "batch", "endpoints": "services"}},
+        controller={"private_ip": "10.1.0.9"},
+        shared_home={"source": "azure_files", "size_gib": 512, "dns_zone": zone},
+    )
+    azure.simulator.clear()
+    azure.run(wanted)
+    assert azure.run(wanted)["changed"] is False
+    configs = azure.get(f"{azure.names(wanted).home_endpoint}/privateDnsZoneGroups/default")["properties"]
+    assert [one["properties"]["privateDnsZoneId"] for one in configs["privateDnsZoneConfigs"]] == [zone]
+    result = azure.run(wanted, state="absent", data=[azure.names(wanted).home_account.rsplit("/", 1)[-1]])
+
+    assert zone not in result["deleted"]
+    assert azure.exists(zone)
+    assert azure.exists(f"{zone}/virtualNetworkLinks/hub")
+    assert not [path for _method, path in azure.sent() if "/resourcegroups/hub" in path.lower()]
+
+
+def test_second_zone_of_shares_for_a_network_is_explained(azure: Azure) -> None:
+    network = hub(azure)
+    hub_zone(azure, network)
+    wanted = smallest(
+        network={"adopt": network, "subnets": {"cluster": "services", "compute": "batch", "endpoints": "services"}},
+        controller={"private_ip": "10.1.0.9"},
+        shared_home={"source": "azure_files", "size_gib": 512},
+    )
+    with pytest.raises(InventoryError, match=r"multiple zones with overlapping namespaces.*shared_home\.dns_zone"):
+        azure.run(wanted)
+
+
 def test_adopted_group_is_used(azure: Azure) -> None:
     group = foreign_group(azure, "team")
     wanted = smallest(group={"adopt": group}, storage={"containers": []}, shared_home={"source": "none"})
