@@ -94,3 +94,43 @@ def test_a_network_is_linked_to_one_zone_of_a_name(simulator: Simulator) -> None
     missing = own | {"virtualNetwork": {"id": f"{stack.VNET}2"}}
     refused = put(simulator, f"{links['other']}/virtualNetworkLinks/two", missing, location="global")
     assert refused.startswith("BadRequest: Virtual network resource not found for ")
+
+
+def interface(subnet: str) -> dict[str, Any]:
+    """An interface in a subnet."""
+    own = {"subnet": {"id": f"{stack.VNET}/subnets/{subnet}"}}
+    return {"ipConfigurations": [{"name": "ip", "properties": own}]}
+
+
+def test_a_caller_needs_rights_on_what_a_request_refers_to(simulator: Simulator) -> None:
+    # Everything in the group, except on the network: there, one may only join one subnet.
+    simulator.limits.permissions = [
+        {"actions": ["*"], "notActions": ["Microsoft.Network/virtualNetworks/*", "*/assign/action"]},
+        {"actions": ["*/join/action"], "scope": f"{stack.VNET.upper()}/subnets/served"},
+    ]
+    refused = put(simulator, stack.NIC, interface("bare"))
+    action = "Microsoft.Network/virtualNetworks/subnets/join/action"
+    assert refused.startswith("LinkedAuthorizationFailed: ")
+    assert f"permission to perform action '{action}' on the linked scope(s) '{stack.VNET}/subnets/bare'" in refused
+    assert put(simulator, stack.NIC, interface("served")) == ""
+
+    # A PATCH needs the rights for what it contains.
+    assert simulator.arm("PATCH", stack.NIC, {"tags": {"a": "b"}}).status_code == 200
+    vault = copy.deepcopy(stack.services()[1]["properties"])
+    refused = put(simulator, stack.VAULT, {**vault, **rules("served")})
+    assert "action 'Microsoft.Network/virtualNetworks/subnets/joinViaServiceEndpoint/action' on the linked" in refused
+    assert put(simulator, stack.VAULT, vault) == ""
+    refused = put(simulator, stack.CTL, {}, identity={"userAssignedIdentities": {stack.IDENTITY: {}}})
+    assert "action 'Microsoft.ManagedIdentity/userAssignedIdentities/assign/action' on the linked scope(s)" in refused
+
+
+def test_rights_differ_between_scopes(simulator: Simulator) -> None:
+    simulator.limits.permissions = [{"actions": ["*/read"]}, {"actions": ["*"], "scope": f"{stack.GROUP_ID}"}]
+
+    def actions(scope: str) -> list[str]:
+        answer = simulator.arm("GET", f"{scope}/providers/Microsoft.Authorization/permissions").json()["value"]
+        assert all("scope" not in one for one in answer)
+        return [action for one in answer for action in one["actions"]]
+
+    assert actions(stack.VNET) == actions(stack.GROUP_ID) == ["*/read", "*"]
+    assert actions(f"{stack.GROUP_ID}2") == actions("") == ["*/read"]
