@@ -19,13 +19,14 @@ _WATCH_S = 5.0
 ENDED = ("succeeded", "failed", "canceled")
 """States of deployments and of operations that have ended, in lower case."""
 _PERMISSION = "Microsoft.Resources/deployments/write"
-_SHORT = 500
-"""Most characters of one of Azure's messages; they end with long links."""
+_SHORT = 1000
+"""Most characters of one of Azure's messages; they end with long links. Some contain two resource ids before."""
 ADVICE: Mapping[str, str] = {
     "RequestDisallowedByPolicy": "A policy forbids it. Without public addresses: network.access: private, and "
     "network.nat: false or an adopted network.",
     "AuthorizationFailed": "If only the right to write role assignments is missing: identities.assign_roles: false, "
     "and an owner runs the commands that the run then returns in role_assignments.",
+    "LinkedAuthorizationFailed": "An owner of the linked scope must allow this: hpcai.azure.preflight shows how.",
     "RoleAssignmentExists": "Somebody assigned this role already. Remove that assignment, or set "
     "identities.assign_roles: false.",
     "VaultAlreadyExists": "The name of the vault is in use. Set key_vault.name.",

@@ -69,6 +69,21 @@ def test_adopted_network_is_untouched_by_present_and_absent(azure: Azure) -> Non
     assert after == before
 
 
+def test_missing_right_on_an_adopted_network_is_explained(azure: Azure) -> None:
+    network = hub(azure)
+    azure.simulator.limits.permissions = [
+        {"actions": ["*"], "notActions": ["Microsoft.Network/virtualNetworks/subnets/join/action"]}
+    ]
+    wanted = smallest(
+        network={"adopt": network, "subnets": {"cluster": "services", "compute": "batch"}},
+        controller={"private_ip": "10.1.0.9"},
+    )
+    with pytest.raises(
+        InventoryError, match=r"LinkedAuthorizationFailed: .*/subnets/(services|batch)' .*preflight shows"
+    ):
+        azure.run(wanted)
+
+
 def test_adopted_network_that_does_not_exist_is_refused_before_the_first_write(azure: Azure) -> None:
     network = hub(azure)
     azure.simulator.clear()
