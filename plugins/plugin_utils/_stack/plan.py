@@ -16,7 +16,7 @@ from . import resource as kinds
 from .compare import Difference, differences, merged, patch
 from .data import assignments
 from .desired import TenantIds
-from .machines import ELASTIC, ROLE, STATIC
+from .machines import ELASTIC, ROLE, STATIC, other_keys
 from .model import AZURE_FILES, CLUSTER, COMPUTE, ENDPOINTS, Stack
 from .names import Names
 from .network import endpoints_of, lacking_endpoints
@@ -116,6 +116,7 @@ def plan(stack: Stack, resources: Iterable[Resource], found: Found, record: Reco
             for one in record.resources
             if one.lower() not in wanted and kinds.kind_of(one) != kinds.ROLE_ASSIGNMENT
         ]
+    notes += other_keys(stack, Names(stack), found)
     expected = next_record(stack, record, resources, found, frozenset())
     return Plan(
         tuple(changes),

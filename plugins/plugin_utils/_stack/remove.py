@@ -17,6 +17,7 @@ from .arm import Arm
 from .contents import content_of
 from .data import assignments
 from .deployments import ENDED, Deployments
+from .machines import other_keys
 from .model import Stack
 from .names import Names
 from .ownership import record_from
@@ -66,7 +67,9 @@ def look(stack: Stack, arm: Arm, choices: Choices) -> Teardown:
     ]
     contents = {one.lower(): content_of(stack, arm, found[one.lower()] or {}) for one in accounts}
     plan = teardown(stack.owner, stack.group_id, record, found, inside, choices, contents)
-    plan = replace(plan, notes=(*plan.notes, *_orphans(stack, names, arm, plan, found)))
+    plan = replace(
+        plan, notes=(*plan.notes, *other_keys(stack, names, found), *_orphans(stack, names, arm, plan, found))
+    )
     state = str(((answers[deployment.lower()] or {}).get("properties") or {}).get("provisioningState") or "")
     if state and state.lower() not in ENDED:
         problem = f"a deployment of the stack is still running ({names.deployment}: {state}). Wait until it has ended."
