@@ -19,13 +19,14 @@ _WATCH_S = 5.0
 ENDED = ("succeeded", "failed", "canceled")
 """States of deployments and of operations that have ended, in lower case."""
 _PERMISSION = "Microsoft.Resources/deployments/write"
-_SHORT = 500
-"""Most characters of one of Azure's messages; they end with long links."""
+_SHORT = 1000
+"""Most characters of one of Azure's messages; they end with long links. Some contain two resource ids before."""
 ADVICE: Mapping[str, str] = {
     "RequestDisallowedByPolicy": "A policy forbids it. Without public addresses: network.access: private, and "
     "network.nat: false or an adopted network.",
     "AuthorizationFailed": "If only the right to write role assignments is missing: identities.assign_roles: false, "
     "and an owner runs the commands that the run then returns in role_assignments.",
+    "LinkedAuthorizationFailed": "An owner of the linked scope must allow this: hpcai.azure.preflight shows how.",
     "RoleAssignmentExists": "Somebody assigned this role already. Remove that assignment, or set "
     "identities.assign_roles: false.",
     "VaultAlreadyExists": "The name of the vault is in use. Set key_vault.name.",
@@ -36,6 +37,11 @@ ADVICE: Mapping[str, str] = {
     "QuotaExceeded": "Ask Azure for more quota, or lower the sizes.",
 }
 """What to do, by Azure's code."""
+_ADVICE_FOR_WORDS: Mapping[str, str] = {
+    "linked to multiple zones with overlapping namespaces": "The network has such a zone already. Set "
+    "shared_home.dns_zone to the id of that zone.",
+}
+"""What to do, by a part of Azure's message, for errors whose code says nothing."""
 
 
 class Deployments:
@@ -189,13 +195,13 @@ def reasons(error: Any) -> list[str]:
     code = printable(getattr(error, "code", "") or "")
     words = printable(getattr(error, "message", "") or "")
     words = words if len(words) <= _SHORT else f"{words[: _SHORT - 1]}…"
-    advice = advice_for(code)
+    advice = advice_for(code, words)
     return [f"{code}: {words}{f' {advice}' if advice else ''}"]
 
 
-def advice_for(code: str) -> str:
-    """Return what to do about one of Azure's codes, or an empty text."""
-    return ADVICE.get(code, "")
+def advice_for(code: str, words: str = "") -> str:
+    """Return what to do about an error with this code and message, or an empty text."""
+    return ADVICE.get(code) or next((advice for part, advice in _ADVICE_FOR_WORDS.items() if part in words), "")
 
 
 def _why(error: Exception, asking: Asking) -> str:

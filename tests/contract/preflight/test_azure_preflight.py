@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.errors import InventoryError
-from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.resource import LOCK, VAULT
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.resource import GROUP, IDENTITY, LOCK, VAULT
 
 from .conftest import GIVEN, IMAGE, LOCATION, STACK, Subscription
 
@@ -155,14 +156,43 @@ def test_no_rights(azure: Subscription) -> None:
 
 
 @pytest.mark.parametrize(
-    "action",
-    ["Microsoft.Resources/deployments/whatIf/action", "Microsoft.Network/networkSecurityGroups/join/action"],
+    ("action", "checks"),
+    [
+        ("Microsoft.Resources/deployments/whatIf/action", {"rights"}),
+        # Azure's validation finds this too.
+        ("Microsoft.Network/networkSecurityGroups/join/action", {"rights", "validation"}),
+    ],
 )
-def test_a_right_that_only_the_deployment_needs(azure: Subscription, action: str) -> None:
+def test_a_right_that_only_the_deployment_needs(azure: Subscription, action: str, checks: set[str]) -> None:
     azure.limit(permissions=[{"actions": ["*"], "notActions": [action]}])
     found = azure.bad(group=azure.group)
-    assert {check: one.verdict for check, one in found.items()} == {"rights": "fail"}
+    assert {check: one.verdict for check, one in found.items()} == dict.fromkeys(checks, "fail")
     assert found["rights"].summary == f"the identity lacks {action}"
+
+
+def test_no_rights_on_adopted_resources(azure_with: Callable[[dict[str, Any]], Subscription]) -> None:
+    used = azure_with({"virtual_networks": [{"name": "hub", "subnet": "nodes"}]})
+    subnet = next(iter(used.simulator.model.subnets.values())).id
+    central = f"/subscriptions/{used.simulator.subscription_id}/resourceGroups/central"
+    identity = f"{central}/providers/{IDENTITY}/nodes"
+    for one, kind in ((central, GROUP), (identity, IDENTITY)):
+        used.send("PUT", one, kind, {"location": LOCATION})
+    adopted: dict[str, Any] = {
+        "network": {"adopt": subnet.rpartition("/subnets/")[0], "subnets": {"cluster": "nodes", "compute": "nodes"}},
+        "controller": {"private_ip": str(ip_network(used.simulator.model.subnets[subnet.lower()].prefix)[9])},
+        "identities": {"nodes": identity},
+        "group": used.group,
+    }
+    group = used.group["adopt"]
+    lacking = ["Microsoft.Network/virtualNetworks/subnets/*", "*/assign/action"]
+    used.limit(permissions=[{"actions": ["*"], "notActions": lacking}, {"actions": ["*"], "scope": group}])
+    found = {one.about: one for one in used.preflight(**adopted) if one.check == "rights"}
+    assert {about: one.verdict for about, one in found.items()} == {subnet: "fail", identity: "fail", group: "pass"}
+    assert found[identity].summary == f"the identity lacks {IDENTITY}/assign/action"
+    assert f"--role 'Managed Identity Operator' --scope {identity}" in found[identity].action
+    assert "subnets/joinViaServiceEndpoint/action" in found[subnet].summary
+    used.limit(permissions=[{"actions": ["*"]}])
+    assert "rights" not in {one.check for one in used.preflight(**adopted) if one.verdict != "pass"}
 
 
 def test_a_full_subnet(azure_with: Callable[[dict[str, Any]], Subscription]) -> None:

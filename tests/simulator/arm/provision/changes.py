@@ -31,7 +31,7 @@ ALL: tuple[Kind, ...] = (
     interfaces.PrivateEndpoint("Microsoft.Network/privateEndpoints"),
     services.Plain("Microsoft.Network/privateEndpoints/privateDnsZoneGroups", located=False, typed=False),
     services.Plain("Microsoft.Network/privateDnsZones"),
-    services.Plain("Microsoft.Network/privateDnsZones/virtualNetworkLinks"),
+    interfaces.ZoneLink("Microsoft.Network/privateDnsZones/virtualNetworkLinks"),
     services.Identity("Microsoft.ManagedIdentity/userAssignedIdentities"),
     services.KeyVault("Microsoft.KeyVault/vaults"),
     services.VaultSecret("Microsoft.KeyVault/vaults/secrets"),
@@ -84,8 +84,12 @@ def prepared(
     planned: dict[str, dict[str, Any]] | None = None,
     cores: dict[str, int] | None = None,
     version: str = "",
+    sent: dict[str, Any] | None = None,
 ) -> Change:
-    """A request after all checks. Raises ArmError. With ``planned`` it is only validated."""
+    """A request after all checks. Raises ArmError. With ``planned`` it is only validated.
+
+    :param sent: of a PATCH, what it contains.
+    """
     own = kind(place.kind)
     rights.check_provider(state, place.kind)
     if place.group and place.group.lower() not in state.model.resource_groups:
@@ -100,6 +104,7 @@ def prepared(
         {} if cores is None else cores,
         version,
     )
+    rights.check_links(state, place, change.body if sent is None else sent)
     rights.check_locks(state, place.id, place.kind, deletes=False)
     rights.check_policies(change)
     if own.located:
@@ -165,7 +170,7 @@ def patch(state: Context, place: Target, body: Any) -> Done:
         merged = schema.writable(place.kind, request_of(item))
         for key, value in wanted.items():
             merged[key] = value if key == "tags" else _merged(merged.get(key), value)
-        change = prepared(state, place, merged)
+        change = prepared(state, place, merged, sent=wanted)
         return Done(item, own, False, own.make(change))
 
 

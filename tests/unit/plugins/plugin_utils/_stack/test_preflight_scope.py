@@ -139,6 +139,23 @@ def test_a_conditional_right_to_assign_roles_is_unknown() -> None:
     assert "under a condition" in only(rights(CONTRIBUTOR, limited), "unknown").summary
 
 
+def test_rights_on_an_adopted_resource_are_asked_there() -> None:
+    hub = GROUP.replace("/hpc", "/hub") + "/providers/Microsoft.Network/virtualNetworks/hub/subnets/batch"
+    join = "Microsoft.Network/virtualNetworks/subnets/join/action"
+    wanted = needs(elsewhere={hub: (join,)})
+
+    def judged(answer: Answer[list[Permission]]) -> list[Verdict]:
+        return list(judge_rights(wanted, facts(permissions_elsewhere={hub: answer})))
+
+    assert all_pass(judged(Answer([Permission(("*/join/action",))])))
+    found = only(judged(Answer([Permission(("*/read",))])), "fail")
+    assert (found.check, found.about, found.summary) == ("rights", hub, f"the identity lacks {join}")
+    assert f"--role 'Network Contributor' --scope {hub}. Needed actions: {join}" in found.action
+    assert only(judged(Answer(problem="403")), "unknown").about == hub
+    # That it does not exist is found by another check.
+    assert all_pass(judged(Answer()))
+
+
 def test_rights_are_unknown_without_an_answer() -> None:
     found = list(judge_rights(needs(), facts(permissions=Answer(problem="403"))))
     assert [(one.check, one.verdict) for one in found] == [("rights", "unknown"), ("role_rights", "unknown")]
