@@ -176,7 +176,7 @@ _ON_REQUEST = (
         "nvidia_bug_report",
         "NVIDIA's report for its support",
         Tool(("nvidia-bug-report.sh", "--safe-mode", "--output-file", "{folder}/report.log"), 200 << 20),
-        "the kernel log, and the configuration of graphics",
+        "the kernel log, the configuration of graphics, and settings of NVIDIA's programs in home directories",
         limit_s=300,
         most_kib=8192,
         extra=True,
