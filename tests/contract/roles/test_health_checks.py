@@ -15,6 +15,7 @@ import yaml
 from ansible.errors import AnsibleError
 from stand_ins import own_folders
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.diag import CAPTURE_S
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.perform import CaptureSettings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import PROLOG
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.scratch import SCRATCH
@@ -50,6 +51,9 @@ CASES: dict[str, dict[str, Any]] = {
     "short prologs": {"slurm_job_hook_limits": {"prolog": {"script": 3, "total": 40}}},
     "shorter": {"slurm_job_hook_limits": {"prolog": {"total": 12}}},
     "absent": {"health_checks_state": "absent"},
+    "captures": {"health_checks_capture": {"on_fault": True}, "health_checks_arbiter": {"capture_s": None}},
+    "captures, own time": {"health_checks_capture": {"on_fault": True}, "health_checks_arbiter": {"capture_s": 900}},
+    "captures nothing": {"health_checks_capture": {"on_fault": None, "keep": 2}},
 }
 
 
@@ -129,6 +133,19 @@ def test_settings_are_merged_and_null_restores_the_default(by_case: Any) -> None
     arbiter = by_case["some"]["ctl"]["arbiter"]
     assert (arbiter["max_out"], arbiter["confirm"], arbiter["escalate"]) == ("4", {"free_space": 3}, False)
     assert "interval_s" not in arbiter
+
+
+@pytest.mark.parametrize(
+    ("case", "waits_s"), [("nothing", 0), ("captures", 400), ("captures, own time", 900), ("captures nothing", 0)]
+)
+def test_the_arbiter_waits_for_the_diagnostics_that_nodes_collect(by_case: Any, case: str, waits_s: float) -> None:
+    """Else the restart of a node would destroy them before they are collected."""
+    assert by_case[case]["ctl"]["arbiter"]["capture_s"] == waits_s
+
+
+def test_the_arbiter_waits_longer_than_the_collection_may_take(by_case: Any) -> None:
+    """The rest of the time is for the copy to Blob storage."""
+    assert by_case["captures"]["ctl"]["arbiter"]["capture_s"] >= CAPTURE_S + 60
 
 
 def test_a_misspelt_setting_is_refused_before_anything_is_written(evaluate: Evaluate) -> None:
