@@ -166,6 +166,15 @@ def test_a_machine_of_its_own_gets_the_servers_programs_and_the_controller_only_
     assert [found[name]["elastic"] for name in ("ctl", "mon", "n0")] == ["", "", ""]
 
 
+def test_slurmdbd_is_queried_unless_accounting_is_off(evaluate: Evaluate) -> None:
+    """The play that monitors the cluster does not have the defaults of the role slurm."""
+    asked = {"accounting": "{{ __monitoring_settings.accounting }}"}
+    hosts = {"all": {"hosts": {"ctl": LOCAL}, "children": {"hpcai_controller": {"hosts": {"ctl": {}}}}}}
+    given: list[dict[str, Any]] = [{}, {"slurm_accounting": True}, {"slurm_accounting": False}]
+    found = [evaluate("hpcai.azure.monitoring", hosts, asked, ansible_facts=FACTS, **one) for one in given]
+    assert [one["ctl"]["accounting"] for one in found] == [True, True, False]
+
+
 def test_the_packages_of_ubuntu_22_get_only_options_that_they_know(evaluate: Evaluate) -> None:
     """Node exporter 1.3.1 and Prometheus 2.31.2."""
     ubuntu = {**FACTS, "distribution": "Ubuntu"}
