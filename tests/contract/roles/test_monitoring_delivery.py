@@ -162,6 +162,14 @@ def test_without_slurmctld_only_that_is_reported(alerts: Server, receiver: Servi
     assert set(received(receiver)) == {("HpcaiSlurmctldDown", "firing"), ("HpcaiClockSkew", "firing")}
 
 
+def test_without_slurmdbd_old_figures_of_goodput_are_not_reported(alerts: Server, receiver: Service) -> None:
+    post(alerts, "HpcaiSlurmdbdDown", instance="ctl")
+    wait(lambda: received(receiver))
+    post(alerts, "HpcaiGoodputOld", "HpcaiSchedulerSlow", instance="ctl")
+    wait(lambda: len(set(received(receiver))) > 1)
+    assert set(received(receiver)) == {("HpcaiSlurmdbdDown", "firing"), ("HpcaiSchedulerSlow", "firing")}
+
+
 def test_a_webhook_that_is_down_gets_the_alert_later(alerts: Server, receiver: Service) -> None:
     receiver.answers[:] = [(503, {}, b"")]
     post(alerts, "HpcaiSlurmctldDown", instance="ctl")
