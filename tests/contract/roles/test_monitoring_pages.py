@@ -57,6 +57,7 @@ class Cluster:
 
     def __init__(self, server: Server, machines: Monitored, pages: Service, ends: Service) -> None:
         self.server, self.machines, self._pages, self._ends = server, machines, pages, ends
+        self.gpus = pages.port
         self.faulty = False
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, daemon=True)
@@ -251,6 +252,17 @@ def test_text_of_others_stays_text_in_a_page(cluster: Cluster) -> None:
     text = cluster.server.get("/consoles/hpcai-job.html", job='1"} or up{x="<script>alert(1)</script>')
     assert "alert(1)" not in text
     assert "<h1>One job 11</h1>" in text
+
+
+def test_gpus_of_an_elastic_machine_have_counters(cluster: Cluster) -> None:
+    """hpcai-metrics writes its targets, without a playbook."""
+    path = cluster.server.folder / "targets/elastic_dcgm.json"
+    labels = {"instance": "spot-0", "node": "spot-0", "set": "spot"}
+    path.write_text(json.dumps([{"targets": [f"127.0.0.1:{cluster.gpus}"], "labels": labels}]), encoding="utf-8")
+    asked = 'DCGM_FI_DEV_GPU_UTIL{instance="spot-0",set="spot"}'
+    wait(partial(cluster.server.query, asked), partial(cluster.server.query, "up"))
+    path.unlink()
+    wait(lambda: not cluster.server.query(asked))
 
 
 def test_a_replaced_machine_mixes_no_series(cluster: Cluster) -> None:
