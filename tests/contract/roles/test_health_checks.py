@@ -23,6 +23,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.instal
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.options import DEFAULT_LIMITS, KINDS
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.runner import BURIAL_S, TERM_S
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.gather import Settings as GoodputSettings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.exposition import TEXT_FOLDER
 from ansible_collections.hpcai.azure.plugins.module_utils._node.recover.settings import Settings as RecoverySettings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.layout import TOOL
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.reasons import PROLOG_SCRIPT
@@ -225,3 +226,27 @@ def test_ledger_and_recovery_are_set_up_only_with_settings(evaluate: Evaluate) -
     assert found["ctl"] == {"ledger": True, "recovery": True}
     found = evaluate("hpcai.azure.health_checks", HOSTS, expressions, **wanted, health_checks_state="absent")
     assert found["ctl"] == {"ledger": False, "recovery": False}
+
+
+@pytest.mark.parametrize(
+    ("given", "settings"),
+    [
+        ({"hpcai_monitoring": True}, {"metrics": TEXT_FOLDER}),
+        ({"hpcai_monitoring": True, "slurm_accounting": True}, {"metrics": TEXT_FOLDER}),
+        (
+            {"hpcai_monitoring": True, "health_checks_goodput": {"days": 1, "metrics": None}},
+            {"days": 1, "metrics": TEXT_FOLDER},
+        ),
+        ({"hpcai_monitoring": True, "health_checks_goodput": {"metrics": ""}}, {"metrics": ""}),
+        ({"hpcai_monitoring": True, "slurm_accounting": False}, {}),
+        ({"health_checks_goodput": {"days": 1}}, {"days": 1}),
+    ],
+    ids=["monitored", "accounting", "other settings", "no metrics", "no accounting", "not monitored"],
+)
+def test_the_ledger_of_a_monitored_cluster_writes_metrics(
+    evaluate: Evaluate, given: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    """Otherwise the page about goodput is empty. Without slurmdbd there is nothing to compute."""
+    expressions = {"settings": "{{ __health_checks_goodput }}", "wanted": "{{ __health_checks_wants_goodput }}"}
+    found = evaluate("hpcai.azure.health_checks", HOSTS, expressions, **given)["ctl"]
+    assert found == {"settings": settings, "wanted": bool(settings)}
