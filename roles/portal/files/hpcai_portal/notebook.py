@@ -59,7 +59,9 @@ def listener(port: int, tables: Sequence[str]) -> int | None:
 def kernel(image: str, folder: str, home: str, cpus: str) -> dict[str, object]:
     """Return the Jupyter kernel that runs in a container of the same job. The image must have ipykernel."""
     mounts = ",".join(f"{path}:{path}" for path in (home, folder) if not re.search(r"[:,\s]", path))
-    argv = ["/usr/bin/srun", "--overlap", "--ntasks=1", f"--cpus-per-task={cpus}", f"--container-image={image}"]
+    # The token would enter the container, whose programs do not need it.
+    argv = ["/usr/bin/env", "--unset=JUPYTERHUB_API_TOKEN"]
+    argv += ["/usr/bin/srun", "--overlap", "--ntasks=1", f"--cpus-per-task={cpus}", f"--container-image={image}"]
     # With the name, a second kernel uses the unpacked image of the first one.
     argv += ["--container-name=notebook", f"--container-mounts={mounts}", f"--container-workdir={home}"]
     argv += ["python3", "-m", "ipykernel_launcher", "-f", "{connection_file}"]
@@ -82,7 +84,9 @@ def environment(given: Mapping[str, str], account: pwd.struct_passwd, folder: st
         "JUPYTERHUB_SERVICE_URL": f"http://0.0.0.0:{port}{prefix}",
     }
     path = given.get("PATH") or "/usr/local/bin:/usr/bin:/bin"
-    return {**given, **own, "PATH": path}
+    # sbatch sets SLURM_EXPORT_ENV to the names of its --export, and srun would pass on only these variables.
+    kept = {name: value for name, value in given.items() if name != "SLURM_EXPORT_ENV"}
+    return {**kept, **own, "PATH": path}
 
 
 @contextlib.contextmanager
