@@ -179,7 +179,8 @@ class Server:
 
 def command_of(asked: argparse.Namespace, folder: str) -> list[str]:
     """Return the server's command line."""
-    command = [str(Path(sys.executable).parent / "jupyterhub-singleuser"), "--ServerApp.port_retries=0"]
+    # -P, because the program's folder has modules with common names, such as config.
+    command = [sys.executable, "-P", str(Path(__file__).with_name("singleuser.py")), "--ServerApp.port_retries=0"]
     # Kernels then listen at sockets in the user's own folder, and not at ports, which other users of the node could
     # read. The path of a socket has at most 107 characters, and Jupyter adds some 60.
     if len(folder) <= 40:
@@ -190,7 +191,7 @@ def command_of(asked: argparse.Namespace, folder: str) -> list[str]:
             f"--ServerApp.shutdown_no_activity_timeout={seconds}",
             f"--MappingKernelManager.cull_idle_timeout={seconds}",
             "--MappingKernelManager.cull_interval=60",
-            # Also those that a browser shows. A kernel that computes is not idle.
+            # Also those that a browser shows (see also ``singleuser``). A kernel that computes is not idle.
             "--MappingKernelManager.cull_connected=True",
             # A server with a terminal does not end.
             f"--TerminalManager.cull_inactive_timeout={seconds}",
