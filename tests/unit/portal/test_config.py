@@ -108,7 +108,9 @@ def test_the_hub_listens_only_at_its_private_address() -> None:
 def test_notebooks_get_the_settings_and_nothing_of_the_hubs_environment() -> None:
     made = applied()
     assert made["Spawner"]["env_keep"] == []
-    assert made["Spawner"]["start_timeout"] == 1800
+    # The spawner itself ends the wait in the queue, with a message.
+    assert made["SlurmNotebook"]["wait_minutes"] == 30
+    assert made["Spawner"]["start_timeout"] > 30 * 60
     assert made["SlurmNotebook"]["ports"] == [21000, 21999]
     assert made["SlurmNotebook"]["notebook_arguments"] == ["--idle-minutes=120"]
 
