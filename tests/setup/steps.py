@@ -62,7 +62,7 @@ OLDEST_NODES = "tests/cluster/test_oldest_nodes.py"
 FEATURES = tuple(
     f"tests/cluster/test_{name}.py"
     for name in (
-        *("benchmarks", "monitoring", "portal", "provisioned_site", "readme", "roll"),
+        *("benchmarks", "monitoring", "portal", "portal_jobs", "provisioned_site", "readme", "roll"),
         *("slurm_rest", "slurm_web", "training_recipes", "tutorial", "watch"),
     )
 )
