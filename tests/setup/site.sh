@@ -91,7 +91,7 @@ up() {
     step "3/12 An empty simulated subscription: Azure Resource Manager is a process on loopback, without any machine"
     keep_enroot_files "$given"
     simulator up empty --name "$name" --network 10.77.0.0/24 --backend containers ||
-        failed "starting the simulated subscription" "See the message above and .simulator/$name/simulator.log. If another site has the port, run 'make site-down' in its clone. Here it removes what was started."
+        failed "starting the simulated subscription" "See the message above and .simulator/$name/simulator.log. 'make site' always uses port 8474: end the program that has it. If that is another site, run 'make site-down' in its clone. Here it removes what was started."
     printf '%s' "$HPCAI_ENROOT_FILES" >"$recorded"
     step "4/12 ansible-playbook playbooks/provision.yml -e @$stack: its checks first, then the resources; nodes are systemd containers"
     .venv/bin/ansible-playbook playbooks/provision.yml -i localhost, -e "@$stack" -e "simulator_state=$PWD/.simulator/$name" ||
