@@ -62,7 +62,7 @@ OLDEST_NODES = "tests/cluster/test_oldest_nodes.py"
 FEATURES = tuple(
     f"tests/cluster/test_{name}.py"
     for name in (
-        *("benchmarks", "monitoring", "portal", "provisioned_site", "readme", "roll"),
+        *("benchmarks", "monitoring", "portal", "portal_jobs", "provisioned_site", "readme", "roll"),
         *("slurm_rest", "slurm_web", "training_recipes", "tutorial", "watch"),
     )
 )
@@ -70,7 +70,9 @@ FEATURES = tuple(
 ELASTIC = ("tests/cluster/test_elastic.py", "tests/cluster/test_elastic_seeds.py")
 ELASTIC_FAULTS = "tests/cluster/test_elastic_faults.py"
 # Clusters of `make test-all` that run on the oldest suite too.
-SUITE_DEPENDENT = tuple(f"tests/cluster/test_{name}.py" for name in ("login_node", "slurm_rest", "portal"))
+SUITE_DEPENDENT = tuple(
+    f"tests/cluster/test_{name}.py" for name in ("login_node", "slurm_rest", "portal", "monitoring", "watch")
+)
 # The oldest suite of the nodes.
 OLDEST_SUITE = "bookworm"
 # The folder with the release files of enroot and pyxis, or with stand-ins for them.
@@ -222,8 +224,9 @@ STEPS = (
         urgent=True,
         limit=4800,
     ),
-    # Clusters of the oldest suite with what depends most on the release of Slurm and Python: a login node (copies of
-    # slurm.conf, because there is no sackd), slurmrestd, the portal.
+    # Clusters of the oldest suite with what depends most on the release of Slurm, Python and Prometheus: a login node
+    # (copies of slurm.conf, because there is no sackd), slurmrestd, the portal, the monitoring, goodput and recovery.
+    # They take about 20 CPU minutes. CONTRIBUTING.md says why the other clusters are left out.
     clusters("cluster-oldest", *SUITE_DEPENDENT, after=("cluster", "cluster-features"), suite=OLDEST_SUITE),
     # Slurm's power saving differs between releases.
     clusters("elastic-oldest", *ELASTIC, after=("cluster-elastic",), suite=OLDEST_SUITE),

@@ -135,6 +135,15 @@ def test_the_remark_shows_pytests_counts() -> None:
     assert outcome.remark == "12 passed, 1 skipped"
 
 
+@pytest.mark.parametrize(("shown", "remark"), [(True, "enroot and pyxis: stand-ins"), (False, "")])
+def test_the_remark_shows_the_last_line_of_steps_that_say_what_they_use(shown: bool, remark: str) -> None:
+    step = shell("stand-ins", "echo compiled; echo enroot and pyxis: stand-ins")
+    (outcome,) = run_checks.run_all([dataclasses.replace(step, shows_last_line=shown)])
+    assert outcome.remark == remark
+    # The folder of enroot and pyxis has stand-ins unless somebody gives their files.
+    assert [each.shows_last_line for each in STEPS if each.name == "stand-ins"] == [True]
+
+
 def test_a_step_with_only_skipped_tests_is_skipped() -> None:
     (outcome,) = run_checks.run_all([shell("nodes", "echo '===== 3 skipped in 0.21s ====='")])
     assert outcome.verdict == "skipped"
