@@ -254,6 +254,15 @@ STEPS = (
         exhaustive=True,
         limit=4800,
     ),
+    Step(
+        "breakages",
+        ("env", "PYTHONPATH=tests:tests/setup", "python", "-m", "mutation.breaking"),
+        # nft and udevadm. Without them tests are skipped.
+        needs=("venv", "host"),
+        exhaustive=True,
+        shows_last_line=True,
+        limit=4800,
+    ),
 )
 
 
