@@ -191,7 +191,12 @@ STEPS = (
         watches=("tests/simulator", SIMULATOR),
         limit=1800,
     ),
-    Step("runner", (*PYTEST, *RUNNER), watches=("tests/setup", "tests/mutation", *RUNNER), limit=900),
+    Step(
+        "runner",
+        (*PYTEST, *RUNNER),
+        watches=("tests/setup", "tests/mutation", "tests/release", *RUNNER),
+        limit=900,
+    ),
     # The scenario "cluster" has the same roles; here they run on a node with stand-in GPUs.
     Step(
         "molecule-node",
