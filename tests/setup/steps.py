@@ -92,7 +92,7 @@ class Step:
     venv: str = ".venv"
     # What `make test-all` runs instead of the command.
     full_command: tuple[str, ...] = ()
-    # Part of `make test` only if one of these changed since the last full run that docs/evidence.md records.
+    # Part of `make test` only if one of these changed since the last full run that docs/evidence.md records as passed.
     watches: tuple[str, ...] = ()
     # Part of `make test-all` only.
     exhaustive: bool = False
