@@ -94,7 +94,7 @@ class Step:
     venv: str = ".venv"
     # What `make test-all` runs instead of the command.
     full_command: tuple[str, ...] = ()
-    # Part of `make test` only if one of these changed since the last full run that docs/evidence.md records.
+    # Part of `make test` only if one of these changed since the last full run that docs/evidence.md records as passed.
     watches: tuple[str, ...] = ()
     # Part of `make test-all` only.
     exhaustive: bool = False
@@ -193,7 +193,12 @@ STEPS = (
         watches=("tests/simulator", SIMULATOR),
         limit=1800,
     ),
-    Step("runner", (*PYTEST, *RUNNER), watches=("tests/setup", "tests/mutation", *RUNNER), limit=900),
+    Step(
+        "runner",
+        (*PYTEST, *RUNNER),
+        watches=("tests/setup", "tests/mutation", "tests/release", *RUNNER),
+        limit=900,
+    ),
     # The scenario "cluster" has the same roles; here they run on a node with stand-in GPUs.
     Step(
         "molecule-node",
@@ -255,6 +260,15 @@ STEPS = (
         "mutants",
         ("env", "PYTHONPATH=tests:tests/setup", "python", "-m", "mutation.health_checks"),
         exhaustive=True,
+        limit=4800,
+    ),
+    Step(
+        "breakages",
+        ("env", "PYTHONPATH=tests:tests/setup", "python", "-m", "mutation.breaking"),
+        # nft and udevadm. Without them tests are skipped.
+        needs=("venv", "host"),
+        exhaustive=True,
+        shows_last_line=True,
         limit=4800,
     ),
 )

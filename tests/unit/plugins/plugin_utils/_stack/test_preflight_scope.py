@@ -52,9 +52,9 @@ CONTRIBUTOR = Permission(("*",), ("Microsoft.Authorization/*/Delete", "Microsoft
 
 def only(verdicts: Iterable[Verdict], verdict: str) -> Verdict:
     """The only verdict that is not a pass, which must be this one."""
-    (found,) = [one for one in verdicts if one.verdict != "pass"]
-    assert found.verdict == verdict
-    return found
+    found = [one for one in verdicts if one.verdict != "pass"]
+    assert [one.verdict for one in found] == [verdict]
+    return found[0]
 
 
 def all_pass(verdicts: Iterable[Verdict]) -> bool:
