@@ -129,6 +129,73 @@ def test_only_the_incremental_mode_exists(simulator: Simulator) -> None:
     assert simulator.arm("POST", f"{KIND}/lab/validate", body).json()["error"]["code"] == "InvalidDeployment"
 
 
+def nested(group: str, *resources: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A deployment in a group, as a resource of a template."""
+    found: dict[str, Any] = {"type": "Microsoft.Resources/deployments", "apiVersion": "2022-09-01", "name": "inside"}
+    return found | {"resourceGroup": group, **stack.template(list(resources))} | more
+
+
+def at_subscription(simulator: Simulator, verb: str, *resources: dict[str, Any], **more: Any) -> Any:
+    """The answer to a deployment at the subscription."""
+    path, body = "/providers/Microsoft.Resources/deployments/all", stack.template(list(resources))
+    return simulator.arm("PUT" if not verb else "POST", path + verb, {"location": stack.LOCATION, **body, **more})
+
+
+def test_a_validation_at_the_subscription_checks_what_is_nested_in_a_new_group(simulator: Simulator) -> None:
+    group = {
+        "type": "Microsoft.Resources/resourceGroups",
+        "apiVersion": "2022-09-01",
+        "name": "new",
+        "location": "westeurope",
+    }
+    inside = nested("new", plain("a"), plain("b", "a"), dependsOn=[f"{stack.GROUP_ID.rpartition('/')[0]}/new"])
+    assert at_subscription(simulator, "/validate", group, inside).status_code == 200
+    assert "new" not in simulator.model.resource_groups
+
+    kinds = ("Microsoft.ManagedIdentity/userAssignedIdentities", "Microsoft.Resources/resourceGroups")
+    simulator.model.limits.change({"policies": [{"name": f"no-{kind}", "type": kind} for kind in kinds]})
+    error = at_subscription(simulator, "/validate", group, inside).json()["error"]
+    assert error["code"] == "InvalidTemplateDeployment"
+    assert [one["code"] for one in error["details"]] == ["RequestDisallowedByPolicy"] * 3
+    assert [one["target"].rpartition("/")[2] for one in error["details"]] == ["new", "a", "b"]
+
+
+def test_a_nested_deployment_needs_its_group(simulator: Simulator) -> None:
+    error = at_subscription(simulator, "/validate", nested("new", plain("a"))).json()["error"]
+    assert [one["code"] for one in error["details"]] == ["ResourceGroupNotFound"]
+
+
+@pytest.mark.parametrize("verb", ["", "/whatIf"])
+def test_a_nested_deployment_is_only_validated(simulator: Simulator, verb: str) -> None:
+    error = at_subscription(simulator, verb, nested(stack.GROUP, plain("a"))).json()["error"]
+    assert "only validates nested deployments: inside" in error["message"]
+    assert not simulator.model.deployments
+
+
+def test_a_deployment_has_a_location_only_where_its_scope_has_none(simulator: Simulator) -> None:
+    inside = nested(stack.GROUP, plain("a"))
+    answers = [
+        at_subscription(simulator, "/validate", location=None),
+        at_subscription(simulator, "/validate", {**inside, "resourceGroup": None}),
+        at_subscription(simulator, "/validate", {**inside, "location": stack.LOCATION}),
+        simulator.arm("POST", f"{KIND}/lab/validate", {"location": stack.LOCATION, **stack.template([])}),
+    ]
+    assert [answer.json()["error"]["code"] for answer in answers] == ["InvalidDeployment"] * 4
+    required, at_group = "must be specified for '{}'", "is not allowed for '{}' at resource group scope"
+    texts = [required.format("all"), required.format("inside"), at_group.format("inside"), at_group.format("lab")]
+    for answer, text in zip(answers, texts, strict=True):
+        assert f"The 'location' property {text}" in answer.json()["error"]["message"]
+
+
+def test_a_policy_can_deny_a_resource_group(simulator: Simulator) -> None:
+    policy = {"name": "owner", "type": "Microsoft.Resources/resourceGroups", "path": "tags.owner"}
+    simulator.model.limits.change({"policies": [policy]})
+    body: dict[str, Any] = {"location": stack.LOCATION}
+    refused = simulator.arm("PUT", "/resourceGroups/new", body)
+    assert refused.json()["error"]["code"] == "RequestDisallowedByPolicy"
+    assert simulator.arm("PUT", "/resourceGroups/new", {**body, "tags": {"owner": "me"}}).status_code == 201
+
+
 def test_resources_are_made_in_the_order_of_their_dependencies(simulator: Simulator) -> None:
     deploy(simulator, [plain("c", "b"), plain("b", stack.rid(plain("a")["type"], "a")), plain("a"), plain("[[d]")])
     assert list(states(simulator)) == ["a", "b", "c", "[d]"]

@@ -88,7 +88,8 @@ def prepared(
     """A request after all checks. Raises ArmError. With ``planned`` it is only validated."""
     own = kind(place.kind)
     rights.check_provider(state, place.kind)
-    if place.group and place.group.lower() not in state.model.resource_groups:
+    group = f"/subscriptions/{state.model.subscription}/resourceGroups/{place.group}".lower()
+    if place.group and place.group.lower() not in state.model.resource_groups and group not in (planned or {}):
         raise group_not_found(place.group)
     rights.check_action(state, f"{place.kind}/write", place.scope)
     change = Change(
@@ -115,6 +116,24 @@ def prepared(
         )
     own.check(change)
     return change
+
+
+def check_group(state: Context, place: Target, body: Any) -> dict[str, Any]:
+    """The checked request for a resource group. Raises ArmError."""
+    wanted, found = schema.cleaned(GROUPS, body), state.model.resource_groups.get(place.group.lower())
+    rights.check_action(state, f"{GROUPS}/write", place.id)
+    rights.check_policies(Change(state, place, wanted, found))
+    wanted["location"] = location = str(wanted.get("location") or "").replace(" ", "").lower()
+    if not location:
+        raise ArmError(400, "LocationRequired", "The location property is required for this definition.")
+    if found is not None and found.location.lower() != location:
+        raise ArmError(
+            409,
+            "InvalidResourceGroupLocation",
+            f"Invalid resource group location '{location}'. The Resource group already exists in location "
+            f"'{found.location}'.",
+        )
+    return wanted
 
 
 def _check_location(change: Change) -> None:

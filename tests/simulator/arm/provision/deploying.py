@@ -17,7 +17,7 @@ from simulator.arm.compute_payloads import timestamp
 from simulator.arm.context import Context
 from simulator.arm.errors import CODES, ArmError
 from simulator.arm.provision import changes
-from simulator.arm.provision.targets import GROUPS
+from simulator.arm.provision.targets import DEPLOYMENTS, GROUPS
 from simulator.arm.provision.templates import Step
 from simulator.operations import Operation, OperationFailed
 from simulator.resources import now
@@ -58,10 +58,13 @@ def validate(state: Context, name: str, steps: list[Step]) -> None:
     errors: list[dict[str, Any]] = []
     with state.model.lock:
         for step in steps:
-            if step.place.kind == GROUPS:
+            if step.place.kind == DEPLOYMENTS:
                 continue
             try:
                 _apply_faults(state, "VALIDATE", step)
+                if step.place.kind == GROUPS:
+                    changes.check_group(state, step.place, step.body)
+                    continue
                 changes.prepared(state, step.place, step.body, planned, cores, step.version)
             except ArmError as error:
                 errors.append(error.body | {"target": step.place.id})
@@ -129,7 +132,8 @@ def _start(state: Context, pool: ThreadPoolExecutor, step: Step) -> Future[None]
     try:
         _apply_faults(state, "PUT", step)
         if step.place.kind == GROUPS:
-            state.model.add_group(step.place.name, step.body.get("location", ""), step.body.get("tags"))
+            wanted = changes.check_group(state, step.place, step.body)
+            state.model.add_group(step.place.name, wanted["location"], wanted.get("tags"))
             _finish(step, None)
             return None
         made = changes.put(state, step.place, step.body, step.version)

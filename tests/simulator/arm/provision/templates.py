@@ -1,7 +1,10 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Templates without expressions except parameters, read into resources with ids and dependencies."""
+"""Templates without expressions except parameters, read into resources with ids and dependencies.
+
+The resources of nested deployments stand beside those of the template, as in Azure's validation.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import Any
 
 from simulator.arm.errors import ArmError
 from simulator.arm.provision import changes
-from simulator.arm.provision.targets import GROUPS, Target, target
+from simulator.arm.provision.targets import DEPLOYMENTS, GROUPS, PREFIX, Target, target
 
 OWN = ("type", "apiVersion", "name", "dependsOn", "comments", "condition", "scope", "resources", "existing", "metadata")
 """Keys of a resource in a template that are not part of its body."""
@@ -111,6 +114,8 @@ def _steps(scope: str, resource: Any, above_type: str, above_name: str) -> list[
     resource = literal(resource, resource["name"])
     if resource.get("condition") is False:
         return []
+    if resource["type"].lower() == DEPLOYMENTS.lower():
+        return _nested(scope, resource)
     kind = f"{above_type}/{resource['type']}" if above_type else resource["type"]
     name = f"{above_name}/{resource['name']}" if above_name else resource["name"]
     place = target(_id_in(scope, kind, name, resource.get("scope")), changes.NAMES)
@@ -121,6 +126,40 @@ def _steps(scope: str, resource: Any, above_type: str, above_name: str) -> list[
     for inner in resource.get("resources") or []:
         found += _steps(scope, inner, kind, name)
     return found
+
+
+def _nested(scope: str, resource: dict[str, Any]) -> list[Step]:
+    """The resources of a nested deployment, and the deployment itself, which depends on them."""
+    name, group = resource["name"], resource.get("resourceGroup")
+    if resource.get("subscriptionId") or resource.get("scope"):
+        raise invalid(f"this simulator deploys in one subscription, but '{name}' names a scope")
+    found = PREFIX.match(scope)
+    if group and found is not None:
+        scope = f"/subscriptions/{found['subscription']}/resourceGroups/{group}"
+    check_location(scope, name, resource)
+    options = (resource.get("properties") or {}).get("expressionEvaluationOptions") or {}
+    if str(options.get("scope", "outer")).lower() != "outer":
+        raise invalid(f"this simulator evaluates the parameters of '{name}' in the outer scope only")
+    _template, steps = parse(scope, resource)
+    needs = list(resource.get("dependsOn") or [])
+    for step in steps:
+        step.depends += needs
+    place = Target(f"{scope}/providers/{DEPLOYMENTS}/{name}", DEPLOYMENTS, group or "", name, "", scope)
+    return [*steps, Step(place, {}, [*needs, *(step.place.id for step in steps)], resource["apiVersion"])]
+
+
+def check_location(scope: str, name: str, deployment: Any) -> None:
+    """Raise ArmError if a deployment has no location although its scope has none, or one beside that of its group."""
+    given = isinstance(deployment, dict) and bool(deployment.get("location"))
+    of_group = "/resourcegroups/" in scope.lower()
+    if given == of_group:
+        wrong = f"is not allowed for '{name}' at resource group scope" if given else f"must be specified for '{name}'"
+        raise ArmError(
+            400,
+            "InvalidDeployment",
+            f"The 'location' property {wrong}. Please see https://aka.ms/arm-deployment-subscription for usage "
+            "details.",
+        )
 
 
 def _id_in(scope: str, kind: str, name: str, own_scope: str | None) -> str:
