@@ -125,6 +125,19 @@ def is_free(slot: Mapping[str, Any]) -> bool:
     return slot["state"] == OFF and "POWERED_DOWN" in slot["slurm"] and not is_out(slot)
 
 
+def why_no_orders(name: str, one: Mapping[str, Any]) -> str:
+    """Return why a set orders nothing at all; empty if it does."""
+    if one["paused"]:
+        return f"{name} is paused: 'hpcnode elastic resume {name}' ends that"
+    closed = one["closed"]
+    return f"{name} orders nothing: {closed['code']}: {closed['words']}" if closed else ""
+
+
+def why_no_jobs(slot: Mapping[str, Any]) -> str:
+    """Return why a joined slot gets no jobs; empty if it does."""
+    return f"{slot['slot']} joined, but gets no jobs: {slot['note']}" if is_out(slot) else ""
+
+
 def count(one: Mapping[str, Any]) -> dict[str, int]:
     """Return how many slots of a set are in each state."""
     counts = dict.fromkeys(STATES, 0)
