@@ -69,6 +69,7 @@ def document(
             "paused": record.paused,
             "closed": {"code": closed.code, "words": closed.words, "until": closed.until} if closed else None,
             "boots_failed": record.boots,
+            "boot_failed": {"time": record.boot_failed, "words": record.boot_words},
             "strangers": sorted(record.strangers),
         }
     return {
