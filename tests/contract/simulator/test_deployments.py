@@ -129,6 +129,54 @@ def test_only_the_incremental_mode_exists(simulator: Simulator) -> None:
     assert simulator.arm("POST", f"{KIND}/lab/validate", body).json()["error"]["code"] == "InvalidDeployment"
 
 
+def assigned(principal: str, *depends: str, **more: Any) -> dict[str, Any]:
+    """A role for a principal."""
+    properties = {"roleDefinitionId": stack.SECRETS_USER, "principalId": principal}
+    return (
+        stack.resource("Microsoft.Authorization/roleAssignments", stack.ASSIGNMENT, depends, properties=properties)
+        | more
+    )
+
+
+PRINCIPAL = f"[reference('{stack.IDENTITY}', '2023-01-31').principalId]"
+
+
+def test_a_reference_has_the_value_of_the_moment_when_the_resource_is_made(simulator: Simulator) -> None:
+    resources = [assigned(PRINCIPAL, stack.IDENTITY), plain("lab")]
+    assert simulator.arm("POST", f"{KIND}/lab/validate", stack.template(resources)).status_code == 200
+    deploy(simulator, resources)
+    identity = simulator.arm("GET", stack.IDENTITY).json()
+    (found,) = simulator.model.documents.of("Microsoft.Authorization/roleAssignments")
+    assert found.properties["principalId"] == identity["properties"]["principalId"]
+
+
+@pytest.mark.parametrize(
+    ("resources", "code"),
+    [
+        ([assigned(PRINCIPAL)], "ResourceNotFound"),
+        # Only dependsOn orders them.
+        ([plain("lab"), assigned(PRINCIPAL)], "ResourceNotFound"),
+        ([assigned(PRINCIPAL.replace("principalId", "nothing"), stack.IDENTITY), plain("lab")], "InvalidTemplate"),
+    ],
+)
+def test_a_reference_to_what_is_not_there_fails_its_resource(
+    simulator: Simulator, resources: list[dict[str, Any]], code: str
+) -> None:
+    assert failures(simulator, resources) == {stack.ASSIGNMENT: code}
+
+
+def test_the_validation_does_not_know_the_value_of_a_reference(simulator: Simulator) -> None:
+    space = {"addressSpace": {"addressPrefixes": [PRINCIPAL]}}
+    network = stack.resource("Microsoft.Network/virtualNetworks", "net", ("lab",), properties=space)
+    assert simulator.arm("POST", f"{KIND}/lab/validate", stack.template([plain("lab"), network])).status_code == 200
+    assert failures(simulator, [plain("lab"), network]) == {"net": "InvalidAddressPrefixFormat"}
+
+
+def test_a_reference_is_allowed_in_properties_only(simulator: Simulator) -> None:
+    error = invalid(simulator, [plain("lab"), plain("other", "lab") | {"tags": {"owner": PRINCIPAL}}])
+    assert "'reference' is not expected at this location" in error["message"]
+
+
 def nested(group: str, *resources: dict[str, Any], **more: Any) -> dict[str, Any]:
     """A deployment in a group, as a resource of a template."""
     found: dict[str, Any] = {"type": "Microsoft.Resources/deployments", "apiVersion": "2022-09-01", "name": "inside"}

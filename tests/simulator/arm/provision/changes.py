@@ -12,6 +12,7 @@ from typing import Any
 from simulator.arm.context import Context
 from simulator.arm.errors import ArmError, group_not_found
 from simulator.arm.provision import interfaces, machines, network, rights, schema, services, sets
+from simulator.arm.provision.expressions import has_references
 from simulator.arm.provision.kinds import Change, Kind, kind_of
 from simulator.arm.provision.targets import GROUPS, Target, target
 from simulator.effects import Work
@@ -105,7 +106,7 @@ def prepared(
     rights.check_policies(change)
     if own.located:
         _check_location(change)
-    if change.dry and not own.preflight:
+    if change.dry and (not own.preflight or has_references(change.body)):
         return change
     if place.parent and change.resource(place.parent) is None:
         raise ArmError(
@@ -241,6 +242,21 @@ def resources(state: Context, group: str | None) -> list[Resource]:
 def answer(state: Context, item: Resource) -> dict[str, Any]:
     """A resource as a GET returns it."""
     return kind(kind_of(item)).answer(state, item)
+
+
+def properties_of(state: Context, azure_id: str, version: str) -> dict[str, Any]:
+    """The properties of an existing resource, as a template's reference reads them. Raises ArmError."""
+    place = target(azure_id, NAMES)
+    item = find(state, azure_id)
+    if place is None or item is None:
+        raise no_reference(azure_id, version)
+    found: dict[str, Any] = answer(state, item).get("properties") or {}
+    return found
+
+
+def no_reference(azure_id: str, version: str) -> ArmError:
+    """The error for a reference to a missing resource."""
+    return ArmError(404, "ResourceNotFound", f"The Resource '{azure_id}' was not found (api-version {version}).")
 
 
 def delete_group(state: Context, name: str) -> Work:
