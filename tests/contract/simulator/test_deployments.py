@@ -250,7 +250,7 @@ def test_resources_are_made_in_the_order_of_their_dependencies(simulator: Simula
 
 
 def test_names_nested_resources_and_symbols_are_understood(simulator: Simulator) -> None:
-    account, inner = stack.services()[3], {"type": "fileServices", "apiVersion": "2024-03-01", "name": "default"}
+    account, inner = stack.services()[3], {"type": "fileServices", "apiVersion": "2023-05-01", "name": "default"}
     account["resources"] = [inner | {"dependsOn": ["labstore"], "properties": {}}]
     old = {
         "type": "Microsoft.Storage/storageAccounts/providers/locks",

@@ -9,6 +9,7 @@ import copy
 from dataclasses import dataclass
 from typing import Any
 
+from simulator.arm import versions
 from simulator.arm.context import Context
 from simulator.arm.errors import ArmError, group_not_found
 from simulator.arm.provision import interfaces, machines, network, rights, schema, services, sets
@@ -250,6 +251,7 @@ def properties_of(state: Context, azure_id: str, version: str) -> dict[str, Any]
     item = find(state, azure_id)
     if place is None or item is None:
         raise no_reference(azure_id, version)
+    versions.check(place.kind, version)
     found: dict[str, Any] = answer(state, item).get("properties") or {}
     return found
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from simulator.arm import versions
 from simulator.arm.compute_payloads import timestamp
 from simulator.arm.context import Context
 from simulator.arm.errors import CODES, ArmError
@@ -60,9 +61,10 @@ def validate(state: Context, name: str, steps: list[Step]) -> None:
     errors: list[dict[str, Any]] = []
     with state.model.lock:
         for step in steps:
-            if step.place.kind == DEPLOYMENTS:
-                continue
             try:
+                versions.check(step.place.kind, step.version)
+                if step.place.kind == DEPLOYMENTS:
+                    continue
                 _apply_faults(state, "VALIDATE", step)
                 if step.place.kind == GROUPS:
                     changes.check_group(state, step.place, step.body)
