@@ -12,6 +12,7 @@ from typing import Any
 from .._azure.clients import Clients, pages
 from .._azure.concurrency import Deadline
 from .._azure.errors import Asking, InventoryError, explain, printable
+from .arm import does_not_exist
 from .resource import label_of
 
 _WATCH_S = 5.0
@@ -131,10 +132,13 @@ class Deployments:
             state = str(getattr(found.properties.provisioning_state, "value", found.properties.provisioning_state))
 
     def forget(self, name: str) -> None:
-        """Delete the record of a deployment. Its resources stay."""
+        """Delete the record of a deployment, if there is one. Its resources stay."""
         try:
             self._client.deployments.begin_delete(self._group, name).result()
         except Exception as error:
+            if does_not_exist(error):
+                # The stack was deployed under another name, or Azure removed the record: a group keeps 800 of them.
+                return
             asking = Asking(f"delete the record {name}", "Microsoft.Resources/deployments/delete")
             raise InventoryError(explain(error, asking)) from None
 

@@ -297,11 +297,7 @@ def judge_validation(needs: Needs, facts: Facts) -> Iterator[Verdict]:
     refusals = facts.refusals.value
     if refusals is None:
         answer: Answer[Any] = facts.refusals
-        # Most often because the group does not exist.
-        action = (
-            "Correct this, or continue: provision validates before it makes the first resource in the group. To know "
-            "it before, make the group and set group.adopt."
-        )
+        action = "Correct this, or continue: provision validates before it makes the first resource in the group."
         yield answer.unknown(POLICIES, needs.group, source, action)
         return
     # A quota or a lock refuses many resources for one reason.

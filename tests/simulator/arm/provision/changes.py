@@ -9,9 +9,11 @@ import copy
 from dataclasses import dataclass
 from typing import Any
 
+from simulator.arm import versions
 from simulator.arm.context import Context
 from simulator.arm.errors import ArmError, group_not_found
 from simulator.arm.provision import interfaces, machines, network, rights, schema, services, sets
+from simulator.arm.provision.expressions import has_references
 from simulator.arm.provision.kinds import Change, Kind, kind_of
 from simulator.arm.provision.targets import GROUPS, Target, target
 from simulator.effects import Work
@@ -92,7 +94,8 @@ def prepared(
     """
     own = kind(place.kind)
     rights.check_provider(state, place.kind)
-    if place.group and place.group.lower() not in state.model.resource_groups:
+    group = f"/subscriptions/{state.model.subscription}/resourceGroups/{place.group}".lower()
+    if place.group and place.group.lower() not in state.model.resource_groups and group not in (planned or {}):
         raise group_not_found(place.group)
     rights.check_action(state, f"{place.kind}/write", place.scope)
     change = Change(
@@ -109,7 +112,7 @@ def prepared(
     rights.check_policies(change)
     if own.located:
         _check_location(change)
-    if change.dry and not own.preflight:
+    if change.dry and (not own.preflight or has_references(change.body)):
         return change
     if place.parent and change.resource(place.parent) is None:
         raise ArmError(
@@ -120,6 +123,24 @@ def prepared(
         )
     own.check(change)
     return change
+
+
+def check_group(state: Context, place: Target, body: Any) -> dict[str, Any]:
+    """The checked request for a resource group. Raises ArmError."""
+    wanted, found = schema.cleaned(GROUPS, body), state.model.resource_groups.get(place.group.lower())
+    rights.check_action(state, f"{GROUPS}/write", place.id)
+    rights.check_policies(Change(state, place, wanted, found))
+    wanted["location"] = location = str(wanted.get("location") or "").replace(" ", "").lower()
+    if not location:
+        raise ArmError(400, "LocationRequired", "The location property is required for this definition.")
+    if found is not None and found.location.lower() != location:
+        raise ArmError(
+            409,
+            "InvalidResourceGroupLocation",
+            f"Invalid resource group location '{location}'. The Resource group already exists in location "
+            f"'{found.location}'.",
+        )
+    return wanted
 
 
 def _check_location(change: Change) -> None:
@@ -227,6 +248,22 @@ def resources(state: Context, group: str | None) -> list[Resource]:
 def answer(state: Context, item: Resource) -> dict[str, Any]:
     """A resource as a GET returns it."""
     return kind(kind_of(item)).answer(state, item)
+
+
+def properties_of(state: Context, azure_id: str, version: str) -> dict[str, Any]:
+    """The properties of an existing resource, as a template's reference reads them. Raises ArmError."""
+    place = target(azure_id, NAMES)
+    item = find(state, azure_id)
+    if place is None or item is None:
+        raise no_reference(azure_id, version)
+    versions.check(place.kind, version)
+    found: dict[str, Any] = answer(state, item).get("properties") or {}
+    return found
+
+
+def no_reference(azure_id: str, version: str) -> ArmError:
+    """The error for a reference to a missing resource."""
+    return ArmError(404, "ResourceNotFound", f"The Resource '{azure_id}' was not found (api-version {version}).")
 
 
 def delete_group(state: Context, name: str) -> Work:
