@@ -86,7 +86,7 @@ def test_health_settings_have_the_format_of_the_settings_file(render: Render) ->
         ({"warn_only": ["laod"]}, r"warn_only: there is no check laod, did you mean load\?"),
         ({"limits": {"gpu_host_bandwith": 1}}, r"limit gpu_host_bandwith, did you mean gpu_host_bandwidth\?"),
         ({"limits": {"ib_flap": 1}}, r"limits: there is no limit ib_flap, did you mean ib_flaps\?"),
-        ({"limits": {"nccl_allreduce": "460"}}, "limits.nccl_allreduce is '460', but must be a number"),
+        ({"limits": {"nccl_allreduce": "460"}}, "limits.nccl_allreduce is '460', but must be a finite number"),
         ({"options": {"servces": {}}}, r"options: there is no check servces, did you mean services\?"),
         (
             {"options": {"services": {"neded": []}}},

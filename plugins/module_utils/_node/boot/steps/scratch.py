@@ -66,7 +66,7 @@ def _perform(context: Context) -> Outcome:
         return Outcome(FAIL, str(error), "Run 'hpcnode scratch up'", details=details)
     summary = f"{done.mountpoint}: {done.filesystem} on {len(done.devices)} local NVMe disks"
     details = {"expected": expected.count, **as_results(done)}
-    findings = [] if context.check else at_boot(SCRATCH, judge_scratch(root, done.mountpoint)[1])
+    findings = [] if context.check else at_boot(SCRATCH, judge_scratch(root, options.mountpoint)[1])
     if done.warnings:
         findings.append(Finding(WARN, "; ".join([summary, *done.warnings])))
     return outcome_of(findings, summary, (*cleared, *done.steps), details)
