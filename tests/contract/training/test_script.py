@@ -146,14 +146,37 @@ def test_the_warning_before_the_time_limit_reaches_the_training(job: Job) -> Non
     assert job.control == ["requeue JOB"]
 
 
-def test_a_node_that_the_preflight_refuses_starts_no_training(job: Job) -> None:
+def test_a_node_that_the_preflight_refuses_is_left_out_and_no_training_starts(job: Job) -> None:
+    (job.folder / "c-1").touch()
+    job.render(str(job.folder / "@NODE@/run"))
+    status, output = job.finish(job.start())
+    assert status == 1, output
+    assert "begins after step" not in output
+    assert "c-0: pass: scratch: " in output
+    assert f"c-1: fail: scratch: cannot write to {job.folder}/c-1/run: " in output
+    assert [(run["cause"], run["failed"]) for run in job.runs] == [("preflight", ["c-1"])]
+    assert job.control == ["requeuehold JOB", "update JobId=JOB ExcNodeList=c-1", "release JOB"]
+
+
+def test_a_preflight_that_refuses_both_nodes_is_held(job: Job) -> None:
     (job.folder / "file").touch()
     job.render(str(job.folder / "file/run"))
     status, output = job.finish(job.start())
     assert status == 1, output
     assert "begins after step" not in output
-    assert "cannot write to" in output
-    assert job.runs[0]["cause"] == "preflight"
+    assert "Held: the checks before the start refused c-[0-1]. These are all nodes of the job" in output
+    assert job.control == ["requeuehold JOB"]
+
+
+def test_a_training_that_does_not_fit_is_held_before_it_starts(job: Job) -> None:
+    recipe = {**RECIPE, "sizes": {"tiny": {**RECIPE["sizes"]["tiny"], "model": "175B", "device": "cuda"}}}
+    (job.folder / "files/recipes/toy/recipe.json").write_text(json.dumps(recipe))
+    job.render("", "--vm-size", "nd96amsr_A100_v4")
+    status, output = job.finish(job.start(VM_SIZE="nd96amsr_A100_v4"))
+    assert status == 1, output
+    assert "begins after step" not in output
+    assert "Held: no node can run this job: it does not fit on 2 x Standard_ND96amsr_A100_v4: A GPU needs" in output
+    assert job.control == ["requeuehold JOB"]
 
 
 @pytest.mark.thorough
