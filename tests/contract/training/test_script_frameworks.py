@@ -34,15 +34,15 @@ def wait_for(done: Callable[[], object], why: Callable[[], str] = str) -> None:
         time.sleep(0.01)
 
 
-def trainers(job: Job) -> dict[str, int]:
-    """The processes of a job's trainer, by node."""
+def trainers(job: Job, variable: str = "SLURMD_NODENAME") -> dict[str, int]:
+    """The processes of a job's trainer, by node or by another variable."""
     found = {}
     for entry in pathlib.Path("/proc").iterdir():
         try:
             words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdecimal() else []
             if f"--job={job.job_folder}".encode() in words and b"python" in words[0]:
                 variables = (entry / "environ").read_bytes().split(b"\0")
-                node = next(one for one in variables if one.startswith(b"SLURMD_NODENAME="))
+                node = next(one for one in variables if one.startswith(f"{variable}=".encode()))
                 found[node.decode().partition("=")[2]] = int(entry.name)
         except (OSError, StopIteration):
             continue
@@ -135,3 +135,29 @@ def test_a_rank_that_hangs_is_ended_in_bounded_time_and_the_training_goes_on(
     assert (last["cause"], last["failed"]) == ("hang", []), output
     assert last["kept"] >= SAVE_EVERY
     assert job.control == ["requeue JOB"]
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("launcher", "variable"), [("srun", "SLURM_PROCID"), ("mpirun", "OMPI_COMM_WORLD_RANK")])
+def test_each_of_two_ranks_per_node_has_the_cpus_of_its_mask(
+    tmp_path: pathlib.Path, files: pathlib.Path, launcher: str, variable: str
+) -> None:
+    job = framework_job(tmp_path, "bert-ddp", files)
+    job.render("", "--ranks", "2", "--launcher", launcher, "--steps", "100000")
+    process = job.start()
+    progress = job.job_folder / "rank-3.jsonl"
+    wait_for(lambda: progress.exists() or process.poll() is not None)
+    ranks = trainers(job, variable)
+    cpus = {rank: frozenset(os.sched_getaffinity(pid)) for rank, pid in sorted(ranks.items())}
+    process.send_signal(signal.SIGUSR1)
+    status, output = job.finish(process)
+    assert status == 75, output
+    assert list(cpus) == ["0", "1", "2", "3"]
+    assert cpus["0"] == cpus["2"]
+    assert cpus["1"] == cpus["3"]
+    both = cpus["0"] | cpus["1"]
+    assert both <= os.sched_getaffinity(0)
+    # Two ranks have no CPU in common, unless there is only one.
+    assert len(both) == 1 or cpus["0"].isdisjoint(cpus["1"])
+    assert "2 nodes, 4 processes" in output
