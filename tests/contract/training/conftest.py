@@ -153,6 +153,9 @@ import os, shlex, sys
 if sys.argv[1] == "checkpoint" or sys.argv[1:3] == ["stage", "run"]:
     # On a node, these are in /etc/hpcai/blob.json.
     sys.argv += shlex.split(os.environ.get("BLOB_OPTIONS", ""))
+if sys.argv[1:3] == ["checkpoint", "watch"] and "EVENTS" in os.environ:
+    # Each node has its own scheduled events.
+    sys.argv += ["--root", f"{os.environ['EVENTS']}/{os.environ['SLURMD_NODENAME']}"]
 if sys.argv[1:3] in (["train", "preflight"], ["train", "end"]) and "VM_SIZE" in os.environ:
     # On a node, Azure's metadata service knows it.
     sys.argv += ["--vm-size", os.environ["VM_SIZE"]]
