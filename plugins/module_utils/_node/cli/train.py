@@ -32,7 +32,7 @@ from ..recover.suspects import add_slow_nodes
 from ..recover.watch import progress_file, write_step
 from ..sku import VmSize
 from ..sku.prices import read_prices
-from ..train import environment, plan_text, preflight, report, restart
+from ..train import environment, plan_text, preflight, published, report, restart
 from ..train.catalog import MODELS
 from ..train.estimate import NODE_HOURS_TO_FAILURE
 from ..train.layout import Job, Layout
@@ -48,6 +48,8 @@ from .train_script import gpus_of, script
 _SHAPE = ("layers", "hidden", "heads", "sequence", "vocabulary", "kv_heads", "ffn", "gated", "flash")
 _NEEDED = ("layers", "hidden", "heads", "sequence")
 _LONGEST_WARN_S = 65535
+_TRANSFORMER = (*_SHAPE, *(field.name for field in fields(Layout)), "micro_batch", "batch", "tokens", "tflops", "peak")
+"""Options of a plan that only transformers have."""
 
 
 def _execute(args: argparse.Namespace) -> Answer:
@@ -81,23 +83,34 @@ def _list(args: argparse.Namespace) -> Answer:
 
 def _plan(args: argparse.Namespace) -> Answer:
     size, _origin = size_facts(Root(args.root), args.vm_size)
-    made = _planned(args, size)
-    text = plan_text.as_text(made)
-    if args.recipe:
-        expected = read_recipe(args.recipes, args.recipe).size(args.size).expected
-        if expected is not None:
-            text += f"\npublished: {expected.value:g} {expected.unit} ({expected.source})"
-    return Answer(GOOD if made.fits else BAD, text, plan_text.as_data(made))
-
-
-def _planned(args: argparse.Namespace, size: VmSize) -> Plan:
-    """Return the plan of the options of plan."""
     base = Size(1, 1, 1, "")
     if args.recipe:
         recipe = read_recipe(args.recipes, args.recipe)
         base = recipe.size(args.size)
         if base.model is None and not args.model and not args.layers:
-            raise UsageError(f"{recipe.name} is no transformer, so it has no plan: see 'hpcnode train list'")
+            return _other_plan(args, recipe, base, size)
+    made = _planned(args, base, size)
+    text, data = plan_text.as_text(made), plan_text.as_data(made)
+    if base.expected is not None:
+        text += f"\npublished: {published.words(base.expected)}"
+        data["published"] = asdict(base.expected)
+    return Answer(GOOD if made.fits else BAD, text, data)
+
+
+def _other_plan(args: argparse.Namespace, recipe: Recipe, base: Size, size: VmSize) -> Answer:
+    """Answer what is expected of a recipe that is no transformer."""
+    given = next((name for name in _TRANSFORMER if vars(args)[name] is not None), None)
+    if given or args.node_hours is not None:
+        name = (given or "node_hours").replace("_", "-")
+        raise UsageError(f"{recipe.name} is no transformer: leave out --{name}, or give --model or --layers too")
+    made = published.other_plan(
+        recipe, args.size, args.nodes or base.nodes, gpus_of(size), size, _options(args, base, size)
+    )
+    return Answer(GOOD, published.as_text(made), published.as_data(made))
+
+
+def _planned(args: argparse.Namespace, base: Size, size: VmSize) -> Plan:
+    """Return the plan of the options of plan."""
     model = _model(args, base)
     changed = {field.name: vars(args)[field.name] for field in fields(Layout) if vars(args).get(field.name) is not None}
     layout = replace(base.layout, **changed)
@@ -108,11 +121,16 @@ def _planned(args: argparse.Namespace, size: VmSize) -> Plan:
         args.micro_batch or base.micro_batch,
         args.batch or base.batch,
     )
+    return plan(model, job, size, _options(args, base, size))
+
+
+def _options(args: argparse.Namespace, base: Size, size: VmSize) -> Options:
+    """Return what a plan assumes."""
     hourly, currency = _price(args, size)
-    options = Options(
+    return Options(
         tokens=args.tokens or base.tokens,
         rate=args.tflops,
-        precision=args.precision,
+        peak=args.peak or "",
         hourly=hourly,
         currency=currency,
         node_gbps=args.node_gbps,
@@ -120,7 +138,6 @@ def _planned(args: argparse.Namespace, size: VmSize) -> Plan:
         node_hours=args.node_hours or NODE_HOURS_TO_FAILURE,
         data_bytes=None if not (args.data_gb or base.data_gb) else (args.data_gb or base.data_gb or 0) * 1e9,
     )
-    return plan(model, job, size, options)
 
 
 def _model(args: argparse.Namespace, base: Size) -> Model:
@@ -330,7 +347,8 @@ def _reported(args: argparse.Namespace, found: Record, recipe: Recipe, size: Siz
         except (OSError, ConfigError) as error:
             # What happens to the job must not depend on a price.
             sys.stderr.write(f"The cost is unknown: {error}\n")
-    return report.report(found, progress, made, ranks, time.time(), hourly, currency)
+    efficiency = report.read_efficiency(args.job)
+    return report.report(found, progress, made, ranks, time.time(), hourly, currency, size, efficiency)
 
 
 _EXECUTED = {

@@ -56,7 +56,8 @@ def test_a_shape_replaces_parts_of_a_recipe(capfd: pytest.CaptureFixture[str]) -
         (("plan", "--vm-size", A100, "--model", "39B", "--zero", "4"), "--zero must be 0, 1, 2 or 3"),
         (("plan", "--vm-size", A100, "--model", "39B", "--tokens", "0"), "--tokens must be more than 0"),
         (("plan", "--vm-size", A100, "--model", "39B", "--prices", "x"), "--prices needs --region"),
-        (("plan", "cosmoflow", "--vm-size", A100), "cosmoflow is no transformer"),
+        (("plan", "cosmoflow", "--vm-size", A100, "--zero", "3"), "cosmoflow is no transformer: leave out --zero, or"),
+        (("plan", "cosmoflow", "--vm-size", A100, "--node-hours", "9"), "leave out --node-hours, or give --model"),
         (("script", "fsdp"), "give --store, or --shared"),
         (("script", "gpt-megatron", "--size", "175B", "--store", "https://a/b"), "give --shared, and --run with"),
         (("script", "bert-ddp", "--source", "https://a/b"), "--source needs --data"),
@@ -95,6 +96,39 @@ def test_a_price_file_gives_a_list_price(tmp_path: pathlib.Path, capfd: pytest.C
     assert data["speed"]["currency"] == "USD (prices of 2026-11-20)"
     status, data = answer(capfd, *words, *given, "--spot")
     assert (status, "no price of" in data["error"]) == (UNKNOWN, True)
+
+
+def test_a_recipe_that_is_no_transformer_is_planned_from_its_published_result(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ("plan", "cosmoflow", "--size", "v0.7", "--recipes", FILES, "--vm-size", "nd40rs_v2")
+    status, data = answer(capfd, *words)
+    assert (status, data["nodes"], data["gpus"], data["samples"], data["cost"]) == (GOOD, 4, 32, 64, None)
+    # 64 samples of 16.8 MB at 32 times 191 MB/s.
+    assert data["step"] == pytest.approx(64 * 128**3 * 8 / (32 * 191e6))
+    assert data["seconds"] == pytest.approx(245760 * data["step"])
+    assert data["staging"] == pytest.approx(5500e9 * 8 / (4 * 24e9))
+    _status, wide = answer(capfd, *words, "--nodes", "8", "--node-gbps", "5.5", "--account-gbps", "22")
+    assert (wide["samples"], wide["step"]) == (128, pytest.approx(data["step"]))
+    assert wide["staging"] == pytest.approx(5500e9 * 8 / 22e9)
+    prices = price_file(tmp_path)
+    given = ("plan", "cosmoflow", "--size", "v0.7", "--recipes", FILES, "--vm-size", A100)
+    assert main(["train", *given, "--prices", str(prices), "--region", "westeurope"]) == GOOD
+    shown = capfd.readouterr().out
+    published = "an epoch of 327,680 samples in 15 minutes on 32 V100, 6.1 GB/s; CosmoFlow on BeeOND"
+    assert f"expected    191 MB/s of data per GPU ({published}" in shown
+    assert "list price  1,439 USD (prices of 2026-11-20)" in shown
+    assert "duration    12 h" in shown
+
+
+def test_without_a_published_rate_a_plan_has_no_duration(capfd: pytest.CaptureFixture[str]) -> None:
+    words = ("plan", "resnet-scaling", "--recipes", FILES, "--vm-size", "nd40rs_v2")
+    _status, data = answer(capfd, *words, "--size", "large")
+    assert (data["published"]["value"], data["step"], data["seconds"]) == (90, None, None)
+    assert main(["train", *words, "--size", "tiny"]) == GOOD
+    assert "expected  unknown: nothing was published about this size" in capfd.readouterr().out
+    _status, bert = answer(capfd, "plan", "bert-ddp", "--size", "large", "--recipes", FILES, "--vm-size", "nd40rs_v2")
+    assert bert["published"]["unit"] == "samples/s per GPU"
 
 
 def test_list_shows_where_each_size_ran(capfd: pytest.CaptureFixture[str]) -> None:

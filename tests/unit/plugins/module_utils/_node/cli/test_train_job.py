@@ -287,6 +287,19 @@ def test_the_report_is_printed_before_the_job_is_requeued(
     assert main(["train", "report", str(job.job), "--recipes", FILES]) == GOOD
 
 
+def test_the_report_compares_the_scaling_efficiency_with_the_published_one(
+    job: Job, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (job.job / "runs.json").unlink()
+    assert job.begin("resnet-scaling", "--size", "large") == GOOD
+    (job.job / "scaling.json").write_text('{"nodes": 2, "efficiency": 0.72}')
+    assert job.end(0)[0] == GOOD
+    _status, data = answer(capfd, "report", str(job.job), "--recipes", FILES)
+    assert data["reached"]["value"] == pytest.approx(72)
+    assert main(["train", "report", str(job.job), "--recipes", FILES]) == GOOD
+    assert "so 80% were reached" in capfd.readouterr().out
+
+
 def test_the_report_of_the_script_has_the_cost(
     job: Job, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -212,6 +212,9 @@ def change(folder: pathlib.Path, change: dict[str, Any]) -> None:
     path.write_text(json.dumps(content))
 
 
+EXPECTED = {"value": 9, "unit": "MB/s of data per GPU", "conditions": "on V100", "source": "an article"}
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
@@ -228,6 +231,11 @@ def change(folder: pathlib.Path, change: dict[str, Any]) -> None:
         ({"sizes/tiny/device": "tpu"}, "sizes.tiny.device must be cuda or cpu"),
         ({"signal": "latest"}, "signal latest needs latest_file"),
         ({"image": "nvcr.io/nvidia/pytorch:25.01-py3"}, "image must be an image with its digest, as NAME@sha256"),
+        (
+            {"sizes/tiny/expected": EXPECTED},
+            "sizes.tiny.expected in MB/s of data per GPU needs sizes.tiny.sample_bytes",
+        ),
+        ({"sizes/tiny/expected": {**EXPECTED, "unit": "GB/s"}}, "sizes.tiny.expected.unit must be samples/s per GPU, "),
         ({"data_sums": "../sums"}, "data_sums must be the name of a file beside recipe.json"),
     ],
 )
