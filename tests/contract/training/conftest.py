@@ -40,6 +40,10 @@ def bind(local):
     if masks:
         mask = masks[local % len(masks)]
         os.sched_setaffinity(0, {cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1})
+if "container-image" in given:
+    # Like pyxis, it refuses an image file that does not exist, but it runs the program on this machine.
+    os.stat(given["container-image"])
+    os.environ["CONTAINER"] = f"{given['container-image']} with {given['container-mounts']}"
 count, each = int(given["ntasks"]), int(given["ntasks-per-node"])
 tasks, step, asked = [], 0, []
 def forward(number, _frame=None):

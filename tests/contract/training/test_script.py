@@ -8,6 +8,7 @@ framework: this tests the script, its signals and statuses, and what is decided 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pathlib
 import signal
@@ -34,6 +35,7 @@ start = max(done, default=0)
 open(f"{args.job}/ready-{os.getppid()}-{rank}", "w").close()
 while len(glob.glob(f"{args.job}/ready-{os.getppid()}-*")) < 2:
     time.sleep(0.02)
+print(f"rank {rank} runs in {os.environ.get('CONTAINER', 'no container')}", flush=True)
 print(f"rank {rank} begins after step {start} at {os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}", flush=True)
 for step in range(start + 1, int(args.steps) + 1):
     time.sleep(0.02)
@@ -114,6 +116,24 @@ def test_a_killed_rank_is_requeued_and_continues_from_its_checkpoint(job: Job) -
         ("exit", 137, ["c-1"], 10),
         ("exit", 0, [], 20),
     ]
+
+
+def test_only_the_ranks_run_in_the_container_whose_digest_the_preflight_compares(job: Job) -> None:
+    image = job.folder / "x.sqsh"
+    image.write_bytes(b"image")
+    digest = hashlib.sha256(b"image").hexdigest()
+    job.render("", "--image", f"{image}@sha256:{digest}")
+    status, output = job.finish(job.start())
+    assert status == 0, output
+    for node in (0, 1):
+        assert f"c-{node}: pass: image: {image} has its digest" in output
+        mounts = f"{job.folder}/run,{job.job_folder},{job.folder}/files"
+        assert f"rank {node} runs in {image} with {mounts}\n" in output
+    image.write_bytes(b"another")
+    status, output = job.finish(job.start())
+    assert status == 1
+    assert f"not {digest}: copy the image to this node again" in output
+    assert "runs in" not in output
 
 
 def test_no_progress_twice_is_held(job: Job) -> None:

@@ -53,7 +53,18 @@ _TRANSFORMER = (*_SHAPE, *(field.name for field in fields(Layout)), "micro_batch
 
 
 def _execute(args: argparse.Namespace) -> Answer:
-    for name in ("nodes", "ranks", "steps", "micro_batch", "batch", "tensor", "pipeline", "interleave", *_SHAPE[:7]):
+    for name in (
+        "nodes",
+        "ranks",
+        "steps",
+        "save_every",
+        "micro_batch",
+        "batch",
+        "tensor",
+        "pipeline",
+        "interleave",
+        *_SHAPE[:7],
+    ):
         given = vars(args).get(name)
         if given is not None and given < 1:
             raise UsageError(f"--{name.replace('_', '-')} must be at least 1")
@@ -63,8 +74,9 @@ def _execute(args: argparse.Namespace) -> Answer:
             raise UsageError(f"--{name.replace('_', '-')} must be more than 0")
     if not 0 <= (vars(args).get("warn") or 0) <= _LONGEST_WARN_S:
         raise UsageError(f"--warn must be from 0 to {_LONGEST_WARN_S}, as Slurm's --signal requires")
-    if (vars(args).get("hang") or 0) < 0:
-        raise UsageError("--hang must not be negative")
+    for name in ("hang", "requeues"):
+        if (vars(args).get(name) or 0) < 0:
+            raise UsageError(f"--{name} must not be negative")
     if not 0 <= (vars(args).get("zero") or 0) <= 3:
         raise UsageError("--zero must be 0, 1, 2 or 3")
     return _EXECUTED[args.action](args)

@@ -181,6 +181,13 @@ def _add_script(parser: argparse.ArgumentParser) -> None:
         help="end the training after this many seconds without a step; 0: never (1800)",
     )
     add("--steps", type=int, metavar="N", help="number of steps (the size's)")
+    add(
+        "--save-every",
+        type=int,
+        metavar="N",
+        help="steps between checkpoints (those of the plan; the size's if the plan has no expected rate)",
+    )
+    add("--requeues", type=int, metavar="N", help="most requeues after failures (3)")
     _add_prices(parser)
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.command import BAD, GOOD, UNKNOWN, USAGE
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
+from ansible_collections.hpcai.azure.plugins.module_utils._node.train.recipe import read_recipe
 
 FILES = str(pathlib.Path(__file__).resolve().parents[6] / "roles/training/files")
 A100 = "nd96amsr_A100_v4"
@@ -65,6 +66,8 @@ def test_a_shape_replaces_parts_of_a_recipe(capfd: pytest.CaptureFixture[str]) -
         (("script", "bert-ddp", "--launcher", "mpirun", "--image", "x"), "starts no container"),
         (("script", "gpt-ort"), "runs in a container image only"),
         (("script", "bert-ddp", "--hang", "-1"), "--hang must not be negative"),
+        (("script", "bert-ddp", "--requeues", "-1"), "--requeues must not be negative"),
+        (("script", "bert-ddp", "--save-every", "0"), "--save-every must be at least 1"),
         (("script", "bert-ddp", "--warn", "-1"), "--warn must be from 0 to 65535"),
     ],
 )
@@ -145,6 +148,32 @@ def test_a_script_on_cpus_needs_no_vm_size(capfd: pytest.CaptureFixture[str]) ->
     # Another job must not find the checkpoints of this one.
     assert 'run="/scratch/$USER/bert-ddp-tiny-$SLURM_JOB_ID"' in data["script"]
     assert "--steps=7" in data["script"]
+
+
+def test_a_script_saves_as_often_as_the_plan_says_and_requeues_as_often_as_it_is_told(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def script(*words: str) -> str:
+        status, data = answer(capfd, "script", *words, "--recipes", FILES)
+        assert status == GOOD
+        return " ".join(data["script"].replace("\\\n", " ").split())
+
+    large = ("gpt-megatron", "--size", "39B", "--shared", "--run", "/shared/run")
+    _status, made = answer(capfd, "plan", *large[:3], "--recipes", FILES, "--vm-size", A100)
+    steps = round(made["storage"]["interval"] / made["speed"]["step"])
+    assert steps > 1
+    assert f" --save-every={steps} " in script(*large, "--vm-size", A100)
+    more = script(*large, "--vm-size", A100, "--nodes", "128")
+    assert f" --save-every={steps} " not in more, "more nodes fail more often"
+    given = script(*large, "--vm-size", A100, "--save-every", "7", "--requeues", "9")
+    assert " --save-every=7 " in given
+    assert '--run "$run" --requeues 9 --status "$@"' in given
+    # Without a published rate there is no interval, and without a plan neither.
+    for words in (("bert-ddp", "--size", "large"), ("bert-ddp", "--size", "tiny"), ("cosmoflow", "--size", "v0.7")):
+        size = read_recipe(FILES, words[0]).size(words[2])
+        plain = script(*words)
+        assert f" --save-every={size.save_every} " in plain
+        assert "--requeues" not in plain
 
 
 def test_image_and_sums_of_a_recipe_are_used_unless_others_are_given(
