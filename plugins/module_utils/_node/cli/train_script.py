@@ -47,6 +47,11 @@ def script(args: argparse.Namespace) -> Answer:
             f"{recipe.name} {args.size} writes one checkpoint folder with all nodes: give --shared, and --run with a "
             "folder that all nodes see"
         )
+    if size.layout.offload_nvme and args.shared:
+        raise UsageError(
+            f"{recipe.name} {args.size} keeps its optimizer beside the checkpoints, on the nodes' own disks: leave out "
+            "--shared"
+        )
     image = args.image or ("" if args.python else recipe.image)
     if recipe.needs_image and not image:
         raise UsageError(f"{recipe.name} runs in a container image only: give --image NAME@sha256:DIGEST")

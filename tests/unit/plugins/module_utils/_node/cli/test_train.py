@@ -61,6 +61,7 @@ def test_a_shape_replaces_parts_of_a_recipe(capfd: pytest.CaptureFixture[str]) -
         (("plan", "cosmoflow", "--vm-size", A100, "--node-hours", "9"), "leave out --node-hours, or give --model"),
         (("script", "fsdp"), "give --store, or --shared"),
         (("script", "gpt-megatron", "--size", "175B", "--store", "https://a/b"), "give --shared, and --run with"),
+        (("script", "gpt-nvme", "--shared", "--run", "/shared/run"), "on the nodes' own disks: leave out --shared"),
         (("script", "bert-ddp", "--source", "https://a/b"), "--source needs --data"),
         (("script", "bert-ddp", "--data", "/d", "--data-shared"), "--data-shared needs --source"),
         (("script", "bert-ddp", "--launcher", "mpirun", "--image", "x"), "starts no container"),
