@@ -104,7 +104,8 @@ def _plan(args: argparse.Namespace) -> Answer:
     made = _planned(args, base, size)
     text, data = plan_text.as_text(made), plan_text.as_data(made)
     if base.expected is not None:
-        text += f"\npublished: {published.words(base.expected)}"
+        words = published.words(base.expected)
+        text += "" if made.speed and made.speed.source == words else f"\npublished: {words}"
         data["published"] = asdict(base.expected)
     return Answer(GOOD if made.fits else BAD, text, data)
 
@@ -133,7 +134,7 @@ def _planned(args: argparse.Namespace, base: Size, size: VmSize) -> Plan:
         args.micro_batch or base.micro_batch,
         args.batch or base.batch,
     )
-    return plan(model, job, size, _options(args, base, size))
+    return plan(model, job, size, published.with_rate(_options(args, base, size), base, model, layout, size))
 
 
 def _options(args: argparse.Namespace, base: Size, size: VmSize) -> Options:

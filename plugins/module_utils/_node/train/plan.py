@@ -29,6 +29,7 @@ class Options:
 
     :ivar tokens: tokens of the complete training.
     :ivar rate: rate of each GPU in TFLOP/s, which replaces the expected one. It counts what this layout computes.
+    :ivar rate_source: what this rate rests on.
     :ivar peak: the precision whose peak the MFU is a part of, a key of ``gpu_tflops``; empty for that of the trainers.
     :ivar hourly: price of a node per hour.
     :ivar currency: of the price.
@@ -40,6 +41,7 @@ class Options:
 
     tokens: float | None = None
     rate: float | None = None
+    rate_source: str = "given"
     peak: str = ""
     hourly: float | None = None
     currency: str = ""
@@ -210,7 +212,7 @@ def _layouts(model: Model, job: Job) -> Iterator[Layout]:
 
 def _speed(model: Model, job: Job, size: VmSize, options: Options) -> Speed | None:
     if options.rate:
-        rate, counted, source = options.rate, job.layout.recomputation, "given"
+        rate, counted, source = options.rate, job.layout.recomputation, options.rate_source
     else:
         measured = catalog.expected(model, job, size)
         if measured is None:

@@ -10,11 +10,13 @@ The memory of a model that is no transformer is not calculated, so its plan is o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..sku.types import VmSize
 from . import estimate
+from .layout import Layout
+from .model import Model
 from .plan import Options
 from .plan_text import count, duration, table
 from .recipe import DATA, SAMPLES, SCALING, Expected, Recipe, Size
@@ -50,6 +52,20 @@ def reached(size: Size, samples_per_s: float | None, gpus: int, efficiency: floa
         return Reached(published, None)
     each = samples_per_s / gpus
     return Reached(published, each if published.unit == SAMPLES else each * (size.sample_bytes or 0) / 1e6)
+
+
+def with_rate(options: Options, size: Size, model: Model, layout: Layout, vm_size: VmSize) -> Options:
+    """Return the options with the rate of a size's published result, if it was measured with this model and VM size.
+
+    A rate that is given counts more.
+    """
+    published = size.expected
+    if options.rate is not None or published is None or published.unit != SAMPLES:
+        return options
+    if model != size.model or vm_size.name != size.vm_size:
+        return options
+    rate = model.flops(published.value, layout.recomputation) / 1e12
+    return replace(options, rate=rate, rate_source=words(published))
 
 
 def words(published: Expected) -> str:

@@ -135,6 +135,21 @@ def test_without_a_published_rate_a_plan_has_no_duration(capfd: pytest.CaptureFi
     assert bert["published"]["unit"] == "samples/s per GPU"
 
 
+def test_a_published_number_of_samples_gives_the_rate_of_a_transformer_on_the_same_vm_size(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    words = ("plan", "bert-ddp", "--size", "large", "--recipes", FILES)
+    _status, data = answer(capfd, *words, "--vm-size", "nd40rs_v2")
+    # 1024 samples at 28 per second on each of 128 GPUs.
+    assert data["speed"]["step"] == pytest.approx(1024 / (28 * 128))
+    assert data["speed"]["source"].startswith("28 samples/s per GPU (sequences on V100; ")
+    assert 0.2 < data["speed"]["mfu"] < 0.3
+    assert answer(capfd, *words, "--vm-size", "nd40rs_v2", "--tflops", "50")[1]["speed"]["source"] == "given"
+    # Nobody measured another model or another GPU.
+    assert answer(capfd, *words, "--vm-size", "nd40rs_v2", "--layers", "12")[1]["speed"] is None
+    assert answer(capfd, *words, "--vm-size", A100)[1]["speed"] is None
+
+
 def test_list_shows_where_each_size_ran(capfd: pytest.CaptureFixture[str]) -> None:
     status, data = answer(capfd, "list", "--recipes", FILES)
     assert status == GOOD
