@@ -144,6 +144,10 @@ def test_a_published_number_of_samples_gives_the_rate_of_a_transformer_on_the_sa
     assert data["speed"]["step"] == pytest.approx(1024 / (28 * 128))
     assert data["speed"]["source"].startswith("28 samples/s per GPU (sequences on V100; ")
     assert 0.2 < data["speed"]["mfu"] < 0.3
+    main(["train", *words, "--vm-size", "nd40rs_v2"])
+    assert capfd.readouterr().out.count("28 samples/s per GPU") == 1
+    main(["train", *words, "--vm-size", A100])
+    assert "published: 28 samples/s per GPU" in capfd.readouterr().out
     assert answer(capfd, *words, "--vm-size", "nd40rs_v2", "--tflops", "50")[1]["speed"]["source"] == "given"
     # Nobody measured another model or another GPU.
     assert answer(capfd, *words, "--vm-size", "nd40rs_v2", "--layers", "12")[1]["speed"] is None
