@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from ..module_utils._node.bench.benchmark import details_lines
+from ..module_utils._node.slurm.hostlist import compress
 from ..module_utils._node.version import VERSION
 from ..plugin_utils._azure.errors import InventoryError
 from ..plugin_utils._report import benchmarks, output
@@ -55,7 +57,8 @@ class ActionModule(ActionBase):
         report = compare(gather(asked, tier=TIER, time=latest, cluster=options["cluster"], collection=VERSION))
         folder, health = os.path.abspath(options["path"]), os.path.abspath(options["health_report"])
         dry = self._task.check_mode
-        lines = [*output.table(report), *_not_measured(options["found"])]
+        page = output.table(report)
+        lines = [*page, *_not_measured(options["found"]), *_details(options["found"])]
         try:
             kept = benchmarks.write(health, benchmarks.merged(benchmarks.read(health), asked), dry)
             written = write_report({**report, "suspects": []}, folder, dry=dry)
@@ -73,9 +76,18 @@ class ActionModule(ActionBase):
                 "before_header": folder,
                 "after_header": folder,
                 "before": written.before,
-                "after": "".join(f"{line}\n" for line in lines),
+                "after": "".join(f"{line}\n" for line in page),
             },
         }
+
+
+def _details(found: Mapping[str, Any]) -> Iterator[str]:
+    """Return the environment in force, the curve and the scaling of each run that has them: no page has them."""
+    for run in as_plain_values(found.get("runs") or []):
+        lines = list(details_lines(run.get("details") or {}))
+        if lines:
+            yield f"{run['name']} on {compress(run['nodes'])}:"
+            yield from (f"  {line}" for line in lines)
 
 
 def _not_measured(found: Mapping[str, Any]) -> list[str]:

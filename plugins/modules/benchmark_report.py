@@ -82,8 +82,9 @@ verdict:
   sample: pass
 table:
   description:
-    - Summary of the page, line by line. In the first line, C(tier benchmark) means that the results are from
-      benchmarks, and not from health checks.
+    - Summary of the page, line by line. For collectives, it ends with the environment that NCCL used, the curve and
+      the scaling efficiency, which are not on the page. In the first line, C(tier benchmark) means that the results
+      are from benchmarks, and not from health checks.
   returned: success
   type: list
   elements: str

@@ -222,16 +222,26 @@ def test_a_user_cannot_change_the_recipes_and_trainers_of_others(cluster: Cluste
             assert done.strip() == "refused", (command, address)
 
 
-def test_a_node_that_the_preflight_refuses_starts_no_training(cluster: Cluster, place: TwoNodes) -> None:
-    job = TrainingJob(place, "bert-ddp", "--run", "/proc/nothing")
-    # No folder can be made there. The first node that says so is left out, and then the job has too few nodes.
-    job.first_run()
-    assert "cannot write to /proc/nothing" in job.log()
+@pytest.mark.parametrize("both", [False, True])
+def test_a_node_that_the_preflight_refuses_is_left_out_and_both_together_are_held(
+    cluster: Cluster, place: TwoNodes, both: bool
+) -> None:
+    # No folder can be made below a file.
+    for address in place.nodes if both else place.nodes[1:]:
+        cluster.ssh(address, "sudo touch /var/tmp/file")
+    job = TrainingJob(place, "bert-ddp", "--run", "/var/tmp/file/run")
+    first = job.first_run()
+    assert "cannot write to /var/tmp/file/run" in job.log()
     assert "step 20" not in job.log()
+    assert (first["cause"], place.second in first["failed"], len(first["failed"])) == ("preflight", True, 1 + both)
     job.wait("PENDING")
     shown = cluster.ssh(CONTROLLER, f"scontrol show job {job.number}")
-    assert "ExcNodeList=compute-" in shown, shown
+    # A held job has the priority 0.
+    assert ("Priority=0" if both else f"ExcNodeList={place.second}") in shown, shown
+    assert both != ("ExcNodeList=" in shown), shown
     job.cancel()
+    for address in place.nodes:
+        cluster.ssh(address, "sudo rm -rf /var/tmp/file")
 
 
 @pytest.mark.usefixtures("place")

@@ -44,6 +44,11 @@ def document(node: str, verdict: str) -> dict[str, Any]:
 def play(tmp_path: pathlib.Path, ansible_playbook: AnsiblePlaybook) -> Callable[..., Any]:
     """Run the playbook on an inventory of one controller and two nodes, one of which fails."""
     answer = {"schema": 1, "nodes": {"n-0": document("n-0", "pass"), "n-1": document("n-1", "fail")}}
+    rows = [{"bytes": 8, "bus_gbps": 0.0004, "expected_gbps": None}]
+    rows += [{"bytes": 1 << 33, "bus_gbps": 187.01, "expected_gbps": 174.2}]
+    details = {"environment": {"topology file": "/etc/hpcai/nccl-topo.xml"}, "rows": rows}
+    details["scaling"] = [{"nodes": 2, "bus_gbps": 187.01, "efficiency": 1.0}]
+    answer |= {"runs": [{"name": "nccl_allreduce", "nodes": ["n-0", "n-1"], "details": details}, {"name": "gemm"}]}
     answer |= {"skipped": {"scratch": "there is none"}, "left_out": {"n-2": "it has a job"}}
     programs = tmp_path / "programs"
     programs.mkdir()
@@ -79,6 +84,15 @@ def test_the_results_are_on_the_page_and_kept_for_the_health_report(
     assert "Health, tier benchmark, 2 nodes: 1 fail, 1 pass" in output, done.stdout
     assert "scratch: skipped: there is none" in output
     assert "n-2: not used: it has a job" in output
+    # Ansible prints each line of the table as a string in JSON.
+    lines = [line.strip().strip(",").strip('"') for line in done.stdout.splitlines()]
+    begin = lines.index("nccl_allreduce on n-[0-1]:")
+    assert [" ".join(line.split()) for line in lines[begin + 1 : begin + 5]] == [
+        "topology file: /etc/hpcai/nccl-topo.xml",
+        "8 B 0.000 GB/s",
+        "8589934592 B 187.010 GB/s, expected about 174",
+        "2 nodes: 187 GB/s, efficiency 100%",
+    ]
     report = json.loads((tmp_path / "benchmark-report/report.json").read_text(encoding="utf-8"))
     assert {node["host_name"]: node["state"] for node in report["nodes"]} == {"n-0": "pass", "n-1": "fail"}
     kept = json.loads((tmp_path / "health-report/benchmarks.json").read_text(encoding="utf-8"))

@@ -9,10 +9,13 @@ The tasks run on this machine in a mount namespace, where changes go to a file s
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import http.server
 import json
 import pathlib
 import subprocess
+import threading
 from typing import Any
 
 import yaml
@@ -71,6 +74,33 @@ def test_images_are_installed_with_their_digest_and_refused_with_another(tmp_pat
     assert f"has the SHA-256 {digest}, but training_images has {'0' * 64}" in " ".join(
         (done.stdout + done.stderr).split()
     )
+
+
+def test_images_are_downloaded_and_an_image_with_another_digest_is_not_installed(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served/x.sqsh").write_bytes(b"image")
+    digest = hashlib.sha256(b"image").hexdigest()
+    installed = f"/usr/share/hpcai/images/torch-{digest[:12]}.sqsh"
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path / "served"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as served:
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        image = {"name": "torch", "url": f"http://127.0.0.1:{served.server_address[1]}/x.sqsh", "sha256": digest}
+        tasks = [
+            role(),
+            shell(f"cp {installed} {tmp_path}/found"),
+            {"ansible.builtin.debug": {"msg": "AGAIN"}},
+            role(),
+        ]
+        done = play(tmp_path, tasks, training_images=[image])
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert (tmp_path / "found").read_bytes() == b"image"
+        assert "changed: [node]" not in done.stdout.partition("AGAIN")[2]
+        nothing = shell(f'test -z "$(ls /usr/share/hpcai/images)" && touch {tmp_path}/nothing')
+        other = {"block": [role()], "rescue": [nothing]}
+        done = play(tmp_path, [other], training_images=[{**image, "sha256": "0" * 64}])
+        served.shutdown()
+    assert "The checksum for" in " ".join(done.stdout.split())
+    assert (tmp_path / "nothing").exists(), done.stdout
 
 
 def test_recipes_and_trainers_are_copied_for_all_users_and_removed(tmp_path: pathlib.Path) -> None:

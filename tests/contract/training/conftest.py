@@ -35,6 +35,15 @@ words = sys.argv[1:]
 while words and words[0].startswith("--"):
     words.pop(0)
 given = dict(word[2:].split("=", 1) for word in options if "=" in word)
+masks = [int(mask, 16) for mask in given.get("cpu-bind", "").partition("mask_cpu:")[2].split(",") if mask]
+def bind(local):
+    if masks:
+        mask = masks[local % len(masks)]
+        os.sched_setaffinity(0, {cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1})
+if "container-image" in given:
+    # Like pyxis, it refuses an image file that does not exist, but it runs the program on this machine.
+    os.stat(given["container-image"])
+    os.environ["CONTAINER"] = f"{given['container-image']} with {given['container-mounts']}"
 count, each = int(given["ntasks"]), int(given["ntasks-per-node"])
 tasks, step, asked = [], 0, []
 def forward(number, _frame=None):
@@ -56,7 +65,7 @@ for rank in range(count):
     environment = {**os.environ, **{name: str(value) for name, value in place.items()}, "SLURMD_NODENAME": node}
     # @NODE@ in a path makes it one on the disks of each node.
     own = [word.replace("@NODE@", node) for word in words]
-    tasks.append((node, subprocess.Popen(own, env=environment)))
+    tasks.append((node, subprocess.Popen(own, env=environment, preexec_fn=lambda: bind(rank % each))))
     open(f"{os.environ['STEPS']}/{step}/{tasks[-1][1].pid}", "w").close()
 for number in list(asked):
     forward(number)
@@ -84,6 +93,24 @@ for name in os.listdir(f"{os.environ['STEPS']}/{step}"):
     os.unlink(f"{os.environ['STEPS']}/{step}/{name}")
 os.rmdir(f"{os.environ['STEPS']}/{step}")
 sys.exit(worst)
+"""
+# mpirun starts its daemons with srun. A rank has Open MPI's variables, and of all others only those of -x for certain.
+MPIRUN = """\
+import os, sys
+words, given, exported = sys.argv[1:], {}, []
+lengths = {"-np": 1, "--map-by": 1, "--bind-to": 1, "--mca": 2, "-x": 1}
+while words[0] in lengths:
+    name = words.pop(0)
+    value = [words.pop(0) for _turn in range(lengths[name])]
+    given[name] = value[0]
+    exported += value if name == "-x" else []
+assert given["--bind-to"] == "none"
+count, each = given["-np"], given["--map-by"].split(":")[1]
+kept = {name: os.environ[name] for name in (*exported, "PATH", "HOME", "STEPS")}
+place = (("RANK", "PROCID"), ("SIZE", "NTASKS"), ("LOCAL_RANK", "LOCALID"))
+rank = " ".join(f"OMPI_COMM_WORLD_{name}=$SLURM_{slurm}" for name, slurm in place)
+shell = ["sh", "-c", f'exec env {rank} "$@"', "sh"]
+os.execvpe("srun", ["srun", f"--ntasks={count}", f"--ntasks-per-node={each}", *shell, *words], kept)
 """
 SINFO = """\
 import os, sys
@@ -130,6 +157,12 @@ import os, shlex, sys
 if sys.argv[1] == "checkpoint" or sys.argv[1:3] == ["stage", "run"]:
     # On a node, these are in /etc/hpcai/blob.json.
     sys.argv += shlex.split(os.environ.get("BLOB_OPTIONS", ""))
+if sys.argv[1:3] == ["checkpoint", "watch"] and "EVENTS" in os.environ:
+    # Each node has its own scheduled events.
+    sys.argv += ["--root", f"{os.environ['EVENTS']}/{os.environ['SLURMD_NODENAME']}"]
+if sys.argv[1:3] in (["train", "preflight"], ["train", "end"]) and "VM_SIZE" in os.environ:
+    # On a node, Azure's metadata service knows it.
+    sys.argv += ["--vm-size", os.environ["VM_SIZE"]]
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
 sys.exit(main())
 """
@@ -203,7 +236,14 @@ class Job:
         bins = folder / "bin"
         for made in (bins, folder / "steps"):
             made.mkdir()
-        programs = {"srun": SRUN, "sinfo": SINFO, "scontrol": SCONTROL, "squeue": SQUEUE, "scancel": SCANCEL}
+        programs = {
+            "srun": SRUN,
+            "mpirun": MPIRUN,
+            "sinfo": SINFO,
+            "scontrol": SCONTROL,
+            "squeue": SQUEUE,
+            "scancel": SCANCEL,
+        }
         for name, text in {**programs, "hpcnode": HPCNODE}.items():
             (bins / name).write_text(f"#!{sys.executable}\n{text}")
             (bins / name).chmod(0o755)

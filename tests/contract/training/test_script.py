@@ -8,6 +8,7 @@ framework: this tests the script, its signals and statuses, and what is decided 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pathlib
 import signal
@@ -34,6 +35,7 @@ start = max(done, default=0)
 open(f"{args.job}/ready-{os.getppid()}-{rank}", "w").close()
 while len(glob.glob(f"{args.job}/ready-{os.getppid()}-*")) < 2:
     time.sleep(0.02)
+print(f"rank {rank} runs in {os.environ.get('CONTAINER', 'no container')}", flush=True)
 print(f"rank {rank} begins after step {start} at {os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}", flush=True)
 for step in range(start + 1, int(args.steps) + 1):
     time.sleep(0.02)
@@ -116,6 +118,24 @@ def test_a_killed_rank_is_requeued_and_continues_from_its_checkpoint(job: Job) -
     ]
 
 
+def test_only_the_ranks_run_in_the_container_whose_digest_the_preflight_compares(job: Job) -> None:
+    image = job.folder / "x.sqsh"
+    image.write_bytes(b"image")
+    digest = hashlib.sha256(b"image").hexdigest()
+    job.render("", "--image", f"{image}@sha256:{digest}")
+    status, output = job.finish(job.start())
+    assert status == 0, output
+    for node in (0, 1):
+        assert f"c-{node}: pass: image: {image} has its digest" in output
+        mounts = f"{job.folder}/run,{job.job_folder},{job.folder}/files"
+        assert f"rank {node} runs in {image} with {mounts}\n" in output
+    image.write_bytes(b"another")
+    status, output = job.finish(job.start())
+    assert status == 1
+    assert f"not {digest}: copy the image to this node again" in output
+    assert "runs in" not in output
+
+
 def test_no_progress_twice_is_held(job: Job) -> None:
     assert job.finish(job.start(KILL_AT="2"))[0] == 137
     assert job.control == ["requeuehold JOB", "update JobId=JOB StartTime=now+60", "release JOB"]
@@ -146,14 +166,37 @@ def test_the_warning_before_the_time_limit_reaches_the_training(job: Job) -> Non
     assert job.control == ["requeue JOB"]
 
 
-def test_a_node_that_the_preflight_refuses_starts_no_training(job: Job) -> None:
+def test_a_node_that_the_preflight_refuses_is_left_out_and_no_training_starts(job: Job) -> None:
+    (job.folder / "c-1").touch()
+    job.render(str(job.folder / "@NODE@/run"))
+    status, output = job.finish(job.start())
+    assert status == 1, output
+    assert "begins after step" not in output
+    assert "c-0: pass: scratch: " in output
+    assert f"c-1: fail: scratch: cannot write to {job.folder}/c-1/run: " in output
+    assert [(run["cause"], run["failed"]) for run in job.runs] == [("preflight", ["c-1"])]
+    assert job.control == ["requeuehold JOB", "update JobId=JOB ExcNodeList=c-1", "release JOB"]
+
+
+def test_a_preflight_that_refuses_both_nodes_is_held(job: Job) -> None:
     (job.folder / "file").touch()
     job.render(str(job.folder / "file/run"))
     status, output = job.finish(job.start())
     assert status == 1, output
     assert "begins after step" not in output
-    assert "cannot write to" in output
-    assert job.runs[0]["cause"] == "preflight"
+    assert "Held: the checks before the start refused c-[0-1]. These are all nodes of the job" in output
+    assert job.control == ["requeuehold JOB"]
+
+
+def test_a_training_that_does_not_fit_is_held_before_it_starts(job: Job) -> None:
+    recipe = {**RECIPE, "sizes": {"tiny": {**RECIPE["sizes"]["tiny"], "model": "175B", "device": "cuda"}}}
+    (job.folder / "files/recipes/toy/recipe.json").write_text(json.dumps(recipe))
+    job.render("", "--vm-size", "nd96amsr_A100_v4")
+    status, output = job.finish(job.start(VM_SIZE="nd96amsr_A100_v4"))
+    assert status == 1, output
+    assert "begins after step" not in output
+    assert "Held: no node can run this job: it does not fit on 2 x Standard_ND96amsr_A100_v4: A GPU needs" in output
+    assert job.control == ["requeuehold JOB"]
 
 
 @pytest.mark.thorough

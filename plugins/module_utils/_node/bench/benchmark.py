@@ -10,7 +10,7 @@ and page as the checks. Nothing of a benchmark reaches the arbiter, so it never 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Callable
 
@@ -168,6 +168,17 @@ def not_measured(words: str, hint: str = "") -> Measured:
 def failed_run(result: Result) -> Measured | None:
     """Return the result if the program failed; None if it succeeded."""
     return not_measured(f"it failed with exit status {result.rc}: {last_line(result)}") if result.rc else None
+
+
+def details_lines(details: Mapping[str, Any]) -> Iterator[str]:
+    """Return the details of a run for people: the environment in force, the curve, the scaling."""
+    for term, words in dict(details.get("environment") or {}).items():
+        yield f"{term}: {words}"
+    for row in details.get("rows") or ():
+        expected = "" if row["expected_gbps"] is None else f", expected about {row['expected_gbps']:.3g}"
+        yield f"{row['bytes']:>12} B  {row['bus_gbps']:.3f} GB/s{expected}"
+    for row in details.get("scaling") or ():
+        yield f"{row['nodes']} nodes: {row['bus_gbps']:.4g} GB/s, efficiency {row['efficiency']:.0%}"
 
 
 def limit_findings(

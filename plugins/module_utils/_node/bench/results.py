@@ -48,6 +48,7 @@ class StoredResult:
     """A result that was kept.
 
     :ivar nodes: how many nodes took part.
+    :ivar tool: the program that measured; empty if the benchmark has only one.
     """
 
     time: str
@@ -55,6 +56,7 @@ class StoredResult:
     verdict: str
     nodes: int
     readings: tuple[Reading, ...]
+    tool: str = ""
 
 
 def read(root: Root, folder: str, node: str) -> list[StoredResult]:
@@ -68,7 +70,9 @@ def _stored_result(line: str) -> StoredResult | None:
         if held["schema"] != SCHEMA:
             return None
         readings = tuple(Reading(**reading) for reading in held["readings"])
-        return StoredResult(held["time"], held["benchmark"], held["verdict"], int(held["nodes"]), readings)
+        return StoredResult(
+            held["time"], held["benchmark"], held["verdict"], int(held["nodes"]), readings, str(held.get("tool", ""))
+        )
     except (ValueError, LookupError, TypeError):
         return None
 
@@ -108,17 +112,23 @@ def _line(done: JudgedRun) -> str:
         "summary": result.summary,
         "limit": result.answer.limit,
         "nodes": len(done.nodes),
+        "tool": _tool(done),
         "readings": [vars(reading) for reading in result.answer.readings],
     }
     return json.dumps(held)
 
 
+def _tool(done: JudgedRun) -> str:
+    return str(done.result.details.get("tool", ""))
+
+
 def trend(done: JudgedRun, earlier: Sequence[StoredResult]) -> Finding | None:
-    """Return a warning if a value is worse than the median of earlier values of the same kind.
+    """Return a warning if a value is worse than the median of earlier values of the same kind and program.
 
     :param earlier: results of the run's first node.
     """
-    same = [one for one in earlier if one.benchmark == done.result.name and one.nodes == len(done.nodes)]
+    kind = (done.result.name, len(done.nodes), _tool(done))
+    same = [one for one in earlier if (one.benchmark, one.nodes, one.tool) == kind]
     worst: tuple[float, str, str] | None = None
     for reading in done.result.answer.readings:
         before = [value for one in same if (value := _value_of(one, reading)) is not None][-COMPARED:]

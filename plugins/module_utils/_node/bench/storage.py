@@ -179,8 +179,7 @@ def parse_beeond(benchmark: Benchmark, options: Options, nodes: Sequence[str], r
         good.append(f"{way} {mean:.3g} GB/s per node, {total:.3g} GB/s in all")
     if not readings and not findings:
         findings.append(Finding(UNKNOWN, "no node measured anything"))
-    words = f"reading: at least {COSMOFLOW_GBPS:g} GB/s per node, which CosmoFlow reads (Microsoft's article)"
-    return Measured(Answer("; ".join(good), tuple(readings), tuple(findings), words))
+    return Measured(Answer("; ".join(good), tuple(readings), tuple(findings), _beeond_words(options)))
 
 
 _BEEOND_HINT = (
@@ -193,6 +192,13 @@ def _beeond_limit(options: Options, way: str) -> Threshold | None:
     if own is None and way == "read":
         return Threshold(COSMOFLOW_GBPS, "GB/s", "")
     return own
+
+
+def _beeond_words(options: Options) -> str:
+    own = {way: limit_words(options.threshold(f"beeond_{way}")) for way in WAYS}
+    cosmoflow = f"at least {COSMOFLOW_GBPS:g} GB/s per node, which CosmoFlow reads (Microsoft's article)"
+    shown = {"reading": own["read"] or cosmoflow, "writing": own["write"]}
+    return "; ".join(f"{what}: {words}" for what, words in shown.items() if words)
 
 
 def _check_option(name: str, text: str) -> None:

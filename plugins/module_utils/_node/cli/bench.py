@@ -16,7 +16,7 @@ from typing import Any, Callable
 
 from ..bench import checks, results, storage
 from ..bench import run as engine
-from ..bench.benchmark import PAIRS, Benchmark, Options, limit_words
+from ..bench.benchmark import PAIRS, Benchmark, Options, details_lines, limit_words
 from ..bench.catalog import CATALOGUE, NAMES, NoSuchBenchmark, select
 from ..bench.on_node import answer_line
 from ..health.check import FAIL, SKIP, UNKNOWN, CannotMeasure, Finding
@@ -294,15 +294,11 @@ def _lines(done: engine.JudgedRun) -> Iterator[str]:
     for finding in result.answer.findings:
         if finding.summary != result.summary:
             yield f"    {finding.verdict}: {finding.summary}"
-    if result.answer.limit:
-        yield f"    limit: {result.answer.limit}"
-    for term, words in dict(result.details.get("environment") or {}).items():
-        yield f"    {term}: {words}"
-    for row in result.details.get("rows") or ():
-        expected = "" if row["expected_gbps"] is None else f", expected about {row['expected_gbps']:.3g}"
-        yield f"    {row['bytes']:>12} B  {row['bus_gbps']:.3f} GB/s{expected}"
-    for row in result.details.get("scaling") or ():
-        yield f"    {row['nodes']} nodes: {row['bus_gbps']:.4g} GB/s, efficiency {row['efficiency']:.0%}"
+    names = next((one.thresholds for one in CATALOGUE if one.name == result.name), ())
+    none = f"none is known for this VM size (--limit {names[0]}=VALUE sets one)" if names else ""
+    if result.answer.limit or (none and result.answer.readings):
+        yield f"    limit: {result.answer.limit or none}"
+    yield from (f"    {line}" for line in details_lines(result.details))
 
 
 def _list(args: argparse.Namespace) -> Answer:

@@ -32,7 +32,7 @@ from ..recover.suspects import add_slow_nodes
 from ..recover.watch import progress_file, write_step
 from ..sku import VmSize
 from ..sku.prices import read_prices
-from ..train import environment, plan_text, preflight, report, restart
+from ..train import environment, plan_text, preflight, published, report, restart
 from ..train.catalog import MODELS
 from ..train.estimate import NODE_HOURS_TO_FAILURE
 from ..train.layout import Job, Layout
@@ -48,10 +48,23 @@ from .train_script import gpus_of, script
 _SHAPE = ("layers", "hidden", "heads", "sequence", "vocabulary", "kv_heads", "ffn", "gated", "flash")
 _NEEDED = ("layers", "hidden", "heads", "sequence")
 _LONGEST_WARN_S = 65535
+_TRANSFORMER = (*_SHAPE, *(field.name for field in fields(Layout)), "micro_batch", "batch", "tokens", "tflops", "peak")
+"""Options of a plan that only transformers have."""
 
 
 def _execute(args: argparse.Namespace) -> Answer:
-    for name in ("nodes", "ranks", "steps", "micro_batch", "batch", "tensor", "pipeline", "interleave", *_SHAPE[:7]):
+    for name in (
+        "nodes",
+        "ranks",
+        "steps",
+        "save_every",
+        "micro_batch",
+        "batch",
+        "tensor",
+        "pipeline",
+        "interleave",
+        *_SHAPE[:7],
+    ):
         given = vars(args).get(name)
         if given is not None and given < 1:
             raise UsageError(f"--{name.replace('_', '-')} must be at least 1")
@@ -61,8 +74,9 @@ def _execute(args: argparse.Namespace) -> Answer:
             raise UsageError(f"--{name.replace('_', '-')} must be more than 0")
     if not 0 <= (vars(args).get("warn") or 0) <= _LONGEST_WARN_S:
         raise UsageError(f"--warn must be from 0 to {_LONGEST_WARN_S}, as Slurm's --signal requires")
-    if (vars(args).get("hang") or 0) < 0:
-        raise UsageError("--hang must not be negative")
+    for name in ("hang", "requeues"):
+        if (vars(args).get(name) or 0) < 0:
+            raise UsageError(f"--{name} must not be negative")
     if not 0 <= (vars(args).get("zero") or 0) <= 3:
         raise UsageError("--zero must be 0, 1, 2 or 3")
     return _EXECUTED[args.action](args)
@@ -81,23 +95,35 @@ def _list(args: argparse.Namespace) -> Answer:
 
 def _plan(args: argparse.Namespace) -> Answer:
     size, _origin = size_facts(Root(args.root), args.vm_size)
-    made = _planned(args, size)
-    text = plan_text.as_text(made)
-    if args.recipe:
-        expected = read_recipe(args.recipes, args.recipe).size(args.size).expected
-        if expected is not None:
-            text += f"\npublished: {expected.value:g} {expected.unit} ({expected.source})"
-    return Answer(GOOD if made.fits else BAD, text, plan_text.as_data(made))
-
-
-def _planned(args: argparse.Namespace, size: VmSize) -> Plan:
-    """Return the plan of the options of plan."""
     base = Size(1, 1, 1, "")
     if args.recipe:
         recipe = read_recipe(args.recipes, args.recipe)
         base = recipe.size(args.size)
         if base.model is None and not args.model and not args.layers:
-            raise UsageError(f"{recipe.name} is no transformer, so it has no plan: see 'hpcnode train list'")
+            return _other_plan(args, recipe, base, size)
+    made = _planned(args, base, size)
+    text, data = plan_text.as_text(made), plan_text.as_data(made)
+    if base.expected is not None:
+        words = published.words(base.expected)
+        text += "" if made.speed and made.speed.source == words else f"\npublished: {words}"
+        data["published"] = asdict(base.expected)
+    return Answer(GOOD if made.fits else BAD, text, data)
+
+
+def _other_plan(args: argparse.Namespace, recipe: Recipe, base: Size, size: VmSize) -> Answer:
+    """Answer what is expected of a recipe that is no transformer."""
+    given = next((name for name in _TRANSFORMER if vars(args)[name] is not None), None)
+    if given or args.node_hours is not None:
+        name = (given or "node_hours").replace("_", "-")
+        raise UsageError(f"{recipe.name} is no transformer: leave out --{name}, or give --model or --layers too")
+    made = published.other_plan(
+        recipe, args.size, args.nodes or base.nodes, gpus_of(size), size, _options(args, base, size)
+    )
+    return Answer(GOOD, published.as_text(made), published.as_data(made))
+
+
+def _planned(args: argparse.Namespace, base: Size, size: VmSize) -> Plan:
+    """Return the plan of the options of plan."""
     model = _model(args, base)
     changed = {field.name: vars(args)[field.name] for field in fields(Layout) if vars(args).get(field.name) is not None}
     layout = replace(base.layout, **changed)
@@ -108,11 +134,16 @@ def _planned(args: argparse.Namespace, size: VmSize) -> Plan:
         args.micro_batch or base.micro_batch,
         args.batch or base.batch,
     )
+    return plan(model, job, size, published.with_rate(_options(args, base, size), base, model, layout, size))
+
+
+def _options(args: argparse.Namespace, base: Size, size: VmSize) -> Options:
+    """Return what a plan assumes."""
     hourly, currency = _price(args, size)
-    options = Options(
+    return Options(
         tokens=args.tokens or base.tokens,
         rate=args.tflops,
-        precision=args.precision,
+        peak=args.peak or "",
         hourly=hourly,
         currency=currency,
         node_gbps=args.node_gbps,
@@ -120,7 +151,6 @@ def _planned(args: argparse.Namespace, size: VmSize) -> Plan:
         node_hours=args.node_hours or NODE_HOURS_TO_FAILURE,
         data_bytes=None if not (args.data_gb or base.data_gb) else (args.data_gb or base.data_gb or 0) * 1e9,
     )
-    return plan(model, job, size, options)
 
 
 def _model(args: argparse.Namespace, base: Size) -> Model:
@@ -186,7 +216,8 @@ def _preflight(args: argparse.Namespace) -> Answer:
         begun = read_record(args.job) or Record(f"{recipe.name} {args.size}")
         step = restart.kept_step(args.run, _signal(recipe), _in_store(), run)
         seen = report.last_seen(args.job)
-        begun = begun.begun(environment.job_nodes(os.environ), time.time(), step, seen)
+        invalid = next((one.words for one in found if one.verdict == preflight.FAIL and one.everywhere), "")
+        begun = begun.begun(environment.job_nodes(os.environ), time.time(), step, seen, invalid)
         write_record(args.job, begun)
         source = os.environ.get("SLURM_SUBMIT_DIR", "")
         made = lineage(begun, wanted.trainer, source, args.sums, args.python, args.image, recipe.packages, run)
@@ -329,7 +360,8 @@ def _reported(args: argparse.Namespace, found: Record, recipe: Recipe, size: Siz
         except (OSError, ConfigError) as error:
             # What happens to the job must not depend on a price.
             sys.stderr.write(f"The cost is unknown: {error}\n")
-    return report.report(found, progress, made, ranks, time.time(), hourly, currency)
+    efficiency = report.read_efficiency(args.job)
+    return report.report(found, progress, made, ranks, time.time(), hourly, currency, size, efficiency)
 
 
 _EXECUTED = {

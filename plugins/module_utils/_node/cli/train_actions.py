@@ -33,7 +33,7 @@ Exit status: 0 good, 2 there are no recipes.
 _PLAN = """\
 Calculates whether a training fits on nodes of a VM size, how it is divided, and what to expect: rate, duration, list
 price, checkpoints. It changes nothing and needs no GPU. The model is a recipe's size (RECIPE --size SIZE), a published
-one (--model), or given by its shape.
+one (--model), or given by its shape. The memory of a recipe that is no transformer is not calculated.
 
 If the training does not fit, the answer states the fewest nodes on which it fits, and a layout that fits on the given
 nodes. The expected rate is that of the most similar published training, whose source is shown. If no published training
@@ -141,7 +141,7 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
         add(f"--{name}", action="store_true", default=None, help=words)
     add("--tokens", type=float, metavar="N", help="tokens of the complete training, such as 300e9 (the recipe's)")
     add("--tflops", type=float, metavar="X", help="rate of each GPU in TFLOP/s, instead of the published one")
-    add("--precision", default="bf16", choices=PRECISIONS, help="precision of the peak (bf16)")
+    add("--peak", choices=PRECISIONS, help="the MFU is a part of this precision's peak (bf16; fp16 on GPUs without it)")
     add("--node-gbps", type=float, metavar="X", help="rate of a node to the storage account in Gbit/s (the VM size's)")
     add("--account-gbps", type=float, metavar="X", help="limit of the storage account in Gbit/s (none)")
     add("--node-hours", type=float, metavar="H", help="mean node-hours between failures (6300)")
@@ -181,6 +181,13 @@ def _add_script(parser: argparse.ArgumentParser) -> None:
         help="end the training after this many seconds without a step; 0: never (1800)",
     )
     add("--steps", type=int, metavar="N", help="number of steps (the size's)")
+    add(
+        "--save-every",
+        type=int,
+        metavar="N",
+        help="steps between checkpoints (those of the plan; the size's if the plan has no expected rate)",
+    )
+    add("--requeues", type=int, metavar="N", help="most requeues after failures (3)")
     _add_prices(parser)
 
 

@@ -12,7 +12,9 @@ import os
 from ..machine.root import Root
 from ..machine.vm_size import size_facts
 from ..sku import VmSize
-from ..train.recipe import Recipe, read_recipe
+from ..train.layout import Job
+from ..train.plan import plan
+from ..train.recipe import Recipe, Size, read_recipe
 from ..train.script import MPIRUN, ScriptOptions, render
 from .command import GOOD, Answer, UsageError
 
@@ -21,7 +23,7 @@ def script(args: argparse.Namespace) -> Answer:
     """Return the script of a recipe."""
     recipe = read_recipe(args.recipes, args.recipe)
     size = recipe.size(args.size)
-    gpus = 0
+    gpus, facts = 0, None
     if size.device == "cuda":
         facts, _origin = size_facts(Root(args.root), args.vm_size or size.vm_size or None)
         gpus = gpus_of(facts)
@@ -44,6 +46,11 @@ def script(args: argparse.Namespace) -> Answer:
         raise UsageError(
             f"{recipe.name} {args.size} writes one checkpoint folder with all nodes: give --shared, and --run with a "
             "folder that all nodes see"
+        )
+    if size.layout.offload_nvme and args.shared:
+        raise UsageError(
+            f"{recipe.name} {args.size} keeps its optimizer beside the checkpoints, on the nodes' own disks: leave out "
+            "--shared"
         )
     image = args.image or ("" if args.python else recipe.image)
     if recipe.needs_image and not image:
@@ -70,11 +77,23 @@ def script(args: argparse.Namespace) -> Answer:
         warn_s=args.warn,
         hang_s=args.hang,
         steps=args.steps,
+        save_every=args.save_every or _planned_interval(size, facts, args.nodes or size.nodes),
+        requeues=args.requeues,
         prices=_prices(args),
         folder=args.recipes,
     )
     text = render(recipe, options)
     return Answer(GOOD, text.rstrip("\n"), {"script": text})
+
+
+def _planned_interval(size: Size, facts: VmSize | None, nodes: int) -> int | None:
+    """Return the steps between checkpoints that lose the least time; None if there is no plan with a rate."""
+    if size.model is None or facts is None:
+        return None
+    made = plan(size.model, Job(nodes, gpus_of(facts), size.layout, size.micro_batch, size.batch), facts)
+    if made.speed is None or made.storage is None or made.storage.interval is None:
+        return None
+    return max(round(made.storage.interval / made.speed.step), 1)
 
 
 def _sums_of(recipe: Recipe, folder: str) -> str:

@@ -59,6 +59,7 @@ class JobRun:
     :ivar started_at: the step from which it continued; None if unknown.
     :ivar kept: the step from which the next run can continue, which is that of the newest complete checkpoint; None if
         unknown.
+    :ivar invalid: why no node can run the program, for the cause ``preflight``; empty if another node may help.
     """
 
     nodes: tuple[str, ...]
@@ -67,6 +68,7 @@ class JobRun:
     failed: tuple[str, ...] = ()
     started_at: int | None = None
     kept: int | None = None
+    invalid: str = ""
 
     @property
     def advanced(self) -> bool:
@@ -77,6 +79,12 @@ class JobRun:
     def succeeded(self) -> bool:
         """Whether its program ended without an error."""
         return self.cause == EXIT and self.status == 0
+
+    @property
+    def refused_everywhere(self) -> bool:
+        """Whether the checks before the start refused all of several nodes, or the program can run on no node."""
+        all_nodes = len(self.nodes) > 1 and {*self.nodes} <= {*self.failed}
+        return self.cause == PREFLIGHT and (all_nodes or bool(self.invalid))
 
 
 @dataclass(frozen=True)
@@ -124,13 +132,33 @@ def decide(runs: Sequence[JobRun], limits: Limits, known_bad: Mapping[str, str])
     if last.succeeded:
         return Decision(LEAVE, "The job finished.")
     out = _leave_out(runs, known_bad)
-    for why in (_useless(last), _own_bug(runs, known_bad), _spent(runs, limits), _stuck(runs, limits, known_bad)):
+    reasons = (
+        _refused(last, known_bad),
+        _useless(last),
+        _own_bug(runs, known_bad),
+        _spent(runs, limits),
+        _stuck(runs, limits, known_bad),
+    )
+    for why in reasons:
         if why:
             return Decision(HOLD, why, out)
     idle = _idle_runs(runs, known_bad)
     wait = min(limits.first_wait_s * 2 ** (idle - 1), limits.longest_wait_s) if idle else 0
     without = f", without {compress(out)}" if out else ""
     return Decision(REQUEUE, f"{_ended(last)}; {_progress(last)}. Requeued{without}.", out, wait)
+
+
+def _refused(last: JobRun, known_bad: Mapping[str, str]) -> str:
+    if not last.refused_everywhere or (not last.invalid and _is_explained(last, known_bad)):
+        return ""
+    if last.invalid:
+        # Slurm has a copy of the script, so its user cannot correct it.
+        action = "Submit a corrected script, and cancel this job."
+        return f"Held: no node can run this job: {last.invalid.rstrip('.')}. {action}"
+    return (
+        f"Held: {_ended(last)}. These are all nodes of the job, so other nodes would not help. "
+        "Correct the cause, then release the job."
+    )
 
 
 def _useless(last: JobRun) -> str:
@@ -201,7 +229,7 @@ def _leave_out(runs: Sequence[JobRun], known_bad: Mapping[str, str]) -> tuple[st
     used = {node for run in runs for node in run.nodes}
     out = {node for node in known_bad if node in used}
     for run in runs:
-        if run.cause in (NODE, PREFLIGHT):
+        if run.cause in (NODE, PREFLIGHT) and not run.refused_everywhere:
             out.update(run.failed)
     failures: dict[str, int] = {}
     for run in runs:
@@ -222,7 +250,7 @@ def _ended(run: JobRun) -> str:
     return {
         NODE: f"a node failed{on}",
         HANG: f"the program made no progress and was ended{on}",
-        PREFLIGHT: f"the checks before the start refused a node{on}",
+        PREFLIGHT: f"the checks before the start refused {compress(sorted(run.failed)) or 'a node'}",
         PREEMPTED: f"the platform evicted a node{on}",
         TIME_LIMIT: "the time limit passed",
     }[run.cause]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 
+from ..sku.types import VmSize
 from .layout import Job
 from .model import FULL, NONE, Model
 
@@ -43,6 +44,15 @@ def utilization(model: Model, job: Job, seconds: float, peak: float | None) -> t
         return None, None
     own, all_of_them = (rate_of(model, job, seconds, counted) / peak for counted in (NONE, job.layout.recomputation))
     return own, all_of_them
+
+
+def peak_of(size: VmSize, precision: str = "") -> float | None:
+    """Return the peak of a GPU in TFLOP/s; None if it is unknown.
+
+    :param precision: a key of ``gpu_tflops``; empty for what the trainers use: bf16, or fp16 on GPUs without bf16.
+    """
+    peaks = size.gpu_tflops or {}
+    return peaks.get(precision) if precision else peaks.get("bf16", peaks.get("fp16"))
 
 
 def tokens_per_day(model: Model, job: Job, seconds: float) -> float:

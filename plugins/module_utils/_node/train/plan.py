@@ -29,7 +29,8 @@ class Options:
 
     :ivar tokens: tokens of the complete training.
     :ivar rate: rate of each GPU in TFLOP/s, which replaces the expected one. It counts what this layout computes.
-    :ivar precision: a key of ``gpu_tflops``.
+    :ivar rate_source: what this rate rests on.
+    :ivar peak: the precision whose peak the MFU is a part of, a key of ``gpu_tflops``; empty for that of the trainers.
     :ivar hourly: price of a node per hour.
     :ivar currency: of the price.
     :ivar node_gbps: rate of a node to the storage account, in Gb/s; None for the VM size's.
@@ -40,7 +41,8 @@ class Options:
 
     tokens: float | None = None
     rate: float | None = None
-    precision: str = "bf16"
+    rate_source: str = "given"
+    peak: str = ""
     hourly: float | None = None
     currency: str = ""
     node_gbps: float | None = None
@@ -210,7 +212,7 @@ def _layouts(model: Model, job: Job) -> Iterator[Layout]:
 
 def _speed(model: Model, job: Job, size: VmSize, options: Options) -> Speed | None:
     if options.rate:
-        rate, counted, source = options.rate, job.layout.recomputation, "given"
+        rate, counted, source = options.rate, job.layout.recomputation, options.rate_source
     else:
         measured = catalog.expected(model, job, size)
         if measured is None:
@@ -218,7 +220,7 @@ def _speed(model: Model, job: Job, size: VmSize, options: Options) -> Speed | No
         rate, counted, source = measured.tflops, measured.counted, measured.words()
     step = estimate.step_seconds(model, job, rate, counted)
     per_day = estimate.tokens_per_day(model, job, step)
-    mfu, hfu = estimate.utilization(model, job, step, (size.gpu_tflops or {}).get(options.precision))
+    mfu, hfu = estimate.utilization(model, job, step, estimate.peak_of(size, options.peak))
     needed_days = None if options.tokens is None else options.tokens / per_day
     price = None
     if needed_days is not None and options.hourly is not None:

@@ -26,11 +26,11 @@ def as_text(plan: Plan) -> str:
             *(f"  {problem}" for problem in plan.problems),
             *_smallest(plan),
             "",
-            _table(rows),
+            table(rows),
         ]
         return "\n".join(lines)
     rows += [*_placement_rows(plan), *_speed_rows(plan), *_storage_rows(plan)]
-    return "\n".join([_table(rows), *(("", *plan.notes) if plan.notes else ())])
+    return "\n".join([table(rows), *(("", *plan.notes) if plan.notes else ())])
 
 
 def as_data(plan: Plan) -> dict[str, Any]:
@@ -186,7 +186,8 @@ def count(number: float) -> str:
     return f"{number:.4g}"
 
 
-def _table(rows: Iterable[Sequence[str]]) -> str:
+def table(rows: Iterable[Sequence[str]]) -> str:
+    """Return rows of a name and a value as aligned lines."""
     listed = list(rows)
     width = max(len(row[0]) for row in listed)
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in listed)

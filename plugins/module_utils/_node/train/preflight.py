@@ -34,11 +34,13 @@ class Check:
     :ivar name: its name.
     :ivar verdict: pass, warn, fail or unknown.
     :ivar words: what was found, and for a failure what to do.
+    :ivar everywhere: whether it would fail on any other node too.
     """
 
     name: str
     verdict: str
     words: str
+    everywhere: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,8 @@ def _fits(plan: Plan | None) -> Check:
     if plan is None:
         return Check("plan", PASS, "this model has no plan")
     if not plan.fits:
-        return Check("plan", FAIL, f"it does not fit on {plan.job.nodes} x {plan.size.name}: {plan.problems[0]}")
+        words = f"it does not fit on {plan.job.nodes} x {plan.size.name}: {plan.problems[0]}"
+        return Check("plan", FAIL, words, everywhere=True)
     return Check("plan", PASS, f"it fits on {plan.job.nodes} x {plan.size.name}")
 
 
@@ -193,14 +196,15 @@ def _trainer(wanted: NodeNeeds, run: Run) -> Check:
 def _image(wanted: NodeNeeds) -> Check:
     if not wanted.image:
         if wanted.needs_image:
-            return Check("image", FAIL, "this recipe runs in a container image only: give --image NAME@sha256:DIGEST.")
+            words = "this recipe runs in a container image only: give --image NAME@sha256:DIGEST."
+            return Check("image", FAIL, words, everywhere=True)
         return Check("image", PASS, "no container")
     with_digest = _DIGEST.fullmatch(wanted.image)
     if wanted.image.startswith("/"):
         return _image_file(with_digest[1] if with_digest else wanted.image, with_digest[2] if with_digest else "")
     if not with_digest:
         words = f"{wanted.image} has no digest, so its content may change: use NAME@sha256:DIGEST."
-        return Check("image", FAIL, words)
+        return Check("image", FAIL, words, everywhere=True)
     return Check("image", PASS, wanted.image)
 
 

@@ -46,17 +46,23 @@ SIGNALS = ("marker", "latest", "rename")
 """How a checkpoint is marked as finished, for ``hpcnode checkpoint``."""
 
 
+SAMPLES, DATA, SCALING = UNITS = ("samples/s per GPU", "MB/s of data per GPU", "% scaling efficiency")
+"""What published results measure, beside TFLOP/s. Each can be compared between different numbers of nodes."""
+
+
 @dataclass(frozen=True)
 class Expected:
-    """A published result that is no rate in TFLOP/s.
+    """A published result.
 
     :ivar value: the result.
-    :ivar unit: of the result, such as ``sequences/s per GPU``.
+    :ivar unit: one of ``UNITS``.
+    :ivar conditions: of the measurement, such as the GPU.
     :ivar source: where it was published.
     """
 
     value: float
     unit: str
+    conditions: str
     source: str
 
 
@@ -76,6 +82,7 @@ class Size:
     :ivar arguments: further options of the trainer, by name without dashes.
     :ivar tokens: tokens of the complete training; None if the source does not say.
     :ivar data_gb: size of the data set in GB; None for synthetic data.
+    :ivar sample_bytes: bytes of a sample, before a compression; None if unknown.
     :ivar vm_size: the VM size of the source.
     :ivar expected: a published result; None if the catalogue of rates has it, or there is none.
     :ivar verified: where this size ran; ``not run`` otherwise.
@@ -94,6 +101,7 @@ class Size:
     arguments: Mapping[str, str] = field(default_factory=dict)
     tokens: float | None = None
     data_gb: float | None = None
+    sample_bytes: int | None = None
     vm_size: str = ""
     expected: Expected | None = None
 
@@ -200,8 +208,11 @@ _SIZE = instance_of(
         "arguments": mapping_of(_ARGUMENT, text_or_number),
         "tokens": number(above=True),
         "data_gb": number(above=True),
+        "sample_bytes": integer(1),
         "vm_size": text,
-        "expected": instance_of(Expected, {"value": number(above=True), "unit": text, "source": text}),
+        "expected": instance_of(
+            Expected, {"value": number(above=True), "unit": choice(*UNITS), "conditions": text, "source": text}
+        ),
     },
 )
 _RECIPE = record(
@@ -242,6 +253,9 @@ def recipe_form(path: str, value: Any) -> Recipe:
         raise Malformed("sizes must have at least one size.")
     if given["signal"] == "latest" and not given["latest_file"]:
         raise Malformed("signal latest needs latest_file.")
+    for name, size in given["sizes"].items():
+        if size.expected is not None and size.expected.unit == DATA and size.sample_bytes is None:
+            raise Malformed(f"sizes.{name}.expected in {DATA} needs sizes.{name}.sample_bytes.")
     return Recipe(**{key: item for key, item in given.items() if key != "schema"})
 
 

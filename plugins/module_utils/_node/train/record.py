@@ -54,6 +54,7 @@ class Run:
     :ivar failed: the nodes where it failed first.
     :ivar kept: the step from which the next run can continue.
     :ivar decision: what was decided, in one sentence; empty while it runs.
+    :ivar invalid: why the preflight would refuse any node; empty if another node may help.
     """
 
     nodes: tuple[str, ...]
@@ -65,6 +66,7 @@ class Run:
     failed: tuple[str, ...] = ()
     kept: int | None = None
     decision: str = ""
+    invalid: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,11 @@ class Record:
     recipe: str
     runs: tuple[Run, ...] = ()
 
-    def begun(self, nodes: Sequence[str], now: float, step: int | None, seen: float = 0.0) -> Record:
+    def begun(self, nodes: Sequence[str], now: float, step: int | None, seen: float = 0.0, invalid: str = "") -> Record:
         """Return the record with a new run. One that never ended was killed with its node.
 
         :param seen: the last sign of a run that was killed, in seconds since 1970; 0 for none.
+        :param invalid: why the preflight would refuse any node; empty if another node may help.
         """
         runs = tuple(
             replace(
@@ -94,7 +97,7 @@ class Record:
             else run
             for run in self.runs
         )
-        return replace(self, runs=(*runs, Run(tuple(nodes), now, step)))
+        return replace(self, runs=(*runs, Run(tuple(nodes), now, step, invalid=invalid)))
 
     def ended(self, now: float, outcome: Outcome, kept: int | None) -> Record:
         """Return the record with the last run ended.
@@ -115,7 +118,7 @@ class Record:
     def history(self) -> tuple[JobRun, ...]:
         """Return the runs that ended, for the decision about a restart."""
         return tuple(
-            JobRun(run.nodes, run.cause, run.status, run.failed, run.started_at, run.kept)
+            JobRun(run.nodes, run.cause, run.status, run.failed, run.started_at, run.kept, run.invalid)
             for run in self.runs
             if run.cause is not None
         )
@@ -147,7 +150,7 @@ def outcome(
         # srun returns the highest status of all tasks, which may be that of tasks that it terminated itself.
         status = _first_status(errors) or status
     if refused:
-        return Outcome(PREFLIGHT, status, failed)
+        return Outcome(PREFLIGHT, status, _all_failed(errors))
     if status == 0:
         return Outcome(EXIT, 0)
     if hung:
@@ -164,8 +167,17 @@ def outcome(
 def first_failed(errors: str) -> tuple[str, ...]:
     """Return the nodes of the first failure in srun's messages; later ones are consequences."""
     match = _first_failure(errors)
+    return _nodes_of(match) if match else ()
+
+
+def _all_failed(errors: str) -> tuple[str, ...]:
+    """Return the nodes of all failures, in the order of srun's messages."""
+    return tuple(dict.fromkeys(node for match in _FAILURE.finditer(errors) for node in _nodes_of(match)))
+
+
+def _nodes_of(failure: re.Match[str]) -> tuple[str, ...]:
     try:
-        return tuple(expand(match[1])) if match else ()
+        return tuple(expand(failure[1]))
     except HostlistError:
         return ()
 
@@ -193,6 +205,7 @@ _RUN: Mapping[str, Any] = {
     "failed": list_of(text),
     "kept": optional(integer()),
     "decision": string,
+    "invalid": string,
 }
 _FORM = record(
     {"schema": anything, "recipe": text, "runs": list_of(instance_of(Run, _RUN))}, ("schema", "recipe", "runs")

@@ -18,11 +18,12 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from . import estimate
+from . import estimate, published
 from .layout import Job
 from .model import NONE, Model
 from .plan import Plan
 from .plan_text import count, duration
+from .recipe import Size
 from .record import Record
 from .slow import Sample, Slow, find_slow
 
@@ -64,6 +65,15 @@ def times_of_run(folder: str, nodes: Collection[str], since: float) -> tuple[lis
     """
     times = [one.times for one in read_progress(folder) if one.time >= since]
     return [one for one in times if one.node in nodes], sorted({one.node for one in times} - set(nodes))
+
+
+def read_efficiency(folder: str) -> float | None:
+    """Return the scaling efficiency that a trainer measured on all nodes, as a part; None if it did not."""
+    try:
+        with open(f"{folder}/scaling.json", encoding="utf-8") as file:
+            return float(json.load(file)["efficiency"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def last_seen(folder: str) -> float:
@@ -109,6 +119,7 @@ class Report:
     :ivar mfu: MFU; None if the peak is unknown.
     :ivar expected: the expected TFLOP/s and its source; None if there are none.
     :ivar of_expected: the rate as a part of the expected one.
+    :ivar reached: what was reached of a result that was published in another unit; None if there is none.
     :ivar runs: number of runs.
     :ivar wall_s: from the first start to the last end, in seconds.
     :ivar trained_s: seconds of steps that were kept.
@@ -130,6 +141,7 @@ class Report:
     mfu: float | None
     expected: tuple[float, str] | None
     of_expected: float | None
+    reached: published.Reached | None
     runs: int
     wall_s: float
     trained_s: float
@@ -148,12 +160,16 @@ def report(
     now: float,
     hourly: float | None = None,
     currency: str = "",
+    size: Size | None = None,
+    efficiency: float | None = None,
 ) -> Report:
     """Return the report. Pure.
 
     :param plan: the plan of a transformer; None for other models.
     :param gpus: processes of the training, which are its GPUs if it uses GPUs.
     :param hourly: price of a node per hour.
+    :param size: the recipe's size, with a published result; None if it is unknown.
+    :param efficiency: the scaling efficiency that the trainer measured; None if it did not.
     """
     first = [one for one in progress if one.rank == 0]
     step = median(one.times.step for one in first) if first else None
@@ -168,7 +184,8 @@ def report(
     wall = (max(ends) - record.runs[0].started) if record.runs else 0.0
     trained = (last - start) * step if step else 0.0
     nodes = len(record.runs[-1].nodes) if record.runs else 0
-    reached = _rates(plan, samples, step, gpus) if plan and step else None
+    rates = _rates(plan, samples, step, gpus) if plan and step else None
+    per_s = samples / step if step else None
     node_seconds = sum(seconds * len(run.nodes) for seconds, run in zip(spent, record.runs))
     return Report(
         recipe=record.recipe,
@@ -177,12 +194,13 @@ def report(
         steps=last,
         loss=losses[-1] if losses else None,
         step_s=step,
-        samples_per_s=samples / step if step else None,
-        tokens_per_s_gpu=reached.tokens if reached else None,
-        rate=reached.rate if reached else None,
-        mfu=reached.mfu if reached else None,
-        expected=reached.expected if reached else None,
-        of_expected=reached.rate / reached.expected[0] if reached and reached.expected else None,
+        samples_per_s=per_s,
+        tokens_per_s_gpu=rates.tokens if rates else None,
+        rate=rates.rate if rates else None,
+        mfu=rates.mfu if rates else None,
+        expected=rates.expected if rates else None,
+        of_expected=rates.rate / rates.expected[0] if rates and rates.expected else None,
+        reached=published.reached(size, per_s, gpus, efficiency) if size else None,
         runs=len(record.runs),
         wall_s=wall,
         trained_s=trained,
@@ -206,7 +224,7 @@ def _rates(plan: Plan, samples: int, step: float, gpus: int) -> _Rates:
     model: Model = plan.model
     job = Job(gpus, 1, plan.job.layout, 1, samples)
     rate = estimate.rate_of(model, job, step, plan.job.layout.recomputation)
-    peak = (plan.size.gpu_tflops or {}).get("bf16")
+    peak = estimate.peak_of(plan.size)
     own = estimate.rate_of(model, job, step, NONE)
     expected = None
     if plan.speed is not None:
@@ -227,11 +245,17 @@ def as_text(one: Report) -> str:
         mfu = "MFU unknown" if one.mfu is None else f"MFU {one.mfu:.1%}"
         tokens = f"{count(one.tokens_per_s_gpu)} tokens/s per GPU"
         rows.append(("reached", f"{one.rate:.4g} TFLOP/s per GPU, {tokens}, {mfu}"))
-        if one.expected is None or one.of_expected is None:
-            rows.append(("expected", "unknown: nothing similar was published"))
-        else:
+        if one.expected is not None and one.of_expected is not None:
             rate, source = one.expected
             rows.append(("expected", f"{rate:.4g} TFLOP/s per GPU, so {one.of_expected:.0%} were reached ({source})"))
+        elif one.reached is None:
+            rows.append(("expected", "unknown: nothing similar was published"))
+    if one.reached is not None:
+        value, part = one.reached.value, one.reached.part
+        if value is not None:
+            rows.append(("reached", f"{value:.4g} {one.reached.published.unit}"))
+        so = "not measured yet" if part is None else f"so {part:.0%} were reached"
+        rows.append(("expected", f"{published.words(one.reached.published)}, {so}"))
     runs = f"{one.runs} run{'' if one.runs == 1 else 's'}"
     lost = "" if one.lost is None else f", {one.lost:.1%} of it in starts, checkpoints and repeated steps"
     rows.append(("time", f"{duration(one.wall_s)} in {runs}{lost}"))

@@ -47,6 +47,8 @@ class ScriptOptions:
     :ivar warn_s: how long before the time limit the training saves and ends.
     :ivar hang_s: end the training when it completes no step for this time, in seconds; 0 to wait for ever.
     :ivar steps: replaces the steps of the size; None keeps them.
+    :ivar save_every: steps between checkpoints; None for the size's.
+    :ivar requeues: the maximum number of requeues after failures; None for the default of ``train end``.
     :ivar prices: words for ``train end`` and ``train report`` that name the price of a node; empty for no cost.
     :ivar folder: where recipes and trainers are on the nodes.
     """
@@ -71,6 +73,8 @@ class ScriptOptions:
     warn_s: int = 300
     hang_s: int = HANG_S
     steps: int | None = None
+    save_every: int | None = None
+    requeues: int | None = None
     prices: tuple[str, ...] = ()
     folder: str = FOLDER
 
@@ -93,9 +97,10 @@ def render(recipe: Recipe, options: ScriptOptions) -> str:
     return "\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
-def trainer_arguments(size: Size, steps: int | None = None) -> list[str]:
+def trainer_arguments(size: Size, steps: int | None = None, save_every: int | None = None) -> list[str]:
     """Return the trainer's options for a size: the shape, the layout, the batch, and its own ones."""
-    found = [f"--steps={steps or size.steps}", f"--save-every={size.save_every}", f"--micro-batch={size.micro_batch}"]
+    found = [f"--steps={steps or size.steps}", f"--save-every={save_every or size.save_every}"]
+    found.append(f"--micro-batch={size.micro_batch}")
     if size.batch:
         found.append(f"--batch={size.batch}")
     found.append(f"--device={size.device}")
@@ -155,7 +160,7 @@ def _setting(recipe: Recipe, options: ScriptOptions) -> list[str]:
     ]
     if options.store:
         lines.append(f"export HPCAI_CHECKPOINT_STORE={shlex.quote(options.store)}")
-    end = ('--run "$run"', '--status "$@"')
+    end = ['--run "$run"', *([] if options.requeues is None else [f"--requeues {options.requeues}"]), '--status "$@"']
     return [
         *lines,
         "",
@@ -298,7 +303,7 @@ def _watchdog(options: ScriptOptions) -> list[str]:
 
 def _train(recipe: Recipe, size: Size, options: ScriptOptions) -> list[str]:
     trainer = shlex.quote(f"{options.folder}/trainers/{recipe.trainer}")
-    arguments = trainer_arguments(size, options.steps)
+    arguments = trainer_arguments(size, options.steps, options.save_every)
     program = [
         f"{shlex.quote(options.python)} {trainer}",
         '--run="$run" --job="$job"',

@@ -9,6 +9,7 @@ It trains some steps on one node, then on two, four and so on, within the same j
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 
@@ -115,7 +116,10 @@ def _measure(
     steps: int,
     devices: list[int] | None,
 ) -> None:
-    """Report images per second on one node, two, four and so on, and the efficiency against one node."""
+    """Report images per second on one node, two, four and so on, and the efficiency against one node.
+
+    The efficiency of all nodes is also in ``scaling.json`` of the job's folder, for ``hpcnode train report``.
+    """
     rank = training.rank
     before = {name: value.clone() for name, value in plain.state_dict().items()}
     per_node = int(_largest(training, rank.local)) + 1
@@ -140,8 +144,12 @@ def _measure(
             dist.barrier(group)
             rate = training.args.micro_batch * len(members) * steps / (time.perf_counter() - begun)
             alone = alone or rate
-            training.say(f"{count} nodes: {rate:.1f} images/s, scaling efficiency {rate / alone / count:.1%}")
+            efficiency = rate / alone / count
+            training.say(f"{count} nodes: {rate:.1f} images/s, scaling efficiency {efficiency:.1%}")
         dist.barrier()
+    if training.is_first:
+        with open(f"{training.args.job}/scaling.json", "w", encoding="ascii") as file:
+            json.dump({"nodes": nodes, "efficiency": efficiency}, file)
     # The measurement must not change what is trained.
     plain.load_state_dict(before)
     optimizer.state.clear()

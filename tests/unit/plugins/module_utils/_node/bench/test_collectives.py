@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.bench.collective
     NCCL_ALLREDUCE,
     NCCL_ALLTOALL,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.bench.launch import command
+from ansible_collections.hpcai.azure.plugins.module_utils._node.bench.launch import by_shell, command
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
 
@@ -160,6 +162,21 @@ def test_the_job_has_all_cpus_the_masks_and_the_log() -> None:
     } <= variables
     assert words[words.index("-b") + 1 : words.index("-b") + 4] == ["8", "-e", "8G"]
     assert "/opt/nccl-tests/build/all_reduce_perf" in words
+
+
+def test_hpcx_of_the_node_comes_first_if_it_is_installed(tmp_path: Path) -> None:
+    for folder in ("hpcx-v2/ompi/lib", "hpcx-v2/sharp/lib"):
+        (tmp_path / folder).mkdir(parents=True)
+    shell, option, script, name, *program = by_shell(("sh", "-c", 'echo "$LD_LIBRARY_PATH"'), ND)
+    here = script.replace("/opt/", f"{tmp_path}/")
+    assert here != script
+    words = [shell, option, here, name, *program]
+    environment = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": "/usr/own"}
+    shown = subprocess.run(words, capture_output=True, text=True, check=True, env=environment).stdout.strip()
+    assert shown == f"{tmp_path}/hpcx-v2/sharp/lib:{tmp_path}/hpcx-v2/ompi/lib:/usr/own"
+    # Also for the collectives, in the job of a node.
+    step = NCCL_ALLREDUCE.step(NCCL_ALLREDUCE, ND, NODES)
+    assert any("/opt/hpcx*/ompi/lib" in word for word in command(NODES, step, ND, 1200))
 
 
 def test_in_a_container_the_image_brings_the_program_and_mpi() -> None:

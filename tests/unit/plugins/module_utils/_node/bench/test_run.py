@@ -132,7 +132,17 @@ def test_the_nodes_of_a_shared_file_system_are_measured_together() -> None:
         "beeond_write": 1.5,
         "beeond_write_total": 6.0,
     }
-    assert "CosmoFlow" in one.result.answer.limit
+    assert one.result.answer.limit.startswith("reading: at least 2.5 GB/s per node, which CosmoFlow reads")
+
+
+def test_a_limit_of_ones_own_is_shown_with_the_result_of_a_shared_file_system() -> None:
+    own = replace(ND, limits={"beeond_read": 9.0, "beeond_write": 1.0})
+    (one,) = run.run_benchmark(storage.BEEOND, FOUR, own, Slurm("beeond", n_0=2.0, n_1=2.0, n_2=2.0, n_3=2.0))
+    assert one.result.verdict == "fail"
+    limit = one.result.answer.limit
+    assert limit.startswith("reading: at least 9 ")
+    assert "; writing: at least 1 " in limit
+    assert "CosmoFlow" not in limit
 
 
 def test_a_node_that_cannot_measure_does_not_end_the_others() -> None:
@@ -227,6 +237,21 @@ def test_a_value_that_is_worse_than_before_warns(tmp_path: Path) -> None:
     assert results.trend(worse, kept[:2]) is None
     # Runs over another number of nodes are not comparable.
     assert results.trend(worse, [replace(one, nodes=2) for one in kept]) is None
+
+
+def test_values_of_different_programs_are_not_compared(tmp_path: Path) -> None:
+    """OSU's programs and NetPIPE measure the latency of MPI differently."""
+
+    def by(tool: str, done: run.Done) -> run.Done:
+        return replace(done, result=replace(done.result, details={"tool": tool}))
+
+    root, folder = Root("/"), str(tmp_path / "results")
+    for one in runs([10.0, 10.2, 9.9]):
+        results.keep(root, folder, [by("OSU", one)])
+    kept = results.read(root, folder, "n-0")
+    (worse,) = runs([5.0])
+    assert results.trend(by("OSU", worse), kept) is not None
+    assert results.trend(by("NetPIPE", worse), kept) is None
 
 
 def test_results_survive_a_broken_line_and_do_not_grow_for_ever(

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.bench.benchmark import details_lines
 from ansible_collections.hpcai.azure.plugins.module_utils._node.bench.on_node import answer_line
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import bench
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.command import BAD, GOOD, UNKNOWN, USAGE
@@ -35,6 +36,7 @@ class Slurm:
         self.answer = Answer("good", (Reading("gemm", 250.0, "TFLOP/s", "0001:00:00.0"),))
         self.jobs = ""
         self.started: list[list[str]] = []
+        self.text = ""
 
     def run(self, words: Sequence[str], timeout_s: float = 120) -> Result:
         """Replace the command runner."""
@@ -47,7 +49,7 @@ class Slurm:
         """Run a job."""
         self.started.append(list(words))
         node = next(word for word in words if word.startswith("--nodelist=")).partition("=")[2]
-        return Result(tuple(words), 0, answer_line(node, self.answer), "")
+        return Result(tuple(words), 0, self.text or answer_line(node, self.answer), "")
 
 
 @pytest.fixture
@@ -80,6 +82,21 @@ def test_a_benchmark_runs_on_idle_nodes_and_its_results_are_kept(
     assert hpcnode(tmp_path, "results", "n-1") == UNKNOWN
 
 
+def test_the_environment_in_force_the_curve_and_the_scaling_are_printed(
+    slurm: Slurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded = Path(__file__).parents[1] / "bench/recorded/nccl_info.txt"
+    slurm.text = recorded.read_text(encoding="utf-8")
+    words = ("nccl_allreduce", "--nodes", "n-[0-1]", "--vm-size", "nd96asr_v4", "--gpus", "2")
+    hpcnode(tmp_path, *words)
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "topology file: /etc/hpcai/nccl-topo.xml" in lines
+    assert "interface: eth0" in lines
+    assert [line for line in lines if line.startswith("8589934592 B 186.995 GB/s, expected about ")]
+    scaling = {"scaling": [{"nodes": 4, "bus_gbps": 180.0, "efficiency": 0.9}]}
+    assert list(details_lines(scaling)) == ["4 nodes: 180 GB/s, efficiency 90%"]
+
+
 def test_results_that_cannot_be_kept_are_shown(
     slurm: Slurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -98,7 +115,12 @@ def test_a_limit_of_ones_own_reaches_the_node(slurm: Slurm, tmp_path: Path) -> N
 
 def test_the_name_alone_is_enough(slurm: Slurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert hpcnode(tmp_path, "gemm", "--nodes", "n-[0-2]", "--idle", "1") == GOOD
-    assert "gemm: pass: n-0: good" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "gemm: pass: n-0: good" in shown
+    assert "    limit: none is known for this VM size (--limit gemm=VALUE sets one)" in shown
+    slurm.answer = Answer("good", (Reading("gemm", 250.0, "TFLOP/s", "0001:00:00.0"),), limit="at least 9 TFLOP/s")
+    hpcnode(tmp_path, "gemm", "--nodes", "n-[0-2]", "--idle", "1")
+    assert "    limit: at least 9 TFLOP/s\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("verdict", "status"), [("fail", BAD), ("warn", GOOD), ("unknown", UNKNOWN)])

@@ -2,65 +2,23 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""hpcnode train, from its words to its exit status, and a job from its preflight to a requeue and to a hold."""
+"""hpcnode train, from its words to its exit status."""
 
 from __future__ import annotations
 
 import json
 import pathlib
 import shutil
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import train
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.command import BAD, GOOD, UNKNOWN, USAGE
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
-from ansible_collections.hpcai.azure.plugins.module_utils._node.train.record import read_record
+from ansible_collections.hpcai.azure.plugins.module_utils._node.train.recipe import read_recipe
 
 FILES = str(pathlib.Path(__file__).resolve().parents[6] / "roles/training/files")
 A100 = "nd96amsr_A100_v4"
-
-
-class Cluster:
-    """Slurm and the node's other commands, as a job sees them."""
-
-    def __init__(self) -> None:
-        self.called: list[list[str]] = []
-        self.reasons = {"c-0": "none", "c-1": "none"}
-        self.comment = ""
-
-    def __call__(self, words: Sequence[str], _limit_s: float = 120) -> Result:
-        self.called.append(list(words))
-        text = ""
-        if words[0] == "squeue":
-            text = f"{self.comment}\n"
-        if words[0] == "sinfo":
-            bad = {name: reason for name, reason in self.reasons.items() if reason != "none"}
-            states = {name: "draining" if name in bad else "mixed" for name in self.reasons}
-            text = "".join(f"{name}|{states[name]}|{reason}\n" for name, reason in self.reasons.items())
-        return Result(tuple(words), 2 if words[0] == "hpcnode" else 0, text, "")
-
-    @property
-    def control(self) -> list[list[str]]:
-        """What scontrol was asked to do."""
-        return [words for words in self.called if words[0] == "scontrol"]
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """A job on two nodes."""
-    made = Cluster()
-    monkeypatch.setattr(train, "run", made)
-    for name, value in (("ID", "7"), ("NODELIST", "c-[0-1]"), ("NUM_NODES", "2")):
-        monkeypatch.setenv(f"SLURM_JOB_{name}", value)
-    monkeypatch.setenv("SLURM_NODEID", "0")
-    monkeypatch.setenv("SLURMD_NODENAME", "c-0")
-    monkeypatch.delenv("SLURM_ARRAY_JOB_ID", raising=False)
-    monkeypatch.delenv("HPCAI_CHECKPOINT_STORE", raising=False)
-    return made
 
 
 def answer(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
@@ -99,14 +57,18 @@ def test_a_shape_replaces_parts_of_a_recipe(capfd: pytest.CaptureFixture[str]) -
         (("plan", "--vm-size", A100, "--model", "39B", "--zero", "4"), "--zero must be 0, 1, 2 or 3"),
         (("plan", "--vm-size", A100, "--model", "39B", "--tokens", "0"), "--tokens must be more than 0"),
         (("plan", "--vm-size", A100, "--model", "39B", "--prices", "x"), "--prices needs --region"),
-        (("plan", "cosmoflow", "--vm-size", A100), "cosmoflow is no transformer"),
+        (("plan", "cosmoflow", "--vm-size", A100, "--zero", "3"), "cosmoflow is no transformer: leave out --zero, or"),
+        (("plan", "cosmoflow", "--vm-size", A100, "--node-hours", "9"), "leave out --node-hours, or give --model"),
         (("script", "fsdp"), "give --store, or --shared"),
         (("script", "gpt-megatron", "--size", "175B", "--store", "https://a/b"), "give --shared, and --run with"),
+        (("script", "gpt-nvme", "--shared", "--run", "/shared/run"), "on the nodes' own disks: leave out --shared"),
         (("script", "bert-ddp", "--source", "https://a/b"), "--source needs --data"),
         (("script", "bert-ddp", "--data", "/d", "--data-shared"), "--data-shared needs --source"),
         (("script", "bert-ddp", "--launcher", "mpirun", "--image", "x"), "starts no container"),
         (("script", "gpt-ort"), "runs in a container image only"),
         (("script", "bert-ddp", "--hang", "-1"), "--hang must not be negative"),
+        (("script", "bert-ddp", "--requeues", "-1"), "--requeues must not be negative"),
+        (("script", "bert-ddp", "--save-every", "0"), "--save-every must be at least 1"),
         (("script", "bert-ddp", "--warn", "-1"), "--warn must be from 0 to 65535"),
     ],
 )
@@ -140,6 +102,58 @@ def test_a_price_file_gives_a_list_price(tmp_path: pathlib.Path, capfd: pytest.C
     assert (status, "no price of" in data["error"]) == (UNKNOWN, True)
 
 
+def test_a_recipe_that_is_no_transformer_is_planned_from_its_published_result(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ("plan", "cosmoflow", "--size", "v0.7", "--recipes", FILES, "--vm-size", "nd40rs_v2")
+    status, data = answer(capfd, *words)
+    assert (status, data["nodes"], data["gpus"], data["samples"], data["cost"]) == (GOOD, 4, 32, 64, None)
+    # 64 samples of 16.8 MB at 32 times 191 MB/s.
+    assert data["step"] == pytest.approx(64 * 128**3 * 8 / (32 * 191e6))
+    assert data["seconds"] == pytest.approx(245760 * data["step"])
+    assert data["staging"] == pytest.approx(5500e9 * 8 / (4 * 24e9))
+    _status, wide = answer(capfd, *words, "--nodes", "8", "--node-gbps", "5.5", "--account-gbps", "22")
+    assert (wide["samples"], wide["step"]) == (128, pytest.approx(data["step"]))
+    assert wide["staging"] == pytest.approx(5500e9 * 8 / 22e9)
+    prices = price_file(tmp_path)
+    given = ("plan", "cosmoflow", "--size", "v0.7", "--recipes", FILES, "--vm-size", A100)
+    assert main(["train", *given, "--prices", str(prices), "--region", "westeurope"]) == GOOD
+    shown = capfd.readouterr().out
+    published = "an epoch of 327,680 samples in 15 minutes on 32 V100, 6.1 GB/s; CosmoFlow on BeeOND"
+    assert f"expected    191 MB/s of data per GPU ({published}" in shown
+    assert "list price  1,439 USD (prices of 2026-11-20)" in shown
+    assert "duration    12 h" in shown
+
+
+def test_without_a_published_rate_a_plan_has_no_duration(capfd: pytest.CaptureFixture[str]) -> None:
+    words = ("plan", "resnet-scaling", "--recipes", FILES, "--vm-size", "nd40rs_v2")
+    _status, data = answer(capfd, *words, "--size", "large")
+    assert (data["published"]["value"], data["step"], data["seconds"]) == (90, None, None)
+    assert main(["train", *words, "--size", "tiny"]) == GOOD
+    assert "expected  unknown: nothing was published about this size" in capfd.readouterr().out
+    _status, bert = answer(capfd, "plan", "bert-ddp", "--size", "large", "--recipes", FILES, "--vm-size", "nd40rs_v2")
+    assert bert["published"]["unit"] == "samples/s per GPU"
+
+
+def test_a_published_number_of_samples_gives_the_rate_of_a_transformer_on_the_same_vm_size(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    words = ("plan", "bert-ddp", "--size", "large", "--recipes", FILES)
+    _status, data = answer(capfd, *words, "--vm-size", "nd40rs_v2")
+    # 1024 samples at 28 per second on each of 128 GPUs.
+    assert data["speed"]["step"] == pytest.approx(1024 / (28 * 128))
+    assert data["speed"]["source"].startswith("28 samples/s per GPU (sequences on V100; ")
+    assert 0.2 < data["speed"]["mfu"] < 0.3
+    main(["train", *words, "--vm-size", "nd40rs_v2"])
+    assert capfd.readouterr().out.count("28 samples/s per GPU") == 1
+    main(["train", *words, "--vm-size", A100])
+    assert "published: 28 samples/s per GPU" in capfd.readouterr().out
+    assert answer(capfd, *words, "--vm-size", "nd40rs_v2", "--tflops", "50")[1]["speed"]["source"] == "given"
+    # Nobody measured another model or another GPU.
+    assert answer(capfd, *words, "--vm-size", "nd40rs_v2", "--layers", "12")[1]["speed"] is None
+    assert answer(capfd, *words, "--vm-size", A100)[1]["speed"] is None
+
+
 def test_list_shows_where_each_size_ran(capfd: pytest.CaptureFixture[str]) -> None:
     status, data = answer(capfd, "list", "--recipes", FILES)
     assert status == GOOD
@@ -154,6 +168,32 @@ def test_a_script_on_cpus_needs_no_vm_size(capfd: pytest.CaptureFixture[str]) ->
     # Another job must not find the checkpoints of this one.
     assert 'run="/scratch/$USER/bert-ddp-tiny-$SLURM_JOB_ID"' in data["script"]
     assert "--steps=7" in data["script"]
+
+
+def test_a_script_saves_as_often_as_the_plan_says_and_requeues_as_often_as_it_is_told(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def script(*words: str) -> str:
+        status, data = answer(capfd, "script", *words, "--recipes", FILES)
+        assert status == GOOD
+        return " ".join(data["script"].replace("\\\n", " ").split())
+
+    large = ("gpt-megatron", "--size", "39B", "--shared", "--run", "/shared/run")
+    _status, made = answer(capfd, "plan", *large[:3], "--recipes", FILES, "--vm-size", A100)
+    steps = round(made["storage"]["interval"] / made["speed"]["step"])
+    assert steps > 1
+    assert f" --save-every={steps} " in script(*large, "--vm-size", A100)
+    more = script(*large, "--vm-size", A100, "--nodes", "128")
+    assert f" --save-every={steps} " not in more, "more nodes fail more often"
+    given = script(*large, "--vm-size", A100, "--save-every", "7", "--requeues", "9")
+    assert " --save-every=7 " in given
+    assert '--run "$run" --requeues 9 --status "$@"' in given
+    # Without a published rate there is no interval, and without a plan neither.
+    for words in (("bert-ddp", "--size", "large"), ("bert-ddp", "--size", "tiny"), ("cosmoflow", "--size", "v0.7")):
+        size = read_recipe(FILES, words[0]).size(words[2])
+        plain = script(*words)
+        assert f" --save-every={size.save_every} " in plain
+        assert "--requeues" not in plain
 
 
 def test_image_and_sums_of_a_recipe_are_used_unless_others_are_given(
@@ -184,213 +224,3 @@ def test_env_needs_a_job(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
     captured = capfd.readouterr()
     assert captured.out == "", "what is not understood must not be evaluated"
     assert "not a Slurm job" in captured.err
-
-
-class Job:
-    """A job of the recipe bert-ddp."""
-
-    def __init__(self, folder: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
-        self.run, self.job = folder / "run", folder / "job"
-        self.job.mkdir()
-        self._capfd = capfd
-
-    def begin(self) -> int:
-        """Run the preflight."""
-        words = ["preflight", "bert-ddp", "--recipes", FILES, "--run", str(self.run), "--job", str(self.job)]
-        status = main(["train", *words])
-        self._capfd.readouterr()
-        return status
-
-    def keep(self, step: int) -> None:
-        """Finish a checkpoint."""
-        folder = self.run / f"step{step}"
-        folder.mkdir(parents=True)
-        (folder / ".complete").touch()
-
-    def end(self, status: int, errors: str = "", *words: str) -> tuple[int, dict[str, Any]]:
-        """End the run."""
-        (self.job / "errors").write_text(errors)
-        arguments = ["end", str(self.job), "--run", str(self.run), "--recipes", FILES, "--status", str(status)]
-        return answer(self._capfd, *arguments, *words)
-
-
-@pytest.fixture
-def job(tmp_path: pathlib.Path, cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> Job:
-    """A job whose first run has begun."""
-    made = Job(tmp_path, capfd)
-    assert made.begin() == GOOD
-    return made
-
-
-KILLED = "srun: error: c-1: task 1: Killed\n"
-
-
-def test_the_first_node_begins_the_record(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLURM_NODEID", "1")
-    job.begin()
-    record = read_record(str(job.job))
-    assert record is not None
-    assert [run.nodes for run in record.runs] == [("c-0", "c-1")]
-    assert record.recipe == "bert-ddp tiny"
-
-
-def test_a_killed_rank_is_requeued_and_the_training_then_finishes(job: Job, cluster: Cluster) -> None:
-    job.keep(10)
-    status, data = job.end(137, KILLED)
-    assert status == GOOD
-    assert data["decision"]["action"] == "requeue"
-    assert data["run"]["failed"] == ["c-1"]
-    assert cluster.control == [["scontrol", "requeue", "7"]]
-    job.begin()
-    job.keep(20)
-    status, data = job.end(0)
-    assert (status, data["decision"]["action"]) == (GOOD, "leave")
-    record = read_record(str(job.job))
-    assert record is not None
-    assert [(run.started_at, run.kept) for run in record.runs] == [(0, 10), (10, 20)]
-
-
-@pytest.mark.parametrize("status", [0, 137])
-def test_a_slow_node_is_named_to_the_controller(job: Job, cluster: Cluster, status: int) -> None:
-    """Before the requeue, which ends the script. The controller checks it after the run."""
-    for rank, (node, own) in enumerate((("c-0", 0.1), ("c-1", 0.9))):
-        line = {"t": 1.0, "step": 5, "rank": rank, "node": node, "samples": 8}
-        line |= {"step_s": 1.0, "data_s": 0.01, "own_s": own}
-        (job.job / f"rank-{rank}.jsonl").write_text(f"{json.dumps(line)}\n")
-    job.end(status, KILLED if status else "", "--dry-run")
-    assert cluster.control == []
-    job.end(status, KILLED if status else "")
-    assert cluster.control[0] == ["scontrol", "update", "JobId=7", "Comment=hpcai:slow=c-1"]
-
-
-def test_no_progress_twice_is_held_with_the_reason(job: Job, cluster: Cluster) -> None:
-    status, data = job.end(137, KILLED)
-    assert (status, data["decision"]["wait_s"]) == (GOOD, 60)
-    assert cluster.control[-2] == ["scontrol", "update", "JobId=7", "StartTime=now+60"]
-    job.begin()
-    status, data = job.end(137, KILLED.replace("c-1", "c-0"))
-    assert status == BAD
-    assert "2 runs in a row made no progress" in data["decision"]["reason"]
-    assert cluster.control[-1] == ["scontrol", "requeuehold", "7"]
-
-
-@pytest.mark.parametrize(("comment", "cause"), [("x,hpcai:hang=1", "hang"), ("hpcai:hang=0", "exit"), ("", "exit")])
-def test_a_hang_is_known_by_the_note_of_this_run(
-    job: Job, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, comment: str, cause: str
-) -> None:
-    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
-    cluster.comment = comment
-    _status, data = job.end(137, KILLED)
-    assert data["run"]["cause"] == cause
-
-
-def test_a_loss_that_is_no_number_is_held_at_once(job: Job, cluster: Cluster) -> None:
-    job.keep(10)
-    status, data = job.end(65)
-    assert status == BAD
-    assert "a loss that is not a number" in data["decision"]["reason"]
-    assert cluster.control == [["scontrol", "requeuehold", "7"]]
-
-
-def test_a_full_disk_at_a_checkpoint_is_held_at_once(job: Job) -> None:
-    job.keep(10)
-    status, data = job.end(73)
-    assert status == BAD
-    assert "the disk is full" in data["decision"]["reason"]
-
-
-def test_a_node_that_the_arbiter_drained_is_left_out(job: Job, cluster: Cluster) -> None:
-    job.keep(10)
-    cluster.reasons["c-1"] = "hpcai: gpu_xid"
-    _status, data = job.end(137, KILLED)
-    assert data["decision"]["leave_out"] == ["c-1"]
-    assert ["scontrol", "update", "JobId=7", "ExcNodeList=c-1"] in cluster.control
-
-
-def test_a_node_that_the_preflight_refuses_is_left_out(job: Job, cluster: Cluster) -> None:
-    _status, data = job.end(1, "srun: error: c-0: task 0: Exited with exit code 1\n", "--refused")
-    assert data["run"]["cause"] == "preflight"
-    assert data["decision"]["leave_out"] == ["c-0"]
-
-
-def test_a_preflight_that_cannot_begin_is_a_run_of_its_own(job: Job) -> None:
-    """Regression: it replaced the run before, so the failures never grew, and the job was requeued without end."""
-    job.keep(10)
-    job.end(137, KILLED)
-    refused = [job.end(1, "srun: error: c-0: task 0: Exited with exit code 1\n", "--refused")[0] for _run in range(3)]
-    record = read_record(str(job.job))
-    assert record is not None
-    assert [run.cause for run in record.runs] == ["exit", "preflight", "preflight", "preflight"]
-    assert refused == [GOOD, GOOD, BAD]
-
-
-def test_an_eviction_does_not_use_up_the_requeues(job: Job) -> None:
-    for step in (10, 20, 30, 40, 50):
-        job.keep(step)
-        (job.job / "notice-c-1").touch()
-        status, data = job.end(75)
-        assert (status, data["run"]["cause"]) == (GOOD, "preempted")
-        job.begin()
-
-
-def test_a_time_limit_is_requeued(job: Job) -> None:
-    job.keep(10)
-    (job.job / "near-limit").touch()
-    _status, data = job.end(75)
-    assert (data["run"]["cause"], data["decision"]["action"]) == ("time_limit", "requeue")
-
-
-def test_a_dry_run_changes_nothing(job: Job, cluster: Cluster) -> None:
-    before = (job.job / "runs.json").read_text()
-    _status, data = job.end(137, KILLED, "--dry-run")
-    assert data["decision"]["action"] == "requeue"
-    assert (job.job / "runs.json").read_text() == before
-    assert cluster.control == []
-
-
-def test_a_task_of_an_array_is_requeued_alone(job: Job, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "5")
-    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "2")
-    job.keep(10)
-    job.end(137, KILLED)
-    assert cluster.control == [["scontrol", "requeue", "5_2"]]
-
-
-def test_without_a_record_nothing_is_decided(
-    tmp_path: pathlib.Path, cluster: Cluster, capfd: pytest.CaptureFixture[str]
-) -> None:
-    made = Job(tmp_path, capfd)
-    assert made.end(1)[0] == UNKNOWN
-    assert answer(capfd, "report", str(made.job))[0] == UNKNOWN
-    assert cluster.control == []
-
-
-def test_the_report_is_printed_before_the_job_is_requeued(
-    job: Job, cluster: Cluster, capfd: pytest.CaptureFixture[str]
-) -> None:
-    job.keep(10)
-    (job.job / "errors").write_text(KILLED)
-    words = ["end", str(job.job), "--run", str(job.run), "--recipes", FILES, "--status", "137"]
-    assert main(["train", *words]) == GOOD
-    shown = capfd.readouterr().out
-    assert "bert-ddp tiny, 2 nodes" in shown
-    assert "it advanced from step 0 to 10. Requeued." in shown
-    assert main(["train", "report", str(job.job), "--recipes", FILES]) == GOOD
-
-
-def test_the_report_of_the_script_has_the_cost(
-    job: Job, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    prices, store = price_file(tmp_path), "https://a.blob.core.windows.net/c/x"
-    given = ("--prices", str(prices), "--region", "westeurope")
-    status, data = answer(capfd, "script", "bert-ddp", "--recipes", FILES, "--store", store, *given)
-    assert status == GOOD
-    plain = " ".join(data["script"].replace("\\\n", " ").split())
-    assert plain.count(f"--recipes {FILES} --prices {prices} --region westeurope") == 2
-    assert job.end(0, "", *given, "--vm-size", A100)[0] == GOOD
-    status, data = answer(capfd, "report", str(job.job), "--recipes", FILES, *given, "--vm-size", A100)
-    assert data["cost"] is not None
-    # A price must not decide what happens to the job.
-    prices.unlink()
-    assert main(["train", "report", str(job.job), "--recipes", FILES, *given, "--vm-size", A100]) == GOOD
-    assert "The cost is unknown: " in capfd.readouterr().err

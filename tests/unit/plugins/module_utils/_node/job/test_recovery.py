@@ -157,6 +157,39 @@ def test_a_node_that_failed_or_was_refused_is_left_out(cause: str) -> None:
     assert decide(run(0, 10, cause=cause, failed="c-2")).leave_out == ("c-2",)
 
 
+def refused(*failed: str, nodes: tuple[str, ...] = NODES, invalid: str = "") -> JobRun:
+    return JobRun(nodes, PREFLIGHT, 1, failed, 0, 0, invalid)
+
+
+def test_a_refusal_by_all_nodes_is_held_and_blames_none_of_them() -> None:
+    held = decide(refused(*NODES))
+    assert (held.action, held.leave_out) == (HOLD, ())
+    assert held.reason.startswith("Held: the checks before the start refused c-[0-3]. These are all nodes of the job")
+    # Also after its user has corrected the cause and released it.
+    assert decide(refused(*NODES), run(0, 10, 137)).leave_out == ()
+
+
+def test_a_refusal_by_some_nodes_or_by_the_only_one_leaves_them_out() -> None:
+    some = decide(refused("c-0", "c-2", "c-3"))
+    assert (some.action, some.leave_out) == (REQUEUE, ("c-0", "c-2", "c-3"))
+    assert some.reason.startswith("the checks before the start refused c-[0,2-3]; ")
+    only = decide(refused("c-0", nodes=("c-0",)))
+    assert (only.action, only.leave_out) == (REQUEUE, ("c-0",))
+
+
+def test_a_refusal_by_all_nodes_that_a_known_fault_explains_is_requeued_without_the_faulty_one() -> None:
+    decision = decide(refused(*NODES), c_3="hpcai: gpu_count")
+    assert (decision.action, decision.leave_out) == (REQUEUE, ("c-3",))
+
+
+@pytest.mark.parametrize("nodes", [("c-0",), NODES])
+def test_a_job_that_no_node_can_run_is_held_with_the_reason(nodes: tuple[str, ...]) -> None:
+    held = decide(refused("c-0", nodes=nodes, invalid="it does not fit."), c_0="hpcai: gpu_count")
+    assert held.action == HOLD
+    assert held.reason.startswith("Held: no node can run this job: it does not fit. Submit a corrected script")
+    assert decide(refused("c-0", nodes=nodes, invalid="it does not fit."), run(0, 10, 137)).leave_out == ()
+
+
 def test_a_node_where_the_program_failed_twice_is_left_out_and_one_where_it_failed_once_is_not() -> None:
     decision = decide(run(0, 10, 137, "c-2"), run(10, 20, 137, "c-1"), run(20, 30, cause=HANG, failed="c-2"))
     assert (decision.action, decision.leave_out) == (REQUEUE, ("c-2",))

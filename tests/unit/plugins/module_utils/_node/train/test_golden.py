@@ -21,6 +21,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.train.layout imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.memory import RESERVE, need
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.model import FULL, NONE, SELECTIVE, Model
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.plan import Options, fits, plan
+from ansible_collections.hpcai.azure.plugins.module_utils._node.train.published import other_plan
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.recipe import read_recipe
 
 A100 = SIZES["Standard_ND96amsr_A100_v4"]
@@ -286,10 +287,18 @@ def test_seed_002_cosmoflow() -> None:
     assert estimate.transfer_seconds(5.1e12, 16, 5.5, 50) == pytest.approx(5.1e12 * 8 / 50e9)
     assert estimate.transfer_seconds(5.1e12, 8, 5.5, 50) == pytest.approx(5.1e12 * 8 / 44e9)
     # The recipe states the same amount, an epoch of it in 15 minutes, and 48 epochs on 32 GPUs.
-    size = read_recipe(str(REPOSITORY / "roles/training/files"), "cosmoflow").size("v0.7")
+    recipe = read_recipe(str(REPOSITORY / "roles/training/files"), "cosmoflow")
+    size = recipe.size("v0.7")
     assert (size.data_gb or 0) * 1e9 == pytest.approx(amount, rel=0.001)
     assert size.expected is not None
-    assert size.expected.value == pytest.approx(amount / 900 / 1e9, abs=0.05)
+    assert size.expected.value == pytest.approx(amount / 900 / 32 / 1e6, abs=0.5)
+    assert "6.1 GB/s" in size.expected.conditions
+    assert amount / 900 / 1e9 == pytest.approx(6.1, abs=0.05)
+    assert size.sample_bytes == 128**3 * 4 * 2
+    made = other_plan(recipe, "v0.7", 4, 8, SIZES["Standard_ND40rs_v2"], Options(hourly=26.438, currency="USD"))
+    # 48 epochs of 15 minutes; the article says 11.5 hours and about $1,200.
+    assert (made.seconds or 0) / 3600 == pytest.approx(12, rel=0.002)
+    assert made.cost == pytest.approx(26.438 * 4 * 12, rel=0.002)
     assert size.steps == 48 * (262144 + 65536) / (8 * size.nodes * size.micro_batch)
 
 

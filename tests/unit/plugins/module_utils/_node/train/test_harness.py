@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pathlib
 import socket
 import sys
@@ -48,3 +49,24 @@ def test_only_the_notice_of_this_node_ends_a_training(harness: ModuleType, tmp_p
     assert (tmp_path / "notice-c-0").exists()
     training.rank.local = 1
     assert not harness.Training._notice(training)
+
+
+def test_only_a_rank_of_mpirun_binds_itself_to_the_cpus_of_its_mask(
+    harness: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """srun has bound its ranks, possibly to fewer CPUs."""
+    before = os.sched_getaffinity(0)
+    second = SimpleNamespace(rank=SimpleNamespace(local=1))
+    monkeypatch.setenv("HPCAI_CPU_MASKS", f"{1 << min(before):x},{1 << max(before):x}")
+    monkeypatch.delenv("OMPI_COMM_WORLD_RANK", raising=False)
+    try:
+        harness.Training._bind(second)
+        assert os.sched_getaffinity(0) == before
+        monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "1")
+        harness.Training._bind(second)
+        assert os.sched_getaffinity(0) == {max(before)}
+        monkeypatch.setenv("HPCAI_CPU_MASKS", "")
+        harness.Training._bind(second)
+        assert os.sched_getaffinity(0) == {max(before)}
+    finally:
+        os.sched_setaffinity(0, before)

@@ -148,7 +148,7 @@ def test_an_unknown_peak_gives_no_mfu() -> None:
     assert planned.speed is not None
     assert (planned.speed.mfu, planned.speed.hfu) == (None, None)
     assert "unknown, unknown (the peak of this GPU is unknown)" in as_text(planned)
-    in_fp8 = plan(SMALL, Job(2, 8, Layout(zero=3)), A100, Options(rate=100, precision="fp8")).speed
+    in_fp8 = plan(SMALL, Job(2, 8, Layout(zero=3)), A100, Options(rate=100, peak="fp8")).speed
     assert in_fp8 is not None
     assert in_fp8.mfu is None
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -141,6 +142,29 @@ def test_mpirun_starts_ranks_without_ssh_and_without_binding() -> None:
     text = render(read_recipe(str(FILES), "bert-ddp"), options(launcher=MPIRUN, ranks=8))
     assert 'mpirun -np "$((SLURM_JOB_NUM_NODES * 8))" --map-by ppr:8:node --bind-to none' in text
     assert "srun --ntasks-per-node=8" not in text
+    words = launched(text, "mpirun", {"HPCAI_CPU_MASKS": "f,f0"})
+    assert words[words.index("HPCAI_CPU_MASKS") - 1] == "-x", "the trainer binds its rank with them"
+    assert "-x GLOO_SOCKET_IFNAME" in " ".join(launched(text, "mpirun", {"GLOO_SOCKET_IFNAME": "eth0"}))
+
+
+def launched(text: str, launcher: str, variables: dict[str, str]) -> list[str]:
+    """Return the arguments of the launcher of a script's ranks, as bash makes them."""
+    command = text[text.index(f"\n{launcher} -") :].partition(" 2> >(tee")[0]
+    script = f"run=R job=J; {launcher}() {{ printf '%s\\n' \"$@\"; }}; {command}"
+    given = {"PATH": os.environ["PATH"], "SLURM_JOB_NUM_NODES": "2", **variables}
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, env=given).stdout.split(
+        "\n"
+    )
+
+
+def test_srun_binds_each_rank_to_the_cpus_of_its_mask() -> None:
+    text = render(read_recipe(str(FILES), "bert-ddp"), options(ranks=2))
+    bind = "--cpu-bind=mask_cpu:f,f0"
+    words = launched(text, "srun", {"HPCAI_CPU_BIND": bind})
+    assert words.index(bind) < words.index("python3")
+    assert {"--ntasks-per-node=2", "--ntasks=4"} <= set(words)
+    unknown = launched(text, "srun", {})
+    assert [word for word in unknown if word in ("", bind)] == [""], "no empty argument instead of masks"
 
 
 def test_pyxis_gets_the_file_of_an_image_without_its_digest() -> None:
@@ -188,6 +212,9 @@ def change(folder: pathlib.Path, change: dict[str, Any]) -> None:
     path.write_text(json.dumps(content))
 
 
+EXPECTED = {"value": 9, "unit": "MB/s of data per GPU", "conditions": "on V100", "source": "an article"}
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
@@ -204,6 +231,11 @@ def change(folder: pathlib.Path, change: dict[str, Any]) -> None:
         ({"sizes/tiny/device": "tpu"}, "sizes.tiny.device must be cuda or cpu"),
         ({"signal": "latest"}, "signal latest needs latest_file"),
         ({"image": "nvcr.io/nvidia/pytorch:25.01-py3"}, "image must be an image with its digest, as NAME@sha256"),
+        (
+            {"sizes/tiny/expected": EXPECTED},
+            "sizes.tiny.expected in MB/s of data per GPU needs sizes.tiny.sample_bytes",
+        ),
+        ({"sizes/tiny/expected": {**EXPECTED, "unit": "GB/s"}}, "sizes.tiny.expected.unit must be samples/s per GPU, "),
         ({"data_sums": "../sums"}, "data_sums must be the name of a file beside recipe.json"),
     ],
 )
@@ -219,12 +251,8 @@ def test_no_text_of_a_recipe_becomes_a_command_of_the_script(folder: pathlib.Pat
     hostile = {"a": "$(touch made)", "b": "`touch made`", "c": "x; touch made", "d": "x' 'touch made"}
     change(folder, {"sizes/tiny/arguments": hostile, "summary": "$(touch made)"})
     text = render(read_recipe(str(folder), "fsdp"), options(data="/d $(touch made)", python="/a b/python"))
-    # The arguments of the training, as bash makes them.
-    command = text[text.index("\nsrun --ntasks-per-node=1 ") :].partition(" 2> >(tee")[0]
-    script = f"run=R job=J; srun() {{ printf '%s\\n' \"$@\"; }}; {command}"
-    shown = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     expected = {"/a b/python", "--data=/d $(touch made)", *(f"--{name}={value}" for name, value in hostile.items())}
-    assert expected <= set(shown.stdout.splitlines())
+    assert expected <= set(launched(text, "srun", {}))
     assert [line for line in text.splitlines() if line.startswith("# $(touch made)")]
 
 

@@ -45,6 +45,10 @@ srun: error: c-1: task 9: Killed
 srun: launch/slurm: _step_signal: Terminating StepId=7.2
 srun: error: c-0: tasks 0-7: Terminated
 """
+REFUSED = """\
+srun: error: c-1: task 1: Exited with exit code 1
+srun: error: c-[0,2]: tasks 0,2: Exited with exit code 1
+"""
 
 
 def test_the_first_failure_is_the_cause_and_the_others_are_consequences() -> None:
@@ -63,7 +67,9 @@ def test_without_a_failure_no_node_is_named(text: str) -> None:
     [
         (0, "", False, (), False, Outcome(EXIT, 0)),
         (137, KILLED, False, (), False, Outcome(EXIT, 137, ("c-1",))),
-        (1, KILLED, True, (), False, Outcome(PREFLIGHT, 137, ("c-1",))),
+        # Checks fail on each node independently, so no failure is a consequence of another one.
+        (1, REFUSED, True, (), False, Outcome(PREFLIGHT, 1, ("c-1", "c-0", "c-2"))),
+        (1, "srun: error: Unable to create step", True, (), False, Outcome(PREFLIGHT, 1)),
         # The tasks that srun terminated have a higher status than the one that failed.
         (143, "srun: error: c-0: task 0: Exited with exit code 65\n", False, (), False, Outcome(EXIT, 65, ("c-0",))),
         (CONTINUE, "", False, ("c-2",), False, Outcome(PREEMPTED, CONTINUE, ("c-2",))),
@@ -88,11 +94,11 @@ def test_a_hang_has_no_failed_node() -> None:
 
 def test_a_record_survives_writing_and_reading(tmp_path: pathlib.Path) -> None:
     assert read_record(str(tmp_path)) is None
-    record = Record("fsdp tiny").begun(("c-0", "c-1"), 100.0, 0)
+    record = Record("fsdp tiny").begun(("c-0", "c-1"), 100.0, 0, invalid="it does not fit")
     record = record.ended(160.0, Outcome(EXIT, 137, ("c-1",)), 10).decided("Requeued.")
     write_record(str(tmp_path), record)
     assert read_record(str(tmp_path)) == record
-    assert record.history() == (JobRun(("c-0", "c-1"), EXIT, 137, ("c-1",), 0, 10),)
+    assert record.history() == (JobRun(("c-0", "c-1"), EXIT, 137, ("c-1",), 0, 10, "it does not fit"),)
 
 
 def test_a_run_that_never_ended_was_killed_with_its_node() -> None:
