@@ -38,7 +38,7 @@ from .elastic_cluster import (
     write_source,
 )
 
-NAME, PORT, NETWORK, CONTROLLER = "sets", 8516, "10.58.0.0/24", "10.58.0.4"
+NAME, PORT, NETWORK, CONTROLLER = "sets", 8518, "10.57.0.0/24", "10.57.0.4"
 IDLE_S, BOOT_S = 30, 120
 AGAIN_S = 130
 """slurmctld puts the start of a requeued job off by 121 s."""
@@ -157,13 +157,14 @@ def test_a_job_never_gets_nodes_of_two_sets(cluster: ElasticCluster) -> None:
 
 
 def test_a_machine_that_somebody_deletes_under_a_job_is_replaced(cluster: ElasticCluster) -> None:
-    job = submit(cluster, 300, "--requeue", "--constraint=regular")
+    job = submit(cluster, 900, "--requeue", "--constraint=regular")
     starts(cluster, job)
     [lost] = elastic_machines(cluster)
     number = lost["id"].rpartition("/")[2]
     scale_set: Any = cluster.sdk().virtual_machine_scale_set_vms
     scale_set.begin_delete(RESOURCE_GROUP, REGULAR, number).result()
-    wait_for(lambda: state_of(cluster, job) != "RUNNING", 120, cluster)
+    # While nothing happens, two sets are read every four minutes.
+    wait_for(lambda: state_of(cluster, job) != "RUNNING", 420, cluster)
     wait_for(lambda: state_of(cluster, job) == "RUNNING", AGAIN_S + SUSPEND_S + JOIN_S, cluster)
     [machine] = members(cluster)
     assert machine != lost["vm_id"]
